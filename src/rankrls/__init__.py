@@ -1,0 +1,3 @@
+"""Learning to rank by regularised least squares."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,229 @@
+"""Checks that turn what users pass into plain arrays, or into one clear ``ValueError``.
+
+The lowest room of the house: it imports nothing of rankrls. Everything above it may rely on
+what these functions return.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "Queries",
+    "check_finite_array",
+    "check_length",
+    "check_magnitudes",
+    "check_option",
+    "check_pairs",
+    "check_positive",
+    "check_scores",
+    "check_weights",
+    "encode_qid",
+]
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Query ids as small integers.
+
+    Attributes
+    ----------
+    codes : ndarray of shape (n_rows,), int64
+        Query number of every row, in ``range(n_queries)``.
+    labels : ndarray or list of length n_queries
+        The id that each number stands for: sorted, or in order of first appearance when the
+        ids cannot be sorted.
+    """
+
+    codes: NDArray[np.int64]
+    labels: Any
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def check_option(name: str, value: Any, allowed: Iterable[str]) -> str:
+    """Return ``value`` if it is one of ``allowed``; otherwise an error that lists them."""
+    allowed = tuple(allowed)
+    if not isinstance(value, str) or value not in allowed:
+        choices = ", ".join(repr(a) for a in allowed)
+        raise ValueError(f"{name} must be one of {choices}; got {value!r}")
+    return value
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return ``value`` as a float if it is a finite number above zero."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise ValueError(f"{name} must be a number > 0; got {value!r}")
+    number = float(value)
+    if not 0.0 < number < np.inf:
+        raise ValueError(f"{name} must be finite and > 0; got {value!r}")
+    return number
+
+
+def check_length(name: str, values: Any, n_rows: int, of: str = "X") -> None:
+    """Raise unless ``values`` has one entry for each of ``n_rows`` rows."""
+    if len(values) != n_rows:
+        raise ValueError(f"{name} has {len(values)} entries for {n_rows} rows of {of}")
+
+
+def _as_array(name: str, values: Any) -> NDArray[Any]:
+    """``np.asarray`` whose failure names the argument (ragged lists, sparse matrices …)."""
+    if hasattr(values, "tocsr"):
+        raise ValueError(f"{name} must be a dense array or a list, not a sparse matrix")
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name} cannot be read as an array: {error}") from error
+
+
+def check_finite_array(name: str, values: ArrayLike, *, ndim: tuple[int, ...]) -> NDArray[Any]:
+    """Return ``values`` as a float64 array of an allowed ``ndim``, without NaN or infinity."""
+    array = _as_array(name, values)
+    if array.dtype.kind == "c":
+        raise ValueError(f"{name} must be real. Complex data not supported")
+    if array.dtype.kind not in "fiub":
+        try:
+            array = array.astype(np.float64)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{name} must be numeric; got dtype {array.dtype}: {error}") from error
+    array = array.astype(np.float64, copy=False)
+    if array.ndim not in ndim:
+        wanted = " or ".join(f"{d}-D" for d in ndim)
+        raise ValueError(f"{name} must be {wanted}; got an array of shape {array.shape}")
+    bad = ~np.isfinite(array)
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        place = where[0] if len(where) == 1 else where
+        raise ValueError(f"{name} contains NaN or infinity (first at row {place})")
+    return array
+
+
+def check_scores(y: ArrayLike, n_rows: int | None = None, *, name: str = "y") -> NDArray[Any]:
+    """Return scores as a float64 array of shape (n_rows,) or (n_rows, n_outputs)."""
+    scores = check_finite_array(name, y, ndim=(1, 2))
+    if n_rows is not None:
+        check_length(name, scores, n_rows)
+    if scores.ndim == 2 and scores.shape[1] == 0:
+        raise ValueError(f"{name} has no columns: give at least one output")
+    return scores
+
+
+def check_weights(name: str, weights: ArrayLike, n_rows: int, of: str = "X") -> NDArray[Any]:
+    """Return non-negative weights as a float64 array of shape (n_rows,)."""
+    array = _as_array(name, weights)
+    if array.ndim == 0:
+        array = np.full(n_rows, array)
+    array = check_finite_array(name, array, ndim=(1,))
+    check_length(name, array, n_rows, of)
+    if (array < 0).any():
+        where = int(np.flatnonzero(array < 0)[0])
+        raise ValueError(f"{name} must be >= 0; entry {where} is {array[where]:g}")
+    return array
+
+
+def check_magnitudes(magnitude: ArrayLike, n_pairs: int) -> NDArray[Any]:
+    """Return the magnitudes of given pairs as a float64 array, all of them above zero."""
+    array = check_weights("magnitude", magnitude, n_pairs, of="pairs")
+    if (array <= 0).any():
+        where = int(np.flatnonzero(array <= 0)[0])
+        raise ValueError(
+            f"magnitude must be > 0; entry {where} is {array[where]:g} "
+            "(to reverse a preference, swap the pair; to drop it, leave it out)"
+        )
+    return array
+
+
+def check_pairs(pairs: ArrayLike, n_rows: int) -> NDArray[np.int64]:
+    """Return pairs as an int64 array of shape (n_pairs, 2): row = (preferred, other)."""
+    array = _as_array("pairs", pairs)
+    if array.size == 0:
+        return np.empty((0, 2), dtype=np.int64)
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise ValueError(
+            f"pairs must have shape (n_pairs, 2), each row (preferred, other); got {array.shape}"
+        )
+    if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.rint(array)).all():
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"pairs must be row numbers (integers); got dtype {array.dtype}")
+    array = array.astype(np.int64, copy=False)
+    outside = (array < 0) | (array >= n_rows)
+    if outside.any():
+        where = int(np.flatnonzero(outside.any(axis=1))[0])
+        raise ValueError(
+            f"pairs[{where}] = {tuple(array[where].tolist())} is out of range: "
+            f"rows are numbered 0 to {n_rows - 1}"
+        )
+    same = array[:, 0] == array[:, 1]
+    if same.any():
+        where = int(np.flatnonzero(same)[0])
+        raise ValueError(
+            f"pairs[{where}] = {tuple(array[where].tolist())} prefers a row to itself"
+        )
+    return array
+
+
+def encode_qid(qid: Any, n_rows: int, *, name: str = "qid", of: str = "X") -> Queries:
+    """Number the queries of ``qid``; ``None`` means that all rows form one ranking.
+
+    Any hashable labels are accepted, in any row order. NaN and None are refused: a missing id
+    would silently merge or split queries.
+    """
+    if qid is None:
+        return Queries(np.zeros(n_rows, dtype=np.int64), [None])
+    array = qid if isinstance(qid, np.ndarray) else _label_array(name, qid)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-D, one id for each row; got shape {array.shape}")
+    check_length(name, array, n_rows, of)
+    if array.dtype.kind in "fcmM" and (array != array).any():
+        where = int(np.flatnonzero(array != array)[0])
+        raise ValueError(f"{name} contains NaN (first at row {where}): every row needs an id")
+    if array.dtype.kind == "O":
+        return _encode_objects(name, array)
+    return _encode_sortable(array)
+
+
+def _label_array(name: str, qid: Any) -> NDArray[Any]:
+    """A 1-D array of labels; lists of mixed types or of tuples become object arrays."""
+    if hasattr(qid, "to_numpy"):
+        return np.asarray(qid.to_numpy())
+    if isinstance(qid, str) or not hasattr(qid, "__len__"):
+        raise ValueError(f"{name} must hold one id for each row; got {qid!r}")
+    if hasattr(qid, "__array__"):
+        return np.asarray(qid)
+    kinds = {type(label) for label in qid}
+    if len(kinds) == 1 and issubclass(next(iter(kinds)), str | numbers.Number | np.generic):
+        return np.asarray(qid)
+    labels = np.empty(len(qid), dtype=object)
+    labels[:] = list(qid)
+    return labels
+
+
+def _encode_sortable(array: NDArray[Any]) -> Queries:
+    labels, codes = np.unique(array, return_inverse=True)
+    return Queries(codes.astype(np.int64, copy=False), labels)
+
+
+def _encode_objects(name: str, array: NDArray[Any]) -> Queries:
+    kinds = {type(label) for label in array.tolist()}
+    if len(kinds) == 1 and issubclass(next(iter(kinds)), str):
+        return _encode_sortable(array.astype(str))
+    numbers_of: dict[Any, int] = {}
+    codes = np.empty(len(array), dtype=np.int64)
+    for i, label in enumerate(array):
+        if label is None or label != label:
+            raise ValueError(f"{name} contains {label!r} at row {i}: every row needs an id")
+        try:
+            codes[i] = numbers_of.setdefault(label, len(numbers_of))
+        except TypeError as error:
+            raise ValueError(f"{name} must hold hashable ids; row {i} is {label!r}") from error
+    return Queries(codes, list(numbers_of))
