@@ -105,11 +105,13 @@ def check_finite_array(name: str, values: ArrayLike, *, ndim: tuple[int, ...]) -
     return array
 
 
-def check_scores(y: ArrayLike, n_rows: int | None = None, *, name: str = "y") -> NDArray[Any]:
+def check_scores(
+    y: ArrayLike, n_rows: int | None = None, *, name: str = "y", of: str = "X"
+) -> NDArray[Any]:
     """Return scores as a float64 array of shape (n_rows,) or (n_rows, n_outputs)."""
     scores = check_finite_array(name, y, ndim=(1, 2))
     if n_rows is not None:
-        check_length(name, scores, n_rows)
+        check_length(name, scores, n_rows, of)
     if scores.ndim == 2 and scores.shape[1] == 0:
         raise ValueError(f"{name} has no columns: give at least one output")
     return scores
@@ -159,14 +161,13 @@ def check_pairs(pairs: ArrayLike, n_rows: int) -> NDArray[np.int64]:
         where = int(np.flatnonzero(outside.any(axis=1))[0])
         raise ValueError(
             f"pairs[{where}] = {tuple(array[where].tolist())} is out of range: "
-            f"rows are numbered 0 to {n_rows - 1}"
+            f"rows are numbered 0 to {n_rows - 1} (inside a cross-validation or a search, pass "
+            "y=PreferenceGraph.from_pairs(...), which follows the split)"
         )
     same = array[:, 0] == array[:, 1]
     if same.any():
         where = int(np.flatnonzero(same)[0])
-        raise ValueError(
-            f"pairs[{where}] = {tuple(array[where].tolist())} prefers a row to itself"
-        )
+        raise ValueError(f"pairs[{where}] = {tuple(array[where].tolist())} prefers a row to itself")
     return array
 
 
@@ -209,6 +210,9 @@ def _label_array(name: str, qid: Any) -> NDArray[Any]:
 
 
 def _encode_sortable(array: NDArray[Any]) -> Queries:
+    if len(array) and (array[1:] >= array[:-1]).all():  # sorted already: no need to sort
+        first = np.concatenate([[True], array[1:] != array[:-1]])
+        return Queries(np.cumsum(first) - 1, array[first])
     labels, codes = np.unique(array, return_inverse=True)
     return Queries(codes.astype(np.int64, copy=False), labels)
 

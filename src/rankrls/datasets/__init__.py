@@ -1,0 +1,13 @@
+"""Data to rank: readers of the LETOR file format and generators."""
+
+from rankrls.datasets._dump import dump_letor
+from rankrls.datasets._generate import make_preference_pairs, make_ranking
+from rankrls.datasets._letor import iter_letor, load_letor
+
+__all__ = [
+    "dump_letor",
+    "iter_letor",
+    "load_letor",
+    "make_preference_pairs",
+    "make_ranking",
+]

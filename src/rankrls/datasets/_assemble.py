@@ -1,0 +1,106 @@
+"""Rows to the arrays that users get: dense or sparse features, query ids of one type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse as sp
+from sklearn.utils import Bunch
+
+from rankrls.datasets._parse import MAX_FEATURES, Rows, show
+
+__all__ = ["Layout", "QueryIds", "to_bunch"]
+
+_DENSE_FROM = 0.25  # "auto": dense if at least this part of the cells is written
+_NEVER_DENSE = 0.001  # sparse=False is refused below this, once the array is large
+_LARGE = 2**30
+
+
+def to_bunch(rows: Rows, qids: QueryIds, layout: Layout, n_columns: int) -> Bunch:
+    """Return what the readers give for some rows."""
+    return Bunch(
+        data=layout.matrix(rows, n_columns, qids.name),
+        target=rows.target,
+        qid=qids.array(rows),
+        comments=rows.comments,
+    )
+
+
+class Layout:
+    """How ``data`` is to be stored; ``"auto"`` is settled by the first matrix."""
+
+    def __init__(self, dtype: DTypeLike, sparse: bool | str) -> None:
+        self.dtype = np.dtype(dtype)
+        if self.dtype not in (np.float32, np.float64):
+            raise ValueError(f"dtype must be numpy.float64 or numpy.float32; got {dtype!r}")
+        if not isinstance(sparse, bool | np.bool_) and sparse != "auto":
+            raise ValueError(f"sparse must be True, False or 'auto'; got {sparse!r}")
+        self.sparse = sparse
+
+    def matrix(self, rows: Rows, n_columns: int, name: str) -> Any:
+        n_cells, n_entries = len(rows) * n_columns, len(rows.values)
+        if self.sparse == "auto":
+            self.sparse = n_entries < _DENSE_FROM * n_cells
+        if self.sparse:
+            indptr = np.concatenate([[0], np.cumsum(rows.counts)])
+            values = rows.values.astype(self.dtype, copy=False)
+            if n_entries <= MAX_FEATURES:
+                indptr = indptr.astype(np.int32)
+            return sp.csr_array((values, rows.columns, indptr), shape=(len(rows), n_columns))
+        n_bytes = n_cells * self.dtype.itemsize
+        if n_bytes > _LARGE and n_entries < _NEVER_DENSE * n_cells:
+            raise ValueError(
+                f"{name}: {len(rows)} rows with {n_columns} features would take "
+                f"{n_bytes / 2**30:.1f} GiB for {n_entries} written values; pass sparse=True"
+            )
+        if n_entries == n_cells:  # every cell is written, and each row is sorted by column
+            return rows.values.reshape(len(rows), n_columns).astype(self.dtype, copy=False)
+        data = np.zeros((len(rows), n_columns), dtype=self.dtype)
+        data[np.repeat(np.arange(len(rows)), rows.counts), rows.columns] = rows.values
+        return data
+
+
+class QueryIds:
+    """Turns the query ids of a file into an array; the first call settles its type."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.integers: bool | None = None
+
+    def array(self, rows: Rows) -> NDArray[Any] | None:
+        if rows.qid is None:
+            return None
+        tokens = dict.fromkeys(rows.qid)
+        numbers_ = {token: _as_int64(token) for token in tokens}
+        all_integers = None not in numbers_.values()
+        if self.integers is None:
+            # 7 and 07 are not merged: such ids stay strings.
+            self.integers = all_integers and len(set(numbers_.values())) == len(tokens)
+        if not self.integers:
+            return np.array([self._text(token, rows) for token in rows.qid])
+        if not all_integers:
+            bad = next(token for token, number in numbers_.items() if number is None)
+            raise ValueError(
+                f"{self._place(bad, rows)}: query id {show(bad)} is not a 64-bit integer as those "
+                "of the first batch are; use load_letor, which reads all ids before it decides"
+            )
+        return np.array([numbers_[token] for token in rows.qid], dtype=np.int64)
+
+    def _text(self, token: bytes, rows: Rows) -> str:
+        try:
+            return token.decode("utf-8")
+        except UnicodeDecodeError as error:
+            place = self._place(token, rows)
+            raise ValueError(f"{place}: query id {show(token)} is not UTF-8 text") from error
+
+    def _place(self, token: bytes, rows: Rows) -> str:
+        return f"{self.name}:{rows.lines[(rows.qid or []).index(token)]}"
+
+
+def _as_int64(token: bytes) -> int | None:
+    if not token.removeprefix(b"-").isdigit() or len(token) > 20:
+        return None
+    number = int(token)
+    return number if -(2**63) <= number < 2**63 else None

@@ -1,0 +1,245 @@
+"""Readers of LETOR files: the whole file at once, or batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+from sklearn.utils import Bunch
+
+from rankrls.datasets._assemble import Layout, QueryIds, to_bunch
+from rankrls.datasets._checks import check_count
+from rankrls.datasets._parse import MAX_FEATURES, Parser, Rows, show
+from rankrls.datasets._source import PathOrFile, blocks, name_of, rewindable
+
+__all__ = ["iter_letor", "load_letor"]
+
+
+def load_letor(
+    path: PathOrFile,
+    *,
+    n_features: int | None = None,
+    dtype: DTypeLike = np.float64,
+    sparse: bool | str = "auto",
+    zero_based: bool = False,
+) -> Bunch:
+    r"""Read a file in LETOR (svmlight with query ids) format.
+
+    Every line is one document, ``label qid:id 1:value 2:value … # comment``. Empty lines and
+    lines with only a comment are skipped.
+
+    Parameters
+    ----------
+    path : str, path-like or binary file
+        File to read, plain or gzip; gzip is recognised by its content, not by its name. An
+        open file is read from its current position, and is left open.
+    n_features : int, default=None
+        Number of columns of the result; a larger feature id in the file is an error. By default
+        the largest feature id found.
+    dtype : {numpy.float64, numpy.float32}, default=numpy.float64
+        Type of ``data``.
+    sparse : bool or "auto", default="auto"
+        Whether ``data`` is sparse. ``"auto"`` gives a dense array if at least a quarter of its
+        cells are written in the file (zeros that are written count), and a sparse one otherwise.
+        ``False`` is refused if the array would take over 1 GiB and less than a thousandth of it
+        is written.
+    zero_based : bool, default=False
+        Whether feature ids start at 0. The files do not tell, and nothing is guessed: by default
+        feature 1 is column 0, and a feature id 0 is an error.
+
+    Returns
+    -------
+    data : :class:`~sklearn.utils.Bunch`
+        With the attributes
+
+        data : ndarray or scipy.sparse.csr_array of shape (n_rows, n_features)
+            Features.
+        target : ndarray of shape (n_rows,), float64
+            Labels: any real numbers.
+        qid : ndarray of shape (n_rows,), int64 or str, or None
+            Query ids: integers if all of them are (within 64 bits, and no two of them the same
+            integer written differently), otherwise strings. None if the file has no query ids.
+        comments : list of str of length n_rows
+            Text after ``#``, without surrounding white space; ``""`` if there is none.
+
+    Raises
+    ------
+    ValueError
+        If the file is malformed; the message begins with ``file:line:``. Features of a row may
+        stand in any order, but no feature may be given twice. Values that are not finite numbers,
+        query ids on some lines only, an empty file and a damaged gzip file are errors, too.
+
+    See Also
+    --------
+    iter_letor : Read a file that does not fit in memory.
+    dump_letor : Write such a file.
+
+    Examples
+    --------
+    >>> import io
+    >>> from rankrls.datasets import load_letor
+    >>> file = io.BytesIO(b"2 qid:7 1:0.5 2:1 # doc-a\n0 qid:7 1:0.25 2:3\n1 qid:9 2:4\n")
+    >>> letor = load_letor(file)
+    >>> letor.data
+    array([[0.5 , 1.  ],
+           [0.25, 3.  ],
+           [0.  , 4.  ]])
+    >>> letor.target, letor.qid
+    (array([2., 0., 1.]), array([7, 7, 9]))
+    >>> letor.comments
+    ['doc-a', '', '']
+    """
+    parser, layout = _start(path, n_features, dtype, sparse, zero_based)
+    parts = [rows for block in blocks(path) if (rows := parser.parse(*block)) is not None]
+    if not parts:
+        raise ValueError(f"{parser.name}: no data: the file is empty, or has only comments")
+    rows = Rows.concatenate(parts)
+    parts.clear()
+    n_columns = int(rows.columns.max(initial=-1)) + 1 if n_features is None else n_features
+    return to_bunch(rows, QueryIds(parser.name), layout, n_columns)
+
+
+def iter_letor(
+    path: PathOrFile,
+    *,
+    rows: int = 100_000,
+    n_features: int | None = None,
+    dtype: DTypeLike = np.float64,
+    sparse: bool | str = "auto",
+    zero_based: bool = False,
+) -> Iterator[Bunch]:
+    r"""Read a LETOR file in batches of whole queries, holding one batch in memory at a time.
+
+    Parameters
+    ----------
+    path : str, path-like or binary file
+        As in :func:`load_letor`. The rows of a query must stand together in the file.
+    rows : int, default=100_000
+        Largest number of rows of a batch. A batch ends where a query ends; a query with more
+        rows than this is a batch of its own. Without query ids a batch has just this many rows.
+    n_features : int, default=None
+        Number of columns of every batch. By default it is found by a first, quick pass over the
+        file, which looks at the last feature of every line only; a file whose features are not
+        in increasing order, or that cannot be read twice, needs it given.
+    dtype, sparse, zero_based
+        As in :func:`load_letor`; with ``sparse="auto"`` the first batch decides for all.
+
+    Yields
+    ------
+    batch : :class:`~sklearn.utils.Bunch`
+        ``data``, ``target``, ``qid`` and ``comments``, as in :func:`load_letor`. Whether query
+        ids are integers is decided by the first batch.
+
+    Raises
+    ------
+    ValueError
+        As in :func:`load_letor`; moreover if a query id comes back after another query, naming
+        the line. Only the ids of the queries already read are kept to notice this.
+
+    Examples
+    --------
+    >>> import io
+    >>> from rankrls.datasets import iter_letor
+    >>> file = io.BytesIO(b"1 qid:1 1:5\n0 qid:1 1:6\n1 qid:2 1:7\n0 qid:3 1:8\n")
+    >>> for batch in iter_letor(file, rows=3):
+    ...     print(batch.qid, batch.data.ravel())
+    [1 1 2] [5. 6. 7.]
+    [3] [8.]
+    """
+    rows = check_count("rows", rows)
+    parser, layout = _start(path, n_features, dtype, sparse, zero_based)
+    if n_features is None:
+        n_features = _scan_width(path, parser)
+        parser = Parser(parser.name, n_features, parser.zero_based, layout.dtype, True)
+    return _iter_batches(path, rows, parser, layout, int(n_features))
+
+
+def _start(
+    path: PathOrFile, n_features: Any, dtype: DTypeLike, sparse: bool | str, zero_based: Any
+) -> tuple[Parser, Layout]:
+    """Check the arguments that both readers have."""
+    if n_features is not None and check_count("n_features", n_features) > MAX_FEATURES:
+        raise ValueError(f"n_features must be at most {MAX_FEATURES}; got {n_features!r}")
+    if not isinstance(zero_based, bool | np.bool_):
+        raise ValueError(f"zero_based must be True or False; got {zero_based!r}")
+    layout = Layout(dtype, sparse)
+    return Parser(name_of(path), n_features, bool(zero_based), layout.dtype), layout
+
+
+def _scan_width(path: PathOrFile, parser: Parser) -> int:
+    """Return the number of columns, from the last feature of every line."""
+    if not rewindable(path):
+        raise ValueError(f"{parser.name}: n_features is needed to iterate over a stream")
+    start = None if not hasattr(path, "tell") else path.tell()
+    largest = 0
+    for _, block in blocks(path):
+        for line in block.split(b"\n"):
+            words = line.partition(b"#")[0].rpartition(b":")[0].rsplit(None, 1)
+            # What is malformed here is reported by the parser, in the second pass.
+            if words and words[-1].isdigit() and len(words[-1]) <= 10:
+                largest = max(largest, int(words[-1]))
+    if start is not None and hasattr(path, "seek"):
+        path.seek(start)
+    return min(max(largest + (1 if parser.zero_based else 0), 1), MAX_FEATURES)
+
+
+def _iter_batches(
+    path: PathOrFile, n_rows: int, parser: Parser, layout: Layout, n_columns: int
+) -> Iterator[Bunch]:
+    qids = QueryIds(parser.name)
+    seen: set[bytes] = set()
+    pending: list[Rows] = []
+    n_pending = 0
+    borders: list[int] = []  # where, in the pending rows, a batch may end
+    last: bytes | None = None
+    any_rows = False
+    for block in blocks(path):
+        part = parser.parse(*block)
+        if part is None:
+            continue
+        any_rows = True
+        for i, query in enumerate(part.qid or ()):
+            if query != last:
+                if query in seen:
+                    raise ValueError(
+                        f"{parser.name}:{part.lines[i]}: query {show(query)} comes back after "
+                        "another query; sort the file by query, or use load_letor, which takes "
+                        "any order"
+                    )
+                seen.add(query)
+                last = query
+                borders.append(n_pending + i)
+        if part.qid is None:
+            borders += range(n_pending, n_pending + len(part))
+        pending.append(part)
+        n_pending += len(part)
+        if n_pending <= n_rows or borders[-1] == 0:
+            continue
+        ready = Rows.concatenate(pending)
+        start = 0
+        for stop in _cuts(borders, n_pending, n_rows):
+            yield to_bunch(ready.slice(start, stop), qids, layout, n_columns)
+            start = stop
+        pending = [ready.slice(start, n_pending)]
+        borders = [border - start for border in borders if border >= start]
+        n_pending -= start
+    if not any_rows:
+        raise ValueError(f"{parser.name}: no data: the file is empty, or has only comments")
+    ready = Rows.concatenate(pending)
+    start = 0
+    for stop in [*_cuts(borders, n_pending, n_rows), n_pending]:
+        yield to_bunch(ready.slice(start, stop), qids, layout, n_columns)
+        start = stop
+
+
+def _cuts(borders: list[int], n_pending: int, n_rows: int) -> Iterator[int]:
+    """Yield the ends of the batches that are certainly full."""
+    start = 0
+    for border, after in zip(borders, [*borders[1:], None], strict=True):
+        # The query that begins at `border` ends at `after`, or has not ended yet.
+        too_many = (n_pending if after is None else after) - start > n_rows
+        if border > start and too_many:
+            yield border
+            start = border

@@ -1,0 +1,281 @@
+"""Lines of a LETOR file to rows.
+
+``Parser.parse`` reads a block of lines: quickly if every line is plainly well-formed, and
+otherwise token by token, which reads the same or raises ``ValueError`` with file, line and token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls.datasets._numbers import NUMBER, parse_features, parse_labels
+
+__all__ = ["MAX_FEATURES", "Parser", "Rows", "show"]
+
+#: Column numbers are 32-bit, in the files that matter and in ``scipy.sparse``.
+MAX_FEATURES = 2**31 - 1
+
+
+@dataclass
+class Rows:
+    """Some rows of a file: a CSR matrix in pieces, and what stands beside it.
+
+    Attributes
+    ----------
+    target : ndarray of shape (n_rows,), float64
+    qid : list of bytes of length n_rows, or None
+    counts : ndarray of shape (n_rows,), int64
+        Number of features written in each row.
+    columns : ndarray of shape (n_entries,), int32
+        Column numbers from 0, increasing within a row.
+    values : ndarray of shape (n_entries,), float64
+    comments : list of str of length n_rows
+    lines : list of int of length n_rows
+        Line of the file that each row stands on.
+    """
+
+    target: NDArray[np.float64]
+    qid: list[bytes] | None
+    counts: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float64]
+    comments: list[str]
+    lines: list[int]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def slice(self, start: int, stop: int) -> Rows:
+        """Return rows ``start`` to ``stop``."""
+        first = int(self.counts[:start].sum())
+        last = first + int(self.counts[start:stop].sum())
+        return Rows(
+            self.target[start:stop],
+            None if self.qid is None else self.qid[start:stop],
+            self.counts[start:stop],
+            self.columns[first:last],
+            self.values[first:last],
+            self.comments[start:stop],
+            self.lines[start:stop],
+        )
+
+    @staticmethod
+    def concatenate(parts: list[Rows]) -> Rows:
+        """Return the rows of all ``parts``, of which there is at least one."""
+        if len(parts) == 1:
+            return parts[0]
+        return Rows(
+            np.concatenate([p.target for p in parts]),
+            None if parts[0].qid is None else [q for p in parts for q in p.qid or ()],
+            np.concatenate([p.counts for p in parts]),
+            np.concatenate([p.columns for p in parts]),
+            np.concatenate([p.values for p in parts]),
+            [c for p in parts for c in p.comments],
+            [n for p in parts for n in p.lines],
+        )
+
+
+@dataclass
+class _Line:
+    """One line with data: its number, label, query id if any, and text of the features."""
+
+    number: int
+    label: bytes
+    qid: bytes | None
+    features: bytes
+
+
+class Parser:
+    """Reads the blocks of one file, in order.
+
+    Parameters
+    ----------
+    name : str
+        The file, for error messages.
+    n_features : int or None
+        Number of columns, if it is known.
+    zero_based : bool
+        Whether feature ids start at 0 rather than 1.
+    dtype : dtype
+        Values must be finite in this type.
+    width_is_guessed : bool
+        Whether ``n_features`` was not given, but taken from the last features of the lines.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        n_features: int | None,
+        zero_based: bool,
+        dtype: np.dtype,
+        width_is_guessed: bool = False,
+    ) -> None:
+        self.name = name
+        self.n_features = n_features
+        self.width_is_guessed = width_is_guessed
+        self.zero_based = zero_based
+        self.first_id = 0 if zero_based else 1
+        self.last_id = (MAX_FEATURES if n_features is None else n_features) - 1 + self.first_id
+        self.largest = float(np.finfo(dtype).max)
+        self.has_qid: bool | None = None
+        self.first_line = 0
+
+    def parse(self, first_line: int, block: bytes) -> Rows | None:
+        """Return the rows of a block whose first line has this number; None if it has none."""
+        lines, comments = _split(first_line, block)
+        if not lines:
+            return None
+        if self.has_qid is None:
+            self.has_qid = lines[0].qid is not None
+            self.first_line = lines[0].number
+        qid = [line.qid for line in lines if line.qid is not None]
+        fast = self._parse_fast(lines) if len(qid) == len(lines) * self.has_qid else None
+        target, counts, columns, values = fast or self._parse_carefully(lines)
+        return Rows(
+            target,
+            qid if self.has_qid else None,
+            counts,
+            columns,
+            values,
+            comments,
+            [line.number for line in lines],
+        )
+
+    def _parse_fast(self, lines: list[_Line]) -> tuple | None:
+        """Return target, counts, columns and values; None unless all is plainly right."""
+        target = parse_labels([line.label for line in lines])
+        if target is None or any(line.qid == b"" for line in lines):
+            return None
+        counts = np.array([line.features.count(b":") for line in lines], dtype=np.int64)
+        text = b" ".join([b"", *(line.features for line in lines if line.features)])
+        pairs = parse_features(text)
+        if pairs is None:  # perhaps only tabs or several spaces
+            pairs = parse_features(b" ".join([b"", *text.split()]))
+        if pairs is None:
+            return None
+        ids, values = pairs
+        if len(ids):
+            if ids.min() < self.first_id or ids.max() > self.last_id:
+                return None
+            if np.abs(values).max() > self.largest:
+                return None
+        columns = (ids - self.first_id).astype(np.int32)
+        starts = np.cumsum(counts)[:-1]
+        steps = np.diff(columns, prepend=-1)
+        steps[starts[starts < len(columns)]] = 1
+        if (steps <= 0).any():
+            row = np.repeat(np.arange(len(counts)), counts)
+            order = np.lexsort((columns, row))
+            columns, values = columns[order], values[order]
+            if ((np.diff(columns) == 0) & (np.diff(row) == 0)).any():
+                return None
+        return target, counts, columns, values
+
+    def _parse_carefully(self, lines: list[_Line]) -> tuple:
+        """Return target, counts, columns and values, or raise the error of the first bad token."""
+        target, counts, columns, values = [], [], [], []
+        for line in lines:
+            target.append(self._label(line))
+            self._check_qid(line)
+            row: dict[int, float] = {}
+            for token in line.features.split():
+                column, value = self._feature(line.number, token)
+                if column in row:
+                    self._fail(line.number, f"feature {show(token)} is given twice in this row")
+                row[column] = value
+            counts.append(len(row))
+            columns += sorted(row)
+            values += [row[column] for column in sorted(row)]
+        return (
+            np.array(target, dtype=np.float64),
+            np.array(counts, dtype=np.int64),
+            np.array(columns, dtype=np.int32),
+            np.array(values, dtype=np.float64),
+        )
+
+    def _label(self, line: _Line) -> float:
+        if b"\0" in line.label:
+            self._fail(line.number, f"{show(line.label)} is binary data, not LETOR text")
+        if not NUMBER.fullmatch(line.label):
+            self._fail(line.number, f"label {show(line.label)} is not a number")
+        label = float(line.label)
+        if not np.isfinite(label):
+            self._fail(line.number, f"label {show(line.label)} is too large")
+        return label
+
+    def _check_qid(self, line: _Line) -> None:
+        if line.qid == b"":
+            self._fail(line.number, "'qid:' has no query id after the colon")
+        if line.qid is None and self.has_qid:
+            self._fail(line.number, f"no qid, but line {self.first_line} has one: give all or none")
+        if line.qid is not None and not self.has_qid:
+            self._fail(
+                line.number,
+                f"{show(b'qid:' + line.qid)}, but line {self.first_line} has no qid: "
+                "give all or none",
+            )
+
+    def _feature(self, number: int, token: bytes) -> tuple[int, float]:
+        id_, colon, value = token.partition(b":")
+        if not colon:
+            self._fail(number, f"{show(token)} has no colon: a feature is written id:value")
+        if id_ == b"qid":
+            self._fail(number, f"{show(token)} must be the second word of the line, and only once")
+        if not id_.isdigit():
+            hint = " (ids are never negative)" if id_[:1] == b"-" else ""
+            self._fail(number, f"feature id in {show(token)} is not an integer{hint}")
+        digits = id_.lstrip(b"0") or b"0"
+        feature = int(digits) if len(digits) <= 18 else 10**18
+        if feature < self.first_id:
+            self._fail(
+                number,
+                f"feature id 0 in {show(token)}, but ids start at 1; if those of this file "
+                "start at 0, pass zero_based=True",
+            )
+        if feature > self.last_id:
+            self._fail(number, f"feature id in {show(token)} is too large: {self._why_too_large()}")
+        if not NUMBER.fullmatch(value):
+            self._fail(number, f"value in {show(token)} is not a finite number")
+        if not abs(float(value)) <= self.largest:
+            self._fail(number, f"value in {show(token)} is too large for the dtype")
+        return feature - self.first_id, float(value)
+
+    def _why_too_large(self) -> str:
+        if self.n_features is None or self.n_features == MAX_FEATURES:
+            return f"the largest possible is {self.last_id}"
+        if self.width_is_guessed:
+            return (
+                f"the last features of the lines have ids up to {self.last_id}; where they are "
+                "not in increasing order, n_features must be given"
+            )
+        return f"n_features={self.n_features} allows ids up to {self.last_id}"
+
+    def _fail(self, number: int, what: str) -> NoReturn:
+        raise ValueError(f"{self.name}:{number}: {what}")
+
+
+def _split(first_line: int, block: bytes) -> tuple[list[_Line], list[str]]:
+    """Return the lines that hold data, and the comment of each of them."""
+    lines, comments = [], []
+    for number, line in enumerate(block.split(b"\n"), first_line):
+        body, _, comment = line.partition(b"#")
+        words = body.strip().split(None, 2)
+        if not words:
+            continue
+        if len(words) > 1 and words[1].startswith(b"qid:"):
+            qid, features = words[1][4:], b"" if len(words) == 2 else words[2]
+        else:
+            qid, features = None, b" ".join(words[1:])
+        lines.append(_Line(number, words[0], qid, features))
+        comments.append(comment.strip().decode("utf-8", "replace") if comment else "")
+    return lines, comments
+
+
+def show(token: bytes) -> str:
+    """Return a token in quotes, shortened."""
+    text = token[:40].decode("utf-8", "backslashreplace")
+    return repr(text) + ("…" if len(token) > 40 else "")

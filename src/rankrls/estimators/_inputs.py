@@ -1,0 +1,109 @@
+"""What the estimators share: from the arguments of fit and score to a `PreferenceGraph`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls._validation import check_scores
+from rankrls.metrics import pairwise_accuracy
+from rankrls.preferences import PreferenceGraph
+
+__all__ = ["graph_accuracy", "graph_from_arguments", "require_preferences"]
+
+Array = NDArray[Any]
+
+
+def graph_from_arguments(
+    n_rows: int,
+    y: Any,
+    *,
+    qid: Any = None,
+    pairs: Any = None,
+    magnitude: Any = None,
+    pair_weight: Any = None,
+    sample_weight: Any = None,
+) -> PreferenceGraph:
+    """Check the arguments of ``fit`` and put them into one graph over ``n_rows`` rows."""
+    if isinstance(y, PreferenceGraph):
+        others = {"qid": qid, "pairs": pairs, "sample_weight": sample_weight}
+        for name, value in others.items():
+            if value is not None:
+                raise ValueError(f"y is a PreferenceGraph: put {name} into it, not into fit")
+        if len(y) != n_rows:
+            raise ValueError(f"y is a graph over {len(y)} rows for {n_rows} rows of X")
+        return y
+    if pairs is None:
+        for name, value in {"magnitude": magnitude, "pair_weight": pair_weight}.items():
+            if value is not None:
+                raise ValueError(f"{name} belongs to pairs, and there are none")
+        if y is None:
+            raise ValueError(
+                "ranking requires y to be passed, but the target y is None: give scores y, "
+                "or pairs of row numbers (preferred, other)"
+            )
+    graph = None
+    if y is not None:
+        scores = check_scores(y, n_rows)
+        graph = PreferenceGraph.from_scores(scores, qid=qid, sample_weight=sample_weight)
+    else:
+        for name, value in {"qid": qid, "sample_weight": sample_weight}.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name} says how the scores y are compared, and there is no y; given pairs "
+                    "are taken as they are (weigh them with pair_weight)"
+                )
+    if pairs is not None:
+        given = PreferenceGraph.from_pairs(
+            pairs, n_rows=n_rows, magnitude=magnitude, pair_weight=pair_weight
+        )
+        graph = given if graph is None else graph + given
+    assert graph is not None
+    return graph
+
+
+def require_preferences(graph: PreferenceGraph) -> None:
+    """Raise unless at least one row is preferred to another, for every output."""
+    if graph.sample_weight is not None and not graph.sample_weight.any() and not len(graph.pairs):
+        raise ValueError("sample_weight is zero for every row: no weight, nothing to learn from")
+    if not graph.has_preference():
+        raise ValueError(
+            f"no query has a pair to learn from: in {graph.n_rows} rows and {graph.n_queries} "
+            f"{'query' if graph.n_queries == 1 else 'queries'}, all scores of a query are equal "
+            "(or it has a single row), and no pairs are given"
+        )
+
+
+def graph_accuracy(graph: PreferenceGraph, predictions: Array) -> float:
+    """Pairwise accuracy: mean over queries with a pair; given pairs count as one more query.
+
+    Parameters
+    ----------
+    graph : PreferenceGraph over n rows
+    predictions : ndarray of shape (n,) or (n, n_outputs)
+    """
+    predictions = predictions.reshape(len(predictions), -1)
+    per_output = []
+    for j in range(predictions.shape[1]):
+        values = []
+        if graph.scores is not None:
+            by_query = np.asarray(
+                pairwise_accuracy(
+                    graph.scores[:, j],
+                    predictions[:, j],
+                    qid=graph.query_codes,
+                    sample_weight=graph.sample_weight,
+                    average=None,
+                )
+            )
+            values = list(by_query[np.isfinite(by_query)])
+        if graph.n_given_pairs:
+            values.append(
+                pairwise_accuracy(
+                    None, predictions[:, j], pairs=graph.pairs, pair_weight=graph.pair_weight
+                )
+            )
+        per_output.append(np.mean(values))
+    return float(np.mean(per_output))

@@ -1,0 +1,38 @@
+"""Metrics of rankings, by query.
+
+Rows may come in any order. Where predictions tie, a metric gives the expected value over the
+orders of the tied rows, so it never depends on the order in which rows are stored.
+"""
+
+from rankrls.metrics._binary import average_precision, precision, reciprocal_rank
+from rankrls.metrics._compare import RankerComparison, compare_rankers
+from rankrls.metrics._ndcg import ndcg
+from rankrls.metrics._pairwise import concordance_index, pairwise_accuracy, pairwise_error
+from rankrls.metrics._scorers import (
+    average_precision_scorer,
+    concordance_index_scorer,
+    make_ranking_scorer,
+    ndcg_scorer,
+    pairwise_accuracy_scorer,
+    precision_scorer,
+    reciprocal_rank_scorer,
+)
+
+__all__ = [
+    "RankerComparison",
+    "average_precision",
+    "average_precision_scorer",
+    "compare_rankers",
+    "concordance_index",
+    "concordance_index_scorer",
+    "make_ranking_scorer",
+    "ndcg",
+    "ndcg_scorer",
+    "pairwise_accuracy",
+    "pairwise_accuracy_scorer",
+    "pairwise_error",
+    "precision",
+    "precision_scorer",
+    "reciprocal_rank",
+    "reciprocal_rank_scorer",
+]

@@ -1,0 +1,272 @@
+"""List metrics of rows that are relevant or not: average precision, reciprocal rank, precision.
+
+Where scores tie, each of them is the expected value over all orders of the tied rows. A tie
+group has g rows, r of them relevant; s rows of its query, R of them relevant, rank above it.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln
+
+from rankrls.metrics._inputs import check_lists, value_by_query
+from rankrls.metrics._ranked import RankedLists, rank_lists
+
+__all__ = ["average_precision", "precision", "reciprocal_rank"]
+
+Array = NDArray[Any]
+
+
+def average_precision(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    qid: ArrayLike | None = None,
+    k: int | None = None,
+    relevance_threshold: float = 1.0,
+    undefined: float | Literal["skip"] = 0.0,
+    average: Literal["query"] | None = "query",
+) -> float | NDArray[np.float64]:
+    """Precision at the places of the relevant rows, averaged over the relevant rows (MAP).
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Labels, higher = more relevant.
+    y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Predicted scores, higher = ranked earlier. Several outputs are evaluated one by one and
+        averaged with equal weights.
+    qid : array-like of shape (n_rows,), optional
+        Query of every row: any labels, in any order. None: all rows are one query.
+    k : int, optional
+        Only relevant rows in the first ``k`` places count. None: all of them.
+    relevance_threshold : float, default=1
+        A row is relevant if its label is at least this. The default suits labels 0/1, -1/+1 and
+        grades 0, 1, 2, … as in trec_eval.
+    undefined : {0, 1, "skip"}, default=0
+        Value of a query without a relevant row; "skip" leaves it out of the mean. The default
+        keeps the mean over the same queries whatever the threshold, as ranx does.
+    average : {"query"} or None, default="query"
+        Mean over the queries, or one value for each query.
+
+    Returns
+    -------
+    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        Between 0 and 1. With ``average=None`` an array in the order of the sorted query labels,
+        NaN for a query that is skipped.
+
+    Notes
+    -----
+    With R_all relevant rows in the query and rel_p = 1 if the row at rank p is relevant,
+
+        AP@k = 1/R_all · Σ_{p ≤ k} rel_p · (rel_1 + … + rel_p) / p.
+
+    The denominator is R_all also when k < R_all, as in trec_eval (``map_cut``) and ranx; others
+    take min(R_all, k). Where scores tie, the place j of a group contributes in expectation
+
+        r/g · (R + 1 + (j − 1)(r − 1)/(g − 1)) / (s + j).
+
+    Without ties and k this is scikit-learn's ``average_precision_score``; with ties that one
+    takes a group as a whole, which is another definition.
+
+    Examples
+    --------
+    >>> from rankrls.metrics import average_precision
+    >>> average_precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1])
+    0.8333333333333333
+    >>> average_precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], k=2)
+    0.5
+    """
+
+    def by_query(lists: RankedLists, relevant: Array, k: int | None) -> Array:
+        n_relevant = lists.sum_groups(relevant)
+        above = lists.sum_before(n_relevant)
+        slope = (n_relevant - 1) / np.maximum(lists.size - 1, 1)
+        place = lists.rank - lists.before[lists.group]
+        found = (above + 1)[lists.group] + (place - 1) * slope[lists.group]
+        value = (n_relevant / lists.size)[lists.group] * found / lists.rank
+        if k is not None:
+            value[lists.rank > k] = 0.0
+        return lists.sum_queries(lists.sum_groups(value)) / _at_least_one(lists, n_relevant)
+
+    return _evaluate(by_query, y_true, y_score, qid, k, relevance_threshold, undefined, average)
+
+
+def reciprocal_rank(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    qid: ArrayLike | None = None,
+    k: int | None = None,
+    relevance_threshold: float = 1.0,
+    undefined: float | Literal["skip"] = 0.0,
+    average: Literal["query"] | None = "query",
+) -> float | NDArray[np.float64]:
+    """One over the rank of the first relevant row (MRR).
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Labels, higher = more relevant.
+    y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Predicted scores, higher = ranked earlier; several outputs are averaged.
+    qid : array-like of shape (n_rows,), optional
+        Query of every row: any labels, in any order. None: all rows are one query.
+    k : int, optional
+        Zero if the first relevant row comes after ``k`` places. None: no limit.
+    relevance_threshold : float, default=1
+        A row is relevant if its label is at least this.
+    undefined : {0, 1, "skip"}, default=0
+        Value of a query without a relevant row; "skip" leaves it out of the mean.
+    average : {"query"} or None, default="query"
+        Mean over the queries, or one value for each query.
+
+    Returns
+    -------
+    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        Between 0 and 1. With ``average=None`` an array in the order of the sorted query labels,
+        NaN for a query that is skipped.
+
+    Notes
+    -----
+    In the first tie group with a relevant row, the first relevant one is at place j with
+    probability C(g − j, r − 1) / C(g, r), so that in expectation
+
+        RR@k = Σ_{j: s + j ≤ k} C(g − j, r − 1) / C(g, r) / (s + j).
+
+    The binomials are taken from log Γ: full accuracy for usual groups, about nine digits for a
+    million tied rows.
+
+    Examples
+    --------
+    >>> from rankrls.metrics import reciprocal_rank
+    >>> reciprocal_rank([0, 1, 0, 1], [0.9, 0.8, 0.7, 0.1])
+    0.5
+    >>> reciprocal_rank([0, 1], [0.5, 0.5])
+    0.75
+    """
+
+    def by_query(lists: RankedLists, relevant: Array, k: int | None) -> Array:
+        n_relevant = lists.sum_groups(relevant)
+        decides = (n_relevant > 0) & (lists.sum_before(n_relevant) == 0)
+        rows = np.flatnonzero(decides[lists.group])
+        group, rank = lists.group[rows], lists.rank[rows]
+        value = np.zeros(len(lists.rank))
+        value[rows] = _first_at(lists.size[group], n_relevant[group], rank - lists.before[group])
+        value /= lists.rank
+        if k is not None:
+            value[lists.rank > k] = 0.0
+        return lists.sum_queries(lists.sum_groups(value))
+
+    return _evaluate(by_query, y_true, y_score, qid, k, relevance_threshold, undefined, average)
+
+
+def precision(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    qid: ArrayLike | None = None,
+    k: int | None = None,
+    relevance_threshold: float = 1.0,
+    undefined: float | Literal["skip"] = 0.0,
+    average: Literal["query"] | None = "query",
+) -> float | NDArray[np.float64]:
+    """Fraction of the first ``k`` places that hold a relevant row.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Labels, higher = more relevant.
+    y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Predicted scores, higher = ranked earlier; several outputs are averaged.
+    qid : array-like of shape (n_rows,), optional
+        Query of every row: any labels, in any order. None: all rows are one query.
+    k : int, optional
+        Number of places. None: the number of rows of the query.
+    relevance_threshold : float, default=1
+        A row is relevant if its label is at least this.
+    undefined : {0, 1, "skip"}, default=0
+        Value of a query without a relevant row; "skip" leaves it out of the mean.
+    average : {"query"} or None, default="query"
+        Mean over the queries, or one value for each query.
+
+    Returns
+    -------
+    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        Between 0 and 1. With ``average=None`` an array in the order of the sorted query labels,
+        NaN for a query that is skipped.
+
+    Notes
+    -----
+    Precision@k = (rel_1 + … + rel_k) / k, also for a query with fewer than k rows, as in
+    trec_eval: the missing places are not relevant. Where scores tie, every place of a group
+    holds a relevant row with probability r/g.
+
+    Examples
+    --------
+    >>> from rankrls.metrics import precision
+    >>> precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], k=2)
+    0.5
+    >>> precision([1, 0, 1, 0], [0.9, 0.8, 0.8, 0.1], k=2)
+    0.75
+    """
+
+    def by_query(lists: RankedLists, relevant: Array, k: int | None) -> Array:
+        limit: Array | int = k if k is not None else lists.query_size
+        inside = lists.size
+        if k is not None:
+            inside = np.clip(k - lists.before, 0, lists.size)
+        return lists.sum_queries(lists.sum_groups(relevant) * inside / lists.size) / limit
+
+    return _evaluate(by_query, y_true, y_score, qid, k, relevance_threshold, undefined, average)
+
+
+def _evaluate(
+    by_query: Callable[[RankedLists, Array, int | None], Array],
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    qid: ArrayLike | None,
+    k: int | None,
+    relevance_threshold: float,
+    undefined: float | Literal["skip"],
+    average: Literal["query"] | None,
+) -> float | NDArray[np.float64]:
+    """Check the arguments, and evaluate ``by_query`` where a query has a relevant row."""
+    _check_threshold(relevance_threshold)
+    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
+    codes, n_queries = inputs.queries.codes, len(inputs.queries)
+
+    def one_output(y: Array, score: Array) -> Array:
+        lists = rank_lists(score, codes, n_queries)
+        relevant = (y >= relevance_threshold)[lists.order].astype(np.int64)
+        value = by_query(lists, relevant, inputs.k)
+        value[lists.sum_queries(lists.sum_groups(relevant)) == 0] = np.nan
+        return value
+
+    return value_by_query(inputs, one_output)
+
+
+def _check_threshold(threshold: Any) -> None:
+    if not isinstance(threshold, numbers.Real) or not -np.inf < float(threshold) < np.inf:
+        raise ValueError(f"relevance_threshold must be a finite number; got {threshold!r}")
+
+
+def _at_least_one(lists: RankedLists, n_relevant: Array) -> Array:
+    """Relevant rows of every query; one where there is none, to divide by."""
+    return np.maximum(lists.sum_queries(n_relevant), 1)
+
+
+def _first_at(g: Array, r: Array, j: Array) -> Array:
+    """P(first relevant of r among g rows in random order is at place j); shapes (n,).
+
+    C(g − j, r − 1) / C(g, r) = r / (g − j + 1) · Π_{t < j − 1} (g − r − t) / (g − t).
+    """
+    possible = j - 1 <= g - r
+    later = np.where(possible, g - r - j + 2, 1)
+    log_none_before = (gammaln(g - r + 1) - gammaln(later)) - (gammaln(g + 1) - gammaln(g - j + 2))
+    return np.where(possible, r / (g - j + 1) * np.exp(log_none_before), 0.0)

@@ -1,0 +1,293 @@
+"""Is one ranker better than another? A paired test over queries."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtr, stdtrit
+from sklearn.utils import check_random_state
+
+from rankrls._validation import check_option, check_scores, encode_qid
+from rankrls.metrics._binary import average_precision, precision, reciprocal_rank
+from rankrls.metrics._inputs import check_k, check_labels_and_scores
+from rankrls.metrics._ndcg import ndcg
+from rankrls.metrics._pairwise import pairwise_accuracy
+
+__all__ = ["RankerComparison", "compare_rankers"]
+
+Array = NDArray[Any]
+_LISTS: dict[str, Callable[..., Any]] = {
+    "ndcg": ndcg,
+    "average_precision": average_precision,
+    "reciprocal_rank": reciprocal_rank,
+    "precision": precision,
+}
+_METHODS = ("permutation", "wilcoxon", "t")
+# Signs drawn at a time: 32 MB as float64.
+_CHUNK = 1 << 22
+
+
+@dataclass(frozen=True)
+class RankerComparison:
+    """Result of `compare_rankers`.
+
+    Attributes
+    ----------
+    metric : str
+        Name of the metric.
+    method : str
+        Name of the test.
+    mean_a, mean_b : float
+        Mean of the metric over the compared queries.
+    difference : float
+        ``mean_a - mean_b``.
+    confidence_interval : tuple of float
+        Student's interval of the mean difference; NaN for a single query.
+    confidence_level : float
+        Level of the interval.
+    p_value : float
+        Two-sided p-value of "the rankers are interchangeable".
+    n_queries : int
+        Queries compared: those where the metric is defined for both.
+    n_a_better, n_b_better, n_equal : int
+        Queries where a is better, where b is, and where they are equal.
+    """
+
+    metric: str
+    method: str
+    mean_a: float
+    mean_b: float
+    difference: float
+    confidence_interval: tuple[float, float]
+    confidence_level: float
+    p_value: float
+    n_queries: int
+    n_a_better: int
+    n_b_better: int
+    n_equal: int
+
+    def __str__(self) -> str:
+        low, high = self.confidence_interval
+        return (
+            f"{self.metric} over {self.n_queries} queries: "
+            f"a {self.mean_a:.4f}, b {self.mean_b:.4f}\n"
+            f"a - b = {self.difference:+.4f}  "
+            f"[{low:+.4f}, {high:+.4f}] at {self.confidence_level:.0%}, "
+            f"p = {self.p_value:.3g} ({self.method} test, two-sided)\n"
+            f"a better in {self.n_a_better}, b better in {self.n_b_better}, "
+            f"equal in {self.n_equal}"
+        )
+
+
+def compare_rankers(
+    y_true: ArrayLike,
+    y_score_a: ArrayLike,
+    y_score_b: ArrayLike,
+    *,
+    qid: ArrayLike,
+    metric: str | Callable[..., Any] = "pairwise_accuracy",
+    method: Literal["permutation", "wilcoxon", "t"] = "permutation",
+    n_permutations: int = 9999,
+    confidence_level: float = 0.95,
+    random_state: Any = None,
+) -> RankerComparison:
+    """Test whether two rankers differ, by their values on the same queries.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,)
+        Labels, higher = preferred.
+    y_score_a, y_score_b : array-like of shape (n_rows,)
+        Scores of the two rankers.
+    qid : array-like of shape (n_rows,)
+        Query of every row: any labels, in any order.
+    metric : str or callable, default="pairwise_accuracy"
+        "pairwise_accuracy", "ndcg", "average_precision", "reciprocal_rank" or "precision"; all
+        but the first with a cutoff if wanted, as in "ndcg@10". Or a callable, higher = better,
+        ``metric(y_true, y_score, qid=qid, average=None)`` with one value for each query, such as
+        ``functools.partial(ndcg, gain="linear")``.
+    method : {"permutation", "wilcoxon", "t"}, default="permutation"
+        Sign-flip permutation test of the mean difference, which assumes only that the rankers
+        are interchangeable under the null; Wilcoxon's signed-rank test; Student's paired t-test.
+    n_permutations : int, default=9999
+        Sign flips drawn. If there are no more than this in total, all are tried and the
+        p-value is exact.
+    confidence_level : float, default=0.95
+        Level of the confidence interval, between 0 and 1.
+    random_state : int, RandomState instance or None, default=None
+        Fixes the sign flips.
+
+    Returns
+    -------
+    RankerComparison
+        Means, difference, confidence interval, p-value; ``print`` it to read it.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid, or if the metric is undefined for every query.
+
+    Notes
+    -----
+    With d_q the difference of the values in query q, each of the 2^n flips of signs is equally
+    likely under the null, and the p-value is the share of flips with |Σ ±d_q| >= |Σ d_q|; when
+    flips are drawn at random, the observed one counts among them, p = (1 + hits) / (1 + drawn).
+    Queries where the metric is undefined (no preference, no relevant row) are left out. The
+    confidence interval is mean ± t · std / √n whatever the test: trust it for more than some
+    thirty queries, and read it as an effect size. Queries are taken as independent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls.metrics import compare_rankers
+    >>> rng = np.random.default_rng(0)
+    >>> qid, y = np.repeat(np.arange(40), 10), rng.integers(0, 3, 400)
+    >>> good, bad = y + rng.normal(size=400), y + 3 * rng.normal(size=400)
+    >>> result = compare_rankers(y, good, bad, qid=qid, random_state=0)
+    >>> print(result)
+    pairwise_accuracy over 40 queries: a ..., b ...
+    a - b = ...  [...] at 95%, p = 0.0001 (permutation test, two-sided)
+    a better in ..., b better in ..., equal in ...
+    """
+    check_option("method", method, _METHODS)
+    _check_count("n_permutations", n_permutations)
+    _check_level(confidence_level)
+    name, by_query = _metric(metric)
+    if qid is None:
+        raise ValueError("qid is missing: rankers are compared by their values on queries")
+    labels, score_a = check_labels_and_scores(y_true, check_scores(y_score_a, name="y_score_a"))
+    score_b = check_scores(y_score_b, name="y_score_b")
+    if labels is None:
+        raise ValueError("y_true is missing")
+    if score_a.ndim != 1 or score_b.shape != score_a.shape:
+        raise ValueError(
+            "y_true, y_score_a and y_score_b must be 1-D and of one length; "
+            f"got shapes {labels.shape}, {score_a.shape} and {score_b.shape}"
+        )
+    codes = encode_qid(qid, len(score_a), of="y_score_a").codes
+
+    a, b = (_values(by_query, labels, score, codes) for score in (score_a, score_b))
+    defined = ~(np.isnan(a) | np.isnan(b))
+    if not defined.any():
+        raise ValueError(f"{name} is undefined for every query: there is nothing to compare")
+    a, b = a[defined], b[defined]
+    d = a - b
+    if method == "permutation":
+        p_value = _sign_flip_p(d, int(n_permutations), check_random_state(random_state))
+    elif method == "wilcoxon":
+        p_value = _wilcoxon_p(d)
+    else:
+        p_value = _t_p(d)
+    return RankerComparison(
+        metric=name,
+        method=method,
+        mean_a=float(a.mean()),
+        mean_b=float(b.mean()),
+        difference=float(d.mean()),
+        confidence_interval=_interval(d, float(confidence_level)),
+        confidence_level=float(confidence_level),
+        p_value=p_value,
+        n_queries=len(d),
+        n_a_better=int((d > 0).sum()),
+        n_b_better=int((d < 0).sum()),
+        n_equal=int((d == 0).sum()),
+    )
+
+
+def _metric(metric: Any) -> tuple[str, Callable[..., Any]]:
+    """Name and per-query function of ``metric``."""
+    if callable(metric):
+        inner = getattr(metric, "func", metric)
+        return getattr(inner, "__name__", type(metric).__name__), metric
+    name, at, cutoff = metric.partition("@") if isinstance(metric, str) else (metric, "", "")
+    check_option("metric", name, ("pairwise_accuracy", *_LISTS))
+    if name == "pairwise_accuracy":
+        if at:
+            raise ValueError(f"pairwise_accuracy has no cutoff; got metric={metric!r}")
+        return name, pairwise_accuracy
+    if at and not cutoff.isdecimal():
+        raise ValueError(f"metric must be a name or name@k with k an integer; got {metric!r}")
+    k = check_k(int(cutoff)) if at else None
+
+    def values(y_true: Array, y_score: Array, *, qid: Array, average: None) -> Any:
+        return _LISTS[name](y_true, y_score, qid=qid, k=k, undefined="skip", average=average)
+
+    return metric, values
+
+
+def _check_count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
+
+
+def _check_level(level: Any) -> None:
+    if not isinstance(level, numbers.Real) or not 0 < float(level) < 1:
+        raise ValueError(f"confidence_level must be a number between 0 and 1; got {level!r}")
+
+
+def _values(by_query: Callable[..., Any], y: Array, score: Array, codes: Array) -> Array:
+    """Values of the metric by query, shape (n_queries,)."""
+    values = np.asarray(by_query(y, score, qid=codes, average=None), dtype=np.float64)
+    n_queries = int(codes.max()) + 1
+    if values.shape != (n_queries,):
+        raise ValueError(
+            f"metric must return one value for each of the {n_queries} queries with average=None; "
+            f"got shape {values.shape}"
+        )
+    return values
+
+
+def _sign_flip_p(d: Array, n_permutations: int, rng: Any) -> float:
+    """Two-sided p-value of the mean of ``d`` under independent flips of signs."""
+    d = d[d != 0]
+    n = len(d)
+    if n == 0:
+        return 1.0
+    # Sums that differ by rounding only are equal; Σ ±d = Σ d − 2 Σ_{flipped} d.
+    bound = abs(d.sum()) - 1e-12 * np.abs(d).sum()
+    exact = n < 63 and 2**n <= n_permutations
+    n_flips = 2**n if exact else n_permutations
+    hits = 0
+    step = max(1, _CHUNK // n)
+    for start in range(0, n_flips, step):
+        rows = min(step, n_flips - start)
+        flip: Array
+        if exact:
+            flip = (np.arange(start, start + rows)[:, None] >> np.arange(n)) & 1
+        else:
+            packed = np.frombuffer(rng.bytes(rows * ((n + 7) // 8)), dtype=np.uint8)
+            flip = np.unpackbits(packed.reshape(rows, -1), axis=1, count=n)
+        hits += int((np.abs(d.sum() - 2.0 * (flip.astype(np.float64) @ d)) >= bound).sum())
+    return hits / n_flips if exact else (1 + hits) / (1 + n_flips)
+
+
+def _wilcoxon_p(d: Array) -> float:
+    if not d.any():
+        return 1.0
+    from scipy.stats import wilcoxon  # slow to import
+
+    return float(wilcoxon(d).pvalue)
+
+
+def _t_p(d: Array) -> float:
+    if not d.any():
+        return 1.0
+    if len(d) < 2:
+        raise ValueError("the t-test needs at least two queries; use method='permutation'")
+    error = d.std(ddof=1) / np.sqrt(len(d))
+    if error == 0:
+        return 0.0
+    return float(2 * stdtr(len(d) - 1, -abs(d.mean()) / error))
+
+
+def _interval(d: Array, level: float) -> tuple[float, float]:
+    """Student's confidence interval of the mean."""
+    if len(d) < 2:
+        return (np.nan, np.nan)
+    margin = stdtrit(len(d) - 1, 0.5 + level / 2) * d.std(ddof=1) / np.sqrt(len(d))
+    return (float(d.mean() - margin), float(d.mean() + margin))

@@ -1,0 +1,271 @@
+"""Metrics of pairs: how many preferences a prediction gets wrong."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rankrls._validation import Queries, check_option, check_pairs, check_weights, encode_qid
+from rankrls.metrics._counting import count_pairs
+from rankrls.metrics._given import check_within, count_given, edge_weight, scaled
+from rankrls.metrics._inputs import check_average, check_labels_and_scores
+
+__all__ = ["concordance_index", "pairwise_accuracy", "pairwise_error"]
+
+Array = NDArray[Any]
+# What a tied prediction of a preferred pair costs.
+_TIE_COST = {"half": 0.5, "error": 1.0}
+
+
+def pairwise_error(
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    qid: ArrayLike | None = None,
+    pairs: ArrayLike | None = None,
+    ties: Literal["half", "error"] = "half",
+    average: Literal["query", "pair"] | None = "query",
+    sample_weight: ArrayLike | None = None,
+    pair_weight: ArrayLike | None = None,
+) -> float | NDArray[np.float64]:
+    """Fraction of the preferences that the scores put in the wrong order.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,) or (n_rows, n_outputs), or None
+        Labels, higher = preferred. Every two rows of one query with different labels are a
+        preference. None when ``pairs`` are given.
+    y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Predicted scores, higher = preferred. With several outputs each column is evaluated on
+        its own and the results are averaged with equal weights.
+    qid : array-like of shape (n_rows,), optional
+        Query of every row: any labels, in any order. None: all rows are one query.
+    pairs : array-like of shape (n_pairs, 2), optional
+        The preferences themselves, in place of ``y_true``: rows (preferred, other). With
+        ``qid`` a pair must lie within one query.
+    ties : {"half", "error"}, default="half"
+        What a tied *prediction* of a preferred pair counts: half an error or a whole one. Not to
+        be confused with the parameter ``ties`` of the estimators, which says whether rows with
+        tied *labels* enter the training objective; rows with tied labels are never a preference
+        here.
+    average : {"query", "pair"} or None, default="query"
+        "query": the mean over the queries that have a preference. "pair": all preferences
+        together. None: one value for each query.
+    sample_weight : array-like of shape (n_rows,), optional
+        Non-negative row weights ω; the preference of i over j counts ω_i ω_j. A query whose
+        preferences all have weight zero counts as one without a preference.
+    pair_weight : array-like of shape (n_pairs,), optional
+        Non-negative weights of ``pairs``, multiplied with those of their rows.
+
+    Returns
+    -------
+    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        The error, between 0 and 1. With ``average=None`` an array in the order of the sorted
+        query labels, NaN for a query without a preference.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid, or if there is no preference at all.
+
+    See Also
+    --------
+    pairwise_accuracy : One minus this.
+    concordance_index : The accuracy over all pairs together.
+
+    Notes
+    -----
+    With E_q the preferences i ≻ j of query q, and c = 1/2 (``ties="half"``) or 1
+    (``ties="error"``),
+
+        error_q = Σ_{(i,j) ∈ E_q} ω_i ω_j ([f_i < f_j] + c [f_i = f_j]) / Σ_{(i,j) ∈ E_q} ω_i ω_j.
+
+    Preferences from labels are counted in O(n log n), without listing them, and exactly.
+
+    Examples
+    --------
+    >>> from rankrls.metrics import pairwise_error
+    >>> y_true = [2, 1, 0, 1, 0]
+    >>> y_score = [0.9, 0.4, 0.5, 0.1, 0.1]
+    >>> pairwise_error(y_true, y_score, qid=["a", "a", "a", "b", "b"], average=None)
+    array([0.33333333, 0.5       ])
+    >>> pairwise_error(y_true, y_score, qid=["a", "a", "a", "b", "b"], average="pair")
+    0.375
+    >>> pairwise_error(None, y_score, pairs=[(0, 1), (1, 2)])
+    0.5
+    """
+    check_option("ties", ties, _TIE_COST)
+    check_average(average, ("query", "pair"))
+    labels, score = check_labels_and_scores(y_true, y_score)
+    n_rows = len(score)
+    single = score.ndim == 1
+    score = score.reshape(n_rows, -1)
+    weight = None
+    if sample_weight is not None:
+        weight = scaled(check_weights("sample_weight", sample_weight, n_rows, of="y_score"))
+    queries = encode_qid(qid, n_rows, of="y_score")
+
+    if pairs is not None:
+        if labels is not None:
+            raise ValueError(
+                "give y_true or pairs, not both: it would be ambiguous which of them holds the "
+                "preferences (pass y_true=None with pairs)"
+            )
+        edges = check_pairs(pairs, n_rows)
+        check_within(edges, queries)
+        of_pair = edge_weight(edges, weight, pair_weight)
+        parts = [count_given(s, edges, queries, of_pair) for s in score.T]
+    else:
+        if pair_weight is not None:
+            raise ValueError("pair_weight needs pairs: with y_true, use sample_weight")
+        if labels is None:
+            raise ValueError("there are no preferences: give y_true or pairs")
+        columns = zip(labels.reshape(n_rows, -1).T, score.T, strict=True)
+        parts = [_count_labels(y, s, queries, weight) for y, s in columns]
+
+    cost = _TIE_COST[ties]
+    # By output: what is wrong, and all there is, in every query.
+    wrong = np.column_stack([discordant + cost * tied for _, discordant, tied in parts])
+    total = np.column_stack([comparable for comparable, _, _ in parts])
+    return _averaged(wrong, total, average, single)
+
+
+def pairwise_accuracy(
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    qid: ArrayLike | None = None,
+    pairs: ArrayLike | None = None,
+    ties: Literal["half", "error"] = "half",
+    average: Literal["query", "pair"] | None = "query",
+    sample_weight: ArrayLike | None = None,
+    pair_weight: ArrayLike | None = None,
+) -> float | NDArray[np.float64]:
+    """Fraction of the preferences that the scores put in the right order.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,) or (n_rows, n_outputs), or None
+        Labels, higher = preferred; None when ``pairs`` are given.
+    y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Predicted scores, higher = preferred; several outputs are averaged.
+    qid : array-like of shape (n_rows,), optional
+        Query of every row. None: all rows are one query.
+    pairs : array-like of shape (n_pairs, 2), optional
+        Preferences (preferred, other) in place of ``y_true``.
+    ties : {"half", "error"}, default="half"
+        What a tied *prediction* takes away: a half or all of it. Not the estimators' ``ties``,
+        which is about tied labels.
+    average : {"query", "pair"} or None, default="query"
+        Mean over the queries with a preference, all preferences together, or one value for each
+        query.
+    sample_weight : array-like of shape (n_rows,), optional
+        Non-negative row weights; a preference counts the product of its two.
+    pair_weight : array-like of shape (n_pairs,), optional
+        Non-negative weights of ``pairs``.
+
+    Returns
+    -------
+    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        One minus `pairwise_error` of the same arguments.
+
+    See Also
+    --------
+    pairwise_error : The details of all parameters.
+
+    Notes
+    -----
+    With ``ties="half"``, labels of two levels and one query this is the area under the ROC
+    curve.
+
+    Examples
+    --------
+    >>> from rankrls.metrics import pairwise_accuracy
+    >>> pairwise_accuracy([2, 1, 0, 1, 0], [0.9, 0.4, 0.5, 0.1, 0.1], qid=[1, 1, 1, 2, 2])
+    0.58333...
+    """
+    return 1.0 - pairwise_error(
+        y_true,
+        y_score,
+        qid=qid,
+        pairs=pairs,
+        ties=ties,
+        average=average,
+        sample_weight=sample_weight,
+        pair_weight=pair_weight,
+    )
+
+
+def concordance_index(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    qid: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Fraction of all comparable pairs that are concordant, tied predictions counting half.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Labels, higher = preferred.
+    y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Predicted scores, higher = preferred; several outputs are averaged.
+    qid : array-like of shape (n_rows,), optional
+        Query of every row; only rows of one query are compared. None: all rows are one query.
+    sample_weight : array-like of shape (n_rows,), optional
+        Non-negative row weights; a pair counts the product of its two.
+
+    Returns
+    -------
+    float
+        ``pairwise_accuracy(..., average="pair", ties="half")``: 1 perfect, 1/2 for random
+        scores.
+
+    See Also
+    --------
+    pairwise_accuracy : The same with every query counting once.
+
+    Notes
+    -----
+    (concordant + tied / 2) / comparable. For labels of two levels this is the area under the
+    ROC curve.
+
+    Examples
+    --------
+    >>> from rankrls.metrics import concordance_index
+    >>> concordance_index([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    0.75
+    """
+    value = pairwise_accuracy(y_true, y_score, qid=qid, average="pair", sample_weight=sample_weight)
+    return float(value)
+
+
+def _count_labels(
+    y: Array, score: Array, queries: Queries, weight: Array | None
+) -> tuple[Array, Array, Array]:
+    counts = count_pairs(y, score, queries.codes, len(queries), weight)
+    return counts.comparable, counts.discordant, counts.tied
+
+
+def _averaged(
+    wrong: Array, total: Array, average: str | None, single: bool
+) -> float | NDArray[np.float64]:
+    """Errors from what is wrong and what there is, both of shape (n_queries, n_outputs)."""
+    empty = ~(total > 0).any(axis=0)
+    if empty.any():
+        where = "" if single else f" in output {int(np.flatnonzero(empty)[0])}"
+        raise ValueError(
+            f"there is no preference to evaluate{where}: no query has two rows with different "
+            "labels (and weight), and no pair is given"
+        )
+    if average == "pair":
+        return float(np.mean(np.minimum(wrong.sum(axis=0) / total.sum(axis=0), 1.0)))
+    error = np.full(total.shape, np.nan)
+    np.divide(wrong, total, out=error, where=total > 0)
+    np.minimum(error, 1.0, out=error)
+    if average == "query":
+        return float(np.mean(np.nanmean(error, axis=0)))
+    return error[:, 0] if single else error

@@ -1,0 +1,97 @@
+"""The rows of every query in the order of their scores, with the groups of equal scores.
+
+Where scores tie, the order of the rows is arbitrary. The list metrics give the expected value
+over all orders of the tied rows, and for that they need the tie groups, not an order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls.metrics._counting import sorted_levels
+
+__all__ = ["RankedLists", "rank_lists"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RankedLists:
+    """Rows sorted by (query, descending score), cut into groups of equal (query, score).
+
+    Attributes
+    ----------
+    order : ndarray of shape (n_rows,), int
+        Row numbers in sorted order; within a group in no particular order.
+    rank : ndarray of shape (n_rows,), int
+        Place in the query of every sorted row, from 1.
+    group : ndarray of shape (n_rows,), int
+        Number of the group of every sorted row.
+    first_row : ndarray of shape (n_groups,), int
+        First sorted row of every group.
+    size : ndarray of shape (n_groups,), int
+        Number of rows of every group.
+    first_group : ndarray of shape (n_queries,), int
+        First group of every query; no query is empty.
+    query_size : ndarray of shape (n_queries,), int
+        Number of rows of every query.
+    """
+
+    order: Array
+    rank: Array
+    group: Array
+    first_row: Array
+    size: Array
+    first_group: Array
+    query_size: Array
+
+    def sum_groups(self, values: Array) -> Array:
+        """Sum ``values`` of sorted rows, shape (n_rows,), over groups."""
+        if len(self.size) == len(self.rank):
+            return values
+        return np.add.reduceat(values, self.first_row)
+
+    def sum_queries(self, values: Array) -> Array:
+        """Sum ``values`` of groups, shape (n_groups,), over queries."""
+        return np.add.reduceat(values, self.first_group)
+
+    @property
+    def before(self) -> Array:
+        """Number of rows ranked above each group in its query, shape (n_groups,)."""
+        return self.rank[self.first_row] - 1
+
+    def sum_before(self, values: Array) -> Array:
+        """Sum integer ``values`` of the groups above each group in its query."""
+        above = np.cumsum(values) - values
+        return above - np.repeat(
+            above[self.first_group], np.diff(self.first_group, append=len(self.size))
+        )
+
+
+def rank_lists(score: Array, codes: Array, n_queries: int) -> RankedLists:
+    """Sort the rows of every query by descending score.
+
+    Parameters
+    ----------
+    score : ndarray of shape (n_rows,)
+        Finite scores, higher = earlier.
+    codes : ndarray of shape (n_rows,), int
+        Query number of every row; each of ``range(n_queries)`` occurs.
+    n_queries : int
+        Number of queries.
+
+    Returns
+    -------
+    RankedLists
+    """
+    order, group = sorted_levels(-score, codes, n_queries)
+    query_size = np.bincount(codes, minlength=n_queries)
+    starts = np.cumsum(query_size) - query_size
+    rank = np.arange(1, len(score) + 1) - np.repeat(starts, query_size)
+    first_row = np.flatnonzero(np.diff(group, prepend=-1))
+    size = np.diff(first_row, append=len(score))
+    return RankedLists(order, rank, group, first_row, size, group[starts], query_size)

@@ -1,0 +1,79 @@
+"""Scorers for scikit-learn's model selection, with ``qid`` routed to the metric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sklearn import config_context
+from sklearn.metrics import make_scorer
+
+from rankrls.metrics._binary import average_precision, precision, reciprocal_rank
+from rankrls.metrics._ndcg import ndcg
+from rankrls.metrics._pairwise import concordance_index, pairwise_accuracy
+
+__all__ = [
+    "average_precision_scorer",
+    "concordance_index_scorer",
+    "make_ranking_scorer",
+    "ndcg_scorer",
+    "pairwise_accuracy_scorer",
+    "precision_scorer",
+    "reciprocal_rank_scorer",
+]
+
+
+def make_ranking_scorer(
+    metric: Callable[..., Any], *, greater_is_better: bool = True, **kwargs: Any
+) -> Any:
+    """Make a scikit-learn scorer that asks for ``qid``.
+
+    Parameters
+    ----------
+    metric : callable
+        ``metric(y_true, y_score, *, qid=None, **kwargs) -> float``, such as the metrics of this
+        package.
+    greater_is_better : bool, default=True
+        False for an error; the scorer then gives its negative.
+    **kwargs : dict
+        Further arguments of ``metric``, such as ``k=10``.
+
+    Returns
+    -------
+    callable
+        A scorer ``scorer(estimator, X, y, *, qid=None) -> float`` of the estimator's
+        ``predict``, for ``scoring=``.
+
+    Notes
+    -----
+    Inside a search or cross-validation, ``qid`` reaches the scorer by scikit-learn's metadata
+    routing: switch it on with ``sklearn.set_config(enable_metadata_routing=True)``, give ``qid``
+    in ``params`` (or to ``fit`` of a search), and have the estimator and the splitter ask for
+    what they need of it. Without routing the scorer sees no ``qid`` and takes all rows of a fold
+    as one query.
+
+    Examples
+    --------
+    >>> import numpy as np, sklearn
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from rankrls.metrics import make_ranking_scorer, ndcg
+    >>> X = np.arange(12.0).reshape(-1, 1)
+    >>> y, qid = np.tile([0, 1, 2], 4), np.repeat([0, 1, 2, 3], 3)
+    >>> with sklearn.config_context(enable_metadata_routing=True):
+    ...     scorer = make_ranking_scorer(ndcg, k=2)
+    ...     cross_val_score(Ridge(), X, y, cv=2, scoring=scorer, params={"qid": qid})
+    array([1., 1.])
+    """
+    scorer = make_scorer(metric, greater_is_better=greater_is_better, **kwargs)
+    # A request may only be set while routing is on; it does no harm when routing is off.
+    with config_context(enable_metadata_routing=True):
+        return scorer.set_score_request(qid=True)
+
+
+pairwise_accuracy_scorer = make_ranking_scorer(pairwise_accuracy)
+concordance_index_scorer = make_ranking_scorer(concordance_index)
+ndcg_scorer = make_ranking_scorer(ndcg)
+average_precision_scorer = make_ranking_scorer(average_precision)
+reciprocal_rank_scorer = make_ranking_scorer(reciprocal_rank)
+precision_scorer = make_ranking_scorer(precision)

@@ -1,0 +1,273 @@
+"""Fitted models: coefficients for every alpha, predictions, and the posterior of the first.
+
+Three representations of the same function: weights of explicit features (`LinearModel`),
+coefficients of all training rows (`KernelModel`), and coefficients of basis vectors
+(`NystroemModel`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from rankrls.feature_maps import Kernel, NystroemMap
+from rankrls.preferences import Moments, Objective
+from rankrls.solvers import DualSolver, PrimalSolver
+
+__all__ = ["KernelModel", "LinearModel", "Model", "NystroemModel"]
+
+Array = NDArray[Any]
+
+#: Relative accuracy that the cheaper way to the Nyström system may cost.
+MAX_LOSS = 1e-9
+
+
+class Model(ABC):
+    """A function of rows for each alpha of a path.
+
+    Attributes
+    ----------
+    alphas : ndarray of shape (n_alphas,)
+    solvers : list
+        One for each objective; together they cover all outputs.
+    coef : ndarray of shape (n_alphas, n_features, n_outputs) or None
+        Weights of the features, if the kernel is linear.
+    dual_coef : ndarray of shape (n_alphas, n_kernel_rows, n_outputs) or None
+        Coefficients of kernel rows, if the model has them.
+    """
+
+    alphas: Array
+    solvers: Sequence[Any]
+    coef: Array | None = None
+    dual_coef: Array | None = None
+
+    @abstractmethod
+    def predict(self, X: Any, index: int = 0) -> Array:
+        """Scores of shape (n, n_outputs) for ``alphas[index]``."""
+
+    @abstractmethod
+    def variance(self, X: Any) -> Array:
+        """Posterior variance of the score of every row, shape (n, n_outputs)."""
+
+    @abstractmethod
+    def difference_variance(self, X_a: Any, X_b: Any) -> Array:
+        """Posterior variance of f(x_a) − f(x_b), row by row, shape (n, n_outputs)."""
+
+    def log_marginal_likelihood(self) -> Array:
+        """Log density of the targets of all edges, shape (n_outputs,)."""
+        return self._gather([s.log_marginal_likelihood(self.alpha) for s in self.solvers])
+
+    @property
+    def alpha(self) -> float:
+        """The first alpha: that of the uncertainties."""
+        return float(self.alphas[0])
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs of all solvers together."""
+        return sum(len(solver.outputs) for solver in self.solvers)
+
+    def _gather(self, parts: list[Array]) -> Array:
+        """Put the solvers' columns (last axis) in the order of the outputs."""
+        columns = np.concatenate([solver.outputs for solver in self.solvers])
+        joined = np.concatenate(parts, axis=-1)
+        out = np.empty_like(joined)
+        out[..., columns] = joined
+        return out
+
+    def _spread(self, per_solver: list[Array]) -> Array:
+        """Give every output the values of its solver: shape (n, n_outputs)."""
+        counts = [len(solver.outputs) for solver in self.solvers]
+        parts = zip(per_solver, counts, strict=True)
+        return self._gather([np.repeat(values[:, None], k, axis=1) for values, k in parts])
+
+
+class LinearModel(Model):
+    """f(x) = ⟨w, x⟩ from the primal system of X."""
+
+    def __init__(self, objectives: Sequence[Objective], X: Any, alphas: Array) -> None:
+        self.alphas = alphas
+        self.solvers = [PrimalSolver(o, o.system.moments(X), alphas) for o in objectives]
+        coef = self._gather([solver.coefficients(alphas) for solver in self.solvers])
+        self.coef = coef.astype(X.dtype, copy=False)
+
+    def predict(self, X: Any, index: int = 0) -> Array:
+        """X w."""
+        assert self.coef is not None
+        return X @ self.coef[index]
+
+    def variance(self, X: Any) -> Array:
+        """See `PrimalSolver.variance`."""
+        return self._spread([s.variance(_dense(X), self.alpha) for s in self.solvers])
+
+    def difference_variance(self, X_a: Any, X_b: Any) -> Array:
+        """See `PrimalSolver.difference_variance`."""
+        Delta = _dense(X_a - X_b)
+        return self._spread([s.difference_variance(Delta, self.alpha) for s in self.solvers])
+
+
+class NystroemModel(Model):
+    """f(x) = Σ_R a_i k(x, x_i) from the primal system of the Nyström features.
+
+    Parameters
+    ----------
+    objectives : sequence of Objective
+    kernel : Kernel
+    X : training rows of shape (m, n); the kernel matrix if it is precomputed
+    basis : ndarray of shape (r,), int
+    alphas : ndarray of shape (n_alphas,)
+    """
+
+    def __init__(
+        self, objectives: Sequence[Objective], kernel: Kernel, X: Any, basis: Array, alphas: Array
+    ) -> None:
+        self.alphas = alphas
+        self.kernel = kernel
+        self.basis = basis
+        K_RR = X[np.ix_(basis, basis)] if kernel.precomputed else kernel(X[basis])
+        self.map = NystroemMap.from_gram(K_RR)
+        self.kept = basis[self.map.kept]
+        self.rows = None if kernel.precomputed else X[self.kept]
+        block = self._block(X)
+        self.solvers = [self._solver(objective, block) for objective in objectives]
+        weights = self._gather([solver.coefficients(alphas) for solver in self.solvers])
+        self._a = self.map.coefficients(weights).astype(block.dtype, copy=False)
+        self.dual_coef = np.zeros((len(alphas), len(basis), weights.shape[-1]), block.dtype)
+        self.dual_coef[:, self.map.kept] = self._a
+        if kernel.linear:
+            self.coef = np.stack([X[self.kept].T @ a for a in self._a])
+
+    def _solver(self, objective: Objective, block: Array) -> PrimalSolver:
+        """Form the small matrices first; if they are not accurate enough, the features."""
+        system, alphas = objective.system, self.alphas
+        if self.map.rounding < MAX_LOSS:
+            gram, cross, mean, _ = system.moments(block)
+            moments = Moments(*self.map.whiten(gram, cross, mean))
+            solver = PrimalSolver(objective, moments, alphas)
+            if self.map.rounding * solver.state.condition(float(alphas.min())) < MAX_LOSS:
+                return solver
+        return PrimalSolver(objective, system.moments(self.map.features(block)), alphas)
+
+    def _block(self, X: Any) -> Array:
+        """Kernel values with the basis vectors that are kept, shape (n, q)."""
+        return np.asarray(X[:, self.kept]) if self.rows is None else self.kernel(X, self.rows)
+
+    def predict(self, X: Any, index: int = 0) -> Array:
+        """k(X, R) a."""
+        if self.coef is not None:
+            return X @ self.coef[index]
+        if self.rows is None:
+            return self._block(X) @ self._a[index]
+        return self.kernel.product(X, self.rows, self._a[index])
+
+    def variance(self, X: Any) -> Array:
+        """The feature posterior plus k(x, x) − φᵀφ, which the basis leaves undetermined."""
+        _refuse_precomputed(self.kernel)
+        Phi = self.map.features(self._block(X))
+        rest = self.kernel.paired(X) - np.einsum("ij,ij->i", Phi, Phi)
+        explained = self._spread([s.variance(Phi, self.alpha) for s in self.solvers])
+        return explained + np.maximum(rest, 0.0)[:, None]
+
+    def difference_variance(self, X_a: Any, X_b: Any) -> Array:
+        """The same form at φ_a − φ_b."""
+        _refuse_precomputed(self.kernel)
+        Delta = self.map.features(self._block(X_a)) - self.map.features(self._block(X_b))
+        rest = self.kernel.squared_distance(X_a, X_b) - np.einsum("ij,ij->i", Delta, Delta)
+        explained = [s.difference_variance(Delta, self.alpha) for s in self.solvers]
+        return self._spread(explained) + np.maximum(rest, 0.0)[:, None]
+
+
+class KernelModel(Model):
+    """f(x) = Σ_i A_i k(x, x_i) from the dual system.
+
+    Parameters
+    ----------
+    objectives : sequence of Objective, over the rows ``used``
+    kernel : Kernel
+    X : training rows of shape (m, n); the kernel matrix if it is precomputed
+    used : ndarray of shape (m',), int
+        The rows that have an edge; the others get the coefficient zero.
+    alphas : ndarray of shape (n_alphas,)
+    """
+
+    def __init__(
+        self, objectives: Sequence[Objective], kernel: Kernel, X: Any, used: Array, alphas: Array
+    ) -> None:
+        self.alphas = alphas
+        self.kernel = kernel
+        self.used = used
+        self.shift: Any = 0.0
+        self.rows: Any = None
+        m = X.shape[0]
+        K = None
+        if kernel.precomputed:
+            K = np.array(X[np.ix_(used, used)] if len(used) < m else X)
+        else:
+            self.rows = X[used] if len(used) < m else X
+            if kernel.linear and not sparse.issparse(X):
+                # Centred rows give the same function and keep the digits of offset features.
+                self.shift = self.rows.mean(axis=0, dtype=np.float64).astype(X.dtype)
+                self.rows = self.rows - self.shift
+            elif not kernel.linear:
+                K = kernel(self.rows)
+        self.solvers = []
+        for number, objective in enumerate(objectives):
+            if K is None:
+                solver = DualSolver.from_features(objective, self.rows, alphas)
+            else:
+                last = number == len(objectives) - 1
+                solver = DualSolver.from_kernel(objective, K if last else K.copy(), alphas)
+            self.solvers.append(solver)
+        A = self._gather([solver.coefficients(alphas) for solver in self.solvers])
+        self._A = A.astype(X.dtype, copy=False)
+        self.dual_coef = self._A
+        if len(used) < m:
+            self.dual_coef = np.zeros((len(alphas), m, A.shape[-1]), dtype=X.dtype)
+            self.dual_coef[:, used] = self._A
+        if kernel.linear:
+            self.coef = np.stack([self.rows.T @ a for a in self._A])
+
+    def _kernel_with_training(self, X: Any) -> Array:
+        """Shape (n, m')."""
+        return np.asarray(X)[:, self.used] if self.rows is None else self.kernel(X, self.rows)
+
+    def predict(self, X: Any, index: int = 0) -> Array:
+        """k(X, X_fit) A."""
+        if self.coef is not None:
+            return X @ self.coef[index]
+        if self.rows is None:
+            return self._kernel_with_training(X) @ self._A[index]
+        return self.kernel.product(X, self.rows, self._A[index])
+
+    def variance(self, X: Any) -> Array:
+        """See `DualSolver.variance`."""
+        _refuse_precomputed(self.kernel)
+        if isinstance(self.shift, np.ndarray):
+            X = X - self.shift
+        K_X, k_xx = self._kernel_with_training(X), self.kernel.paired(X)
+        return self._spread([s.variance(K_X, k_xx, self.alpha) for s in self.solvers])
+
+    def difference_variance(self, X_a: Any, X_b: Any) -> Array:
+        """See `DualSolver.difference_variance`."""
+        _refuse_precomputed(self.kernel)
+        prior = self.kernel.squared_distance(X_a, X_b)
+        Delta = self._kernel_with_training(X_a) - self._kernel_with_training(X_b)
+        variances = [s.difference_variance(Delta, prior, self.alpha) for s in self.solvers]
+        return self._spread(variances)
+
+
+def _dense(X: Any) -> Array:
+    return X.toarray() if sparse.issparse(X) else np.asarray(X)
+
+
+def _refuse_precomputed(kernel: Kernel) -> None:
+    if kernel.precomputed:
+        raise ValueError(
+            "uncertainties need k(x, x) of the new rows, which kernel='precomputed' does not "
+            "give: use a named kernel or a callable"
+        )

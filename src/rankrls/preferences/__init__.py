@@ -1,0 +1,17 @@
+"""Preferences: from scores and pairs to the Laplacian L and the target r."""
+
+from rankrls.preferences._costs import COSTS, QUERY_WEIGHTINGS, TIES, Objective
+from rankrls.preferences._factors import Factor
+from rankrls.preferences._graph import PreferenceGraph
+from rankrls.preferences._systems import Moments, System
+
+__all__ = [
+    "COSTS",
+    "QUERY_WEIGHTINGS",
+    "TIES",
+    "Factor",
+    "Moments",
+    "Objective",
+    "PreferenceGraph",
+    "System",
+]

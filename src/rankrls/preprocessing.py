@@ -1,0 +1,222 @@
+"""Scaling of features within each query, the usual first step with LETOR data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse as sp
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import validate_data
+
+from rankrls._validation import Queries, check_option, encode_qid
+
+__all__ = ["QueryScaler"]
+
+_METHODS = ("minmax", "standard", "maxabs")
+
+
+class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    r"""Scale every feature within every query.
+
+    The scores of two queries are not comparable, and often neither are their features: a text
+    match score grows with the length of the query. Each query is therefore scaled on its own,
+    by its own rows only. Nothing is learned in ``fit``: the queries that are to be ranked later
+    are scaled by their own rows, too.
+
+    Parameters
+    ----------
+    method : {"minmax", "standard", "maxabs"}, default="minmax"
+        ``"minmax"`` maps the values of a feature in a query to 0 … 1. ``"standard"`` gives them
+        mean 0 and variance 1. ``"maxabs"`` divides them by their largest absolute value: zeros
+        stay zeros, so that sparse data are possible.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of features seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if they have names that are all strings.
+
+    See Also
+    --------
+    sklearn.preprocessing.MinMaxScaler : The same for all rows together.
+
+    Notes
+    -----
+    For the rows :math:`Q` of a query and each feature, ``"minmax"`` computes
+    :math:`(x_i - \min_Q x) / (\max_Q x - \min_Q x)`, ``"standard"``
+    :math:`(x_i - \mathrm{mean}_Q x) / \mathrm{std}_Q x` with the divisor :math:`|Q|` in the
+    variance, and ``"maxabs"`` :math:`x_i / \max_Q |x|`. A feature that is constant within a
+    query becomes 0 there (for ``"maxabs"``: one that is 0 stays 0). A query with one row is
+    constant in every feature.
+
+    ``qid`` is metadata: in a pipeline, enable scikit-learn's metadata routing and call
+    ``set_transform_request(qid=True)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls.preprocessing import QueryScaler
+    >>> X = np.array([[1.0, 10.0], [5.0, 0.0], [3.0, 10.0], [4.0, 7.0]])
+    >>> QueryScaler().fit_transform(X, qid=["a", "b", "a", "b"])
+    array([[0., 0.],
+           [1., 0.],
+           [1., 0.],
+           [0., 1.]])
+
+    In a pipeline:
+
+    >>> import sklearn
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.pipeline import make_pipeline
+    >>> with sklearn.config_context(enable_metadata_routing=True):
+    ...     pipeline = make_pipeline(QueryScaler().set_transform_request(qid=True), Ridge())
+    ...     scores = pipeline.fit(X, [0, 1, 1, 0], qid=[1, 2, 1, 2]).predict(X, qid=[1, 2, 1, 2])
+    >>> scores.shape
+    (4,)
+    """
+
+    def __init__(self, method: str = "minmax") -> None:
+        self.method = method
+
+    def fit(self, X: Any, y: Any = None) -> QueryScaler:
+        """Check the data; nothing is learned from them.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Features; sparse only with ``method="maxabs"``.
+        y : ignored
+            Present so that pipelines can pass it.
+
+        Returns
+        -------
+        self : QueryScaler
+        """
+        self._check(X, reset=True)
+        return self
+
+    def transform(self, X: Any, *, qid: Any = None) -> Any:
+        """Scale the rows of every query.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Features; sparse only with ``method="maxabs"``.
+        qid : array-like of shape (n_rows,), default=None
+            Query of each row, in any order. None: all rows are one query.
+
+        Returns
+        -------
+        X_scaled : {ndarray, sparse matrix} of shape (n_rows, n_features)
+            float32 if X is, otherwise float64. X itself is left as it is.
+        """
+        X = self._check(X, reset=False)
+        queries = encode_qid(qid, X.shape[0])
+        if sp.issparse(X):
+            return _maxabs_sparse(X, queries)
+        return _scale_dense(X, queries, self.method)
+
+    def fit_transform(self, X: Any, y: Any = None, *, qid: Any = None) -> Any:
+        """Check the data and scale the rows of every query.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Features; sparse only with ``method="maxabs"``.
+        y : ignored
+            Present so that pipelines can pass it.
+        qid : array-like of shape (n_rows,), default=None
+            Query of each row, in any order. None: all rows are one query.
+
+        Returns
+        -------
+        X_scaled : {ndarray, sparse matrix} of shape (n_rows, n_features)
+            As from :meth:`transform`.
+        """
+        return self.fit(X, y).transform(X, qid=qid)
+
+    def _check(self, X: Any, *, reset: bool) -> Any:
+        check_option("method", self.method, _METHODS)
+        if sp.issparse(X) and self.method != "maxabs":
+            raise ValueError(
+                f"method={self.method!r} does not take sparse data: subtracting the minimum or "
+                "the mean would fill in the zeros; use method='maxabs', or pass a dense array"
+            )
+        return validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.input_tags.sparse = self.method == "maxabs"
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _scale_dense(X: NDArray[Any], queries: Queries, method: str) -> NDArray[Any]:
+    order = np.argsort(queries.codes, kind="stable")
+    n_rows = np.bincount(queries.codes, minlength=len(queries))
+    starts = np.cumsum(n_rows) - n_rows  # of each query, in the sorted rows
+
+    def of_rows(of_queries: NDArray[Any]) -> NDArray[Any]:
+        return np.repeat(of_queries, n_rows, axis=0)
+
+    values = X[order]
+    low = np.minimum.reduceat(values, starts, axis=0)
+    largest = np.maximum(-low, np.maximum.reduceat(values, starts, axis=0))
+    if method == "maxabs":
+        values /= of_rows(_nonzero(largest))
+    else:
+        exponents = _exponents(largest)
+        if exponents is not None:
+            values = np.ldexp(values, of_rows(-exponents))
+            low = np.ldexp(low, -exponents)
+        values -= of_rows(low)  # exactly 0 where the query is constant
+        if method == "standard":
+            sums = np.add.reduceat(values, starts, axis=0, dtype=np.float64)
+            values = values - of_rows(sums / n_rows[:, None])
+            squares = np.add.reduceat(values**2, starts, axis=0)
+            spread = np.sqrt(squares / n_rows[:, None])
+        else:
+            spread = np.maximum.reduceat(values, starts, axis=0)
+        values /= of_rows(_nonzero(spread))
+    scaled = np.empty_like(X)
+    scaled[order] = values
+    return scaled
+
+
+def _nonzero(divisor: NDArray[Any]) -> NDArray[Any]:
+    divisor[divisor == 0] = 1
+    return divisor
+
+
+def _exponents(largest: NDArray[Any]) -> NDArray[Any] | None:
+    """Return e such that largest / 2^e is in [1/2, 1); None if no value is so extreme.
+
+    Scaled features do not depend on the unit of the values. With this one no difference or square
+    can overflow, and none that matters can underflow.
+    """
+    exponents = np.frexp(largest)[1]
+    extreme = np.abs(exponents) > np.finfo(largest.dtype).maxexp // 4
+    return exponents if extreme.any() else None
+
+
+def _maxabs_sparse(X: Any, queries: Queries) -> Any:
+    """Divide every stored value by the largest one of its query and column."""
+    X = X.copy()
+    X.sum_duplicates()
+    row_codes = np.repeat(queries.codes, np.diff(X.indptr))
+    cells = row_codes * X.shape[1] + X.indices
+    order = np.argsort(cells, kind="stable")
+    values = np.abs(X.data[order])
+    is_first = np.diff(cells[order], prepend=-1) > 0
+    if len(values):
+        largest = np.maximum.reduceat(values, np.flatnonzero(is_first))
+        divisor = np.empty_like(values)
+        divisor[order] = np.where(largest > 0, largest, 1)[np.cumsum(is_first) - 1]
+        X.data /= divisor
+    return X

@@ -1,0 +1,96 @@
+"""Data for the grids of tests: ties, singletons, zero weights, given pairs, any row order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import oracles
+from rankrls import PreferenceGraph
+
+COSTS = ("magnitude", "unit", "relative")
+TIES = ("keep", "drop")
+WEIGHTINGS = ("pair", "size", "query")
+
+
+def scores(kind, m, rng):
+    """Real-valued without ties, graded with many ties, or a mixture."""
+    return {
+        "continuous": lambda: rng.standard_normal(m),
+        "graded": lambda: rng.integers(0, 3, m).astype(float),
+        "mixed": lambda: rng.integers(0, m // 2, m) * 0.37,
+    }[kind]()
+
+
+def queries(kind, m, rng):
+    """None, or string ids in random row order; some queries have one row."""
+    return None if kind == "one" else rng.choice(list("abcdefgh"), m)
+
+
+def weights(kind, m, rng):
+    """None, positive, or with some zeros."""
+    if kind is None:
+        return None
+    w = rng.uniform(0.2, 3.0, m)
+    if kind == "zeros":
+        w[rng.choice(m, m // 5, replace=False)] = 0.0
+    return w
+
+
+def given_pairs(n_pairs, m, rng):
+    """Pairs with magnitudes and weights, repetitions and contradictions among them."""
+    pairs = np.array([rng.choice(m, 2, replace=False) for _ in range(n_pairs)])
+    pairs[1], pairs[2] = pairs[0], pairs[0][::-1]
+    weight = rng.uniform(0.1, 2.0, n_pairs)
+    weight[-1] = 0.0
+    return {
+        "pairs": pairs,
+        "magnitude": rng.uniform(0.5, 2.0, n_pairs),
+        "pair_weight": weight,
+    }
+
+
+class Case:
+    """One training set with its explicit edges."""
+
+    def __init__(
+        self,
+        seed,
+        *,
+        m=20,
+        cost="magnitude",
+        ties="keep",
+        query_weighting="pair",
+        kind="mixed",
+        qid="many",
+        weight=None,
+        n_pairs=0,
+        scored=True,
+    ):
+        rng = np.random.default_rng(seed)
+        self.m = m
+        self.options = {"cost": cost, "ties": ties, "query_weighting": query_weighting}
+        self.fit = {}
+        self.y = None
+        self.edges = []
+        graphs = []
+        if scored:
+            self.y = scores(kind, m, rng)
+            self.fit["qid"] = queries(qid, m, rng)
+            self.fit["sample_weight"] = weights(weight, m, rng)
+            self.edges += oracles.edges_of_scores(
+                self.y, self.fit["qid"], self.fit["sample_weight"], **self.options
+            )
+            graphs.append(PreferenceGraph.from_scores(self.y, **self.fit))
+        if n_pairs:
+            given = given_pairs(n_pairs, m, rng)
+            self.fit |= given
+            self.edges += oracles.edges_of_pairs(
+                given["pairs"], given["magnitude"], given["pair_weight"], cost=cost
+            )
+            graphs.append(PreferenceGraph.from_pairs(n_rows=m, **given))
+        self.graph = graphs[0] if len(graphs) == 1 else graphs[0] + graphs[1]
+        self.rng = rng
+
+    def system(self):
+        (objective,) = self.graph.objectives(**self.options)
+        return objective

@@ -1,0 +1,210 @@
+"""Naive oracles: dense, looped, obviously right. Slow on purpose."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+
+def edges_of_scores(s, qid=None, weight=None, *, cost, ties, query_weighting):
+    """All edges (head, tail, w², z) of one output, by a double loop."""
+    s = np.asarray(s, float)
+    m = len(s)
+    qid = [0] * m if qid is None else list(qid)
+    w = np.ones(m) if weight is None else np.asarray(weight, float)
+    edges = []
+    for query in dict.fromkeys(qid):
+        rows = [i for i in range(m) if qid[i] == query]
+        found = []
+        for i, j in itertools.combinations(rows, 2):
+            if s[i] < s[j]:
+                i, j = j, i
+            y = s[i] - s[j]
+            ww = w[i] * w[j]
+            if ww == 0:
+                continue
+            if y == 0 and (ties == "drop" or cost != "magnitude"):
+                continue
+            if cost == "magnitude":
+                found.append((i, j, ww, y))
+            elif cost == "unit":
+                found.append((i, j, ww, 1.0))
+            else:
+                found.append((i, j, ww / y**2, y))
+        if not found:
+            continue
+        counted = sum(
+            w[i] * w[j]
+            for i, j in itertools.combinations(rows, 2)
+            if s[i] != s[j] or (ties == "keep" and cost == "magnitude")
+        )
+        c = {"pair": 1.0, "size": 1 / sum(w[i] for i in rows), "query": 1 / counted}
+        edges += [(i, j, c[query_weighting] * ww, z) for i, j, ww, z in found]
+    return edges
+
+
+def edges_of_pairs(pairs, magnitude=None, weight=None, *, cost):
+    """The same for given pairs."""
+    edges = []
+    for e, (i, j) in enumerate(pairs):
+        y = 1.0 if magnitude is None else magnitude[e]
+        ww = 1.0 if weight is None else weight[e]
+        if ww == 0:
+            continue
+        w2, z = {"magnitude": (ww, y), "unit": (ww, 1.0), "relative": (ww / y**2, y)}[cost]
+        edges.append((int(i), int(j), w2, z))
+    return edges
+
+
+def laplacian(edges, m):
+    """Dense L and r by a loop over edges."""
+    L = np.zeros((m, m))
+    r = np.zeros(m)
+    for i, j, ww, z in edges:
+        L[i, i] += ww
+        L[j, j] += ww
+        L[i, j] -= ww
+        L[j, i] -= ww
+        r[i] += ww * z
+        r[j] -= ww * z
+    return L, r
+
+
+def incidence(edges, m):
+    """M (m × l) with a column w(e_h − e_j) per edge, and N = w z: L = M Mᵀ, r = M N."""
+    M = np.zeros((m, len(edges)))
+    N = np.zeros(len(edges))
+    for e, (i, j, ww, z) in enumerate(edges):
+        M[i, e], M[j, e] = np.sqrt(ww), -np.sqrt(ww)
+        N[e] = np.sqrt(ww) * z
+    return M, N
+
+
+def dual_coefficients(edges, K, alpha):
+    """A = M (MᵀKM + alpha I)⁻¹ N: kernel ridge regression on explicit differences.
+
+    The same function as (L K + alpha I)⁻¹ r (P1, eq. 17), which as a formula loses ten digits
+    where alpha is small. So would a plain solve where K is singular: coefficients in the null
+    space of MᵀKM are a function of norm zero, and are left out.
+    """
+    M, N = incidence(edges, len(K))
+    values, vectors = np.linalg.eigh(M.T @ K @ M)
+    kept = np.abs(values) > len(N) * np.finfo(float).eps * np.abs(values).max()
+    U = vectors[:, kept]
+    return M @ (U @ ((U.T @ N) / (values[kept] + alpha)))
+
+
+def primal_coefficients(edges, X, alpha):
+    """w = (DᵀD + alpha I)⁻¹ DᵀN for the explicit differences D = MᵀX: ridge regression."""
+    M, N = incidence(edges, len(X))
+    U, d, Vt = np.linalg.svd(M.T @ X, full_matrices=False)
+    d[d < len(N) * np.finfo(float).eps * d.max()] = 0.0
+    return Vt.T @ (d / (d**2 + alpha) * (U.T @ N))
+
+
+def nystroem_coefficients(edges, K, basis, alpha):
+    """a = (K_RM L K_MR + alpha K_RR)⁻¹ K_RM r by a dense solve (P2, eq. 8)."""
+    L, r = laplacian(edges, len(K))
+    KMR = K[:, basis]
+    return np.linalg.solve(KMR.T @ L @ KMR + alpha * K[np.ix_(basis, basis)], KMR.T @ r)
+
+
+def objective(edges, f, alpha, norm2):
+    """Σ w² (z − (f_h − f_j))² + alpha ‖f‖²."""
+    return sum(ww * (z - (f[i] - f[j])) ** 2 for i, j, ww, z in edges) + alpha * norm2
+
+
+def difference_process(edges, K, alpha):
+    """A Gaussian process on explicit differences: M (m × l), z, and covariance of z."""
+    m, n_edges = len(K), len(edges)
+    M = np.zeros((m, n_edges))
+    z = np.zeros(n_edges)
+    noise = np.zeros(n_edges)
+    for e, (i, j, ww, target) in enumerate(edges):
+        M[i, e], M[j, e] = 1.0, -1.0
+        z[e] = target
+        noise[e] = alpha / ww
+    return M, z, M.T @ K @ M + np.diag(noise)
+
+
+# ---------------------------------------------------------------------- metrics
+
+
+def pair_counts(y, score, qid, weight=None):
+    """{query: (concordant, discordant, tied)} by a double loop."""
+    weight = np.ones(len(y)) if weight is None else weight
+    counts = {q: [0.0, 0.0, 0.0] for q in qid}
+    for i in range(len(y)):
+        for j in range(len(y)):
+            if qid[i] == qid[j] and y[i] > y[j]:
+                kind = 0 if score[i] > score[j] else 1 if score[i] < score[j] else 2
+                counts[qid[i]][kind] += weight[i] * weight[j]
+    return counts
+
+
+def pairwise_error(y, score, qid, *, ties="half", weight=None):
+    """Per-query errors in the order of the sorted labels, NaN without a pair."""
+    counts = pair_counts(y, score, qid, weight)
+    cost = 0.5 if ties == "half" else 1.0
+    errors = []
+    for q in sorted(counts):
+        concordant, discordant, tied = counts[q]
+        total = concordant + discordant + tied
+        errors.append((discordant + cost * tied) / total if total > 0 else math.nan)
+    return np.array(errors)
+
+
+def orders(score):
+    """All orders of the rows by descending score: every order of tied rows."""
+    groups = [
+        [i for i in range(len(score)) if score[i] == value]
+        for value in sorted(set(score), reverse=True)
+    ]
+    for parts in itertools.product(*(itertools.permutations(g) for g in groups)):
+        yield [i for part in parts for i in part]
+
+
+def by_query(metric, y, score, qid):
+    """Mean of ``metric(labels in ranked order)`` over the orders of ties, for sorted queries."""
+    values = []
+    for q in sorted(set(qid)):
+        rows = [i for i in range(len(qid)) if qid[i] == q]
+        labels, scores = [y[i] for i in rows], [score[i] for i in rows]
+        values.append(np.mean([metric([labels[i] for i in order]) for order in orders(scores)]))
+    return np.array(values)
+
+
+def ndcg(labels, k=None, gain="exponential"):
+    k = len(labels) if k is None else k
+
+    def dcg(ranked):
+        gains = [2.0**y - 1 if gain == "exponential" else y for y in ranked]
+        return sum(g / math.log2(p + 2) for p, g in enumerate(gains[:k]))
+
+    ideal = dcg(sorted(labels, reverse=True))
+    return dcg(labels) / ideal if ideal > 0 else math.nan
+
+
+def average_precision(labels, k=None, threshold=1):
+    relevant = [y >= threshold for y in labels]
+    k = len(labels) if k is None else k
+    if not any(relevant):
+        return math.nan
+    hits = [sum(relevant[: p + 1]) / (p + 1) for p in range(min(k, len(labels))) if relevant[p]]
+    return sum(hits) / sum(relevant)
+
+
+def reciprocal_rank(labels, k=None, threshold=1):
+    relevant = [y >= threshold for y in labels]
+    if not any(relevant):
+        return math.nan
+    first = relevant.index(True) + 1
+    return 1 / first if k is None or first <= k else 0.0
+
+
+def precision(labels, k=None, threshold=1):
+    relevant = [y >= threshold for y in labels]
+    k = len(labels) if k is None else k
+    return sum(relevant[:k]) / k if any(relevant) else math.nan

@@ -1,0 +1,228 @@
+"""What must not change the answer, and limits that must be reached."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.metrics.pairwise import rbf_kernel
+
+import oracles
+from cases import COSTS, TIES, Case
+from rankrls import RankRLS
+
+CONFIGURATIONS = {
+    "primal": {"solver": "primal"},
+    "dual": {"solver": "dual"},
+    "rbf": {"kernel": "rbf", "gamma": 0.5},
+    "nystroem": {"kernel": "rbf", "gamma": 0.5, "solver": "nystroem"},
+}
+
+
+def centred(values):
+    return values - values.mean(axis=0)
+
+
+def assert_same(one, other, tolerance):
+    one, other = centred(one), centred(other)
+    assert np.abs(one - other).max() <= tolerance * np.abs(other).max()
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 10**6),
+    cost=st.sampled_from(COSTS),
+    ties=st.sampled_from(TIES),
+    weighting=st.sampled_from(["pair", "size", "query"]),
+    name=st.sampled_from(sorted(CONFIGURATIONS)),
+    n_pairs=st.sampled_from([0, 4]),
+)
+def test_row_order_does_not_matter(seed, cost, ties, weighting, name, n_pairs):
+    case = Case(
+        seed, cost=cost, ties=ties, query_weighting=weighting, n_pairs=n_pairs, weight="positive"
+    )
+    options = CONFIGURATIONS[name] | case.options
+    X = case.rng.standard_normal((case.m, 3))
+    order = case.rng.permutation(case.m)
+    place = np.argsort(order)
+    basis = np.arange(8) if name == "nystroem" else None
+    fit = dict(case.fit)
+    one = RankRLS(0.1, basis=basis, **options).fit(X, case.y, **fit)
+    fit["qid"], fit["sample_weight"] = fit["qid"][order], fit["sample_weight"][order]
+    if n_pairs:
+        fit["pairs"] = place[fit["pairs"]]
+    basis = None if basis is None else place[basis]
+    other = RankRLS(0.1, basis=basis, **options).fit(X[order], case.y[order], **fit)
+    assert_same(other.predict(X), one.predict(X), 1e-9)
+    assert one.n_pairs_ == other.n_pairs_
+    std, other_std = (ranker.predict(X, return_std=True)[1] for ranker in (one, other))
+    np.testing.assert_allclose(other_std, std, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("labels", ["int", "str", "tuple", "mixed", "float", "object", "bytes"])
+def test_any_query_labels(name, labels):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
+    codes = rng.integers(0, 4, 30)
+    make = {
+        "int": lambda c: c * 1000 - 7,
+        "str": lambda c: [f"query {v}" for v in c],
+        "tuple": lambda c: [("q", int(v)) for v in c],
+        "mixed": lambda c: [v if v else "zero" for v in c.tolist()],
+        "float": lambda c: c / 3,
+        "object": lambda c: np.array([f"q{v}" for v in c], dtype=object),
+        "bytes": lambda c: np.array([b"q%d" % v for v in c]),
+    }[labels]
+    expected = RankRLS(**CONFIGURATIONS[name]).set_params(random_state=0).fit(X, y, qid=codes)
+    actual = RankRLS(**CONFIGURATIONS[name]).set_params(random_state=0).fit(X, y, qid=make(codes))
+    np.testing.assert_allclose(actual.predict(X), expected.predict(X), rtol=1e-9)
+    assert actual.n_queries_ == 4
+    score = expected.score(X, y, qid=codes)
+    assert actual.score(X, y, qid=make(codes)) == pytest.approx(score, rel=1e-12)
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("solver", ["primal", "dual"])
+@pytest.mark.parametrize("qid", ["one", "many"])
+@pytest.mark.parametrize("n_pairs", [0, 5, 80])
+def test_offset_features_cost_few_digits(cost, solver, qid, n_pairs):
+    case = Case(1, cost=cost, qid=qid, n_pairs=n_pairs, m=40)
+    # Multiples of 2⁻²⁰, so that the offset itself is exact.
+    X = np.round(case.rng.standard_normal((40, 5)) * 2**20) / 2**20
+    X_new = np.round(case.rng.standard_normal((6, 5)) * 2**20) / 2**20
+    ranker = RankRLS(0.01, solver=solver, cost=cost)
+    plain = ranker.fit(X, case.y, **case.fit)
+    coef, std = plain.coef_, plain.predict(X_new, return_std=True)[1]
+    shifted = ranker.fit(X + 2.0**20, case.y, **case.fit)
+    np.testing.assert_allclose(shifted.coef_, coef, rtol=1e-9, atol=1e-9 * np.abs(coef).max())
+    np.testing.assert_allclose(shifted.predict(X_new + 2.0**20, return_std=True)[1], std, rtol=1e-7)
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_constant_added_to_the_kernel_costs_few_digits(cost):
+    case = Case(2, cost=cost, m=40)
+    X, X_new = case.rng.standard_normal((40, 3)), case.rng.standard_normal((6, 3))
+    K, K_new = rbf_kernel(X), rbf_kernel(X_new, X)
+    ranker = RankRLS(0.01, kernel="precomputed", cost=cost)
+    expected = ranker.fit(K, case.y, **case.fit).predict(K_new)
+    actual = ranker.fit(K + 1e6, case.y, **case.fit).predict(K_new + 1e6)
+    assert_same(actual, expected, 1e-6)
+    likelihood = ranker.log_marginal_likelihood()
+    np.testing.assert_allclose(
+        likelihood, ranker.fit(K, case.y, **case.fit).log_marginal_likelihood(), rtol=1e-6
+    )
+
+
+def test_constant_and_zero_columns_get_no_weight():
+    rng = np.random.default_rng(3)
+    X, y, qid = rng.standard_normal((30, 3)), rng.standard_normal(30), rng.integers(0, 4, 30)
+    padded = np.column_stack([X[:, 0], np.zeros(30), X[:, 1], np.full(30, 7.5), X[:, 2]])
+    by_query = np.column_stack([padded, 100.0 * qid])
+    for solver in ("primal", "dual"):
+        for alpha in (1e-9, 1.0):
+            plain = RankRLS(alpha, solver=solver).fit(X, y, qid=qid).coef_
+            for data in (by_query, sparse.csr_array(by_query)):
+                coef = RankRLS(alpha, solver=solver).fit(data, y, qid=qid).coef_
+                np.testing.assert_allclose(coef[[0, 2, 4]], plain, rtol=1e-6)
+                np.testing.assert_allclose(coef[[1, 3, 5]], 0.0, atol=1e-6 * np.abs(plain).max())
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("alpha", [1e-9, 1e-3, 1e6])
+def test_duplicate_rows(name, alpha):
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((12, 3))[rng.integers(0, 12, 40)]
+    y = rng.standard_normal(40)
+    edges = oracles.edges_of_scores(y, cost="magnitude", ties="keep", query_weighting="pair")
+    K = X @ X.T if "kernel" not in CONFIGURATIONS[name] else rbf_kernel(X, gamma=0.5)
+    basis = np.arange(40) if name == "nystroem" else None
+    ranker = RankRLS(alpha, basis=basis, **CONFIGURATIONS[name]).fit(X, y)
+    expected = K @ oracles.dual_coefficients(edges, K, alpha)
+    assert_same(ranker.predict(X), expected, 1e-6)
+
+
+@pytest.mark.parametrize("alpha", [1e-12, 1e-9, 1e-3, 1.0, 1e9])
+def test_singular_precomputed_kernel(alpha):
+    rng = np.random.default_rng(5)
+    Z = rng.standard_normal((50, 3))
+    y, qid = rng.standard_normal(50), rng.integers(0, 5, 50)
+    ranker = RankRLS(alpha, kernel="precomputed").fit(Z @ Z.T, y, qid=qid)
+    edges = oracles.edges_of_scores(y, qid, cost="magnitude", ties="keep", query_weighting="pair")
+    expected = Z @ oracles.primal_coefficients(edges, Z, alpha)
+    assert_same(ranker.predict(Z @ Z.T), expected, 1e-9)
+
+
+@pytest.mark.parametrize("solver", ["primal", "dual"])
+@pytest.mark.parametrize("n", [3, 60])
+def test_alpha_to_zero_is_the_minimum_norm_solution(solver, n):
+    rng = np.random.default_rng(6)
+    X, y = rng.standard_normal((30, n)), rng.standard_normal(30)
+    centred_X, centred_y = X - X.mean(axis=0), y - y.mean()
+    expected = np.linalg.lstsq(centred_X, centred_y, rcond=None)[0]
+    coef = RankRLS(1e-12, solver=solver).fit(X, y).coef_
+    np.testing.assert_allclose(coef, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_alpha_to_infinity_is_the_gradient(name):
+    rng = np.random.default_rng(7)
+    X, y = rng.standard_normal((30, 4)), rng.standard_normal(30)
+    K = X @ X.T if "kernel" not in CONFIGURATIONS[name] else rbf_kernel(X, gamma=0.5)
+    basis = np.arange(30) if name == "nystroem" else None
+    ranker = RankRLS(1e12, basis=basis, **CONFIGURATIONS[name]).fit(X, y)
+    assert_same(ranker.predict(X) * 1e12, K @ (30 * (y - y.mean())), 1e-6)
+
+
+def test_relevant_pairs_right_all_pairs_wrong():
+    """The four points of P1 §5.1: comparing across queries turns the order around."""
+    X = np.array([[2.0], [1.0], [-1.0], [-2.0]])
+    y, qid = [2, 1, 4, 3], [1, 1, 2, 2]
+    by_query = RankRLS(1e-6).fit(X, y, qid=qid)
+    assert by_query.coef_[0] > 0
+    assert by_query.score(X, y, qid=qid) == 1.0
+    all_pairs = RankRLS(1e-6).fit(X, y)
+    assert all_pairs.coef_[0] < 0
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_single_precision(name):
+    rng = np.random.default_rng(8)
+    X, y = rng.standard_normal((200, 5)), rng.standard_normal(200)
+    qid = rng.integers(0, 8, 200)
+    options = CONFIGURATIONS[name] | {"random_state": 0}
+    if name == "nystroem":
+        options |= {"basis": 30}
+    double = RankRLS(10.0, **options).fit(X, y, qid=qid)
+    single = RankRLS(10.0, **options).fit(X.astype(np.float32), y, qid=qid)
+    predictions = single.predict(X.astype(np.float32))
+    assert predictions.dtype == np.float32
+    assert_same(predictions.astype(float), double.predict(X), 1e-3)
+    coefficients = single.coef_ if "kernel" not in CONFIGURATIONS[name] else single.dual_coef_
+    assert coefficients.dtype == np.float32
+
+
+def test_single_precision_keeps_its_digits_with_an_offset():
+    rng = np.random.default_rng(9)
+    X, y = rng.standard_normal((50_000, 4)), rng.standard_normal(50_000)
+    X = np.round(X * 64) / 64
+    plain = RankRLS().fit(X.astype(np.float32), y).coef_
+    shifted = RankRLS().fit((X + 4096).astype(np.float32), y).coef_
+    np.testing.assert_allclose(shifted, plain, rtol=1e-3, atol=1e-5)
+
+
+def test_unscored_scale_of_labels():
+    """Magnitude: predictions scale with y. Unit: only the order of y counts."""
+    rng = np.random.default_rng(10)
+    X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
+    magnitude, unit = RankRLS(), RankRLS(cost="unit")
+    np.testing.assert_allclose(
+        magnitude.fit(X, 10 * y + 3).coef_, 10 * magnitude.fit(X, y).coef_, rtol=1e-9
+    )
+    np.testing.assert_allclose(unit.fit(X, np.exp(y)).coef_, unit.fit(X, y).coef_, rtol=1e-9)
+
+
+def test_tiny_differences_between_huge_scores_are_ordered():
+    y = 1e9 + np.array([0.0, 1.0, 2.0, 3.0, 4.0])
+    X = np.arange(5.0)[:, None]
+    np.testing.assert_allclose(RankRLS(1e-9).fit(X, y).coef_, [1.0], rtol=1e-6)

@@ -1,0 +1,541 @@
+"""Readers and writer of LETOR files: round trips, hostile files, and both parsers alike."""
+
+import decimal
+import gzip
+import io
+import os
+import tracemalloc
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from scipy import sparse as sp
+from sklearn.datasets import load_svmlight_file
+
+from rankrls.datasets import _numbers, _source, dump_letor, iter_letor, load_letor
+from rankrls.datasets._numbers import NUMBER, parse_features
+from rankrls.datasets._parse import Parser
+
+SMALL = b"""\
+# a comment alone
+
+2 qid:10 1:0.5 3:-2e1 # doc = a
+0 qid:10 1:1 2:.25 #doc=b # more
+1.5 qid:-3 2:7.
+"""
+
+
+def load(text, **options):
+    return load_letor(io.BytesIO(text), **options)
+
+
+def dense(data):
+    return data.toarray() if sp.issparse(data) else data
+
+
+def same(a, b):
+    assert_array_equal(dense(a.data), dense(b.data))
+    assert_array_equal(a.target, b.target)
+    assert_array_equal(a.qid, b.qid)
+    assert (a.qid is None) == (b.qid is None)
+    assert a.comments == b.comments
+
+
+@contextmanager
+def block_bytes(n):
+    before = _source._BLOCK_BYTES
+    _source._BLOCK_BYTES = n
+    try:
+        yield
+    finally:
+        _source._BLOCK_BYTES = before
+
+
+def check_small(letor):
+    assert_array_equal(dense(letor.data), [[0.5, 0, -20], [1, 0.25, 0], [0, 7, 0]])
+    assert_array_equal(letor.target, [2, 0, 1.5])
+    assert_array_equal(letor.qid, [10, 10, -3])
+    assert letor.qid.dtype == np.int64
+    assert letor.comments == ["doc = a", "doc=b # more", ""]
+
+
+# What is read
+
+
+@pytest.mark.parametrize("n", [1, 7, 1 << 20])
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+def test_small_file(n, ending):
+    with block_bytes(n):
+        check_small(load(SMALL.replace(b"\n", ending)))
+        check_small(load(b"\xef\xbb\xbf" + SMALL.rstrip()))
+        check_small(load(SMALL.replace(b" 1", b" \t 1").replace(b" qid", b"\tqid")))
+
+
+def test_kinds_of_files(tmp_path):
+    plain, packed = tmp_path / "plain.gz", tmp_path / "packed.txt"  # names say nothing
+    plain.write_bytes(SMALL)
+    packed.write_bytes(gzip.compress(SMALL[:40]) + gzip.compress(SMALL[40:]))
+    for path in (plain, packed):
+        check_small(load_letor(path))
+        check_small(load_letor(str(path)))
+        with open(path, "rb") as file:
+            check_small(load_letor(file))
+            assert not file.closed
+    with open(plain) as text, pytest.raises(ValueError, match="binary mode"):
+        load_letor(text)
+    with pytest.raises(ValueError, match="path must be a file name"):
+        load_letor(3)
+    with pytest.raises(FileNotFoundError):
+        load_letor(tmp_path / "absent")
+
+
+def test_equals_scikit_learn(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 12)) * 10.0 ** rng.integers(-8, 8, size=(50, 12))
+    path = tmp_path / "data.txt"
+    dump_letor(X, np.arange(50) % 3, path, qid=np.arange(50) // 5)
+    expected, y, qid = load_svmlight_file(path, query_id=True, zero_based=False)
+    letor = load_letor(path)
+    assert_array_equal(letor.data, expected.toarray())
+    assert_array_equal(letor.data, X)
+    assert_array_equal(letor.target, y)
+    assert_array_equal(letor.qid, qid)
+
+
+def test_without_qid():
+    letor = load(b"1 1:2\n0 1:3\n")
+    assert letor.qid is None
+    assert_array_equal(letor.data, [[2], [3]])
+
+
+def test_query_ids():
+    assert load(b"1 qid:a-1 1:2\n0 qid:7 1:3\n").qid.tolist() == ["a-1", "7"]
+    assert load("1 qid:ä 1:2\n".encode()).qid.tolist() == ["ä"]
+    assert load(b"1 qid:007 1:2\n1 qid:8 1:2").qid.tolist() == [7, 8]
+    assert load(b"1 qid:07 1:2\n1 qid:7 1:2").qid.tolist() == ["07", "7"]
+    assert load(b"1 qid:9223372036854775807 1:2").qid.tolist() == [2**63 - 1]
+    assert load(b"1 qid:9223372036854775808 1:2").qid.tolist() == ["9223372036854775808"]
+
+
+def test_order_of_features_is_free():
+    assert_array_equal(load(b"1 3:3 1:1 2:2\n0\n0 2:5 1:4").data, [[1, 2, 3], [0, 0, 0], [4, 5, 0]])
+
+
+def test_zero_based():
+    assert_array_equal(load(b"1 0:5 2:6", zero_based=True).data, [[5, 0, 6]])
+    with pytest.raises(ValueError, match=r"<stream>:2: feature id 0 in '0:5'.*zero_based=True"):
+        load(b"1 1:2\n1 0:5 2:6")
+
+
+def test_n_features():
+    assert load(SMALL, n_features=9).data.shape == (3, 9)
+    with pytest.raises(
+        ValueError, match=r":3: feature id in '3:-2e1' is too large.*allows ids up to 2"
+    ):
+        load(SMALL, n_features=2)
+    for bad in (0, -1, 2.0, True, 2**31):
+        with pytest.raises(ValueError, match="n_features must be"):
+            load(SMALL, n_features=bad)
+
+
+def test_dense_or_sparse():
+    quarter, less = b"1 4:1\n1 1:1\n", b"1 5:1\n1 1:1\n"
+    assert isinstance(load(quarter).data, np.ndarray)
+    assert sp.issparse(load(less).data)
+    assert sp.issparse(load(quarter, sparse=True).data)
+    assert isinstance(load(less, sparse=False).data, np.ndarray)
+    with pytest.raises(ValueError, match="sparse must be"):
+        load(less, sparse="no")
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_dtype(sparse):
+    assert load(SMALL, dtype=np.float32, sparse=sparse).data.dtype == np.float32
+    with pytest.raises(ValueError, match="value in '1:1e39' is too large for the dtype"):
+        load(b"1 1:1e39", dtype=np.float32)
+    with pytest.raises(ValueError, match="dtype must be"):
+        load(SMALL, dtype=int)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"good qid:1 1:2", "label 'good' is not a number"),
+        (b"nan qid:1 1:2", "label 'nan' is not a number"),
+        (b"1_0 qid:1 1:2", "label '1_0' is not a number"),
+        (b"1e999 qid:1 1:2", "label '1e999' is too large"),
+        (b"qid:1 1:2", "label 'qid:1' is not a number"),
+        (b"1 qid:1 1:2 3", "'3' has no colon"),
+        (b"1 qid:1 1:2 :3", "feature id in ':3' is not an integer"),
+        (b"1 qid:1 1 :2", "'1' has no colon"),
+        (b"1 qid:1 1:", "value in '1:' is not a finite number"),
+        (b"1 qid:1 1:2:3", "value in '1:2:3' is not a finite number"),
+        (b"1 qid:1 1:nan", "value in '1:nan' is not a finite number"),
+        (b"1 qid:1 1:-inf", "value in '1:-inf' is not a finite number"),
+        (b"1 qid:1 1:1e999", "value in '1:1e999' is too large"),
+        (b"1 qid:1 1:1_0", "value in '1:1_0' is not a finite number"),
+        (b"1 qid:1 1:1.2.3", "value in '1:1.2.3' is not a finite number"),
+        (b"1 qid:1 1:0x10", "value in '1:0x10' is not a finite number"),
+        (b"1 qid:1 1.0:2", "feature id in '1.0:2' is not an integer"),
+        (b"1 qid:1 -1:2", "ids are never negative"),
+        (b"1 qid:1 2:2 1:3 2:4", "feature '2:4' is given twice"),
+        (b"1 qid:1 01:2 1:4", "feature '1:4' is given twice"),
+        (b"1 qid:1 2147483648:1", "too large: the largest possible is 2147483647"),
+        (b"1 qid:1 " + b"9" * 5000 + b":1", "too large"),
+        (b"1 qid: 1:1", "'qid:' has no query id"),
+        (b"1 1:1", "no qid, but line 1 has one"),
+        (b"1 qid:1 qid:2 1:1", "'qid:2' must be the second word"),
+        (b"1 qid:\xff 1:1", "is not UTF-8"),
+        (b"\x89PNG\r\x00\x1a", "is not a number|binary data"),
+        (b"\x00\x01 1:2", "binary data"),
+    ],
+)
+@pytest.mark.parametrize("reader", ["load", "iter"])
+def test_bad_line(tmp_path, line, message, reader):
+    path = tmp_path / "file.txt"
+    path.write_bytes(b"1 qid:0 1:2\n\n" + line + b"\n0 qid:2 1:3\n")
+    with pytest.raises(ValueError, match=message) as caught:
+        load_letor(path) if reader == "load" else list(iter_letor(path))
+    assert str(caught.value).startswith(f"{path}:3: ")
+
+
+def test_qid_after_rows_without():
+    with pytest.raises(ValueError, match=r"<stream>:2: 'qid:5', but line 1 has no qid"):
+        load(b"1 1:2\n1 qid:5 1:2\n")
+
+
+@pytest.mark.parametrize("text", [b"", b"\n\n", b"# nothing\n", b"#"])
+def test_empty(text):
+    with pytest.raises(ValueError, match="<stream>: no data"):
+        load(text)
+    with pytest.raises(ValueError, match="<stream>: no data"):
+        list(iter_letor(io.BytesIO(text)))
+    with pytest.raises(ValueError, match="<stream>: no data"):
+        load(gzip.compress(text))
+
+
+def test_damaged_gzip():
+    packed = gzip.compress(b"".join(b"1 qid:%d 1:%d\n" % (i, i * i) for i in range(3000)))
+    broken = bytearray(packed)
+    broken[len(packed) // 2] ^= 255
+    for damaged in (packed[: len(packed) // 2], packed[:-3], bytes(broken), packed + b"rest"):
+        with pytest.raises(ValueError, match=r"<stream>:\d+: "):
+            load(damaged)
+    with pytest.raises(ValueError, match="truncated or corrupt"):
+        load(packed[:-3])
+
+
+def test_huge_ids_take_no_memory():
+    text = b"1 1:1 2147483647:5\n" * 3
+    tracemalloc.start()
+    letor = load(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert letor.data.shape == (3, 2**31 - 1)
+    assert letor.data[1, 2**31 - 2] == 5
+    assert peak < 20e6
+    with pytest.raises(ValueError, match="pass sparse=True"):
+        load(text, sparse=False)
+
+
+def test_endless_line(monkeypatch):
+    monkeypatch.setattr(_source, "_MAX_LINE_BYTES", 1000)
+    with block_bytes(100), pytest.raises(ValueError, match="this line is longer"):
+        load(b"1 qid:1" + b" 1:1" * 1000)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200))
+@example(b"\x1f\x8b")
+@example(b"\x1f")
+@example(b"1 \xff")
+def test_any_bytes_give_data_or_value_error(text):
+    for read in (load, lambda t: list(iter_letor(io.BytesIO(t)))):
+        message = outcome(lambda read=read: read(text) and None)
+        assert message is None or message.startswith("<stream>:")
+
+
+# The quick parser against the careful one
+
+words = st.one_of(
+    st.builds("{}:{}".format, st.integers(0, 30), st.floats(allow_nan=False)),
+    st.builds("{}:{}".format, st.integers(1, 9), st.decimals(allow_nan=False).map(str)),
+    st.text(alphabet="0123456789:.-+eE_ \t#qid", max_size=12),
+    st.sampled_from(["1:1", "2:-3.50", "3:1e5", "4:.5", "05:6", "qid:3", "1:", ":", "2:1-2"]),
+)
+some_lines = st.lists(
+    st.tuples(
+        st.sampled_from(["0", "1.5", "-2", "+3", "x", "1e2"]),
+        st.sampled_from(["qid:1", "qid:b", ""]),
+        st.lists(words, max_size=4),
+        st.sampled_from([" ", "  ", "\t"]),
+    ).map(lambda t: t[3].join([t[0], t[1], *t[2]])),
+    max_size=4,
+)
+
+
+def outcome(parse):
+    try:
+        rows = parse()
+    except ValueError as error:
+        return str(error)
+    return rows and [np.asarray(x).tolist() for x in vars(rows).values() if x is not None]
+
+
+@settings(max_examples=300, deadline=None)
+@given(some_lines, st.booleans())
+def test_quick_and_careful_parser_agree(lines, zero_based):
+    block = "\n".join(lines).encode()
+    options = ("f", None, zero_based, np.dtype(float))
+    quick, careful = Parser(*options), Parser(*options)
+    careful._parse_fast = lambda lines: None
+    assert outcome(lambda: quick.parse(1, block)) == outcome(lambda: careful.parse(1, block))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 10**14),
+            st.one_of(
+                st.from_regex(r"-?[0-9]{0,12}\.?[0-9]{0,12}", fullmatch=True),
+                st.from_regex(NUMBER.pattern.decode(), fullmatch=True),
+                st.floats(allow_nan=False, allow_infinity=False).map(repr),
+            ),
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_numbers_equal_float(pairs):
+    text = "".join(f" {i}:{value}" for i, value in pairs).encode()
+    read = parse_features(text)
+    if all(NUMBER.fullmatch(value.encode()) for _, value in pairs):
+        expected = np.array([float(value) for _, value in pairs])
+        if np.isfinite(expected).all():
+            assert read[0].tolist() == [i for i, _ in pairs]
+            assert read[1].tobytes() == expected.tobytes()  # -0.0 included
+            return
+    assert read is None
+
+
+@pytest.mark.parametrize("most_digits", [15, 19])
+def test_decimals_near_the_middle_of_two_doubles(monkeypatch, most_digits):
+    monkeypatch.setattr(_numbers, "_MOST_DIGITS", min(most_digits, _numbers._MOST_DIGITS))
+    rng = np.random.default_rng(0)
+    below = np.concatenate([rng.random(3000) * 8, 2.0 ** np.arange(-3, 40)])
+    tokens = []
+    for value in below.tolist():
+        middle = (decimal.Decimal(value) + decimal.Decimal(np.nextafter(value, 0))) / 2
+        places = 18 - len(str(int(value)))
+        tokens += [f"{middle:.{places}f}", f"{-middle:.{places - 2}f}"]
+    _, values = parse_features("".join(f" 1:{token}" for token in tokens).encode())
+    assert values.tolist() == [float(token) for token in tokens]
+
+
+@pytest.mark.parametrize("text", [b" 1:2 ", b"1:2", b" ", b" 1: 2", b" 1:2\t2:3", b" 1:2 2"])
+def test_other_forms_are_left_to_the_careful_parser(text):
+    assert parse_features(text) is None
+
+
+def test_well_formed_lines_take_the_quick_path(monkeypatch):
+    def never(*_):
+        raise AssertionError("careful parser called")
+
+    monkeypatch.setattr(Parser, "_parse_carefully", never)
+    check_small(load(SMALL))
+    check_small(load(SMALL.replace(b"\n", b" \r\n").replace(b" 3", b"\t3").replace(b" 1", b"  1")))
+
+
+# Batches
+
+
+def letor_text(sizes, qid=True, n_features=3):
+    rng = np.random.default_rng(len(sizes))
+    lines = [
+        f"{rng.integers(5)} {f'qid:{q}' if qid else ''} "
+        + " ".join(f"{j + 1}:{rng.normal():.3f}" for j in range(n_features))
+        for q, size in enumerate(sizes)
+        for _ in range(size)
+    ]
+    return "\n".join(lines).encode()
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=12),
+    st.integers(1, 12),
+    st.sampled_from([1, 50, 200, 1 << 20]),
+    st.booleans(),
+)
+def test_batches(sizes, n_rows, n, with_qid):
+    text = letor_text(sizes, with_qid)
+    whole = load(text)
+    with block_bytes(n):
+        batches = list(iter_letor(io.BytesIO(text), rows=n_rows))
+    assert_array_equal(np.vstack([b.data for b in batches]), whole.data)
+    assert_array_equal(np.concatenate([b.target for b in batches]), whole.target)
+    assert [c for b in batches for c in b.comments] == whole.comments
+    if not with_qid:
+        assert all(b.qid is None for b in batches)
+        assert [len(b.target) for b in batches[:-1]] == [n_rows] * (len(batches) - 1)
+        assert 1 <= len(batches[-1].target) <= n_rows
+        return
+    assert_array_equal(np.concatenate([b.qid for b in batches]), whole.qid)
+    queries = [set(b.qid.tolist()) for b in batches]
+    assert sum(map(len, queries)) == len(sizes)  # none is split
+    for batch, ids, after in zip(batches, queries, [*queries[1:], None], strict=True):
+        assert len(batch.target) <= n_rows or len(ids) == 1
+        if after is not None:  # the next query would not have fitted
+            assert len(batch.target) + sizes[min(after)] > n_rows
+
+
+def test_batch_width_and_layout_are_those_of_the_file():
+    text = b"1 qid:1 1:1\n1 qid:2 1:1 5:2\n1 qid:3 2:1\n"
+    for options in ({}, {"n_features": 5}, {"sparse": True}, {"sparse": False}):
+        batches = list(iter_letor(io.BytesIO(text), rows=1, **options))
+        assert [b.data.shape for b in batches] == [(1, 5)] * 3
+        assert len({type(b.data) for b in batches}) == 1
+    batches = list(iter_letor(io.BytesIO(text.replace(b"1:1 5:2", b"0:1 4:2")), zero_based=True))
+    assert batches[0].data.shape == (3, 5)
+
+
+def test_batches_from_an_open_file_start_where_it_stands(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(b"header\n1 qid:1 1:1\n")
+    with open(path, "rb") as file:
+        file.readline()
+        assert [b.data.tolist() for b in iter_letor(file)] == [[[1]]]
+
+
+def test_streams_and_pipes_need_n_features(tmp_path):
+    read, write = os.pipe()
+    os.write(write, b"1 qid:1 1:1\n")
+    os.close(write)
+    with open(read, "rb") as pipe:
+        with pytest.raises(ValueError, match="n_features is needed"):
+            iter_letor(pipe)
+        assert [b.data.tolist() for b in iter_letor(pipe, n_features=2)] == [[[1, 0]]]
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(ValueError, match="n_features is needed"):
+        iter_letor(tmp_path / "fifo")
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 100])
+def test_query_that_comes_back(n_rows):
+    text = b"1 qid:1 1:1\n1 qid:2 1:1\n\n1 qid:1 1:2\n"
+    with pytest.raises(ValueError, match=r"<stream>:4: query '1' comes back.*load_letor"):
+        list(iter_letor(io.BytesIO(text), rows=n_rows))
+
+
+def test_unordered_features_need_n_features():
+    text = b"1 qid:1 3:1 1:1\n"
+    with pytest.raises(
+        ValueError, match=r"<stream>:1: feature id in '3:1' is too large.*n_features must be"
+    ):
+        list(iter_letor(io.BytesIO(text)))
+    (batch,) = iter_letor(io.BytesIO(text), n_features=3)
+    assert_array_equal(batch.data, [[1, 0, 1]])
+
+
+def test_type_of_query_ids_is_settled_by_the_first_batch():
+    text = b"1 qid:%s 1:1\n1 qid:%s 1:1\n"
+    ids = [b.qid.tolist() for b in iter_letor(io.BytesIO(text % (b"a", b"1")), rows=1)]
+    assert ids == [["a"], ["1"]]
+    with pytest.raises(ValueError, match="<stream>:2: query id 'a' is not a 64-bit integer"):
+        list(iter_letor(io.BytesIO(text % (b"1", b"a")), rows=1))
+
+
+def test_rows_is_checked_at_once():
+    for bad in (0, 2.5, None, True):
+        with pytest.raises(ValueError, match="rows must be an integer >= 1"):
+            iter_letor(io.BytesIO(SMALL), rows=bad)
+
+
+def test_memory_is_flat():
+    text = letor_text([5] * 2000, n_features=20)
+    with block_bytes(1 << 14):
+        tracemalloc.start()
+        for _ in iter_letor(io.BytesIO(text), rows=100, n_features=20):
+            pass
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < len(text) / 2
+
+
+# Writing
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@settings(deadline=None)
+@given(st.data(), st.integers(1, 6), st.integers(1, 4))
+def test_round_trip(tmp_path_factory, data, n, d):
+    row = st.lists(numbers, min_size=d, max_size=d)
+    X = np.array(data.draw(st.lists(row, min_size=n, max_size=n)))
+    y = data.draw(st.lists(numbers, min_size=n, max_size=n))
+    ids = st.one_of(
+        st.none(), st.just(st.integers(-(2**63), 2**63 - 1)), st.just(st.sampled_from("aäß7"))
+    )
+    each = data.draw(ids)
+    qid = None if each is None else data.draw(st.lists(each, min_size=n, max_size=n))
+    note = st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=5)
+    comments = data.draw(st.lists(note.map(lambda t: " ".join(t.split())), min_size=n, max_size=n))
+    # White space at the ends is dropped by the reader, which knows that of ASCII only.
+    sparse, zero_based = data.draw(st.booleans()), data.draw(st.booleans())
+    path = tmp_path_factory.getbasetemp() / data.draw(st.sampled_from(["a.txt", "a.gz"]))
+    given_X = sp.csr_array(X) if sparse else X
+    dump_letor(given_X, y, path, qid=qid, comments=comments, zero_based=zero_based)
+    letor = load_letor(path, n_features=d, zero_based=zero_based)
+    assert_array_equal(dense(letor.data), X)
+    assert_array_equal(letor.target, y)
+    assert letor.comments == comments
+    assert [str(q) for q in letor.qid] == [str(q) for q in qid] if qid else letor.qid is None
+
+
+def test_float32_round_trip(tmp_path):
+    X = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
+    dump_letor(X, np.zeros(9), tmp_path / "f")
+    assert_array_equal(load_letor(tmp_path / "f", dtype=np.float32).data, X)
+    assert len((tmp_path / "f").read_bytes()) < 9 * 4 * 16  # no more digits than it takes
+
+
+def test_dump_is_atomic(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    dump_letor([[1.0]], [1], path)
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        dump_letor([[2.0]], [1], path)
+    assert path.read_bytes() == b"1 1:1\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"y": [1]}, "y has 1 entries for 2 rows"),
+        ({"y": [1, np.nan]}, "NaN"),
+        ({"qid": ["a b", "c"]}, "cannot be written"),
+        ({"qid": ["a#b", "c"]}, "cannot be written"),
+        ({"qid": ["", "c"]}, "cannot be written"),
+        ({"qid": [1.5, 2.0]}, "integers or strings"),
+        ({"qid": [1, "1"]}, "written the same"),
+        ({"comments": ["a\nb", "c"]}, "line break"),
+        ({"comments": ["a"]}, "comments has 1 entries"),
+    ],
+)
+def test_dump_errors(tmp_path, options, message):
+    arguments = {"X": [[1.0], [2.0]], "y": [0, 1], "path": tmp_path / "f", **options}
+    with pytest.raises(ValueError, match=message):
+        dump_letor(**arguments)
+    assert not list(tmp_path.iterdir())

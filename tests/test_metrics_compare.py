@@ -1,0 +1,166 @@
+"""The paired test between two rankers."""
+
+from functools import partial
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rankrls.metrics import RankerComparison, compare_rankers, ndcg, pairwise_accuracy
+from rankrls.metrics import _compare as room
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    n = 240
+    y, qid = rng.integers(0, 4, n), rng.permutation(np.arange(n) % 30)
+    return {"y": y, "a": y + rng.normal(size=n), "b": y + 2 * rng.normal(size=n), "qid": qid}
+
+
+def compare(data, **options):
+    return compare_rankers(data["y"], data["a"], data["b"], qid=data["qid"], **options)
+
+
+def test_result_holds_what_it_says(data):
+    result = compare(data, random_state=0)
+    a, b = (pairwise_accuracy(data["y"], data[s], qid=data["qid"], average=None) for s in "ab")
+    assert isinstance(result, RankerComparison)
+    assert result.n_queries == 30
+    assert result.mean_a == pytest.approx(a.mean())
+    assert result.mean_b == pytest.approx(b.mean())
+    assert result.difference == pytest.approx((a - b).mean())
+    assert (result.n_a_better, result.n_b_better) == ((a > b).sum(), (a < b).sum())
+    assert result.n_a_better + result.n_b_better + result.n_equal == 30
+    interval = stats.ttest_rel(a, b).confidence_interval(0.95)
+    np.testing.assert_allclose(result.confidence_interval, (interval.low, interval.high))
+    text = str(result)
+    for part in ("pairwise_accuracy", "30 queries", "permutation", "95%", "p = "):
+        assert part in text
+    with pytest.raises(AttributeError):
+        result.p_value = 0.0
+
+
+def test_t_and_wilcoxon_equal_scipy(data):
+    a, b = (ndcg(data["y"], data[s], qid=data["qid"], k=5, average=None) for s in "ab")
+    assert compare(data, metric="ndcg@5", method="t").p_value == pytest.approx(
+        stats.ttest_rel(a, b).pvalue, rel=1e-10
+    )
+    assert compare(data, metric="ndcg@5", method="wilcoxon").p_value == pytest.approx(
+        stats.wilcoxon(a - b).pvalue
+    )
+
+
+def test_permutation_is_exact_for_few_queries(data):
+    few = data["qid"] < 10
+    small = {name: column[few] for name, column in data.items()}
+    a, b = (pairwise_accuracy(small["y"], small[s], qid=small["qid"], average=None) for s in "ab")
+    d = a - b
+    sums = [abs(np.dot(signs, d)) for signs in product([1, -1], repeat=len(d))]
+    expected = np.mean(np.array(sums) >= abs(d.sum()) - 1e-9)
+    assert compare(small).p_value == pytest.approx(expected)
+
+
+def test_random_permutations_agree_with_scipy(data):
+    p_value = compare(data, n_permutations=20_000, random_state=0).p_value
+    a, b = (pairwise_accuracy(data["y"], data[s], qid=data["qid"], average=None) for s in "ab")
+    other = stats.permutation_test(
+        (a - b,),
+        lambda d, axis: np.abs(d.mean(axis=axis)),
+        permutation_type="samples",
+        n_resamples=20_000,
+        alternative="greater",
+        vectorized=True,
+        rng=np.random.default_rng(0),
+    ).pvalue
+    assert p_value == pytest.approx(other, abs=4 * np.sqrt(max(other, 1e-3) / 20_000))
+
+
+def test_permutation_holds_its_level_and_its_memory(monkeypatch):
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(300, 20))
+    p_values = [room._sign_flip_p(d, 199, np.random.RandomState(i)) for i, d in enumerate(draws)]
+    assert 0.02 < np.mean(np.array(p_values) <= 0.05) < 0.09
+    whole = room._sign_flip_p(draws[0], 999, np.random.RandomState(0))
+    monkeypatch.setattr(room, "_CHUNK", 64)
+    chunked = room._sign_flip_p(draws[0], 999, np.random.RandomState(0))
+    assert whole == pytest.approx(chunked, abs=0.06)
+
+
+def test_seed_and_row_order(data):
+    first, again = (compare(data, random_state=3) for _ in range(2))
+    assert first == again
+    order = np.random.default_rng(1).permutation(len(data["y"]))
+    moved = {name: column[order] for name, column in data.items()}
+    assert compare(moved, random_state=3) == first
+    swapped = compare({**data, "a": data["b"], "b": data["a"]}, random_state=3)
+    assert swapped.p_value == pytest.approx(first.p_value)
+    assert swapped.difference == pytest.approx(-first.difference)
+
+
+@pytest.mark.parametrize("method", ["permutation", "wilcoxon", "t"])
+def test_equal_rankers(data, method):
+    result = compare({**data, "b": data["a"]}, method=method)
+    assert result.p_value == 1.0
+    assert result.difference == 0.0
+    assert result.n_equal == result.n_queries
+
+
+@pytest.mark.parametrize(
+    "metric", ["ndcg", "average_precision@3", "reciprocal_rank", "precision@2", "pairwise_accuracy"]
+)
+def test_undefined_queries_are_left_out(data, metric):
+    data["y"][data["qid"] < 4] = 0
+    assert compare(data, metric=metric, n_permutations=99).n_queries == 26
+
+
+def test_callable_metric(data):
+    linear = partial(ndcg, gain="linear")
+    result = compare(data, metric=linear, n_permutations=99)
+    assert result.metric == "ndcg"
+    assert result.mean_a == pytest.approx(linear(data["y"], data["a"], qid=data["qid"]))
+    with pytest.raises(ValueError, match="one value for each of the 30 queries"):
+        compare(data, metric=lambda y, s, qid, average: 1.0)
+
+
+def test_one_query():
+    result = compare_rankers([1, 0], [2, 1], [1, 2], qid=[1, 1])
+    assert result.p_value == 1.0
+    assert np.isnan(result.confidence_interval).all()
+    assert "nan" in str(result)
+    with pytest.raises(ValueError, match="at least two queries"):
+        compare_rankers([1, 0], [2, 1], [1, 2], qid=[1, 1], method="t")
+
+
+BAD = [
+    ({"method": "sign"}, "method must be one of 'permutation', 'wilcoxon', 't'"),
+    ({"metric": "auc"}, "metric must be one of 'pairwise_accuracy', 'ndcg'"),
+    ({"metric": 3}, "metric must be one of"),
+    ({"metric": "ndcg@x"}, "k an integer"),
+    ({"metric": "ndcg@0"}, "k must be an integer >= 1"),
+    ({"metric": "pairwise_accuracy@3"}, "no cutoff"),
+    ({"n_permutations": 0}, "n_permutations must be an integer >= 1"),
+    ({"confidence_level": 95}, "confidence_level must be a number between 0 and 1"),
+    ({"qid": None}, "qid is missing"),
+    ({"qid": [1]}, "qid has 1 entries for 4 rows"),
+    ({"y_true": [1, 0]}, "y_true has 2 entries for 4 rows"),
+    ({"y_true": None}, "y_true is missing"),
+    ({"y_score_a": [1, 2, 3, np.nan]}, "y_score_a contains NaN"),
+    ({"y_score_b": [1, 2, 3, np.inf]}, "y_score_b contains NaN"),
+    ({"y_score_b": [1, 2]}, "one length"),
+    ({"y_true": [1, 1, 1, 1]}, "no preference"),
+    ({"y_true": [0, 0, 0, 0], "metric": "ndcg"}, "ndcg is undefined for every query"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+def test_bad_arguments(change, message):
+    arguments = {
+        "y_true": [1, 0, 1, 0],
+        "y_score_a": [1, 2, 3, 4],
+        "y_score_b": [2, 1, 3, 4],
+        "qid": [1, 1, 2, 2],
+    }
+    with pytest.raises(ValueError, match=message):
+        compare_rankers(**{**arguments, **change})

@@ -1,0 +1,179 @@
+"""NDCG, average precision, reciprocal rank and precision against all orders of ties."""
+
+from fractions import Fraction
+from functools import partial
+from math import comb
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score, ndcg_score
+
+import oracles as oracle
+from rankrls.metrics import average_precision, ndcg, precision, reciprocal_rank
+
+BINARY = [average_precision, reciprocal_rank, precision]
+METRICS = [ndcg, *BINARY]
+
+
+@st.composite
+def tied_lists(draw):
+    """At most four queries of at most five rows, scores of few levels."""
+    sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    n = sum(sizes)
+    column = lambda top: st.lists(st.integers(0, top), min_size=n, max_size=n)  # noqa: E731
+    y, score = draw(column(draw(st.integers(1, 4)))), draw(column(draw(st.integers(0, 6))))
+    order = draw(st.permutations(range(n)))
+    qid = np.repeat(np.arange(len(sizes)), sizes)[order]
+    return np.array(y, dtype=float), np.array(score, dtype=float), qid
+
+
+cutoffs = st.none() | st.integers(1, 6)
+
+
+@given(tied_lists(), cutoffs, st.sampled_from(["exponential", "linear"]))
+@settings(max_examples=100, deadline=None)
+def test_ndcg_is_the_mean_over_orders_of_ties(data, k, gain):
+    y, score, qid = data
+    expected = oracle.by_query(partial(oracle.ndcg, k=k, gain=gain), y, score, qid)
+    options = {"qid": qid, "k": k, "gain": gain, "average": None}
+    actual = ndcg(y, score, undefined="skip", **options)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-14)
+    for fill in (0, 1):
+        filled = ndcg(y, score, undefined=fill, **options)
+        np.testing.assert_allclose(filled, np.nan_to_num(expected, nan=fill), rtol=1e-12)
+
+
+@pytest.mark.parametrize("metric", BINARY)
+@given(tied_lists(), cutoffs, st.sampled_from([0.5, 1, 2, 3]))
+@settings(max_examples=80, deadline=None)
+def test_binary_metrics_are_the_mean_over_orders_of_ties(metric, data, k, threshold):
+    y, score, qid = data
+    naive = partial(getattr(oracle, metric.__name__), k=k, threshold=threshold)
+    expected = oracle.by_query(naive, y, score, qid)
+    options = {"qid": qid, "k": k, "relevance_threshold": threshold}
+    actual = metric(y, score, undefined="skip", average=None, **options)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-14)
+    if np.isnan(expected).all():
+        with pytest.raises(ValueError, match="no query has a relevant row"):
+            metric(y, score, undefined="skip", **options)
+    else:
+        skipped = metric(y, score, undefined="skip", **options)
+        assert skipped == pytest.approx(np.nanmean(expected), abs=1e-13)
+    filled = metric(y, score, undefined=1, **options)
+    assert filled == pytest.approx(np.mean(np.nan_to_num(expected, nan=1.0)), abs=1e-13)
+    default = metric(y, score, **options)
+    assert default == pytest.approx(np.mean(np.nan_to_num(expected, nan=0.0)), abs=1e-13)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@given(tied_lists(), st.randoms(use_true_random=False), cutoffs)
+@settings(max_examples=50, deadline=None)
+def test_row_order_changes_nothing(metric, data, random, k):
+    y, score, qid = data
+    order = np.array(random.sample(range(len(y)), len(y)))
+    before = metric(y, score, qid=qid, k=k, average=None)
+    after = metric(y[order], score[order], qid=qid[order], k=k, average=None)
+    np.testing.assert_array_equal(after, before)
+
+
+@pytest.mark.parametrize("k", [None, 3, 10])
+def test_ndcg_equals_scikit_learn(k):
+    # scikit-learn's gain is linear, and it averages over ties the same way.
+    rng = np.random.default_rng(0)
+    y, score = rng.integers(0, 5, 300), rng.normal(size=300).round(1)
+    qid = rng.integers(0, 12, 300)
+    actual = ndcg(y, score, qid=qid, k=k, gain="linear", average=None)
+    expected = [ndcg_score([y[qid == q]], [score[qid == q]], k=k) for q in range(12)]
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+def test_average_precision_equals_scikit_learn_without_ties():
+    rng = np.random.default_rng(0)
+    y, score, qid = rng.integers(0, 2, 300), rng.normal(size=300), rng.integers(0, 12, 300)
+    actual = average_precision(y, score, qid=qid, average=None)
+    expected = [average_precision_score(y[qid == q], score[qid == q]) for q in range(12)]
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("g", "r"), [(50, 1), (50, 50), (300, 7), (2000, 3)])
+def test_reciprocal_rank_of_large_tie_groups(g, r):
+    y, score = np.r_[0, np.ones(r), np.zeros(g - r)], np.r_[1.0, np.zeros(g)]
+    expected = sum(Fraction(comb(g - j, r - 1), comb(g, r) * (1 + j)) for j in range(1, g - r + 2))
+    assert reciprocal_rank(y, score) == pytest.approx(float(expected), rel=1e-10)
+
+
+def test_conventions():
+    # Average precision at k divides by all relevant rows, precision at k by k.
+    assert average_precision([1, 1, 1], [3, 2, 1], k=1) == pytest.approx(1 / 3)
+    assert precision([1, 1], [2, 1], k=4) == 0.5
+    assert reciprocal_rank([0, 0, 1], [3, 2, 1], k=2) == 0.0
+    # The default threshold suits 0/1, -1/+1 and grades.
+    assert precision([-1, 1], [1, 2], k=1) == precision([0, 4], [1, 2], k=1) == 1.0
+    assert ndcg([3, 2, 0], [3, 2, 1]) == 1.0
+    assert ndcg([0, 0], [1, 2]) == 0.0
+    assert ndcg([0, 0], [1, 2], undefined=1) == 1.0
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_several_outputs(metric):
+    rng = np.random.default_rng(0)
+    y, score, qid = rng.integers(0, 3, (40, 2)), rng.normal(size=(40, 2)), rng.integers(0, 4, 40)
+    single = [metric(y[:, c], score[:, c], qid=qid, k=3) for c in range(2)]
+    assert metric(y, score, qid=qid, k=3) == pytest.approx(np.mean(single))
+    assert metric(y, score, qid=qid, k=3, average=None).shape == (4, 2)
+    y[:, 1] = 0
+    with pytest.raises(ValueError, match="no query has a relevant row in output 1"):
+        metric(y, score, qid=qid, undefined="skip")
+
+
+@pytest.mark.parametrize(
+    "make", [list, tuple, np.float32, pd.Series, lambda x: pl.Series(np.asarray(x))]
+)
+@pytest.mark.parametrize("metric", METRICS)
+def test_kinds_of_input(metric, make):
+    y, score, qid = np.array([2, 1, 0, 1, 0]), np.array([3, 1, 2, 5, 5]), np.array([1, 1, 1, 2, 2])
+    before = [column.copy() for column in (y, score, qid)]
+    assert metric(make(y), make(score), qid=make(qid)) == metric(y, score, qid=qid)
+    for column, copy in zip((y, score, qid), before, strict=True):
+        np.testing.assert_array_equal(column, copy)
+
+
+BAD = [
+    ({"k": 0}, "k must be an integer >= 1"),
+    ({"k": 2.5}, "k must be an integer >= 1"),
+    ({"k": True}, "k must be an integer >= 1"),
+    ({"undefined": "zero"}, "undefined must be one of 0, 1, 'skip'; got 'zero'"),
+    ({"undefined": 0.5}, "undefined must be one of 0, 1, 'skip'"),
+    ({"average": "pair"}, "average must be one of 'query', None; got 'pair'"),
+    ({"y_true": [1, 0]}, "y_true has 2 entries for 3 rows of y_score"),
+    ({"y_true": None}, "y_true is missing"),
+    ({"qid": [1, 1]}, "qid has 2 entries for 3 rows of y_score"),
+    ({"y_score": [1, np.nan, 0]}, "y_score contains NaN"),
+    ({"y_true": [1, np.nan, 0]}, "y_true contains NaN"),
+    ({"y_true": [], "y_score": []}, "no rows"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+@pytest.mark.parametrize("metric", METRICS)
+def test_bad_arguments(metric, change, message):
+    arguments = {"y_true": [2, 1, 0], "y_score": [1.0, 2.0, 3.0], **change}
+    with pytest.raises(ValueError, match=message):
+        metric(arguments.pop("y_true"), arguments.pop("y_score"), **arguments)
+
+
+def test_bad_gains_and_thresholds():
+    with pytest.raises(ValueError, match=r"y_true must be >= 0 for ndcg; row 1 has -2"):
+        ndcg([1, -2], [1, 2], gain="linear")
+    with pytest.raises(ValueError, match="use gain='linear'"):
+        ndcg([1, 2000], [1, 2])
+    assert ndcg([1, 2000], [1, 2], gain="linear") == 1.0
+    with pytest.raises(ValueError, match="gain must be one of 'exponential', 'linear'"):
+        ndcg([1, 2], [1, 2], gain="log")
+    for threshold in ("1", np.nan):
+        with pytest.raises(ValueError, match="relevance_threshold must be a finite number"):
+            precision([1, 0], [1, 2], relevance_threshold=threshold)

@@ -1,0 +1,333 @@
+"""Pairwise error, accuracy and concordance against double loops."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+
+import oracles as oracle
+from rankrls import metrics
+from rankrls.metrics import concordance_index, pairwise_accuracy, pairwise_error
+from rankrls.metrics._counting import count_inversions, count_pairs, stable_argsort
+
+
+@st.composite
+def ranked_data(draw, max_rows=25):
+    """Labels, scores, queries and weights with many ties and queries of every size."""
+    n = draw(st.integers(1, max_rows))
+    levels = draw(st.sampled_from([2, 4, 1000]))
+    score_levels = draw(st.sampled_from([2, 4, 1000]))
+    n_queries = draw(st.integers(1, 5))
+    column = lambda top: st.lists(st.integers(0, top), min_size=n, max_size=n)  # noqa: E731
+    y = np.array(draw(column(levels - 1)), dtype=float)
+    score = np.array(draw(column(score_levels - 1)), dtype=float) / 7
+    qid = np.array(draw(column(n_queries - 1)))
+    weight = np.array(draw(column(4)), dtype=float) / 3
+    return y, score, qid, weight
+
+
+def check(expected, run):
+    """``run()`` gives the mean of ``expected``, or an error if nothing is defined."""
+    if np.isnan(expected).all():
+        with pytest.raises(ValueError, match="no preference"):
+            run()
+        return False
+    return True
+
+
+@given(ranked_data(), st.sampled_from(["half", "error"]), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_error_equals_the_double_loop(data, ties, weighted):
+    y, score, qid, weight = data
+    weight = weight if weighted else None
+    expected = oracle.pairwise_error(y, score, qid, ties=ties, weight=weight)
+    options = {"qid": qid, "ties": ties, "sample_weight": weight}
+    if not check(expected, lambda: pairwise_error(y, score, **options)):
+        return
+    by_query = pairwise_error(y, score, average=None, **options)
+    np.testing.assert_allclose(by_query, expected, rtol=1e-12, atol=1e-14)
+    assert pairwise_error(y, score, **options) == pytest.approx(np.nanmean(expected), abs=1e-13)
+    accuracy = pairwise_accuracy(y, score, average=None, **options)
+    np.testing.assert_allclose(accuracy, 1 - expected, rtol=1e-12, atol=1e-14)
+
+    total = np.sum(list(oracle.pair_counts(y, score, qid, weight).values()), axis=0)
+    cost = 0.5 if ties == "half" else 1.0
+    together = (total[1] + cost * total[2]) / total.sum()
+    assert pairwise_error(y, score, average="pair", **options) == pytest.approx(together)
+
+
+@given(ranked_data(), st.randoms(use_true_random=False), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_row_order_changes_nothing(data, random, weighted):
+    y, score, qid, weight = data
+    order = np.array(random.sample(range(len(y)), len(y)))
+    options = [{"qid": qid}, {"qid": qid[order]}]
+    if weighted:
+        options = [
+            {"qid": qid, "sample_weight": weight},
+            {"qid": qid[order], "sample_weight": weight[order]},
+        ]
+    try:
+        before = pairwise_error(y, score, average=None, **options[0])
+    except ValueError:
+        return
+    after = pairwise_error(y[order], score[order], average=None, **options[1])
+    if weighted:
+        np.testing.assert_allclose(after, before, rtol=1e-12, atol=1e-14)
+    else:
+        np.testing.assert_array_equal(after, before)
+
+
+@given(ranked_data(max_rows=12))
+@settings(max_examples=100, deadline=None)
+def test_integer_weight_repeats_the_row(data):
+    # Copies of a row are tied in their label, so that they add no pair among themselves.
+    y, score, qid, weight = data
+    times = np.rint(weight * 3).astype(int)
+    repeated = [np.repeat(column, times) for column in (y, score, qid)]
+    for average in ("pair", "query"):
+        try:
+            weighted = pairwise_error(y, score, qid=qid, sample_weight=times, average=average)
+        except ValueError:
+            return
+        copies = pairwise_error(*repeated[:2], qid=repeated[2], average=average)
+        assert weighted == pytest.approx(copies, abs=1e-13)
+
+
+@given(ranked_data(), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_given_pairs_equal_pairs_from_labels(data, weighted):
+    y, score, qid, weight = data
+    weight = weight if weighted else None
+    i, j = np.nonzero((y[:, None] > y) & (qid[:, None] == qid))
+    pairs = np.column_stack([i, j])
+    for average in ("query", "pair", None):
+        options = {"qid": qid, "average": average, "sample_weight": weight}
+        try:
+            expected = pairwise_error(y, score, **options)
+        except ValueError:
+            with pytest.raises(ValueError, match="no preference"):
+                pairwise_error(None, score, pairs=pairs, **options)
+            return
+        actual = pairwise_error(None, score, pairs=pairs, **options)
+        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_pair_weights_and_cycles():
+    score = [3.0, 2.0, 2.0]
+    pairs = [(0, 1), (1, 0), (1, 2), (1, 2)]
+    assert pairwise_error(None, score, pairs=pairs) == (1 + 0.5 + 0.5) / 4
+    assert pairwise_error(None, score, pairs=pairs, pair_weight=[1, 2, 4, 1]) == 4.5 / 8
+    weighted = pairwise_error(
+        None, score, pairs=pairs, pair_weight=[1, 2, 4, 1], sample_weight=[1, 2, 3]
+    )
+    assert weighted == pytest.approx((4 + 0.5 * 30) / (2 + 4 + 30))
+    assert pairwise_error(None, score, pairs=pairs, ties="error") == 3 / 4
+
+
+@given(ranked_data())
+@settings(max_examples=100, deadline=None)
+def test_counts_are_exact_integers(data):
+    y, score, qid, _ = data
+    counts = count_pairs(y, score, qid, 7)
+    expected = oracle.pair_counts(y, score, qid)
+    for q in range(7):
+        found = (counts.concordant[q], counts.discordant[q], counts.tied[q])
+        assert found == tuple(expected.get(q, (0, 0, 0)))
+    assert counts.comparable.dtype == np.int64
+
+
+def test_counts_do_not_overflow():
+    n = 200_000
+    down = np.arange(n)[::-1].astype(float)
+    counts = count_pairs(np.arange(n, dtype=float), down, np.zeros(n, dtype=int), 1)
+    assert counts.discordant[0] == n * (n - 1) // 2 > 2**33
+    assert counts.concordant[0] == counts.tied[0] == 0
+    levels = np.arange(n) % 4
+    counts = count_pairs(levels, levels // 2, np.zeros(n, dtype=int), 1)
+    assert counts.tied[0] == 2 * (n // 4) ** 2
+    assert counts.concordant[0] == 4 * (n // 4) ** 2
+
+
+def test_inversions_of_segments():
+    rank = np.array([3, 1, 2, 0, 0, 5, 4], dtype=np.uint8)
+    target = np.array([0, 1, 2, 3, 0, 4, 5], dtype=np.uint8)
+    np.testing.assert_array_equal(count_inversions(rank, target, np.array([0, 4])), [5, 1])
+
+
+def test_stable_argsort():
+    codes = np.random.default_rng(0).integers(0, 9, 200)
+    expected = np.argsort(codes, kind="stable")
+    np.testing.assert_array_equal(stable_argsort(codes, 9), expected)
+    np.testing.assert_array_equal(stable_argsort(codes, 2**60), expected)
+
+
+def test_small_weights_beside_large_queries():
+    rng = np.random.default_rng(0)
+    y, score = rng.integers(0, 3, 300).astype(float), rng.normal(size=300).round(1)
+    qid = np.repeat([0, 1, 2], 100)
+    weight = rng.random(300) * np.repeat([1e12, 1e-12, 1.0], 100)
+    expected = oracle.pairwise_error(y, score, qid, weight=weight)
+    actual = pairwise_error(y, score, qid=qid, sample_weight=weight, average=None)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-320, 1e200])
+def test_extreme_weights(scale):
+    y, score, weight = [2, 1, 0, 1], [3, 1, 2, 2], np.array([1.0, 2.0, 4.0, 8.0])
+    expected = pairwise_error(y, score, sample_weight=weight)
+    assert pairwise_error(y, score, sample_weight=weight * scale) == pytest.approx(expected, 1e-2)
+    options = {"pairs": [(0, 1), (1, 2)], "pair_weight": weight[:2] * scale}
+    assert pairwise_error(None, score, **options) == pytest.approx(2 / 3, 1e-2)
+
+
+@given(ranked_data(), st.integers(1, 40))
+@settings(max_examples=50, deadline=None)
+def test_weights_of_any_range_give_errors_within_bounds(data, power):
+    y, score, qid, weight = data
+    try:
+        error = pairwise_error(y, score, qid=qid, sample_weight=weight**power, average=None)
+    except ValueError:
+        return
+    assert np.all(np.isnan(error) | ((error >= 0) & (error <= 1)))
+
+
+def test_perfect_and_reversed():
+    y = np.random.default_rng(0).normal(size=50)
+    weight = np.random.default_rng(1).random(50)
+    assert pairwise_error(y, 2 * y + 1) == 0.0
+    assert pairwise_error(y, -y) == 1.0
+    assert pairwise_error(y, y, sample_weight=weight) == 0.0
+    assert pairwise_error(y, -y, sample_weight=weight) == pytest.approx(1.0)
+    assert pairwise_error(y, np.zeros(50)) == 0.5
+    assert pairwise_error(y, np.zeros(50), ties="error") == 1.0
+
+
+def test_concordance_index_is_auc_for_two_levels():
+    rng = np.random.default_rng(0)
+    y, score = rng.integers(0, 2, 200), rng.normal(size=200).round(1)
+    assert concordance_index(y, score) == pytest.approx(roc_auc_score(y, score), abs=1e-14)
+    weight = rng.random(200)
+    auc = roc_auc_score(y, score, sample_weight=weight)
+    assert concordance_index(y, score, sample_weight=weight) == pytest.approx(auc, abs=1e-13)
+    qid = rng.integers(0, 5, 200)
+    together = pairwise_accuracy(y, score, qid=qid, average="pair")
+    assert concordance_index(y, score, qid=qid) == together
+
+
+def test_queries_without_a_pair_are_left_out():
+    qid = ["b", "a", "a", "b", "c"]
+    error = pairwise_error([1, 2, 2, 0, 5], [0, 1, 2, 1, 3], qid=qid, average=None)
+    np.testing.assert_array_equal(error, [np.nan, 1.0, np.nan])
+    assert pairwise_error([1, 2, 2, 0, 5], [0, 1, 2, 1, 3], qid=qid) == 1.0
+
+
+def test_several_outputs():
+    rng = np.random.default_rng(0)
+    y, score = rng.integers(0, 3, (40, 2)), rng.normal(size=(40, 2))
+    qid = rng.integers(0, 4, 40)
+    single = [pairwise_error(y[:, c], score[:, c], qid=qid) for c in range(2)]
+    assert pairwise_error(y, score, qid=qid) == pytest.approx(np.mean(single))
+    by_query = pairwise_error(y, score, qid=qid, average=None)
+    assert by_query.shape == (4, 2)
+    np.testing.assert_array_equal(
+        by_query[:, 1], pairwise_error(y[:, 1], score[:, 1], qid=qid, average=None)
+    )
+    together = pairwise_error(None, score, pairs=[(0, 1), (2, 3)])
+    single = [pairwise_error(None, score[:, c], pairs=[(0, 1), (2, 3)]) for c in range(2)]
+    assert together == pytest.approx(np.mean(single))
+    with pytest.raises(ValueError, match="output 1"):
+        pairwise_error(np.column_stack([np.arange(4), np.ones(4)]), np.ones((4, 2)))
+
+
+@pytest.mark.parametrize(
+    "make", [list, tuple, np.float32, pd.Series, lambda x: pl.Series(np.asarray(x))]
+)
+def test_kinds_of_input(make):
+    y, score, qid = np.array([2, 1, 0, 1, 0]), np.array([3, 1, 2, 5, 5]), np.array([1, 1, 1, 2, 2])
+    before = [column.copy() for column in (y, score, qid)]
+    expected = pairwise_error(y, score, qid=qid)
+    assert pairwise_error(make(y), make(score), qid=make(qid)) == expected == (1 / 3 + 1 / 2) / 2
+    for column, copy in zip((y, score, qid), before, strict=True):
+        np.testing.assert_array_equal(column, copy)
+
+
+BAD = [
+    ({"ties": "drop"}, "ties must be one of 'half', 'error'; got 'drop'"),
+    ({"average": "macro"}, "average must be one of 'query', 'pair', None; got 'macro'"),
+    ({"y_true": [1, 0]}, "y_true has 2 entries for 3 rows of y_score"),
+    ({"qid": [1, 1]}, "qid has 2 entries for 3 rows of y_score"),
+    ({"sample_weight": [1, 1]}, "sample_weight has 2 entries for 3 rows of y_score"),
+    ({"sample_weight": [1, -1, 1]}, "sample_weight must be >= 0"),
+    ({"y_score": [1, np.nan, 0]}, "y_score contains NaN or infinity"),
+    ({"y_true": [1, np.inf, 0]}, "y_true contains NaN or infinity"),
+    ({"y_true": [[1], [0], [2]]}, "y_true has shape"),
+    ({"y_true": [1, 1, 1]}, "no preference"),
+    ({"sample_weight": [1, 0, 0]}, "no preference"),
+    ({"pairs": [(0, 1)]}, "give y_true or pairs, not both"),
+    ({"y_true": None}, "give y_true or pairs"),
+    ({"pair_weight": [1]}, "pair_weight needs pairs"),
+    ({"y_true": None, "pairs": [(0, 3)]}, "out of range"),
+    ({"y_true": None, "pairs": np.empty((0, 2), int)}, "no preference"),
+    ({"y_true": None, "pairs": [(0, 1)], "pair_weight": [1, 2]}, "pair_weight has 2 entries"),
+    ({"y_true": None, "pairs": [(0, 1), (1, 2)], "qid": [7, 7, 8]}, r"pairs\[1\] = \(1, 2\)"),
+    ({"y_true": [], "y_score": []}, "no rows"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+@pytest.mark.parametrize("metric", [pairwise_error, pairwise_accuracy])
+def test_bad_arguments(metric, change, message):
+    arguments = {"y_true": [2, 1, 0], "y_score": [1.0, 2.0, 3.0], **change}
+    y_true, y_score = arguments.pop("y_true"), arguments.pop("y_score")
+    with pytest.raises(ValueError, match=message):
+        metric(y_true, y_score, **arguments)
+
+
+SCORERS = [name for name in metrics.__all__ if name.endswith("_scorer") and "make" not in name]
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_scorers_take_qid_by_metadata_routing(name):
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.normal(size=(60, 3)), rng.integers(0, 3, 60), rng.integers(0, 12, 60)
+    scorer, metric = getattr(metrics, name), getattr(metrics, name.removesuffix("_scorer"))
+    cv = GroupKFold(3)
+    with sklearn.config_context(enable_metadata_routing=True):
+        cv = cv.set_split_request(groups="qid")
+        scores = cross_val_score(Ridge(), X, y, cv=cv, scoring=scorer, params={"qid": qid})
+        search = GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=cv, scoring=scorer)
+        search.fit(X, y, qid=qid)
+    for (train, test), score in zip(cv.split(X, y, groups=qid), scores, strict=True):
+        predicted = Ridge().fit(X[train], y[train]).predict(X[test])
+        assert score == metric(y[test], predicted, qid=qid[test])
+    np.testing.assert_allclose(search.cv_results_["mean_test_score"][1], scores.mean())
+
+
+def test_scorers_without_routing_take_one_query():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 3)), rng.integers(0, 3, 30)
+    model = Ridge().fit(X, y)
+    expected = pairwise_accuracy(y, model.predict(X))
+    assert metrics.pairwise_accuracy_scorer(model, X, y) == expected
+    loss = metrics.make_ranking_scorer(pairwise_error, greater_is_better=False, ties="error")
+    assert loss(model, X, y) == -pairwise_error(y, model.predict(X), ties="error")
+
+
+def test_import_brings_nothing_that_scikit_learn_does_not():
+    code = (
+        "import sys, sklearn.linear_model, rankrls; before = set(sys.modules);"
+        "import rankrls.metrics; new = set(sys.modules) - before;"
+        "print(sorted(m for m in new if not m.startswith('rankrls')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

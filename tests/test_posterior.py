@@ -1,0 +1,139 @@
+"""Uncertainties against a dense Gaussian process on explicit differences."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.stats import multivariate_normal, norm
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
+
+import oracles
+from cases import COSTS, Case
+from rankrls import RankRLS
+
+KERNELS = {"linear": linear_kernel, "rbf": lambda A, B=None: rbf_kernel(A, B, gamma=0.3)}
+
+GRID = [
+    {"cost": cost, "ties": "drop", "query_weighting": weighting} | extra
+    for cost in COSTS
+    for weighting in ("pair", "query")
+    for extra in (
+        {"kind": "continuous", "qid": "one"},
+        {"weight": "zeros"},
+        {"n_pairs": 3},
+        {"n_pairs": 40},
+    )
+] + [{"ties": "keep", "kind": "graded"}, {"scored": False, "n_pairs": 12}]
+
+
+class Process:
+    """Posterior of f given z_e = f_h − f_j + noise, by dense covariance matrices."""
+
+    def __init__(self, case, k, X, alpha):
+        self.k, self.X = k, X
+        M, z, C = oracles.difference_process(case.edges, k(X, X), alpha)
+        self.M, self.z, self.C = M, z, C
+        self.weight = case.system().system.row_weight()
+        self.weight = self.weight / self.weight.sum()
+
+    def posterior(self, A):
+        """Mean and covariance of f at the rows of A."""
+        cross = self.k(A, self.X) @ self.M
+        mean = cross @ np.linalg.solve(self.C, self.z)
+        return mean, self.k(A, A) - cross @ np.linalg.solve(self.C, cross.T)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("options", GRID, ids=lambda o: "-".join(map(str, o.values())))
+@pytest.mark.parametrize("alpha", [1e-2, 1.0, 1e3])
+def test_posterior(name, options, alpha):
+    case = Case(20, **options)
+    X = case.rng.standard_normal((case.m, 3))
+    new = case.rng.standard_normal((6, 3))
+    process = Process(case, KERNELS[name], X, alpha)
+    everything = np.vstack([new, X])
+    mean, cov = process.posterior(everything)
+    # The score of a row relative to the (weighted) mean of the training rows with an edge.
+    relative = np.hstack([np.eye(6), -np.tile(process.weight, (6, 1))])
+    expected_std = np.sqrt(np.einsum("ij,jk,ik->i", relative, cov, relative))
+    swap = np.hstack([np.eye(3), -np.eye(3), np.zeros((3, case.m))])
+    variance = np.einsum("ij,jk,ik->i", swap, cov, swap)
+    likelihood = multivariate_normal(np.zeros(len(process.z)), process.C, allow_singular=False)
+    solvers = ["dual", "nystroem"] + (["primal"] if name == "linear" else [])
+    for solver in solvers:
+        basis = np.arange(case.m) if solver == "nystroem" else None
+        ranker = RankRLS(alpha, kernel=name, gamma=0.3, solver=solver, basis=basis, **case.options)
+        for data, rows in ((X, new), (sparse.csr_array(X), sparse.csr_array(new))):
+            ranker.fit(data, case.y, **case.fit)
+            _, std = ranker.predict(rows, return_std=True)
+            np.testing.assert_allclose(std, expected_std, rtol=1e-5, atol=1e-7)
+            for noise in (0.0, alpha):
+                expected = norm.cdf((swap @ mean) / np.sqrt(variance + noise))
+                actual = ranker.preference_proba(rows[:3], rows[3:], noisy=noise > 0)
+                np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-9)
+            np.testing.assert_allclose(
+                ranker.log_marginal_likelihood(), likelihood.logpdf(process.z), rtol=1e-8
+            )
+
+
+def test_size_weighting_is_a_process_on_scores_with_free_offset():
+    """All pairs weighted 1/n: the posterior of a score GP with a flat offset (design §3b)."""
+    rng = np.random.default_rng(21)
+    X, y, new = rng.standard_normal((15, 2)), rng.standard_normal(15), rng.standard_normal((4, 2))
+    alpha, offset = 0.3, 1e6
+    ranker = RankRLS(alpha, kernel="rbf", gamma=0.5, query_weighting="size").fit(X, y)
+    process = GaussianProcessRegressor(RBF(1.0), alpha=alpha, optimizer=None)
+    K = rbf_kernel(X, gamma=0.5) + offset
+    cross, prior = rbf_kernel(new, X, gamma=0.5) + offset, rbf_kernel(new, gamma=0.5) + offset
+    inverse = np.linalg.inv(K + alpha * np.eye(15))
+    mean = cross @ inverse @ y
+    cov = prior - cross @ inverse @ cross.T
+    swap = np.array([[1, -1, 0, 0], [0, 0, 1, -1.0]])
+    expected = norm.cdf((swap @ mean) / np.sqrt(np.einsum("ij,jk,ik->i", swap, cov, swap)))
+    np.testing.assert_allclose(
+        ranker.preference_proba(new[[0, 2]], new[[1, 3]]), expected, rtol=1e-4
+    )
+    # Without the offset, scikit-learn's process differs: the offset is what ranking ignores.
+    assert process.fit(X, y).predict(new).shape == (4,)
+
+
+def test_nystroem_variance_includes_what_the_basis_cannot_say():
+    rng = np.random.default_rng(22)
+    X, y = rng.standard_normal((30, 2)), rng.standard_normal(30)
+    far = np.array([[50.0, 50.0]])
+    ranker = RankRLS(0.1, kernel="rbf", gamma=1.0, basis=5, random_state=0).fit(X, y)
+    exact = RankRLS(0.1, kernel="rbf", gamma=1.0).fit(X, y)
+    std = ranker.predict(far, return_std=True)[1]
+    np.testing.assert_allclose(std, exact.predict(far, return_std=True)[1], rtol=0.1)
+    assert std > 0.9
+
+
+def test_preference_proba_of_equal_rows_and_symmetry():
+    rng = np.random.default_rng(23)
+    X, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
+    for options in ({}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": 4}):
+        ranker = RankRLS(random_state=0, **options).fit(X, y)
+        np.testing.assert_allclose(ranker.preference_proba(X, X), 0.5)
+        forward = ranker.preference_proba(X[:10], X[10:])
+        np.testing.assert_allclose(forward + ranker.preference_proba(X[10:], X[:10]), 1.0)
+        assert forward.shape == (10,)
+        assert ((forward > 0.5) == (ranker.predict(X[:10]) > ranker.predict(X[10:]))).all()
+
+
+def test_likelihood_prefers_the_kernel_that_made_the_data():
+    rng = np.random.default_rng(24)
+    X = rng.uniform(-3, 3, (60, 1))
+    K = rbf_kernel(X, gamma=1.0) + 1e-9 * np.eye(60)
+    f = np.linalg.cholesky(K) @ rng.standard_normal(60)
+    pairs = np.array([rng.choice(60, 2, replace=False) for _ in range(150)])
+    z = f[pairs[:, 0]] - f[pairs[:, 1]] + 0.1 * rng.standard_normal(150)
+    swap = z < 0
+    pairs[swap] = pairs[swap][:, ::-1]
+    values = {
+        gamma: RankRLS(0.01, kernel="rbf", gamma=gamma)
+        .fit(X, pairs=pairs, magnitude=np.abs(z))
+        .log_marginal_likelihood()
+        for gamma in (0.01, 1.0, 100.0)
+    }
+    assert max(values, key=values.get) == 1.0

@@ -1,0 +1,185 @@
+"""QueryScaler against a loop over queries and columns."""
+
+import numpy as np
+import pytest
+import sklearn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse as sp
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from rankrls.preprocessing import QueryScaler
+
+METHODS = ("minmax", "standard", "maxabs")
+
+
+def looped(X, qid, method):
+    result = np.zeros(X.shape)
+    for query in set(qid):
+        rows = [i for i in range(len(qid)) if qid[i] == query]
+        for j in range(X.shape[1]):
+            x = X[rows, j].astype(float)
+            if method == "maxabs":
+                result[rows, j] = x / (np.abs(x).max() or 1.0)
+            elif x.min() != x.max():
+                if method == "minmax":
+                    result[rows, j] = (x - x.min()) / (x.max() - x.min())
+                else:
+                    result[rows, j] = (x - x.mean()) / x.std()
+    return result
+
+
+def problem(seed, n=60, d=5, n_queries=9):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)).round(1) * (rng.random((n, d)) < 0.6)
+    X[:, 0] = 0.1
+    return X, rng.integers(n_queries, size=n)
+
+
+EXPECTED_FAILURES = {
+    "check_methods_subset_invariance": "it passes no qid, so that each subset is another query, "
+    "and a query is scaled by all of its rows",
+}
+
+
+@parametrize_with_checks(
+    [QueryScaler(method=method) for method in METHODS],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("seed", range(4))
+def test_equals_loop(method, seed):
+    X, qid = problem(seed)
+    scaled = QueryScaler(method=method).fit_transform(X, qid=qid)
+    assert_allclose(scaled, looped(X, qid, method), atol=1e-12)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(METHODS), st.integers(1, 30), st.integers(1, 8))
+def test_row_order_and_names_of_queries_do_not_matter(seed, method, n, n_queries):
+    X, qid = problem(seed, n=n, n_queries=n_queries)
+    order = np.random.default_rng(seed).permutation(n)
+    names = np.array([f"q{(7 * q) % 11}" for q in qid])
+    scaled = QueryScaler(method=method).fit_transform(X, qid=qid)
+    again = QueryScaler(method=method).fit_transform(X[order], qid=names[order])
+    assert_allclose(again, scaled[order], atol=1e-12)
+    if method != "standard":
+        assert_array_equal(again, scaled[order])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_qid_is_one_query(method):
+    X, _ = problem(0)
+    assert_allclose(
+        QueryScaler(method=method).fit_transform(X), looped(X, [0] * len(X), method), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("unit", [1e308, 1e-308, 5e-324, 1e-160])
+def test_extreme_units(method, unit):
+    # 5e-324 is the smallest number there is: 3 of it are exactly three times as much.
+    small = np.array([[1.0], [-1.0], [0.0], [1.0]])
+    if unit < 1:
+        small += 2
+    qid = [1, 1, 1, 2]
+    scaled = QueryScaler(method=method).fit_transform(small * unit, qid=qid)
+    assert_allclose(scaled, looped(small, qid, method), atol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_constant_with_rounding(method):
+    # The mean of 0.1, 0.1, 0.1 is not 0.1 in floating point.
+    X = np.full((3, 1), 0.1)
+    expected = 1.0 if method == "maxabs" else 0.0
+    assert_array_equal(QueryScaler(method=method).fit_transform(X), np.full((3, 1), expected))
+
+
+def test_large_offset():
+    X = 1e9 + np.array([[0.0], [1.0], [2.0]])
+    expected = np.array([[-1.0], [0.0], [1.0]]) * np.sqrt(1.5)
+    assert_allclose(QueryScaler("standard").fit_transform(X), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_float32_stays(method):
+    X, qid = problem(1)
+    scaled = QueryScaler(method=method).fit_transform(X.astype(np.float32), qid=qid)
+    assert scaled.dtype == np.float32
+    assert_allclose(scaled, looped(X.astype(np.float32), qid, method), atol=1e-5)
+
+
+@pytest.mark.parametrize("as_sparse", [sp.csr_array, sp.csc_matrix, sp.coo_array])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_sparse_maxabs(as_sparse, dtype):
+    X, qid = problem(2)
+    X = X.astype(dtype)
+    given_ = as_sparse(X)
+    scaled = QueryScaler("maxabs").fit_transform(given_, qid=qid)
+    assert scaled.format == "csr"
+    assert scaled.dtype == dtype
+    assert scaled.nnz == given_.nnz
+    assert_allclose(scaled.toarray(), QueryScaler("maxabs").fit_transform(X, qid=qid), rtol=1e-6)
+    assert_array_equal(given_.toarray(), X)
+
+
+def test_sparse_without_entries():
+    scaled = QueryScaler("maxabs").fit_transform(sp.csr_array((3, 2)), qid=[1, 2, 1])
+    assert scaled.nnz == 0
+
+
+@pytest.mark.parametrize("method", ["minmax", "standard"])
+def test_sparse_refused(method):
+    X, _ = problem(3)
+    with pytest.raises(ValueError, match="use method='maxabs'"):
+        QueryScaler(method).fit(sp.csr_array(X))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_input_is_left_alone(method):
+    X, qid = problem(4)
+    before = X.copy()
+    QueryScaler(method).fit_transform(X, qid=qid)
+    assert_array_equal(X, before)
+
+
+def test_errors():
+    X, qid = problem(5)
+    with pytest.raises(ValueError, match="method must be one of 'minmax'"):
+        QueryScaler("max").fit(X)
+    with pytest.raises(ValueError, match="qid has 59 entries for 60 rows of X"):
+        QueryScaler().fit_transform(X, qid=qid[1:])
+    with pytest.raises(ValueError, match="expecting 5 features"):
+        QueryScaler().fit(X).transform(X[:, 1:], qid=qid)
+    with pytest.raises(ValueError, match="NaN"):
+        QueryScaler().fit(np.array([[np.nan]]))
+
+
+def test_pipeline_with_routing():
+    X, qid = problem(6)
+    y = np.random.default_rng(6).normal(size=len(X))
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(QueryScaler().set_transform_request(qid=True), Ridge())
+        scores = pipeline.fit(X, y, qid=qid).predict(X, qid=qid)
+    scaled = looped(X, qid, "minmax")
+    assert_allclose(scores, Ridge().fit(scaled, y).predict(scaled))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_data_frames(library):
+    frames = pytest.importorskip(library)
+    X, qid = problem(7)
+    names = [f"f{j}" for j in range(X.shape[1])]
+    frame = frames.DataFrame(dict(zip(names, X.T, strict=True)))
+    scaler = QueryScaler().set_output(transform=library)
+    scaled = scaler.fit_transform(frame, qid=frames.Series(qid))
+    assert list(scaled.columns) == names
+    assert_allclose(np.asarray(scaled), looped(X, qid, "minmax"), atol=1e-12)
+    assert list(scaler.get_feature_names_out()) == names

@@ -1,0 +1,286 @@
+"""Every solver against ridge regression on explicit differences."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
+
+import oracles
+from cases import COSTS, TIES, WEIGHTINGS, Case
+from rankrls import RankRLS, regularization_path
+from rankrls.solvers import CholeskyState, SpectralState, factorise
+
+ALPHAS = (1e-9, 1e-3, 1.0, 1e9)
+
+
+def relative_error(actual, expected):
+    """Largest error of the differences between predictions: a constant does not matter."""
+    actual, expected = np.ravel(actual), np.ravel(expected)
+    actual, expected = actual - actual.mean(), expected - expected.mean()
+    return np.abs(actual - expected).max() / np.abs(expected).max()
+
+
+def split(case, n):
+    X = case.rng.standard_normal((case.m, n))
+    return X, case.rng.standard_normal((7, n))
+
+
+GRID = [
+    {"cost": cost, "ties": ties, "query_weighting": weighting, "kind": kind} | extra
+    for cost in COSTS
+    for ties in TIES
+    for weighting in WEIGHTINGS
+    for kind, extra in (
+        ("continuous", {"qid": "one"}),
+        ("mixed", {"weight": "zeros"}),
+        ("mixed", {"n_pairs": 4}),
+        ("graded", {"n_pairs": 60, "qid": "one"}),
+    )
+] + [{"cost": cost, "scored": False, "n_pairs": n} for cost in COSTS for n in (5, 80)]
+IDS = ["-".join(map(str, options.values())) for options in GRID]
+
+
+@pytest.mark.parametrize("options", GRID, ids=IDS)
+@pytest.mark.parametrize("n", [4, 40])
+def test_linear_solvers(options, n):
+    case = Case(7, **options)
+    X, X_new = split(case, n)
+    for alpha in ALPHAS:
+        A = oracles.dual_coefficients(case.edges, X @ X.T, alpha)
+        expected = X_new @ (X.T @ A)
+        for solver, basis in (("primal", None), ("dual", None), ("nystroem", np.arange(case.m))):
+            for data in (X, sparse.csr_array(X)):
+                ranker = RankRLS(alpha, solver=solver, basis=basis, **case.options)
+                ranker.fit(data, case.y, **case.fit)
+                assert ranker.solver_ == solver
+                assert ranker.n_pairs_ == len(case.edges)
+                assert relative_error(ranker.predict(X_new), expected) < 2e-7
+                assert relative_error(X_new @ ranker.coef_, expected) < 2e-7
+
+
+@pytest.mark.parametrize("options", GRID, ids=IDS)
+def test_kernel_solvers(options):
+    case = Case(8, **options)
+    X, X_new = split(case, 4)
+    K, K_new = rbf_kernel(X, gamma=0.3), rbf_kernel(X_new, X, gamma=0.3)
+    for alpha in ALPHAS:
+        expected = K_new @ oracles.dual_coefficients(case.edges, K, alpha)
+        kernel = {"kernel": "rbf", "gamma": 0.3}
+        dual = RankRLS(alpha, **kernel, **case.options).fit(X, case.y, **case.fit)
+        assert dual.solver_ == "dual"
+        assert relative_error(dual.predict(X_new), expected) < 1e-7
+        assert relative_error(K_new @ dual.dual_coef_, expected) < 1e-7
+        full = RankRLS(alpha, basis=case.m, **kernel, **case.options)
+        full.fit(X, case.y, **case.fit)
+        assert full.solver_ == "nystroem"
+        assert relative_error(full.predict(X_new), expected) < 2e-6
+        given = RankRLS(alpha, kernel="precomputed", **case.options).fit(K, case.y, **case.fit)
+        assert relative_error(given.predict(K_new), expected) < 1e-7
+
+
+@pytest.mark.parametrize("options", GRID[::3], ids=IDS[::3])
+@pytest.mark.parametrize("alpha", [1e-3, 1.0, 1e6])
+def test_nystroem_basis(options, alpha):
+    case = Case(9, **options)
+    X, X_new = split(case, 4)
+    basis = np.array([3, 17, 1, 8, 11, 0])
+    K = rbf_kernel(X, gamma=0.3)
+    expected = oracles.nystroem_coefficients(case.edges, K, basis, alpha)
+    ranker = RankRLS(alpha, kernel="rbf", gamma=0.3, basis=basis, **case.options)
+    ranker.fit(X, case.y, **case.fit)
+    np.testing.assert_array_equal(ranker.basis_indices_, basis)
+    np.testing.assert_allclose(
+        ranker.dual_coef_, expected, rtol=1e-7, atol=1e-9 * abs(expected).max()
+    )
+    K_new = rbf_kernel(X_new, X[basis], gamma=0.3)
+    np.testing.assert_allclose(ranker.predict(X_new), K_new @ expected, rtol=1e-6)
+    from_gram = RankRLS(alpha, kernel="precomputed", basis=basis, **case.options)
+    from_gram.fit(K, case.y, **case.fit)
+    np.testing.assert_allclose(from_gram.predict(K), ranker.predict(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    ["additive_chi2", "chi2", "cosine", "laplacian", "linear", "poly", "polynomial", "rbf"],
+)
+def test_every_named_kernel(kernel):
+    case = Case(10, cost="unit")
+    X, X_new = (np.abs(part) for part in split(case, 5))
+    extra = {"gamma": 0.4} if kernel not in ("additive_chi2", "cosine", "linear") else {}
+    if kernel.startswith("poly"):
+        extra |= {"degree": 2, "coef0": 0.5}
+    K = pairwise_kernels(X, metric=kernel, **extra)
+    K_new = pairwise_kernels(X_new, X, metric=kernel, **extra)
+    expected = K_new @ oracles.dual_coefficients(case.edges, K, 0.5)
+    ranker = RankRLS(0.5, kernel=kernel, cost="unit", solver="dual", **extra)
+    ranker.fit(X, case.y, **case.fit)
+    assert relative_error(ranker.predict(X_new), expected) < 1e-9
+
+
+def test_indefinite_kernel_is_solved_where_it_can_be_and_refused_where_not():
+    rng = np.random.default_rng(11)
+    X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
+    options = {"kernel": "sigmoid", "gamma": 1.0, "coef0": 0.0}
+    K = pairwise_kernels(X, metric="sigmoid", gamma=1.0, coef0=0.0)
+    assert np.linalg.eigvalsh(K)[0] < -0.1
+    edges = oracles.edges_of_scores(y, cost="magnitude", ties="keep", query_weighting="pair")
+    expected = K @ oracles.dual_coefficients(edges, K, 1e5)
+    assert relative_error(RankRLS(1e5, **options).fit(X, y).predict(X), expected) < 1e-9
+    with pytest.raises(ValueError, match="not positive semi-definite"):
+        RankRLS(0.1, **options).fit(X, y)
+
+
+def test_callable_kernel_and_its_parameters():
+    case = Case(12)
+    X, X_new = split(case, 3)
+
+    def kernel(a, b, power=2):
+        return (1.0 + a @ b) ** power
+
+    ranker = RankRLS(kernel=kernel, kernel_params={"power": 3}).fit(X, case.y, **case.fit)
+    same = RankRLS(kernel="poly", gamma=1.0, coef0=1.0, degree=3).fit(X, case.y, **case.fit)
+    np.testing.assert_allclose(ranker.predict(X_new), same.predict(X_new), rtol=1e-8)
+    for one, other in zip(
+        ranker.predict(X_new, return_std=True), same.predict(X_new, return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("solver", ["primal", "dual", "nystroem"])
+def test_several_outputs_equal_separate_fits(cost, ties, solver):
+    rng = np.random.default_rng(13)
+    m = 25
+    X, X_new = rng.standard_normal((m, 4)), rng.standard_normal((6, 4))
+    Y = np.column_stack(
+        [
+            rng.standard_normal(m),
+            rng.integers(0, 3, m),
+            rng.integers(0, 2, m),
+            rng.integers(0, 9, m),
+        ]
+    )
+    qid = rng.integers(0, 3, m)
+    pairs = np.array([[0, 1], [2, 3]])
+    basis = np.arange(10) if solver == "nystroem" else None
+    ranker = RankRLS(0.3, solver=solver, basis=basis, cost=cost, ties=ties)
+    for given in ({}, {"pairs": pairs}):
+        together = ranker.fit(X, Y, qid=qid, **given)
+        scores, std = together.predict(X_new, return_std=True)
+        proba = together.preference_proba(X_new[:3], X_new[3:])
+        likelihood = together.log_marginal_likelihood()
+        coef = together.coef_
+        assert scores.shape == std.shape == (6, 4)
+        assert coef.shape == (4, 4)
+        assert proba.shape == (3, 4)
+        assert likelihood.shape == (4,)
+        for j in range(4):
+            alone = ranker.fit(X, Y[:, j], qid=qid, **given)
+            assert alone.coef_.shape == (4,)
+            np.testing.assert_allclose(coef[j], alone.coef_, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(scores[:, j], alone.predict(X_new), rtol=1e-9)
+            np.testing.assert_allclose(std[:, j], alone.predict(X_new, True)[1], rtol=1e-9)
+            np.testing.assert_allclose(
+                proba[:, j], alone.preference_proba(X_new[:3], X_new[3:]), rtol=1e-9
+            )
+            np.testing.assert_allclose(likelihood[j], alone.log_marginal_likelihood(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["primal", "dual", "nystroem"])
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("outputs", [None, 3])
+def test_path_equals_separate_fits(solver, cost, outputs):
+    rng = np.random.default_rng(14)
+    X, X_new = rng.standard_normal((30, 6)), rng.standard_normal((5, 6))
+    y = rng.integers(0, 5, 30 if outputs is None else (30, outputs)).astype(float)
+    qid = rng.integers(0, 4, 30)
+    alphas = 10.0 ** np.arange(-6, 7, 3)
+    kernel = "linear" if solver == "primal" else "rbf"
+    basis = 12 if solver == "nystroem" else None
+    ranker = RankRLS(solver=solver, kernel=kernel, basis=basis, cost=cost, random_state=0)
+    path = regularization_path(ranker, X, y, alphas=alphas, qid=qid)
+    assert path.solver == solver
+    predictions = path.predict(X_new)
+    assert predictions.shape == (5, 5) if outputs is None else (5, 5, outputs)
+    for i, alpha in enumerate(alphas):
+        single = ranker.set_params(alpha=alpha).fit(X, y, qid=qid)
+        expected = single.predict(X_new)
+        np.testing.assert_allclose(
+            predictions[i], expected, rtol=1e-6, atol=1e-7 * np.abs(expected).max()
+        )
+        coefficients = path.coef if kernel == "linear" else path.dual_coef
+        fitted = single.coef_.T if kernel == "linear" else single.dual_coef_
+        np.testing.assert_allclose(
+            coefficients[i], fitted, rtol=1e-5, atol=1e-6 * np.abs(fitted).max()
+        )
+
+
+def test_objective_is_the_one_that_is_documented():
+    """No other function has a lower objective: alpha multiplies ‖f‖² and nothing is rescaled."""
+    case = Case(15, cost="unit", query_weighting="size", n_pairs=5)
+    X, _ = split(case, 3)
+    w = RankRLS(0.7, **case.options).fit(X, case.y, **case.fit).coef_
+    best = oracles.objective(case.edges, X @ w, 0.7, w @ w)
+    for _ in range(50):
+        other = w + 1e-3 * case.rng.standard_normal(3)
+        assert oracles.objective(case.edges, X @ other, 0.7, other @ other) > best
+
+
+def test_auto_rule():
+    rng = np.random.default_rng(16)
+    y = rng.standard_normal(20)
+    tall, wide = rng.standard_normal((20, 3)), rng.standard_normal((20, 50))
+    assert RankRLS().fit(tall, y).solver_ == "primal"
+    assert RankRLS().fit(wide, y).solver_ == "dual"
+    assert RankRLS().fit(sparse.csr_array(tall), y).solver_ == "primal"
+    assert RankRLS().fit(sparse.csr_array(wide), y).solver_ == "dual"
+    assert RankRLS(kernel="rbf").fit(tall, y).solver_ == "dual"
+    assert RankRLS(kernel="rbf", basis=5).fit(tall, y).solver_ == "nystroem"
+    assert RankRLS(basis=5).fit(tall, y).solver_ == "nystroem"
+    assert RankRLS(kernel="precomputed").fit(tall @ tall.T, y).solver_ == "dual"
+
+
+def test_auto_falls_back_to_nystroem_when_memory_is_short(monkeypatch):
+    from rankrls import _memory
+
+    rng = np.random.default_rng(17)
+    X, y = rng.standard_normal((50, 3)), rng.standard_normal(50)
+    monkeypatch.setattr(_memory, "budget", lambda: 30_000)
+    with pytest.warns(UserWarning, match="nystroem"):
+        assert RankRLS(kernel="rbf").fit(X, y).solver_ == "nystroem"
+    with pytest.raises(MemoryError, match="solver='nystroem'"):
+        RankRLS(kernel="rbf", solver="dual").fit(X, y)
+
+
+def test_rows_without_a_pair_are_ignored_by_the_dual():
+    """100,000 rows of which six have a preference: no 100,000 × 100,000 kernel matrix."""
+    rng = np.random.default_rng(18)
+    X = rng.standard_normal((100_000, 3))
+    pairs = np.array([[5, 99_999], [70_000, 5], [3, 4]])
+    with pytest.raises(MemoryError):
+        RankRLS(kernel="rbf", solver="dual").fit(X, np.arange(100_000))
+    ranker = RankRLS(kernel="rbf", solver="dual").fit(X, pairs=pairs)
+    assert ranker.dual_coef_.shape == (100_000,)
+    used = np.unique(pairs)
+    assert set(np.flatnonzero(ranker.dual_coef_)) == set(used)
+    small = RankRLS(kernel="rbf").fit(X[used], pairs=np.searchsorted(used, pairs))
+    np.testing.assert_allclose(ranker.predict(X[:9]), small.predict(X[:9]), rtol=1e-9)
+
+
+def test_states_agree():
+    rng = np.random.default_rng(19)
+    A = rng.standard_normal((12, 12))
+    S, B = A @ A.T, rng.standard_normal((12, 3))
+    one = factorise(S.copy(), np.array([0.5]), B, in_range=True)
+    many = factorise(S.copy(), np.array([0.5, 2.0]), B, in_range=True)
+    assert isinstance(one, CholeskyState)
+    assert isinstance(many, SpectralState)
+    np.testing.assert_allclose(one.solve(B, 0.5), many.solve(B, 0.5), rtol=1e-9)
+    np.testing.assert_allclose(one.quadratic(B, 0.5), many.quadratic(B, 0.5), rtol=1e-9)
+    np.testing.assert_allclose(one.log_determinant(0.5), many.log_determinant(0.5), rtol=1e-9)
+    whitened = (one.whiten(B, 0.5), many.whiten(B, 0.5))
+    np.testing.assert_allclose(*(W.T @ W for W in whitened), rtol=1e-9)
+    assert 0.2 < one.condition(0.5) / many.condition(0.5) < 40
+    with pytest.raises(ValueError, match=r"alpha=0\.5"):
+        one.solve(B, 2.0)
