@@ -245,10 +245,14 @@ def test_auto_falls_back_to_nystroem_when_memory_is_short(monkeypatch):
     from rankrls import _memory
 
     rng = np.random.default_rng(17)
-    X, y = rng.standard_normal((50, 3)), rng.standard_normal(50)
-    monkeypatch.setattr(_memory, "budget", lambda: 30_000)
+    X, y = rng.standard_normal((1500, 3)), rng.standard_normal(1500)
+    monkeypatch.setattr(_memory, "budget", lambda: 16 * 1500 * 1200)
     with pytest.warns(UserWarning, match="nystroem"):
-        assert RankRLS(kernel="rbf").fit(X, y).solver_ == "nystroem"
+        ranker = RankRLS(kernel="rbf", random_state=0).fit(X, y)
+    assert ranker.solver_ == "nystroem"
+    assert len(ranker.basis_indices_) == 1000
+    with pytest.raises(MemoryError, match="fewer basis vectors"):
+        RankRLS(kernel="rbf", basis=1400).fit(X, y)
     with pytest.raises(MemoryError, match="solver='nystroem'"):
         RankRLS(kernel="rbf", solver="dual").fit(X, y)
 

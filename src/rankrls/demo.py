@@ -63,9 +63,10 @@ def main() -> None:
         f"p = {comparison.p_value:.2g})"
     )
     print(
-        "\nThe data are generated: queries differ in how high their labels are, which says nothing\n"
-        "about the order within a query. A regression spends its effort on that difference; a\n"
-        "ranker compares documents of the same query only. Next: the examples in README.md."
+        "\nThe data are generated: queries differ in how high their labels are, which says\n"
+        "nothing about the order within a query. A regression spends its effort on that\n"
+        "difference; a ranker compares documents of the same query only.\n"
+        "Next: the examples in README.md."
     )
 
 

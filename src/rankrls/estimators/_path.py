@@ -76,9 +76,9 @@ def regularization_path(
     >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
     >>> path = regularization_path(RankRLS(), X, [0, 1, 2, 3], alphas=[0.1, 1.0, 10.0])
     >>> path.coef.round(2)
-    array([[ 0.98,  0.03],
-           [ 0.87,  0.14],
-           [ 0.55,  0.27]])
+    array([[0.99, 0.01],
+           [0.91, 0.06],
+           [0.57, 0.21]])
     """
     grid = np.atleast_1d(np.asarray(alphas, dtype=float))
     if grid.ndim != 1 or grid.size == 0:

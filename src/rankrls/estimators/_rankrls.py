@@ -19,8 +19,8 @@ from rankrls.estimators._inputs import (
     graph_from_arguments,
     require_preferences,
 )
-from rankrls.feature_maps import Kernel, check_gram, choose_basis
-from rankrls.models import KernelModel, LinearModel, Model, NystroemModel, choose_solver
+from rankrls.feature_maps import Kernel, check_gram
+from rankrls.models import SOLVERS, NystroemModel, fit_model
 from rankrls.preferences import COSTS, QUERY_WEIGHTINGS, TIES, PreferenceGraph
 
 __all__ = ["RankRLS"]
@@ -117,7 +117,7 @@ class RankRLS(BaseEstimator):
     >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0], [4.0, 1.0]])
     >>> ranker = RankRLS(alpha=0.1).fit(X, [0, 1, 2, 1, 2], qid=["a", "a", "a", "b", "b"])
     >>> ranker.predict(X).round(2)
-    array([-0.02,  0.97,  1.94,  2.86,  3.87])
+    array([-0.01,  0.98,  1.96,  2.94,  3.93])
     >>> ranker.score(X, [0, 1, 2, 1, 2], qid=["a", "a", "a", "b", "b"])
     1.0
     """
@@ -221,43 +221,31 @@ class RankRLS(BaseEstimator):
         if kernel.precomputed:
             X = X.toarray() if sparse.issparse(X) else X
             check_gram(X)
-        self._model = self._solve(kernel, X, graph, alphas)
+        fit = fit_model(
+            graph,
+            kernel,
+            X,
+            alphas,
+            loss={"cost": self.cost, "ties": self.ties, "query_weighting": self.query_weighting},
+            solver=self.solver,
+            basis=self.basis,
+            random_state=check_random_state(self.random_state),
+            progress=Progress(type(self).__name__, self.verbose),
+        )
+        self._model = fit.model
+        self.solver_ = fit.solver
+        self.n_pairs_ = fit.n_pairs
         self.n_iter_ = 1
         self.n_queries_ = graph.n_queries
         self._flat = graph.flat
         self._with_qid = preferences["qid"] is not None
         self._store_coefficients()
 
-    def _solve(self, kernel: Kernel, X: Any, graph: PreferenceGraph, alphas: Array) -> Model:
-        progress = Progress("RankRLS", self.verbose)
-        options = {
-            "cost": self.cost,
-            "ties": self.ties,
-            "query_weighting": self.query_weighting,
-        }
-        objectives = graph.objectives(**options)
-        self.n_pairs_ = sum(objective.n_pairs for objective in objectives)
-        used = np.flatnonzero(sum(o.system.row_weight() for o in objectives))
-        self.solver_ = choose_solver(self.solver, kernel, X, len(used), basis=self.basis)
-        progress(f"{X.shape[0]:,} rows, {self.n_pairs_:,} pairs: solver {self.solver_}")
-        model: Model
-        if self.solver_ == "primal":
-            model = LinearModel(objectives, X, alphas)
-        elif self.solver_ == "nystroem":
-            random_state = check_random_state(self.random_state)
-            basis = choose_basis(self.basis, X.shape[0], random_state)
-            model = NystroemModel(objectives, kernel, X, basis, alphas)
-        else:
-            if len(used) < X.shape[0]:
-                objectives = graph[used].objectives(**options)
-            model = KernelModel(objectives, kernel, X, used, alphas)
-        progress("done")
-        return model
-
     def _check_options(self) -> Kernel:
         check_option("cost", self.cost, COSTS)
         check_option("ties", self.ties, TIES)
         check_option("query_weighting", self.query_weighting, QUERY_WEIGHTINGS)
+        check_option("solver", self.solver, SOLVERS)
         return Kernel.from_options(
             self.kernel,
             gamma=self.gamma,

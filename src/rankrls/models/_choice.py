@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sized
 from typing import Any
 
-from scipy import sparse
-
 from rankrls import _memory
-from rankrls._validation import check_option
-from rankrls.feature_maps import Kernel
+from rankrls.feature_maps import DEFAULT_BASIS, Kernel
 
 __all__ = ["SOLVERS", "choose_solver"]
 
 SOLVERS = ("auto", "primal", "dual", "nystroem")
 
 
-def choose_solver(solver: str, kernel: Kernel, X: Any, m: int, *, basis: Any) -> str:
+def choose_solver(solver: str, kernel: Kernel, X: Any, m: int, *, basis: Sized | None) -> str:
     """Resolve and check ``solver`` for data X with n features, before anything is allocated.
 
-    ``m`` is the number of rows that have an edge.
+    ``m`` is the number of rows that have an edge, ``basis`` the basis vectors that were asked for.
 
     The rule of ``auto``, in this order:
 
@@ -28,7 +26,6 @@ def choose_solver(solver: str, kernel: Kernel, X: Any, m: int, *, basis: Any) ->
        memory, otherwise ``nystroem`` with a warning (it is an approximation);
     3. linear: ``primal`` if n <= m, otherwise ``dual``.
     """
-    check_option("solver", solver, SOLVERS)
     n = X.shape[1]
     if solver == "auto":
         solver = _auto(kernel, m, n, basis)
@@ -39,11 +36,11 @@ def choose_solver(solver: str, kernel: Kernel, X: Any, m: int, *, basis: Any) ->
         )
     if basis is not None and solver != "nystroem":
         raise ValueError(f"basis belongs to solver='nystroem'; got solver={solver!r}")
-    _require_memory(solver, kernel, X, m, n)
+    _require_memory(solver, kernel, X, m, basis)
     return solver
 
 
-def _auto(kernel: Kernel, m: int, n: int, basis: Any) -> str:
+def _auto(kernel: Kernel, m: int, n: int, basis: Sized | None) -> str:
     if basis is not None:
         return "nystroem"
     if not kernel.linear:
@@ -58,11 +55,16 @@ def _auto(kernel: Kernel, m: int, n: int, basis: Any) -> str:
     return "primal" if n <= m else "dual"
 
 
-def _require_memory(solver: str, kernel: Kernel, X: Any, m: int, n: int) -> None:
+def _require_memory(solver: str, kernel: Kernel, X: Any, m: int, basis: Sized | None) -> None:
+    size = {"copies": 2, "itemsize": X.dtype.itemsize}
     if solver == "primal":
-        advice = "use solver='cg', or 'dual' with fewer rows"
+        n = X.shape[1]
+        advice = "use fewer features, solver='nystroem' with basis=, or 'dual' with fewer rows"
         _memory.require("solver='primal'", n, n, copies=2, advice=advice)
-    elif solver == "dual" and not kernel.precomputed:
-        advice = "use solver='nystroem' with basis=, or 'cg' for a linear kernel"
-        size = X.dtype.itemsize if not sparse.issparse(X) else 8
-        _memory.require("solver='dual'", m, m, copies=2, itemsize=size, advice=advice)
+    elif solver == "nystroem":
+        r = min(DEFAULT_BASIS, X.shape[0]) if basis is None else len(basis)
+        advice = "use fewer basis vectors"
+        _memory.require("solver='nystroem'", X.shape[0], r, advice=advice, **size)
+    elif not kernel.precomputed:
+        advice = "use solver='nystroem' with basis="
+        _memory.require("solver='dual'", m, m, advice=advice, **size)
