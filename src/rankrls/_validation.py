@@ -19,12 +19,14 @@ __all__ = [
     "check_finite_array",
     "check_length",
     "check_magnitudes",
+    "check_number",
     "check_option",
     "check_pairs",
     "check_positive",
     "check_scores",
     "check_weights",
     "encode_qid",
+    "show",
 ]
 
 
@@ -48,29 +50,45 @@ class Queries:
         return len(self.labels)
 
 
+def show(value: Any) -> str:
+    """A value for an error message: its repr if that is short, else its type."""
+    text = repr(value)
+    return text if len(text) <= 60 and "\n" not in text else f"a {type(value).__name__}"
+
+
 def check_option(name: str, value: Any, allowed: Iterable[str]) -> str:
     """Return ``value`` if it is one of ``allowed``; otherwise an error that lists them."""
     allowed = tuple(allowed)
     if not isinstance(value, str) or value not in allowed:
         choices = ", ".join(repr(a) for a in allowed)
-        raise ValueError(f"{name} must be one of {choices}; got {value!r}")
+        raise ValueError(f"{name} must be one of {choices}; got {show(value)}")
     return value
 
 
 def check_positive(name: str, value: Any) -> float:
     """Return ``value`` as a float if it is a finite number above zero."""
+    return check_number(name, value, above=0.0)
+
+
+def check_number(name: str, value: Any, *, above: float = -np.inf) -> float:
+    """Return ``value`` as a float if it is a finite real number larger than ``above``."""
+    bound = "" if above == -np.inf else f" > {above:g}"
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise ValueError(f"{name} must be a number > 0; got {value!r}")
-    number = float(value)
-    if not 0.0 < number < np.inf:
-        raise ValueError(f"{name} must be finite and > 0; got {value!r}")
+        raise ValueError(f"{name} must be a number{bound}; got {show(value)}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = np.inf
+    if not above < number < np.inf:
+        condition = f"finite and{bound}" if bound else "finite"
+        raise ValueError(f"{name} must be {condition}; got {show(value)}")
     return number
 
 
-def check_length(name: str, values: Any, n_rows: int, of: str = "X") -> None:
-    """Raise unless ``values`` has one entry for each of ``n_rows`` rows."""
-    if len(values) != n_rows:
-        raise ValueError(f"{name} has {len(values)} entries for {n_rows} rows of {of}")
+def check_length(name: str, values: Any, n: int, of: str = "rows of X") -> None:
+    """Raise unless ``values`` has one entry for each of ``n`` things, called ``of``."""
+    if len(values) != n:
+        raise ValueError(f"{name} has {len(values)} entries for {n} {of}")
 
 
 def _as_array(name: str, values: Any) -> NDArray[Any]:
@@ -99,14 +117,14 @@ def check_finite_array(name: str, values: ArrayLike, *, ndim: tuple[int, ...]) -
         raise ValueError(f"{name} must be {wanted}; got an array of shape {array.shape}")
     bad = ~np.isfinite(array)
     if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
-        place = where[0] if len(where) == 1 else where
-        raise ValueError(f"{name} contains NaN or infinity (first at row {place})")
+        where = [int(i) for i in np.argwhere(bad)[0]]
+        place = f"row {where[0]}" if len(where) == 1 else f"row {where[0]}, column {where[1]}"
+        raise ValueError(f"{name} contains NaN or infinity (first at {place})")
     return array
 
 
 def check_scores(
-    y: ArrayLike, n_rows: int | None = None, *, name: str = "y", of: str = "X"
+    y: ArrayLike, n_rows: int | None = None, *, name: str = "y", of: str = "rows of X"
 ) -> NDArray[Any]:
     """Return scores as a float64 array of shape (n_rows,) or (n_rows, n_outputs)."""
     scores = check_finite_array(name, y, ndim=(1, 2))
@@ -117,13 +135,13 @@ def check_scores(
     return scores
 
 
-def check_weights(name: str, weights: ArrayLike, n_rows: int, of: str = "X") -> NDArray[Any]:
-    """Return non-negative weights as a float64 array of shape (n_rows,)."""
+def check_weights(name: str, weights: ArrayLike, n: int, of: str = "rows of X") -> NDArray[Any]:
+    """Return non-negative weights as a float64 array of shape (n,)."""
     array = _as_array(name, weights)
     if array.ndim == 0:
-        array = np.full(n_rows, array)
+        array = np.full(n, array)
     array = check_finite_array(name, array, ndim=(1,))
-    check_length(name, array, n_rows, of)
+    check_length(name, array, n, of)
     if (array < 0).any():
         where = int(np.flatnonzero(array < 0)[0])
         raise ValueError(f"{name} must be >= 0; entry {where} is {array[where]:g}")
@@ -132,7 +150,8 @@ def check_weights(name: str, weights: ArrayLike, n_rows: int, of: str = "X") -> 
 
 def check_magnitudes(magnitude: ArrayLike, n_pairs: int) -> NDArray[Any]:
     """Return the magnitudes of given pairs as a float64 array, all of them above zero."""
-    array = check_weights("magnitude", magnitude, n_pairs, of="pairs")
+    array = check_finite_array("magnitude", magnitude, ndim=(1,))
+    check_length("magnitude", array, n_pairs, "pairs")
     if (array <= 0).any():
         where = int(np.flatnonzero(array <= 0)[0])
         raise ValueError(
@@ -151,11 +170,8 @@ def check_pairs(pairs: ArrayLike, n_rows: int) -> NDArray[np.int64]:
         raise ValueError(
             f"pairs must have shape (n_pairs, 2), each row (preferred, other); got {array.shape}"
         )
-    if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.rint(array)).all():
-        array = array.astype(np.int64)
-    if array.dtype.kind not in "iu":
+    if array.dtype.kind not in "iuf" or (array != np.rint(array)).any():
         raise ValueError(f"pairs must be row numbers (integers); got dtype {array.dtype}")
-    array = array.astype(np.int64, copy=False)
     outside = (array < 0) | (array >= n_rows)
     if outside.any():
         where = int(np.flatnonzero(outside.any(axis=1))[0])
@@ -164,6 +180,7 @@ def check_pairs(pairs: ArrayLike, n_rows: int) -> NDArray[np.int64]:
             f"rows are numbered 0 to {n_rows - 1} (inside a cross-validation or a search, pass "
             "y=PreferenceGraph.from_pairs(...), which follows the split)"
         )
+    array = array.astype(np.int64, copy=False)
     same = array[:, 0] == array[:, 1]
     if same.any():
         where = int(np.flatnonzero(same)[0])
@@ -171,11 +188,11 @@ def check_pairs(pairs: ArrayLike, n_rows: int) -> NDArray[np.int64]:
     return array
 
 
-def encode_qid(qid: Any, n_rows: int, *, name: str = "qid", of: str = "X") -> Queries:
+def encode_qid(qid: Any, n_rows: int, *, name: str = "qid", of: str = "rows of X") -> Queries:
     """Number the queries of ``qid``; ``None`` means that all rows form one ranking.
 
-    Any hashable labels are accepted, in any row order. NaN and None are refused: a missing id
-    would silently merge or split queries.
+    Any hashable labels are accepted, in any row order. NaN, infinity and None are refused: a
+    missing id would silently merge or split queries.
     """
     if qid is None:
         return Queries(np.zeros(n_rows, dtype=np.int64), [None])
@@ -185,9 +202,11 @@ def encode_qid(qid: Any, n_rows: int, *, name: str = "qid", of: str = "X") -> Qu
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D, one id for each row; got shape {array.shape}")
     check_length(name, array, n_rows, of)
-    if array.dtype.kind in "fcmM" and (array != array).any():
-        where = int(np.flatnonzero(array != array)[0])
-        raise ValueError(f"{name} contains NaN (first at row {where}): every row needs an id")
+    if array.dtype.kind in "fcmM":
+        bad = ~np.isfinite(array)
+        if bad.any():
+            where = int(np.flatnonzero(bad)[0])
+            raise ValueError(f"{name} is {array[where]} at row {where}: every row needs an id")
     if array.dtype.kind == "O":
         return _encode_objects(name, array)
     return _encode_sortable(array)
@@ -197,8 +216,8 @@ def _label_array(name: str, qid: Any) -> NDArray[Any]:
     """A 1-D array of labels; lists of mixed types or of tuples become object arrays."""
     if hasattr(qid, "to_numpy"):
         return np.asarray(qid.to_numpy())
-    if isinstance(qid, str) or not hasattr(qid, "__len__"):
-        raise ValueError(f"{name} must hold one id for each row; got {qid!r}")
+    if isinstance(qid, str) or not hasattr(qid, "__len__") or hasattr(qid, "tocsr"):
+        raise ValueError(f"{name} must hold one id for each row; got {show(qid)}")
     if hasattr(qid, "__array__"):
         return np.asarray(qid)
     kinds = {type(label) for label in qid}

@@ -96,6 +96,7 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self : QueryScaler
         """
         self._check(X, reset=True)
+        self._with_qid = False
         return self
 
     def transform(self, X: Any, *, qid: Any = None) -> Any:
@@ -106,7 +107,8 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_rows, n_features)
             Features; sparse only with ``method="maxabs"``.
         qid : array-like of shape (n_rows,), default=None
-            Query of each row, in any order. None: all rows are one query.
+            Query of each row, in any order. None: all rows are one query, which is refused
+            after `fit_transform` with qid.
 
         Returns
         -------
@@ -114,6 +116,11 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             float32 if X is, otherwise float64. X itself is left as it is.
         """
         X = self._check(X, reset=False)
+        if qid is None and getattr(self, "_with_qid", False):
+            raise ValueError(
+                "the training rows were scaled by query, so these need qid too: pass qid to "
+                "transform (or to predict and score of the pipeline, with metadata routing)"
+            )
         queries = encode_qid(qid, X.shape[0])
         if sp.issparse(X):
             return _maxabs_sparse(X, queries)
@@ -136,7 +143,9 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X_scaled : {ndarray, sparse matrix} of shape (n_rows, n_features)
             As from :meth:`transform`.
         """
-        return self.fit(X, y).transform(X, qid=qid)
+        scaled = self.fit(X, y).transform(X, qid=qid)
+        self._with_qid = qid is not None
+        return scaled
 
     def _check(self, X: Any, *, reset: bool) -> Any:
         check_option("method", self.method, _METHODS)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._validation import check_scores
+from rankrls._validation import check_length, check_scores
 from rankrls.metrics import pairwise_accuracy
 from rankrls.preferences import PreferenceGraph
 
@@ -28,10 +28,16 @@ def graph_from_arguments(
 ) -> PreferenceGraph:
     """Check the arguments of ``fit`` and put them into one graph over ``n_rows`` rows."""
     if isinstance(y, PreferenceGraph):
-        others = {"qid": qid, "pairs": pairs, "sample_weight": sample_weight}
+        others = {
+            "qid": qid,
+            "pairs": pairs,
+            "magnitude": magnitude,
+            "pair_weight": pair_weight,
+            "sample_weight": sample_weight,
+        }
         for name, value in others.items():
             if value is not None:
-                raise ValueError(f"y is a PreferenceGraph: put {name} into it, not into fit")
+                raise ValueError(f"y is a PreferenceGraph: {name} must be part of it")
         if len(y) != n_rows:
             raise ValueError(f"y is a graph over {len(y)} rows for {n_rows} rows of X")
         return y
@@ -47,6 +53,9 @@ def graph_from_arguments(
     graph = None
     if y is not None:
         scores = check_scores(y, n_rows)
+        for name, value in {"qid": qid, "sample_weight": sample_weight}.items():
+            if isinstance(value, list | tuple | np.ndarray) or hasattr(value, "to_numpy"):
+                check_length(name, value, n_rows)
         graph = PreferenceGraph.from_scores(scores, qid=qid, sample_weight=sample_weight)
     else:
         for name, value in {"qid": qid, "sample_weight": sample_weight}.items():
@@ -66,14 +75,24 @@ def graph_from_arguments(
 
 def require_preferences(graph: PreferenceGraph) -> None:
     """Raise unless at least one row is preferred to another, for every output."""
-    if graph.sample_weight is not None and not graph.sample_weight.any() and not len(graph.pairs):
-        raise ValueError("sample_weight is zero for every row: no weight, nothing to learn from")
-    if not graph.has_preference():
-        raise ValueError(
-            f"no query has a pair to learn from: in {graph.n_rows} rows and {graph.n_queries} "
-            f"{'query' if graph.n_queries == 1 else 'queries'}, all scores of a query are equal "
-            "(or it has a single row), and no pairs are given"
+    if graph.has_preference():
+        return
+    if graph.n_given_pairs:
+        problem = "every pair_weight is zero"
+    elif graph.scores is None:
+        problem = "pairs is empty"
+    elif graph.sample_weight is not None and np.count_nonzero(graph.sample_weight) < 2:
+        problem = "sample_weight is zero for every row, or all but one"
+    elif graph.scored_outputs().any():
+        constant = np.flatnonzero(~graph.scored_outputs())[0]
+        problem = f"all scores of a query are equal in output (column) {constant} of y"
+    else:
+        queries = "query" if graph.n_queries == 1 else "queries"
+        problem = (
+            f"in {graph.n_rows} rows and {graph.n_queries} {queries}, all scores of a query are "
+            "equal, or it has a single row"
         )
+    raise ValueError(f"no query has a pair to learn from: {problem}")
 
 
 def graph_accuracy(graph: PreferenceGraph, predictions: Array) -> float:
@@ -85,10 +104,11 @@ def graph_accuracy(graph: PreferenceGraph, predictions: Array) -> float:
     predictions : ndarray of shape (n,) or (n, n_outputs)
     """
     predictions = predictions.reshape(len(predictions), -1)
+    scored = graph.scored_outputs()
     per_output = []
     for j in range(predictions.shape[1]):
-        values = []
-        if graph.scores is not None:
+        values: list[Any] = []
+        if graph.scores is not None and scored[j]:
             by_query = np.asarray(
                 pairwise_accuracy(
                     graph.scores[:, j],
@@ -99,7 +119,7 @@ def graph_accuracy(graph: PreferenceGraph, predictions: Array) -> float:
                 )
             )
             values = list(by_query[np.isfinite(by_query)])
-        if graph.n_given_pairs:
+        if graph.has_pairs():
             values.append(
                 pairwise_accuracy(
                     None, predictions[:, j], pairs=graph.pairs, pair_weight=graph.pair_weight

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from rankrls._validation import check_positive
+from rankrls._validation import check_finite_array, check_positive
 from rankrls.estimators._rankrls import RankRLS
 
 __all__ = ["RegularizationPath", "regularization_path"]
@@ -80,11 +80,12 @@ def regularization_path(
            [0.91, 0.06],
            [0.57, 0.21]])
     """
-    grid = np.atleast_1d(np.asarray(alphas, dtype=float))
-    if grid.ndim != 1 or grid.size == 0:
-        raise ValueError(f"alphas must be a 1-D grid of numbers; got shape {grid.shape}")
-    for alpha in grid:
-        check_positive("alphas", float(alpha))
+    if not isinstance(estimator, RankRLS):
+        raise ValueError(f"estimator must be a RankRLS; got a {type(estimator).__name__}")
+    grid = check_finite_array("alphas", np.atleast_1d(alphas), ndim=(1,))
+    if grid.size == 0:
+        raise ValueError("alphas is empty: give at least one number > 0")
+    check_positive("alphas", float(grid.min()))
     names = ("qid", "pairs", "magnitude", "pair_weight", "sample_weight")
     unknown = sorted(set(fit_params) - set(names))
     if unknown:

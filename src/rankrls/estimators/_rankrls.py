@@ -216,10 +216,8 @@ class RankRLS(BaseEstimator):
         )
         graph = graph_from_arguments(X.shape[0], y, **preferences)
         require_preferences(graph)
-        if sparse.issparse(X):
-            X = X.tocsr()
+        X = _canonical(X, dense=kernel.precomputed)
         if kernel.precomputed:
-            X = X.toarray() if sparse.issparse(X) else X
             check_gram(X)
         fit = fit_model(
             graph,
@@ -238,7 +236,7 @@ class RankRLS(BaseEstimator):
         self.n_iter_ = 1
         self.n_queries_ = graph.n_queries
         self._flat = graph.flat
-        self._with_qid = preferences["qid"] is not None
+        self._with_qid = graph.has_qid
         self._store_coefficients()
 
     def _check_options(self) -> Kernel:
@@ -272,9 +270,10 @@ class RankRLS(BaseEstimator):
 
     def _check_new(self, X: Any) -> Any:
         check_is_fitted(self)
-        return validate_data(
-            self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False
+        X = validate_data(
+            self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False
         )
+        return _canonical(X, dense=self.kernel == "precomputed")
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict scores; higher is preferred.
@@ -337,7 +336,10 @@ class RankRLS(BaseEstimator):
         value = self._model.log_marginal_likelihood()
         return float(value[0]) if self._flat else value
 
-    def score(self, X: Any, y: Any, qid: Any = None) -> float:
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_model")
+
+    def score(self, X: Any, y: Any, qid: Any = None, sample_weight: Any = None) -> float:
         """Pairwise accuracy, mean over the queries that have a pair.
 
         Parameters
@@ -346,6 +348,8 @@ class RankRLS(BaseEstimator):
         y : array-like of shape (n,) or (n, n_outputs), or PreferenceGraph
         qid : array-like of shape (n,)
             Required if the model was fitted with qid.
+        sample_weight : array-like of shape (n,), optional
+            A pair counts the product of its rows' weights.
 
         Returns
         -------
@@ -360,9 +364,11 @@ class RankRLS(BaseEstimator):
                 "different queries would be compared"
             )
         predictions = self.predict(X)
-        graph = graph_from_arguments(len(predictions), y, qid=qid)
+        graph = graph_from_arguments(len(predictions), y, qid=qid, sample_weight=sample_weight)
         if graph.n_outputs != self._model.n_outputs:
-            raise ValueError(f"y has {graph.n_outputs} outputs, the model {self._model.n_outputs}")
+            raise ValueError(
+                f"the model has {self._model.n_outputs} output(s), y has {graph.n_outputs}"
+            )
         require_preferences(graph)
         return graph_accuracy(graph, predictions)
 
@@ -374,3 +380,16 @@ class RankRLS(BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
+
+
+def _canonical(X: Any, *, dense: bool) -> Any:
+    """Sparse X as CSR without duplicate entries (the caller's is left alone), or dense."""
+    if not sparse.issparse(X):
+        return X
+    if dense:
+        return X.toarray()
+    rows = X.tocsr()
+    if not rows.has_canonical_format:
+        rows = rows.copy() if rows is X or np.shares_memory(rows.data, X.data) else rows
+        rows.sum_duplicates()
+    return rows

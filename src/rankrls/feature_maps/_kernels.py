@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
+from rankrls._validation import check_number, check_positive, show
+
 __all__ = ["Kernel", "check_gram"]
 
 Array = NDArray[Any]
@@ -47,13 +49,16 @@ class Kernel:
         n_jobs: int | None = None,
     ) -> Kernel:
         """Check an estimator's kernel options; unknown names and parameters are refused."""
+        if not isinstance(kernel_params, dict | None):
+            raise ValueError(f"kernel_params must be a dict; got {show(kernel_params)}")
         extra = dict(kernel_params or {})
         if callable(kernel):
             return cls(kernel, extra, n_jobs)
         names = sorted({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"})
         if not isinstance(kernel, str) or kernel not in names:
             raise ValueError(
-                f"kernel must be a callable or one of {', '.join(map(repr, names))}; got {kernel!r}"
+                f"kernel must be a callable or one of {', '.join(map(repr, names))}; "
+                f"got {show(kernel)}"
             )
         accepted = KERNEL_PARAMS.get(kernel, frozenset())
         unknown = sorted(set(extra) - set(accepted))
@@ -64,8 +69,14 @@ class Kernel:
                 f"(it takes: {known})"
             )
         common = {"gamma": gamma, "degree": degree, "coef0": coef0}
-        chosen = {name: value for name, value in common.items() if name in accepted}
-        return cls(kernel, {**chosen, **extra}, n_jobs)
+        chosen = {name: value for name, value in common.items() if name in accepted} | extra
+        for name in set(chosen) & set(common):
+            if name == "gamma" and kernel in ("rbf", "laplacian", "chi2"):
+                if chosen[name] is not None:
+                    check_positive("gamma", chosen[name])
+            elif chosen[name] is not None or name != "gamma":
+                check_number(name, chosen[name])
+        return cls(kernel, chosen, n_jobs)
 
     @property
     def linear(self) -> bool:
@@ -79,6 +90,11 @@ class Kernel:
 
     def __call__(self, X: Any, Y: Any = None) -> Array:
         """Kernel matrix of shape (n, n') between the rows of X and of Y (X itself if None)."""
+        if callable(self.metric) and sparse.issparse(X):
+            raise ValueError(
+                f"kernel {self.name} is a function of two dense rows, and X is sparse: pass "
+                "X.toarray(), or use a named kernel"
+            )
         K = pairwise_kernels(X, Y, metric=self.metric, n_jobs=self.n_jobs, **self.params)
         K = K.toarray() if sparse.issparse(K) else np.asarray(K)
         if not np.isfinite(K).all():
@@ -91,10 +107,8 @@ class Kernel:
             return np.ones(X.shape[0])
         Y = X if Y is None else Y
         if callable(self.metric):
-            A, B = (Z.toarray() if sparse.issparse(Z) else Z for Z in (X, Y))
-            return np.array(
-                [float(self.metric(a, b, **self.params)) for a, b in zip(A, B, strict=True)]
-            )
+            rows = zip(X, Y, strict=True)
+            return np.array([float(self.metric(x, y, **self.params)) for x, y in rows])
         if self.linear:
             product = X.multiply(Y) if sparse.issparse(X) else X * Y
             return np.asarray(product.sum(axis=1), dtype=float).ravel()

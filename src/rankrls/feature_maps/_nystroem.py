@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
+from rankrls._validation import show
+
 __all__ = ["NystroemMap", "choose_basis"]
 
 Array = NDArray[Any]
@@ -85,10 +87,14 @@ def choose_basis(basis: Any, n_rows: int, random_state: np.random.RandomState) -
                 f"basis={basis} is more than the {n_rows} rows: all rows are used", stacklevel=4
             )
         return np.sort(random_state.permutation(n_rows)[: min(int(basis), n_rows)])
-    rows = np.asarray(basis)
+    try:
+        rows = np.asarray(basis)
+    except ValueError:
+        rows = np.empty(0)
     if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
         raise ValueError(
-            f"basis must be a number of basis vectors or a 1-D array of row numbers; got {basis!r}"
+            "basis must be a number of basis vectors or a 1-D array of row numbers; got "
+            f"{show(basis)}"
         )
     if rows.min() < 0 or rows.max() >= n_rows:
         raise ValueError(f"basis has row numbers outside 0 to {n_rows - 1}")

@@ -169,7 +169,7 @@ def compare_rankers(
             "y_true, y_score_a and y_score_b must be 1-D and of one length; "
             f"got shapes {labels.shape}, {score_a.shape} and {score_b.shape}"
         )
-    codes = encode_qid(qid, len(score_a), of="y_score_a").codes
+    codes = encode_qid(qid, len(score_a), of="rows of y_score_a").codes
 
     a, b = (_values(by_query, labels, score, codes) for score in (score_a, score_b))
     defined = ~(np.isnan(a) | np.isnan(b))

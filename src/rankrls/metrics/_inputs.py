@@ -68,7 +68,7 @@ def check_labels_and_scores(
     if y_true is None:
         return None, score
     labels = check_scores(y_true, name="y_true")
-    check_length("y_true", labels, len(score), of="y_score")
+    check_length("y_true", labels, len(score), of="rows of y_score")
     if labels.shape != score.shape:
         raise ValueError(
             f"y_true has shape {labels.shape} and y_score has shape {score.shape}: "
@@ -111,7 +111,7 @@ def check_lists(
     return ListInputs(
         labels.reshape(n_rows, -1),
         score.reshape(n_rows, -1),
-        encode_qid(qid, n_rows, of="y_score"),
+        encode_qid(qid, n_rows, of="rows of y_score"),
         check_k(k),
         _check_undefined(undefined),
         average,

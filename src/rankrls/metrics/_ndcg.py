@@ -45,9 +45,8 @@ def ndcg(
         2^y − 1, usual for graded relevance in web search, or y itself.
     undefined : {0, 1, "skip"}, default=0
         Value of a query without a relevant row (all labels zero), for which the ratio is 0/0.
-        The default follows scikit-learn and trec_eval: the mean is always over the same queries
-        and a query without an answer earns nothing. LightGBM takes 1. "skip" leaves such queries
-        out of the mean.
+        The default follows scikit-learn: the mean is always over the same queries, and a query
+        without an answer earns nothing. "skip" leaves such queries out of the mean.
     average : {"query"} or None, default="query"
         Mean over the queries, or one value for each query.
 

@@ -104,8 +104,8 @@ def pairwise_error(
     score = score.reshape(n_rows, -1)
     weight = None
     if sample_weight is not None:
-        weight = scaled(check_weights("sample_weight", sample_weight, n_rows, of="y_score"))
-    queries = encode_qid(qid, n_rows, of="y_score")
+        weight = scaled(check_weights("sample_weight", sample_weight, n_rows, of="rows of y_score"))
+    queries = encode_qid(qid, n_rows, of="rows of y_score")
 
     if pairs is not None:
         if labels is not None:

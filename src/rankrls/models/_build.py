@@ -37,6 +37,7 @@ class Fit:
     n_pairs: int
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is refused by the solver
 def fit_model(
     graph: PreferenceGraph,
     kernel: Kernel,
@@ -69,6 +70,8 @@ def fit_model(
     objectives = graph.objectives(**loss)
     n_pairs = sum(objective.n_pairs for objective in objectives)
     used = np.flatnonzero(sum(o.system.row_weight() for o in objectives))
+    if len(used) == 0:
+        raise ValueError("the weights are so small that their products vanish: scale them up")
     rows = None
     if basis is not None or solver == "nystroem":
         rows = choose_basis(basis, m, random_state)

@@ -208,7 +208,7 @@ class KernelModel(Model):
         if kernel.precomputed:
             K = np.array(X[np.ix_(used, used)] if len(used) < m else X)
         else:
-            self.rows = X[used] if len(used) < m else X
+            self.rows = X[used] if len(used) < m else X.copy()
             if kernel.linear and not sparse.issparse(X):
                 # Centred rows give the same function and keep the digits of offset features.
                 self.shift = self.rows.mean(axis=0, dtype=np.float64).astype(X.dtype)

@@ -254,7 +254,8 @@ def from_edges(
     if cost == "unit":
         magnitude = np.ones_like(magnitude)
     elif cost == "relative":
-        weight = weight / magnitude**2
+        with np.errstate(over="ignore", divide="ignore", under="ignore"):
+            weight = weight / magnitude**2
         if not np.isfinite(weight).all():
             raise ValueError(
                 f"cost='relative' divides by squared magnitudes, and the smallest one, "
@@ -265,8 +266,10 @@ def from_edges(
 
 
 def add(scored: Objective, edges: Objective) -> Objective:
-    """Scores and pairs together, for the outputs of ``scored``."""
+    """Scores and pairs together, for the outputs of ``scored``; pairs alone if it has no edge."""
     assert isinstance(edges.system, EdgeSystem)
+    if scored.n_pairs == 0:
+        return Objective(edges.system, scored.outputs, edges.n_pairs, edges.log_weight)
     return Objective(
         SumSystem(scored.system, edges.system),
         scored.outputs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,18 +103,18 @@ class PreferenceGraph:
         """
         s = check_scores(y)
         m = len(s)
-        queries = encode_qid(qid, m, of="y")
+        queries = encode_qid(qid, m, of="rows of y")
         weight = None
         if sample_weight is not None:
-            weight = check_weights("sample_weight", sample_weight, m, of="y")
-        return cls(m, _Scores(s.reshape(m, -1), queries, weight, s.ndim == 1), None)
+            weight = check_weights("sample_weight", sample_weight, m, of="rows of y").copy()
+        return cls(m, _Scores(s.reshape(m, -1).copy(), queries, weight, s.ndim == 1), None)
 
     @classmethod
     def from_pairs(
         cls,
         pairs: ArrayLike,
         *,
-        n_rows: int,
+        n_rows: Any,
         magnitude: ArrayLike | None = None,
         pair_weight: ArrayLike | None = None,
     ) -> PreferenceGraph:
@@ -130,6 +131,9 @@ class PreferenceGraph:
         pair_weight : array-like of shape (l,), optional
             How much each pair counts, >= 0. None: 1.
         """
+        if isinstance(n_rows, bool) or not isinstance(n_rows, numbers.Integral) or n_rows < 1:
+            raise ValueError(f"n_rows must be the number of rows, an integer >= 1; got {n_rows!r}")
+        n_rows = int(n_rows)
         edges = check_pairs(pairs, n_rows)
         n_pairs = len(edges)
         y = np.ones(n_pairs) if magnitude is None else check_magnitudes(magnitude, n_pairs)
@@ -203,19 +207,38 @@ class PreferenceGraph:
             parts.append(f"n_given_pairs={self.n_given_pairs}")
         return f"PreferenceGraph({', '.join(parts)})"
 
-    def has_preference(self) -> bool:
-        """Whether any row is preferred to any other, for at least one output each."""
-        if self._pairs is not None and (self._pairs.weight > 0).any():
-            return True
+    @property
+    def has_qid(self) -> bool:
+        """Whether the scores came with query ids."""
+        return self._scores is not None and list(self._scores.queries.labels[:1]) != [None]
+
+    def scored_outputs(self) -> Array:
+        """For every output, whether its scores prefer any row to any other: (n_outputs,), bool."""
         if self._scores is None:
-            return False
+            return np.zeros(1, dtype=bool)
         s, codes = self._scores.s, self._scores.queries.codes
         if self._scores.weight is not None:
             used = self._scores.weight > 0
             s, codes = s[used], codes[used]
         example = np.zeros((len(self._scores.queries), s.shape[1]))
         example[codes] = s
-        return bool((s != example[codes]).any(axis=0).all())
+        return (s != example[codes]).any(axis=0)
+
+    def has_pairs(self) -> bool:
+        """Whether there are given pairs with weight."""
+        return self._pairs is not None and bool((self._pairs.weight > 0).any())
+
+    def has_preference(self) -> bool:
+        """Whether every output has at least one preference to learn."""
+        return self.has_pairs() or bool(self.scored_outputs().all())
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Array:
+        raise TypeError(
+            "a PreferenceGraph is not an array: pass it as y to an estimator of rankrls, or use "
+            "its scores and pairs"
+        )
+
+    __array_ufunc__ = None
 
     # ------------------------------------------------------------------ joining and cutting
 
@@ -248,9 +271,13 @@ class PreferenceGraph:
 
         Rows that come twice (as in a bootstrap sample) are refused when there are pairs.
         """
-        if isinstance(rows, tuple):  # scikit-learn indexes as y[rows, ...]
-            rows = rows[0]
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
+            rows = rows[0]  # scikit-learn indexes as y[rows, ...]
+        if isinstance(rows, tuple) or rows is None:
+            raise IndexError(f"index a graph by rows, as in graph[[0, 2, 5]]; got {rows!r}")
         chosen = np.atleast_1d(np.arange(self.n_rows)[rows])
+        if chosen.ndim != 1:
+            raise IndexError(f"index a graph by a list of rows; got shape {chosen.shape}")
         scores = pairs = None
         if self._scores is not None:
             old = self._scores

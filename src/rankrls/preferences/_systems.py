@@ -59,6 +59,8 @@ class System(ABC):
         r = Σ_edges w² z (e_h − e_j).
     energy : ndarray of shape (k,)
         Σ_edges w² z², the constant of the objective.
+
+    Where all outputs have the same target, r and energy have one column for all of them.
     """
 
     r: Array

@@ -153,10 +153,14 @@ def factorise(S: Array, alphas: Array, B: Array, *, in_range: bool, noise: float
     noise : float
         Size of rounding errors in S, where it is more than eps ‖S‖.
     """
-    if len(alphas) > 1 or not len(S):
+    size = float(np.linalg.norm(S))
+    if not np.isfinite(size) or not np.isfinite(B).all():
+        raise ValueError(
+            f"the numbers overflow {S.dtype}: scale the features, the scores or the weights down"
+        )
+    if len(alphas) > 1:
         return SpectralState(S, float(alphas.min()), noise)
     alpha = float(alphas[0])
-    size = float(np.linalg.norm(S))
     diagonal = S.diagonal().copy()
     S.flat[:: len(S) + 1] += alpha
     # In place: the factor takes the lower triangle, the upper one keeps S for a second try.
