@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import oracles
@@ -66,6 +67,9 @@ def test_factor_is_exact(options):
     close(F.T @ np.eye(m), dense.T)
     close(dense @ F.t[:, 0], r)
     assert np.abs(np.ones(m) @ dense).max() <= 1e-12 * np.abs(dense).max()
+    component = connected_components(L != 0)[1]
+    outside = component[:, None] != component[F.owner][None]
+    assert (dense[outside] == 0).all()
     K = case.rng.standard_normal((m, 2 * m))
     K = K @ K.T
     close(F.sandwich(K.copy()), dense.T @ K @ dense)

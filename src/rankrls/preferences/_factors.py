@@ -32,12 +32,23 @@ Array = NDArray[Any]
 
 
 class Factor(LinearOperator):
-    """F of shape (m, p) as a ``LinearOperator``, with t of shape (p, k)."""
+    """F of shape (m, p) as a ``LinearOperator``.
+
+    Attributes
+    ----------
+    t : ndarray of shape (p, k)
+        F t = r.
+    owner : ndarray of shape (p,), int
+        A row for every coordinate (column of F) such that the column is zero outside the
+        connected component of that row: F is block-diagonal by component, t as well.
+    """
 
     t: Array
+    owner: Array
 
-    def __init__(self, n_rows: int, n_coordinates: int) -> None:
-        super().__init__(np.dtype(np.float64), (n_rows, n_coordinates))
+    def __init__(self, n_rows: int, owner: Array) -> None:
+        super().__init__(np.dtype(np.float64), (n_rows, len(owner)))
+        self.owner = owner
 
     def _matvec(self, b: Array) -> Array:
         return self._matmat(np.reshape(b, (-1, 1)))
@@ -62,7 +73,7 @@ class ScatterFactor(Factor):
     """F = diag(√(κω)) (I − uuᵀ) in every group, u = √(ω/Ω): symmetric in √ω-coordinates."""
 
     def __init__(self, groups: Groups, kappa: Array, s: Array) -> None:
-        super().__init__(len(groups), len(groups))
+        super().__init__(len(groups), np.arange(len(groups)))
         self.groups = groups
         self.root = np.sqrt(kappa[groups.codes] * groups.weight)[:, None]
         self.t = self._rmatmat(s)
@@ -84,16 +95,12 @@ class PooledFactor(Factor):
 
     def __init__(self, groups: Groups, kappa: Array, between: Factor) -> None:
         m = len(groups)
-        super().__init__(m, m)
+        super().__init__(m, np.arange(m))
         self.groups = groups
         self.between = between
         self.within = ScatterFactor(groups, kappa, np.zeros((m, between.t.shape[1])))
-        # F_levels is square, or has no more columns than there are levels with weight: any of
-        # U's unit columns can take them in.
-        self.embedding = groups.isometry
-        if between.shape[1] < groups.n_groups:
-            columns = np.flatnonzero(groups.total > 0)[: between.shape[1]]
-            self.embedding = groups.isometry[:, columns]
+        # A coordinate of the levels goes to the rows of the level that owns it.
+        self.embedding = groups.isometry[:, between.owner]
         self.t = self.embedding @ between.t
 
     def _rmatmat(self, V: Array) -> Array:
@@ -111,7 +118,7 @@ class IncidenceFactor(Factor):
     """F = M, one column w(e_h − e_j) per edge, and t = w z."""
 
     def __init__(self, head: Array, tail: Array, weight: Array, z: Array, n_rows: int) -> None:
-        super().__init__(n_rows, len(weight))
+        super().__init__(n_rows, head)
         w = np.sqrt(weight)
         edges = np.arange(len(w))
         plus = sparse.coo_array((w, (head, edges)), self.shape)
@@ -149,7 +156,7 @@ class GroundedFactor(Factor):
         self.ground = ground_of
         self.grounded = ground_of[component]
         self.free = np.flatnonzero(self.grounded != np.arange(m))
-        super().__init__(m, len(self.free))
+        super().__init__(m, self.free)
         self.R = cholesky(L[np.ix_(self.free, self.free)], lower=True, check_finite=False)
         self.t = solve_triangular(self.R, r[self.free], lower=True, check_finite=False)
 
@@ -171,7 +178,7 @@ class StackedFactor(Factor):
     """F = [F₁ F₂] for L = L₁ + L₂, t = [t₁; t₂]."""
 
     def __init__(self, first: Factor, second: Factor) -> None:
-        super().__init__(first.shape[0], first.shape[1] + second.shape[1])
+        super().__init__(first.shape[0], np.concatenate([first.owner, second.owner]))
         self.first = first
         self.second = second
         k = max(first.t.shape[1], second.t.shape[1])

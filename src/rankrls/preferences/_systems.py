@@ -191,7 +191,9 @@ class PooledSystem(System):
 
     def factor(self) -> Factor:
         """The within and between parts are orthogonal: one square factor holds both."""
-        return PooledFactor(self.groups, self.kappa, self.between.factor())
+        between = self.between
+        levels = between.grounded() if isinstance(between, EdgeSystem) else between.factor()
+        return PooledFactor(self.groups, self.kappa, levels)
 
     def degree(self) -> Array:
         """Κ ω (1 − ω/Ω), and the part (ω/Ω)² of the level's degree."""
@@ -256,6 +258,10 @@ class EdgeSystem(System):
         """The incidence matrix where edges are few, a Cholesky factor of L otherwise."""
         if len(self.weight) <= self.row_weight().sum():
             return IncidenceFactor(self.head, self.tail, self.weight, self.z, self.n_rows)
+        return self.grounded()
+
+    def grounded(self) -> Factor:
+        """A factor with at most one coordinate for each row."""
         return GroundedFactor(self.matrix.toarray(), self.r, self.links())
 
     def degree(self) -> Array:
