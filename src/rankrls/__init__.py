@@ -1,8 +1,26 @@
 """Learning to rank by regularised least squares."""
 
+import importlib
+from typing import Any
+
 from rankrls.estimators import RankRLS, RegularizationPath, regularization_path
 from rankrls.preferences import PreferenceGraph
 
-__all__ = ["PreferenceGraph", "RankRLS", "RegularizationPath", "regularization_path"]
+__all__ = [
+    "PreferenceGraph",
+    "RankRLS",
+    "RegularizationPath",
+    "datasets",
+    "metrics",
+    "preprocessing",
+    "regularization_path",
+]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import submodules when they are first used."""
+    if name in ("datasets", "metrics", "preprocessing"):
+        return importlib.import_module(f"rankrls.{name}")
+    raise AttributeError(f"module 'rankrls' has no attribute {name!r}")

@@ -59,7 +59,8 @@ def main() -> None:
     )
     print(
         f"\nNDCG@10 of RankRLS less that of plain regression: {comparison.difference:+.3f} "
-        f"(paired permutation test over {comparison.n_queries} queries: "
+        f"(paired permutation test over the {comparison.n_queries} queries with a relevant "
+        f"document: "
         f"p = {comparison.p_value:.2g})"
     )
     print(

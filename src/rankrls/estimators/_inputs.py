@@ -52,10 +52,15 @@ def graph_from_arguments(
             )
     graph = None
     if y is not None:
-        scores = check_scores(y, n_rows)
+        scores = check_scores(y)
+        hint = ""
+        if scores.ndim == 2 and scores.shape[1] == 2 and len(scores) != n_rows:
+            hint = " (pairs of row numbers go into pairs=)"
+        check_length("y", scores, n_rows, f"rows of X{hint}")
         for name, value in {"qid": qid, "sample_weight": sample_weight}.items():
             if isinstance(value, list | tuple | np.ndarray) or hasattr(value, "to_numpy"):
-                check_length(name, value, n_rows)
+                hint = _sizes_hint(value, n_rows) if name == "qid" else ""
+                check_length(name, value, n_rows, f"rows of X{hint}")
         graph = PreferenceGraph.from_scores(scores, qid=qid, sample_weight=sample_weight)
     else:
         for name, value in {"qid": qid, "sample_weight": sample_weight}.items():
@@ -73,7 +78,15 @@ def graph_from_arguments(
     return graph
 
 
-def require_preferences(graph: PreferenceGraph) -> None:
+def _sizes_hint(qid: Any, n_rows: int) -> str:
+    """Advice for those who pass the sizes of queries, as other libraries want them."""
+    sizes = np.asarray(qid)
+    if sizes.ndim == 1 and sizes.dtype.kind in "iu" and int(sizes.sum()) == n_rows:
+        return " (sizes of queries? then qid is np.repeat(np.arange(len(sizes)), sizes))"
+    return ""
+
+
+def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> None:
     """Raise unless at least one row is preferred to another, for every output."""
     if graph.has_preference():
         return
@@ -92,7 +105,7 @@ def require_preferences(graph: PreferenceGraph) -> None:
             f"in {graph.n_rows} rows and {graph.n_queries} {queries}, all scores of a query are "
             "equal, or it has a single row"
         )
-    raise ValueError(f"no query has a pair to learn from: {problem}")
+    raise ValueError(f"no query has a pair to {purpose}: {problem}")
 
 
 def graph_accuracy(graph: PreferenceGraph, predictions: Array) -> float:

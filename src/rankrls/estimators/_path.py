@@ -17,7 +17,7 @@ __all__ = ["RegularizationPath", "regularization_path"]
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RegularizationPath:
     """Models for a grid of alphas.
 
@@ -37,6 +37,13 @@ class RegularizationPath:
     dual_coef: Array | None
     solver: str
     _estimator: RankRLS
+
+    def __repr__(self) -> str:
+        low, high = self.alphas.min(), self.alphas.max()
+        return (
+            f"RegularizationPath(n_alphas={len(self.alphas)}, alphas={low:g}…{high:g}, "
+            f"solver={self.solver!r})"
+        )
 
     def predict(self, X: Any) -> Array:
         """Scores for every alpha, shape (n_alphas, n[, n_outputs])."""

@@ -65,7 +65,8 @@ class RankRLS(BaseEstimator):
         is solved in "dual" if two n_rows × n_rows matrices fit into half of the memory, else in
         "nystroem", with a warning; a linear one in "primal" if n_features <= n_rows, else "dual".
     basis : int or array of int, optional
-        Nyström basis vectors: how many to draw at random, or the row numbers.
+        Nyström basis vectors: how many to draw at random, or the row numbers. None with
+        ``solver="nystroem"``: 1000, or all rows if there are fewer.
     random_state : int, RandomState instance or None
         For the random basis.
     verbose : int, default=0
@@ -108,7 +109,8 @@ class RankRLS(BaseEstimator):
     of a Gaussian process with covariance k and noise variance alpha/w² per edge. All pairs of n
     scores count the noise of a score n − 1 times, so these uncertainties are too small for
     scored data with ``query_weighting="pair"``; with "size" they are those of a process on the
-    scores themselves with a free offset per query.
+    scores themselves with a free offset per query. Probabilities are calibrated only as far as
+    alpha is the variance of the noise.
 
     Examples
     --------
@@ -303,7 +305,8 @@ class RankRLS(BaseEstimator):
         ----------
         X_a, X_b : array-like or sparse matrix of shape (n, n_features)
         noisy : bool, default=False
-            Whether to predict a new judgement (with its noise alpha) instead of the scores.
+            Whether to predict a new judgement of weight 1, with its noise alpha, instead of the
+            scores.
 
         Returns
         -------
@@ -329,8 +332,11 @@ class RankRLS(BaseEstimator):
         """Log density of the training preferences under the Gaussian process, per output.
 
         The targets z of all edges are taken as observations of differences f(x_h) − f(x_j)
-        with noise variance alpha/w². Comparable between kernels, kernel parameters and alphas
-        for the same preferences and cost.
+        with noise variance alpha/w². For given pairs it can be compared between kernels, their
+        parameters and alphas. For scores it can be compared between kernels and their parameters
+        at a fixed alpha, best with ``query_weighting="size"``; it cannot choose alpha, because
+        the n(n − 1)/2 differences of n scores agree with each other perfectly and yet count as
+        independent observations.
         """
         check_is_fitted(self)
         value = self._model.log_marginal_likelihood()
@@ -361,7 +367,8 @@ class RankRLS(BaseEstimator):
         if self._with_qid and qid is None and not isinstance(y, PreferenceGraph):
             raise ValueError(
                 "the model was fitted with qid, so score needs qid too: without it rows of "
-                "different queries would be compared"
+                "different queries would be compared (in a search: enable_metadata_routing and "
+                "set_score_request(qid=True))"
             )
         predictions = self.predict(X)
         graph = graph_from_arguments(len(predictions), y, qid=qid, sample_weight=sample_weight)
@@ -369,7 +376,7 @@ class RankRLS(BaseEstimator):
             raise ValueError(
                 f"the model has {self._model.n_outputs} output(s), y has {graph.n_outputs}"
             )
-        require_preferences(graph)
+        require_preferences(graph, "evaluate")
         return graph_accuracy(graph, predictions)
 
     def __sklearn_tags__(self) -> Any:

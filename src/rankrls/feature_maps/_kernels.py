@@ -68,6 +68,8 @@ class Kernel:
                 f"kernel_params has {unknown[0]!r}, which kernel={kernel!r} does not take "
                 f"(it takes: {known})"
             )
+        if gamma is not None and "gamma" in extra:
+            raise ValueError("gamma is given twice: as gamma and in kernel_params")
         common = {"gamma": gamma, "degree": degree, "coef0": coef0}
         chosen = {name: value for name, value in common.items() if name in accepted} | extra
         for name in set(chosen) & set(common):

@@ -48,7 +48,8 @@ def _auto(kernel: Kernel, m: int, n: int, basis: Sized | None) -> str:
             return "dual"
         warnings.warn(
             f"the kernel matrix of {m:,} rows does not fit into memory: solver='nystroem', an "
-            "approximation with random basis vectors, is used; set basis= to say how many",
+            f"approximation with {DEFAULT_BASIS} random basis vectors, is used; set basis= to say "
+            "how many",
             stacklevel=5,
         )
         return "nystroem"
@@ -59,12 +60,12 @@ def _require_memory(solver: str, kernel: Kernel, X: Any, m: int, basis: Sized | 
     size = {"copies": 2, "itemsize": X.dtype.itemsize}
     if solver == "primal":
         n = X.shape[1]
-        advice = "use fewer features, solver='nystroem' with basis=, or 'dual' with fewer rows"
+        advice = "use fewer features, or solver='nystroem' with basis=1000, say"
         _memory.require("solver='primal'", n, n, copies=2, advice=advice)
     elif solver == "nystroem":
         r = min(DEFAULT_BASIS, X.shape[0]) if basis is None else len(basis)
         advice = "use fewer basis vectors"
         _memory.require("solver='nystroem'", X.shape[0], r, advice=advice, **size)
     elif not kernel.precomputed:
-        advice = "use solver='nystroem' with basis="
+        advice = "use solver='nystroem' with basis=1000, say"
         _memory.require("solver='dual'", m, m, advice=advice, **size)

@@ -3,6 +3,7 @@
 from rankrls.preferences._costs import COSTS, QUERY_WEIGHTINGS, TIES, Objective
 from rankrls.preferences._factors import Factor
 from rankrls.preferences._graph import PreferenceGraph
+from rankrls.preferences._groups import Groups
 from rankrls.preferences._systems import Moments, System
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "QUERY_WEIGHTINGS",
     "TIES",
     "Factor",
+    "Groups",
     "Moments",
     "Objective",
     "PreferenceGraph",

@@ -17,7 +17,7 @@ from scipy.linalg import blas, cholesky, solve_triangular
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator
 
-from rankrls.preferences._groups import Groups
+from rankrls.preferences._groups import Groups, sums
 
 __all__ = [
     "Factor",
@@ -56,6 +56,13 @@ class Factor(LinearOperator):
     def _rmatvec(self, v: Array) -> Array:
         return self._rmatmat(np.reshape(v, (-1, 1)))
 
+    def null(self) -> sparse.csr_array:
+        """Orthonormal columns that span the null space of F, shape (p, c), each in one component.
+
+        Known for the factors that hold-out uses: scatter, pooled, grounded.
+        """
+        raise NotImplementedError(type(self).__name__)
+
     def sandwich(self, K: Array) -> Array:
         """FᵀKF of shape (p, p) for a symmetric K of shape (m, m), which may be overwritten."""
         m, p = self.shape
@@ -79,11 +86,27 @@ class ScatterFactor(Factor):
         self.t = self._rmatmat(s)
 
     def _rmatmat(self, V: Array) -> Array:
-        return self.groups.deviations(V) * self.root.astype(V.dtype, copy=False)
+        out = self.groups.deviations(V)
+        out *= self.root.astype(out.dtype, copy=False)
+        return out
 
     def _matmat(self, B: Array) -> Array:
         U = self.groups.isometry
         return self.root * (B - U @ (U.T @ B))
+
+    def null(self) -> sparse.csr_array:
+        """u of every group that has edges, and every coordinate that has none."""
+        return sparse.hstack([self._idle(), self.groups.isometry[:, self._active()]]).tocsr()
+
+    def _active(self) -> Array:
+        """Groups with edges."""
+        return np.flatnonzero(sums(self.groups.codes, self.root[:, 0], self.groups.n_groups) > 0)
+
+    def _idle(self) -> sparse.csr_array:
+        """Unit vectors of the coordinates of rows without an edge."""
+        idle = np.flatnonzero(self.root[:, 0] == 0)
+        shape = (len(self.root), len(idle))
+        return sparse.csr_array((np.ones(len(idle)), (idle, np.arange(len(idle)))), shape=shape)
 
 
 class PooledFactor(Factor):
@@ -112,6 +135,16 @@ class PooledFactor(Factor):
     def _matmat(self, B: Array) -> Array:
         pooled = self.between._matmat(self.embedding.T @ B)
         return self.within._matmat(B) + self.groups.share[:, None] * pooled[self.groups.codes]
+
+    def null(self) -> sparse.csr_array:
+        """Level coordinates that the levels' factor leaves out or maps to zero, seen from rows."""
+        active = self.within._active()
+        beyond = np.setdiff1d(active, self.between.owner)
+        levels = self.between.null().tocsc()
+        inside = np.isin(self.between.owner, active)
+        used = np.asarray(abs(levels[inside]).sum(axis=0)).ravel() > 0
+        parts = [self.within._idle(), self.groups.isometry[:, beyond]]
+        return sparse.hstack([*parts, self.embedding @ levels[:, used]]).tocsr()
 
 
 class IncidenceFactor(Factor):
@@ -159,6 +192,10 @@ class GroundedFactor(Factor):
         super().__init__(m, self.free)
         self.R = cholesky(L[np.ix_(self.free, self.free)], lower=True, check_finite=False)
         self.t = solve_triangular(self.R, r[self.free], lower=True, check_finite=False)
+
+    def null(self) -> sparse.csr_array:
+        """Nothing: the columns are independent."""
+        return sparse.csr_array((self.shape[1], 0))
 
     def _matmat(self, B: Array) -> Array:
         flow = self.R @ B

@@ -17,6 +17,9 @@ __all__ = ["Groups", "row_blocks", "sums"]
 
 Array = NDArray[Any]
 
+#: Above this density a sparse product costs more than a dense one.
+DENSE_ENOUGH = 0.05
+
 
 def sums(codes: Array, values: Array | None, n: int) -> Array:
     """Sum of ``values`` (of ones, if None) for every code in ``range(n)``, in float64."""
@@ -92,7 +95,11 @@ class Groups:
     def deviations(self, V: Array) -> Array:
         """V minus the mean of each row's group, shape (m, k); a new array."""
         V = V if V.dtype.kind == "f" else V.astype(np.float64)
-        return V - self.mean(V).astype(V.dtype, copy=False)[self.codes]
+        means = self.mean(V).astype(V.dtype, copy=False)
+        out = np.empty_like(V)
+        for block in row_blocks(*V.shape):
+            np.subtract(V[block], means[self.codes[block]], out=out[block])
+        return out
 
     def scatter(self, X: Any, means: Any, scale: Array, r: Array) -> tuple[Array, Array, float]:
         """Σ_i scale_i (x_i − x̄_a)(x_i − x̄_a)ᵀ, shape (n, n), and Σ_i (x_i − x̄_a) r_iᵀ, in float64.
@@ -105,10 +112,10 @@ class Groups:
         if sparse.issparse(X):
             # Σ scale x xᵀ − Σ_a (Σ_{i∈a} scale_i) x̄_a x̄_aᵀ
             mass = sums(self.codes, scale, self.n_groups)
-            moments = X.T @ (sparse.diags_array(scale) @ X)
-            noise = np.finfo(X.dtype).eps * moments.diagonal().max(initial=0.0)
-            gram = moments - means.T @ (sparse.diags_array(mass) @ means)
-            return gram.toarray(), X.T @ r, float(noise)
+            gram = _sparse_gram(X, scale)
+            noise = np.finfo(X.dtype).eps * gram.diagonal().max(initial=0.0)
+            gram -= _sparse_gram(means, mass)
+            return gram, X.T @ r, float(noise)
         m, n = X.shape
         gram, cross = np.zeros((n, n)), np.zeros((n, r.shape[1]))
         constant = m > 0 and bool((scale == scale[0]).all())
@@ -129,3 +136,15 @@ class Groups:
         if constant:
             gram *= scale[0]
         return gram, cross, 0.0
+
+
+def _sparse_gram(X: sparse.csr_array, weight: Array) -> Array:
+    """Xᵀ diag(weight) X, shape (n, n); what is not so sparse is multiplied in dense blocks."""
+    m, n = X.shape
+    if X.nnz <= DENSE_ENOUGH * m * n:
+        return (X.T @ (sparse.diags_array(weight) @ X)).toarray()
+    gram = np.zeros((n, n))
+    for block in row_blocks(m, n):
+        part = X[block].toarray()
+        gram += part.T @ (weight[block, None] * part)
+    return gram

@@ -95,6 +95,10 @@ class System(ABC):
     def factor(self) -> Factor:
         """F and t with F Fᵀ = L and F t = r."""
 
+    def independent_factor(self) -> Factor:
+        """A factor whose null space is known."""
+        return self.factor()
+
     @abstractmethod
     def degree(self) -> Array:
         """The diagonal of L, shape (m,)."""
@@ -191,9 +195,7 @@ class PooledSystem(System):
 
     def factor(self) -> Factor:
         """The within and between parts are orthogonal: one square factor holds both."""
-        between = self.between
-        levels = between.grounded() if isinstance(between, EdgeSystem) else between.factor()
-        return PooledFactor(self.groups, self.kappa, levels)
+        return PooledFactor(self.groups, self.kappa, self.between.independent_factor())
 
     def degree(self) -> Array:
         """Κ ω (1 − ω/Ω), and the part (ω/Ω)² of the level's degree."""
@@ -258,10 +260,10 @@ class EdgeSystem(System):
         """The incidence matrix where edges are few, a Cholesky factor of L otherwise."""
         if len(self.weight) <= self.row_weight().sum():
             return IncidenceFactor(self.head, self.tail, self.weight, self.z, self.n_rows)
-        return self.grounded()
+        return self.independent_factor()
 
-    def grounded(self) -> Factor:
-        """A factor with at most one coordinate for each row."""
+    def independent_factor(self) -> Factor:
+        """A factor with independent columns, at most one for each row."""
         return GroundedFactor(self.matrix.toarray(), self.r, self.links())
 
     def degree(self) -> Array:
@@ -307,6 +309,10 @@ class SumSystem(System):
         """[F₁ F₂] where pairs are few, a Cholesky factor of L₁ + L₂ otherwise."""
         if len(self.edges.weight) <= self.n_rows // 4:
             return StackedFactor(self.scored.factor(), self.edges.factor())
+        return self.independent_factor()
+
+    def independent_factor(self) -> Factor:
+        """A Cholesky factor of L₁ + L₂."""
         return GroundedFactor(self.apply(np.eye(self.n_rows)), self.r, self.links())
 
     def degree(self) -> Array:

@@ -1,0 +1,1 @@
+"""Hold-out: exact predictions of rows by the model that never saw them, without refitting."""
