@@ -21,9 +21,11 @@ FLOOR = {
     "feature_maps": 1,
     "solvers": 2,
     "models": 3,
-    "estimators": 4,
-    "__init__": 5,
-    "demo": 6,
+    "holdout": 4,
+    "estimators": 5,
+    "model_selection": 6,
+    "__init__": 7,
+    "demo": 8,
 }
 
 

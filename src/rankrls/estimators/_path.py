@@ -98,7 +98,8 @@ def regularization_path(
     if unknown:
         raise TypeError(f"fit has no argument {unknown[0]!r}; it has {', '.join(names)}")
     ranker = clone(estimator)
-    ranker._fit_path(X, y, grid, {name: fit_params.get(name) for name in names})
+    preferences = {name: fit_params.get(name) for name in names}
+    ranker._fit_prepared(*ranker._prepare(X, y, preferences), grid)
     model = ranker._model
     return RegularizationPath(
         alphas=grid,

@@ -94,7 +94,7 @@ def group_folds(folds: Sequence[Fold], width: int) -> Iterator[Array]:
 
 
 def dual_holdout(
-    K: Array, factor: Factor, folds: Sequence[Array], alphas: Array
+    K: Array, factor: Factor, degree: Array, folds: Sequence[Array], alphas: Array
 ) -> tuple[list[Array], Array]:
     """Held-out predictions of a kernel model.
 
@@ -103,6 +103,8 @@ def dual_holdout(
     K : ndarray of shape (m, m)
     factor : Factor
         F and t of the system.
+    degree : ndarray of shape (m,)
+        The diagonal of L.
     folds : sequence of int arrays
         Unions of components.
     alphas : ndarray of shape (n_alphas,)
@@ -126,7 +128,8 @@ def dual_holdout(
     KF = np.ascontiguousarray(factor._rmatmat(np.ascontiguousarray(K.T)).T)
     S = factor._rmatmat(KF)
     N = factor.null()
-    values, V = spectrum_beside((S + S.T) / 2, N)
+    noise = np.finfo(float).eps * float((K.diagonal() * degree).max())
+    values, V = spectrum_beside((S + S.T) / 2, N, noise)
     live = values > 0
     Q = np.where(live, KF @ V, 0.0)  # K F v = 0 for null vectors v
     b = V.T @ factor.t
@@ -154,10 +157,13 @@ def dual_holdout(
     return out, unsafe
 
 
-def spectrum_beside(S: Array, N: Any) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of S on the complement of N, a part of its null space."""
+def spectrum_beside(S: Array, N: Any, noise: float) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of S on the complement of N, a part of its null space.
+
+    ``noise`` is the size of rounding errors in S, where it is more than eps ‖S‖.
+    """
     values, V = eigh(S, driver="evd", overwrite_a=True, check_finite=False)
-    null = values <= len(values) * np.finfo(float).eps * values.max(initial=0.0)
+    null = values <= len(values) * max(np.finfo(float).eps * values.max(initial=0.0), noise)
     n_other = int(null.sum()) - N.shape[1]
     if n_other <= 0:
         return values[N.shape[1] :], np.ascontiguousarray(V[:, N.shape[1] :])

@@ -8,7 +8,10 @@ ridge regression with a free intercept. With c the query's weighting, its penalt
 
 from __future__ import annotations
 
+import copy
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -57,16 +60,26 @@ class RowSpectrum:
         self.groups = groups
         if K is not None:
             C = groups.deviations(np.ascontiguousarray(groups.deviations(K).T))
-            self.values, self.V = spectrum_beside(C, groups.isometry)
+            noise = float(np.finfo(float).eps * K.diagonal().max())
+            self.values, self.V = spectrum_beside(C, groups.isometry, noise)
         else:
             assert X is not None
             U, d, _ = np.linalg.svd(groups.deviations(X), full_matrices=False)
             kept = d > len(d) * np.finfo(float).eps * d.max(initial=0.0)
             self.values, self.V = d[kept] ** 2, np.ascontiguousarray(U[:, kept])
         self.complete = self.V.shape[1] == len(query) - groups.n_groups
-        s = groups.deviations(s)
+        self._take(s)
+
+    def _take(self, s: Array) -> None:
+        s = self.groups.deviations(s)
         self.b = self.V.T @ s
         self.rest = np.zeros_like(s) if self.complete else s - self.V @ self.b  # R s
+
+    def with_scores(self, s: Array) -> RowSpectrum:
+        """The same decomposition for other scores of shape (m, k)."""
+        other = copy.copy(self)
+        other._take(s)
+        return other
 
     def folds(
         self, folds: Sequence[Array], alphas: Array, query_weighting: str
@@ -104,17 +117,29 @@ class RowSpectrum:
         i, j = pairs.T
         for alpha in alphas:
             H, M, f, e, largest = self._matrices(alpha, query_weighting)
-            h, mm = H.diagonal(), M.diagonal()
-            h_ij, m_ij = H[i, j], M[i, j]
-            det = mm[i] * mm[j] - m_ij**2
-            unsafe = det <= SINGULAR * largest * (mm[i] + mm[j])
-            det = np.where(unsafe, 1.0, det)
-            g_i = (mm[j, None] * e[i] - m_ij[:, None] * e[j]) / det[:, None]
-            g_j = (mm[i, None] * e[j] - m_ij[:, None] * e[i]) / det[:, None]
+            h, h_ij = H.diagonal(), H[i, j]
+            m_ii, m_jj, m_ij, unsafe = _inverses(M, i, j, largest)
+            g_i = m_ii[:, None] * e[i] + m_ij[:, None] * e[j]
+            g_j = m_ij[:, None] * e[i] + m_jj[:, None] * e[j]
             out = np.empty((len(pairs), 2, f.shape[1]))
             out[:, 0] = f[i] - h[i, None] * g_i - h_ij[:, None] * g_j
             out[:, 1] = f[j] - h_ij[:, None] * g_i - h[j, None] * g_j
             yield out, unsafe
+
+    def concordance(
+        self, scores: Array, alphas: Array, query_weighting: str
+    ) -> Iterator[tuple[Array, Array]]:
+        """For each alpha, Σ_{i<j} sign((s_i − s_j)(f_i − f_j)) over all left-out pairs.
+
+        Shape (k,). Pairs that are unsafe count zero; they come second, shape (n_unsafe, 2).
+        The held-out difference of a pair is (f_i − a_ij e_i) − (f_j − b_ij e_j), b_ij = a_ji.
+        """
+        for alpha in alphas:
+            H, M, f, e, largest = self._matrices(alpha, query_weighting)
+            if f.shape[1] == 1:
+                yield _one_output(H, M, f[:, 0], e[:, 0], scores[:, 0], largest)
+            else:
+                yield _many_outputs(H, M, f, e, scores, largest)
 
     def _matrices(
         self, alpha: float, query_weighting: str
@@ -155,3 +180,79 @@ class RowSpectrum:
         gone = np.bincount(query, minlength=self.groups.n_groups) == self.groups.total
         same = (query[:, None] == query) & gone[query]
         return same / self.groups.total[query]
+
+
+def _inverses(M: Array, i: Array, j: Array, largest: float) -> tuple[Array, Array, Array, Array]:
+    """(M_UU)⁻¹ of every pair: its entries ii, jj and ij, and which pairs are near singular."""
+    diagonal, m_ij = M.diagonal(), M[i, j]
+    m_ii, m_jj = diagonal[i], diagonal[j]
+    det = m_ii * m_jj - m_ij**2
+    unsafe = det <= SINGULAR * largest * (m_ii + m_jj)
+    det[unsafe] = 1.0
+    return m_jj / det, m_ii / det, -m_ij / det, unsafe
+
+
+def _one_output(
+    H: Array, M: Array, f: Array, e: Array, s: Array, largest: float
+) -> tuple[Array, Array]:
+    """Σ_{i<j} sign((s_i − s_j)(f_i − f_j)) by blocks of rows, and the unsafe pairs."""
+    m = len(f)
+    total, bad = 0.0, [np.empty((0, 2), dtype=np.int64)]
+    size = max(1, 2**17 // m)
+    for start in range(0, m - 1, size):
+        rows, later = slice(start, min(start + size, m)), slice(start, None)
+        a, b, unsafe = _pair_factors(H, M, rows, largest)
+        t = b * e[later] - f[later]
+        t += f[rows, None] - a * e[rows, None]
+        t *= s[rows, None] - s[later]
+        t[unsafe] = 0.0
+        total += float(np.sign(np.triu(t, 1)).sum())
+        bad.append(np.argwhere(unsafe) + start)
+    return np.array([total]), np.concatenate(bad)
+
+
+def _many_outputs(
+    H: Array, M: Array, f: Array, e: Array, s: Array, largest: float
+) -> tuple[Array, Array]:
+    """The same for many outputs: a row at a time, the outputs shared out among threads."""
+    m, k = f.shape
+    factors = [_pair_factors(H, M, slice(i, i + 1), largest) for i in range(m - 1)]
+    bad = [np.argwhere(unsafe) + i for i, (_, _, unsafe) in enumerate(factors)]
+
+    def count(columns: Array) -> Array:
+        f_c, e_c, s_c = (np.ascontiguousarray(values[:, columns]) for values in (f, e, s))
+        total = np.zeros(len(columns))
+        work = np.empty((2, m, len(columns)))
+        for i, (a, b, unsafe) in enumerate(factors):
+            t, u = work[:, : m - i - 1]
+            np.multiply(b[0, 1:, None], e_c[i + 1 :], out=t)
+            t -= f_c[i + 1 :]
+            np.multiply(a[0, 1:, None], e_c[i], out=u)
+            u -= f_c[i]
+            t -= u
+            np.subtract(s_c[i], s_c[i + 1 :], out=u)
+            t *= u
+            t[unsafe[0, 1:]] = 0.0
+            total += np.ones(len(t)) @ np.sign(t, out=t)
+        return total
+
+    parts = np.array_split(np.arange(k), max(1, -(-k * m // 2**17)))
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return np.concatenate(list(threads.map(count, parts))), np.concatenate(bad)
+
+
+def _pair_factors(H: Array, M: Array, rows: slice, largest: float) -> tuple[Array, Array, Array]:
+    """a, b and unsafe for the pairs of ``rows`` with all rows from the first of them on."""
+    later = slice(rows.start, None)
+    h_i, h_j, h_ij = H.diagonal()[rows, None], H.diagonal()[later], H[rows, later]
+    m_i, m_j, m_ij = M.diagonal()[rows, None], M.diagonal()[later], M[rows, later]
+    det = m_i * m_j
+    det -= m_ij * m_ij
+    unsafe = det <= SINGULAR * largest * (m_i + m_j)
+    if unsafe.any():
+        unsafe = np.triu(unsafe, 1)
+    det[det <= 0] = 1.0
+    left, right = h_i - h_ij, h_j - h_ij
+    left /= det
+    right /= det
+    return left * m_j + right * m_ij, right * m_i + left * m_ij, unsafe

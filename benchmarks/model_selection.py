@@ -1,0 +1,111 @@
+"""Speed of exact model selection: ratios against a bare decomposition or product in one run.
+
+Run as ``python benchmarks/model_selection.py``. RLScore's leave-pair-out and leave-query-out stand
+beside ours where it can be imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+
+import numpy as np
+from greedy import rows as greedy_rows
+from scipy.linalg import eigh
+from sklearn.metrics.pairwise import rbf_kernel
+from timing import Row, print_table, seconds
+
+from rankrls import RankRLS
+from rankrls.holdout import HoldoutProblem, default_pairs
+from rankrls.model_selection import (
+    leave_pair_out_score,
+    leave_query_out_predict,
+    permutation_test,
+)
+
+ALPHAS = 2.0 ** np.arange(-15, 16)
+
+
+def problem(ranker: RankRLS, X: np.ndarray, y: np.ndarray) -> HoldoutProblem:
+    return ranker._holdout_problem(*ranker._prepare(X, y, {}))
+
+
+def pair_rows(m: int = 2000) -> Iterator[Row]:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((m, 50)), rng.standard_normal(m)
+    K = rbf_kernel(X)
+    decomposition = seconds(lambda: eigh(K), 2)
+    given = problem(RankRLS(kernel="rbf"), X, y)
+    given.rows(np.arange(1))  # the decomposition, made before
+    pairs = default_pairs(given.graph)
+    name = f"leave-pair-out, RBF {m}, {len(pairs):,} pairs"
+    one = seconds(lambda: [None for _ in given.pairs(pairs, ALPHAS[:1])], 3)
+    yield Row(f"{name}, one alpha, decomposed", one, f"eigh({m})", decomposition, 0.5)
+
+    def path() -> None:
+        for _ in problem(RankRLS(kernel="rbf"), X, y).concordance(ALPHAS):
+            pass
+
+    yield Row("  the same, 31 alphas, everything", seconds(path, 1), f"eigh({m})", decomposition, 8)
+
+
+def query_rows() -> Iterator[Row]:
+    rng = np.random.default_rng(0)
+    m = 4000
+    X, y, qid = rng.standard_normal((m, 50)), rng.standard_normal(m), np.arange(m) // 10
+    K = rbf_kernel(X)
+    decomposition = seconds(lambda: eigh(K), 1)
+    ranker = RankRLS(kernel="rbf")
+    ours = seconds(lambda: leave_query_out_predict(ranker, X, y, qid=qid, alphas=ALPHAS), 1)
+    name = f"leave-query-out, RBF {m}, 400 queries, 31 alphas"
+    yield Row(name, ours, f"eigh({m})", decomposition, 2.5)
+
+    m, n = 100_000, 50
+    X, y = rng.standard_normal((m, n)), rng.standard_normal(m)
+    product = seconds(lambda: X.T @ X, 15)
+    equal = np.arange(m) // 100
+    sizes = rng.multinomial(m - 20_000, np.ones(1000) / 1000) + 20
+    unequal = np.repeat(np.arange(1000), sizes)
+    for name, qid in (("queries of 100", equal), ("unequal queries", unequal)):
+        ours = seconds(
+            lambda qid=qid: leave_query_out_predict(RankRLS(), X, y, qid=qid, alphas=ALPHAS), 3
+        )
+        yield Row(f"leave-query-out, {m}×{n}, {name}, 31 alphas", ours, "X.T @ X", product, 100)
+
+
+def permutation_row(m: int = 200) -> Row:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((m, 10)), rng.standard_normal(m)
+    once = seconds(lambda: leave_pair_out_score(RankRLS(), X, y), 5)
+    ours = seconds(lambda: permutation_test(RankRLS(), X, y, random_state=0), 2)
+    return Row(
+        f"permutation_test, m={m}, 1000 permutations", ours, "leave_pair_out_score", once, 60
+    )
+
+
+def peer_rows() -> Iterator[Row]:
+    if importlib.util.find_spec("rlscore") is None:
+        print("RLScore cannot be imported: no peer rows")
+        return
+    from rlscore.learner import GlobalRankRLS
+
+    rng = np.random.default_rng(0)
+    for m in (500, 1000):
+        X, y = rng.standard_normal((m, 50)), rng.standard_normal(m)
+        given = problem(RankRLS(kernel="rbf"), X, y)
+        given.rows(np.arange(1))
+        pairs = default_pairs(given.graph)
+        peer = GlobalRankRLS(X, y, kernel="GaussianKernel", gamma=1 / 50, regparam=1.0)
+        first, second = pairs.T
+        ours = seconds(lambda g=given, p=pairs: [None for _ in g.pairs(p, ALPHAS[15:16])], 3)
+        theirs = seconds(lambda p=peer, i=first, j=second: p.leave_pair_out(i, j), 1)
+        yield Row(f"leave-pair-out, RBF {m}, decomposed", ours, "RLScore leave_pair_out", theirs)
+
+
+def main() -> None:
+    groups = (pair_rows, query_rows, lambda: [permutation_row()], greedy_rows, peer_rows)
+    print_table(row for group in groups for row in group())
+
+
+if __name__ == "__main__":
+    main()

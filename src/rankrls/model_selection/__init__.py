@@ -1,0 +1,40 @@
+"""Model selection: exact cross-validation, splitters and estimators of AUC."""
+
+from rankrls.model_selection._auc import (
+    averaged_auc,
+    balanced_leave_one_out_auc,
+    leave_one_out_auc,
+    leave_pair_out_auc,
+    pooled_auc,
+)
+from rankrls.model_selection._exact import (
+    holdout_predict,
+    leave_pair_out_predict,
+    leave_pair_out_score,
+    leave_query_out_predict,
+)
+from rankrls.model_selection._permutation import PermutationTestResult, permutation_test
+from rankrls.model_selection._splitters import (
+    ComponentKFold,
+    LeavePairOut,
+    LeaveQueryOut,
+    QueryKFold,
+)
+
+__all__ = [
+    "ComponentKFold",
+    "LeavePairOut",
+    "LeaveQueryOut",
+    "PermutationTestResult",
+    "QueryKFold",
+    "averaged_auc",
+    "balanced_leave_one_out_auc",
+    "holdout_predict",
+    "leave_one_out_auc",
+    "leave_pair_out_auc",
+    "leave_pair_out_predict",
+    "leave_pair_out_score",
+    "leave_query_out_predict",
+    "permutation_test",
+    "pooled_auc",
+]

@@ -1,0 +1,366 @@
+"""Estimates of AUC by cross-validation, for any estimator: one refit for every held-out set.
+
+Averaging compares only rows that the same model has predicted; pooling compares rows predicted by
+different models, whose scores differ by more than the rows do. `leave_pair_out_auc` averages over
+all pairs and is the one to use; the others are here to be compared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import LeaveOneOut, check_cv
+from sklearn.utils import check_random_state, get_tags, indexable
+from sklearn.utils.parallel import Parallel, delayed
+
+from rankrls._validation import check_option, check_scores, encode_qid
+from rankrls.metrics import concordance_index
+from rankrls.model_selection._splitters import LeavePairOut
+from rankrls.preferences import PreferenceGraph
+
+__all__ = [
+    "averaged_auc",
+    "balanced_leave_one_out_auc",
+    "leave_one_out_auc",
+    "leave_pair_out_auc",
+    "pooled_auc",
+]
+
+Array = NDArray[Any]
+Splits = Iterable[tuple[Array, Array]]
+
+
+def pooled_auc(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    cv: Any = 5,
+    *,
+    groups: Any = None,
+    intercept: str = "auto",
+    n_jobs: int | None = None,
+) -> float:
+    """AUC of the held-out predictions of all folds together.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Any ranker, regressor or classifier, fitted or not; it is cloned for every fold. Scores are
+        its ``decision_function``, else the probability of the higher class, else ``predict``.
+    X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+        The kernel matrix of shape (n_rows, n_rows) if the estimator takes one.
+    y : array-like of shape (n_rows,)
+        Two levels; the higher one is the positive class.
+    cv : int, splitter or iterable of (train, test), default=5
+        An int: that many stratified folds, not shuffled.
+    groups : array-like of shape (n_rows,), optional
+        Passed to the splitter.
+    intercept : {"auto", "residual", "own"}, default="auto"
+        The constant of each fold's scores (see Notes). "auto": "own" for classifiers, otherwise
+        "residual".
+    n_jobs : int, optional
+        Fits at the same time, as in scikit-learn.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; tied scores count ½.
+
+    See Also
+    --------
+    leave_pair_out_auc : Does not compare predictions of different models.
+
+    Notes
+    -----
+    The scores of `RankRLS` mean something only relative to each other: every fit has a constant of
+    its own. With "residual" the mean of a fit's scores over its training rows is replaced by the
+    mean of their y,
+
+        f(x) − mean(f(X_train)) + mean(y_train),
+
+    so that the mean training residual is zero: the intercept of least squares (and no change for
+    a regressor that has one, such as `Ridge`). The scores must be on the scale of y; with
+    ``cost="unit"`` this means y of 0 and 1. With "own" scores are taken as they are.
+
+    Also with that intercept pooling is biased: where a fold has many positives, the model that
+    predicts it was trained on few, and gives lower scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.model_selection import pooled_auc
+    >>> X = np.random.default_rng(0).normal(size=(20, 2))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> round(pooled_auc(RankRLS(), X, y, cv=5), 3)
+    0.989
+    """
+    positive = _two_levels(y)
+    tested = list(_cv_splits(cv, X, positive, groups))
+    scores = _held_out_scores(estimator, X, y, tested, intercept=intercept, n_jobs=n_jobs)
+    rows = np.concatenate([test for _, test in tested])
+    return concordance_index(positive[rows], np.concatenate(scores))
+
+
+def averaged_auc(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    cv: Any = 5,
+    *,
+    groups: Any = None,
+    n_jobs: int | None = None,
+) -> float:
+    """Mean of the AUC of each fold, over the folds that have both classes.
+
+    Parameters
+    ----------
+    estimator, X, y, cv, groups, n_jobs
+        As in `pooled_auc`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; tied scores count ½.
+
+    Notes
+    -----
+    A fold of one class has no AUC. It is left out of the mean and its model is not fitted; if no
+    fold is left that is an error. Constants of the fits play no part. Pairs of rows in different
+    folds are ignored, so the estimate varies more than `leave_pair_out_auc`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.model_selection import averaged_auc
+    >>> X = np.random.default_rng(0).normal(size=(20, 2))
+    >>> averaged_auc(RankRLS(), X, X[:, 0] > 0, cv=5)
+    1.0
+    """
+    positive = _two_levels(y)
+    tested = [
+        (train, test)
+        for train, test in _cv_splits(cv, X, positive, groups)
+        if positive[test].min() < positive[test].max()
+    ]
+    if not tested:
+        raise ValueError(
+            "no fold has rows of both classes: use fewer folds, or stratified ones (an int cv)"
+        )
+    scores = _held_out_scores(estimator, X, y, tested, intercept="own", n_jobs=n_jobs)
+    by_fold = [
+        concordance_index(positive[test], score)
+        for (_, test), score in zip(tested, scores, strict=True)
+    ]
+    return float(np.mean(by_fold))
+
+
+def leave_one_out_auc(
+    estimator: Any, X: Any, y: ArrayLike, *, intercept: str = "auto", n_jobs: int | None = None
+) -> float:
+    """AUC of the predictions of every row by the model without it: far too low on small data.
+
+    Parameters
+    ----------
+    estimator, X, y, intercept, n_jobs
+        As in `pooled_auc`.
+
+    Returns
+    -------
+    float
+        ``pooled_auc(estimator, X, y, LeaveOneOut())``.
+
+    Notes
+    -----
+    Without one positive of n rows the mean of y is lower by about 1/n than without one negative,
+    and so are the predictions: a model that learns nothing has an estimate of 0, not ½.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.model_selection import leave_one_out_auc
+    >>> leave_one_out_auc(RankRLS(), np.zeros((10, 1)), [0, 1] * 5)
+    0.0
+    """
+    _two_levels(y, least=2)
+    return pooled_auc(estimator, X, y, LeaveOneOut(), intercept=intercept, n_jobs=n_jobs)
+
+
+def balanced_leave_one_out_auc(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    random_state: Any = None,
+    intercept: str = "auto",
+    n_jobs: int | None = None,
+) -> float:
+    """AUC of leave-one-out predictions by models that were trained on balanced classes.
+
+    For every row, the model is trained without it and without a random row of the other class, so
+    that all models see the same number of positives and negatives. Only the row itself is
+    predicted, and the predictions are pooled (Parker, Günter and Bedo 2007).
+
+    Parameters
+    ----------
+    estimator, X, y, intercept, n_jobs
+        As in `pooled_auc`.
+    random_state : int, RandomState instance or None
+        For the rows of the other class.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; tied scores count ½.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.model_selection import balanced_leave_one_out_auc
+    >>> balanced_leave_one_out_auc(RankRLS(), np.zeros((10, 1)), [0, 1] * 5)
+    0.5
+    """
+    positive = _two_levels(y, least=2)
+    splits = list(_balanced_splits(positive, random_state))
+    return pooled_auc(estimator, X, y, splits, intercept=intercept, n_jobs=n_jobs)
+
+
+def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | None = None) -> float:
+    """Fraction of the pairs (positive, negative) ordered correctly by the model without them.
+
+    Parameters
+    ----------
+    estimator, X, y, n_jobs
+        As in `pooled_auc`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; a tied pair counts ½.
+
+    See Also
+    --------
+    rankrls.model_selection.leave_pair_out_score : The same for RankRLS, from one decomposition.
+
+    Notes
+    -----
+    With f_ij the model trained without rows i and j, and n₊ positives and n₋ negatives,
+
+        1/(n₊ n₋) · Σ_{i positive, j negative} H(f_ij(x_i) − f_ij(x_j)),   H(0) = ½:
+
+    n₊ n₋ fits. The least biased of these estimates, and less variable than other averages (Airola
+    et al. 2011; ``examples/cross_validation_bias.py`` repeats their comparison).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.model_selection import leave_pair_out_auc
+    >>> leave_pair_out_auc(RankRLS(), np.zeros((10, 1)), [0, 1] * 5)
+    0.5
+    """
+    positive = _two_levels(y, least=2)
+    splits = LeavePairOut().split(positive, positive)
+    scores = _held_out_scores(estimator, X, y, splits, intercept="own", n_jobs=n_jobs)
+    first = np.nonzero(np.triu(positive[:, None] != positive))[0]  # of each pair, in their order
+    difference = np.subtract(*np.array(scores).T)
+    return float(np.mean((np.sign(difference) * (2 * positive[first] - 1) + 1) / 2))
+
+
+# ---------------------------------------------------------------------- what they share
+
+
+def _two_levels(y: Any, least: int = 1) -> Array:
+    """1 for rows of the higher level of y and 0 for the others, at least ``least`` of each."""
+    if y is None or isinstance(y, PreferenceGraph):
+        raise ValueError("AUC needs y with two levels, shape (n_rows,)")
+    array = np.asarray(y)
+    if array.ndim != 1:
+        raise ValueError(f"AUC needs y of shape (n_rows,); got {array.shape}")
+    codes = encode_qid(array, len(array), name="y", of="rows of y").codes
+    if array.dtype.kind == "O":  # numbered by first appearance: look at the order of the labels
+        codes = np.unique(array, return_inverse=True)[1]
+    size = np.bincount(codes)
+    if len(size) != 2:
+        raise ValueError(f"AUC needs y with two levels; it has {len(size)}")
+    if size.min() < least:
+        raise ValueError(
+            f"leaving a row out must leave both classes: y has {size.min()} row(s) of one, and "
+            f"needs at least {least}"
+        )
+    return codes
+
+
+def _balanced_splits(positive: Array, random_state: Any) -> Iterator[tuple[Array, Array]]:
+    """For every row: all rows but it and a random one of the other class; the row."""
+    rng = check_random_state(random_state)
+    members = [np.flatnonzero(positive == level) for level in (0, 1)]
+    for i, level in enumerate(positive):
+        kept = np.ones(len(positive), dtype=bool)
+        kept[[i, rng.choice(members[1 - level])]] = False
+        yield np.flatnonzero(kept), np.array([i])
+
+
+def _cv_splits(cv: Any, X: Any, positive: Array, groups: Any) -> Splits:
+    return check_cv(cv, positive, classifier=True).split(X, positive, groups)
+
+
+def _held_out_scores(
+    estimator: Any, X: Any, y: Any, splits: Splits, *, intercept: str, n_jobs: int | None
+) -> list[Array]:
+    """Scores of the test rows of every split by the model of its training rows."""
+    check_option("intercept", intercept, ("auto", "residual", "own"))
+    residual = intercept == "residual" or (intercept == "auto" and not is_classifier(estimator))
+    X, y = indexable(X, np.asarray(y))
+    X = np.asarray(X) if isinstance(X, list) else X
+    if residual:
+        check_scores(y)
+    parallel = Parallel(n_jobs=n_jobs)
+    return parallel(
+        delayed(_fit_and_score)(clone(estimator), X, y, train, test, residual, fold)
+        for fold, (train, test) in enumerate(splits)
+    )
+
+
+def _fit_and_score(
+    model: Any, X: Any, y: Array, train: Array, test: Array, residual: bool, fold: int
+) -> Array:
+    if (y[train] == y[train][:1]).all():
+        raise ValueError(
+            f"the training rows of fold {fold} are all of one class: use stratified folds (an int "
+            "cv), or more of them"
+        )
+    pairwise = get_tags(model).input_tags.pairwise
+    X_train, X_test = (_take(X, rows, train if pairwise else None) for rows in (train, test))
+    model.fit(X_train, y[train])
+    scores = _scores(model, X_test)
+    if residual:
+        scores = scores - _scores(model, X_train).mean() + y[train].astype(float).mean()
+    return scores
+
+
+def _take(X: Any, rows: Array, columns: Array | None) -> Any:
+    if columns is not None:
+        X = X if sparse.issparse(X) else np.asarray(X)
+        return X[rows][:, columns]
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def _scores(model: Any, X: Any) -> Array:
+    if hasattr(model, "decision_function"):
+        scores = np.asarray(model.decision_function(X))
+    elif is_classifier(model) and hasattr(model, "predict_proba"):
+        scores = np.asarray(model.predict_proba(X))[:, 1]
+    else:
+        scores = np.asarray(model.predict(X))
+    if scores.size != scores.shape[0]:
+        raise ValueError(f"one score for each row is needed; the model gives {scores.shape}")
+    return scores.ravel().astype(float)

@@ -1,0 +1,213 @@
+"""Exact cross-validated predictions: equal to refitting without the held-out rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+
+from rankrls._validation import check_finite_array, check_pairs, check_positive, encode_qid
+from rankrls.estimators import RankRLS
+from rankrls.holdout import (
+    HoldoutProblem,
+    check_fold,
+    default_pairs,
+    pair_accuracies,
+    query_folds,
+)
+
+__all__ = [
+    "holdout_predict",
+    "leave_pair_out_predict",
+    "leave_pair_out_score",
+    "leave_query_out_predict",
+]
+
+Array = NDArray[Any]
+
+
+def leave_query_out_predict(
+    estimator: RankRLS,
+    X: Any,
+    y: Any,
+    *,
+    qid: Any,
+    alphas: ArrayLike | None = None,
+    keep_basis: bool = False,
+    **fit_params: Any,
+) -> Array:
+    """Predict every query by the model that was trained on all other queries.
+
+    Parameters
+    ----------
+    estimator : RankRLS
+        Unfitted; gives the parameters.
+    X, y : as for ``fit``
+    qid : array-like of shape (n,)
+        Query of every row.
+    alphas : array-like of shape (n_alphas,), optional
+        A grid in place of the estimator's alpha: all of it costs little more than one value.
+    keep_basis : bool, default=False
+        Nyström: whether basis vectors of the held-out query stay in the basis.
+    **fit_params
+        sample_weight, pairs, magnitude, pair_weight, as for ``fit``. Pairs must not lead from one
+        query to another.
+
+    Returns
+    -------
+    ndarray of shape (n[, n_outputs]), with alphas (n_alphas, n[, n_outputs])
+        Scores, comparable within a query only: each comes from a model of its own.
+
+    Notes
+    -----
+    Exact for every cost, weighting, kernel and alpha (P1 §3.3, in a form in which nothing
+    cancels; see `rankrls.holdout`). A query whose small system is singular to working precision
+    is refitted literally.
+
+    Examples
+    --------
+    >>> from rankrls import RankRLS
+    >>> from rankrls.datasets import make_ranking
+    >>> from rankrls.metrics import pairwise_accuracy
+    >>> from rankrls.model_selection import leave_query_out_predict
+    >>> X, y, qid = make_ranking(n_queries=40, random_state=0, return_X_y_qid=True)
+    >>> scores = leave_query_out_predict(RankRLS(), X, y, qid=qid, alphas=[1.0, 100.0])
+    >>> scores.shape
+    (2, 800)
+    >>> bool(pairwise_accuracy(y, scores[0], qid=qid) > 0.9)
+    True
+    """
+    if qid is None:
+        raise ValueError("leave-query-out needs qid")
+    problem, grid, flat = _problem(estimator, X, y, alphas, keep_basis, {"qid": qid, **fit_params})
+    codes = encode_qid(qid, problem.graph.n_rows).codes
+    folds = query_folds(codes)
+    held = problem.folds(folds, grid)
+    out = np.empty((len(grid), len(codes), problem.graph.n_outputs))
+    for rows, part in zip(folds, held.predictions, strict=True):
+        out[:, rows] = part
+    return _shaped(out, flat, alphas)
+
+
+def holdout_predict(
+    estimator: RankRLS,
+    X: Any,
+    y: Any,
+    folds: Iterable[ArrayLike],
+    *,
+    qid: Any = None,
+    alphas: ArrayLike | None = None,
+    keep_basis: bool = False,
+    **fit_params: Any,
+) -> list[Array]:
+    """Predict the rows of every fold by the model that was trained without them.
+
+    Parameters
+    ----------
+    estimator, X, y, alphas, keep_basis, **fit_params
+        As for `leave_query_out_predict`.
+    folds : iterable of int arrays
+        Rows to leave out together: unions of queries, or rows of a single ranking, of any sizes;
+        they may overlap. A fold that splits a query is exact as well: by a shortcut with
+        cost="magnitude", ties="keep" and query_weighting="size" (or one query), by a literal
+        refit otherwise.
+    qid : array-like of shape (n,), optional
+
+    Returns
+    -------
+    list of ndarray of shape (len(fold)[, n_outputs]), with alphas a leading axis (n_alphas, …)
+        Comparable within a fold and query only.
+    """
+    problem, grid, flat = _problem(estimator, X, y, alphas, keep_basis, {"qid": qid, **fit_params})
+    rows = [check_fold(number, fold, problem.graph.n_rows) for number, fold in enumerate(folds)]
+    held = problem.folds(rows, grid)
+    return [_shaped(part, flat, alphas) for part in held.predictions]
+
+
+def leave_pair_out_predict(
+    estimator: RankRLS,
+    X: Any,
+    y: Any,
+    *,
+    pairs: ArrayLike | None = None,
+    alphas: ArrayLike | None = None,
+) -> Array:
+    """Predict both rows of every pair by the model that was trained without them.
+
+    Parameters
+    ----------
+    estimator : RankRLS
+        With cost="magnitude" and ties="keep" (or no ties in y).
+    X, y : as for ``fit``, one ranking
+    pairs : array-like of shape (n_pairs, 2), optional
+        By default all i < j with different y; with several outputs all i < j.
+    alphas : array-like of shape (n_alphas,), optional
+
+    Returns
+    -------
+    ndarray of shape (n_pairs, 2[, n_outputs]), with alphas a leading axis (n_alphas, …)
+        Only the two scores of a pair can be compared with each other.
+
+    Notes
+    -----
+    A pair is the solution of a 2 × 2 system in the spectrum of the centred kernel (P1 §3.4); all
+    of them are a handful of array operations for each alpha.
+    """
+    problem, grid, flat = _problem(estimator, X, y, alphas, False, {})
+    chosen = default_pairs(problem.graph) if pairs is None else check_pairs(
+        pairs, problem.graph.n_rows
+    )  # fmt: skip
+    out = np.stack([part for part, _ in problem.pairs(chosen, grid)])
+    return _shaped(out, flat, alphas)
+
+
+def leave_pair_out_score(estimator: RankRLS, X: Any, y: Any) -> float:
+    """Fraction of pairs with different y whose order the model without them gets right.
+
+    For y with two levels that is the leave-pair-out estimate of the AUC, otherwise of the
+    concordance index. Tied predictions count ½. Parameters as for `leave_pair_out_predict`;
+    several outputs are averaged.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from rankrls import RankRLS
+    >>> from rankrls.model_selection import leave_pair_out_score
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> round(leave_pair_out_score(RankRLS(100.0), X[:60], y[:60]), 3)
+    0.984
+    """
+    problem, grid, _ = _problem(estimator, X, y, None, False, {})
+    accuracy, _ = next(pair_accuracies(problem, grid))
+    return float(accuracy.mean())
+
+
+def _problem(
+    estimator: RankRLS,
+    X: Any,
+    y: Any,
+    alphas: ArrayLike | None,
+    keep_basis: bool,
+    preferences: dict[str, Any],
+) -> tuple[HoldoutProblem, Array, bool]:
+    if not isinstance(estimator, RankRLS):
+        raise ValueError(f"estimator must be a RankRLS; got a {type(estimator).__name__}")
+    if alphas is None:
+        grid = np.array([check_positive("alpha", estimator.alpha)])
+    else:
+        grid = check_finite_array("alphas", np.atleast_1d(alphas), ndim=(1,))
+        check_positive("alphas", float(grid.min(initial=np.inf)) if len(grid) else 0.0)
+    ranker = clone(estimator)
+    kernel, X, graph = ranker._prepare(X, y, preferences)
+    problem = ranker._holdout_problem(kernel, X, graph, keep_basis=keep_basis)
+    return problem, grid, graph.flat
+
+
+def _shaped(values: Array, flat: bool, alphas: ArrayLike | None) -> Array:
+    """Drop the axes that the caller did not ask for: outputs (last), alphas (first)."""
+    values = values[..., 0] if flat else values
+    return values[0] if alphas is None else values

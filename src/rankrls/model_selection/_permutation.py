@@ -1,0 +1,157 @@
+"""Permutation test: whether a cross-validated score is better than chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from rankrls._validation import check_option, check_positive
+from rankrls.estimators import RankRLS
+from rankrls.estimators._cv import Scoring
+from rankrls.holdout import pair_accuracies, query_folds
+from rankrls.preferences import PreferenceGraph
+
+__all__ = ["PermutationTestResult", "permutation_test"]
+
+Array = NDArray[Any]
+
+#: Numbers in the permuted label vectors that are held out together.
+BATCH_NUMBERS = 2**18
+
+
+@dataclass(frozen=True)
+class PermutationTestResult:
+    """Result of `permutation_test`.
+
+    Attributes
+    ----------
+    score : float
+        Cross-validated score of the true labels.
+    null_scores : ndarray of shape (n_permutations,)
+        Scores of permuted labels.
+    p_value : float
+        (1 + number of null scores >= score)/(1 + n_permutations).
+    """
+
+    score: float
+    null_scores: Array
+    p_value: float
+
+    def __repr__(self) -> str:
+        null = self.null_scores
+        return (
+            f"PermutationTestResult(score={self.score:.4f}, p_value={self.p_value:.4g}, "
+            f"null={null.mean():.4f} ± {null.std():.4f} in {len(null)} permutations)"
+        )
+
+
+def permutation_test(
+    estimator: RankRLS,
+    X: Any,
+    y: Any,
+    *,
+    qid: Any = None,
+    n_permutations: int = 1000,
+    cv: str = "leave-pair-out",
+    random_state: Any = None,
+) -> PermutationTestResult:
+    """Compare the cross-validated accuracy with that of permuted labels.
+
+    Parameters
+    ----------
+    estimator : RankRLS
+        Unfitted; with cost="magnitude" and ties="keep", so that permuted labels share L and are
+        extra outputs of one problem.
+    X, y : as for ``fit``, y of shape (n,)
+    qid : array-like of shape (n,), optional
+        With it, labels are permuted within queries.
+    n_permutations : int, default=1000
+    cv : {"leave-pair-out", "leave-query-out"}, default="leave-pair-out"
+        The latter with qid.
+    random_state : int, RandomState instance or None
+
+    Returns
+    -------
+    PermutationTestResult
+        The score is the pairwise accuracy (AUC for two classes).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.model_selection import permutation_test
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((30, 4))
+    >>> y = X[:, 0] + rng.standard_normal(30)
+    >>> result = permutation_test(RankRLS(), X, y, n_permutations=99, random_state=0)
+    >>> bool(result.p_value < 0.05)
+    True
+    """
+    if not isinstance(estimator, RankRLS):
+        raise ValueError(f"estimator must be a RankRLS; got a {type(estimator).__name__}")
+    if isinstance(n_permutations, bool) or not isinstance(n_permutations, int | np.integer):
+        raise ValueError(f"n_permutations must be an integer >= 1; got {n_permutations!r}")
+    if n_permutations < 1:
+        raise ValueError(f"n_permutations must be an integer >= 1; got {n_permutations}")
+    check_option("cv", cv, ("leave-pair-out", "leave-query-out"))
+    alphas = np.array([check_positive("alpha", estimator.alpha)])
+    ranker = clone(estimator)
+    kernel, X, graph = ranker._prepare(X, y, {"qid": qid})
+    if graph.n_outputs > 1 or graph.scores is None:
+        raise ValueError("permutation_test takes one score for each row")
+    if graph.n_given_pairs or graph.sample_weight is not None:
+        raise ValueError("permutation_test takes scores alone: no given pairs, no sample weights")
+    if ranker.cost != "magnitude" or ranker.ties != "keep":
+        raise ValueError(
+            "permutation_test needs cost='magnitude' and ties='keep': only then do permuted "
+            "labels share one preference graph"
+        )
+    if cv == "leave-query-out" and not graph.has_qid:
+        raise ValueError("cv='leave-query-out' needs qid")
+    if cv == "leave-pair-out" and graph.has_qid:
+        raise ValueError("with qid, use cv='leave-query-out': leave-pair-out takes one ranking")
+    rng = check_random_state(random_state)
+    s, codes = graph.scores[:, 0], graph.query_codes
+    assert codes is not None
+    labels = np.column_stack([s, _permuted(s, codes, n_permutations, rng)])
+    batch = max(16, BATCH_NUMBERS // len(s))
+    scores = []
+    first = ranker._holdout_problem(kernel, X, graph)
+    if cv == "leave-pair-out" and first.can_leave_pairs_out():
+        first.rows(np.arange(1))  # decompose once for all batches
+    for start in range(0, labels.shape[1], batch):
+        part = PreferenceGraph.from_scores(
+            labels[:, start : start + batch], qid=codes if graph.has_qid else None
+        )
+        problem = first.with_graph(part)
+        if cv == "leave-pair-out":
+            accuracy, _ = next(pair_accuracies(problem, alphas))
+            scores.append(accuracy)
+        else:
+            folds = query_folds(codes)
+            held = problem.folds(folds, alphas)
+            columns = range(part.n_outputs)
+            scoring = Scoring("pairwise_accuracy")
+            scores.append(
+                np.array([scoring.of_output(part, folds, held.predictions, 0, j) for j in columns])
+            )
+    values = np.concatenate(scores)
+    null = values[1:]
+    p_value = (1 + int((null >= values[0]).sum())) / (1 + n_permutations)
+    return PermutationTestResult(float(values[0]), null, p_value)
+
+
+def _permuted(s: Array, codes: Array, n: int, rng: np.random.RandomState) -> Array:
+    """The labels of every query in random order, n times: shape (m, n)."""
+    place = np.argsort(codes, kind="stable")
+    random = rng.random_sample((len(s), n))
+    # Sorting by query + a number in [0, 1) shuffles within queries.
+    shuffled = np.argsort(codes[:, None] + random if codes.any() else random, axis=0)
+    out = np.empty((len(s), n))
+    out[place] = s[shuffled]
+    return out

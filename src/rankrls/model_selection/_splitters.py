@@ -1,0 +1,370 @@
+"""Splitters for scikit-learn's tools: pairs, queries and connected components held out whole.
+
+They only say which rows are held out; any estimator can be refitted on the rest.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils import check_random_state, indexable
+
+from rankrls._validation import check_option, check_pairs, check_scores, encode_qid, show
+from rankrls.preferences import PreferenceGraph
+
+__all__ = ["ComponentKFold", "LeavePairOut", "LeaveQueryOut", "QueryKFold"]
+
+Array = NDArray[Any]
+Splits = Iterator[tuple[Array, Array]]
+
+
+class _GroupSplitter(BaseCrossValidator):
+    """A splitter that asks for ``groups`` when scikit-learn routes metadata."""
+
+    __metadata_request__split = {"groups": True}  # noqa: RUF012 (scikit-learn reads the class)
+
+
+class LeavePairOut(_GroupSplitter):
+    """Hold out the two rows of a pair, for every pair.
+
+    The mean score over the splits estimates the probability that a pair is ordered correctly: for
+    y of two levels the area under the ROC curve, almost without bias. Only rows predicted by the
+    same model are compared. Pairs are generated one after the other; they are never all in memory.
+
+    Parameters
+    ----------
+    pairs : {"different", "all"} or array-like of shape (n_pairs, 2), default="different"
+        "different": rows i < j with different y (all i < j if y has several outputs). "all": all
+        i < j. An array: these pairs of rows, in this order.
+
+    See Also
+    --------
+    rankrls.model_selection.leave_pair_out_predict : The same for RankRLS without refitting.
+
+    Notes
+    -----
+    With n_g rows in group g, of which n_gl have the level l, there are
+    Σ_g [C(n_g, 2) − Σ_l C(n_gl, 2)] pairs of different y, in the order (0, 1), (0, 2), … (1, 2), …
+
+    ``groups`` (query ids, any hashable labels) restrict pairs to rows of the same group; given
+    pairs must lie within one. If y is a `PreferenceGraph` of scores, its queries do the same; if it
+    is one of given pairs, "different" means each of these once, as (preferred, other).
+
+    Examples
+    --------
+    >>> from rankrls.model_selection import LeavePairOut
+    >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 1, 1, 0]
+    >>> LeavePairOut().get_n_splits(X, y)
+    4
+    >>> [test.tolist() for train, test in LeavePairOut().split(X, y)]
+    [[0, 1], [0, 2], [1, 3], [2, 3]]
+    >>> [test.tolist() for train, test in LeavePairOut().split(X, y, groups=["a", "a", "b", "b"])]
+    [[0, 1], [2, 3]]
+    """
+
+    def __init__(self, pairs: Any = "different") -> None:
+        self.pairs = pairs
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Count the pairs, without listing them."""
+        given, blocks, levels = self._what(_n_rows(X, y, groups), y, groups)
+        if given is not None:
+            return len(given)
+        n_pairs = _count_pairs(blocks)
+        if levels is not None:
+            n_pairs -= _count_pairs(_combine(blocks, levels))
+        if n_pairs == 0:
+            inside = "" if groups is None else " inside a group"
+            raise ValueError(f"there is no pair of rows with different y{inside} to leave out")
+        return n_pairs
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Splits:
+        """Generate (train, test) row numbers; test holds the two rows of a pair, in its order."""
+        n_rows = _n_rows(X, y, groups)
+        self.get_n_splits(X, y, groups)
+        given, blocks, levels = self._what(n_rows, y, groups)
+        kept = np.ones(n_rows, dtype=bool)
+        for pair in _all_pairs(blocks, levels) if given is None else given:
+            kept[pair] = False
+            yield np.flatnonzero(kept), pair.copy()
+            kept[pair] = True
+
+    def _what(self, n_rows: int, y: Any, groups: Any) -> tuple[Array | None, Array, Array | None]:
+        """Given pairs or None, the group of every row, and its level (None: all different)."""
+        if n_rows < 3:
+            raise ValueError(f"leaving out a pair needs at least 3 rows; got {n_rows}")
+        given_blocks = blocks = encode_qid(groups, n_rows, name="groups").codes
+        if isinstance(y, PreferenceGraph) and y.query_codes is not None:
+            blocks = _combine(blocks, y.query_codes)
+        pairs = self.pairs
+        if isinstance(pairs, str):
+            check_option("pairs (unless an array of row numbers)", pairs, ("different", "all"))
+            if pairs == "all":
+                return None, blocks, None
+            if not isinstance(y, PreferenceGraph) or not y.n_given_pairs:
+                return None, blocks, _levels(y, n_rows)
+            if y.scores is not None:
+                raise ValueError(
+                    "y has both scores and given pairs: say which pairs to leave out, as in "
+                    "LeavePairOut(pairs=graph.pairs)"
+                )
+            _, first = np.unique(np.sort(y.pairs, axis=1), axis=0, return_index=True)
+            pairs = y.pairs[np.sort(first)]
+        given = check_pairs(pairs, n_rows)
+        if len(given) == 0:
+            raise ValueError("pairs is empty: there is nothing to leave out")
+        across = np.flatnonzero(given_blocks[given[:, 0]] != given_blocks[given[:, 1]])
+        if across.size:
+            where = int(across[0])
+            raise ValueError(f"pairs[{where}] = {tuple(given[where].tolist())} joins two groups")
+        return given, blocks, None
+
+
+class LeaveQueryOut(_GroupSplitter):
+    """Hold out the rows of a query, for every query.
+
+    scikit-learn's `LeaveOneGroupOut` for query ids: any hashable labels, and for a
+    `PreferenceGraph` as y its own queries.
+
+    See Also
+    --------
+    rankrls.model_selection.leave_query_out_predict : The same for RankRLS without refitting.
+
+    Notes
+    -----
+    Queries come in the order of their sorted labels (of their first row, if the labels are Python
+    objects other than strings). A query whose scores are all equal has a split too; a metric of
+    pairs is not defined there, and scikit-learn's searches report NaN: drop such queries first.
+
+    With scikit-learn's metadata routing, ``LeaveQueryOut().set_split_request(groups="qid")`` takes
+    its groups from the argument ``qid`` that the estimator gets.
+
+    Examples
+    --------
+    >>> from rankrls.model_selection import LeaveQueryOut
+    >>> X, qid = [[0.0], [1.0], [2.0], [3.0]], ["b", "a", "b", "c"]
+    >>> [test.tolist() for train, test in LeaveQueryOut().split(X, groups=qid)]
+    [[1], [0, 2], [3]]
+    """
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Count the queries."""
+        return int(self._queries(X, y, groups).max()) + 1
+
+    def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Array]:
+        queries = self._queries(X, y, groups)
+        for query in range(int(queries.max()) + 1):
+            yield queries == query
+
+    def _queries(self, X: Any, y: Any, groups: Any) -> Array:
+        queries = _query_codes(X, y, groups)
+        if queries.max() == 0:
+            raise ValueError("there is one query: leaving it out leaves nothing to train on")
+        return queries
+
+
+class _WholeBlocksKFold(_GroupSplitter):
+    """K folds of whole blocks of rows."""
+
+    def __init__(
+        self, n_splits: Any = 5, *, shuffle: Any = False, random_state: Any = None
+    ) -> None:
+        self.n_splits = n_splits
+        self.shuffle = shuffle
+        self.random_state = random_state
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Give the number of folds."""
+        n = self.n_splits
+        if isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 2:
+            raise ValueError(f"n_splits must be an integer >= 2; got {show(n)}")
+        if not isinstance(self.shuffle, bool | np.bool_):
+            raise ValueError(f"shuffle must be True or False; got {show(self.shuffle)}")
+        if self.random_state is not None and not self.shuffle:
+            raise ValueError("random_state has no effect without shuffle=True: leave it None")
+        return int(n)
+
+    def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Array]:
+        n_splits = self.get_n_splits()
+        blocks, first = self._blocks(n_splits, X, y, groups)
+        size = np.bincount(blocks)
+        if self.shuffle:
+            order = check_random_state(self.random_state).permutation(len(size))
+        else:
+            order = np.argsort(-size, kind="stable")
+        order = order[np.argsort(~first[order], kind="stable")]
+        fold_of, load = np.empty(len(size), dtype=np.int64), np.zeros(n_splits, dtype=np.int64)
+        for block in order:  # each block goes to the fold with the fewest rows so far
+            fold_of[block] = load.argmin()
+            load[fold_of[block]] += size[block]
+        for fold in range(n_splits):
+            yield fold_of[blocks] == fold
+
+    def _blocks(self, n_splits: int, X: Any, y: Any, groups: Any) -> tuple[Array, Array]:
+        """Block of every row, and for every block whether it is dealt out before the others."""
+        raise NotImplementedError
+
+
+class QueryKFold(_WholeBlocksKFold):
+    """Hold out k folds of whole queries, with about equally many rows.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, >= 2.
+    shuffle : bool, default=False
+        Whether queries are dealt out in random order, instead of by size.
+    random_state : int, RandomState instance or None
+        For the order; an int makes every call give the same folds.
+
+    See Also
+    --------
+    sklearn.model_selection.GroupKFold : The same folds without shuffling, for sortable labels.
+
+    Notes
+    -----
+    Each query goes to the fold with the fewest rows so far: the largest query first, or in random
+    order. The sizes of two folds differ by at most the largest query, also when shuffled, where
+    `GroupKFold` gives folds of equally many queries whatever their sizes. ``groups`` holds query
+    ids, any hashable labels; without them the queries of a `PreferenceGraph` y are taken.
+
+    Examples
+    --------
+    >>> from rankrls.model_selection import QueryKFold
+    >>> X, qid = [[0.0]] * 6, [("de", 1), ("de", 1), ("de", 1), ("en", 1), ("en", 2), ("en", 2)]
+    >>> [test.tolist() for train, test in QueryKFold(2).split(X, groups=qid)]
+    [[0, 1, 2], [3, 4, 5]]
+    """
+
+    def _blocks(self, n_splits: int, X: Any, y: Any, groups: Any) -> tuple[Array, Array]:
+        queries = _query_codes(X, y, groups)
+        n_queries = int(queries.max()) + 1
+        if n_queries < n_splits:
+            raise ValueError(f"{n_queries} queries cannot make n_splits={n_splits} folds")
+        return queries, np.ones(n_queries, dtype=bool)
+
+
+class ComponentKFold(_WholeBlocksKFold):
+    """Hold out k folds of whole connected components of a `PreferenceGraph`.
+
+    No preference is lost between the folds, unlike when rows are split, and no row that is
+    compared with a test row is trained on.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, >= 2.
+    shuffle : bool, default=False
+        Whether components are dealt out in random order, instead of by size.
+    random_state : int, RandomState instance or None
+        For the order; an int makes every call give the same folds.
+
+    Notes
+    -----
+    y must be a `PreferenceGraph`. Two rows are joined by a query that has them both, by a given
+    pair (of weight > 0), and by the same label in ``groups``, if given. Each component goes to the
+    fold with the fewest rows so far, those without a preference last, so that every fold has one.
+
+    Examples
+    --------
+    >>> from rankrls import PreferenceGraph
+    >>> from rankrls.model_selection import ComponentKFold
+    >>> graph = PreferenceGraph.from_pairs([(0, 3), (3, 4), (5, 1)], n_rows=6)
+    >>> [test.tolist() for train, test in ComponentKFold(2).split([[0.0]] * 6, graph)]
+    [[0, 3, 4], [1, 2, 5]]
+    """
+
+    def _blocks(self, n_splits: int, X: Any, y: Any, groups: Any) -> tuple[Array, Array]:
+        if not isinstance(y, PreferenceGraph):
+            raise ValueError(
+                f"ComponentKFold needs y as a PreferenceGraph; got {show(y)} (for scores with "
+                "query ids, QueryKFold gives folds of whole queries)"
+            )
+        n_rows = _n_rows(X, y, groups)
+        edges = [y.pairs[y.pair_weight > 0]]
+        preferred = np.zeros(n_rows, dtype=bool)
+        preferred[edges[0]] = True
+        if y.scores is not None and y.query_codes is not None:
+            edges.append(_chains(y.query_codes))
+            rows = edges[-1]
+            differs = (y.scores[rows[:, 0]] != y.scores[rows[:, 1]]).any(axis=1)
+            preferred[rows[differs]] = True
+        if groups is not None:
+            edges.append(_chains(encode_qid(groups, n_rows, name="groups").codes))
+        a, b = np.concatenate(edges).T
+        graph = sparse.coo_array((np.ones(len(a)), (a, b)), shape=(n_rows, n_rows))
+        _, blocks = sparse.csgraph.connected_components(graph, directed=False)
+        first = np.zeros(int(blocks.max()) + 1, dtype=bool)
+        first[blocks[preferred]] = True
+        if first.sum() < n_splits:
+            raise ValueError(
+                f"{first.sum()} connected component(s) with a preference (the largest has "
+                f"{np.bincount(blocks).max()} of {n_rows} rows) cannot make n_splits={n_splits} "
+                "folds: rows are compared in too many pairs to be held out whole. Use fewer "
+                "folds, KFold over rows (pairs between training and test rows are then dropped), "
+                "or LeavePairOut"
+            )
+        return blocks, first
+
+
+def _n_rows(X: Any, y: Any, groups: Any) -> int:
+    """Number of rows of X, or of what there is if X is None."""
+    for values in indexable(X, y, groups):
+        if values is not None:
+            return values.shape[0] if hasattr(values, "shape") else len(values)
+    raise ValueError("the number of splits depends on the data: give X, y or groups")
+
+
+def _query_codes(X: Any, y: Any, groups: Any) -> Array:
+    if groups is None:
+        if isinstance(y, PreferenceGraph) and y.query_codes is not None:
+            return y.query_codes
+        raise ValueError("groups must hold the query of every row (or y be a PreferenceGraph)")
+    return encode_qid(groups, _n_rows(X, y, groups), name="groups").codes
+
+
+def _levels(y: Any, n_rows: int) -> Array | None:
+    """Level of every row, or None if there are several outputs."""
+    if y is None:
+        raise ValueError("y must be given, to know which rows differ")
+    if isinstance(y, PreferenceGraph):
+        y = y.scores
+        if y is None:
+            raise ValueError("y has neither scores nor given pairs to leave out")
+    elif np.asarray(y).dtype.kind in "OUS":
+        return encode_qid(y, n_rows, name="y").codes
+    scores = check_scores(y, n_rows).reshape(n_rows, -1)
+    return np.unique(scores, return_inverse=True)[1].ravel() if scores.shape[1] == 1 else None
+
+
+def _combine(a: Array, b: Array) -> Array:
+    """One code for every pair of codes."""
+    return a * (int(b.max()) + 1) + b
+
+
+def _count_pairs(codes: Array) -> int:
+    size = np.unique(codes, return_counts=True)[1]
+    return int((size * (size - 1) // 2).sum())
+
+
+def _all_pairs(blocks: Array, levels: Array | None) -> Iterator[Array]:
+    """Pairs i < j of the same block and of different levels, in lexicographic order."""
+    for i in range(len(blocks) - 1):
+        wanted = blocks[i + 1 :] == blocks[i]
+        if levels is not None:
+            wanted &= levels[i + 1 :] != levels[i]
+        for j in np.flatnonzero(wanted) + i + 1:
+            yield np.array([i, j])
+
+
+def _chains(codes: Array) -> Array:
+    """Pairs that join all rows of the same code, each to the next: shape (n_pairs, 2)."""
+    order = np.argsort(codes, kind="stable")
+    same = np.diff(codes[order]) == 0
+    return np.column_stack([order[:-1], order[1:]])[same]

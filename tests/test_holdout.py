@@ -1,0 +1,313 @@
+"""Every hold-out shortcut against literal refits."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.metrics.pairwise import rbf_kernel
+
+from cases import COSTS, TIES, WEIGHTINGS, Case
+from rankrls import PreferenceGraph, RankRLS
+from rankrls.holdout import HoldoutProblem
+from rankrls.model_selection import (
+    LeavePairOut,
+    holdout_predict,
+    leave_pair_out_auc,
+    leave_pair_out_predict,
+    leave_pair_out_score,
+    leave_query_out_predict,
+)
+
+ALPHAS = np.array([1e-9, 1e-4, 1.0, 1e4, 1e9])
+
+MODELS = {
+    "primal": {"n": 3},
+    "small folds": {"n": 15},
+    "wide": {"n": 60},
+    "rbf": {"n": 4, "kernel": "rbf", "gamma": 0.2},
+}
+
+
+def literal(ranker, X, y, held, fit, alphas=ALPHAS):
+    """Predictions of all rows by models fitted without the held-out ones."""
+    rest = np.setdiff1d(np.arange(len(X)), held)
+    fit = {name: None if value is None else value[rest] for name, value in fit.items()}
+    return np.stack(
+        [ranker.set_params(alpha=a).fit(X[rest], y[rest], **fit).predict(X) for a in alphas]
+    )
+
+
+def assert_same_order(actual, refitted, held, tolerance=1e-8):
+    """Differences between held-out predictions agree, relative to the spread of the model."""
+    for a in range(len(actual)):
+        expected = refitted[a][held]
+        error = (actual[a] - actual[a].mean(axis=0)) - (expected - expected.mean(axis=0))
+        assert np.abs(error).max() <= tolerance * np.ptp(refitted[a], axis=0).max()
+
+
+def model(name, **options):
+    parameters = MODELS[name] | options
+    return parameters.pop("n"), RankRLS(**parameters)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("kind", ["mixed", "graded"])
+def test_leave_query_out(name, cost, ties, weighting, kind):
+    case = Case(30, m=40, cost=cost, ties=ties, query_weighting=weighting, kind=kind)
+    n, ranker = model(name, **case.options)
+    X = case.rng.standard_normal((40, n)) + 1e3
+    qid = case.fit["qid"]
+    qid[:2] = ["single", "pair"]  # queries of size 1 and 2, and one without a preference
+    qid[2] = "pair"
+    case.y[qid == "b"] = 1.0
+    predictions = leave_query_out_predict(ranker, X, case.y, qid=qid, alphas=ALPHAS)
+    assert predictions.shape == (5, 40)
+    for query in np.unique(qid):
+        held = np.flatnonzero(qid == query)
+        refitted = literal(ranker, X, case.y, held, {"qid": qid})
+        assert_same_order(predictions[:, held], refitted, held)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("weight", [None, "zeros"])
+@pytest.mark.parametrize("ties", TIES)
+def test_unions_of_queries_of_any_size(name, weight, ties):
+    case = Case(31, m=40, weight=weight, ties=ties)
+    n, ranker = model(name, **case.options)
+    X = case.rng.standard_normal((40, n))
+    X[5:10] = X[0]  # duplicate rows
+    qid = case.fit["qid"]
+    folds = [np.flatnonzero(np.isin(qid, list(some))) for some in ("a", "bc", "defg", "abh", "h")]
+    fit = dict(case.fit)
+    parts = holdout_predict(ranker, X, case.y, folds, alphas=ALPHAS, **fit)
+    for held, part in zip(folds, parts, strict=True):
+        assert part.shape == (5, len(held))
+        for query in np.unique(qid[held]):
+            inside = qid[held] == query
+            refitted = literal(ranker, X, case.y, held, fit)
+            assert_same_order(part[:, inside], refitted, held[inside])
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("kind", ["continuous", "graded"])
+def test_row_folds_of_one_ranking(name, weighting, kind):
+    case = Case(32, m=30, qid="one", kind=kind, query_weighting=weighting)
+    n, ranker = model(name, query_weighting=weighting)
+    X = case.rng.standard_normal((30, n)) + 1e3
+    folds = [
+        np.array([3]),
+        np.array([1, 2]),
+        np.arange(10, 17),
+        np.arange(5, 25),
+        np.array([0, 29]),
+    ]
+    parts = holdout_predict(ranker, X, case.y, folds, alphas=ALPHAS)
+    for held, part in zip(folds, parts, strict=True):
+        refitted = literal(ranker, X, case.y, held, {})
+        assert_same_order(part, refitted, held)
+
+
+@pytest.mark.parametrize("name", ["primal", "rbf"])
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("cost", COSTS)
+def test_folds_that_split_queries_are_exact(name, weighting, cost):
+    case = Case(33, m=30, query_weighting=weighting, cost=cost)
+    n, ranker = model(name, **case.options)
+    X, qid = case.rng.standard_normal((30, n)), case.fit["qid"]
+    folds = [np.arange(0, 8), np.flatnonzero(qid == "c"), np.arange(20, 30)]
+    parts = holdout_predict(ranker, X, case.y, folds, qid=qid, alphas=ALPHAS[1:4])
+    for held, part in zip(folds, parts, strict=True):
+        refitted = literal(ranker, X, case.y, held, {"qid": qid}, ALPHAS[1:4])
+        for query in np.unique(qid[held]):
+            inside = qid[held] == query
+            assert_same_order(part[:, inside], refitted, held[inside])
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("kind", ["continuous", "graded"])
+def test_leave_pair_out(name, weighting, kind):
+    case = Case(34, m=14, qid="one", kind=kind)
+    n, ranker = model(name, query_weighting=weighting)
+    X = case.rng.standard_normal((14, n)) + 1e3
+    X[3] = X[4]
+    out = leave_pair_out_predict(ranker, X, case.y, alphas=ALPHAS)
+    pairs = [test for _, test in LeavePairOut().split(X, case.y)]
+    assert out.shape == (5, len(pairs), 2)
+    for number, held in enumerate(pairs):
+        refitted = literal(ranker, X, case.y, held, {})
+        assert_same_order(out[:, number], refitted, held)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize(
+    ("cost", "ties"), [("magnitude", "drop"), ("unit", "drop"), ("relative", "keep")]
+)
+def test_leave_pair_out_bipartite_with_ties_dropped(name, weighting, cost, ties):
+    rng = np.random.default_rng(35)
+    y = np.where(rng.random(13) < 0.4, 2.5, -1.0)
+    y[:4] = [2.5, 2.5, -1.0, -1.0]
+    n, ranker = model(name, query_weighting=weighting, cost=cost, ties=ties)
+    # (An offset would make scikit-learn's distances, and so the two rows' kernels, differ.)
+    X = rng.standard_normal((13, n)) + (0 if name == "rbf" else 1e3)
+    X[5] = X[6]
+    out = leave_pair_out_predict(ranker, X, y, alphas=ALPHAS)
+    for number, (_, held) in enumerate(LeavePairOut().split(X, y)):
+        refitted = literal(ranker, X, y, held, {})
+        assert_same_order(out[:, number], refitted, held)
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"ties": "drop"}, {"cost": "unit"}])
+@pytest.mark.parametrize("levels", [2, 4])
+def test_leave_pair_out_score_is_the_slow_one(options, levels):
+    rng = np.random.default_rng(36)
+    X, y = rng.standard_normal((20, 3)), rng.integers(0, levels, 20)
+    if levels > 2 and options and "kernel" not in options:
+        with pytest.raises(ValueError, match="no exact shortcut"):
+            leave_pair_out_score(RankRLS(**options), X, y)
+        return
+    score = leave_pair_out_score(RankRLS(**options), X, y)
+    right = []
+    for train, test in LeavePairOut().split(X, y):
+        i, j = test if y[test[0]] > y[test[1]] else test[::-1]
+        f = RankRLS(**options).fit(X[train], y[train]).predict(X)
+        right.append(0.5 + 0.5 * np.sign(f[i] - f[j]))
+    assert score == pytest.approx(np.mean(right))
+    if levels == 2:
+        assert score == pytest.approx(leave_pair_out_auc(RankRLS(**options), X, y))
+
+
+@pytest.mark.parametrize("name", ["primal", "wide", "rbf"])
+@pytest.mark.parametrize("cost", COSTS)
+def test_several_outputs(name, cost):
+    rng = np.random.default_rng(37)
+    n, ranker = model(name, cost=cost)
+    X, qid = rng.standard_normal((30, n)), rng.integers(0, 5, 30)
+    Y = np.column_stack([rng.integers(0, 3, 30), rng.standard_normal(30), rng.integers(0, 2, 30)])
+    together = leave_query_out_predict(ranker, X, Y, qid=qid, alphas=[0.1, 10.0])
+    assert together.shape == (2, 30, 3)
+    for j in range(3):
+        alone = leave_query_out_predict(ranker, X, Y[:, j], qid=qid, alphas=[0.1, 10.0])
+        for query in range(5):
+            rows = qid == query
+            one, other = together[:, rows, j], alone[:, rows]
+            np.testing.assert_allclose(
+                one - one.mean(axis=1, keepdims=True),
+                other - other.mean(axis=1, keepdims=True),
+                atol=1e-9,
+            )
+    if cost == "magnitude":
+        out = leave_pair_out_predict(ranker, X, Y)
+        assert out.shape == (30 * 29 // 2, 2, 3)
+        pairs = np.column_stack(np.triu_indices(30, 1))
+        for j in range(3):
+            alone = leave_pair_out_predict(ranker, X, Y[:, j], pairs=pairs)
+            np.testing.assert_allclose(out[..., j], alone, atol=1e-9)
+
+
+@pytest.mark.parametrize("keep_basis", [False, True])
+@pytest.mark.parametrize("duplicates", [False, True])
+@pytest.mark.parametrize("cost", COSTS)
+def test_nystroem_basis_leaves_with_its_query(keep_basis, duplicates, cost):
+    rng = np.random.default_rng(38)
+    X, y, qid = rng.standard_normal((40, 3)), rng.integers(0, 4, 40), rng.integers(0, 6, 40)
+    basis = np.arange(0, 24, 2)
+    if duplicates:
+        X[basis[1]] = X[basis[0]]
+    ranker = RankRLS(kernel="rbf", gamma=0.3, basis=basis, cost=cost)
+    alphas = np.array([1e-3, 1.0, 1e4])
+    predictions = leave_query_out_predict(
+        ranker, X, y, qid=qid, alphas=alphas, keep_basis=keep_basis
+    )
+    K = rbf_kernel(X, gamma=0.3)
+    for query in range(6):
+        held = np.flatnonzero(qid == query)
+        rest = np.setdiff1d(np.arange(40), held)
+        staying = basis if keep_basis else np.intersect1d(basis, rest)
+        refitted = []
+        for alpha in alphas:
+            # The basis may hold rows outside the training set: solve P2 (8) with a wider K.
+            (objective,) = PreferenceGraph.from_scores(y[rest], qid=qid[rest]).objectives(cost=cost)
+            K_MR, K_RR = K[np.ix_(rest, staying)], K[np.ix_(staying, staying)]
+            S = K_MR.T @ objective.system.apply(K_MR) + alpha * K_RR
+            a = np.linalg.lstsq(S, K_MR.T @ objective.system.r[:, 0], rcond=1e-13)[0]
+            refitted.append(K[:, staying] @ a)
+        assert_same_order(predictions[:, held], np.stack(refitted), held, 1e-6)
+
+
+def test_single_precision_and_sparse_input():
+    rng = np.random.default_rng(39)
+    X, y, qid = rng.standard_normal((60, 4)), rng.integers(0, 3, 60), rng.integers(0, 6, 60)
+    for ranker in (RankRLS(), RankRLS(kernel="rbf")):
+        expected = leave_query_out_predict(ranker, X, y, qid=qid)
+        single = leave_query_out_predict(ranker, X.astype(np.float32), y, qid=qid)
+        np.testing.assert_allclose(single, expected, atol=1e-4)
+        sparsely = leave_query_out_predict(ranker, sparse.csr_array(X), y, qid=qid)
+        np.testing.assert_allclose(
+            sparsely - sparsely.mean(), expected - expected.mean(), atol=1e-8
+        )
+
+
+def test_pairs_given_inside_queries():
+    case = Case(40, m=30)
+    X, qid = case.rng.standard_normal((30, 3)), case.fit["qid"]
+    rows = np.flatnonzero(qid == "c")
+    pairs = np.array([[rows[0], rows[1]], [rows[2], rows[0]]])
+    out = leave_query_out_predict(RankRLS(), X, case.y, qid=qid, pairs=pairs)
+    held = np.flatnonzero(qid == "a")
+    rest = np.setdiff1d(np.arange(30), held)
+    fitted = RankRLS().fit(X[rest], case.y[rest], qid=qid[rest], pairs=np.searchsorted(rest, pairs))
+    assert_same_order(out[None, held], fitted.predict(X)[None], held)
+
+
+def test_near_singular_folds_are_refitted_and_counted(monkeypatch):
+    from rankrls.holdout import _components
+
+    rng = np.random.default_rng(41)
+    X, y, qid = rng.standard_normal((30, 3)), rng.standard_normal(30), rng.integers(0, 5, 30)
+    ranker = RankRLS(0.1)
+    kernel, X_checked, graph = ranker._prepare(X, y, {"qid": qid})
+    folds = [np.flatnonzero(qid == q) for q in range(5)]
+
+    def held():
+        problem = HoldoutProblem(graph, kernel, X_checked, loss=ranker._loss)
+        return problem.folds(folds, np.array([0.1]))
+
+    plain = held()
+    assert plain.n_refits == 0
+    monkeypatch.setattr(
+        _components, "primal_holdout", lambda *a: (plain.predictions, np.ones((1, 5), bool))
+    )
+    monkeypatch.setattr("rankrls.holdout._problem.primal_holdout", _components.primal_holdout)
+    refitted = held()
+    assert refitted.n_refits == 5
+    for one, other in zip(plain.predictions, refitted.predictions, strict=True):
+        np.testing.assert_allclose(one - one.mean(), other - other.mean(), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda X, y, q: leave_query_out_predict(RankRLS(), X, y, qid=None), "needs qid"),
+        (lambda X, y, q: leave_query_out_predict(RankRLS(), X, y, qid=q[:5]), "qid has 5 entries"),
+        (lambda X, y, q: leave_pair_out_predict(RankRLS(cost="unit"), X, y), "no exact shortcut"),
+        (lambda X, y, q: leave_pair_out_score(RankRLS(basis=5), X, y), "no exact shortcut"),
+        (lambda X, y, q: holdout_predict(RankRLS(), X, y, [[0, 99]]), "outside 0 to 19"),
+        (lambda X, y, q: holdout_predict(RankRLS(), X, y, [[0, 0]]), "names a row twice"),
+        (lambda X, y, q: holdout_predict(RankRLS(), X, y, [[]]), "non-empty"),
+        (lambda X, y, q: holdout_predict(RankRLS(), X, y, [range(20)]), "nothing is left"),
+        (lambda X, y, q: holdout_predict("x", X, y, [[0]]), "estimator must be a RankRLS"),
+        (lambda X, y, q: leave_pair_out_predict(RankRLS(), X, y, alphas=[-1]), "alphas must be"),
+        (lambda X, y, q: leave_pair_out_predict(RankRLS(), X, y, alphas=[]), "alphas"),
+        (lambda X, y, q: leave_pair_out_predict(RankRLS(), X, y, pairs=[(0, 0)]), "to itself"),
+    ],
+)
+def test_bad_input(call, message):
+    rng = np.random.default_rng(42)
+    X, y, qid = rng.standard_normal((20, 3)), rng.integers(0, 4, 20), np.arange(20) // 5
+    with pytest.raises(ValueError, match=message):
+        call(X, y, qid)

@@ -1,0 +1,338 @@
+"""permutation_test: the score, the null scores of literal permutations, and the p-value."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.linear_model import Ridge
+
+import cases
+import rankrls.model_selection._permutation as module
+from rankrls import PreferenceGraph, RankRLS
+from rankrls.metrics import pairwise_accuracy
+from rankrls.model_selection import (
+    PermutationTestResult,
+    leave_pair_out_predict,
+    leave_pair_out_score,
+    leave_query_out_predict,
+    permutation_test,
+)
+from rankrls.model_selection._permutation import _permuted
+
+N = 24
+MODELS = {
+    "linear": {"alpha": 2.0},
+    "rbf": {"kernel": "rbf", "gamma": 0.2, "alpha": 0.5},
+    "size": {"query_weighting": "size"},
+    "query": {"query_weighting": "query", "kernel": "poly", "degree": 2},
+}
+
+
+def make(seed=0, kind="continuous", m=N, signal=1.0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, 3))
+    y = signal * X[:, 0] + cases.scores("continuous", m, rng)
+    if kind == "graded":
+        y = np.digitize(y, [-0.7, 0.7]) * 1.0
+    elif kind == "binary":
+        y = (y > 0) * 1.0
+    return X, y, rng.permutation(np.repeat(list("abcdef"), m // 6))
+
+
+def permutations(y, qid, n, seed):
+    """The permuted labels of ``random_state=seed``, in their order."""
+    rng = np.random.RandomState(seed)
+    codes = np.zeros(len(y), int) if qid is None else np.unique(qid, return_inverse=True)[1]
+    return list(_permuted(y, codes, n, rng).T)
+
+
+# ---------------------------------------------------------------------- scores
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kind", ["continuous", "graded", "binary"])
+def test_leave_pair_out(kind, model):
+    X, y, _ = make(kind=kind)
+    ranker = RankRLS(**MODELS[model])
+    result = permutation_test(ranker, X, y, n_permutations=6, random_state=7)
+    assert isinstance(result, PermutationTestResult)
+    assert isinstance(result.score, float)
+    assert result.null_scores.shape == (6,)
+    assert result.score == pytest.approx(leave_pair_out_score(ranker, X, y), rel=1e-12)
+    expected = [leave_pair_out_score(ranker, X, z) for z in permutations(y, None, 6, 7)]
+    assert_allclose(result.null_scores, expected, rtol=1e-12)
+
+
+def test_scores_are_those_of_refits():
+    """All the way down to a loop over pairs, for the true labels and two permutations."""
+    X, y, _ = make(seed=1, kind="graded", m=12)
+    ranker = RankRLS(0.7)
+    result = permutation_test(ranker, X, y, n_permutations=2, random_state=1)
+    for z, score in zip(
+        [y, *permutations(y, None, 2, 1)], [result.score, *result.null_scores], strict=True
+    ):
+        right = []
+        for i in range(12):
+            for j in range(12):
+                if z[i] > z[j]:
+                    rest = np.setdiff1d(np.arange(12), [i, j])
+                    a, b = RankRLS(0.7).fit(X[rest], z[rest]).predict(X[[i, j]])
+                    right.append(1.0 if a > b else 0.5 if a == b else 0.0)
+        assert score == pytest.approx(np.mean(right), rel=1e-12)
+
+
+@pytest.mark.parametrize("model", [*MODELS, "nystroem"])
+@pytest.mark.parametrize("kind", ["continuous", "graded"])
+def test_leave_query_out(kind, model):
+    X, y, qid = make(seed=2, kind=kind)
+    basis = {"kernel": "rbf", "basis": [0, 5, 9, 13, 20]}
+    ranker = RankRLS(**MODELS.get(model, basis))
+    result = permutation_test(
+        ranker, X, y, qid=qid, cv="leave-query-out", n_permutations=6, random_state=7
+    )
+    labels = [y, *permutations(y, qid, 6, 7)]
+    expected = [
+        pairwise_accuracy(z, leave_query_out_predict(ranker, X, z, qid=qid), qid=qid)
+        for z in labels
+    ]
+    assert_allclose([result.score, *result.null_scores], expected, rtol=1e-12)
+    assert len(set(expected)) > 2
+
+
+@pytest.mark.parametrize("cv", ["leave-pair-out", "leave-query-out"])
+def test_batches_make_no_difference(cv, monkeypatch):
+    X, y, qid = make(seed=3, kind="graded")
+    qid = qid if cv == "leave-query-out" else None
+    options = {"qid": qid, "cv": cv, "n_permutations": 10, "random_state": 0}
+    expected = permutation_test(RankRLS(), X, y, **options)
+    for numbers in (1, 3 * N**2):  # one by one; in threes, the last batch smaller
+        monkeypatch.setattr(module, "BATCH_NUMBERS", numbers)
+        result = permutation_test(RankRLS(), X, y, **options)
+        assert result.score == pytest.approx(expected.score, rel=1e-12)
+        assert_allclose(result.null_scores, expected.null_scores, rtol=1e-12)
+        assert result.p_value == expected.p_value
+
+
+def test_other_containers():
+    X, y, _ = make(seed=4)
+    X = np.where(np.abs(X) > 0.5, X, 0.0)
+    options = {"n_permutations": 5, "random_state": 0}
+    expected = permutation_test(RankRLS(), X, y, **options)
+    others = [
+        permutation_test(RankRLS(), sparse.csr_array(X), y, **options),
+        permutation_test(RankRLS(kernel="precomputed"), X @ X.T, y, **options),
+        permutation_test(RankRLS(), X.tolist(), list(y), **options),
+        permutation_test(RankRLS(), X, PreferenceGraph.from_scores(y), **options),
+        permutation_test(RankRLS(), X, y[:, None], **options),
+    ]
+    for result in others:
+        assert_allclose(result.null_scores, expected.null_scores)
+        assert result.p_value == expected.p_value
+
+
+def test_graph_with_queries():
+    X, y, qid = make(seed=5, kind="graded")
+    options = {"cv": "leave-query-out", "n_permutations": 8, "random_state": 0}
+    expected = permutation_test(RankRLS(), X, y, qid=qid, **options)
+    result = permutation_test(RankRLS(), X, PreferenceGraph.from_scores(y, qid=qid), **options)
+    assert result.score == pytest.approx(expected.score, rel=1e-12)
+    assert_allclose(result.null_scores, expected.null_scores, rtol=1e-12)
+
+
+def test_graph_with_weights():
+    """Weights say how to train: they must be used, or refused."""
+    X, y, qid = make(seed=5)
+    weight = np.where(X[:, 1] > 0, 1.0, 1e-6)
+    graph = PreferenceGraph.from_scores(y, qid=qid, sample_weight=weight)
+    held = leave_query_out_predict(RankRLS(), X, y, qid=qid, sample_weight=weight)
+    try:
+        result = permutation_test(RankRLS(), X, graph, cv="leave-query-out", n_permutations=2)
+    except ValueError:
+        return
+    assert result.score == pytest.approx(pairwise_accuracy(y, held, qid=qid), rel=1e-12)
+
+
+def test_graph_with_pairs():
+    X, y, _ = make(seed=5)
+    graph = PreferenceGraph.from_scores(y) + PreferenceGraph.from_pairs([(0, 1)], n_rows=N)
+    with pytest.raises(ValueError, match="pairs"):
+        permutation_test(RankRLS(), X, graph, n_permutations=2)
+
+
+def test_estimator_is_left_alone():
+    X, y, _ = make(seed=6)
+    ranker, given = RankRLS(3.0), (X.copy(), y.copy())
+    permutation_test(ranker, X, y, n_permutations=3)
+    assert set(vars(ranker)) == set(vars(RankRLS()))
+    assert_array_equal(X, given[0])
+    assert_array_equal(y, given[1])
+
+
+# ---------------------------------------------------------------------- permutations
+
+
+def test_permutations_stay_within_queries():
+    _, y, qid = make(seed=7)
+    for z in permutations(y, qid, 20, 0):
+        assert not np.array_equal(z, y)
+        for query in set(qid):
+            assert sorted(z[qid == query]) == sorted(y[qid == query])
+
+
+def test_permutations_are_uniform():
+    """All 3! orders of one query and 2 of another, in random row order: 12, equally often."""
+    y, codes = np.array([0.0, 10.0, 1.0, 11.0, 2.0]), np.array([0, 1, 0, 1, 0])
+    rng = np.random.RandomState(0)
+    seen = _permuted(y, codes, 2400, rng).T
+    counts = np.unique(seen, axis=0, return_counts=True)[1]
+    assert len(counts) == 12
+    assert np.square(counts - 200).sum() / 200 < 31  # chi², 11 degrees: p = 0.001
+
+
+def test_labels_reach_the_graph_as_permuted(monkeypatch):
+    """The permutations that are scored are the ones of `_permuted`."""
+    X, y, qid = make(seed=8)
+    made = lambda s, codes, n, rng: np.column_stack([s, s[::-1]])[:, :n]  # noqa: E731
+    monkeypatch.setattr(module, "_permuted", made)
+    result = permutation_test(RankRLS(), X, y, n_permutations=2)
+    assert result.null_scores[0] == result.score  # the identity
+    assert result.null_scores[1] == pytest.approx(
+        leave_pair_out_score(RankRLS(), X, y[::-1]), rel=1e-12
+    )
+    options = {"qid": qid, "cv": "leave-query-out"}
+    assert permutation_test(RankRLS(), X, y, n_permutations=1, **options).p_value == 1.0
+
+
+def test_random_state():
+    X, y, _ = make(seed=9)
+    first, again, instance, other = (
+        permutation_test(RankRLS(), X, y, n_permutations=5, random_state=state).null_scores
+        for state in (3, 3, np.random.RandomState(3), 4)
+    )
+    assert_array_equal(first, again)
+    assert_array_equal(first, instance)
+    assert not np.array_equal(first, other)
+
+
+# ---------------------------------------------------------------------- p-values
+
+
+@pytest.mark.parametrize("signal", [0.0, 0.3, 3.0])
+@pytest.mark.parametrize("kind", ["continuous", "binary"])
+def test_p_value(kind, signal):
+    X, y, _ = make(seed=10, kind=kind, signal=signal)
+    result = permutation_test(RankRLS(), X, y, n_permutations=40, random_state=0)
+    at_least = sum(score >= result.score for score in result.null_scores)
+    assert result.p_value == (1 + at_least) / 41
+
+
+def test_a_strong_signal_is_found():
+    X, y, qid = make(seed=11, signal=5.0)
+    for options in ({}, {"qid": qid, "cv": "leave-query-out"}):
+        result = permutation_test(RankRLS(), X, y, n_permutations=199, random_state=0, **options)
+        assert result.p_value == 1 / 200
+        assert result.score > 0.8
+        assert abs(result.null_scores.mean() - 0.5) < 0.1
+
+
+@pytest.mark.parametrize("with_qid", [False, True])
+def test_p_values_without_signal(with_qid):
+    """Uniform under the null hypothesis: Kolmogorov–Smirnov at about 0.001."""
+    p, n = [], 40 if with_qid else 80
+    for seed in range(n):
+        X, y, qid = make(seed=100 + seed, signal=0.0)
+        options = {"qid": qid, "cv": "leave-query-out"} if with_qid else {}
+        result = permutation_test(RankRLS(), X, y, n_permutations=39, random_state=seed, **options)
+        p.append(result.p_value)
+    p = np.sort(p)
+    distance = np.abs(np.arange(1, n + 1) / n - p).max()
+    assert distance < 1.95 / n**0.5
+    assert np.mean(p <= 0.05) <= 0.15
+
+
+def test_representation():
+    X, y, _ = make(seed=12)
+    text = repr(permutation_test(RankRLS(), X, y, n_permutations=9, random_state=0))
+    assert text.startswith("PermutationTestResult(score=0.")
+    assert "p_value=0." in text
+    assert "in 9 permutations" in text
+    with pytest.raises(AttributeError):
+        permutation_test(RankRLS(), X, y, n_permutations=1).score = 1.0
+
+
+# ---------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_memory(kernel):
+    """All predictions of 501 label vectors would be 180 MB, with their signs 500 MB."""
+    X, y, _ = make(seed=13, m=150)
+    tracemalloc.start()
+    try:
+        result = permutation_test(RankRLS(kernel=kernel), X, y, n_permutations=500, random_state=0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 200e6
+    assert result.null_scores.shape == (500,)
+
+
+# ---------------------------------------------------------------------- bad input
+
+
+X_BAD, Y_BAD, QID_BAD = make(seed=14, kind="graded")
+
+
+def case(name, message, *, y=Y_BAD, model=None, **options):
+    return pytest.param(model or RankRLS(), y, options, message, id=name)
+
+
+LOSS = "cost='magnitude' and ties='keep'"
+BAD = [
+    case("cost unit", LOSS, model=RankRLS(cost="unit")),
+    case("cost relative", LOSS, model=RankRLS(cost="relative")),
+    case("ties dropped", LOSS, model=RankRLS(ties="drop")),
+    case("cost unknown", "cost must be one of", model=RankRLS(cost="hinge")),
+    case("alpha", "alpha must be finite and > 0", model=RankRLS(-1.0)),
+    case("two outputs", "one score for each row", y=np.column_stack([Y_BAD, -Y_BAD])),
+    case("leave-pair-out with qid", "with qid, use cv='leave-query-out'", qid=QID_BAD),
+    case("leave-query-out without qid", "needs qid", cv="leave-query-out"),
+    case("cv unknown", "cv must be one of 'leave-pair-out', 'leave-query-out'", cv="loo"),
+    case("cv int", "cv must be one of", cv=5),
+    case("basis", "no exact shortcut", model=RankRLS(kernel="rbf", basis=[1, 2])),
+    case("no y", "y to be passed", y=None),
+    case("pairs only", "one score for each", y=PreferenceGraph.from_pairs([(0, 1)], n_rows=N)),
+    case("equal labels", "no query has a pair", y=np.ones(N)),
+    case("y too short", "y has 23 entries", y=Y_BAD[1:]),
+    case("y NaN", "y contains NaN", y=np.where(Y_BAD == 0, np.nan, 1.0)),
+    case("qid too short", "qid has 23", qid=QID_BAD[1:], cv="leave-query-out"),
+    case("one query", "nothing is left", qid=np.zeros(N), cv="leave-query-out"),
+    case("not a RankRLS", "estimator must be a RankRLS", model=Ridge()),
+    case("n_permutations 0", "n_permutations", n_permutations=0),
+    case("n_permutations negative", "n_permutations", n_permutations=-1),
+    case("n_permutations half", "n_permutations", n_permutations=2.5),
+]
+
+
+@pytest.mark.parametrize(("model", "y", "options", "message"), BAD)
+def test_bad_input(model, y, options, message):
+    with pytest.raises(ValueError, match=message):
+        permutation_test(model, X_BAD, y, **({"n_permutations": 3} | options))
+
+
+@pytest.mark.parametrize("call", [permutation_test, leave_pair_out_score, leave_pair_out_predict])
+def test_two_rows(call):
+    with pytest.raises(ValueError, match=r"row|preference|pair"):
+        call(RankRLS(), X_BAD[:2], [0.0, 1.0])
+
+
+def test_a_single_positive():
+    """Without the pair nothing is left to learn from: an error, or ties that count half."""
+    y = (np.arange(N) == 4).astype(float)
+    try:
+        result = permutation_test(RankRLS(kernel="rbf"), X_BAD, y, n_permutations=9)
+    except ValueError:
+        return
+    assert_array_equal(result.null_scores, 0.5)

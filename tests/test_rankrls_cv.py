@@ -1,0 +1,922 @@
+"""RankRLSCV: equal to loops that refit RankRLS for every fold and alpha, and choose the best."""
+
+import itertools
+import pickle
+import warnings
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    RepeatedKFold,
+    StratifiedKFold,
+    cross_val_score,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+import cases
+import rankrls.estimators._cv as module
+from rankrls import PreferenceGraph, RankRLS, RankRLSCV, metrics
+from rankrls.holdout import HoldoutProblem
+from rankrls.metrics import pairwise_accuracy
+from rankrls.model_selection import ComponentKFold, LeavePairOut, LeaveQueryOut, QueryKFold
+
+N, D = 26, 4
+ALPHAS = (0.03, 1.0, 40.0)
+EDGE = "ignore:the best alpha"
+
+MODELS = {
+    "linear": {},
+    "wide": {},
+    "rbf": {"kernel": "rbf", "gamma": 0.3},
+    "nystroem": {"kernel": "rbf", "basis": [0, 3, 7, 8, 14, 20, 25]},
+}
+NAMED = [
+    "pairwise_accuracy",
+    "concordance_index",
+    "ndcg",
+    "ndcg@5",
+    "average_precision",
+    "reciprocal_rank",
+    "precision",
+    "precision@2",
+]
+
+pytestmark = pytest.mark.filterwarnings(EDGE, "ignore:The groups parameter is ignored")
+
+
+def make(seed=0, kind="graded", outputs=1, m=N, d=D):
+    """Noisy scores; queries a to f in random row order, f with one row and e without a pair."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, d))
+    y = np.column_stack([cases.scores(kind, m, rng) + X[:, 0].round() for _ in range(outputs)])
+    y -= y.min()
+    qid = rng.permutation(np.array(list("abcdeeef") + list("abcd") * m)[:m])
+    y[qid == "e"] = 1.0
+    return X, y if outputs > 1 else y[:, 0], qid
+
+
+def data_for(model, **options):
+    return make(d=40 if model == "wide" else D, **options)
+
+
+def smooth(y_true, y_score, *, qid):
+    """Least squares on the differences of a list: sensitive to every digit of a prediction."""
+    total = 0.0
+    for query in np.unique(qid):
+        error = (y_true - y_score)[qid == query]
+        total -= np.square(error - error.mean()).sum()
+    return total
+
+
+def spread(y_true, y_score, *, qid):
+    """Size of the predictions within lists: between lists they cannot be compared."""
+    return sum(np.ptp(y_score[qid == query]) for query in np.unique(qid))
+
+
+# ---------------------------------------------------------------------- the loops
+
+
+def refit(params, alpha, X, y, train, test, qid=None, weight=None):
+    """Predictions of the rows ``test`` by a model of the rows ``train``."""
+    params = dict(params)
+    if "basis" in params:
+        params["basis"] = np.flatnonzero(np.isin(train, params["basis"]))
+    part = {"qid": qid, "sample_weight": weight}
+    part = {name: value[train] for name, value in part.items() if value is not None}
+    return RankRLS(alpha, **params).fit(X[train], y[train], **part).predict(X[test])
+
+
+def literal_scores(params, X, y, folds, metric, qid=None, weight=None, alphas=ALPHAS):
+    """Mean score of every alpha: one refit for every fold, one list for every query and fold."""
+    found = []
+    for alpha in alphas:
+        labels, predictions, lists = [], [], []
+        for number, test in enumerate(folds):
+            train = np.setdiff1d(np.arange(len(X)), test)
+            labels.append(y[test])
+            predictions.append(refit(params, alpha, X, y, train, test, qid, weight))
+            lists += [f"{number} {'' if qid is None else qid[i]}" for i in test]
+        labels, predictions = np.concatenate(labels), np.concatenate(predictions)
+        columns = zip(
+            labels.reshape(len(lists), -1).T, predictions.reshape(len(lists), -1).T, strict=True
+        )
+        found.append(np.mean([metric(a, b, qid=np.array(lists)) for a, b in columns]))
+    return np.array(found)
+
+
+def literal_pair_scores(params, X, y, alphas=ALPHAS):
+    """Leave-pair-out: a refit for every pair."""
+    m, Y = len(X), y.reshape(len(X), -1)
+    found = []
+    for alpha in alphas:
+        right, counted = np.zeros(Y.shape[1]), np.zeros(Y.shape[1])
+        for i, j in itertools.combinations(range(m), 2):
+            train = np.setdiff1d(np.arange(m), [i, j])
+            a, b = refit(params, alpha, X, y, train, np.array([i, j])).reshape(2, -1)
+            order = np.sign(Y[i] - Y[j])
+            right += np.where(order != 0, (1 + order * np.sign(a - b)) / 2, 0)
+            counted += order != 0
+        found.append(np.mean(right / counted))
+    return np.array(found)
+
+
+def by_query(qid):
+    return [np.flatnonzero(qid == query) for query in np.unique(qid)]
+
+
+def fit_cv(X, y, *, alphas=ALPHAS, qid=None, weight=None, **params):
+    return RankRLSCV(alphas, **params).fit(X, y, qid=qid, sample_weight=weight)
+
+
+def assert_chosen(ranker, scores, alphas=ALPHAS, **tolerance):
+    """The results are those of the loop, and what follows from them."""
+    results = ranker.cv_results_
+    assert list(results) == ["alpha", "mean_score", "n_refits"]
+    assert_array_equal(results["alpha"], alphas)
+    assert_allclose(results["mean_score"], scores, **({"rtol": 1e-12} | tolerance))
+    best = max(results["mean_score"])
+    assert ranker.best_score_ == best
+    chosen = [a for a, s in zip(alphas, results["mean_score"], strict=True) if s == best]
+    assert ranker.alpha_ == max(chosen)
+
+
+def spy(monkeypatch):
+    """Record all folds that are held out."""
+    seen = []
+    original = HoldoutProblem.folds
+
+    def folds(self, folds, alphas):
+        seen.append([np.array(rows) for rows in folds])
+        return original(self, folds, alphas)
+
+    monkeypatch.setattr(HoldoutProblem, "folds", folds)
+    return seen
+
+
+# ---------------------------------------------------------------------- leave-query-out
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("weighting", cases.WEIGHTINGS)
+@pytest.mark.parametrize("cost", cases.COSTS)
+def test_leave_query_out(cost, weighting, model):
+    X, y, qid = data_for(model)
+    params = MODELS[model] | {"cost": cost, "query_weighting": weighting}
+    ranker = fit_cv(X, y, qid=qid, cv="leave-query-out", scoring=smooth, **params)
+    expected = literal_scores(params, X, y, by_query(qid), smooth, qid)
+    assert_chosen(ranker, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("model", ["linear", "rbf", "nystroem"])
+@pytest.mark.parametrize("ties", cases.TIES)
+@pytest.mark.parametrize("cost", ["magnitude", "relative"])
+def test_leave_query_out_of_several_outputs(cost, ties, model):
+    X, y, qid = make(seed=1, outputs=2)
+    params = MODELS[model] | {"cost": cost, "ties": ties}
+    scoring = smooth if ties == "keep" else "pairwise_accuracy"
+    metric = smooth if ties == "keep" else pairwise_accuracy
+    ranker = fit_cv(X, y, qid=qid, scoring=scoring, **params)
+    expected = literal_scores(params, X, y, by_query(qid), metric, qid)
+    assert_chosen(ranker, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["positive", "zeros"])
+@pytest.mark.parametrize("cost", cases.COSTS)
+def test_leave_query_out_with_weights(cost, kind):
+    X, y, qid = make(seed=2)
+    weight = cases.weights(kind, N, np.random.default_rng(5))
+    ranker = fit_cv(X, y, qid=qid, weight=weight, cost=cost, scoring=smooth)
+    expected = literal_scores({"cost": cost}, X, y, by_query(qid), smooth, qid, weight)
+    assert_chosen(ranker, expected, rtol=1e-6)
+
+
+def test_small_and_large_alphas():
+    """At alphas of a default grid, where the shortcut could lose digits."""
+    X, y, qid = make(seed=3)
+    alphas = 2.0 ** np.array([-15, -8, 0, 8, 15])
+    for params in MODELS.values():
+        ranker = fit_cv(X, y, qid=qid, alphas=alphas, scoring=smooth, **params)
+        expected = literal_scores(params, X, y, by_query(qid), smooth, qid, alphas=alphas)
+        assert_chosen(ranker, expected, alphas, rtol=1e-5)
+
+
+# ---------------------------------------------------------------------- metrics
+
+
+@pytest.mark.parametrize("scoring", NAMED)
+@pytest.mark.parametrize("with_qid", [True, False])
+def test_metrics_by_name(scoring, with_qid):
+    X, y, qid = make(seed=4)
+    name, _, k = scoring.partition("@")
+    metric = partial(getattr(metrics, name), **({"k": int(k)} if k else {}))
+    if with_qid:
+        cv, qid, folds = "leave-query-out", qid, by_query(qid)
+    else:
+        cv, qid, folds = KFold(4), None, [test for _, test in KFold(4).split(X)]
+    ranker = fit_cv(X, y, qid=qid, cv=cv, scoring=scoring)
+    assert_chosen(ranker, literal_scores({}, X, y, folds, metric, qid))
+
+
+def test_pairwise_accuracy_is_a_mean_over_queries_and_folds():
+    """By a double loop over rows, without `rankrls.metrics`."""
+    X, y, qid = make(seed=5)
+    splits = list(KFold(3).split(X))
+    ranker = fit_cv(X, y, qid=qid, cv=splits, alphas=[1.0])
+    values = []
+    for train, test in splits:
+        score = refit({}, 1.0, X, y, train, test, qid)
+        for query in np.unique(qid[test]):
+            rows = np.flatnonzero(qid[test] == query)
+            pairs = [(i, j) for i in rows for j in rows if y[test[i]] > y[test[j]]]
+            if pairs:
+                values.append(np.mean([score[i] > score[j] for i, j in pairs]))
+    assert ranker.best_score_ == pytest.approx(np.mean(values), rel=1e-12)
+
+
+def test_function_is_called_with_labels_predictions_and_lists():
+    X, y, qid = make(seed=6)
+    calls = []
+
+    def metric(y_true, y_score, *, qid):
+        calls.append((y_true, y_score, qid))
+        return 0.5
+
+    fit_cv(X, y, qid=qid, scoring=metric)
+    assert len(calls) == len(ALPHAS)
+    for y_true, y_score, lists in calls:
+        assert y_true.shape == y_score.shape == lists.shape == (N,)
+        assert sorted(y_true) == sorted(y)
+        assert sorted(np.unique(lists, return_counts=True)[1]) == sorted(
+            np.unique(qid, return_counts=True)[1]
+        )
+
+
+# ---------------------------------------------------------------------- folds
+
+
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("with_qid", [True, False])
+@pytest.mark.parametrize("cost", cases.COSTS)
+def test_int_cv(cost, with_qid, k, monkeypatch):
+    X, y, qid = make(seed=7)
+    qid = qid if with_qid else None
+    seen = spy(monkeypatch)
+    ranker = fit_cv(X, y, qid=qid, cv=k, scoring=smooth, cost=cost, random_state=0)
+    (folds,) = seen
+    assert len(folds) == k
+    assert_array_equal(np.sort(np.concatenate(folds)), np.arange(N))
+    units = [rows if qid is None else np.unique(qid[rows]) for rows in folds]
+    sizes = [len(unit) for unit in units]
+    assert max(sizes) - min(sizes) <= 1
+    assert sum(sizes) == (N if qid is None else 6)  # whole queries
+    expected = literal_scores({"cost": cost}, X, y, folds, smooth, qid)
+    assert_chosen(ranker, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("weighting", cases.WEIGHTINGS)
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_folds_of_rows(outputs, weighting, model):
+    X, y, _ = data_for(model, seed=8, outputs=outputs)
+    params = MODELS[model] | {"query_weighting": weighting}
+    folds = [test for _, test in KFold(3, shuffle=True, random_state=0).split(X)]
+    cv = KFold(3, shuffle=True, random_state=0)
+    ranker = fit_cv(X, y, cv=cv, scoring=smooth, **params)
+    assert_chosen(ranker, literal_scores(params, X, y, folds, smooth), rtol=1e-6)
+
+
+@pytest.mark.parametrize("weighting", cases.WEIGHTINGS)
+@pytest.mark.parametrize("cost", ["magnitude", "unit"])
+def test_folds_that_split_queries(cost, weighting):
+    X, y, qid = make(seed=9)
+    params = {"cost": cost, "query_weighting": weighting}
+    folds = [test for _, test in KFold(3).split(X)]
+    ranker = fit_cv(X, y, qid=qid, cv=KFold(3), scoring=smooth, **params)
+    assert_chosen(ranker, literal_scores(params, X, y, folds, smooth, qid), rtol=1e-6)
+
+
+SPLITTERS = {
+    "GroupKFold": (GroupKFold(3), True),
+    "LeaveOneGroupOut": (LeaveOneGroupOut(), True),
+    "LeaveQueryOut": (LeaveQueryOut(), True),
+    "QueryKFold": (QueryKFold(3), True),
+    "KFold": (KFold(3), False),
+    "StratifiedKFold": (StratifiedKFold(2), False),
+    "RepeatedKFold": (RepeatedKFold(n_splits=2, n_repeats=2, random_state=0), False),
+    "LeavePairOut of queries": (LeavePairOut(), True),
+    "LeavePairOut": pytest.param(LeavePairOut(), False),
+}
+
+
+@pytest.mark.parametrize(
+    ("splitter", "with_qid"),
+    [v if hasattr(v, "marks") else pytest.param(*v) for v in SPLITTERS.values()],
+    ids=SPLITTERS,
+)
+def test_splitters(splitter, with_qid):
+    X, y, qid = make(seed=10, m=18)
+    y = np.digitize(y, np.quantile(y, [0.3, 0.7])) * 1.0  # classes for StratifiedKFold
+    qid = qid if with_qid else None
+    folds = [test for _, test in splitter.split(X, y, groups=qid)]
+    params = {"query_weighting": "size"}
+    ranker = fit_cv(X, y, qid=qid, cv=splitter, scoring=smooth, **params)
+    assert_chosen(ranker, literal_scores(params, X, y, folds, smooth, qid), rtol=1e-6)
+
+
+@pytest.mark.parametrize("with_qid", [True, False])
+def test_splitters_are_quiet(with_qid):
+    X, y, qid = make(seed=10)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="The groups parameter is ignored")
+        fit_cv(X, y, qid=qid if with_qid else None, cv=KFold(3), query_weighting="size")
+
+
+def test_component_splitter():
+    X, y, qid = make(seed=10)
+    graph = PreferenceGraph.from_scores(y, qid=qid)
+    cv = ComponentKFold(3)
+    folds = [test for _, test in cv.split(X, graph)]
+    ranker = RankRLSCV(ALPHAS, cv=cv, scoring=smooth).fit(X, graph)
+    assert_chosen(ranker, literal_scores({}, X, y, folds, smooth, qid), rtol=1e-6)
+
+
+def test_iterables_of_splits():
+    """A list, a generator, lists of ints; some rows never held out, and folds that overlap."""
+    X, y, qid = make(seed=11)
+    everything = np.arange(N)
+    folds = [everything[:6], everything[4:9], np.array([20, 3, 11, 25])]
+    splits = [(np.setdiff1d(everything, rows), rows) for rows in folds]
+    expected = literal_scores({}, X, y, folds, smooth)
+    for cv in (splits, iter(splits), [(a.tolist(), b.tolist()) for a, b in splits]):
+        assert_chosen(fit_cv(X, y, cv=cv, scoring=smooth), expected, rtol=1e-6)
+    whole = [qid == "a", (qid == "b") | (qid == "f")]
+    splits = [(np.flatnonzero(~rows), np.flatnonzero(rows)) for rows in whole]
+    expected = literal_scores({}, X, y, [rows for _, rows in splits], smooth, qid)
+    assert_chosen(fit_cv(X, y, qid=qid, cv=splits, scoring=smooth), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("model", ["linear", "wide", "rbf"])
+@pytest.mark.parametrize("weighting", cases.WEIGHTINGS)
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_leave_pair_out(outputs, weighting, model):
+    X, y, _ = data_for(model, seed=12, m=8, outputs=outputs, kind="mixed")
+    params = MODELS[model] | {"query_weighting": weighting}
+    alphas = ALPHAS[:2]
+    expected = literal_pair_scores(params, X, y, alphas)
+    for scoring in ("pairwise_accuracy", "concordance_index"):
+        ranker = fit_cv(X, y, alphas=alphas, cv="leave-pair-out", scoring=scoring, **params)
+        assert_chosen(ranker, expected, alphas)
+
+
+def test_leave_pair_out_without_ties():
+    X, y, _ = make(seed=13, m=10, kind="continuous")
+    y += np.arange(10) * 1e-3
+    assert len(np.unique(y)) == 10
+    ranker = fit_cv(X, y, cv="leave-pair-out", ties="drop")
+    assert_chosen(ranker, literal_pair_scores({"ties": "drop"}, X, y))
+
+
+def test_number_of_refits():
+    """No shortcut: every fold is refitted at every alpha. A shortcut: none is."""
+    X, y, qid = make(seed=14)
+    assert_array_equal(fit_cv(X, y, qid=qid).cv_results_["n_refits"], 0)
+    assert_array_equal(fit_cv(X, y).cv_results_["n_refits"], 0)
+    assert (fit_cv(X, y, cv=4, cost="unit").cv_results_["n_refits"] > 0).all()
+
+
+def test_refits_are_counted_by_alpha():
+    X, y, _ = make(seed=14)
+    assert_array_equal(fit_cv(X, y, cv=4, cost="unit").cv_results_["n_refits"], 4)
+
+
+# ---------------------------------------------------------------------- the choice
+
+
+def test_largest_of_equally_good_alphas():
+    X, y, qid = make(seed=15)
+    alphas = 10.0 ** np.arange(-3, 4)
+    sizes = literal_scores({}, X, y, by_query(qid), spread, qid, alphas=alphas)
+    assert (np.diff(sizes) < 0).all()  # the larger alpha, the smaller the predictions
+
+    def wide_enough(y_true, y_score, *, qid):
+        return float(spread(y_true, y_score, qid=qid) > sizes[4:6].mean())
+
+    ranker = fit_cv(X, y, qid=qid, alphas=alphas, scoring=wide_enough)
+    assert_array_equal(ranker.cv_results_["mean_score"], [1, 1, 1, 1, 1, 0, 0])
+    assert ranker.alpha_ == alphas[4]
+    assert ranker.best_score_ == 1.0
+    always = fit_cv(X, y, qid=qid, alphas=alphas, scoring=lambda *args, qid: 0.5)
+    assert always.alpha_ == alphas[-1]
+
+
+def test_order_of_alphas():
+    X, y, qid = make(seed=16)
+    expected = fit_cv(X, y, qid=qid)
+    for alphas in ([40.0, 0.03, 1.0], (1.0, 40.0, 1.0, 0.03), np.array(ALPHAS[::-1], np.float64)):
+        ranker = fit_cv(X, y, qid=qid, alphas=alphas)
+        assert_array_equal(ranker.alphas, alphas)
+        assert ranker.alpha_ == expected.alpha_
+        for name, values in expected.cv_results_.items():
+            assert_array_equal(ranker.cv_results_[name], values)
+
+
+def test_default_grid():
+    assert_array_equal(RankRLSCV().alphas, 2.0 ** np.arange(-15, 16))
+    X, y, qid = make(seed=16)
+    ranker = RankRLSCV().fit(X, y, qid=qid)
+    assert ranker.cv_results_["mean_score"].shape == (31,)
+
+
+@pytest.mark.parametrize(
+    ("sign", "where", "alpha"), [(1, "smallest", "0.001"), (-1, "largest", "100")]
+)
+def test_warning_at_the_edge(sign, where, alpha):
+    X, y, qid = make(seed=17)
+    ranker = RankRLSCV(
+        [0.001, 1.0, 100.0], scoring=lambda *args, qid: sign * spread(*args, qid=qid)
+    )
+    with pytest.warns(UserWarning, match=f"best alpha, {alpha}, is the {where} of") as caught:
+        ranker.fit(X, y, qid=qid)
+    assert caught[0].filename == __file__
+
+
+def test_no_warning_inside():
+    X, y, qid = make(seed=17)
+
+    def middle(y_true, y_score, *, qid):
+        return -abs(spread(y_true, y_score, qid=qid) - middle.target)
+
+    middle.target = literal_scores({}, X, y, by_query(qid), spread, qid, alphas=[1.0])[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ranker = RankRLSCV([1e-3, 1.0, 1e3], scoring=middle).fit(X, y, qid=qid)
+        assert ranker.alpha_ == 1.0
+        RankRLSCV([2.0], scoring=middle).fit(X, y, qid=qid)  # a grid of one has no edge
+        assert RankRLSCV(2.0).fit(X, y, qid=qid).alpha_ == 2.0
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("cost", cases.COSTS)
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_final_model_is_that_of_rankrls(outputs, cost, model):
+    X, y, qid = data_for(model, seed=18, outputs=outputs)
+    params = MODELS[model] | {"cost": cost, "query_weighting": "size"}
+    weight = np.linspace(0.5, 2.0, N)
+    ranker = fit_cv(X, y, qid=qid, weight=weight, **params)
+    expected = RankRLS(ranker.alpha_, **params).fit(X, y, qid=qid, sample_weight=weight)
+    for name in ("coef_", "dual_coef_", "basis_indices_", "n_pairs_", "n_queries_", "solver_"):
+        assert hasattr(ranker, name) == hasattr(expected, name)
+        if hasattr(expected, name):
+            assert_array_equal(getattr(ranker, name), getattr(expected, name))
+    assert_array_equal(ranker.predict(X), expected.predict(X))
+    assert_array_equal(ranker.predict(X, return_std=True), expected.predict(X, return_std=True))
+    assert ranker.score(X, y, qid=qid) == expected.score(X, y, qid=qid)
+    assert_array_equal(
+        ranker.preference_proba(X[:5], X[5:10]), expected.preference_proba(X[:5], X[5:10])
+    )
+
+
+# ---------------------------------------------------------------------- cv="auto"
+
+
+def same_results(a, b):
+    return all(np.array_equal(a.cv_results_[name], b.cv_results_[name]) for name in a.cv_results_)
+
+
+def test_auto(monkeypatch):
+    X, y, qid = make(seed=19)
+    auto = partial(fit_cv, X, y, random_state=3)
+    ten = auto(cv=N // 5)  # ten folds, but none smaller than five rows
+    pairs = auto(cv="leave-pair-out")
+    assert not same_results(ten, pairs)
+    assert same_results(auto(), pairs)
+    assert same_results(auto(qid=qid), auto(qid=qid, cv="leave-query-out"))
+    assert same_results(auto(scoring="concordance_index"), pairs)
+    for params in (
+        {"cost": "unit"},
+        {"cost": "relative"},
+        {"ties": "drop"},
+        {"scoring": "ndcg"},
+        {"scoring": smooth},
+        {"kernel": "rbf", "basis": 8},
+        {"weight": np.ones(N)},
+    ):
+        assert same_results(auto(**params), auto(cv=N // 5, **params)), params
+    monkeypatch.setattr(module, "MAX_PAIR_ROWS", N - 1)
+    assert same_results(auto(), ten)
+    assert same_results(auto(cv="leave-pair-out"), pairs)
+    assert same_results(auto(qid=qid), auto(qid=qid, cv="leave-query-out"))
+    monkeypatch.setattr(module, "MAX_PAIR_ROWS", N)
+    assert same_results(auto(), pairs)
+
+
+def test_auto_with_few_rows():
+    X, y, _ = make(seed=19, m=8, kind="continuous")
+    assert fit_cv(X, y, cost="unit").alpha_ in ALPHAS
+
+
+def test_auto_with_weights_and_few_rows():
+    """Data of check_sample_weights_pandas_series, which fails at random for the default model."""
+    X = np.array([1, 1, 1, 2, 1, 3, 1, 4, 2, 1, 2, 2, 2, 3, 2, 4, 3, 1, 3, 2, 3, 3, 3, 4])
+    y = np.array([1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2])
+    for seed in range(30):
+        fit_cv(X.reshape(12, 2), y, weight=np.ones(12), random_state=seed)
+
+
+def test_random_state_fixes_the_folds(monkeypatch):
+    X, y, qid = make(seed=20)
+    seen = spy(monkeypatch)
+    for options in ({"cv": 5}, {"cv": 3, "qid": qid}):
+        seen.clear()
+        for state in (0, 0, np.random.RandomState(0), 1):
+            fit_cv(X, y, random_state=state, **options)
+        first, again, instance, other = [[list(rows) for rows in folds] for folds in seen]
+        assert first == again == instance
+        assert first != other
+
+
+def test_random_basis_is_the_same_in_folds_and_in_the_model():
+    X, y, qid = make(seed=21)
+    ranker = fit_cv(X, y, qid=qid, kernel="rbf", basis=8, random_state=4, scoring=smooth)
+    params = {"kernel": "rbf", "basis": ranker.basis_indices_}
+    expected = literal_scores(params, X, y, by_query(qid), smooth, qid)
+    assert_chosen(ranker, expected, rtol=1e-6)
+
+
+# ---------------------------------------------------------------------- data
+
+
+@pytest.mark.parametrize("model", ["linear", "rbf"])
+@pytest.mark.parametrize("cost", cases.COSTS)
+def test_row_order_does_not_matter(cost, model):
+    X, y, qid = make(seed=22)
+    params = MODELS[model] | {"cost": cost, "query_weighting": "query"}
+    expected = fit_cv(X, y, qid=qid, scoring=smooth, **params)
+    order = np.random.default_rng(0).permutation(N)
+    ranker = fit_cv(X[order], y[order], qid=qid[order], scoring=smooth, **params)
+    assert ranker.alpha_ == expected.alpha_
+    assert_allclose(ranker.cv_results_["mean_score"], expected.cv_results_["mean_score"], rtol=1e-8)
+    assert_allclose(ranker.predict(X), expected.predict(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("cv", ["auto", 4, KFold(3)])
+@pytest.mark.parametrize("with_qid", [True, False])
+def test_containers(cv, with_qid):
+    X, y, qid = make(seed=23)
+    X = np.where(np.abs(X) > 0.5, X, 0.0)
+    fit = partial(fit_cv, cv=cv, random_state=0)
+    expected = fit(X, y, qid=qid if with_qid else None)
+    frame = pd.DataFrame(X, columns=list("pqrs"))
+    others = [
+        fit(sparse.csr_array(X), y, qid=qid if with_qid else None),
+        fit(sparse.csc_matrix(X), y, qid=list(qid) if with_qid else None),
+        fit(frame, pd.Series(y), qid=pd.Series(qid) if with_qid else None),
+        fit(X, PreferenceGraph.from_scores(y, qid=qid if with_qid else None)),
+    ]
+    for ranker in others:
+        assert ranker.alpha_ == expected.alpha_
+        assert_allclose(ranker.cv_results_["mean_score"], expected.cv_results_["mean_score"])
+        assert_allclose(ranker.coef_, expected.coef_, atol=1e-10)
+    assert list(others[2].feature_names_in_) == list("pqrs")
+
+
+@pytest.mark.parametrize("cv", ["leave-query-out", KFold(3), 3])
+def test_precomputed_kernel(cv):
+    X, y, qid = make(seed=24)
+    K = np.exp(-0.3 * np.square(X[:, None] - X).sum(axis=2))
+    options = {"cv": cv, "scoring": smooth, "random_state": 0, "query_weighting": "size"}
+    expected = fit_cv(X, y, qid=qid, kernel="rbf", gamma=0.3, **options)
+    ranker = fit_cv(K, y, qid=qid, kernel="precomputed", **options)
+    assert_chosen(ranker, expected.cv_results_["mean_score"], rtol=1e-8)
+    assert_allclose(ranker.predict(K), expected.predict(X), atol=1e-10)
+
+
+def test_single_precision():
+    X, y, qid = make(seed=25)
+    ranker = fit_cv(X.astype(np.float32), y, qid=qid, scoring=smooth)
+    expected = fit_cv(X, y, qid=qid, scoring=smooth)
+    assert_allclose(ranker.cv_results_["mean_score"], expected.cv_results_["mean_score"], rtol=1e-4)
+
+
+def test_fit_changes_nothing_it_is_given():
+    X, y, qid = make(seed=26)
+    given = X.copy(), y.copy(), qid.copy()
+    ranker = RankRLSCV(ALPHAS, kernel="rbf", basis=5, random_state=0)
+    params = repr(ranker.get_params())
+    ranker.fit(X, y, qid=qid)
+    for array, old in zip((X, y, qid), given, strict=True):
+        assert_array_equal(array, old)
+    assert repr(ranker.get_params()) == params
+
+
+# ---------------------------------------------------------------------- bad input
+
+
+X_BAD, Y_BAD, QID_BAD = make(seed=27)
+ROWS = np.arange(N)
+ONE_QUERY = np.where(QID_BAD == "a", Y_BAD, 1.0)
+HALF = N // 2
+
+
+def case(name, message, *, fit=None, y=Y_BAD, **params):
+    return pytest.param(params, y, fit or {}, message, id=name)
+
+
+NO_SHORTCUT = "no exact shortcut"
+PARTITION = "split 0 of cv does not train on all rows but the test rows"
+WITH_QID = {"qid": QID_BAD}
+
+BAD = [
+    case("cv unknown", "cv must be one of 'auto', 'leave-query-out'", cv="leave-one-out"),
+    case("cv 0", "cv=0 folds of 26 rows: it must be from 2 to 26", cv=0),
+    case("cv 1", "cv=1 folds of 26 rows: it must be from 2 to 26", cv=1),
+    case("cv negative", "from 2 to 26", cv=-3),
+    case("cv more than rows", "cv=27 folds of 26 rows", cv=27),
+    case("cv more than queries", "cv=7 folds of 6 queries", cv=7, fit=WITH_QID),
+    case("cv None", "cv", cv=None),
+    case("cv float", "cv", cv=2.5),
+    case("cv bool", "cv", cv=True),
+    case("cv object", "cv", cv=object()),
+    case("cv without splits", "cv", cv=[]),
+    case("leave-query-out without qid", "'leave-query-out' needs qid", cv="leave-query-out"),
+    case("leave-pair-out with qid", NO_SHORTCUT, cv="leave-pair-out", fit=WITH_QID),
+    case("leave-pair-out unit", NO_SHORTCUT, cv="leave-pair-out", cost="unit"),
+    case("leave-pair-out ties dropped", NO_SHORTCUT, cv="leave-pair-out", ties="drop"),
+    case("leave-pair-out basis", NO_SHORTCUT, cv="leave-pair-out", basis=[1, 2]),
+    case(
+        "leave-pair-out weights",
+        NO_SHORTCUT,
+        cv="leave-pair-out",
+        fit={"sample_weight": np.linspace(1, 2, N)},
+    ),
+    case("scoring unknown", "scoring must be one of 'pairwise_accuracy'", scoring="auc"),
+    case("scoring error", "scoring must be one of", scoring="pairwise_error"),
+    case("scoring None", "scoring must be a name or a function; got None", scoring=None),
+    case("scoring number", "scoring must be a name or a function; got 3", scoring=3),
+    case("scoring cut-off", "as in 'ndcg@10'", scoring="ndcg@ten"),
+    case("scoring cut-off half", "as in 'ndcg@10'", scoring="ndcg@1.5"),
+    case("scoring cut-off 0", "k must be an integer >= 1", scoring="ndcg@0"),
+    case("scoring cut-off empty", "ndcg@", scoring="ndcg@"),
+    case("scoring cut-off of pairs", "cut-off", scoring="pairwise_accuracy@5"),
+    case("scoring NaN", "scoring", scoring=lambda *args, qid: np.nan),
+    case("lists of a pair", "leave-pair-out compares two", cv="leave-pair-out", scoring="ndcg"),
+    case("lists of a pair @", "leave-pair-out compares", cv="leave-pair-out", scoring="ndcg@5"),
+    case("function of a pair", "leave-pair-out compares", cv="leave-pair-out", scoring=smooth),
+    case("split incomplete", PARTITION, cv=[(ROWS[:10], ROWS[12:])]),
+    case("split overlaps", PARTITION, cv=[(ROWS[:10], ROWS[8:])]),
+    case("second split", "split 1 of cv", cv=[(ROWS[:9], ROWS[9:]), (ROWS[:9], ROWS[8:])]),
+    case("bool masks", PARTITION, cv=[(ROWS < 10, ROWS >= 10)]),
+    case("row twice", "cv", cv=[(ROWS[5:], [0, 0, 1, 2, 3, 4])]),
+    case("row negative", "cv", cv=[(ROWS[1:], [-1])], scoring=smooth),
+    case("row outside", "cv", cv=[(ROWS[1:10], np.arange(10, N + 1))]),
+    case("test empty", "cv", cv=[(ROWS, [])]),
+    case("alphas empty", "alphas is empty", alphas=[]),
+    case("alphas negative", "alphas must be finite and > 0; got -1", alphas=[1.0, -1.0]),
+    case("alphas zero", "alphas must be finite and > 0; got 0", alphas=[0.0, 1.0]),
+    case("alphas NaN", "alphas contains NaN or infinity", alphas=[1.0, np.nan]),
+    case("alphas infinite", "alphas contains NaN or infinity", alphas=[1.0, np.inf]),
+    case("alphas words", "alphas must be numeric", alphas=["small", "large"]),
+    case("alphas 2-D", "alphas must be 1-D", alphas=[[1.0, 2.0]]),
+    case("given pairs", "given pairs are not taken", fit={"pairs": [(0, 1)]}),
+    case(
+        "given pairs with qid",
+        "given pairs are not taken",
+        fit=WITH_QID | {"pairs": [(0, 1)]},
+    ),
+    case(
+        "given pairs only",
+        "given pairs are not taken",
+        y=None,
+        fit={"pairs": [(i, i + 1) for i in range(20)]},
+    ),
+    case(
+        "given pairs, leave-pair-out",
+        "given pairs are not taken",
+        cv="leave-pair-out",
+        fit={"pairs": [(0, 1)]},
+    ),
+    case(
+        "one informative query",
+        "nothing is left",
+        y=ONE_QUERY,
+        fit=WITH_QID,
+    ),
+    case("one informative query, unit", "nothing is left", y=ONE_QUERY, fit=WITH_QID, cost="unit"),
+    case("one query", "nothing is left", fit={"qid": np.zeros(N)}),
+    case(
+        "one output informative in one query",
+        "nothing is left",
+        y=np.column_stack([Y_BAD, ONE_QUERY]),
+        fit=WITH_QID,
+    ),
+    case("no preference", "no query has a pair to learn from", y=np.ones(N)),
+    case(
+        "one row left",
+        "preference|pair",
+        y=np.arange(N, dtype=float),
+        cv=[(ROWS[:1], ROWS[1:])],
+    ),
+    case(
+        "ties left",
+        "preference|pair",
+        y=np.maximum(ROWS - 5.0, 0.0),
+        cv=[(ROWS[:5], ROWS[5:])],
+    ),
+    case(
+        "ties left, unit",
+        "preference|pair",
+        y=np.maximum(ROWS - 5.0, 0.0),
+        cv=[(ROWS[:5], ROWS[5:])],
+        cost="unit",
+    ),
+    case("y missing", "y to be passed", y=None),
+    case("qid too short", "qid has 25 entries for 26 rows", fit={"qid": QID_BAD[1:]}),
+    case("cost", "cost must be one of", cost="hinge"),
+    case("solver", "needs kernel='linear'", kernel="rbf", solver="primal"),
+    case("negative labels", "y_true|gain|negative", y=-Y_BAD, scoring="ndcg", fit=WITH_QID),
+]
+
+
+@pytest.mark.parametrize(("params", "y", "fit", "message"), BAD)
+def test_bad_input(params, y, fit, message):
+    ranker = RankRLSCV(**({"alphas": ALPHAS, "random_state": 0} | params))
+    with pytest.raises(ValueError, match=message):
+        ranker.fit(X_BAD, y, **fit)
+    assert not hasattr(ranker, "alpha_") or not hasattr(ranker, "coef_")
+
+
+@pytest.mark.parametrize("weighting", cases.WEIGHTINGS)
+def test_two_rows(weighting):
+    with pytest.raises(ValueError, match=r"row|preference|pair"):
+        fit_cv(X_BAD[:2], np.array([0.0, 1.0]), query_weighting=weighting)
+
+
+@pytest.mark.parametrize("model", ["linear", "wide", "rbf"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_single_positive(model, seed):
+    """Without any pair of it there is nothing to learn from: an error, or ties that count half."""
+    X, *_ = data_for(model, seed=seed)
+    y = (np.arange(N) == seed).astype(float)
+    try:
+        ranker = fit_cv(X, y, cv="leave-pair-out", **MODELS[model])
+    except ValueError:
+        return
+    assert_array_equal(ranker.cv_results_["mean_score"], 0.5)
+
+
+# ---------------------------------------------------------------------- scikit-learn
+
+GRID = (0.1, 1.0, 10.0)
+CONFIGURATIONS = {
+    "default": RankRLSCV(GRID, random_state=0),
+    "rbf": RankRLSCV(
+        GRID, kernel="rbf", query_weighting="query", ties="drop", cv=3, random_state=0
+    ),
+    "unit": RankRLSCV(GRID, cost="unit", cv=2, random_state=0),
+    "nystroem": RankRLSCV(GRID, kernel="rbf", basis=20, cv=2, random_state=0),
+    "precomputed": RankRLSCV((100.0, 1000.0), kernel="precomputed", random_state=0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:basis=20 is more than the")
+@parametrize_with_checks(list(CONFIGURATIONS.values()))
+def test_sklearn_checks(estimator, check):
+    if "sample_weight_equivalence" in getattr(check, "func", check).__name__:
+        # Repeated rows are other units for the folds, so that another alpha may be the best.
+        # So are they for a random basis.
+        estimator = clone(estimator).set_params(alphas=[1.0], basis=None)
+    check(estimator)
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_no_check_is_lost(name):
+    names = [
+        {getattr(check, "func", check).__name__ for _, check in generated}
+        for generated in (
+            estimator_checks_generator(CONFIGURATIONS[name], legacy=True),
+            estimator_checks_generator(RankRLS(kernel=CONFIGURATIONS[name].kernel), legacy=True),
+        )
+    ]
+    assert names[0] == names[1]
+
+
+def test_has_the_parameters_of_rankrls():
+    ours, theirs = RankRLSCV().get_params(), RankRLS().get_params()
+    assert set(ours) == (set(theirs) - {"alpha"}) | {"alphas", "cv", "scoring"}
+    assert {name: ours[name] for name in theirs if name != "alpha"} == {
+        name: value for name, value in theirs.items() if name != "alpha"
+    }
+    assert RankRLSCV().scoring == "pairwise_accuracy"
+    assert RankRLSCV().cv == "auto"
+
+
+@pytest.mark.parametrize("name", list(CONFIGURATIONS)[:-1])
+def test_clone_and_pickle(name):
+    X, y, qid = make(seed=28)
+    original = CONFIGURATIONS[name]
+    ranker = clone(original).fit(X, y, qid=qid)
+    copy = clone(ranker)
+    assert not hasattr(copy, "alpha_")
+    assert repr(copy.get_params()) == repr(original.get_params())
+    copy.fit(X, y, qid=qid)
+    loaded = pickle.loads(pickle.dumps(ranker))
+    for other in (copy, loaded):
+        assert other.alpha_ == ranker.alpha_
+        assert other.best_score_ == ranker.best_score_
+        assert same_results(other, ranker)
+        assert_array_equal(other.predict(X), ranker.predict(X))
+
+
+def test_refit_leaves_nothing_stale():
+    X, y, qid = make(seed=28)
+    ranker = RankRLSCV(GRID, kernel="rbf", basis=5, random_state=0).fit(X, y, qid=qid)
+    ranker.set_params(kernel="linear", basis=None, alphas=[1.0, 2.0]).fit(X, y)
+    expected = RankRLSCV([1.0, 2.0], random_state=0).fit(X, y)
+    assert set(vars(ranker)) == set(vars(expected))
+    assert_array_equal(ranker.coef_, expected.coef_)
+    assert same_results(ranker, expected)
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def asking(ranker):
+    return ranker.set_fit_request(qid=True).set_score_request(qid=True)
+
+
+@pytest.mark.usefixtures("routing")
+def test_pipeline():
+    X, y, qid = make(seed=29)
+    pipe = make_pipeline(StandardScaler(), asking(RankRLSCV(GRID))).fit(X, y, qid=qid)
+    scaled = StandardScaler().fit_transform(X)
+    expected = RankRLSCV(GRID).fit(scaled, y, qid=qid)
+    assert pipe[-1].alpha_ == expected.alpha_
+    assert same_results(pipe[-1], expected)
+    assert_array_equal(pipe.predict(X), expected.predict(scaled))
+    assert pipe.score(X, y, qid=qid) == expected.score(scaled, y, qid=qid)
+
+
+@pytest.mark.usefixtures("routing")
+def test_grid_search_over_gamma():
+    X, y, qid = make(seed=30)
+    gammas = [0.01, 0.1, 1.0]
+    inner = asking(RankRLSCV(GRID, kernel="rbf"))
+    outer = GroupKFold(3).set_split_request(groups="qid")
+    search = GridSearchCV(inner, {"gamma": gammas}, cv=outer, error_score="raise")
+    search.fit(X, y, qid=qid)
+    for gamma, score in zip(gammas, search.cv_results_["mean_test_score"], strict=True):
+        values = []
+        for train, test in GroupKFold(3).split(X, y, qid):
+            inside = RankRLSCV(GRID, kernel="rbf", gamma=gamma)
+            inside.fit(X[train], y[train], qid=qid[train])
+            values.append(inside.score(X[test], y[test], qid=qid[test]))
+        assert score == pytest.approx(np.mean(values), rel=1e-12)
+    best = RankRLSCV(GRID, kernel="rbf", gamma=search.best_params_["gamma"]).fit(X, y, qid=qid)
+    assert search.best_estimator_.alpha_ == best.alpha_
+    assert_array_equal(search.predict(X), best.predict(X))
+
+
+@pytest.mark.usefixtures("routing")
+def test_nested_cross_validation_by_whole_queries():
+    X, y, qid = make(seed=31)
+    outer = GroupKFold(3).set_split_request(groups="qid")
+    params = {"qid": qid}
+    scores = cross_val_score(
+        asking(RankRLSCV(GRID)), X, y, cv=outer, params=params, error_score="raise"
+    )
+    expected = []
+    for train, test in GroupKFold(3).split(X, y, qid):
+        assert not set(qid[train]) & set(qid[test])
+        inside = by_query(qid[train])
+        found = literal_scores(
+            {}, X[train], y[train], inside, pairwise_accuracy, qid[train], alphas=GRID
+        )
+        alpha = max(a for a, s in zip(GRID, found, strict=True) if s > max(found) - 1e-12)
+        model = RankRLS(alpha).fit(X[train], y[train], qid=qid[train])
+        expected.append(pairwise_accuracy(y[test], model.predict(X[test]), qid=qid[test]))
+    assert_allclose(scores, expected, rtol=1e-12)
+
+
+def test_what_verbose_says(capsys):
+    X, y, qid = make(seed=32)
+    fit_cv(X, y, qid=qid)
+    assert capsys.readouterr() == ("", "")
+    fit_cv(X, y, qid=qid, verbose=1)
+    said = "".join(capsys.readouterr())
+    assert "RankRLSCV" in said
+    assert "leave-query-out" in said

@@ -1,0 +1,401 @@
+"""Splitters against naive enumeration, inside scikit-learn's tools, and on bad input."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    LeaveOneGroupOut,
+    cross_val_predict,
+    cross_val_score,
+)
+
+from rankrls import PreferenceGraph, RankRLS
+from rankrls.metrics import concordance_index, make_ranking_scorer, pairwise_accuracy
+from rankrls.model_selection._splitters import (
+    ComponentKFold,
+    LeavePairOut,
+    LeaveQueryOut,
+    QueryKFold,
+)
+
+#: Labels that cannot be sorted, or that NumPy would read as something else.
+LABELS = {
+    "int": [3, 1, 2, 0, 7],
+    "str": ["b", "a", "c", "ab", ""],
+    "tuple": [("a", 1), ("a", 2), ("b", 1), (), ("c",)],
+    "mixed": ["a", 1, (2, 3), 4.5, frozenset()],
+}
+each_kind_of_label = pytest.mark.parametrize("kind", LABELS)
+
+
+def make_data(n=14, seed=0, levels=3):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return X, rng.integers(levels, size=n) * 1.0, rng.integers(4, size=n)
+
+
+def as_lists(splits):
+    return [(train.tolist(), test.tolist()) for train, test in splits]
+
+
+def rows_of(splits):
+    return [test.tolist() for _, test in splits]
+
+
+def assert_partition(splits, n):
+    for train, test in splits:
+        assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(n))
+    assert_array_equal(np.sort(np.concatenate([test for _, test in splits])), np.arange(n))
+
+
+# ---------------------------------------------------------------------- pairs
+
+
+def naive_pairs(y, groups=None, different=True):
+    return [
+        [i, j]
+        for i, j in itertools.combinations(range(len(y)), 2)
+        if (groups is None or groups[i] == groups[j]) and not (different and y[i] == y[j])
+    ]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=3, max_size=12),
+    st.booleans(),
+    st.sampled_from(["different", "all"]),
+)
+def test_pairs_are_all_pairs(rows, grouped, which):
+    y, groups = [y for y, _ in rows], [g for _, g in rows] if grouped else None
+    expected = naive_pairs(y, groups, which == "different")
+    splitter, X = LeavePairOut(which), np.zeros((len(y), 1))
+    if not expected:
+        with pytest.raises(ValueError, match="no pair of rows"):
+            splitter.get_n_splits(X, y, groups)
+        with pytest.raises(ValueError, match="no pair of rows"):
+            next(splitter.split(X, y, groups))
+        return
+    assert splitter.get_n_splits(X, y, groups) == len(expected)
+    splits = as_lists(splitter.split(X, y, groups))
+    assert [test for _, test in splits] == expected
+    for train, test in splits:
+        assert train == [i for i in range(len(y)) if i not in test]
+
+
+def test_pairs_are_lazy_and_counted_without_a_list():
+    n = 200_000
+    y = np.arange(n) % 2
+    assert LeavePairOut().get_n_splits(np.zeros((n, 1)), y) == (n // 2) ** 2
+    assert LeavePairOut("all").get_n_splits(np.zeros((n, 1))) == n * (n - 1) // 2
+    assert rows_of(itertools.islice(LeavePairOut().split(np.zeros((n, 1)), y), 2)) == [
+        [0, 1],
+        [0, 3],
+    ]
+
+
+def test_given_pairs_keep_their_order():
+    X, y, _ = make_data()
+    pairs = [(5, 2), (0, 1), (5, 2)]
+    splitter = LeavePairOut(pairs)
+    assert splitter.get_n_splits(X) == 3
+    assert rows_of(splitter.split(X, y)) == [[5, 2], [0, 1], [5, 2]]
+
+
+def test_splits_are_not_changed_by_later_ones():
+    X, _, _ = make_data()
+    kept = list(LeavePairOut([(5, 2), (0, 1)]).split(X))
+    assert [(len(train), test.tolist()) for train, test in kept] == [(12, [5, 2]), (12, [0, 1])]
+    kept[0][1][:] = 7
+    assert rows_of(LeavePairOut([(5, 2)]).split(X)) == [[5, 2]]
+
+
+def test_several_outputs_take_all_pairs():
+    X, y, groups = make_data()
+    every = rows_of(LeavePairOut("all").split(X, y))
+    assert rows_of(LeavePairOut().split(X, np.column_stack([y, y]))) == every
+    assert rows_of(LeavePairOut().split(X, y[:, None])) == rows_of(LeavePairOut().split(X, y))
+    inside = naive_pairs(y, groups, different=False)
+    assert rows_of(LeavePairOut().split(X, np.column_stack([y, y]), groups)) == inside
+
+
+def test_pairs_of_class_labels():
+    y = ["no", "yes", "no", "yes"]
+    expected = [[0, 1], [0, 3], [1, 2], [2, 3]]
+    for labels in (y, np.array(y), np.array(y, dtype=object), pd.Series(y)):
+        assert rows_of(LeavePairOut().split(np.zeros((4, 1)), labels)) == expected
+
+
+def test_pairs_of_graphs():
+    X, y, groups = make_data()
+    scored = PreferenceGraph.from_scores(y, qid=groups)
+    assert rows_of(LeavePairOut().split(X, scored)) == naive_pairs(y, groups)
+    assert LeavePairOut().get_n_splits(X, scored) == len(naive_pairs(y, groups))
+    pairs = [(3, 1), (2, 4), (1, 3), (3, 1), (0, 2)]
+    judged = PreferenceGraph.from_pairs(pairs, n_rows=14)
+    assert rows_of(LeavePairOut().split(X, judged)) == [[3, 1], [2, 4], [0, 2]]
+    assert LeavePairOut().get_n_splits(X, judged) == 3
+    with pytest.raises(ValueError, match=r"LeavePairOut\(pairs=graph.pairs\)"):
+        next(LeavePairOut().split(X, scored + judged))
+    assert rows_of(LeavePairOut(judged.pairs).split(X, scored + judged)) == [list(p) for p in pairs]
+    halves = np.arange(14) // 7
+    both = list(zip(groups, halves, strict=True))
+    assert rows_of(LeavePairOut().split(X, scored, halves)) == naive_pairs(y, both)
+    assert LeavePairOut().get_n_splits(X, scored, halves) == len(naive_pairs(y, both))
+
+
+@pytest.mark.parametrize(
+    ("splitter", "y", "groups", "message"),
+    [
+        (LeavePairOut("some"), [0, 1, 2], None, "pairs .* must be one of 'different', 'all'"),
+        (LeavePairOut([(0, 3)]), [0, 1, 2], None, "out of range"),
+        (LeavePairOut([(1, 1)]), [0, 1, 2], None, "to itself"),
+        (LeavePairOut([]), [0, 1, 2], None, "pairs is empty"),
+        (LeavePairOut([(0, 1)]), [0, 1, 2], "aba", "joins two groups"),
+        (LeavePairOut(), None, None, "y must be given"),
+        (LeavePairOut(), [0, 0, 0], None, "no pair of rows with different y to"),
+        (LeavePairOut(), [0, 1, 1], "abb", "different y inside a group"),
+        (LeavePairOut(), [0, np.nan, 1], None, "NaN"),
+        (LeavePairOut(), [0, 1, 1], ["a", None, "b"], "groups contains None at row 1"),
+        (LeavePairOut(), [0, 1], None, "at least 3 rows; got 2"),
+    ],
+)
+def test_bad_pairs(splitter, y, groups, message):
+    X = np.zeros((3 if y is None else len(y), 1))
+    groups = list(groups) if groups is not None else None
+    with pytest.raises(ValueError, match=message):
+        splitter.get_n_splits(X, y, groups)
+    with pytest.raises(ValueError, match=message):
+        next(splitter.split(X, y, groups))
+
+
+def test_lengths_must_agree():
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        next(LeavePairOut().split(np.zeros((4, 1)), [0, 1, 2]))
+    with pytest.raises(ValueError, match="give X, y or groups"):
+        LeavePairOut().get_n_splits()
+    assert LeavePairOut().get_n_splits(None, [0, 1, 2]) == 3
+
+
+@pytest.mark.parametrize("model", [Ridge(), RankRLS(), LogisticRegression()], ids=repr)
+def test_mean_over_pairs_is_the_concordance(model):
+    X, y, _ = make_data(levels=2)
+    right = []
+    for i, j in naive_pairs(y):
+        rest = [k for k in range(len(y)) if k not in (i, j)]
+        fitted = clone(model).fit(X[rest], y[rest])
+        decide = getattr(fitted, "decision_function", fitted.predict)
+        right.append(concordance_index(y[[i, j]], decide(X[[i, j]])))
+    scorer = make_ranking_scorer(concordance_index)
+    if isinstance(model, LogisticRegression):
+        scorer = "roc_auc"
+    scores = cross_val_score(model, X, y, cv=LeavePairOut(), scoring=scorer)
+    assert_allclose(scores, right)
+
+
+# ---------------------------------------------------------------------- queries
+
+
+@each_kind_of_label
+def test_query_out_is_one_group_out(kind):
+    X, y, codes = make_data(20)
+    qid = [LABELS[kind][c] for c in codes]
+    splits = list(LeaveQueryOut().split(X, y, qid))
+    assert LeaveQueryOut().get_n_splits(X, y, qid) == len(splits) == len(set(codes))
+    assert_partition(splits, 20)
+    naive = {frozenset(i for i in range(20) if qid[i] == label) for label in set(qid)}
+    assert {frozenset(test) for test in rows_of(splits)} == naive
+    if kind in ("int", "str"):
+        assert as_lists(splits) == as_lists(LeaveOneGroupOut().split(X, y, qid))
+        graph = PreferenceGraph.from_scores(y, qid=qid)
+        assert as_lists(LeaveQueryOut().split(X, graph)) == as_lists(splits)
+
+
+def test_query_out_of_bad_input():
+    X, y, qid = make_data()
+    for splitter in (LeaveQueryOut(), QueryKFold(2)):
+        with pytest.raises(ValueError, match="groups must hold the query of every row"):
+            next(splitter.split(X, y))
+        with pytest.raises(ValueError, match="groups must hold the query of every row"):
+            next(splitter.split(X, PreferenceGraph.from_pairs([(0, 1)], n_rows=14)))
+        with pytest.raises(ValueError, match="groups is nan at row 0"):
+            next(splitter.split(X, y, np.where(np.arange(14) == 0, np.nan, qid)))
+    with pytest.raises(ValueError, match="one query: leaving it out"):
+        next(LeaveQueryOut().split(X, y, [1] * 14))
+    with pytest.raises(ValueError, match="4 queries cannot make n_splits=5 folds"):
+        next(QueryKFold().split(X, y, qid))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_query_folds_without_shuffling_are_those_of_scikit_learn(seed):
+    rng = np.random.default_rng(seed)
+    qid = np.repeat(rng.permutation(30), rng.permutation(np.arange(1, 31)))
+    X = np.zeros((len(qid), 1))
+    assert as_lists(QueryKFold(4).split(X, None, qid)) == as_lists(
+        GroupKFold(4).split(X, None, qid)
+    )
+
+
+@each_kind_of_label
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_query_folds_are_whole_and_balanced(kind, shuffle):
+    rng = np.random.default_rng(1)
+    sizes = rng.zipf(1.5, 300).clip(max=200)
+    codes = rng.permutation(np.repeat(np.arange(300), sizes))
+    qid = [(LABELS[kind][c % 5], c) if kind in ("tuple", "mixed") else c for c in codes]
+    X = np.zeros((len(codes), 1))
+    splitter = QueryKFold(4, shuffle=shuffle, random_state=5 if shuffle else None)
+    splits = list(splitter.split(X, None, qid))
+    assert len(splits) == splitter.get_n_splits() == 4
+    assert_partition(splits, len(codes))
+    for train, test in splits:
+        assert not set(codes[train]) & set(codes[test])
+    folds = [len(test) for _, test in splits]
+    assert max(folds) - min(folds) <= (sizes.max() if shuffle else 1)
+    assert as_lists(splitter.split(X, None, qid)) == as_lists(splits)
+    if shuffle:
+        other = QueryKFold(4, shuffle=True, random_state=6)
+        assert as_lists(other.split(X, None, qid)) != as_lists(splits)
+
+
+@pytest.mark.parametrize("kind", [QueryKFold, ComponentKFold])
+def test_bad_folds(kind):
+    for options, message in [
+        ({"n_splits": 1}, "n_splits must be an integer >= 2; got 1"),
+        ({"n_splits": 2.5}, "n_splits must be an integer"),
+        ({"n_splits": True}, "n_splits must be an integer"),
+        ({"shuffle": "yes"}, "shuffle must be True or False"),
+        ({"random_state": 0}, "no effect without shuffle=True"),
+    ]:
+        splitter = kind(**options)
+        with pytest.raises(ValueError, match=message):
+            splitter.get_n_splits()
+        with pytest.raises(ValueError, match=message):
+            next(splitter.split(np.zeros((3, 1)), None, [0, 1, 2]))
+
+
+# ---------------------------------------------------------------------- components
+
+
+def naive_components(n, edges):
+    block = list(range(n))
+    for _ in range(n):
+        for i, j in edges:
+            block[i] = block[j] = min(block[i], block[j])
+    return block
+
+
+@given(st.lists(st.tuples(st.integers(0, 14), st.integers(0, 14)), max_size=12), st.booleans())
+def test_component_folds_are_whole(pairs, shuffle):
+    pairs = [(i, j) for i, j in pairs if i != j]
+    graph = PreferenceGraph.from_pairs(pairs, n_rows=15)
+    block = np.array(naive_components(15, pairs))
+    with_pair = {block[i] for i, _ in pairs}
+    splitter = ComponentKFold(3, shuffle=shuffle, random_state=0 if shuffle else None)
+    if len(with_pair) < 3:
+        with pytest.raises(ValueError, match=f"{len(with_pair)} connected component"):
+            next(splitter.split(np.zeros((15, 1)), graph))
+        return
+    splits = list(splitter.split(np.zeros((15, 1)), graph))
+    assert_partition(splits, 15)
+    for train, test in splits:
+        assert not set(block[train]) & set(block[test])
+        assert graph[train].n_given_pairs + graph[test].n_given_pairs == len(pairs)
+        assert graph[test].n_given_pairs > 0
+
+
+def test_components_of_scores_pairs_and_groups():
+    y, qid = [0, 1, 0, 1, 2, 2, 0, 1], [0, 0, 1, 1, 2, 2, 3, 3]
+    X = np.zeros((8, 1))
+    scored = PreferenceGraph.from_scores(y, qid=qid)
+    # The query of equal scores has no preference, and comes last.
+    assert rows_of(ComponentKFold(3).split(X, scored)) == [[0, 1, 4, 5], [2, 3], [6, 7]]
+    joined = scored + PreferenceGraph.from_pairs([(0, 2)], n_rows=8)
+    assert rows_of(ComponentKFold(2).split(X, joined)) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    ignored = scored + PreferenceGraph.from_pairs([(0, 2)], n_rows=8, pair_weight=[0.0])
+    assert rows_of(ComponentKFold(3).split(X, ignored)) == rows_of(
+        ComponentKFold(3).split(X, scored)
+    )
+    groups = ["a", "b", "c", "d", "e", "f", "g", "b"]
+    assert rows_of(ComponentKFold(2).split(X, scored, groups)) == [[0, 1, 6, 7], [2, 3, 4, 5]]
+
+
+def test_component_folds_of_bad_input():
+    X, y, qid = make_data()
+    with pytest.raises(ValueError, match="needs y as a PreferenceGraph"):
+        next(ComponentKFold(2).split(X, y, qid))
+    chain = PreferenceGraph.from_pairs([(i, i + 1) for i in range(12)], n_rows=14)
+    with pytest.raises(ValueError, match=r"1 connected.*largest has 13 of 14 rows.*Use fewer"):
+        next(ComponentKFold(2).split(X, chain))
+
+
+# ---------------------------------------------------------------------- in scikit-learn
+
+
+def test_representations():
+    assert repr(LeavePairOut()) == "LeavePairOut(pairs='different')"
+    assert repr(LeaveQueryOut()) == "LeaveQueryOut()"
+    assert repr(QueryKFold(3)) == "QueryKFold(n_splits=3, random_state=None, shuffle=False)"
+    assert repr(ComponentKFold()) == "ComponentKFold(n_splits=5, random_state=None, shuffle=False)"
+
+
+@pytest.mark.parametrize("splitter", [LeaveQueryOut(), QueryKFold(3, shuffle=True, random_state=0)])
+@pytest.mark.parametrize("model", [Ridge(), RankRLS(kernel="rbf")], ids=repr)
+def test_cross_val_predict_is_refitting(splitter, model):
+    X, y, qid = make_data(24)
+    predicted = cross_val_predict(model, X, y, groups=qid, cv=splitter)
+    for train, test in splitter.split(X, y, qid):
+        refitted = clone(model).fit(X[train], y[train]).predict(X[test])
+        assert_allclose(predicted[test], refitted, rtol=1e-10)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, pd.DataFrame, sparse.csr_matrix, sparse.csr_array])
+def test_any_container(convert):
+    X, y, qid = make_data()
+    expected = as_lists(LeaveQueryOut().split(X, y, qid))
+    assert as_lists(LeaveQueryOut().split(convert(X), y.tolist(), pd.Series(qid))) == expected
+    assert as_lists(LeavePairOut().split(convert(X), pd.Series(y), qid.tolist())) == as_lists(
+        LeavePairOut().split(X, y, qid)
+    )
+
+
+@pytest.mark.parametrize("splitter", [LeaveQueryOut(), QueryKFold(3), LeavePairOut()], ids=repr)
+def test_routed_search(splitter):
+    X, y, qid = make_data(30)
+    with sklearn.config_context(enable_metadata_routing=True):
+        ranker = RankRLS().set_fit_request(qid=True).set_score_request(qid=True)
+        splitter.set_split_request(groups="qid")
+        search = GridSearchCV(ranker, {"alpha": [0.1, 10.0]}, cv=splitter).fit(X, y, qid=qid)
+    for k, alpha in enumerate([0.1, 10.0]):
+        by_hand = []
+        for train, test in splitter.split(X, y, qid):
+            ranker = RankRLS(alpha).fit(X[train], y[train], qid=qid[train])
+            by_hand.append(pairwise_accuracy(y[test], ranker.predict(X[test]), qid=qid[test]))
+        assert_allclose(search.cv_results_["mean_test_score"][k], np.mean(by_hand))
+
+
+@pytest.mark.parametrize("scored", [True, False])
+def test_search_over_a_graph(scored):
+    X, y, qid = make_data(30)
+    pairs = [(i, i + 1) if i % 4 else (i + 1, i) for i in range(0, 30, 2)]
+    graph = PreferenceGraph.from_pairs(pairs, n_rows=30)
+    splitters = [ComponentKFold(3), LeavePairOut()]
+    if scored:
+        graph, splitters = PreferenceGraph.from_scores(y, qid=qid), [ComponentKFold(3)]
+        splitters += [LeaveQueryOut(), QueryKFold(3, shuffle=True, random_state=0)]
+    for splitter in splitters:
+        search = GridSearchCV(RankRLS(), {"alpha": [0.1, 10.0]}, cv=splitter).fit(X, graph)
+        by_hand = [
+            RankRLS(0.1).fit(X[train], graph[train]).score(X[test], graph[test])
+            for train, test in splitter.split(X, graph)
+        ]
+        assert_allclose(search.cv_results_["mean_test_score"][0], np.mean(by_hand))
