@@ -1,16 +1,13 @@
 """Learning to rank by regularised least squares."""
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rankrls.estimators import (
-    GreedyRankRLS,
-    RankRLS,
-    RankRLSCV,
-    RegularizationPath,
-    regularization_path,
-)
+from rankrls.estimators import RankRLS, RankRLSCV, RegularizationPath, regularization_path
 from rankrls.preferences import PreferenceGraph
+
+if TYPE_CHECKING:
+    from rankrls.estimators._greedy import GreedyRankRLS
 
 __all__ = [
     "GreedyRankRLS",
@@ -29,7 +26,9 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import submodules when they are first used."""
+    """Import what takes a while, or is not always needed, when it is first used."""
     if name in ("datasets", "metrics", "model_selection", "preprocessing"):
         return importlib.import_module(f"rankrls.{name}")
+    if name == "GreedyRankRLS":
+        return importlib.import_module("rankrls.estimators._greedy").GreedyRankRLS
     raise AttributeError(f"module 'rankrls' has no attribute {name!r}")

@@ -1,8 +1,11 @@
-"""Estimators: thin scikit-learn classes over the rooms below."""
+"""Estimators: thin scikit-learn classes over the rooms below.
+
+`GreedyRankRLS` is in `rankrls.estimators._greedy`: it needs scikit-learn's feature selection, which
+takes a while to import, so that only who uses it should wait for it.
+"""
 
 from rankrls.estimators._cv import RankRLSCV
-from rankrls.estimators._greedy import GreedyRankRLS
 from rankrls.estimators._path import RegularizationPath, regularization_path
 from rankrls.estimators._rankrls import RankRLS
 
-__all__ = ["GreedyRankRLS", "RankRLS", "RankRLSCV", "RegularizationPath", "regularization_path"]
+__all__ = ["RankRLS", "RankRLSCV", "RegularizationPath", "regularization_path"]

@@ -221,19 +221,19 @@ def _many_outputs(
 
     def count(columns: Array) -> Array:
         f_c, e_c, s_c = (np.ascontiguousarray(values[:, columns]) for values in (f, e, s))
-        total = np.zeros(len(columns))
+        total, ones = np.zeros(len(columns)), np.ones(m)
         work = np.empty((2, m, len(columns)))
         for i, (a, b, unsafe) in enumerate(factors):
             t, u = work[:, : m - i - 1]
             np.multiply(b[0, 1:, None], e_c[i + 1 :], out=t)
             t -= f_c[i + 1 :]
-            np.multiply(a[0, 1:, None], e_c[i], out=u)
-            u -= f_c[i]
+            np.dot(np.column_stack([a[0, 1:], -ones[i + 1 :]]), np.stack([e_c[i], f_c[i]]), out=u)
             t -= u
             np.subtract(s_c[i], s_c[i + 1 :], out=u)
             t *= u
-            t[unsafe[0, 1:]] = 0.0
-            total += np.ones(len(t)) @ np.sign(t, out=t)
+            if unsafe.any():
+                t[unsafe[0, 1:]] = 0.0
+            total += ones[i + 1 :] @ np.sign(t, out=t)
         return total
 
     parts = np.array_split(np.arange(k), max(1, -(-k * m // 2**17)))
