@@ -59,9 +59,9 @@ class Factor(LinearOperator):
     def null(self) -> sparse.csr_array:
         """Orthonormal columns that span the null space of F, shape (p, c), each in one component.
 
-        Known for the factors that hold-out uses: scatter, pooled, grounded.
+        Known for the factors of `System.independent_factor`: scatter, pooled, grounded.
         """
-        raise NotImplementedError(type(self).__name__)
+        raise TypeError(f"the null space of a {type(self).__name__} is not known")
 
     def sandwich(self, K: Array) -> Array:
         """FᵀKF of shape (p, p) for a symmetric K of shape (m, m), which may be overwritten."""
@@ -190,8 +190,10 @@ class GroundedFactor(Factor):
         self.grounded = ground_of[component]
         self.free = np.flatnonzero(self.grounded != np.arange(m))
         super().__init__(m, self.free)
-        self.R = cholesky(L[np.ix_(self.free, self.free)], lower=True, check_finite=False)
-        self.t = solve_triangular(self.R, r[self.free], lower=True, check_finite=False)
+        self.R, self.t = L[np.ix_(self.free, self.free)], r[self.free]
+        if len(self.free):  # older versions of SciPy refuse empty matrices
+            self.R = cholesky(self.R, lower=True, check_finite=False)
+            self.t = solve_triangular(self.R, self.t, lower=True, check_finite=False)
 
     def null(self) -> sparse.csr_array:
         """Nothing: the columns are independent."""
