@@ -78,7 +78,7 @@ def test_posterior(name, options, alpha):
 
 
 def test_size_weighting_is_a_process_on_scores_with_free_offset():
-    """All pairs weighted 1/n: the posterior of a score GP with a flat offset (design §3b)."""
+    """All pairs weighted 1/n: the posterior of a score GP with a flat offset."""
     rng = np.random.default_rng(21)
     X, y, new = rng.standard_normal((15, 2)), rng.standard_normal(15), rng.standard_normal((4, 2))
     alpha, offset = 0.3, 1e6
