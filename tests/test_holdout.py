@@ -239,6 +239,30 @@ def test_nystroem_basis_leaves_with_its_query(keep_basis, duplicates, cost):
         assert_same_order(predictions[:, held], np.stack(refitted), held, 1e-6)
 
 
+@pytest.mark.parametrize("rank", [2, 6])
+@pytest.mark.parametrize("case", ["queries", "rows", "pairs", "classes"])
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_singular_kernel_matrix(rank, case, weighting):
+    """A precomputed kernel of low rank, against the model on the features that made it."""
+    rng = np.random.default_rng(43)
+    m = 16
+    Z = rng.standard_normal((m, rank))
+    y = rng.standard_normal(m) if case != "classes" else np.tile([1.0, 0.0], m // 2)
+    qid = np.arange(m) // 4 if case == "queries" else None
+    options = {"query_weighting": weighting, "ties": "drop" if case == "classes" else "keep"}
+    ranker = RankRLS(kernel="precomputed", **options)
+    if case in ("queries", "rows"):
+        folds = [np.arange(4 * i, 4 * i + 4) for i in range(4)]
+        parts = holdout_predict(ranker, Z @ Z.T, y, folds, qid=qid, alphas=ALPHAS)
+    else:
+        folds = [test for _, test in LeavePairOut().split(Z, y)]
+        out = leave_pair_out_predict(ranker, Z @ Z.T, y, alphas=ALPHAS)
+        parts = [out[:, number] for number in range(len(folds))]
+    for held, part in zip(folds, parts, strict=True):
+        refitted = literal(RankRLS(**options), Z, y, held, {"qid": qid})
+        assert_same_order(part, refitted, held)
+
+
 def test_single_precision_and_sparse_input():
     rng = np.random.default_rng(39)
     X, y, qid = rng.standard_normal((60, 4)), rng.integers(0, 3, 60), rng.integers(0, 6, 60)
@@ -252,15 +276,18 @@ def test_single_precision_and_sparse_input():
         )
 
 
-def test_pairs_given_inside_queries():
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_pairs_given_inside_queries(kernel):
     case = Case(40, m=30)
     X, qid = case.rng.standard_normal((30, 3)), case.fit["qid"]
     rows = np.flatnonzero(qid == "c")
     pairs = np.array([[rows[0], rows[1]], [rows[2], rows[0]]])
-    out = leave_query_out_predict(RankRLS(), X, case.y, qid=qid, pairs=pairs)
+    out = leave_query_out_predict(RankRLS(kernel=kernel), X, case.y, qid=qid, pairs=pairs)
     held = np.flatnonzero(qid == "a")
     rest = np.setdiff1d(np.arange(30), held)
-    fitted = RankRLS().fit(X[rest], case.y[rest], qid=qid[rest], pairs=np.searchsorted(rest, pairs))
+    fitted = RankRLS(kernel=kernel).fit(
+        X[rest], case.y[rest], qid=qid[rest], pairs=np.searchsorted(rest, pairs)
+    )
     assert_same_order(out[None, held], fitted.predict(X)[None], held)
 
 

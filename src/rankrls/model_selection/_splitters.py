@@ -6,6 +6,7 @@ They only say which rows are held out; any estimator can be refitted on the rest
 from __future__ import annotations
 
 import numbers
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -206,9 +207,9 @@ class _WholeBlocksKFold(_GroupSplitter):
         for fold in range(n_splits):
             yield fold_of[blocks] == fold
 
+    @abstractmethod
     def _blocks(self, n_splits: int, X: Any, y: Any, groups: Any) -> tuple[Array, Array]:
         """Block of every row, and for every block whether it is dealt out before the others."""
-        raise NotImplementedError
 
 
 class QueryKFold(_WholeBlocksKFold):

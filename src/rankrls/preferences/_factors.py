@@ -185,8 +185,6 @@ class GroundedFactor(Factor):
         order = np.argsort(-np.diagonal(L), kind="stable")
         ground_of = np.full(component.max() + 1 if m else 0, -1)
         ground_of[component[order[::-1]]] = order[::-1]
-        self.component = component
-        self.ground = ground_of
         self.grounded = ground_of[component]
         self.free = np.flatnonzero(self.grounded != np.arange(m))
         super().__init__(m, self.free)
