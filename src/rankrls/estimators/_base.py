@@ -127,7 +127,7 @@ class LeastSquaresRanker(BaseEstimator):
         if model.dual_coef is not None:
             self.dual_coef_ = self._outputs(model.dual_coef[0])
         if isinstance(model, NystroemModel):
-            self.basis_indices_ = model.basis
+            self.basis_indices_ = model.basis.indices
 
     def _outputs(self, values: Array) -> Array:
         """Drop the axis of outputs if y had none."""

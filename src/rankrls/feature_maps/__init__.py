@@ -1,6 +1,6 @@
 """Feature maps: explicit features, kernels and the Nyström map."""
 
 from rankrls.feature_maps._kernels import Kernel, check_gram
-from rankrls.feature_maps._nystroem import DEFAULT_BASIS, NystroemMap, choose_basis
+from rankrls.feature_maps._nystroem import DEFAULT_BASIS, Basis, NystroemMap, choose_basis
 
-__all__ = ["DEFAULT_BASIS", "Kernel", "NystroemMap", "check_gram", "choose_basis"]
+__all__ = ["DEFAULT_BASIS", "Basis", "Kernel", "NystroemMap", "check_gram", "choose_basis"]

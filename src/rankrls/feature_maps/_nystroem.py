@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
 from rankrls._validation import show
+from rankrls.feature_maps._kernels import Kernel
 
-__all__ = ["NystroemMap", "choose_basis"]
+__all__ = ["Basis", "NystroemMap", "choose_basis"]
 
 Array = NDArray[Any]
 
@@ -73,6 +74,52 @@ class NystroemMap:
         stacked = np.moveaxis(weights, 0, 1).reshape(q, -1)
         a = self._solve(stacked, trans="T")
         return np.moveaxis(a.reshape(q, n_alphas, k), 1, 0)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Basis vectors of a kernel and the Nyström map that they make.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    indices : ndarray of shape (r,), int
+        Rows of the training data that are basis vectors.
+    map : NystroemMap
+    rows : features of the q basis vectors that the map keeps; None for a precomputed kernel
+    """
+
+    kernel: Kernel
+    indices: Array
+    map: NystroemMap
+    rows: Any
+
+    @classmethod
+    def of(cls, kernel: Kernel, X: Any, indices: Array) -> Basis:
+        """Take rows of X (of the kernel matrix, if it is precomputed)."""
+        if kernel.precomputed:
+            K_RR = np.array(X[np.ix_(indices, indices)])
+            return cls(kernel, indices, NystroemMap.from_gram(K_RR), None)
+        return cls.from_rows(kernel, X[indices], indices)
+
+    @classmethod
+    def from_rows(cls, kernel: Kernel, rows: Any, indices: Array) -> Basis:
+        """Take basis vectors by their features, shape (r, n)."""
+        nystroem = NystroemMap.from_gram(kernel(rows))
+        return cls(kernel, indices, nystroem, rows[nystroem.kept])
+
+    @property
+    def kept(self) -> Array:
+        """Training rows that the map keeps, in its order, shape (q,)."""
+        return self.indices[self.map.kept]
+
+    def block(self, X: Any) -> Array:
+        """Kernel values with the basis vectors that are kept, shape (n, q)."""
+        return np.asarray(X[:, self.kept]) if self.rows is None else self.kernel(X, self.rows)
+
+    def features(self, X: Any) -> Array:
+        """Φ of shape (n, q)."""
+        return self.map.features(self.block(X))
 
 
 def choose_basis(basis: Any, n_rows: int, random_state: np.random.RandomState) -> Array:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._progress import Progress
-from rankrls.feature_maps import Kernel, choose_basis
+from rankrls.feature_maps import Basis, Kernel, choose_basis
 from rankrls.models._choice import choose_solver
 from rankrls.models._models import KernelModel, LinearModel, Model, NystroemModel
-from rankrls.preferences import PreferenceGraph
+from rankrls.preferences import PreferenceGraph, Statistics
 
 __all__ = ["Fit", "fit_model"]
 
@@ -79,10 +79,10 @@ def fit_model(
     progress(f"{m:,} rows, {n_pairs:,} pairs: solver {solver}")
     model: Model
     if solver == "primal":
-        model = LinearModel(objectives, X, alphas)
+        model = LinearModel([Statistics.of(o, X) for o in objectives], alphas, X.dtype)
     elif solver == "nystroem":
         rows = choose_basis(None, m, random_state) if rows is None else rows
-        model = NystroemModel(objectives, kernel, X, rows, alphas)
+        model = NystroemModel.from_rows(objectives, Basis.of(kernel, X, rows), X, alphas)
     else:
         if len(used) < m:
             objectives = graph[used].objectives(**loss)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankrls.feature_maps import Kernel, NystroemMap
-from rankrls.preferences import Moments, Objective
+from rankrls.feature_maps import Basis, Kernel
+from rankrls.preferences import Objective, Statistics
 from rankrls.solvers import DualSolver, PrimalSolver
 
 __all__ = ["KernelModel", "LinearModel", "Model", "NystroemModel"]
@@ -88,13 +89,20 @@ class Model(ABC):
 
 
 class LinearModel(Model):
-    """f(x) = ⟨w, x⟩ from the primal system of X."""
+    """f(x) = ⟨w, x⟩ from the statistics of X, which may be overwritten.
 
-    def __init__(self, objectives: Sequence[Objective], X: Any, alphas: Array) -> None:
+    Parameters
+    ----------
+    statistics : sequence of Statistics, together covering all outputs
+    alphas : ndarray of shape (n_alphas,)
+    dtype : of the coefficients
+    """
+
+    def __init__(self, statistics: Sequence[Statistics], alphas: Array, dtype: Any) -> None:
         self.alphas = alphas
-        self.solvers = [PrimalSolver(o, o.system.moments(X), alphas) for o in objectives]
+        self.solvers = [PrimalSolver(part, alphas) for part in statistics]
         coef = self._gather([solver.coefficients(alphas) for solver in self.solvers])
-        self.coef = coef.astype(X.dtype, copy=False)
+        self.coef = coef.astype(dtype, copy=False)
 
     def predict(self, X: Any, index: int = 0) -> Array:
         """X w."""
@@ -116,59 +124,47 @@ class NystroemModel(Model):
 
     Parameters
     ----------
-    objectives : sequence of Objective
-    kernel : Kernel
-    X : training rows of shape (m, n); the kernel matrix if it is precomputed
-    basis : ndarray of shape (r,), int
+    basis : Basis
+    solvers : sequence of PrimalSolver of the features, together covering all outputs
     alphas : ndarray of shape (n_alphas,)
+    dtype : of the coefficients
     """
 
     def __init__(
-        self, objectives: Sequence[Objective], kernel: Kernel, X: Any, basis: Array, alphas: Array
+        self, basis: Basis, solvers: Sequence[PrimalSolver], alphas: Array, dtype: Any
     ) -> None:
         self.alphas = alphas
-        self.kernel = kernel
         self.basis = basis
-        K_RR = X[np.ix_(basis, basis)] if kernel.precomputed else kernel(X[basis])
-        self.map = NystroemMap.from_gram(K_RR)
-        self.kept = basis[self.map.kept]
-        self.rows = None if kernel.precomputed else X[self.kept]
-        block = self._block(X)
-        self.solvers = [self._solver(objective, block) for objective in objectives]
-        weights = self._gather([solver.coefficients(alphas) for solver in self.solvers])
-        self._a = self.map.coefficients(weights).astype(block.dtype, copy=False)
-        self.dual_coef = np.zeros((len(alphas), len(basis), weights.shape[-1]), block.dtype)
-        self.dual_coef[:, self.map.kept] = self._a
-        if kernel.linear:
-            self.coef = np.stack([X[self.kept].T @ a for a in self._a])
+        self.kernel = basis.kernel
+        self.solvers = solvers
+        weights = self._gather([solver.coefficients(alphas) for solver in solvers])
+        self._a = basis.map.coefficients(weights).astype(dtype, copy=False)
+        self.dual_coef = np.zeros((len(alphas), len(basis.indices), weights.shape[-1]), dtype)
+        self.dual_coef[:, basis.map.kept] = self._a
+        if self.kernel.linear:
+            self.coef = np.stack([basis.rows.T @ a for a in self._a])
 
-    def _solver(self, objective: Objective, block: Array) -> PrimalSolver:
-        """Form the small matrices first; if they are not accurate enough, the features."""
-        system, alphas = objective.system, self.alphas
-        if self.map.rounding < MAX_LOSS:
-            gram, cross, mean, _ = system.moments(block)
-            moments = Moments(*self.map.whiten(gram, cross, mean))
-            solver = PrimalSolver(objective, moments, alphas)
-            if self.map.rounding * solver.state.condition(float(alphas.min())) < MAX_LOSS:
-                return solver
-        return PrimalSolver(objective, system.moments(self.map.features(block)), alphas)
-
-    def _block(self, X: Any) -> Array:
-        """Kernel values with the basis vectors that are kept, shape (n, q)."""
-        return np.asarray(X[:, self.kept]) if self.rows is None else self.kernel(X, self.rows)
+    @classmethod
+    def from_rows(
+        cls, objectives: Sequence[Objective], basis: Basis, X: Any, alphas: Array
+    ) -> NystroemModel:
+        """Fit to training rows X of shape (m, n); the kernel matrix if it is precomputed."""
+        block = basis.block(X)
+        solvers = [_nystroem_solver(objective, basis, block, alphas) for objective in objectives]
+        return cls(basis, solvers, alphas, block.dtype)
 
     def predict(self, X: Any, index: int = 0) -> Array:
         """k(X, R) a."""
         if self.coef is not None:
             return X @ self.coef[index]
-        if self.rows is None:
-            return self._block(X) @ self._a[index]
-        return self.kernel.product(X, self.rows, self._a[index])
+        if self.basis.rows is None:
+            return self.basis.block(X) @ self._a[index]
+        return self.kernel.product(X, self.basis.rows, self._a[index])
 
     def variance(self, X: Any) -> Array:
         """The feature posterior plus k(x, x) − φᵀφ, which the basis leaves undetermined."""
         _refuse_precomputed(self.kernel)
-        Phi = self.map.features(self._block(X))
+        Phi = self.basis.features(X)
         rest = self.kernel.paired(X) - np.einsum("ij,ij->i", Phi, Phi)
         explained = self._spread([s.variance(Phi, self.alpha) for s in self.solvers])
         return explained + np.maximum(rest, 0.0)[:, None]
@@ -176,7 +172,7 @@ class NystroemModel(Model):
     def difference_variance(self, X_a: Any, X_b: Any) -> Array:
         """The same form at φ_a − φ_b."""
         _refuse_precomputed(self.kernel)
-        Delta = self.map.features(self._block(X_a)) - self.map.features(self._block(X_b))
+        Delta = self.basis.features(X_a) - self.basis.features(X_b)
         rest = self.kernel.squared_distance(X_a, X_b) - np.einsum("ij,ij->i", Delta, Delta)
         explained = [s.difference_variance(Delta, self.alpha) for s in self.solvers]
         return self._spread(explained) + np.maximum(rest, 0.0)[:, None]
@@ -259,6 +255,21 @@ class KernelModel(Model):
         Delta = self._kernel_with_training(X_a) - self._kernel_with_training(X_b)
         variances = [s.difference_variance(Delta, prior, self.alpha) for s in self.solvers]
         return self._spread(variances)
+
+
+def _nystroem_solver(
+    objective: Objective, basis: Basis, block: Array, alphas: Array
+) -> PrimalSolver:
+    """Form the small matrices first; if they are not accurate enough, the features."""
+    nystroem = basis.map
+    if nystroem.rounding < MAX_LOSS:
+        raw = Statistics.of(objective, block)
+        gram, cross, mean = nystroem.whiten(raw.gram, raw.cross, raw.mean)
+        statistics = replace(raw, gram=gram, cross=cross, mean=mean, noise=0.0)
+        solver = PrimalSolver(statistics, alphas)
+        if nystroem.rounding * solver.state.condition(float(alphas.min())) < MAX_LOSS:
+            return solver
+    return PrimalSolver(Statistics.of(objective, nystroem.features(block)), alphas)
 
 
 def _dense(X: Any) -> Array:

@@ -4,7 +4,8 @@ from rankrls.preferences._costs import COSTS, QUERY_WEIGHTINGS, TIES, Objective
 from rankrls.preferences._factors import Factor
 from rankrls.preferences._graph import PreferenceGraph
 from rankrls.preferences._groups import Groups
-from rankrls.preferences._systems import Moments, System
+from rankrls.preferences._statistics import Statistics
+from rankrls.preferences._systems import System
 
 __all__ = [
     "COSTS",
@@ -12,8 +13,8 @@ __all__ = [
     "TIES",
     "Factor",
     "Groups",
-    "Moments",
     "Objective",
     "PreferenceGraph",
+    "Statistics",
     "System",
 ]

@@ -57,6 +57,11 @@ class Objective:
     n_pairs: int
     log_weight: float
 
+    @property
+    def energy(self) -> Array:
+        """Σ_edges w² z², shape (k,), or (1,) where all outputs have the same target."""
+        return self.system.energy
+
 
 @dataclass(frozen=True)
 class Levels:

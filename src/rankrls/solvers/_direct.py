@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankrls.preferences import Factor, Moments, Objective
+from rankrls.preferences import Factor, Objective, Statistics
 from rankrls.solvers._states import SpectralState, State, factorise
 
 __all__ = ["DualSolver", "PrimalSolver"]
@@ -30,7 +30,7 @@ class _Solver:
 
     def __init__(
         self,
-        objective: Objective,
+        data: Objective | Statistics,
         S: Array,
         b: Array,
         alphas: Array,
@@ -38,10 +38,10 @@ class _Solver:
         in_range: bool,
         noise: float = 0.0,
     ) -> None:
-        self.n_pairs = objective.n_pairs
-        self.log_weight = objective.log_weight
-        self.energy = objective.system.energy
-        self.outputs = objective.outputs
+        self.n_pairs = data.n_pairs
+        self.log_weight = data.log_weight
+        self.energy = data.energy
+        self.outputs = data.outputs
         self.b = b
         self.state: State = factorise(S, alphas, b, in_range=in_range, noise=noise)
 
@@ -71,18 +71,16 @@ class PrimalSolver(_Solver):
 
     Parameters
     ----------
-    objective : Objective
-    moments : Moments
-        ΦᵀLΦ, Φᵀr and the mean row of the features.
+    statistics : Statistics
+        ΦᵀLΦ, Φᵀr and the mean row of the features; ``gram`` may be overwritten.
     alphas : ndarray of shape (n_alphas,)
         The alphas that will be asked for.
     """
 
-    def __init__(self, objective: Objective, moments: Moments, alphas: Array) -> None:
-        self.mean = moments.mean
-        c = np.broadcast_to(moments.cross, (len(moments.cross), len(objective.outputs)))
-        S, b = moments.gram, np.ascontiguousarray(c)
-        super().__init__(objective, S, b, alphas, in_range=True, noise=moments.noise)
+    def __init__(self, statistics: Statistics, alphas: Array) -> None:
+        self.mean = statistics.mean
+        S, b = statistics.gram, statistics.cross
+        super().__init__(statistics, S, b, alphas, in_range=True, noise=statistics.noise)
 
     def coefficients(self, alphas: Array) -> Array:
         """Weights w, shape (n_alphas, n, k)."""
