@@ -14,6 +14,7 @@ FLOOR = {
     "_validation": 0,
     "_memory": 0,
     "_progress": 0,
+    "_threads": 1,
     "metrics": 1,
     "datasets": 1,
     "preprocessing": 1,

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = [
     "Queries",
     "check_finite_array",
+    "check_integer",
     "check_length",
     "check_magnitudes",
     "check_number",
@@ -83,6 +84,13 @@ def check_number(name: str, value: Any, *, above: float = -np.inf) -> float:
         condition = f"finite and{bound}" if bound else "finite"
         raise ValueError(f"{name} must be {condition}; got {show(value)}")
     return number
+
+
+def check_integer(name: str, value: Any, *, least: int) -> int:
+    """Return ``value`` as an int if it is an integer that is not smaller than ``least``."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}; got {show(value)}")
+    return int(value)
 
 
 def check_length(name: str, values: Any, n: int, of: str = "rows of X") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls._progress import Progress
-from rankrls._validation import check_option
+from rankrls._validation import (
+    check_finite_array,
+    check_integer,
+    check_option,
+    check_positive,
+    show,
+)
+from rankrls.estimators._held_out import Split, check_eval_set, split_off
 from rankrls.estimators._inputs import (
     graph_accuracy,
     graph_from_arguments,
@@ -21,8 +29,9 @@ from rankrls.estimators._inputs import (
 )
 from rankrls.feature_maps import Kernel, check_gram, choose_basis
 from rankrls.holdout import HoldoutProblem
-from rankrls.models import SOLVERS, Model, NystroemModel, fit_model
+from rankrls.models import SOLVERS, Fit, HeldOut, Model, NystroemModel, fit_model
 from rankrls.preferences import COSTS, QUERY_WEIGHTINGS, TIES, PreferenceGraph
+from rankrls.solvers import DEFAULT_MAX_ITER, History, IterationOptions
 
 __all__ = ["LeastSquaresRanker"]
 
@@ -42,6 +51,11 @@ class LeastSquaresRanker(BaseEstimator):
     query_weighting: str
     solver: str
     basis: Any
+    max_iter: int | None
+    tol: float
+    early_stopping: bool
+    validation_fraction: float
+    n_iter_no_change: int
     random_state: Any
     verbose: int
     n_jobs: int | None
@@ -64,7 +78,7 @@ class LeastSquaresRanker(BaseEstimator):
         )
         graph = graph_from_arguments(X.shape[0], y, **preferences)
         require_preferences(graph)
-        X = _canonical(X, dense=kernel.precomputed)
+        X = _canonical(X, dense=kernel.precomputed, columns=self.solver == "cg")
         if kernel.precomputed:
             check_gram(X)
         return kernel, X, graph
@@ -73,8 +87,21 @@ class LeastSquaresRanker(BaseEstimator):
     def _loss(self) -> dict[str, str]:
         return {"cost": self.cost, "ties": self.ties, "query_weighting": self.query_weighting}
 
-    def _fit_prepared(self, kernel: Kernel, X: Any, graph: PreferenceGraph, alphas: Array) -> None:
-        """Fit for all ``alphas``; the fitted attributes are those of the first."""
+    def _fit_prepared(
+        self,
+        kernel: Kernel,
+        X: Any,
+        graph: PreferenceGraph,
+        alphas: Array,
+        *,
+        held_out: HeldOut | None = None,
+        callback: Any = None,
+    ) -> Fit:
+        """Fit for all ``alphas``; the fitted attributes are those of the first.
+
+        With ``held_out`` rows (early stopping) there is but the best one.
+        """
+        progress = Progress(type(self).__name__, self.verbose)
         fit = fit_model(
             graph,
             kernel,
@@ -84,16 +111,54 @@ class LeastSquaresRanker(BaseEstimator):
             solver=self.solver,
             basis=self.basis,
             random_state=check_random_state(self.random_state),
-            progress=Progress(type(self).__name__, self.verbose),
+            progress=progress,
+            n_jobs=self.n_jobs,
+            iteration=self._iteration(progress, callback),
+            held_out=held_out,
         )
         self._model = fit.model
         self.solver_ = fit.solver
         self.n_pairs_ = fit.n_pairs
-        self.n_iter_ = 1
+        self.n_iter_ = fit.history.n_iter
         self.n_queries_ = graph.n_queries
         self._flat = graph.flat
         self._with_qid = graph.has_qid
         self._store_coefficients()
+        self._store_validation(fit.history)
+        return fit
+
+    def _iteration(self, progress: Progress, callback: Any) -> IterationOptions:
+        """The checked parameters of solver="cg"."""
+        if callback is not None and not callable(callback):
+            raise ValueError(f"callback must be a function of one argument; got {show(callback)}")
+        max_iter = DEFAULT_MAX_ITER
+        if self.max_iter is not None:
+            max_iter = check_integer("max_iter", self.max_iter, least=1)
+        patience = check_integer("n_iter_no_change", self.n_iter_no_change, least=1)
+        tol = check_positive("tol", self.tol)
+        return IterationOptions(tol, max_iter, patience, callback, progress)
+
+    def _check_alphas(self, name: str, values: Any) -> Array:
+        """The grid: numbers > 0; early stopping regularises by itself and also takes zero."""
+        alphas = check_finite_array(name, np.atleast_1d(values), ndim=(1,))
+        if not alphas.size:
+            raise ValueError(f"{name} is empty: give at least one number > 0")
+        self._check_alpha(name, float(alphas.min()))
+        return alphas
+
+    def _check_alpha(self, name: str, value: Any) -> float:
+        if self.early_stopping is True and isinstance(value, numbers.Real) and value == 0:
+            return 0.0
+        return check_positive(name, value)
+
+    def _split(self, X: Any, graph: PreferenceGraph, eval_set: Any) -> Split:
+        """What to learn from and what to hold out: ``eval_set``, or a part of the rows."""
+        if eval_set is not None:
+            return check_eval_set(eval_set, graph, self._check_rows)
+        fraction = check_positive("validation_fraction", self.validation_fraction)
+        if fraction >= 1:
+            raise ValueError(f"validation_fraction must be below 1; got {fraction:g}")
+        return split_off(X, graph, fraction, check_random_state(self.random_state))
 
     def _holdout_problem(
         self, kernel: Kernel, X: Any, graph: PreferenceGraph, *, keep_basis: bool = False
@@ -109,6 +174,8 @@ class LeastSquaresRanker(BaseEstimator):
         check_option("ties", self.ties, TIES)
         check_option("query_weighting", self.query_weighting, QUERY_WEIGHTINGS)
         check_option("solver", self.solver, SOLVERS)
+        if not isinstance(self.early_stopping, bool | np.bool_):
+            raise ValueError(f"early_stopping must be True or False; got {self.early_stopping!r}")
         return Kernel.from_options(
             self.kernel,
             gamma=self.gamma,
@@ -129,12 +196,27 @@ class LeastSquaresRanker(BaseEstimator):
         if isinstance(model, NystroemModel):
             self.basis_indices_ = model.basis.indices
 
+    def _store_validation(self, history: History) -> None:
+        for name in ("best_iteration_", "validation_curve_", "validation_iterations_"):
+            self.__dict__.pop(name, None)
+        if history.best_iteration is not None:
+            self.best_iteration_ = history.best_iteration
+            self.validation_iterations_ = history.iterations
+            self.validation_curve_ = self._curve(history.errors)
+
+    def _curve(self, errors: Array) -> Array:
+        """Validation errors of the only alpha, shape (n_checks,)."""
+        return errors[:, 0]
+
     def _outputs(self, values: Array) -> Array:
         """Drop the axis of outputs if y had none."""
         return values[..., 0] if self._flat else values
 
     def _check_new(self, X: Any) -> Any:
         check_is_fitted(self)
+        return self._check_rows(X)
+
+    def _check_rows(self, X: Any) -> Any:
         X = validate_data(
             self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False
         )
@@ -252,13 +334,16 @@ class LeastSquaresRanker(BaseEstimator):
         return tags
 
 
-def _canonical(X: Any, *, dense: bool) -> Any:
-    """Sparse X as CSR without duplicate entries (the caller's is left alone), or dense."""
+def _canonical(X: Any, *, dense: bool, columns: bool = False) -> Any:
+    """Sparse X as CSR without duplicate entries (the caller's is left alone), or dense.
+
+    ``columns``: CSC may stay as it is.
+    """
     if not sparse.issparse(X):
         return X
     if dense:
         return X.toarray()
-    rows = X.tocsr()
+    rows = X if columns else X.tocsr()
     if not rows.has_canonical_format:
         rows = rows.copy() if rows is X or np.shares_memory(rows.data, X.data) else rows
         rows.sum_duplicates()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls import metrics
 from rankrls._progress import Progress
-from rankrls._validation import check_finite_array, check_option, check_positive, show
+from rankrls._validation import check_option, show
 from rankrls.estimators._base import LeastSquaresRanker
+from rankrls.estimators._scoring import PAIR_METRICS, Scoring
+from rankrls.feature_maps import Kernel
 from rankrls.holdout import HoldoutProblem, check_fold, pair_accuracies, query_folds
+from rankrls.models import HeldOut, IterativeModel
 from rankrls.preferences import PreferenceGraph
 
 __all__ = ["RankRLSCV"]
@@ -25,9 +28,6 @@ Array = NDArray[Any]
 MAX_PAIR_ROWS = 1000
 
 DEFAULT_ALPHAS = tuple(2.0**exponent for exponent in range(-15, 16))
-
-PAIR_METRICS = ("pairwise_accuracy", "concordance_index")
-LIST_METRICS = ("ndcg", "average_precision", "reciprocal_rank", "precision")
 
 
 class RankRLSCV(LeastSquaresRanker):
@@ -41,14 +41,16 @@ class RankRLSCV(LeastSquaresRanker):
     alphas : array-like of shape (n_alphas,), default=2^-15 … 2^15
         The grid.
     kernel, gamma, degree, coef0, kernel_params, cost, ties, query_weighting, solver, basis, \
-random_state, verbose, n_jobs
-        As for `RankRLS`.
+max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbose, n_jobs
+        As for `RankRLS`. With ``solver="cg"``, or with an ``eval_set``, alpha is chosen by held-out
+        rows instead of cross-validation (see Notes).
     cv : str, int, splitter or iterable, default="auto"
         "leave-query-out"; "leave-pair-out" (one ranking; cost="magnitude" with ties="keep" or no
         ties); an int k for k random folds of whole queries, or of rows without qid; a
         scikit-learn splitter; or an iterable of (train, test). "auto": "leave-query-out" with
         qid; without it "leave-pair-out" up to 1000 rows where it is exact, otherwise 10 folds
-        (fewer below 50 rows, so that a fold has at least 5).
+        (fewer below 50 rows, so that a fold has at least 5). "validation": held-out rows, as
+        "auto" does with ``solver="cg"`` or an ``eval_set``.
     scoring : str or callable, default="pairwise_accuracy"
         A metric of `rankrls.metrics` by name, "ndcg@10" for a cut-off, or a function
         ``metric(y_true, y_score, qid=...)``, higher is better. It is computed within queries and
@@ -63,13 +65,23 @@ random_state, verbose, n_jobs
         Its cross-validated score. It was chosen to be the best of many and is therefore
         optimistic: to estimate performance, cross-validate the whole `RankRLSCV` (nested).
     cv_results_ : dict of ndarray
-        "alpha", "mean_score", "n_refits" (how often a shortcut was replaced by a refit).
+        "alpha", "mean_score", and "n_refits" (how often a shortcut was replaced by a refit) or,
+        with held-out rows, "iteration" (of the best score; the last one without early stopping).
+    validation_curve_ : ndarray of shape (n_checks, n_alphas)
+        Early stopping: error (1 − score) of every alpha at every iteration that was looked at,
+        NaN once an alpha is no longer followed; the iterations are ``validation_iterations_``.
     coef_, dual_coef_, basis_indices_, solver_, n_pairs_, n_queries_, …
         As of `RankRLS`, fitted on all rows with ``alpha_``.
 
     Notes
     -----
     Several outputs share one alpha: the scores are averaged over outputs.
+
+    ``solver="cg"`` solves for the whole grid from one run of conjugate gradients. Alpha is then
+    chosen by held-out rows, ``eval_set`` or ``validation_fraction`` of the queries. Without early
+    stopping every alpha is iterated to ``tol``, and, if there is no ``eval_set``, the model is
+    fitted again to all rows with the best alpha. With ``early_stopping=True`` the best of all
+    (alpha, iteration) is the model; the held-out rows do not become part of it.
 
     Examples
     --------
@@ -95,6 +107,11 @@ random_state, verbose, n_jobs
         query_weighting: str = "pair",
         solver: str = "auto",
         basis: Any = None,
+        max_iter: int | None = None,
+        tol: float = 1e-6,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
         cv: Any = "auto",
         scoring: Any = "pairwise_accuracy",
         random_state: Any = None,
@@ -112,6 +129,11 @@ random_state, verbose, n_jobs
         self.query_weighting = query_weighting
         self.solver = solver
         self.basis = basis
+        self.max_iter = max_iter
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.cv = cv
         self.scoring = scoring
         self.random_state = random_state
@@ -128,6 +150,8 @@ random_state, verbose, n_jobs
         magnitude: ArrayLike | None = None,
         pair_weight: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        eval_set: Any = None,
+        callback: Any = None,
     ) -> RankRLSCV:
         """Choose alpha by cross-validation and fit on all rows; arguments as for `RankRLS`.
 
@@ -136,10 +160,7 @@ random_state, verbose, n_jobs
         RankRLSCV
             The fitted estimator.
         """
-        grid = np.unique(check_finite_array("alphas", np.atleast_1d(self.alphas), ndim=(1,)))
-        if not grid.size:
-            raise ValueError("alphas is empty: give at least one number > 0")
-        check_positive("alphas", float(grid[0]))
+        grid = np.unique(self._check_alphas("alphas", self.alphas))
         preferences = {
             "qid": qid,
             "pairs": pairs,
@@ -149,9 +170,15 @@ random_state, verbose, n_jobs
         }
         kernel, X, graph = self._prepare(X, y, preferences)
         scoring = Scoring(self.scoring)
-        if graph.scores is None or graph.n_given_pairs:
-            raise ValueError("RankRLSCV scores held-out queries by y: given pairs are not taken")
         progress = Progress(type(self).__name__, self.verbose)
+        if self._by_validation(eval_set):
+            self._fit_by_validation(kernel, X, graph, grid, scoring, eval_set, callback)
+            return self
+        if graph.scores is None or graph.n_given_pairs:
+            raise ValueError(
+                "RankRLSCV scores held-out queries by y: given pairs are taken with an eval_set "
+                "or solver='cg' only"
+            )
         problem = self._holdout_problem(kernel, X, graph)
         cv = self._resolve(problem)
         progress(f"cross-validation of {len(grid)} alphas: {_name(cv)}")
@@ -165,6 +192,13 @@ random_state, verbose, n_jobs
             held = problem.folds(folds, grid)
             scores = scoring.of_folds(graph, folds, held.predictions, len(grid))
             n_refits = held.n_refits
+        best = self._choose(grid, scores, {"n_refits": n_refits})
+        progress(f"alpha {self.alpha_:g}, score {self.best_score_:.4f}")
+        self._fit_prepared(kernel, X, graph, grid[[best]])
+        return self
+
+    def _choose(self, grid: Array, scores: Array, more: dict[str, Array]) -> int:
+        """Store the results of all alphas; the number of the best, the largest of equals."""
         if not np.isfinite(scores).all():
             raise ValueError(
                 f"scoring gave {scores[~np.isfinite(scores)][0]} for alpha="
@@ -173,16 +207,63 @@ random_state, verbose, n_jobs
         best = len(scores) - 1 - int(np.argmax(scores[::-1]))
         self.alpha_ = float(grid[best])
         self.best_score_ = float(scores[best])
-        self.cv_results_ = {"alpha": grid, "mean_score": scores, "n_refits": n_refits}
-        if len(grid) > 1 and best in (0, len(grid) - 1):
+        self.cv_results_ = {"alpha": grid, "mean_score": scores, **more}
+        if len(grid) > 1 and best in (0, len(grid) - 1) and not self.early_stopping:
             where = "smallest" if best == 0 else "largest"
             warnings.warn(
                 f"the best alpha, {self.alpha_:g}, is the {where} of the grid: extend alphas",
-                stacklevel=2,
+                stacklevel=3,
             )
-        progress(f"alpha {self.alpha_:g}, score {self.best_score_:.4f}")
-        self._fit_prepared(kernel, X, graph, np.array([self.alpha_]))
-        return self
+        return best
+
+    def _by_validation(self, eval_set: Any) -> bool:
+        """Whether alpha is chosen by held-out rows instead of cross-validation."""
+        chosen = isinstance(self.cv, str) and self.cv == "validation"
+        asked = eval_set is not None or self.solver == "cg" or self.early_stopping
+        if asked and not chosen and not (isinstance(self.cv, str) and self.cv == "auto"):
+            raise ValueError(
+                f"cv={show(self.cv)} does not go with eval_set, early_stopping or solver='cg', "
+                "which choose alpha by held-out rows: leave cv='auto'"
+            )
+        return chosen or asked
+
+    def _fit_by_validation(
+        self,
+        kernel: Kernel,
+        X: Any,
+        graph: PreferenceGraph,
+        grid: Array,
+        scoring: Scoring,
+        eval_set: Any,
+        callback: Any,
+    ) -> None:
+        if kernel.precomputed:
+            raise ValueError("kernel='precomputed' cannot be split into rows: use cv instead")
+        split = self._split(X, graph, eval_set)
+        score = partial(scoring.of_rows, split.held)
+        if self.early_stopping:
+            held_out = HeldOut(split.X, score, split.rows)
+            fit = self._fit_prepared(
+                kernel, X, split.graph, grid, held_out=held_out, callback=callback
+            )
+            errors = fit.history.errors
+            scores = 1 - np.nanmin(errors, axis=0)
+            iteration = fit.history.iterations[np.nanargmin(errors, axis=0)]
+            self._choose(grid, scores, {"iteration": iteration})
+            return
+        train = X if split.rows is None else X[split.rows]
+        fit = self._fit_prepared(kernel, train, split.graph, grid, callback=callback)
+        model = fit.model
+        scores = np.array([score(model.predict(split.X, a)) for a in range(len(grid))])
+        best = self._choose(grid, scores, {"iteration": np.full(len(grid), fit.history.n_iter)})
+        if isinstance(model, IterativeModel) and eval_set is not None:
+            self._model = model.select(best)
+            self._store_coefficients()
+        else:
+            self._fit_prepared(kernel, X, graph, grid[[best]], callback=callback)
+
+    def _curve(self, errors: Array) -> Array:
+        return errors
 
     def _resolve(self, problem: HoldoutProblem) -> Any:
         """What "auto" stands for; strings are checked."""
@@ -240,58 +321,6 @@ random_state, verbose, n_jobs
         if not folds:
             raise ValueError("cv gives no split")
         return folds
-
-
-class Scoring:
-    """A metric by name or as a function, applied to held-out predictions."""
-
-    def __init__(self, scoring: Any) -> None:
-        self.name = scoring if isinstance(scoring, str) else None
-        self.options: dict[str, Any] = {}
-        if self.name is None:
-            if not callable(scoring):
-                raise ValueError(f"scoring must be a name or a function; got {scoring!r}")
-            self.metric: Callable[..., Any] = scoring
-            return
-        name, at, cut = self.name.partition("@")
-        check_option("scoring", name, PAIR_METRICS + LIST_METRICS)
-        self.metric = getattr(metrics, name)
-        if at:
-            if not cut.isdigit() or name in PAIR_METRICS:
-                raise ValueError(f"scoring={scoring!r}: a cut-off is a number, as in 'ndcg@10'")
-            self.options["k"] = int(cut)
-
-    def require_pairs(self) -> None:
-        """Refuse what needs whole lists."""
-        if self.name not in PAIR_METRICS:
-            raise ValueError(
-                "leave-pair-out compares two rows at a time: scoring must be one of "
-                f"{', '.join(map(repr, PAIR_METRICS))}; for other metrics use an int cv"
-            )
-
-    def of_folds(
-        self, graph: PreferenceGraph, folds: list[Array], predictions: list[Array], n_alphas: int
-    ) -> Array:
-        """Mean score over outputs for every alpha: shape (n_alphas,)."""
-        columns = range(graph.n_outputs)
-        return np.array(
-            [
-                np.mean([self.of_output(graph, folds, predictions, a, j) for j in columns])
-                for a in range(n_alphas)
-            ]
-        )
-
-    def of_output(
-        self, graph: PreferenceGraph, folds: list[Array], predictions: list[Array], a: int, j: int
-    ) -> float:
-        """Score of one alpha and output, within queries and folds."""
-        assert graph.scores is not None
-        assert graph.query_codes is not None
-        rows = np.concatenate(folds)
-        fold = np.repeat(np.arange(len(folds)), [len(part) for part in folds])
-        lists = graph.query_codes[rows] * len(folds) + fold
-        score = np.concatenate([part[a, :, j] for part in predictions])
-        return float(self.metric(graph.scores[rows, j], score, qid=lists, **self.options))
 
 
 def _name(cv: Any) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rankrls._validation import check_positive
 from rankrls.estimators._base import LeastSquaresRanker
+from rankrls.estimators._inputs import graph_accuracy
+from rankrls.models import HeldOut
 
 __all__ = ["RankRLS"]
 
@@ -26,7 +28,8 @@ class RankRLS(LeastSquaresRanker):
     Parameters
     ----------
     alpha : float, default=1.0
-        Regularisation, > 0. It multiplies ‖f‖² and nothing is rescaled.
+        Regularisation, > 0 (0 is allowed with early stopping). It multiplies ‖f‖² and nothing is
+        rescaled.
     kernel : str or callable, default="linear"
         Any name that scikit-learn's `pairwise_kernels` takes, a function of two rows, or
         "precomputed" (X is the kernel matrix).
@@ -43,21 +46,38 @@ class RankRLS(LeastSquaresRanker):
         `rankrls.metrics.pairwise_error`, which is about tied predictions.)
     query_weighting : {"pair", "size", "query"}, default="pair"
         A pair of a query with n rows counts 1, 1/n, or 1/(number of pairs of the query).
-    solver : {"auto", "primal", "dual", "nystroem"}, default="auto"
+    solver : {"auto", "primal", "dual", "nystroem", "cg"}, default="auto"
         "primal" works on an n_features × n_features system, "dual" on n_rows × n_rows,
         "nystroem" on one of the size of the basis (an approximation: f is spanned by the basis
-        vectors). The rule of "auto": a ``basis`` asks for "nystroem"; a kernel other than linear
-        is solved in "dual" if two n_rows × n_rows matrices fit into half of the memory, else in
-        "nystroem", with a warning; a linear one in "primal" if n_features <= n_rows, else "dual".
+        vectors), "cg" by conjugate gradients with products of X alone (linear kernel; no
+        uncertainties). The rule of "auto": a ``basis`` asks for "nystroem", early stopping for
+        "cg"; a kernel other than linear is solved in "dual" if two n_rows × n_rows matrices fit
+        into half of the memory, else in "nystroem", with a warning; a linear one by "cg" if X is
+        sparse with more than 5000 rows and columns or the direct solvers do not fit into memory,
+        otherwise in "primal" if n_features <= n_rows, else "dual".
     basis : int or array of int, optional
         Nyström basis vectors: how many to draw at random, or the row numbers. None with
         ``solver="nystroem"``: 1000, or all rows if there are fewer.
+    max_iter : int, optional
+        Most iterations of "cg"; None: 1000.
+    tol : float, default=1e-6
+        "cg" ends when ‖residual‖/‖right side‖ is at most this.
+    early_stopping : bool, default=False
+        Regularise by iteration: look at held-out rows after each iteration of "cg", end when
+        their pairwise error has not improved for ``n_iter_no_change`` iterations, and keep the
+        best model seen.
+    validation_fraction : float, default=0.1
+        What early stopping holds out if ``fit`` gets no ``eval_set``: this part of the queries
+        (of the rows without qid, of the pairs without y), drawn at random. They do not become
+        part of the model.
+    n_iter_no_change : int, default=10
     random_state : int, RandomState instance or None
-        For the random basis.
+        For the random basis and the held-out part.
     verbose : int, default=0
         1: progress on stderr.
     n_jobs : int, optional
-        Passed on to `pairwise_kernels`; None: as many threads as BLAS uses.
+        Threads of `pairwise_kernels` and of the sparse products of "cg"; None: as many as BLAS
+        may use, −1: all cores.
 
     Attributes
     ----------
@@ -72,6 +92,10 @@ class RankRLS(LeastSquaresRanker):
         The solver that was used.
     n_iter_ : int
         Iterations of the solver: 1 for the direct ones.
+    best_iteration_ : int
+        Early stopping: the iteration of the model, which had the best validation error.
+    validation_curve_ : ndarray of shape (n_checks,)
+        Early stopping: the validation error (pairwise) at ``validation_iterations_``.
     n_pairs_ : int
         Edges in the objective, tied ones included when kept; outputs with graphs of their own
         are added up.
@@ -123,6 +147,11 @@ class RankRLS(LeastSquaresRanker):
         query_weighting: str = "pair",
         solver: str = "auto",
         basis: Any = None,
+        max_iter: int | None = None,
+        tol: float = 1e-6,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
         random_state: Any = None,
         verbose: int = 0,
         n_jobs: int | None = None,
@@ -138,6 +167,11 @@ class RankRLS(LeastSquaresRanker):
         self.query_weighting = query_weighting
         self.solver = solver
         self.basis = basis
+        self.max_iter = max_iter
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.random_state = random_state
         self.verbose = verbose
         self.n_jobs = n_jobs
@@ -152,6 +186,8 @@ class RankRLS(LeastSquaresRanker):
         magnitude: ArrayLike | None = None,
         pair_weight: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        eval_set: Any = None,
+        callback: Any = None,
     ) -> RankRLS:
         """Fit the model.
 
@@ -174,13 +210,22 @@ class RankRLS(LeastSquaresRanker):
             A pair from y counts the product of its rows' weights, so that an integer weight
             equals repeating the row (except ``query_weighting="query"`` with ties kept, where
             the copies add tied pairs).
+        eval_set : tuple (X_val, y_val) or (X_val, y_val, qid_val), optional
+            What early stopping stops by. ``y_val`` may be a `PreferenceGraph`. None:
+            ``validation_fraction`` of the queries (of the rows without qid, of the pairs without
+            y) is held out.
+        callback : function, optional
+            For solver "cg": called after every iteration with an `Iteration` (n_iter, residual,
+            error, best_error, best_iteration); training ends when it returns a true value.
 
         Returns
         -------
         RankRLS
             The fitted estimator.
         """
-        alphas = np.array([check_positive("alpha", self.alpha)])
+        alphas = np.array([self._check_alpha("alpha", self.alpha)])
+        if eval_set is not None and not self.early_stopping:
+            raise ValueError("eval_set is what early stopping stops by: set early_stopping=True")
         preferences = {
             "qid": qid,
             "pairs": pairs,
@@ -188,5 +233,11 @@ class RankRLS(LeastSquaresRanker):
             "pair_weight": pair_weight,
             "sample_weight": sample_weight,
         }
-        self._fit_prepared(*self._prepare(X, y, preferences), alphas)
+        kernel, X, graph = self._prepare(X, y, preferences)
+        held_out = None
+        if self.early_stopping:
+            split = self._split(X, graph, eval_set)
+            held_out = HeldOut(split.X, partial(graph_accuracy, split.held), split.rows)
+            graph = split.graph
+        self._fit_prepared(kernel, X, graph, alphas, held_out=held_out, callback=callback)
         return self

@@ -19,6 +19,7 @@ from rankrls.holdout._nystroem import nystroem_holdout
 from rankrls.holdout._rows import RowSpectrum
 from rankrls.models import fit_model
 from rankrls.preferences import Objective, PreferenceGraph
+from rankrls.solvers import IterationOptions
 
 __all__ = ["HeldOut", "HoldoutProblem", "default_pairs"]
 
@@ -353,6 +354,7 @@ class HoldoutProblem:
             basis=basis,
             random_state=np.random.RandomState(0),
             progress=Progress("", 0),
+            iteration=IterationOptions(tol=1e-10, max_iter=10_000),
         )
         return np.stack([fit.model.predict(new, i) for i in range(len(alphas))])
 

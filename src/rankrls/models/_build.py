@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._progress import Progress
+from rankrls._threads import n_threads
 from rankrls.feature_maps import Basis, Kernel, choose_basis
 from rankrls.models._choice import choose_solver
+from rankrls.models._iterative import HeldOut, fit_iterative
 from rankrls.models._models import KernelModel, LinearModel, Model, NystroemModel
 from rankrls.preferences import PreferenceGraph, Statistics
+from rankrls.solvers import History, IterationOptions
 
 __all__ = ["Fit", "fit_model"]
 
@@ -27,14 +30,17 @@ class Fit:
     ----------
     model : Model
     solver : str
-        "primal", "dual" or "nystroem".
+        "primal", "dual", "nystroem" or "cg".
     n_pairs : int
         Edges in the objective, summed over the graphs of the outputs.
+    history : History
+        How the iterations went; the direct solvers have one.
     """
 
     model: Model
     solver: str
     n_pairs: int
+    history: History
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused by the solver
@@ -49,12 +55,15 @@ def fit_model(
     basis: Any,
     random_state: np.random.RandomState,
     progress: Progress,
+    n_jobs: int | None = None,
+    iteration: IterationOptions,
+    held_out: HeldOut | None = None,
 ) -> Fit:
-    """Fit for all ``alphas``.
+    """Fit for all ``alphas``, or for the best of them if rows are held out (early stopping).
 
     Parameters
     ----------
-    graph : PreferenceGraph over m rows
+    graph : PreferenceGraph over m rows, or over ``held_out.rows``
     kernel : Kernel
     X : ndarray or sparse array of shape (m, n); the kernel matrix if it is precomputed
     alphas : ndarray of shape (n_alphas,)
@@ -65,6 +74,12 @@ def fit_model(
     random_state : RandomState
         Draws the basis vectors.
     progress : Progress
+    n_jobs : int or None
+        Threads of the products of "cg".
+    iteration : IterationOptions
+        For "cg".
+    held_out : HeldOut, optional
+        Rows to stop by; they ask for "cg".
     """
     m = X.shape[0]
     objectives = graph.objectives(**loss)
@@ -75,10 +90,17 @@ def fit_model(
     rows = None
     if basis is not None or solver == "nystroem":
         rows = choose_basis(basis, m, random_state)
-    solver = choose_solver(solver, kernel, X, len(used), basis=rows)
+    early = held_out is not None
+    solver = choose_solver(solver, kernel, X, len(used), basis=rows, early_stopping=early)
     progress(f"{m:,} rows, {n_pairs:,} pairs: solver {solver}")
     model: Model
-    if solver == "primal":
+    history = History(n_iter=1)
+    if solver == "cg":
+        threads = n_threads(n_jobs)
+        model, history = fit_iterative(
+            objectives, X, alphas, options=iteration, threads=threads, held_out=held_out
+        )
+    elif solver == "primal":
         model = LinearModel([Statistics.of(o, X) for o in objectives], alphas, X.dtype)
     elif solver == "nystroem":
         rows = choose_basis(None, m, random_state) if rows is None else rows
@@ -88,4 +110,4 @@ def fit_model(
             objectives = graph[used].objectives(**loss)
         model = KernelModel(objectives, kernel, X, used, alphas)
     progress("solved")
-    return Fit(model, solver, n_pairs)
+    return Fit(model, solver, n_pairs, history)

@@ -6,30 +6,46 @@ import warnings
 from collections.abc import Sized
 from typing import Any
 
+from scipy.sparse import issparse
+
 from rankrls import _memory
 from rankrls.feature_maps import DEFAULT_BASIS, Kernel
 
 __all__ = ["SOLVERS", "choose_solver"]
 
-SOLVERS = ("auto", "primal", "dual", "nystroem")
+SOLVERS = ("auto", "primal", "dual", "nystroem", "cg")
+
+#: ``auto`` solves sparse linear problems iteratively above this number of rows and of columns.
+DIRECT_SIZE = 5000
 
 
-def choose_solver(solver: str, kernel: Kernel, X: Any, m: int, *, basis: Sized | None) -> str:
+def choose_solver(
+    solver: str,
+    kernel: Kernel,
+    X: Any,
+    m: int,
+    *,
+    basis: Sized | None,
+    early_stopping: bool = False,
+) -> str:
     """Resolve and check ``solver`` for data X with n features, before anything is allocated.
 
     ``m`` is the number of rows that have an edge, ``basis`` the basis vectors that were asked for.
 
     The rule of ``auto``, in this order:
 
-    1. a ``basis`` asks for ``nystroem``;
+    1. a ``basis`` asks for ``nystroem``, early stopping for ``cg``;
     2. a kernel other than linear: ``dual`` if two m × m matrices fit into half of the machine's
        memory, otherwise ``nystroem`` with a warning (it is an approximation);
-    3. linear: ``primal`` if n <= m, otherwise ``dual``.
+    3. linear: ``cg`` if X is sparse with more than 5000 rows and columns, or if the direct
+       solvers do not fit into memory; otherwise ``primal`` if n <= m, else ``dual``.
     """
     n = X.shape[1]
     if solver == "auto":
-        solver = _auto(kernel, m, n, basis)
-    if solver == "primal" and not kernel.linear:
+        solver = "cg" if early_stopping else _auto(kernel, X, m, n, basis)
+    if early_stopping and solver != "cg":
+        raise ValueError(f"early_stopping belongs to solver='cg'; got solver={solver!r}")
+    if solver in ("primal", "cg") and not kernel.linear:
         raise ValueError(
             f"solver={solver!r} works on explicit features and needs kernel='linear'; with "
             f"kernel={kernel.name} use solver='dual' or 'nystroem'"
@@ -40,7 +56,7 @@ def choose_solver(solver: str, kernel: Kernel, X: Any, m: int, *, basis: Sized |
     return solver
 
 
-def _auto(kernel: Kernel, m: int, n: int, basis: Sized | None) -> str:
+def _auto(kernel: Kernel, X: Any, m: int, n: int, basis: Sized | None) -> str:
     if basis is not None:
         return "nystroem"
     if not kernel.linear:
@@ -53,6 +69,9 @@ def _auto(kernel: Kernel, m: int, n: int, basis: Sized | None) -> str:
             stacklevel=5,
         )
         return "nystroem"
+    size = min(n, m)
+    if (issparse(X) and size > DIRECT_SIZE) or not _memory.fits(size, size, copies=2):
+        return "cg"
     return "primal" if n <= m else "dual"
 
 
@@ -60,12 +79,14 @@ def _require_memory(solver: str, kernel: Kernel, X: Any, m: int, basis: Sized | 
     size = {"copies": 2, "itemsize": X.dtype.itemsize}
     if solver == "primal":
         n = X.shape[1]
-        advice = "use fewer features, or solver='nystroem' with basis=1000, say"
+        advice = "use solver='cg'"
         _memory.require("solver='primal'", n, n, copies=2, advice=advice)
     elif solver == "nystroem":
         r = min(DEFAULT_BASIS, X.shape[0]) if basis is None else len(basis)
         advice = "use fewer basis vectors"
         _memory.require("solver='nystroem'", X.shape[0], r, advice=advice, **size)
-    elif not kernel.precomputed:
+    elif solver == "dual" and not kernel.precomputed:
         advice = "use solver='nystroem' with basis=1000, say"
+        if kernel.linear:
+            advice = "use solver='cg'"
         _memory.require("solver='dual'", m, m, advice=advice, **size)

@@ -294,6 +294,13 @@ class PreferenceGraph:
             pairs = self._pairs.take(kept, number)
         return PreferenceGraph(len(chosen), scores, pairs)
 
+    def only_pairs(self, kept: Array) -> PreferenceGraph:
+        """Take the same rows with some of the given pairs: a mask, or their numbers."""
+        if self._pairs is None:
+            raise ValueError("the graph has no given pairs")
+        pairs = self._pairs.take(kept, np.arange(self.n_rows))
+        return PreferenceGraph(self.n_rows, self._scores, pairs)
+
     # ------------------------------------------------------------------ as a quadratic form
 
     def objectives(

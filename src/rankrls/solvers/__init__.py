@@ -1,6 +1,28 @@
 """Solvers: from an objective (L, r) and features or a kernel to coefficients."""
 
+from rankrls.solvers._converge import converge
 from rankrls.solvers._direct import DualSolver, PrimalSolver
+from rankrls.solvers._early_stopping import stop_early
+from rankrls.solvers._iterations import (
+    DEFAULT_MAX_ITER,
+    History,
+    Iteration,
+    IterationOptions,
+    LinearSystem,
+)
 from rankrls.solvers._states import CholeskyState, SpectralState, factorise
 
-__all__ = ["CholeskyState", "DualSolver", "PrimalSolver", "SpectralState", "factorise"]
+__all__ = [
+    "DEFAULT_MAX_ITER",
+    "CholeskyState",
+    "DualSolver",
+    "History",
+    "Iteration",
+    "IterationOptions",
+    "LinearSystem",
+    "PrimalSolver",
+    "SpectralState",
+    "converge",
+    "factorise",
+    "stop_early",
+]

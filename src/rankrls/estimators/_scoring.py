@@ -1,0 +1,84 @@
+"""Scores of held-out predictions, by the name of a metric or a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls import metrics
+from rankrls._validation import check_option
+from rankrls.estimators._inputs import graph_accuracy
+from rankrls.preferences import PreferenceGraph
+
+__all__ = ["PAIR_METRICS", "Scoring"]
+
+Array = NDArray[Any]
+
+PAIR_METRICS = ("pairwise_accuracy", "concordance_index")
+LIST_METRICS = ("ndcg", "average_precision", "reciprocal_rank", "precision")
+
+
+class Scoring:
+    """A metric by name or as a function, applied to held-out predictions."""
+
+    def __init__(self, scoring: Any) -> None:
+        self.name = scoring if isinstance(scoring, str) else None
+        self.options: dict[str, Any] = {}
+        if self.name is None:
+            if not callable(scoring):
+                raise ValueError(f"scoring must be a name or a function; got {scoring!r}")
+            self.metric: Callable[..., Any] = scoring
+            return
+        name, at, cut = self.name.partition("@")
+        check_option("scoring", name, PAIR_METRICS + LIST_METRICS)
+        self.metric = getattr(metrics, name)
+        if at:
+            if not cut.isdigit() or name in PAIR_METRICS:
+                raise ValueError(f"scoring={scoring!r}: a cut-off is a number, as in 'ndcg@10'")
+            self.options["k"] = int(cut)
+
+    def require_pairs(self) -> None:
+        """Refuse what needs whole lists."""
+        if self.name not in PAIR_METRICS:
+            raise ValueError(
+                "leave-pair-out compares two rows at a time: scoring must be one of "
+                f"{', '.join(map(repr, PAIR_METRICS))}; for other metrics use an int cv"
+            )
+
+    def of_folds(
+        self, graph: PreferenceGraph, folds: list[Array], predictions: list[Array], n_alphas: int
+    ) -> Array:
+        """Mean score over outputs for every alpha: shape (n_alphas,)."""
+        columns = range(graph.n_outputs)
+        return np.array(
+            [
+                np.mean([self.of_output(graph, folds, predictions, a, j) for j in columns])
+                for a in range(n_alphas)
+            ]
+        )
+
+    def of_output(
+        self, graph: PreferenceGraph, folds: list[Array], predictions: list[Array], a: int, j: int
+    ) -> float:
+        """Score of one alpha and output, within queries and folds."""
+        assert graph.scores is not None
+        assert graph.query_codes is not None
+        rows = np.concatenate(folds)
+        fold = np.repeat(np.arange(len(folds)), [len(part) for part in folds])
+        lists = graph.query_codes[rows] * len(folds) + fold
+        score = np.concatenate([part[a, :, j] for part in predictions])
+        return float(self.metric(graph.scores[rows, j], score, qid=lists, **self.options))
+
+    def of_rows(self, graph: PreferenceGraph, predictions: Array) -> float:
+        """Mean score over outputs of predictions of shape (m, n_outputs) for all rows of a graph.
+
+        Given pairs have no lists: only the pairwise accuracy is defined for them.
+        """
+        if graph.scores is None or graph.n_given_pairs:
+            self.require_pairs()
+            return graph_accuracy(graph, predictions)
+        rows = [np.arange(graph.n_rows)]
+        return float(self.of_folds(graph, rows, [predictions[None]], 1)[0])

@@ -1,0 +1,130 @@
+"""Linear models by conjugate gradients: to a tolerance, or to the best iterate on held-out rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls.feature_maps import Products
+from rankrls.models._models import Model
+from rankrls.preferences import Objective
+from rankrls.solvers import History, IterationOptions, LinearSystem, converge, stop_early
+
+__all__ = ["HeldOut", "IterativeModel", "fit_iterative"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Rows that a fit does not learn from, and how to score predictions for them.
+
+    Attributes
+    ----------
+    X : features of the held-out rows, shape (m', n)
+    score : function of predictions of shape (m', n_outputs), higher is better
+    rows : ndarray of int or None
+        The rows of the training data that remain, if the held-out ones are among them.
+    """
+
+    X: Any
+    score: Callable[[Array], float]
+    rows: Array | None = None
+
+
+class IterativeModel(Model):
+    """f(x) = ⟨w, x⟩ from conjugate gradients; no factorisation, hence no uncertainties.
+
+    Parameters
+    ----------
+    outputs : sequence of ndarray of int
+        The outputs of each part of the coefficients.
+    coefficients : sequence of ndarray of shape (n_alphas, n, k)
+    alphas : ndarray of shape (n_alphas,)
+    dtype : of the coefficients
+    """
+
+    def __init__(
+        self, outputs: Sequence[Array], coefficients: Sequence[Array], alphas: Array, dtype: Any
+    ) -> None:
+        self.alphas = alphas
+        n_outputs = sum(len(part) for part in outputs)
+        self.coef = np.empty((*coefficients[0].shape[:2], n_outputs), dtype=dtype)
+        for part, values in zip(outputs, coefficients, strict=True):
+            self.coef[..., part] = values
+
+    def select(self, index: int) -> IterativeModel:
+        """The model of one alpha alone."""
+        assert self.coef is not None
+        every = np.arange(self.n_outputs)
+        coef = self.coef[[index]]
+        return IterativeModel([every], [coef], self.alphas[[index]], coef.dtype)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of columns of the coefficients."""
+        assert self.coef is not None
+        return self.coef.shape[-1]
+
+    def predict(self, X: Any, index: int = 0) -> Array:
+        """X w."""
+        assert self.coef is not None
+        return X @ self.coef[index]
+
+    def variance(self, X: Any) -> Array:
+        """Refused: see the class."""
+        raise _no_factor("uncertainties")
+
+    def difference_variance(self, X_a: Any, X_b: Any) -> Array:
+        """Refused: see the class."""
+        raise _no_factor("preference probabilities")
+
+    def log_marginal_likelihood(self) -> Array:
+        """Refused: see the class."""
+        raise _no_factor("the marginal likelihood")
+
+
+def fit_iterative(
+    objectives: Sequence[Objective],
+    X: Any,
+    alphas: Array,
+    *,
+    options: IterationOptions,
+    threads: int,
+    held_out: HeldOut | None = None,
+) -> tuple[IterativeModel, History]:
+    """Fit for all ``alphas``, or, with held-out rows, the best of all (alpha, iteration).
+
+    Parameters
+    ----------
+    objectives : sequence of Objective, over the m rows of X or over ``held_out.rows``
+    X : ndarray, CSR or CSC of shape (m, n)
+    alphas : ndarray of shape (n_alphas,)
+    options : IterationOptions
+    threads : int
+    held_out : HeldOut, optional
+    """
+    with Products.of(X, threads) as product:
+        rows = None if held_out is None else held_out.rows
+        systems = [LinearSystem(product, objective, rows) for objective in objectives]
+        outputs = [system.outputs for system in systems]
+        if held_out is None:
+            W, history = converge(systems, alphas, options)
+        else:
+            n_outputs = sum(map(len, outputs))
+            with Products.of(held_out.X, threads) as held:
+                W, history = stop_early(systems, alphas, options, held, held_out.score, n_outputs)
+            assert history.best is not None
+            alphas = alphas[[history.best]]
+    return IterativeModel(outputs, W, alphas, X.dtype), history
+
+
+def _no_factor(what: str) -> ValueError:
+    return ValueError(
+        f"solver='cg' does not factorise a matrix, which {what} need: fit with solver='primal', "
+        "'dual' or 'nystroem'"
+    )

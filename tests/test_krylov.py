@@ -1,0 +1,283 @@
+"""Multi-shift conjugate gradients and threaded products against dense algebra."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from cases import COSTS, WEIGHTINGS, Case
+from rankrls._threads import n_threads
+from rankrls.feature_maps import Products, _products
+from rankrls.solvers import IterationOptions, LinearSystem, converge
+from rankrls.solvers._krylov import MultiShiftCG, ShiftedSum
+
+ALPHAS = 2.0 ** np.arange(-10, 11)
+
+
+def problem(seed, n, k, *, decay=3.0, rank=None):
+    """A symmetric positive semi-definite G of given rank and a right side in its range."""
+    rng = np.random.default_rng(seed)
+    B = rng.standard_normal((2 * n, n)) * np.logspace(0, -decay, n)
+    if rank is not None:
+        B[:, rank:] = B[:, :rank] @ rng.standard_normal((rank, n - rank))
+    return B.T @ B, B.T @ rng.standard_normal((2 * n, k))
+
+
+def run(G, C, alphas, tol=1e-12, max_iter=5000, **options):
+    cg = MultiShiftCG(lambda V: G @ V, C, alphas, tol=tol, **options)
+    while cg.n_iter < max_iter and cg.step():
+        pass
+    return cg
+
+
+def exact(G, C, alphas):
+    return np.stack([np.linalg.solve(G + alpha * np.eye(len(G)), C) for alpha in alphas])
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 1), (30, 3)])
+def test_every_alpha_is_solved_by_one_run(n, k):
+    G, C = problem(0, n, k)
+    cg = run(G, C, ALPHAS)
+    assert cg.frozen.all()
+    wanted = exact(G, C, ALPHAS)
+    for s in range(len(ALPHAS)):
+        scale = np.abs(wanted[s]).max()
+        assert_allclose(cg.solutions()[s], wanted[s], atol=1e-7 * scale)
+        assert_allclose(cg.solution(s), cg.solutions()[s], atol=1e-13 * scale)
+
+
+@pytest.mark.parametrize("n_iter", [1, 2, 15, 16, 17])
+def test_iterates_are_those_of_plain_conjugate_gradients(n_iter):
+    """Not only the limit: every alpha is where its own run of CG would be."""
+    G, C = problem(1, 60, 2, decay=1.0)
+    cg = run(G, C, ALPHAS, tol=1e-300, max_iter=n_iter)
+    for s, alpha in enumerate(ALPHAS):
+        alone = run(G, C, np.array([alpha]), tol=1e-300, max_iter=n_iter).solutions()[0]
+        assert_allclose(cg.solutions()[s], alone, atol=1e-9 * np.abs(alone).max())
+
+
+def test_plain_conjugate_gradients_by_the_book():
+    G, C = problem(2, 40, 1, decay=1.0)
+    x, r = np.zeros(40), C[:, 0].copy()
+    p = r.copy()
+    for _ in range(10):
+        Ap = G @ p + 0.5 * p
+        a = (r @ r) / (p @ Ap)
+        x, new = x + a * p, r - a * Ap
+        p, r = new + (new @ new) / (r @ r) * p, new
+    ours = run(G, C, np.array([0.5]), tol=1e-300, max_iter=10)
+    assert_allclose(ours.solutions()[0, :, 0], x, rtol=1e-10)
+
+
+def test_residual_is_the_true_one():
+    G, C = problem(3, 50, 2)
+    cg = run(G, C, ALPHAS, tol=1e-300, max_iter=20)
+    W = cg.solutions()
+    for s, alpha in enumerate(ALPHAS):
+        R = C - G @ W[s] - alpha * W[s]
+        wanted = np.linalg.norm(R, axis=0) / np.linalg.norm(C, axis=0)
+        assert_allclose(cg.residual[s], wanted, rtol=1e-6, atol=1e-12)
+
+
+def test_converged_alphas_are_frozen():
+    G, C = problem(4, 60, 1)
+    cg = MultiShiftCG(lambda V: G @ V, C, ALPHAS, tol=1e-6)
+    while not cg.frozen[-1, 0]:
+        cg.step()
+    frozen = cg.solution(len(ALPHAS) - 1).copy()
+    assert not cg.frozen[0, 0]
+    for _ in range(40):
+        cg.step()
+    assert_allclose(cg.solution(len(ALPHAS) - 1), frozen, rtol=1e-14, atol=0)
+
+
+def test_finished_columns_are_not_multiplied():
+    widths = []
+    G = np.diag([1.0, 2.0, 3.0, 4.0])
+    C = np.zeros((4, 3))
+    C[0, 0] = 1.0  # an eigenvector: one step
+    C[:, 1] = 1.0
+    cg = MultiShiftCG(lambda V: (widths.append(V.shape[1]), G @ V)[1], C, ALPHAS, tol=1e-12)
+    while cg.step():
+        pass
+    assert widths == [2, 1, 1, 1]  # the third column is zero, and solved from the start
+    assert_allclose(cg.solutions(), exact(G, C, ALPHAS), atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e150])
+def test_no_overflow_of_huge_and_tiny_right_sides(scale):
+    G, C = problem(5, 20, 2)
+    with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
+        warnings.simplefilter("error")
+        cg = run(G, C * scale, ALPHAS)
+    assert_allclose(cg.solutions() / scale, exact(G, C, ALPHAS), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("span", [1e-300, 1e300])
+def test_extreme_alphas(span):
+    G, C = problem(6, 20, 1, decay=0.5)
+    alphas = np.sort(np.array([1.0, span]))
+    with np.errstate(all="raise", under="ignore"):
+        cg = run(G, C, alphas)
+    wanted = exact(G, C, alphas)
+    for s in range(2):
+        assert_allclose(cg.solutions()[s], wanted[s], rtol=1e-7, atol=1e-300)
+
+
+def test_singular_with_alpha_zero():
+    """The right side lies in the range: the solution of least norm."""
+    G, C = problem(7, 30, 1, decay=1.0, rank=12)
+    cg = run(G, C, np.array([0.0, 1.0]), tol=1e-10)
+    assert_allclose(cg.solutions()[0], np.linalg.pinv(G, rcond=1e-10) @ C, rtol=1e-5, atol=1e-8)
+
+
+def test_overflowing_numbers_are_refused():
+    G, C = problem(8, 5, 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        with pytest.raises(ValueError, match="overflow"):
+            run(G * 1e300, C * 1e200, ALPHAS)
+        with pytest.raises(ValueError, match="overflow"):
+            run(np.full_like(G, np.inf), C, ALPHAS)
+
+
+def test_observed_functions_follow_the_iterates():
+    G, C = problem(9, 25, 2)
+    B = np.random.default_rng(0).standard_normal((4, 25))
+    cg = MultiShiftCG(lambda V: G @ V, C, ALPHAS, tol=1e-300)
+    view = cg.observe(lambda V: B @ V)
+    for _ in range(20):
+        cg.step()
+        for s in (0, 10, 20):
+            wanted = B @ cg.solution(s)
+            assert_allclose(view.one(s) * cg.scale, wanted, atol=1e-12 * np.abs(wanted).max())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 12), st.integers(1, 3), st.integers(0, 2**31))
+def test_deferred_sums_are_the_plain_recurrence(block, steps, k, seed):
+    rng = np.random.default_rng(seed)
+    S, d = 3, 4
+    r = rng.standard_normal((d, k))
+    ours = ShiftedSum(r, S, block)
+    x, p = np.zeros((S, d, k)), np.repeat(r[None], S, axis=0)
+    on = np.arange(k)
+    for _ in range(steps):
+        a, b, zeta = rng.uniform(0, 1, (3, S, k))
+        r = rng.standard_normal((d, k))
+        x = x + a[:, None] * p
+        p = zeta[:, None] * r + b[:, None] * p
+        ours.advance(on, a)
+        ours.turn(on, r, zeta, b)
+        assert_allclose(ours.all(), x, atol=1e-13)
+
+
+# ---------------------------------------------------------------------------- products with X
+
+
+@pytest.fixture
+def many_threads(monkeypatch):
+    """Small matrices are worth a thread, too."""
+    monkeypatch.setattr(_products, "ENTRIES_PER_THREAD", 10)
+
+
+LAYOUTS = {
+    "dense": lambda X: X,
+    "fortran": np.asfortranarray,
+    "csr_array": sparse.csr_array,
+    "csr_matrix": sparse.csr_matrix,
+    "csc_array": sparse.csc_array,
+    "csc_matrix": sparse.csc_matrix,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_products(layout, threads, dtype, many_threads):
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((83, 31)) * (rng.random((83, 31)) < 0.3)).astype(dtype)
+    X[10:30] = 0  # a block may be empty
+    V, U = rng.standard_normal((31, 3)), rng.standard_normal((83, 3))
+    tolerance = 1e-13 if dtype == np.float64 else 2e-5
+    with Products.of(LAYOUTS[layout](X), threads) as product:
+        for k in (1, 3):
+            assert_allclose(product.matmat(V[:, :k]), X @ V[:, :k], atol=tolerance)
+            assert_allclose(product.rmatmat(U[:, :k]), X.T @ U[:, :k], atol=tolerance)
+        assert_allclose(product @ V[:, 0], X @ V[:, 0], atol=tolerance)
+        assert_allclose(product.T @ U[:, 0], X.T @ U[:, 0], atol=tolerance)
+        weight = rng.uniform(0, 2, 83)
+        centred = X.astype(float) - weight @ X / weight.sum()
+        wanted = weight @ centred**2
+        squares = product.column_squares(weight)
+        assert_allclose(squares, wanted, rtol=10 * tolerance, atol=tolerance)
+        assert (product.column_squares(np.zeros(83)) == 0).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (5, 3)])
+def test_products_with_an_empty_matrix(shape, many_threads):
+    with Products.of(sparse.csr_array(shape), 3) as product:
+        assert (product.matmat(np.ones((shape[1], 2))) == 0).all()
+        assert (product.rmatmat(np.ones((shape[0], 2))) == 0).all()
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_products_share_the_memory_of_x(index, many_threads):
+    X = sparse.random_array((50, 20), density=0.5, format="csr", rng=0)
+    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
+    with Products.of(X, 2) as product:
+        assert len(product.blocks) > 2
+        for block in product.blocks:
+            for view in (block.A, block.A_T):
+                assert np.shares_memory(view.data, X.data)
+                assert np.shares_memory(view.indices, X.indices)
+
+
+def test_threads_follow_the_limits_of_blas():
+    with threadpool_limits(1):
+        assert n_threads(None) == 1
+    assert n_threads(3) == 3
+    assert n_threads(-1) >= 1
+    for bad in (0, 1.5, True, "two"):
+        with pytest.raises(ValueError, match="n_jobs must be None or an integer"):
+            n_threads(bad)
+
+
+# ---------------------------------------------------------------------------- to a tolerance
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("n_pairs", [0, 12])
+@pytest.mark.parametrize("layout", ["dense", "csr_array", "csc_array"])
+def test_systems_are_solved(cost, weighting, n_pairs, layout):
+    case = Case(3, cost=cost, query_weighting=weighting, n_pairs=n_pairs, weight="zeros")
+    X = case.rng.standard_normal((case.m, 6))
+    objective = case.system()
+    L = objective.system.L @ np.eye(case.m)
+    options = IterationOptions(tol=1e-12)
+    with Products.of(LAYOUTS[layout](X), 2) as product:
+        system = LinearSystem(product, objective)
+        assert_allclose(system.G(np.eye(6)), X.T @ L @ X, atol=1e-9)
+        for alphas in (np.array([0.3]), np.array([5.0, 0.01, 1.0])):
+            (W,), history = converge([system], alphas, options)
+            wanted = exact(X.T @ L @ X, X.T @ objective.system.r, alphas)
+            assert_allclose(W, wanted, rtol=1e-8, atol=1e-9)
+            assert (history.residual <= 1e-12).all()
+
+
+def test_some_rows_of_a_matrix():
+    case = Case(4)
+    X = case.rng.standard_normal((30, 5))
+    rows = case.rng.permutation(30)[: case.m]
+    with Products.of(X, 1) as whole, Products.of(X[rows], 1) as part:
+        one = LinearSystem(whole, case.system(), rows)
+        other = LinearSystem(part, case.system())
+        V = case.rng.standard_normal((5, 20))
+        assert_allclose(one.C, other.C, atol=1e-12)
+        assert_allclose(one.G(V), other.G(V), atol=1e-12)
+        assert_allclose(one.diagonal(), other.diagonal(), rtol=1e-10)
