@@ -120,6 +120,18 @@ class LinearSystem:
         """About the diagonal of G, shape (n,): that of Xᵀ diag(L) X for centred columns."""
         return self.X.column_squares(self._spread(self.system.degree()))
 
+    def magnitude(self, W: Array) -> Array:
+        """About ‖X‖ ‖L‖ ‖X w‖ for every column, shape (k',): what rounding is relative to."""
+        degree = self._spread(self.system.degree())
+        mean = self.X.rmatmat(degree[:, None])[:, 0]
+        total = max(float(degree.sum()), np.finfo(float).tiny)
+        squares = self.X.column_squares(degree) + mean**2 / total
+        starts = range(0, W.shape[1], COLUMNS)
+        norms = [
+            np.linalg.norm(self.X.matmat(W[:, start : start + COLUMNS]), axis=0) for start in starts
+        ]
+        return np.sqrt(squares.sum() * degree.max()) * np.concatenate(norms)
+
     def _backward(self, U: Array) -> Array:
         return self.X.rmatmat(self._spread(U))
 
