@@ -1,0 +1,225 @@
+"""Large sparse data: cost of an iteration, of a grid of alphas, of pairs, and of a whole selection.
+
+Run as ``python benchmarks/scale.py`` (some minutes and 3 GB of memory; ``--small`` leaves out the
+full shape of RCV1). Data are generated, see ``text_data.py``. Where the peer RLScore can be
+imported, its time for an iteration stands beside ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from text_data import RCV1_SHAPE, make_text
+from timing import Row, print_table, seconds
+
+from rankrls import PreferenceGraph, RankRLS, RankRLSCV, regularization_path
+from rankrls._threads import n_threads
+from rankrls.feature_maps import Products
+from rankrls.solvers import LinearSystem
+from rankrls.solvers._krylov import MultiShiftCG
+
+ALPHAS = 2.0 ** np.arange(-10, 11)
+
+
+def iterate(
+    system: LinearSystem, alphas: np.ndarray, n_iter: int, tol: float = 0.0
+) -> MultiShiftCG:
+    """Some iterations from the start."""
+    run = MultiShiftCG(system.G, system.C, alphas, tol=tol)
+    while run.n_iter < n_iter and run.step():
+        pass
+    return run
+
+
+def per_iteration(system: LinearSystem, alphas: np.ndarray) -> float:
+    """Seconds for one more iteration: 30 of them less 10."""
+    return (
+        seconds(lambda: iterate(system, alphas, 30), 3)
+        - seconds(lambda: iterate(system, alphas, 10), 3)
+    ) / 20
+
+
+def score_rows(m: int = 200_000) -> Iterator[Row]:
+    X, y = make_text(m)
+    rng = np.random.default_rng(0)
+    v, u = rng.standard_normal(X.shape[1]), rng.standard_normal(m)
+    products = seconds(lambda: (X @ v, X.T @ u), 9)
+    reference = "scipy X @ v + X.T @ u"
+    qid = rng.permutation(np.repeat(np.arange(m // 100), 100))
+    for name, q in (("one ranking", None), ("queries of 100, any order", qid)):
+        graph = PreferenceGraph.from_scores(y, qid=q)
+        (objective,) = graph.objectives(query_weighting="size")
+        with Products.of(X, n_threads(None)) as product:
+            system = LinearSystem(product, objective)
+            ours = per_iteration(system, np.array([0.0]))
+            yield Row(f"iteration, {m:,} rows, {name}", ours, reference, products, 0.8)
+    yield from _peer(X, y, qid, reference, products)
+
+
+def _peer(X, y, qid, reference: str, products: float) -> Iterator[Row]:
+    if importlib.util.find_spec("rlscore") is None:
+        return
+    from rlscore.learner import CGRankRLS
+
+    class StopError(Exception):
+        pass
+
+    def run(n_iter: int) -> None:
+        count = 0
+
+        class Callback:
+            def callback(self, learner):
+                nonlocal count
+                count += 1
+                if count == n_iter:
+                    raise StopError
+
+            def finished(self, learner):
+                pass
+
+        with contextlib.suppress(StopError):
+            CGRankRLS(X.tocsc(), y, regparam=1e-6, qids=list(qid), callbackfun=Callback())
+
+    try:
+        theirs = (seconds(partial(run, 12), 2) - seconds(partial(run, 2), 2)) / 10
+    except Exception as error:  # the peer, not us
+        print(f"RLScore's CGRankRLS did not run: {type(error).__name__}: {error}")
+        return
+    yield Row("  RLScore's CGRankRLS, the same", theirs, reference, products)
+
+
+def grid_rows(m: int = 50_000) -> Iterator[Row]:
+    X, y = make_text(m)
+    (objective,) = PreferenceGraph.from_scores(y).objectives(query_weighting="size")
+    with Products.of(X, n_threads(None)) as product:
+        system = LinearSystem(product, objective)
+        alone = seconds(lambda: iterate(system, ALPHAS[:1], 500, 1e-5), 2)
+        grid = seconds(lambda: iterate(system, ALPHAS, 500, 1e-5), 2)
+        shared = iterate(system, ALPHAS, 500, 1e-5).solutions()
+        worst = 0.0
+        for s in (0, 5, 10, 15, 20):
+            single = iterate(system, ALPHAS[[s]], 500, 1e-5).solutions()[0]
+            worst = max(worst, np.linalg.norm(shared[s] - single) / np.linalg.norm(single))
+    yield Row("21 alphas, one Krylov run", grid, "smallest alpha, the same solver", alone, 1.6)
+    estimator = RankRLS(solver="cg", tol=1e-5, max_iter=500, query_weighting="size")
+    whole = seconds(lambda: regularization_path(estimator, X, y, alphas=ALPHAS), 2)
+    single = seconds(lambda: estimator.set_params(alpha=ALPHAS[0]).fit(X, y), 2)
+    yield Row("regularization_path, 21 alphas", whole, "RankRLS.fit, preconditioned", single)
+    print(f"  the shared run's solutions differ from separate runs by {worst:.1e} at most\n")
+
+
+def pair_rows(m: int = 20_000, n_pairs: int = 1_000_000) -> Iterator[Row]:
+    X, y = make_text(m)
+    rng = np.random.default_rng(0)
+    pairs = np.column_stack(
+        [rng.choice(np.flatnonzero(y == 1), n_pairs), rng.choice(np.flatnonzero(y == 0), n_pairs)]
+    )
+    (objective,) = PreferenceGraph.from_pairs(pairs, n_rows=m).objectives()
+    L = objective.system.matrix
+    v, u = rng.standard_normal(X.shape[1]), rng.standard_normal(m)
+    reference = seconds(lambda: (X @ v, X.T @ u, L @ u), 9)
+    with Products.of(X, n_threads(None)) as product:
+        ours = per_iteration(LinearSystem(product, objective), np.array([0.0]))
+    yield Row(
+        f"iteration, {n_pairs:,} pairs, {m:,} rows", ours, "X @ v + X.T @ u + L @ w", reference, 1.5
+    )
+
+
+class PeakMemory:
+    """The largest resident set of the process while the ``with`` block runs, in bytes."""
+
+    def __enter__(self) -> PeakMemory:
+        self.base = self.peak = self._now()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.01):
+            self.peak = max(self.peak, self._now())
+
+    @staticmethod
+    def _now() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# Test error, training and selection seconds of the paper (P3, Table 1), on RCV1 itself.
+PUBLISHED = {
+    "scores": {1: (0.01472, 352, 17186), 2: (0.01531, 65, 97), 3: (0.01473, 155, 2120)},
+    "pairs": {1: (0.01530, 226, 15295), 2: (0.01621, 52, 78), 3: (0.01530, 94, 1695)},
+}
+
+
+def selection_table(
+    m: int = RCV1_SHAPE[0], n_validation: int = 8_149, n_test: int = 23_149
+) -> None:
+    """The three methods of P3 end to end, on generated data of RCV1's shape."""
+    X, y = make_text(m + n_validation + n_test)
+    test, held = (X[m + n_validation :], y[m + n_validation :]), slice(m, m + n_validation)
+    eval_set = (X[held], y[held])
+    X, y = X[:m], y[:m]
+    size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
+    print(f"\n{m:,} × {X.shape[1]:,}, {X.nnz / m / X.shape[1]:.2%} filled, {size / 2**20:.0f} MiB")
+    rng = np.random.default_rng(0)
+    pairs = np.column_stack(
+        [rng.choice(np.flatnonzero(y == 1), 10**6), rng.choice(np.flatnonzero(y == 0), 10**6)]
+    )
+    tikhonov = {"solver": "cg", "tol": 1e-5, "max_iter": 500}
+    methods = {
+        1: ("1 Tikhonov, 21 alphas", RankRLSCV(ALPHAS, **tikhonov)),
+        2: ("2 early stopping, alpha 0", RankRLS(0.0, early_stopping=True)),
+        3: ("3 both", RankRLSCV(ALPHAS, solver="cg", early_stopping=True)),
+    }
+    header = (
+        "",
+        "error",
+        "seconds",
+        "iter.",
+        "alpha",
+        "memory",
+        "P3: error",
+        "training s",
+        "selection s",
+    )
+    print("{:28} {:>8} {:>8} {:>6} {:>8} {:>9} {:>11} {:>11} {:>11}".format(*header))
+    for kind in ("scores", "pairs"):
+        for number, (name, ranker) in methods.items():
+            fit = {"y": y} if kind == "scores" else {"pairs": pairs}
+            ranker.set_params(query_weighting="size" if kind == "scores" else "pair")
+            with PeakMemory() as memory, warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                warnings.filterwarnings("ignore", "the best alpha")
+                start = time.perf_counter()
+                ranker.fit(X, eval_set=eval_set, **fit)
+                spent = time.perf_counter() - start
+            error = 1 - ranker.score(*test)
+            alpha = getattr(ranker, "alpha_", 0.0)
+            beyond = f"+{(memory.peak - memory.base) / size:.2f} X"
+            theirs = PUBLISHED[kind][number]
+            print(
+                f"{kind + ' ' + name:28} {error:8.5f} {spent:8.1f} {ranker.n_iter_:6d} "
+                f"{alpha:8.4g} {beyond:>9} {theirs[0]:11.5f} {theirs[1]:11d} {theirs[2]:11d}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    print_table(row for part in (score_rows, grid_rows, pair_rows) for row in part())
+    if "--small" not in sys.argv:
+        selection_table()
