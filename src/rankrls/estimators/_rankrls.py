@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rankrls.estimators._base import LeastSquaresRanker
+from rankrls.estimators._incremental import IncrementalRanker
 from rankrls.estimators._inputs import graph_accuracy
 from rankrls.models import HeldOut
 
 __all__ = ["RankRLS"]
 
 
-class RankRLS(LeastSquaresRanker):
+class RankRLS(IncrementalRanker):
     """Learn to rank by regularised least squares on preferences.
 
     Minimises, over functions f of a feature space or of a kernel's space,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +16,9 @@ from rankrls.models._choice import choose_solver
 from rankrls.models._iterative import HeldOut, fit_iterative
 from rankrls.models._models import KernelModel, LinearModel, Model, NystroemModel
 from rankrls.preferences import PreferenceGraph, Statistics
-from rankrls.solvers import History, IterationOptions
+from rankrls.solvers import History, IterationOptions, PrimalSolver
 
-__all__ = ["Fit", "fit_model"]
+__all__ = ["Fit", "fit_model", "solve_statistics"]
 
 Array = NDArray[Any]
 
@@ -111,3 +112,23 @@ def fit_model(
         model = KernelModel(objectives, kernel, X, used, alphas)
     progress("solved")
     return Fit(model, solver, n_pairs, history)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def solve_statistics(
+    statistics: Sequence[Statistics], basis: Basis | None, alphas: Array, dtype: Any
+) -> Model:
+    """The model of statistics that were gathered elsewhere; their arrays may be overwritten.
+
+    Parameters
+    ----------
+    statistics : sequence of Statistics, together covering all outputs
+        Of the features themselves, or of the Nyström features of ``basis``.
+    basis : Basis or None
+    alphas : ndarray of shape (n_alphas,)
+    dtype : of the coefficients
+    """
+    if basis is None:
+        return LinearModel(statistics, alphas, dtype)
+    solvers = [PrimalSolver(part, alphas) for part in statistics]
+    return NystroemModel(basis, solvers, alphas, dtype)

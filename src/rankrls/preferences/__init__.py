@@ -1,5 +1,10 @@
 """Preferences: from scores and pairs to the Laplacian L and the target r."""
 
+from rankrls.preferences._accumulate import (
+    Accumulator,
+    RankingAccumulator,
+    batch_statistics,
+)
 from rankrls.preferences._costs import COSTS, QUERY_WEIGHTINGS, TIES, Objective
 from rankrls.preferences._factors import Factor
 from rankrls.preferences._graph import PreferenceGraph
@@ -11,10 +16,13 @@ __all__ = [
     "COSTS",
     "QUERY_WEIGHTINGS",
     "TIES",
+    "Accumulator",
     "Factor",
     "Groups",
     "Objective",
     "PreferenceGraph",
+    "RankingAccumulator",
     "Statistics",
     "System",
+    "batch_statistics",
 ]

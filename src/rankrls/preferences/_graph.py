@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -212,17 +213,31 @@ class PreferenceGraph:
         """Whether the scores came with query ids."""
         return self._scores is not None and list(self._scores.queries.labels[:1]) != [None]
 
-    def scored_outputs(self) -> Array:
-        """For every output, whether its scores prefer any row to any other: (n_outputs,), bool."""
+    @property
+    def query_labels(self) -> Any:
+        """The id that each query number stands for, or None for pairs alone; [None] without qid."""
+        return None if self._scores is None else self._scores.queries.labels
+
+    @cached_property
+    def preference_counts(self) -> Array:
+        """In how many queries every output prefers a row to another: (n_outputs,), int."""
         if self._scores is None:
-            return np.zeros(1, dtype=bool)
+            return np.zeros(1, dtype=np.int64)
         s, codes = self._scores.s, self._scores.queries.codes
         if self._scores.weight is not None:
             used = self._scores.weight > 0
             s, codes = s[used], codes[used]
-        example = np.zeros((len(self._scores.queries), s.shape[1]))
+        n_queries = len(self._scores.queries)
+        example = np.zeros((n_queries, s.shape[1]))
         example[codes] = s
-        return (s != example[codes]).any(axis=0)
+        found = np.zeros((n_queries, s.shape[1]), dtype=bool)
+        row, output = np.nonzero(s != example[codes])
+        found[codes[row], output] = True
+        return found.sum(axis=0)
+
+    def scored_outputs(self) -> Array:
+        """For every output, whether its scores prefer any row to any other: (n_outputs,), bool."""
+        return self.preference_counts > 0
 
     def has_pairs(self) -> bool:
         """Whether there are given pairs with weight."""

@@ -72,6 +72,11 @@ class Statistics:
             moments.noise,
         )
 
+    def copy(self) -> Statistics:
+        """The same in new arrays."""
+        arrays = {name: getattr(self, name).copy() for name in ("gram", "cross", "mean", "energy")}
+        return replace(self, **arrays)
+
     def __add__(self, other: Statistics) -> Statistics:
         return self._combine(other, 1)
 

@@ -79,8 +79,24 @@ class PrimalSolver(_Solver):
 
     def __init__(self, statistics: Statistics, alphas: Array) -> None:
         self.mean = statistics.mean
+        self.mass = statistics.mass
+        self.noise = statistics.noise
         S, b = statistics.gram, statistics.cross
         super().__init__(statistics, S, b, alphas, in_range=True, noise=statistics.noise)
+
+    def statistics(self) -> Statistics:
+        """The statistics that it was made from, in new arrays."""
+        return Statistics(
+            self.outputs,
+            self.state.matrix(),
+            self.b.copy(),
+            self.mean.copy(),
+            self.mass,
+            self.energy.copy(),
+            self.n_pairs,
+            self.log_weight,
+            self.noise,
+        )
 
     def coefficients(self, alphas: Array) -> Array:
         """Weights w, shape (n_alphas, n, k)."""

@@ -39,14 +39,22 @@ class State(Protocol):
     def condition(self, alpha: float) -> float:
         """How many times ‖S‖ is larger than the smallest eigenvalue of S + alpha I, about."""
 
+    def matrix(self) -> Array:
+        """S itself, a new array of shape (p, p)."""
+
 
 class CholeskyState:
-    """S + alpha I = C Cᵀ, for one alpha. ``size`` is ‖S‖ (Frobenius)."""
+    """S + alpha I = C Cᵀ, for one alpha. ``size`` is ‖S‖ (Frobenius).
 
-    def __init__(self, C: Array, alpha: float, size: float) -> None:
+    The lower triangle of ``C`` is the factor; above the diagonal there is S, whose diagonal is
+    kept apart.
+    """
+
+    def __init__(self, C: Array, alpha: float, size: float, diagonal: Array) -> None:
         self.C = C
         self.alpha = alpha
         self.size = size
+        self.diagonal = diagonal
 
     def solve(self, B: Array, alpha: float) -> Array:
         """Two triangular solves."""
@@ -76,6 +84,10 @@ class CholeskyState:
         reciprocal, _ = pocon(self.C, 1.0, uplo="L")
         return self.size / max(float(reciprocal), np.finfo(float).tiny)
 
+    def matrix(self) -> Array:
+        """S from the upper triangle and the diagonal: the very numbers that were factorised."""
+        return _symmetric(self.C, self.diagonal)
+
     def _check(self, alpha: float) -> None:
         if alpha != self.alpha:
             raise ValueError(f"this factor was made for alpha={self.alpha:g}, not {alpha:g}")
@@ -87,9 +99,17 @@ class SpectralState:
     Eigenvalues below p·eps·σ_max (or p·noise) are rounding: they are set to zero, and ``solve``
     leaves their space out. The model is the same function (a coefficient vector there has norm
     zero), free of the noise that a division by a tiny alpha would bring.
+
+    ``source`` is (an array with S above its diagonal, the diagonal of S), where that is kept.
     """
 
-    def __init__(self, S: Array, smallest_alpha: float, noise: float = 0.0) -> None:
+    def __init__(
+        self,
+        S: Array,
+        smallest_alpha: float,
+        noise: float = 0.0,
+        source: tuple[Array, Array] | None = None,
+    ) -> None:
         values, vectors = eigh(S, driver="evd", overwrite_a=True, check_finite=False)
         size = np.abs(values).max(initial=0.0)
         rounding = len(values) * max(np.finfo(values.dtype).eps * size, noise)
@@ -103,6 +123,7 @@ class SpectralState:
         self.null = np.abs(values) <= rounding
         self.values = np.where(self.null, 0.0, values)
         self.vectors = vectors
+        self.source = source
 
     def solve(self, B: Array, alpha: float) -> Array:
         """V (σ + alpha)⁻¹ VᵀB."""
@@ -137,6 +158,12 @@ class SpectralState:
         """σ_max/(σ_min + alpha)."""
         return float(self.values.max() / (self.values.min() + alpha))
 
+    def matrix(self) -> Array:
+        """S as it was given if that is kept; otherwise V diag(σ) Vᵀ, equal but for rounding."""
+        if self.source is not None:
+            return _symmetric(*self.source)
+        return (self.vectors * self.values) @ self.vectors.T
+
 
 def factorise(S: Array, alphas: Array, B: Array, *, in_range: bool, noise: float = 0.0) -> State:
     """A state of S that serves ``alphas``; S may be overwritten.
@@ -150,6 +177,8 @@ def factorise(S: Array, alphas: Array, B: Array, *, in_range: bool, noise: float
         where it is not (S singular, alpha tiny), an eigendecomposition is made instead.
     in_range : bool
         Whether B lies in the range of S but for rounding, which must not be divided by alpha.
+        Such an S (of features, not of all rows) is kept beside its eigendecomposition, too: a
+        direction that is rounding today may fill up when rows are added.
     noise : float
         Size of rounding errors in S, where it is more than eps ‖S‖.
     """
@@ -167,11 +196,21 @@ def factorise(S: Array, alphas: Array, B: Array, *, in_range: bool, noise: float
     (potrf,) = get_lapack_funcs(("potrf",), (S,))
     C, info = potrf(S if S.flags.f_contiguous else S.T, lower=1, clean=0, overwrite_a=1)
     if info == 0:
-        state = CholeskyState(C, alpha, size)
+        state = CholeskyState(C, alpha, size, diagonal)
         if _accurate(state, B, in_range, noise):
             return state
-    upper = np.triu(C, 1).astype(np.float64, copy=False)
-    return SpectralState(upper + upper.T + np.diag(diagonal), alpha, noise)
+    source = (C, diagonal) if in_range else None
+    S = _symmetric(C, diagonal).astype(np.float64, copy=False)
+    del C
+    return SpectralState(S, alpha, noise, source)
+
+
+def _symmetric(upper: Array, diagonal: Array) -> Array:
+    """The symmetric matrix with this upper triangle (the rest is ignored) and diagonal."""
+    S = np.triu(upper, 1)
+    S += S.T.copy()
+    S.flat[:: len(S) + 1] = diagonal
+    return S
 
 
 def _accurate(state: CholeskyState, B: Array, in_range: bool, noise: float) -> bool:

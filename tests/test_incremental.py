@@ -1,0 +1,591 @@
+"""partial_fit and forget equal a fit from scratch; what fails leaves everything as it was."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+
+import cases
+from rankrls import PreferenceGraph, RankRLS, RankRLSCV
+from rankrls.solvers import SpectralState
+
+LOSSES = [
+    {"cost": cost, "ties": ties, "query_weighting": weighting}
+    for cost, ties, weighting in itertools.product(cases.COSTS, cases.TIES, cases.WEIGHTINGS)
+]
+MODELS = {
+    "primal": {"solver": "primal"},
+    "rbf": {"kernel": "rbf", "gamma": 0.2, "basis": [0, 3, 5, 6, 9]},
+}
+
+
+def data(seed=0, m=40, n=4, n_outputs=None, graded=True, offset=0.0):
+    """Rows in random order in queries of 1 to many rows; the first 12 rows are three queries."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, n)) + offset
+    shape = m if n_outputs is None else (m, n_outputs)
+    y = rng.integers(0, 4, shape).astype(float) if graded else rng.standard_normal(shape)
+    qid = np.concatenate(
+        [rng.permutation(list("aaaaabbbbbcc")), rng.choice(list("defghij"), m - 12)]
+    )
+    weight = rng.uniform(0.2, 2.0, m)
+    weight[rng.choice(m, m // 6, replace=False)] = 0.0
+    return X, y, qid, weight
+
+
+def batches_of(qid):
+    """Row numbers of batches of whole queries; the first one holds the basis vectors."""
+    return [np.flatnonzero(np.isin(qid, list(labels))) for labels in ("abc", "de", "f", "ghij")]
+
+
+def close(a, b, tolerance=1e-10):
+    scale = np.abs(b).max()
+    assert np.abs(np.asarray(a) - b).max() <= tolerance * max(scale, 1e-300), (a, b)
+
+
+def same(model, reference, X, tolerance=1e-10):
+    """Everything a user can ask of both is equal."""
+    close(model.predict(X) - model.predict(X[:1]), reference.predict(X) - reference.predict(X[:1]))
+    for mine, theirs in zip(
+        model.predict(X, return_std=True), reference.predict(X, return_std=True), strict=True
+    ):
+        close(mine, theirs, tolerance)
+    close(
+        model.preference_proba(X[1:], X[:-1]), reference.preference_proba(X[1:], X[:-1]), tolerance
+    )
+    close(model.log_marginal_likelihood(), reference.log_marginal_likelihood(), tolerance)
+    for name in ("coef_", "dual_coef_"):
+        assert hasattr(model, name) == hasattr(reference, name)
+        if hasattr(model, name):
+            close(getattr(model, name), getattr(reference, name), tolerance)
+            assert getattr(model, name).dtype == getattr(reference, name).dtype
+    for name in ("solver_", "n_pairs_", "n_queries_", "n_iter_", "n_features_in_"):
+        assert getattr(model, name) == getattr(reference, name), name
+    assert hasattr(model, "basis_indices_") == hasattr(reference, "basis_indices_")
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: "-".join(loss.values()))
+def test_equals_a_fit_to_everything(loss, model):
+    X, y, qid, weight = data()
+    if loss["cost"] == "relative":
+        y = y * 0.5 + 1
+    ranker = RankRLS(alpha=0.3, **loss, **MODELS[model])
+    first, *others = batches_of(qid)
+    incremental = clone(ranker)
+    if loss["ties"] == "keep":  # begin with either
+        incremental.partial_fit(X[first], y[first], qid=qid[first], sample_weight=weight[first])
+    else:
+        incremental.fit(X[first], y[first], qid=qid[first], sample_weight=weight[first])
+    learned = first
+    for rows in others:
+        incremental.partial_fit(X[rows], y[rows], qid=qid[rows], sample_weight=weight[rows])
+        learned = np.concatenate([learned, rows])
+        reference = clone(ranker).fit(
+            X[learned], y[learned], qid=qid[learned], sample_weight=weight[learned]
+        )
+        same(incremental, reference, X)
+    # Forget queries of several calls, rows in another order.
+    gone = np.flatnonzero(np.isin(qid, ["b", "d", "e", "i"]))[::-1]
+    kept = learned[~np.isin(qid[learned], ["b", "d", "e", "i"])]
+    incremental.forget(X[gone], y[gone], qid=qid[gone], sample_weight=weight[gone])
+    if model == "primal":
+        reference = clone(ranker).fit(X[kept], y[kept], qid=qid[kept], sample_weight=weight[kept])
+        same(incremental, reference, X, 1e-9)
+        return
+    # The basis stays, so that a fit needs its rows: with the weight zero they add nothing.
+    reference = clone(ranker)
+    silent = np.where(np.isin(qid[learned], ["b", "d", "e", "i"]), 0.0, weight[learned])
+    reference.fit(X[learned], y[learned], qid=qid[learned], sample_weight=silent)
+    close(incremental.dual_coef_, reference.dual_coef_, 1e-9)
+    close(incremental.predict(X, return_std=True)[1], reference.predict(X, return_std=True)[1])
+    assert incremental.n_pairs_ == reference.n_pairs_
+
+
+@pytest.mark.parametrize("ties", cases.TIES)
+@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
+def test_several_outputs_share_graphs_differently_in_every_batch(ties, begin):
+    X, y, qid, _ = data(1, n_outputs=3)
+    first, *others = batches_of(qid)
+    y[first, 1], y[first, 2] = 2 * y[first, 0], 3 - y[first, 0]  # the same levels
+    y[others[0], 1] = y[others[0], 0] + 1  # two share them here
+    ranker = RankRLS(alpha=0.1, ties=ties, solver="primal")
+    incremental = getattr(clone(ranker), begin)(X[first], y[first], qid=qid[first])
+    learned = first
+    for rows in others:
+        incremental.partial_fit(X[rows], y[rows], qid=qid[rows])
+        learned = np.concatenate([learned, rows])
+        reference = clone(ranker).fit(X[learned], y[learned], qid=qid[learned])
+        same(incremental, reference, X)
+        grams = len(incremental._model.solvers)
+        assert grams == len(reference._model.solvers)
+    assert grams == (1 if ties == "keep" else 3)
+    incremental.forget(X[others[1]], y[others[1]], qid=qid[others[1]])
+    kept = np.setdiff1d(learned, others[1])
+    reference = clone(ranker).fit(X[kept], y[kept], qid=qid[kept])
+    close(incremental.coef_, reference.coef_)
+    close(incremental.log_marginal_likelihood(), reference.log_marginal_likelihood())
+
+
+def test_output_without_pair_in_a_batch():
+    X, y, qid, _ = data(2, n_outputs=2)
+    first, *others = batches_of(qid)
+    y[first, 1] = 0.0
+    ranker = RankRLS(cost="unit")
+    incremental = clone(ranker).partial_fit(X[first], y[first], qid=qid[first])
+    with pytest.raises(NotFittedError):
+        incremental.predict(X)
+    incremental.partial_fit(X[others[0]], y[others[0]], qid=qid[others[0]])
+    learned = np.concatenate([first, others[0]])
+    same(incremental, clone(ranker).fit(X[learned], y[learned], qid=qid[learned]), X)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_given_pairs(model):
+    X, y, qid, weight = data(3)
+    rng = np.random.default_rng(0)
+    ranker = RankRLS(cost="relative", **MODELS[model])
+    y = y + 0.5
+    calls, pairs, magnitude, pair_weight, order = [], [], [], [], []
+    for rows in batches_of(qid):
+        given = cases.given_pairs(6, len(rows), rng) if len(rows) > 2 else {"pairs": None}
+        calls.append((rows, {"qid": qid[rows], "sample_weight": weight[rows], **given}))
+        if given["pairs"] is not None:
+            pairs.append(given["pairs"] + sum(map(len, order)))
+            magnitude.append(given["magnitude"])
+            pair_weight.append(given["pair_weight"])
+        order.append(rows)
+    order = np.concatenate(order)
+    incremental = clone(ranker)
+    for rows, arguments in calls:
+        incremental.partial_fit(X[rows], y[rows], **arguments)
+    joined = {
+        "pairs": np.concatenate(pairs),
+        "magnitude": np.concatenate(magnitude),
+        "pair_weight": np.concatenate(pair_weight),
+    }
+    reference = clone(ranker).fit(
+        X[order], y[order], qid=qid[order], sample_weight=weight[order], **joined
+    )
+    same(incremental, reference, X)
+    before = incremental.coef_ if model == "primal" else incremental.dual_coef_
+    # Forgetting the last call and adding it again, as a graph.
+    rows, arguments = calls[-1]
+    incremental.forget(X[rows], y[rows], **arguments)
+    scored = PreferenceGraph.from_scores(
+        y[rows], qid=arguments.pop("qid"), sample_weight=arguments.pop("sample_weight")
+    )
+    graph = scored + PreferenceGraph.from_pairs(n_rows=len(rows), **arguments)
+    incremental.partial_fit(X[rows], graph)
+    close(incremental.coef_ if model == "primal" else incremental.dual_coef_, before)
+
+
+def test_pairs_alone():
+    X = data(4)[0]
+    pairs = np.array([(0, 1), (2, 1), (3, 0), (1, 4)])
+    ranker = RankRLS(solver="primal")
+    incremental = clone(ranker).partial_fit(X[:5], pairs=pairs)
+    incremental.partial_fit(X[5:10], pairs=pairs[:, ::-1])
+    reference = clone(ranker).fit(X[:10], pairs=np.concatenate([pairs, pairs[:, ::-1] + 5]))
+    close(incremental.coef_, reference.coef_)
+    close(incremental.predict(X, return_std=True)[1], reference.predict(X, return_std=True)[1])
+    incremental.forget(X[:5], pairs=pairs)
+    close(incremental.coef_, clone(ranker).fit(X[5:10], pairs=pairs[:, ::-1]).coef_)
+
+
+@pytest.mark.parametrize("alpha", [1e-9, 1e-3, 1e9])
+@pytest.mark.parametrize("kind", ["plain", "offset", "duplicates", "wide", "sparse", "scales"])
+def test_awkward_features(alpha, kind):
+    X, y, qid, _ = data(5, n=60 if kind == "wide" else 4, offset=1e6 * (kind == "offset"))
+    if kind == "duplicates":
+        X = np.column_stack([X, X[:, :2], np.ones(len(X))])
+    elif kind == "scales":
+        X = X * np.array([1e-3, 1.0, 1e3, 0.0])
+    elif kind == "sparse":
+        X = sparse.csr_array(np.where(np.abs(X) > 0.7, X, 0.0))
+    ranker = RankRLS(alpha=alpha, solver="primal", ties="drop")
+    first, *others = batches_of(qid)
+    reference = clone(ranker).fit(X, y, qid=qid)
+    incremental = clone(ranker).partial_fit(X[first], y[first], qid=qid[first])
+    for rows in others:
+        incremental.partial_fit(X[rows], y[rows], qid=qid[rows])
+    # The conditioning of the problem itself: offsets of 1e6 and scales lose digits in any order.
+    tolerance = 1e-6 if kind in ("offset", "scales") else 1e-10
+    f, g = incremental.predict(X), reference.predict(X)
+    close(f - f[0], g - g[0], tolerance)
+    for rows in others[:2]:
+        incremental.forget(X[rows], y[rows], qid=qid[rows])
+    kept = np.concatenate([first, others[2]])
+    reference = clone(ranker).fit(X[kept], y[kept], qid=qid[kept])
+    f, g = incremental.predict(X[kept]), reference.predict(X[kept])
+    close(f - f[0], g - g[0], max(tolerance, 1e-9))
+
+
+def test_directions_that_begin_as_rounding_fill_up():
+    """A feature far below the rounding of another one in each batch alone, not in their sum."""
+    rng = np.random.default_rng(0)
+    n_batches, m = 40, 30
+    X = rng.standard_normal((n_batches, m, 2))
+    X[:, :, 1] *= 2e-8
+    y = rng.standard_normal((n_batches, m))
+    ranker = RankRLS(alpha=1e-18, solver="primal")
+    incremental = clone(ranker)
+    for batch in range(n_batches):
+        incremental.partial_fit(X[batch], y[batch])
+    assert isinstance(incremental._model.solvers[0].state, SpectralState)
+    (total,) = [solver.statistics() for solver in incremental._model.solvers]
+    X_c = X - X.mean(axis=1, keepdims=True)
+    expected = m * np.einsum("bij,bik->jk", X_c, X_c)
+    assert total.gram[1, 1] == pytest.approx(expected[1, 1], rel=1e-10)
+
+
+def test_float32_and_mixed():
+    X, y, qid, _ = data(6)
+    X = np.round(X * 8).astype(np.float32) / 8  # exact products
+    first, *others = batches_of(qid)
+    ranker = RankRLS(solver="primal")
+    incremental = clone(ranker)
+    for rows in (first, *others):
+        incremental.partial_fit(X[rows], y[rows], qid=qid[rows])
+    reference = clone(ranker).fit(X, y, qid=qid)
+    assert incremental.coef_.dtype == np.float32
+    close(incremental.coef_, reference.coef_, 1e-5)
+    for rows in others:
+        incremental.forget(X[rows], y[rows], qid=qid[rows])
+    close(incremental.coef_, clone(ranker).fit(X[first], y[first], qid=qid[first]).coef_, 1e-4)
+    incremental.forget(X[first], y[first], qid=qid[first])  # nothing is left, and noticed
+    with pytest.raises(NotFittedError):
+        incremental.predict(X)
+    mixed = clone(ranker).partial_fit(X[first], y[first], qid=qid[first])
+    rows = others[0]
+    mixed.partial_fit(sparse.csr_matrix(X[rows].astype(float)), y[rows], qid=qid[rows])
+    assert mixed.coef_.dtype == np.float64
+
+
+def test_calls_without_qid_are_rankings():
+    X, y, _, weight = data(7)
+    ranker = RankRLS(query_weighting="query", solver="primal")
+    incremental = clone(ranker).partial_fit(X[:10], y[:10], sample_weight=weight[:10])
+    incremental.partial_fit(X[10:25], y[10:25])
+    incremental.partial_fit(X[25:], y[25:], qid=["z"] * 15)
+    qid = np.repeat([0, 1, 2], [10, 15, 15])
+    w = np.concatenate([weight[:10], np.ones(30)])
+    same(incremental, clone(ranker).fit(X, y, qid=qid, sample_weight=w), X)
+    incremental.forget(X[10:25], y[10:25])
+    kept = qid != 1
+    reference = clone(ranker).fit(X[kept], y[kept], qid=qid[kept], sample_weight=w[kept])
+    same(incremental, reference, X)
+    with pytest.raises(ValueError, match="no ranking of 15 rows was added without qid"):
+        incremental.forget(X[10:25], y[10:25])
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_basis_is_drawn_from_the_first_call(method):
+    X, y, qid, _ = data(8)
+    first, *others = batches_of(qid)
+    ranker = RankRLS(kernel="rbf", basis=6, random_state=3)
+    incremental = getattr(clone(ranker), method)(X[first], y[first], qid=qid[first])
+    basis = incremental.basis_indices_
+    for rows in others:
+        incremental.partial_fit(X[rows], y[rows], qid=qid[rows])
+    np.testing.assert_array_equal(incremental.basis_indices_, basis)
+    order = np.concatenate([first, *others])
+    reference = clone(ranker).set_params(basis=basis).fit(X[order], y[order], qid=qid[order])
+    same(incremental, reference, X)
+
+
+def test_linear_nystroem_and_default_basis():
+    X, y, qid, _ = data(9)
+    first, *others = batches_of(qid)
+    incremental = RankRLS(solver="nystroem").partial_fit(X[first], y[first], qid=qid[first])
+    for rows in others:
+        incremental.partial_fit(X[rows], y[rows], qid=qid[rows])
+    assert len(incremental.basis_indices_) == len(first)
+    close(incremental.coef_, RankRLS(solver="primal").fit(X, y, qid=qid).coef_)  # spans everything
+
+
+# ---------------------------------------------------------------- without a pair
+
+
+def test_no_pair_yet():
+    X, y, _, _ = data(10)
+    ranker = RankRLS(ties="drop")
+    incremental = clone(ranker).partial_fit(X[:1], [2.0], qid=["single"])
+    incremental.partial_fit(X[1:4], [1.0, 1.0, 1.0], qid=["tied"] * 3)
+    assert incremental.n_pairs_ == 0
+    assert incremental.n_queries_ == 2
+    assert not hasattr(incremental, "coef_")
+    with pytest.raises(NotFittedError):
+        incremental.predict(X)
+    incremental = pickle.loads(pickle.dumps(incremental))
+    incremental.partial_fit(X[4:12], y[4:12], qid=["real"] * 8)
+    q = ["single"] + ["tied"] * 3 + ["real"] * 8
+    s = np.concatenate([[2.0, 1.0, 1.0, 1.0], y[4:12]])
+    same(incremental, clone(ranker).set_params(solver="primal").fit(X[:12], s, qid=q), X)
+    incremental.forget(X[4:12], y[4:12], qid=["real"] * 8)
+    with pytest.raises(NotFittedError):
+        incremental.preference_proba(X, X)
+    incremental.forget(X[:4], [2.0, 1.0, 1.0, 1.0], qid=q[:4])
+    assert incremental.n_queries_ == 0
+    with pytest.raises(ValueError, match="query 'tied' was never added"):
+        incremental.forget(X[1:4], [1.0, 1.0, 1.0], qid=["tied"] * 3)
+
+
+def test_tied_rows_count_when_ties_are_kept():
+    X, y, _, _ = data(11)
+    ranker = RankRLS(solver="primal")
+    incremental = clone(ranker).partial_fit(X[:6], np.full(6, 0.1), qid=["tied"] * 6)
+    assert incremental.n_pairs_ == 15
+    with pytest.raises(NotFittedError):  # nothing prefers anything, whatever is kept
+        incremental.predict(X)
+    incremental.partial_fit(X[6:12], y[6:12], qid=["real"] * 6)
+    s = np.concatenate([np.full(6, 0.1), y[6:12]])
+    reference = clone(ranker).fit(X[:12], s, qid=["tied"] * 6 + ["real"] * 6)
+    same(incremental, reference, X)
+
+
+def test_forget_before_anything():
+    X, y, qid, _ = data(12)
+    with pytest.raises(NotFittedError):
+        RankRLS().forget(X, y, qid=qid)
+
+
+# ---------------------------------------------------------------- refused
+
+
+def dump(ranker):
+    """All that a model is: its attributes, down to arrays."""
+    assert getattr(ranker, "_ledger", None) is None or ranker._ledger.queries  # as a dict
+    return pickle.dumps(ranker.__dict__)
+
+
+@pytest.fixture(params=[*MODELS, "pending"])
+def learner(request):
+    """A model that has seen queries a, b, c; "pending": without a pair in them."""
+    X, y, qid, _ = data(13)
+    first = batches_of(qid)[0]
+    if request.param == "pending":
+        ranker = RankRLS(ties="drop").partial_fit(X[first], np.ones(len(first)), qid=qid[first])
+    else:
+        ranker = RankRLS(**MODELS[request.param]).fit(X[first], y[first], qid=qid[first])
+    return ranker
+
+
+BAD_BATCHES = {
+    "nan": (lambda X, y, qid: {"X": np.where(X > 1, np.nan, X), "y": y, "qid": qid}, "NaN"),
+    "nan in y": (lambda X, y, qid: {"X": X, "y": np.where(y > 1, np.nan, y), "qid": qid}, "NaN"),
+    "width": (lambda X, y, qid: {"X": X[:, 1:], "y": y, "qid": qid}, "3 features.*expecting 4"),
+    "outputs": (lambda X, y, qid: {"X": X, "y": np.c_[y, y], "qid": qid}, "1 output.*y has 2"),
+    "no y": (lambda X, y, qid: {"X": X, "y": None, "qid": qid}, "requires y"),
+    "qid": (lambda X, y, qid: {"X": X, "y": y, "qid": qid[1:]}, "qid has 27 entries for 28 rows"),
+    "overflow": (
+        lambda X, y, qid: {"X": X, "y": y, "qid": qid, "sample_weight": np.full(28, 1e200)},
+        "overflow",
+    ),
+    "weights": (
+        lambda X, y, qid: {"X": X, "y": y, "qid": qid, "sample_weight": np.full(28, 1e-200)},
+        "vanish",
+    ),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_BATCHES)
+def test_a_failing_call_changes_nothing(learner, bad):
+    X, y, qid, _ = data(13)
+    arguments, message = BAD_BATCHES[bad]
+    rest = slice(12, None)
+    before = dump(learner)
+    with pytest.raises(ValueError, match=message):
+        learner.partial_fit(**arguments(X[rest], y[rest], qid[rest]))
+    assert dump(learner) == before
+
+
+@pytest.mark.parametrize("bad", ["nan", "no y", "qid"])
+def test_a_failing_first_call_leaves_no_trace(bad):
+    X, y, qid, _ = data(13)
+    arguments, message = BAD_BATCHES[bad]
+    ranker = RankRLS()
+    before = dump(ranker)
+    with pytest.raises(ValueError, match=message):
+        ranker.partial_fit(**arguments(X[12:], y[12:], qid[12:]))
+    assert dump(ranker) == before
+
+
+def test_a_query_comes_once(learner):
+    X, y, _, _ = data(13)
+    before = dump(learner)
+    with pytest.raises(ValueError, match="query 'b' was given in an earlier call"):
+        learner.partial_fit(X[:2], y[:2], qid=["b", "x"])
+    assert dump(learner) == before
+
+
+def test_integer_labels_of_any_array_are_the_same():
+    X, y, _, _ = data(14)
+    ranker = RankRLS().partial_fit(X[:4], y[:4], qid=np.int64([7, 7, 8, 8]))
+    for label in ([7, 7], np.int32([7, 7]), np.array([7.0, 7.0]), np.array([7, 7], dtype=object)):
+        with pytest.raises(ValueError, match="query 7"):
+            ranker.partial_fit(X[4:6], y[4:6], qid=label)
+    ranker.partial_fit(X[4:6], y[4:6], qid=["7", "7"])  # a string is another label
+
+
+def test_forgetting_what_was_never_added():
+    X, y, qid, weight = data(15, graded=False)
+    learned = np.concatenate(batches_of(qid)[:2])
+    ranker = RankRLS(solver="primal").fit(X[learned], y[learned], qid=qid[learned])
+    before = dump(ranker)
+    a, f = np.flatnonzero(qid == "a"), np.flatnonzero(qid == "f")
+    everything = {"X": X[learned], "y": y[learned], "qid": qid[learned]}
+    for arguments, message in [
+        ({"X": X[f], "y": y[f], "qid": qid[f]}, "query 'f' was never added"),
+        ({"X": X[a[1:]], "y": y[a[1:]], "qid": qid[a[1:]]}, "'a' was added with 5 rows, and 4"),
+        ({"X": X[a], "y": y[a]}, "no ranking of 5 rows was added without qid"),
+        ({"X": X[a], "y": y[a], "qid": qid[a], "pairs": [(0, 1)]}, "with no given pairs"),
+        # The right number of rows, but other ones.
+        ({**everything, "X": X[learned] * 2}, "has not learned from these rows"),
+        ({**everything, "X": X[learned] / 2}, "has not learned from these rows"),
+        ({**everything, "y": y[learned] * 2}, "has not learned from these rows"),
+        ({**everything, "sample_weight": weight[learned] + 2}, "has not learned from these rows"),
+        ({**everything, "sample_weight": weight[learned]}, "has not learned from these rows"),
+        ({"X": X[a] * 10, "y": y[a], "qid": qid[a]}, "has not learned from these rows"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            ranker.forget(**arguments)
+        assert dump(ranker) == before
+    ranker.forget(**everything)
+    with pytest.raises(NotFittedError):
+        ranker.predict(X)
+
+
+def test_queries_with_pairs_are_forgotten_together():
+    X, y, qid, _ = data(16)
+    first, second, *_ = batches_of(qid)
+    ranker = RankRLS().partial_fit(X[first], y[first], qid=qid[first], pairs=[(0, 11), (1, 10)])
+    ranker.partial_fit(X[second], y[second], qid=qid[second])
+    a = np.flatnonzero(qid == "a")
+    with pytest.raises(ValueError, match="added with 2 given pairs"):
+        ranker.forget(X[a], y[a], qid=qid[a])
+    with pytest.raises(ValueError, match="added with 2 given pairs"):
+        ranker.forget(X[first], y[first], qid=qid[first], pairs=[(0, 11)])
+    with pytest.raises(ValueError, match=r"query '[bc]' was added in one call"):
+        ranker.forget(X[a], y[a], qid=qid[a], pairs=[(0, 1), (1, 0)])
+    ranker.forget(X[first], y[first], qid=qid[first], pairs=[(0, 11), (1, 10)])
+    close(ranker.coef_, RankRLS().fit(X[second], y[second], qid=qid[second]).coef_)
+
+
+def test_terms_may_not_change_but_alpha_may(learner):
+    X, y, qid, _ = data(13)
+    rest = slice(12, None)
+    for changes, message in [
+        ({"cost": "unit"}, "cost is 'unit' now and was 'magnitude'"),
+        ({"query_weighting": "size"}, "query_weighting is 'size' now"),
+        ({"kernel": "poly", "basis": 3}, "kernel is 'poly' now"),
+    ]:
+        changed = pickle.loads(pickle.dumps(learner)).set_params(**changes)
+        with pytest.raises(ValueError, match=message):
+            changed.partial_fit(X[rest], y[rest], qid=qid[rest])
+    learner.set_params(alpha=7.0).partial_fit(X[rest], y[rest], qid=qid[rest])
+    assert learner._model.alpha == 7.0
+
+
+@pytest.mark.parametrize("method", ["partial_fit", "forget", "fit_stream"])
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"solver": "dual"}, "use solver='primal'"),
+        ({"kernel": "rbf"}, "'rbf' needs a fixed basis: set basis="),
+        ({"kernel": "rbf", "solver": "primal"}, "needs a fixed basis"),
+        ({"kernel": "precomputed", "basis": 3}, "precomputed kernel"),
+    ],
+)
+def test_models_without_incremental_methods(method, parameters, message):
+    X, y, qid, _ = data(17)
+    ranker = RankRLS(**parameters)
+    assert not hasattr(ranker, method)
+    with pytest.raises(ValueError, match=message):
+        getattr(ranker, method)(X, y, qid=qid)
+
+
+def test_auto_that_chose_dual():
+    X, y, qid, _ = data(18, n=60)
+    ranker = RankRLS().fit(X, y, qid=qid)
+    assert ranker.solver_ == "dual"
+    with pytest.raises(ValueError, match=r"solver='dual', which solver='auto' chose.*'primal'"):
+        ranker.partial_fit(X, y, qid=np.char.add(qid, "!"))
+    # A first partial_fit is primal, whatever the shape.
+    assert RankRLS().partial_fit(X, y, qid=qid).solver_ == "primal"
+
+
+def test_basis_with_primal_is_refused():
+    X, y, qid, _ = data(19)
+    with pytest.raises(ValueError, match="basis belongs to solver='nystroem'"):
+        RankRLS(solver="primal", basis=3).partial_fit(X, y, qid=qid)
+
+
+def test_too_many_features_are_refused_before_anything_is_allocated():
+    X = sparse.csr_array((np.ones(3), ([0, 1, 2], [1, 10**6, 3])), shape=(3, 10**7))
+    with pytest.raises(MemoryError, match=r"10,000,000 × 10,000,000"):
+        RankRLS().partial_fit(X, [1.0, 2.0, 3.0])
+
+
+# ---------------------------------------------------------------- with the rest of the world
+
+
+def test_fit_begins_anew():
+    X, y, qid, _ = data(20)
+    ranker = RankRLS(solver="primal").partial_fit(X, y, qid=qid)
+    ranker.fit(X, y, qid=qid)
+    rows = qid == "a"
+    ranker.forget(X[rows], y[rows], qid=qid[rows])
+    ranker.fit(X[:12], y[:12], qid=qid[:12]).partial_fit(X[12:], y[12:], qid=qid[12:])
+    same(ranker, RankRLS(solver="primal").fit(X, y, qid=qid), X)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_pickled_models_go_on(model):
+    X, y, qid, _ = data(21)
+    first, *others = batches_of(qid)
+    ranker = RankRLS(**MODELS[model]).fit(X[first], y[first], qid=qid[first])
+    for rows in others:
+        ranker = pickle.loads(pickle.dumps(ranker))
+        ranker.partial_fit(X[rows], y[rows], qid=qid[rows])
+    order = np.concatenate([first, *others])
+    same(ranker, RankRLS(**MODELS[model]).fit(X[order], y[order], qid=qid[order]), X)
+
+
+def test_score_needs_qid_if_any_call_had_it():
+    X, y, qid, _ = data(22)
+    ranker = RankRLS().partial_fit(X[:12], y[:12]).partial_fit(X[12:], y[12:], qid=qid[12:])
+    with pytest.raises(ValueError, match="score needs qid"):
+        ranker.score(X, y)
+    assert 0 <= ranker.score(X, y, qid=qid) <= 1
+
+
+def test_clone_and_search_are_unaffected():
+    X, y, _, _ = data(23)
+    ranker = RankRLS().partial_fit(X, y)
+    assert not hasattr(clone(ranker), "_model")
+    search = GridSearchCV(ranker, {"alpha": [0.1, 1.0]}, cv=3).fit(X, y)
+    assert search.best_estimator_.n_queries_ == 1
+    assert not hasattr(RankRLSCV(), "partial_fit")
+
+
+def test_metadata_routing_knows_partial_fit():
+    assert "qid" in RankRLS().get_metadata_routing().partial_fit.requests
+
+
+def test_plain_fit_holds_one_matrix():
+    """The Gram matrix is kept in the other triangle of its factor, not beside it."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((80, 50)), rng.standard_normal(80)
+    ranker = RankRLS(solver="primal", alpha=10.0).fit(X, y)
+    (solver,) = ranker._model.solvers
+    squares = [v for v in vars(solver.state).values() if np.ndim(v) == 2]
+    squares += [v for v in vars(solver).values() if np.shape(v) == (50, 50)]
+    assert len(squares) == 1
+    X_c = X - X.mean(axis=0)
+    np.testing.assert_allclose(solver.statistics().gram, 80 * X_c.T @ X_c, rtol=1e-12)
