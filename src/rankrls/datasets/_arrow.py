@@ -1,0 +1,213 @@
+"""Parquet and Arrow files as record batches, each with the place that it comes from.
+
+pyarrow is an extra: it is imported here when a file is opened, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Chunk", "Source", "ahead", "find_files", "open_source", "pyarrow", "readable"]
+
+PathOrPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".arrows", ".feather", ".ipc")
+
+#: Read buffer of one column, so that a row group is not held as a whole.
+_BUFFER_BYTES = 1 << 18
+
+_CONTINUATION = b"\xff\xff\xff\xff"
+
+
+def pyarrow() -> Any:
+    """The package, or an error that says how to get it."""
+    try:
+        import pyarrow
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError(
+            "Parquet and Arrow files are read by pyarrow, which is not installed: "
+            "pip install 'rankrls[arrow]'"
+        ) from error
+    return pyarrow
+
+
+def find_files(path: PathOrPaths) -> list[str]:
+    """The files that ``path`` stands for: a file, a directory (sorted), or several of them."""
+    if isinstance(path, str | os.PathLike):
+        name = os.fspath(path)
+        if not os.path.isdir(name):
+            return [name]
+        found = sorted(
+            str(file)
+            for file in Path(name).rglob("*")
+            if file.suffix.lower() in SUFFIXES
+            and not any(part[0] in "._" for part in file.relative_to(name).parts)
+        )
+        if not found:
+            raise ValueError(f"{name}: no file in this directory ends in {', '.join(SUFFIXES)}")
+        return found
+    if not isinstance(path, Sequence):
+        raise ValueError(
+            "path must be the name of a file or directory, or a list of them; got a "
+            f"{type(path).__name__}"
+        )
+    files = [file for part in path for file in find_files(part)]
+    if not files:
+        raise ValueError("path is an empty list: name at least one file")
+    return files
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive rows of a file: ``batch`` is a RecordBatch that begins at row ``first``."""
+
+    source: Source
+    first: int
+    batch: Any
+
+    def place(self, row: int) -> str:
+        """How an error calls a row of the batch."""
+        return self.source.place(self.first + int(row))
+
+
+class Source:
+    """One open file: its schema, and its rows from the first to the last.
+
+    Parameters
+    ----------
+    file : str
+    kind : str
+        "Parquet" or "Arrow".
+    part : str
+        What the file is divided into: "row group" or "record batch".
+    schema : pyarrow.Schema
+    """
+
+    def __init__(self, file: str, kind: str, part: str, schema: Any) -> None:
+        self.file, self.kind, self.part, self.schema = file, kind, part, schema
+        self._ends: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def place(self, row: int) -> str:
+        """File, row group and row (both counted from 0)."""
+        number = int(np.searchsorted(self._ends, row, side="right"))
+        return f"{self.file}: {self.part} {number}, row {row}"
+
+    def chunks(self, columns: list[str], rows: int) -> Iterator[Chunk]:
+        """Read some columns, at most ``rows`` rows at a time."""
+        first = 0
+        batches = self._batches(columns, rows)
+        while True:
+            with readable(f"{self.place(first)} or after", self.kind):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            for start in range(0, batch.num_rows, rows):
+                part = batch.slice(start, rows)
+                yield Chunk(self, first + start, part)
+            first += batch.num_rows
+
+    def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:
+        raise NotImplementedError
+
+
+class _ParquetSource(Source):
+    def __init__(self, file: str) -> None:
+        self.reader = pyarrow().parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES)
+        super().__init__(file, "Parquet", "row group", self.reader.schema_arrow)
+        metadata = self.reader.metadata
+        sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        self._ends = np.cumsum(np.array(sizes, dtype=np.int64))
+
+    def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:
+        with self.reader:
+            yield from self.reader.iter_batches(batch_size=rows, columns=columns)
+
+
+class _ArrowSource(Source):
+    def __init__(self, file: str, opener: str) -> None:
+        self.handle = pyarrow().OSFile(file)
+        self.reader = getattr(pyarrow().ipc, opener)(self.handle)
+        super().__init__(file, "Arrow", "record batch", self.reader.schema)
+
+    def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:
+        with self.handle, self.reader:
+            ends: list[int] = []
+            for batch in _ipc_batches(self.reader):
+                ends.append(batch.num_rows + (ends[-1] if ends else 0))
+                self._ends = np.array(ends, dtype=np.int64)
+                batch.validate(full=True)  # offsets that point outside would crash, not raise
+                yield batch.select(columns)
+
+
+def _ipc_batches(reader: Any) -> Iterator[Any]:
+    if not hasattr(reader, "num_record_batches"):  # a stream
+        yield from reader
+        return
+    for number in range(reader.num_record_batches):
+        yield reader.get_batch(number)
+
+
+def open_source(file: str) -> Source:
+    """Open a file; its content tells the format, not its name."""
+    with open(file, "rb") as handle:
+        magic = handle.read(8)
+    if magic.startswith(b"PAR1"):
+        with readable(file, "Parquet"):
+            return _ParquetSource(file)
+    if magic.startswith(b"ARROW1"):
+        with readable(file, "Arrow"):
+            return _ArrowSource(file, "open_file")
+    if magic.startswith(_CONTINUATION):
+        with readable(file, "Arrow"):
+            _require_end(file)
+            return _ArrowSource(file, "open_stream")
+    if not magic:
+        raise ValueError(f"{file}: the file is empty")
+    if magic.startswith(b"FEA1"):
+        raise ValueError(f"{file}: version 1 of Feather is not read; write it as Parquet or Arrow")
+    if magic.startswith(b"PARE"):
+        raise ValueError(f"{file}: the Parquet file is encrypted")
+    raise ValueError(
+        f"{file}: neither a Parquet nor an Arrow file: it begins with {magic!r} (for LETOR text, "
+        "plain or gzip, there is iter_letor)"
+    )
+
+
+def _require_end(file: str) -> None:
+    """Raise unless a stream has its end mark: without it, rows may be missing unnoticed."""
+    with open(file, "rb") as handle:
+        handle.seek(-min(8, os.path.getsize(file)), os.SEEK_END)
+        if handle.read() != _CONTINUATION + bytes(4):
+            raise ValueError("the stream has no end mark")
+
+
+@contextmanager
+def readable(place: str, kind: str) -> Iterator[None]:
+    """Turn what pyarrow raises for a damaged file into one ``ValueError``."""
+    try:
+        yield
+    except (OSError, ValueError, MemoryError, OverflowError, pyarrow().ArrowException) as error:
+        what = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(
+            f"{place}: the {kind} file is truncated or damaged ({what}); get it again"
+        ) from error
+
+
+def ahead(items: Iterator[Any]) -> Iterator[Any]:
+    """The same items, the next one being made while the last one is used."""
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = thread.submit(next, items, None)
+            yield item

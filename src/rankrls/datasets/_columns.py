@@ -1,0 +1,267 @@
+"""Columns of an Arrow schema to the arrays of a batch: checked by name, type and value."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls.datasets._arrow import Chunk, Source, pyarrow, readable
+
+__all__ = ["Columns"]
+
+Array = NDArray[Any]
+
+_BLOCK_BYTES = 1 << 21
+
+
+class Columns:
+    """Which columns are what, for all files of a data set.
+
+    Parameters
+    ----------
+    source : Source
+        The first file: it decides what ``features=None`` stands for.
+    target, qid, sample_weight : str or None
+    features : str, sequence of str, or None
+    dtype : dtype of the features
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        target: Any,
+        qid: Any,
+        sample_weight: Any,
+        features: Any,
+        dtype: np.dtype,
+    ) -> None:
+        self.target, self.qid, self.sample_weight = target, qid, sample_weight
+        self.dtype = dtype
+        self.others = [name for name in (target, qid, sample_weight) if name is not None]
+        if features is None:
+            self.features = [name for name in source.schema.names if name not in self.others]
+            self.chosen = False
+        else:
+            self.features = [features] if isinstance(features, str) else _names(features)
+            self.chosen = True
+        for name in [target, *self.others]:
+            if not isinstance(name, str):
+                raise ValueError(
+                    f"target, qid and sample_weight are names of columns; got {name!r}"
+                )
+        self.widths: dict[str, int] = {}
+        self.kind: str | None = None
+        self.check(source)
+
+    @property
+    def names(self) -> list[str]:
+        """All columns that are read."""
+        return list(dict.fromkeys([*self.others, *self.features]))
+
+    @property
+    def n_features(self) -> int:
+        """Columns of ``data``: several for a column of lists."""
+        return sum(self.widths[name] for name in self.features)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names for the columns of ``data``: ``name_0``, ``name_1``, … for lists."""
+        names = []
+        for name in self.features:
+            listed = name in self.listed
+            names += [f"{name}_{i}" for i in range(self.widths[name])] if listed else [name]
+        return names
+
+    def check(self, source: Source) -> None:
+        """Raise unless the file has these columns, with types that can be read."""
+        schema = source.schema
+        given = {"target": self.target, "qid": self.qid, "sample_weight": self.sample_weight}
+        for role, name in [*given.items(), *(("features", name) for name in self.features)]:
+            if name is not None and name not in schema.names:
+                raise ValueError(f"{source.file}: {_missing(role, name, schema.names)}")
+            if name is not None and schema.names.count(name) > 1:
+                raise ValueError(f"{source.file}: there are two columns {name!r}")
+        if not self.features:
+            raise ValueError(f"{source.file}: there is no column left for the features")
+        types = pyarrow().types
+        for role in ("target", "sample_weight"):
+            if given[role] is not None and not _is_number(schema.field(given[role]).type):
+                kind = schema.field(given[role]).type
+                raise ValueError(f"{source.file}: {role}={given[role]!r} is no number, but {kind}")
+        self.listed = set()
+        for name in self.features:
+            kind = schema.field(name).type
+            if _is_list(kind):
+                self.listed.add(name)
+                if types.is_fixed_size_list(kind):
+                    self._width(name, kind.list_size, source.file)
+                kind = kind.value_type
+            else:
+                self._width(name, 1, source.file)
+            if not _is_number(kind):
+                hint = "" if self.chosen else "; name the columns to use in features="
+                raise ValueError(
+                    f"{source.file}: column {name!r} is no number, but {schema.field(name).type}"
+                    f"{hint}"
+                )
+        if self.qid is not None:
+            self._check_qid(source, schema.field(self.qid).type)
+
+    def _check_qid(self, source: Source, kind: Any) -> None:
+        types = pyarrow().types
+        value = kind.value_type if types.is_dictionary(kind) else kind
+        if types.is_integer(value):
+            sort = "integers"
+        elif types.is_string(value) or types.is_large_string(value) or str(value) == "string_view":
+            sort = "strings"
+        else:
+            raise ValueError(
+                f"{source.file}: qid={self.qid!r} must hold integers or strings, and is {kind}"
+            )
+        if self.kind not in (None, sort):
+            raise ValueError(
+                f"{source.file}: qid={self.qid!r} holds {sort}, and {self.kind} in the first file"
+            )
+        self.kind = sort
+
+    def _width(self, name: str, width: int, place: str) -> None:
+        known = self.widths.setdefault(name, width)
+        if known != width:
+            raise ValueError(f"{place}: column {name!r} has {width} numbers in a row, not {known}")
+
+    def measure(self, chunk: Chunk) -> None:
+        """Find how long the lists are, where the schema does not say."""
+        for name in self.listed - set(self.widths):
+            column = chunk.batch.column(name)
+            self._width(name, len(column[0]) if column[0].is_valid else 0, chunk.place(0))
+
+    # ------------------------------------------------------------------ values
+
+    def fill(self, chunk: Chunk, data: Array) -> None:
+        """Write the features of a chunk into ``data`` of shape (m, n)."""
+        pieces = [self._feature(chunk, name) for name in self.features]
+        size = max(_BLOCK_BYTES // (data.itemsize * max(data.shape[1], 1)), 64)
+        for first in range(0, len(data), size):  # columns to rows, within the cache
+            block, start = data[first : first + size], 0
+            for piece in pieces:
+                if piece.ndim == 1:
+                    block[:, start] = piece[first : first + size]
+                    start += 1
+                else:
+                    block[:, start : start + piece.shape[1]] = piece[first : first + size]
+                    start += piece.shape[1]
+
+    def _feature(self, chunk: Chunk, name: str) -> Array:
+        column = _column(chunk, name)
+        if name in self.listed:
+            return self._lists(chunk, name, column, self.widths[name])
+        return _numbers(chunk, name, column, self.dtype)
+
+    def values(self, chunk: Chunk, name: str) -> Array:
+        """A column of numbers in float64: target or weights."""
+        return _numbers(chunk, name, _column(chunk, name), np.dtype(np.float64))
+
+    def labels(self, chunk: Chunk) -> Array:
+        """Query ids, int64 (uint64 if the column is) or str."""
+        column = _column(chunk, self.qid)
+        if self.kind == "integers":
+            numbers = _decoded(column).to_numpy(zero_copy_only=False)
+            return numbers if numbers.dtype == np.uint64 else numbers.astype(np.int64, copy=False)
+        is_coded = pyarrow().types.is_dictionary(column.type)
+        with readable(chunk.place(0), chunk.source.kind):
+            coded = column if is_coded else column.dictionary_encode()
+            words = np.array(coded.dictionary.to_pylist(), dtype=np.str_)
+        return words[coded.indices.to_numpy(zero_copy_only=False)]
+
+    def _lists(self, chunk: Chunk, name: str, column: Any, width: int) -> Array:
+        """Lists of equal length as rows, shape (m, width)."""
+        if not pyarrow().types.is_fixed_size_list(column.type):
+            lengths = np.asarray(column.value_lengths().to_numpy(zero_copy_only=False))
+            wrong = np.flatnonzero(lengths != width)
+            if len(wrong):
+                raise ValueError(
+                    f"{chunk.place(wrong[0])}: column {name!r} has {lengths[wrong[0]]} numbers in "
+                    f"this row, not {width} as in the first"
+                )
+        flat = column.flatten()
+        _require_valid(chunk, name, flat, width)
+        return _numbers(chunk, name, flat, self.dtype, width).reshape(len(column), width)
+
+
+def _column(chunk: Chunk, name: str) -> Any:
+    column = chunk.batch.column(name)
+    _require_valid(chunk, name, column)
+    return column
+
+
+def _require_valid(chunk: Chunk, name: str, column: Any, width: int = 1) -> None:
+    """Raise if there is a null; ``width`` entries make a row."""
+    if column.null_count:
+        at = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        where = chunk.place(at // width)
+        raise ValueError(f"{where}: column {name!r} is null; every row needs a value")
+
+
+def _numbers(chunk: Chunk, name: str, column: Any, dtype: np.dtype, width: int = 1) -> Array:
+    """A column as finite numbers; ``width`` entries make a row."""
+    column = _decoded(column)
+    if pyarrow().types.is_decimal(column.type):
+        column = column.cast(pyarrow().float64())
+    with np.errstate(over="ignore", invalid="ignore"):
+        numbers = column.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+        finite = np.isfinite(numbers.sum())  # if the sum is, all of them are
+    if not finite and len(bad := np.flatnonzero(~np.isfinite(numbers))):
+        at = int(bad[0])
+        value = column[at].as_py()
+        large = f", too large for {dtype}" if np.isfinite(value) else ""
+        raise ValueError(
+            f"{chunk.place(at // width)}: column {name!r} is {value}{large}; every cell needs a "
+            "finite number"
+        )
+    return numbers
+
+
+def _names(features: Any) -> list[str]:
+    if not isinstance(features, Sequence | np.ndarray) or not all(
+        isinstance(name, str) for name in features
+    ):
+        raise ValueError(f"features must be names of columns; got {features!r}")
+    names = [str(name) for name in features]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"features names {twice!r} twice")
+    return names
+
+
+def _missing(role: str, name: str, names: list[str]) -> str:
+    """Say what columns there are, and which one may be meant."""
+    lower = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(name.lower(), lower, n=1)
+    hint = f" (did you mean {lower[near[0]]!r}?)" if near else ""
+    shown = ", ".join(map(repr, names[:20])) + (f", … {len(names)} in all" * (len(names) > 20))
+    return f"no column {name!r} for {role}{hint}; the columns are {shown}"
+
+
+def _is_list(kind: Any) -> bool:
+    types = pyarrow().types
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+
+
+def _is_number(kind: Any) -> bool:
+    types = pyarrow().types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return (
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_decimal(kind)
+    )
+
+
+def _decoded(column: Any) -> Any:
+    return column.dictionary_decode() if pyarrow().types.is_dictionary(column.type) else column

@@ -1,0 +1,426 @@
+"""iter_parquet: whole queries in flat memory, from any Parquet or Arrow file, and clear errors."""
+
+import builtins
+import decimal
+import itertools
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankrls import RankRLS
+from rankrls.datasets import iter_parquet
+
+pa = pytest.importorskip("pyarrow")
+ipc = pytest.importorskip("pyarrow.ipc")
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+def arrays(seed=0, m=50, n=3):
+    rng = np.random.default_rng(seed)
+    qid = np.sort(rng.integers(0, 12, m))
+    return rng.standard_normal((m, n)), rng.integers(0, 3, m), rng.permutation(99)[qid]
+
+
+def table_of(X, y, qid, **more):
+    features = {f"f{j}": X[:, j] for j in range(X.shape[1])}
+    return pa.table({"qid": qid, "label": y, **features, **more})
+
+
+def write_arrow(table, path, size=7, **options):
+    options = ipc.IpcWriteOptions(**options)
+    with (
+        pa.OSFile(str(path), "wb") as sink,
+        ipc.new_file(sink, table.schema, options=options) as writer,
+    ):
+        writer.write_table(table, max_chunksize=size)
+
+
+def write_stream(table, path):
+    with pa.OSFile(str(path), "wb") as sink, ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=7)
+
+
+WRITERS = {
+    "parquet": lambda table, path: pq.write_table(table, path, row_group_size=8),
+    "one row group": lambda table, path: pq.write_table(table, path),
+    "zstd": lambda table, path: pq.write_table(table, path, compression="zstd", row_group_size=9),
+    "old pages": lambda table, path: pq.write_table(table, path, data_page_size=64, version="1.0"),
+    "arrow": write_arrow,
+    "feather": lambda table, path: write_arrow(table, path, 100, compression="lz4"),
+    "stream": write_stream,
+}
+
+
+def read(path, **options):
+    return list(iter_parquet(path, **{"target": "label", "qid": "qid", **options}))
+
+
+def joined(batches):
+    return (
+        np.concatenate([batch.data for batch in batches]),
+        np.concatenate([batch.target for batch in batches]),
+        np.concatenate([batch.qid for batch in batches]),
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("rows", [1, 6, 17, 1000])
+def test_all_rows_in_whole_queries(tmp_path, writer, rows, dtype):
+    X, y, qid = arrays()
+    WRITERS[writer](table_of(X, y, qid), tmp_path / "data")
+    batches = read(tmp_path / "data", rows=rows, dtype=dtype)
+    data, target, queries = joined(batches)
+    np.testing.assert_array_equal(data, X.astype(dtype))
+    np.testing.assert_array_equal(target, y)
+    np.testing.assert_array_equal(queries, qid)
+    seen = []
+    for batch in batches:
+        assert batch.data.dtype == dtype
+        assert batch.target.dtype == np.float64
+        assert batch.qid.dtype == np.int64
+        assert batch.sample_weight is None
+        assert batch.feature_names == ["f0", "f1", "f2"]
+        assert len(batch.target) <= rows or len(set(batch.qid)) == 1
+        seen += sorted(set(batch.qid))
+    assert len(seen) == len(set(seen))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12),
+    rows=st.integers(1, 30),
+    group=st.integers(1, 20),
+    with_qid=st.booleans(),
+)
+def test_any_sizes(tmp_path_factory, sizes, rows, group, with_qid):
+    path = tmp_path_factory.mktemp("any") / "data.parquet"
+    qid = np.repeat(np.arange(len(sizes)), sizes)
+    m = len(qid)
+    pq.write_table(
+        table_of(np.arange(m)[:, None] * 1.0, np.zeros(m), qid), path, row_group_size=group
+    )
+    batches = read(path, rows=rows, qid="qid" if with_qid else None, features="f0")
+    np.testing.assert_array_equal(np.concatenate([b.data[:, 0] for b in batches]), np.arange(m))
+    lengths = [len(b.target) for b in batches]
+    if not with_qid:
+        assert lengths[:-1] == [rows] * (len(lengths) - 1)
+        assert all(b.qid is None for b in batches)
+        return
+    np.testing.assert_array_equal(np.concatenate([b.qid for b in batches]), qid)
+    for batch in batches:
+        assert len(batch.target) <= rows or len(set(batch.qid.tolist())) == 1
+        assert len(batch.target) == sum(sizes[q] for q in set(batch.qid.tolist()))  # whole ones
+    for first, second in itertools.pairwise(batches):  # and not needlessly small
+        assert len(first.target) + len(second.target) > rows - max(sizes)
+
+
+def test_directories_and_lists(tmp_path):
+    X, y, qid = arrays()
+    table = table_of(X, y, qid)
+    folder = tmp_path / "data"
+    (folder / "part=2").mkdir(parents=True)
+    pq.write_table(table[:20], folder / "a.parquet")
+    write_arrow(table[20:30], folder / "b.arrow")
+    pq.write_table(table[30:], folder / "part=2" / "c.pq")
+    (folder / "_SUCCESS").write_text("")
+    (folder / "_metadata.parquet").write_text("not data")
+    (folder / ".hidden.parquet").write_text("not data")
+    (folder / "notes.txt").write_text("not data")
+    for path in (
+        folder,
+        str(folder),
+        [folder / "a.parquet", folder / "b.arrow", folder / "part=2"],
+    ):
+        data, _, queries = joined(read(path, rows=7))
+        np.testing.assert_array_equal(data, X)
+        np.testing.assert_array_equal(queries, qid)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"no file in this directory ends in \.parquet"):
+        read(tmp_path / "empty")
+
+
+def test_types_of_columns(tmp_path):
+    m = 6
+    table = pa.table(
+        {
+            "text": ["ignored"] * m,
+            "int8": pa.array(range(m), pa.int8()),
+            "uint64": pa.array(range(m), pa.uint64()),
+            "half": pa.array(np.arange(m, dtype=np.float16)),
+            "bool": pa.array([i % 2 == 0 for i in range(m)]),
+            "decimal": pa.array([decimal.Decimal(f"{i}.25") for i in range(m)]),
+            "coded": pa.array(range(m)).dictionary_encode(),
+            "label": pa.array(range(m), pa.int32()),
+            "weight": pa.array(np.linspace(0, 1, m), pa.float32()),
+            "fixed": pa.array([[i, -i] for i in range(m)], pa.list_(pa.float32(), 2)),
+            "lists": pa.array([[i, i + 1, i + 2] for i in range(m)]),
+            "qid": list("aabbcc"),
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=4)
+    features = ["uint64", "int8", "half", "bool", "decimal", "coded", "lists", "fixed"]
+    (batch,) = read(tmp_path / "t.parquet", features=features, sample_weight="weight")
+    i = np.arange(m)
+    expected = [i, i, i, i % 2 == 0, i + 0.25, i, i, i + 1, i + 2, i, -i]
+    np.testing.assert_array_equal(batch.data, np.stack(expected, axis=1))
+    assert batch.feature_names == [
+        *features[:6],
+        *(f"lists_{j}" for j in range(3)),
+        "fixed_0",
+        "fixed_1",
+    ]
+    np.testing.assert_array_equal(batch.sample_weight, np.linspace(0, 1, m).astype(np.float32))
+    assert batch.qid.tolist() == list("aabbcc")
+    assert batch.qid.dtype.kind == "U"
+    (batch,) = read(tmp_path / "t.parquet", features="fixed", dtype=np.float32)
+    assert batch.data.shape == (m, 2)
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "dictionary", "int16", "uint64"])
+def test_kinds_of_query_ids(tmp_path, kind):
+    qid = np.repeat([3, 1, 2], [2, 3, 1])
+    types = {"dictionary": pa.dictionary(pa.int8(), pa.string())}
+    values = [f"query {q}" for q in qid] if kind in (*types, "string", "large_string") else qid
+    column = pa.array(values).cast(types.get(kind) or getattr(pa, kind)())
+    pq.write_table(table_of(np.ones((6, 1)), np.arange(6), column), tmp_path / "q.parquet")
+    batches = read(tmp_path / "q.parquet", rows=2)
+    assert [len(b.target) for b in batches] == [2, 3, 1]
+    assert np.concatenate([b.qid for b in batches]).tolist() == list(values)
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.fixture
+def good(tmp_path):
+    X, y, qid = arrays()
+    path = tmp_path / "train.parquet"
+    pq.write_table(table_of(X, y, qid), path, row_group_size=8)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"qid": "Qid"},
+            r"train.parquet: no column 'Qid' for qid \(did you mean 'qid'\?\); the columns are "
+            "'qid', 'label', 'f0'",
+        ),
+        ({"target": "lable"}, r"no column 'lable' for target \(did you mean 'label'\?\)"),
+        ({"sample_weight": "zzz"}, "no column 'zzz' for sample_weight; the columns are"),
+        ({"features": ["f0", "f7"]}, "no column 'f7' for features"),
+        ({"features": ["f0", "f0"]}, "features names 'f0' twice"),
+        ({"features": []}, "no column left for the features"),
+        ({"features": 7}, "features must be names of columns"),
+        ({"target": None}, "are names of columns; got None"),
+        ({"rows": 0}, "rows must be an integer >= 1"),
+        ({"dtype": int}, "dtype must be"),
+    ],
+)
+def test_bad_arguments_are_told_at_once(good, options, message):
+    with pytest.raises(ValueError, match=message):
+        iter_parquet(good, **{"target": "label", "qid": "qid", **options})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"f1": (19, np.nan)}, "row group 2, row 19: column 'f1' is nan; every cell needs"),
+        ({"f1": (20, np.inf)}, "row group 2, row 20: column 'f1' is inf"),
+        ({"f2": (3, None)}, "row group 0, row 3: column 'f2' is null"),
+        ({"label": (49, None)}, "row group 6, row 49: column 'label' is null"),
+        ({"label": (8, np.nan)}, "row group 1, row 8: column 'label' is nan"),
+        ({"qid": (8, None)}, "row group 1, row 8: column 'qid' is null"),
+        ({"f0": (5, 1e300)}, "row 5: column 'f0' is 1e.300, too large for float32"),
+    ],
+)
+@pytest.mark.parametrize("rows", [5, 1000])
+def test_bad_values_are_named(tmp_path, change, message, rows):
+    X, y, qid = arrays()
+    table = table_of(X, y.astype(float), qid)
+    ((name, (row, value)),) = change.items()
+    column = table[name].to_pylist()
+    column[row] = value
+    table = table.set_column(table.schema.get_field_index(name), name, pa.array(column))
+    pq.write_table(table, tmp_path / "bad.parquet", row_group_size=8)
+    with pytest.raises(ValueError, match=rf"bad\.parquet: .*{message}"):
+        read(tmp_path / "bad.parquet", rows=rows, dtype=np.float32)
+    with pytest.raises(ValueError, match=rf"bad\.parquet: .*{message}"):  # no model comes of it
+        RankRLS().fit_stream(
+            iter_parquet(tmp_path / "bad.parquet", target="label", qid="qid", rows=rows, dtype="f4")
+        )
+    write_arrow(table, tmp_path / "bad.arrow", 8)
+    with pytest.raises(ValueError, match=message.replace("row group", "record batch")):
+        read(tmp_path / "bad.arrow", rows=rows, dtype=np.float32)
+
+
+def test_bad_lists_are_named(tmp_path):
+    def message_of(lists, kind=None):
+        column = pa.array(lists, kind)
+        table = pa.table({"label": np.arange(len(lists)), "v": column})
+        pq.write_table(table, tmp_path / "v.parquet", row_group_size=2)
+        with pytest.raises(ValueError, match=r"v\.parquet: ") as caught:
+            read(tmp_path / "v.parquet", qid=None)
+        return str(caught.value)
+
+    assert "row group 1, row 2: column 'v' has 1 numbers in this row" in message_of(
+        [[1.0, 2.0], [3.0, 4.0], [5.0]]
+    )
+    assert "row group 1, row 3: column 'v' is null" in message_of(
+        [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, None]]
+    )
+    assert "row group 0, row 1: column 'v' is nan" in message_of(
+        [[1.0, 2.0], [3.0, np.nan]], pa.list_(pa.float64(), 2)
+    )
+    assert "row group 1, row 2: column 'v' is null" in message_of(
+        [[1.0, 2.0], [3.0, 1.0], None], pa.list_(pa.float64(), 2)
+    )
+    assert "column 'v' is no number, but list" in message_of([["a"], ["b"]])
+
+
+@pytest.mark.parametrize("rows", [1, 5, 1000])
+@pytest.mark.parametrize("labels", [np.arange(100), np.char.add("q", np.arange(100).astype(str))])
+def test_query_that_comes_back(tmp_path, rows, labels):
+    qid = labels[np.repeat([4, 2, 7, 2], [3, 4, 5, 2])]
+    pq.write_table(table_of(np.ones((14, 1)), np.arange(14), qid), tmp_path / "a", row_group_size=5)
+    message = rf"row group 2, row 12: query {labels[2].item()!r} comes back .* sort the rows"
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path / "a", rows=rows)
+
+
+def test_files_that_do_not_match(tmp_path):
+    X, y, qid = arrays()
+    pq.write_table(table_of(X, y, qid), tmp_path / "a.parquet")
+    other = tmp_path / "b.parquet"
+    for table, message in [
+        (table_of(X[:, :2], y, qid), "no column 'f2' for features"),
+        (table_of(X, y, qid.astype(str)), "qid='qid' holds strings, and integers in the first"),
+        (table_of(X, y.astype(str), qid), "target='label' is no number, but"),
+    ]:
+        pq.write_table(table, other)
+        with pytest.raises(ValueError, match=rf"b\.parquet: {message}"):
+            read(tmp_path)
+    pq.write_table(table_of(X, y, qid, name=["x"] * 50), other)
+    with pytest.raises(ValueError, match="'name' is no number, but string; name the columns"):
+        read(other)
+    with pytest.raises(ValueError, match="must hold integers or strings, and is double"):
+        read(other, qid="f0", features="f1")
+    twice = pa.Table.from_arrays([y, qid, y, y], names=["label", "qid", "x", "x"])
+    pq.write_table(twice, other)
+    with pytest.raises(ValueError, match="there are two columns 'x'"):
+        read(other)
+
+
+def test_no_rows(tmp_path):
+    X, y, qid = arrays()
+    pq.write_table(table_of(X, y, qid)[:0], tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"a\.parquet: no data: there are no rows"):
+        read(tmp_path / "a.parquet")
+    pq.write_table(table_of(X, y, qid), tmp_path / "b.parquet")  # one empty file among others
+    assert len(joined(read(tmp_path))[0]) == 50
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"2 qid:7 1:0.5\n", "neither a Parquet nor an Arrow file.* iter_letor"),
+        (b"FEA1" + bytes(40), "version 1 of Feather"),
+        (b"PARE" + bytes(40), "encrypted"),
+        (b"PAR1", "truncated or damaged"),
+        (b"PAR1" + bytes(100) + b"PAR1", "truncated or damaged"),
+        (b"ARROW1\0\0" + bytes(50), "truncated or damaged"),
+        (b"\xff\xff\xff\xff" + bytes(50), "truncated or damaged"),
+    ],
+)
+def test_foreign_files(tmp_path, content, message):
+    path = tmp_path / "data.parquet"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"data\.parquet: .*{message}"):
+        read(path)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.parquet"):
+        iter_parquet(tmp_path / "nowhere.parquet", target="label")
+    with pytest.raises(ValueError, match="empty list"):
+        iter_parquet([], target="label")
+    with pytest.raises(
+        ValueError, match="name of a file or directory, or a list of them; got a int"
+    ):
+        iter_parquet(3, target="label")
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_truncated_files(tmp_path, writer):
+    """Cut anywhere: an error that names the file, whatever the format."""
+    X, y, qid = arrays(m=30)
+    path = tmp_path / "data"
+    WRITERS[writer](table_of(X, y, qid), path)
+    content = path.read_bytes()
+    for length in np.linspace(8, len(content) - 1, 60).astype(int):
+        path.write_bytes(content[:length])
+        with pytest.raises(ValueError, match=re.escape(str(path))):
+            read(path)
+
+
+def test_damage_inside_names_the_place(tmp_path):
+    X, y, qid = arrays()
+    path = tmp_path / "data.parquet"
+    pq.write_table(
+        table_of(X, y, qid), path, row_group_size=25, compression="zstd", use_dictionary=False
+    )
+    content = bytearray(path.read_bytes())
+    at = pq.ParquetFile(path).metadata.row_group(1).column(2).data_page_offset
+    content[at + 40 : at + 60] = bytes(20)
+    path.write_bytes(content)
+    with pytest.raises(
+        ValueError, match=r"data\.parquet: row group 1, row 25 or after: the Parquet"
+    ):
+        read(path, rows=5)
+
+
+def test_without_pyarrow(monkeypatch, good):
+    plain = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.partition(".")[0] == "pyarrow":
+            raise ImportError(name)
+        return plain(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"pip install 'rankrls\[arrow\]'"):
+        iter_parquet(good, target="label")
+
+
+# ---------------------------------------------------------------- models
+
+
+def test_fit_from_files(tmp_path):
+    X, y, qid = arrays(1, m=80)
+    weight = np.linspace(0.5, 2, 80)
+    table = table_of(X, y, qid, weight=weight)
+    pq.write_table(table[:33], tmp_path / "a.parquet", row_group_size=10)
+    pq.write_table(table[33:], tmp_path / "b.parquet")
+    batches = iter_parquet(tmp_path, target="label", qid="qid", sample_weight="weight", rows=16)
+    streamed = RankRLS(solver="primal").fit_stream(batches)
+    reference = RankRLS(solver="primal").fit(X, y, qid=qid, sample_weight=weight)
+    np.testing.assert_allclose(streamed.coef_, reference.coef_, rtol=1e-10)
+    assert streamed.n_pairs_ == reference.n_pairs_
+
+
+def test_batches_can_be_left_alone_and_kept(good):
+    batches = iter_parquet(good, target="label", qid="qid", rows=5)
+    first = next(batches)
+    copy = first.data.copy()
+    first.data[:] = 0.0  # theirs to change
+    second = next(batches)
+    batches.close()
+    whole = joined(read(good))[0]
+    both = np.concatenate([copy, second.data])
+    np.testing.assert_array_equal(both, whole[: len(both)])
