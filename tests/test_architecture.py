@@ -26,6 +26,7 @@ FLOOR = {
     "estimators": 5,
     "model_selection": 6,
     "__init__": 7,
+    "io": 8,
     "demo": 8,
 }
 

@@ -7,6 +7,7 @@ coefficients of all training rows (`KernelModel`), and coefficients of basis vec
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from scipy import sparse
 
 from rankrls.feature_maps import Basis, Kernel
 from rankrls.preferences import Objective, Statistics
-from rankrls.solvers import DualSolver, PrimalSolver
+from rankrls.solvers import DroppedSolver, DualSolver, PrimalSolver
 
 __all__ = ["KernelModel", "LinearModel", "Model", "NystroemModel"]
 
@@ -72,6 +73,12 @@ class Model(ABC):
     def n_outputs(self) -> int:
         """Number of outputs of all solvers together."""
         return sum(len(solver.outputs) for solver in self.solvers)
+
+    def without_uncertainty(self) -> Model:
+        """A model that predicts the same and takes less room: its solvers answer nothing."""
+        slim = copy.copy(self)
+        slim.solvers = [DroppedSolver(solver.outputs) for solver in self.solvers]
+        return slim
 
     def _gather(self, parts: list[Array]) -> Array:
         """Put the solvers' columns (last axis) in the order of the outputs."""
@@ -227,6 +234,16 @@ class KernelModel(Model):
             self.dual_coef[:, used] = self._A
         if kernel.linear:
             self.coef = np.stack([self.rows.T @ a for a in self._A])
+
+    def without_uncertainty(self) -> Model:
+        """For a linear kernel the weights are enough, and the training rows are left out."""
+        slim = super().without_uncertainty()
+        if self.coef is None:
+            return slim
+        linear = LinearModel.__new__(LinearModel)
+        linear.alphas, linear.solvers = self.alphas, slim.solvers
+        linear.coef, linear.dual_coef = self.coef, self.dual_coef
+        return linear
 
     def _kernel_with_training(self, X: Any) -> Array:
         """Shape (n, m')."""

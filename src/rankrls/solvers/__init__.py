@@ -2,6 +2,7 @@
 
 from rankrls.solvers._converge import converge
 from rankrls.solvers._direct import DualSolver, PrimalSolver
+from rankrls.solvers._dropped import DroppedSolver
 from rankrls.solvers._early_stopping import stop_early
 from rankrls.solvers._iterations import (
     DEFAULT_MAX_ITER,
@@ -15,6 +16,7 @@ from rankrls.solvers._states import CholeskyState, SpectralState, factorise
 __all__ = [
     "DEFAULT_MAX_ITER",
     "CholeskyState",
+    "DroppedSolver",
     "DualSolver",
     "History",
     "Iteration",

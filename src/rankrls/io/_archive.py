@@ -1,0 +1,251 @@
+"""The file itself: a zip archive with a manifest and arrays, neither compressed.
+
+    manifest.json      {"format": "rankrls", "format_version": 1, …, "arrays": [{"dtype", "shape"}]}
+    arrays/0.npy …     NumPy's format, version 1.0, little-endian, C order
+
+An array whose axes lie in memory in another order is stored in that order, and "axes" says which
+axis is which: a product with the array that is read then rounds as it did with the original.
+
+Nothing is compressed, so that no file can ask for more memory than it has bytes. All sizes are
+checked against the length of the file before anything is allocated, zip's check sums when a member
+is read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zipfile
+from collections.abc import Callable
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls._validation import show
+from rankrls.io._kinds import require
+from rankrls.io._values import ARRAY_TYPES
+
+__all__ = ["ArchiveReader", "write_archive"]
+
+Array = NDArray[Any]
+
+MANIFEST = "manifest.json"
+
+#: Bytes of a manifest, written or read.
+MAX_MANIFEST = 2**28
+
+CHUNK = 2**20
+
+
+def _member(number: int) -> str:
+    return f"arrays/{number}.npy"
+
+
+def _header(descr: str, shape: tuple[int, ...]) -> bytes:
+    """What an .npy file of version 1.0 begins with, as NumPy writes it: a multiple of 64 bytes."""
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape!r}, }}"
+    text += " " * (-(10 + len(text) + 1) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode("ascii")
+
+
+def _stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype.newbyteorder("<")
+
+
+def write_archive(file: IO[bytes], manifest: dict[str, Any], arrays: list[Array]) -> None:
+    """Write the manifest, with a table of the arrays added to it, and the arrays."""
+    layouts = [_memory_order(array) for array in arrays]
+    table = []
+    for array, axes in zip(arrays, layouts, strict=True):
+        entry: dict[str, Any] = {"dtype": array.dtype.name, "shape": [array.shape[a] for a in axes]}
+        table.append(entry | ({"axes": axes} if axes != sorted(axes) else {}))
+    text = json.dumps(manifest | {"arrays": table}, allow_nan=False).encode("ascii")
+    if len(text) > MAX_MANIFEST:
+        raise ValueError(
+            f"all but the arrays takes {len(text):,} bytes, more than the {MAX_MANIFEST:,} that a "
+            "model file may have (very many query labels? integers take less room than text)"
+        )
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        with archive.open(_info(MANIFEST, len(text)), "w") as member:
+            member.write(text)
+        for number, (array, axes) in enumerate(zip(arrays, layouts, strict=True)):
+            values = np.asarray(array.transpose(axes), dtype=_stored(array.dtype), order="C")
+            header = _header(values.dtype.str, values.shape)
+            size = len(header) + values.nbytes
+            with archive.open(_info(_member(number), size), "w") as member:
+                member.write(header)
+                view = values.reshape(-1).view(np.uint8)
+                for start in range(0, len(view), CHUNK):
+                    member.write(view[start : start + CHUNK].data)
+
+
+def _memory_order(array: Array) -> list[int]:
+    """The axes from the one with the largest step in memory to the one with the smallest."""
+    return sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+
+
+def _info(name: str, size: int) -> zipfile.ZipInfo:
+    """No time stamps and the like: the same model gives the same bytes."""
+    info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+    info.create_system = 3
+    info.external_attr = 0o644 << 16
+    info.file_size = size  # large members need to be announced
+    return info
+
+
+class ArchiveReader:
+    """Reads what `write_archive` wrote; anything else is a ``ValueError``.
+
+    Parameters
+    ----------
+    file : binary file, open for reading
+    check : callable
+        ``check(manifest)`` is called before anything else of the file is looked at.
+
+    Attributes
+    ----------
+    manifest : dict
+    """
+
+    def __init__(self, file: IO[bytes], check: Callable[[dict[str, Any]], None]) -> None:
+        self._size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        _require_magic(file.read(64))
+        try:
+            self._archive = zipfile.ZipFile(file)
+        except (zipfile.BadZipFile, EOFError) as error:
+            raise ValueError(f"the file is cut off or damaged ({error})") from error
+        members = self._archive.infolist()
+        if not members or members[0].filename != MANIFEST:
+            raise ValueError(f"it is a zip file without a {MANIFEST}, not a model of rankrls")
+        self._check_sizes(members)
+        self.manifest = self._read_manifest(members[0])
+        check(self.manifest)
+        self._members = members[1:]
+        self._table = self._check_table()
+        self._arrays: dict[int, Array] = {}
+
+    def _check_sizes(self, members: list[zipfile.ZipInfo]) -> None:
+        for info in members:
+            name = show(info.filename)
+            plain = info.compress_type == zipfile.ZIP_STORED and info.flag_bits == 0
+            require(plain, f"its member {name} is compressed or encrypted, which models are not")
+            require(info.compress_size == info.file_size, f"its member {name} has two sizes")
+            inside = 0 <= info.header_offset <= self._size - info.file_size
+            require(inside, f"its member {name} should have {info.file_size:,} bytes: cut off?")
+        total = sum(info.file_size for info in members)
+        require(total <= self._size, f"its members claim {total:,} bytes, it has {self._size:,}")
+
+    def _read_manifest(self, info: zipfile.ZipInfo) -> dict[str, Any]:
+        require(info.file_size <= MAX_MANIFEST, f"its manifest has {info.file_size:,} bytes")
+        try:
+            manifest = json.loads(
+                self._archive.read(info).decode("utf-8"),
+                object_pairs_hook=_without_duplicates,
+                parse_constant=_refuse_constant,
+                parse_float=_finite,
+            )
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"its manifest is not the JSON of a model ({error})") from error
+        require(type(manifest) is dict, "its manifest is not a JSON object")
+        return manifest
+
+    def _check_table(self) -> list[tuple[np.dtype[Any], tuple[int, ...], list[int]]]:
+        """Types, shapes and orders of axes, such that every member has the size that they say."""
+        entries = self.manifest.get("arrays")
+        require(type(entries) is list, "its manifest has no table of arrays")
+        assert isinstance(entries, list)
+        expected = [_member(number) for number in range(len(entries))]
+        found = [info.filename for info in self._members]
+        odd = [show(name) for name in sorted(set(found) - set(expected))]
+        require(not odd, f"it has members that do not belong there: {', '.join(odd[:3])}")
+        require(found == expected, "its members are not those of its table of arrays")
+        table = []
+        for entry, info in zip(entries, self._members, strict=True):
+            dtype, shape, axes = _check_entry(entry, info.filename)
+            size = len(_header(_stored(dtype).str, shape)) + math.prod(shape) * dtype.itemsize
+            require(
+                size == info.file_size,
+                f"{info.filename} has {info.file_size:,} bytes, and {size:,} by its shape {shape}",
+            )
+            table.append((dtype, shape, axes))
+        return table
+
+    def type_and_shape(self, number: int) -> tuple[str, tuple[int, ...]]:
+        """Of the array of this number, which is not read."""
+        self._require_number(number)
+        dtype, shape, axes = self._table[number]
+        return dtype.name, tuple(shape[axes.index(axis)] for axis in range(len(shape)))
+
+    def _require_number(self, number: Any) -> None:
+        good = type(number) is int and 0 <= number < len(self._table)
+        require(good, f"there is no array {show(number)}")
+
+    def array(self, number: int) -> Array:
+        """The array of this number; its check sum is tested."""
+        self._require_number(number)
+        if number not in self._arrays:
+            self._arrays[number] = self._read_array(number)
+        return self._arrays[number]
+
+    def _read_array(self, number: int) -> Array:
+        dtype, shape, axes = self._table[number]
+        name = self._members[number].filename
+        values = np.empty(shape, dtype=_stored(dtype))
+        header = _header(values.dtype.str, shape)
+        view = values.reshape(-1).view(np.uint8)
+        with self._archive.open(self._members[number]) as member:
+            require(member.read(len(header)) == header, f"{name} is not as the manifest says")
+            for start in range(0, len(view), CHUNK):
+                part = view[start : start + CHUNK]
+                data = member.read(len(part))
+                require(len(data) == len(part), f"{name} is cut off")
+                part[:] = np.frombuffer(data, dtype=np.uint8)
+            require(member.read(1) == b"", f"{name} is too long")  # the check sum is tested here
+        values = values.astype(dtype, copy=False)
+        return values.transpose(np.argsort(axes)) if axes else values
+
+
+def _check_entry(entry: Any, name: str) -> tuple[np.dtype[Any], tuple[int, ...], list[int]]:
+    known = type(entry) is dict and {"dtype", "shape"} <= set(entry) <= {"dtype", "shape", "axes"}
+    require(known, f"the manifest does not say what {name} is")
+    dtype, shape = entry["dtype"], entry["shape"]
+    require(dtype in ARRAY_TYPES, f"{name} holds {show(dtype)}, which arrays of a model do not")
+    good = type(shape) is list and all(type(n) is int and 0 <= n < 2**62 for n in shape)
+    require(good and len(shape) <= 32, f"{name} has the shape {show(shape)}")
+    axes = entry.get("axes", list(range(len(shape))))
+    good = type(axes) is list and all(type(axis) is int for axis in axes)
+    require(good and sorted(axes) == list(range(len(shape))), f"{name} has axes {show(axes)}")
+    return np.dtype(dtype), tuple(shape), axes
+
+
+def _require_magic(start: bytes) -> None:
+    """Say what a file is that cannot be a model."""
+    require(bool(start), "the file is empty")
+    kinds = {
+        b"\x80": "a pickle or joblib file, and nothing is ever unpickled here",
+        b"\x1f\x8b": "compressed by gzip",
+        b"\x93NUMPY": "an array of NumPy",
+        b"PK\x05\x06": "an empty zip file",
+    }
+    for magic, kind in kinds.items():
+        require(not start.startswith(magic), f"it is not a model of rankrls, but {kind}")
+    require(start.startswith(b"PK\x03\x04"), "it is not a model of rankrls, or it is damaged")
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    require(len(made) == len(pairs), "a key occurs twice")
+    return made
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    require(math.isfinite(number), f"{text[:40]} is not a number")
+    return number

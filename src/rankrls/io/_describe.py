@@ -1,0 +1,76 @@
+"""What is in a model file, from its manifest alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankrls.io._archive import ArchiveReader
+from rankrls.io._kinds import require
+from rankrls.io._values import Decoder, tag_of
+
+__all__ = ["describe"]
+
+
+def describe(reader: ArchiveReader) -> dict[str, Any]:
+    """Type, versions, parameters and training summary, as plain data; arrays by their shape."""
+    manifest = reader.manifest
+    return {
+        **_estimator(manifest["model"], reader),
+        "format_version": manifest["format_version"],
+        "versions": manifest["versions"],
+    }
+
+
+def _estimator(tree: Any, reader: ArchiveReader) -> dict[str, Any]:
+    """Parameters, public attributes, names of features; step by step in a pipeline."""
+    require(type(tree) is dict and tag_of(tree) == "object", "a model that is no object")
+    params, fields = dict(tree.get("params", {})), tree.get("fields", {})
+    description: dict[str, Any] = {"type": tree["object"]}
+    if tree["object"] == "Pipeline":
+        description["steps"] = {}
+        for step in params.pop("steps"):
+            name, part = step["tuple"]
+            skipped = part is None or part == "passthrough"
+            description["steps"][name] = None if skipped else _estimator(part, reader)
+    description["parameters"] = {name: _sketch(value, reader) for name, value in params.items()}
+    # Fitted attributes end in an underscore, private ones begin with it.
+    public = [name for name in fields if name.endswith("_") and not name.startswith("_")]
+    summary = {name: _sketch(fields[name], reader) for name in public}
+    names = summary.pop("feature_names_in_", None)
+    if "_model" in fields:
+        summary["uncertainty"] = not _holds(fields["_model"], "DroppedSolver")
+    description["summary"] = summary
+    if names is not None:
+        description["feature_names"] = names
+    return description
+
+
+def _sketch(tree: Any, reader: ArchiveReader) -> Any:
+    """Plain data as they are, a few words for the rest."""
+    if type(tree) is list:
+        return [_sketch(item, reader) for item in tree]
+    if type(tree) is not dict:
+        return tree
+    tag = tag_of(tree)
+    if tag == "array":
+        dtype, shape = reader.type_and_shape(tree["array"])
+        return f"{dtype} array of shape {shape}"
+    if tag == "csr":
+        return f"sparse array of shape {(*tree['shape'],)}"
+    if tag == "set":
+        return "a set of labels"
+    if tag == "object":
+        return f"a {tree['object']}"
+    if tag == "dict":
+        return {name: _sketch(item, reader) for name, item in tree["dict"].items()}
+    if tag in ("tuple", "strings"):
+        return [_sketch(item, reader) for item in tree[tag]]
+    number = Decoder(reader.array).decode(tree)
+    return number if tag == "float" else number.item()
+
+
+def _holds(tree: Any, name: str) -> bool:
+    """Whether an object of this class is anywhere in the tree."""
+    if type(tree) is dict:
+        return tree.get("object") == name or any(_holds(part, name) for part in tree.values())
+    return type(tree) is list and any(_holds(part, name) for part in tree)

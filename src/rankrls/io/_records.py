@@ -1,0 +1,202 @@
+"""How the objects of one class are stored: a `Record` states its fields and how it is rebuilt.
+
+The classes themselves know nothing of files. Each has a record in one of the files `_stored_….py`;
+`_registry.py` gathers them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sklearn import config_context
+from sklearn.utils.validation import check_is_fitted
+
+from rankrls._validation import show
+from rankrls.io._kinds import ANY, Kind, verify
+
+__all__ = ["EstimatorRecord", "Record", "call", "fill"]
+
+#: Methods whose metadata can be requested in scikit-learn's routing.
+ROUTED_METHODS = (
+    "fit",
+    "partial_fit",
+    "predict",
+    "predict_proba",
+    "predict_log_proba",
+    "decision_function",
+    "score",
+    "split",
+    "transform",
+    "inverse_transform",
+)
+
+
+def fill(cls: type[Any], fields: dict[str, Any]) -> Any:
+    """An instance with these attributes, made without calling ``__init__``."""
+    instance = object.__new__(cls)
+    instance.__dict__.update(fields)
+    return instance
+
+
+def call(cls: type[Any], fields: dict[str, Any]) -> Any:
+    """An instance made by its constructor: for dataclasses."""
+    return cls(**fields)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A class that can be stored.
+
+    Attributes
+    ----------
+    name : str
+        Of the class, in the file and in its module.
+    module : str
+        Where this package finds the class. Files hold the name only, never a path.
+    fields : mapping of str to Kind
+        Everything that is stored.
+    derived : tuple of str
+        Attributes that are not stored because ``unpack`` or the object itself remakes them.
+    pack : callable, optional
+        ``pack(instance)``: the values of the fields; by default the attributes of these names.
+    unpack : callable
+        ``unpack(cls, values)``: the instance.
+    check : callable, optional
+        ``check(instance)`` raises a ``ValueError`` if its parts do not fit together.
+    """
+
+    name: str
+    module: str
+    fields: Mapping[str, Kind]
+    derived: tuple[str, ...] = ()
+    pack: Callable[[Any], dict[str, Any]] | None = None
+    unpack: Callable[[type[Any], dict[str, Any]], Any] = fill
+    check: Callable[[Any], None] | None = None
+
+    @property
+    def cls(self) -> type[Any]:
+        """The class, imported when it is first needed."""
+        return getattr(importlib.import_module(self.module), self.name)
+
+    def take(self, instance: Any) -> dict[str, dict[str, Any]]:
+        """Sections of values to be stored, by name."""
+        values = vars(instance) if self.pack is None else self.pack(instance)
+        values = self._known(values, self.derived)
+        verify(self.name, values, self.fields)
+        if self.check is not None:
+            self.check(instance)
+        return {"fields": values}
+
+    def make(self, sections: dict[str, dict[str, Any]]) -> Any:
+        """Rebuild what `take` took apart; values of the wrong kind are refused."""
+        values = self._section(sections, "fields", self.fields)
+        verify(self.name, values, self.fields)
+        instance = self.unpack(self.cls, values)
+        if self.check is not None:
+            self.check(instance)
+        return instance
+
+    def _known(self, attributes: Mapping[str, Any], ignored: tuple[str, ...]) -> dict[str, Any]:
+        values = {name: value for name, value in attributes.items() if name not in ignored}
+        unknown = sorted(set(values) - set(self.fields))
+        if unknown:
+            raise ValueError(
+                f"{self.name} has an attribute {unknown[0]!r}, which is not one that can be saved "
+                "(if you have set it yourself, delete it first)"
+            )
+        return values
+
+    def _section(
+        self, sections: dict[str, dict[str, Any]], name: str, known: Mapping[str, Kind]
+    ) -> dict[str, Any]:
+        values = dict(sections.get(name, {}))
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise ValueError(f"{self.name} has no {unknown[0]!r} in this version of rankrls")
+        return values
+
+
+@dataclass(frozen=True)
+class EstimatorRecord(Record):
+    """A scikit-learn estimator: parameters go through its constructor, the rest is filled in.
+
+    Attributes
+    ----------
+    params : mapping of str to Kind
+        Kinds of parameters. Those that are not named here may be any data; those that a file
+        lacks get their default.
+    dropped : tuple of str
+        Parameters that are not stored.
+    advice : mapping of str to str
+        What to do about a parameter that cannot be stored.
+    finish : callable, optional
+        ``finish(estimator)`` remakes the derived attributes.
+    """
+
+    params: Mapping[str, Kind] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
+    advice: Mapping[str, str] = field(default_factory=dict)
+    finish: Callable[[Any], Any] | None = None
+
+    def take(self, instance: Any) -> dict[str, dict[str, Any]]:
+        """Parameters, fitted attributes and metadata requests."""
+        check_is_fitted(instance)
+        params = instance.get_params(deep=False)
+        ignored = (*self.derived, *params, "_metadata_request")
+        params = {name: value for name, value in params.items() if name not in self.dropped}
+        fields = self._known(vars(instance), ignored)
+        verify(self.name, fields, self.fields)
+        self._check(instance)
+        requests = _requests(instance)
+        return {"params": params, "fields": fields} | ({"requests": requests} if requests else {})
+
+    def make(self, sections: dict[str, dict[str, Any]]) -> Any:
+        """Call the constructor, fill in the attributes, set the requests."""
+        names = set(inspect.signature(self.cls).parameters) - set(self.dropped)
+        known = {name: self.params.get(name, ANY) for name in names}
+        params = self._section(sections, "params", known)
+        fields = self._section(sections, "fields", self.fields)
+        verify(self.name, fields, self.fields)
+        estimator = self.cls(**params)
+        estimator.__dict__.update(fields)
+        self._check(estimator)
+        if self.finish is not None:
+            self.finish(estimator)
+        _set_requests(estimator, sections.get("requests", {}))
+        check_is_fitted(estimator)
+        return estimator
+
+    def _check(self, estimator: Any) -> None:
+        params = estimator.get_params(deep=False)
+        verify(self.name, params, self.params, self.advice)
+        if self.check is not None:
+            self.check(estimator)
+
+
+def _requests(estimator: Any) -> dict[str, Any]:
+    """Which metadata were asked for: {method: {name: True, False or an alias}}."""
+    request = vars(estimator).get("_metadata_request")
+    if request is None:
+        return {}
+    found = {method: getattr(request, method).requests for method in ROUTED_METHODS}
+    chosen = {
+        method: {name: value for name, value in requests.items() if value is not None}
+        for method, requests in found.items()
+    }
+    return {method: requests for method, requests in chosen.items() if requests}
+
+
+def _set_requests(estimator: Any, requests: dict[str, Any]) -> None:
+    with config_context(enable_metadata_routing=True):
+        for method, values in requests.items():
+            setter = getattr(estimator, f"set_{method}_request", None)
+            plain = type(values) is dict and all(type(v) in (bool, str) for v in values.values())
+            if method not in ROUTED_METHODS or setter is None or not plain:
+                raise ValueError(
+                    f"{type(estimator).__name__} takes no request {show(values)} for {show(method)}"
+                )
+            setter(**values)

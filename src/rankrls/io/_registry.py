@@ -1,0 +1,36 @@
+"""All classes that can be stored, by name. A file can name these and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankrls._validation import show
+from rankrls.io._records import EstimatorRecord, Record
+from rankrls.io._stored_estimators import ESTIMATORS, RANDOM_STATE
+from rankrls.io._stored_models import KERNELS, MODELS, SOLVERS
+from rankrls.io._stored_preferences import PREFERENCES
+
+__all__ = ["RECORDS", "record_named", "record_of", "what_can_be_saved"]
+
+ALL = (*ESTIMATORS, RANDOM_STATE, *MODELS, *SOLVERS, *KERNELS, *PREFERENCES)
+
+RECORDS: dict[str, Record] = {record.name: record for record in ALL}
+
+
+def record_of(value: Any) -> Record | None:
+    """The record of an object's class, if it has one; subclasses do not count."""
+    record = RECORDS.get(type(value).__name__)
+    return record if record is not None and type(value) is record.cls else None
+
+
+def record_named(name: Any) -> Record:
+    """The record of this name."""
+    if type(name) is not str or name not in RECORDS:
+        raise ValueError(f"it holds an object of an unknown type, {show(name)}")
+    return RECORDS[name]
+
+
+def what_can_be_saved() -> str:
+    """The estimators, for messages."""
+    names = [record.name for record in RECORDS.values() if isinstance(record, EstimatorRecord)]
+    return ", ".join(sorted(names))

@@ -1,0 +1,276 @@
+"""Records of estimators: ours, and the scikit-learn ones that stand before them in a pipeline.
+
+A new ranker needs one `EstimatorRecord`: the attributes that ``fit`` sets (``fields``), those that
+are remade from others (``derived``, ``finish``), and a check that model and attributes belong
+together. Its model, if it is of a new class, needs a `Record` of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rankrls._validation import check_positive
+from rankrls.io._kinds import (
+    ANY,
+    FLAG,
+    INTEGER,
+    MAPPING,
+    NAMES,
+    NUMBER,
+    TEXT,
+    array,
+    either,
+    instance,
+    maybe,
+    optional,
+    require,
+)
+from rankrls.io._records import EstimatorRecord, Record
+
+__all__ = ["ESTIMATORS", "RANDOM_STATE"]
+
+#: What every estimator that has seen X knows.
+SEEN = {"n_features_in_": INTEGER, "feature_names_in_": optional(NAMES)}
+
+#: Set by ``set_output``.
+OUTPUT = {"_sklearn_output_config": optional(MAPPING)}
+
+
+def _only_for_fitting(name: str, value: str) -> str:
+    return f"it matters for fitting only, so call set_params({name}={value}) before saving"
+
+
+def _check_seen(estimator: Any) -> None:
+    names = getattr(estimator, "feature_names_in_", None)
+    good = names is None or len(names) == estimator.n_features_in_
+    require(good, f"{type(estimator).__name__} has names of other features")
+    config = getattr(estimator, "_sklearn_output_config", {})
+    good = set(config) <= {"transform"} and set(config.values()) <= {"default", "pandas", "polars"}
+    require(good, f"the output of {type(estimator).__name__} is set to {config}")
+
+
+# -- rankers ----------------------------------------------------------------------------------
+
+RANKER_PARAMS = {
+    "kernel": TEXT,
+    "gamma": maybe(NUMBER),
+    "degree": NUMBER,
+    "coef0": NUMBER,
+    "kernel_params": maybe(MAPPING),
+    "cost": TEXT,
+    "ties": TEXT,
+    "query_weighting": TEXT,
+    "solver": TEXT,
+    "basis": ANY,
+    "random_state": maybe(either(INTEGER, instance("RandomState"))),
+    "verbose": either(INTEGER, FLAG),
+    "n_jobs": maybe(INTEGER),
+}
+
+RANKER_FIELDS = {
+    **SEEN,
+    "_model": instance("LinearModel", "KernelModel", "NystroemModel"),
+    "solver_": TEXT,
+    "n_pairs_": INTEGER,
+    "n_iter_": INTEGER,
+    "n_queries_": INTEGER,
+    "_flat": FLAG,
+    "_with_qid": FLAG,
+}
+
+RANKER_ADVICE = {
+    "kernel": "a function cannot be stored as data; use a kernel by name, or kernel='precomputed' "
+    "with the kernel matrix",
+    "cv": _only_for_fitting("cv", "'auto'"),
+    "scoring": _only_for_fitting("scoring", "'pairwise_accuracy'"),
+    "basis": _only_for_fitting("basis", "list(rows)"),
+    "alphas": _only_for_fitting("alphas", "list(alphas)"),
+    "random_state": _only_for_fitting("random_state", "None"),
+}
+
+COEFFICIENTS = ("coef_", "dual_coef_", "basis_indices_")
+
+
+def _check_ranker(ranker: Any) -> None:
+    """Options that ``fit`` would take, and a model of as many features and outputs."""
+    _check_seen(ranker)
+    ranker._check_options()
+    model = ranker._model
+    require(not ranker._flat or model.n_outputs == 1, "one output and several at the same time")
+    features = ranker.n_features_in_
+    require(_n_features(model, features) == features, f"a model of other than {features} features")
+
+
+def _n_features(model: Any, claimed: int) -> int:
+    """How many columns X must have; any number that its basis allows if it is K[:, basis]."""
+    if model.coef is not None:
+        return model.coef.shape[1]
+    basis = getattr(model, "basis", None)
+    if not model.kernel.precomputed:
+        return (model if basis is None else basis).rows.shape[1]
+    if basis is None:
+        return model.dual_coef.shape[1]
+    return max(claimed, int(basis.indices.max()) + 1)
+
+
+def _check_rankrls(ranker: Any) -> None:
+    check_positive("alpha", ranker.alpha)
+    _check_ranker(ranker)
+
+
+RANKERS = (
+    EstimatorRecord(
+        "RankRLS",
+        "rankrls.estimators",
+        fields=RANKER_FIELDS,
+        derived=COEFFICIENTS,
+        check=_check_rankrls,
+        params={"alpha": NUMBER, **RANKER_PARAMS},
+        advice=RANKER_ADVICE,
+        finish=lambda ranker: ranker._store_coefficients(),
+    ),
+    EstimatorRecord(
+        "RankRLSCV",
+        "rankrls.estimators",
+        fields={**RANKER_FIELDS, "alpha_": NUMBER, "best_score_": NUMBER, "cv_results_": MAPPING},
+        derived=COEFFICIENTS,
+        check=_check_ranker,
+        params=RANKER_PARAMS,
+        advice=RANKER_ADVICE,
+        finish=lambda ranker: ranker._store_coefficients(),
+    ),
+)
+
+# -- selectors and scalers --------------------------------------------------------------------
+
+
+def _check_greedy(selector: Any) -> None:
+    _check_seen(selector)
+    n = selector.n_features_in_
+    require(len(selector.support_) == n, f"a selection out of {len(selector.support_)}, not {n}")
+
+
+def _scaler(name: str, **fields: Any) -> EstimatorRecord:
+    """Of scikit-learn; one value for every feature, or None."""
+    kinds = {key: maybe(array("f", "n")) for key in fields.pop("values")}
+    counts = either(NUMBER, array("fi", "n"))
+    return EstimatorRecord(
+        name,
+        "sklearn.preprocessing",
+        fields={**SEEN, **OUTPUT, "n_samples_seen_": counts, **kinds},
+        check=_check_scaler,
+        **fields,
+    )
+
+
+def _check_scaler(scaler: Any) -> None:
+    _check_seen(scaler)
+    n, scale = scaler.n_features_in_, scaler.scale_
+    require(scale is None or len(scale) == n, f"a scale of other features than the {n}")
+
+
+TRANSFORMERS = (
+    EstimatorRecord(
+        "GreedyRankRLS",
+        "rankrls.estimators._greedy",
+        fields={
+            **SEEN,
+            **OUTPUT,
+            "cv_": TEXT,
+            "scores_": array("f", "s"),
+            "n_refits_": INTEGER,
+            "selected_features_": array("i", "s"),
+            "ranking_": array("i", "n"),
+            "support_": array("b", "n"),
+            "coef_": either(array("f", "n"), array("f", "k n")),
+        },
+        check=_check_greedy,
+        params={"n_features_to_select": NUMBER, "alpha": NUMBER, "cost": TEXT, "ties": TEXT},
+    ),
+    EstimatorRecord(
+        "QueryScaler",
+        "rankrls.preprocessing",
+        fields={**SEEN, **OUTPUT, "_with_qid": FLAG},
+        check=_check_seen,
+        params={"method": TEXT},
+    ),
+    _scaler(
+        "StandardScaler",
+        values=("mean_", "var_", "scale_"),
+        params={"copy": FLAG, "with_mean": FLAG, "with_std": FLAG},
+    ),
+    _scaler(
+        "MinMaxScaler",
+        values=("min_", "scale_", "data_min_", "data_max_", "data_range_"),
+        params={"copy": FLAG, "clip": FLAG},
+    ),
+    _scaler("MaxAbsScaler", values=("scale_", "max_abs_"), params={"copy": FLAG}),
+)
+
+# -- pipelines --------------------------------------------------------------------------------
+
+
+def _check_pipeline(pipeline: Any) -> None:
+    names = []
+    for step in pipeline.steps:
+        good = isinstance(step, tuple) and len(step) == 2 and isinstance(step[0], str)
+        require(good, "a pipeline whose steps are not (name, estimator)")
+        skipped = step[1] is None or step[1] == "passthrough"
+        kind = type(step[1]).__name__
+        known = ", ".join(STEPS)
+        require(
+            skipped or kind in STEPS,
+            f"step {step[0]!r} is a {kind}, which cannot be saved; these can: {known}",
+        )
+        names.append(step[0])
+    require(len(set(names)) == len(names), "a pipeline with two steps of the same name")
+
+
+PIPELINE = EstimatorRecord(
+    "Pipeline",
+    "sklearn.pipeline",
+    fields={},
+    check=_check_pipeline,
+    params={"steps": ANY, "verbose": FLAG},
+    dropped=("memory",),  # a folder of the machine that fitted
+)
+
+ESTIMATORS = (*RANKERS, *TRANSFORMERS, PIPELINE)
+
+STEPS = [record.name for record in ESTIMATORS]
+
+# -- random numbers ---------------------------------------------------------------------------
+
+
+def _pack_random_state(state: Any) -> dict[str, Any]:
+    values = state.get_state(legacy=False)
+    require(values["bit_generator"] == "MT19937", "a RandomState of another generator")
+    inner = values["state"]
+    return {
+        "key": inner["key"],
+        "pos": int(inner["pos"]),
+        "has_gauss": int(values["has_gauss"]),
+        "gauss": float(values["gauss"]),
+    }
+
+
+def _unpack_random_state(cls: type[Any], values: dict[str, Any]) -> Any:
+    key, pos = values["key"], values["pos"]
+    # Compiled code trusts the position.
+    require(key.dtype == np.uint32 and key.shape == (624,), "a random state of another size")
+    require(0 <= pos <= 624 and values["has_gauss"] in (0, 1), "a random state that is none")
+    state = cls()
+    numbers = (key, pos, values["has_gauss"], values["gauss"])
+    state.set_state(("MT19937", *numbers))
+    return state
+
+
+RANDOM_STATE = Record(
+    "RandomState",
+    "numpy.random",
+    {"key": array("u", "words"), "pos": INTEGER, "has_gauss": INTEGER, "gauss": NUMBER},
+    pack=_pack_random_state,
+    unpack=_unpack_random_state,
+)

@@ -1,0 +1,250 @@
+"""Records of models and of what they are made of: kernels, solvers, states.
+
+`check` functions make sure that the parts fit together, so that a model that loads also answers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rankrls.feature_maps import Kernel
+from rankrls.io._kinds import (
+    INTEGER,
+    MAPPING,
+    NUMBER,
+    TEXT,
+    array,
+    either,
+    instance,
+    listing,
+    maybe,
+    optional,
+    require,
+    rows,
+    within,
+)
+from rankrls.io._records import Record, call
+from rankrls.io._stored_preferences import FACTOR
+
+__all__ = ["KERNELS", "MODELS", "SOLVERS"]
+
+STATE = instance("CholeskyState", "SpectralState")
+PRIMAL = listing(instance("PrimalSolver", "DroppedSolver"))
+DUAL = listing(instance("DualSolver", "DroppedSolver"))
+
+
+# -- kernels and bases ------------------------------------------------------------------------
+
+
+def _check_kernel(kernel: Kernel) -> None:
+    options: dict[str, Any] = {"gamma": None, "degree": 3, "coef0": 1}
+    Kernel.from_options(kernel.metric, **options, kernel_params=kernel.params)
+
+
+def _check_basis(basis: Any) -> None:
+    kept = basis.map.kept
+    require(within(kept, len(basis.indices)), "a basis keeps rows that it does not have")
+    missing = basis.rows is None
+    require(missing == basis.kernel.precomputed, "the rows of a basis belong to its kernel")
+    require(missing or basis.rows.shape[0] == len(kept), "a basis has other rows than it keeps")
+
+
+KERNELS = (
+    Record(
+        "Kernel",
+        "rankrls.feature_maps",
+        {"metric": TEXT, "params": MAPPING, "n_jobs": maybe(INTEGER)},
+        unpack=call,
+        check=_check_kernel,
+    ),
+    Record(
+        "NystroemMap",
+        "rankrls.feature_maps",
+        {"Z": array("f", "q q"), "kept": array("i", "q")},
+        unpack=call,
+    ),
+    Record(
+        "Basis",
+        "rankrls.feature_maps",
+        {
+            "kernel": instance("Kernel"),
+            "indices": array("i", "r"),
+            "map": instance("NystroemMap"),
+            "rows": maybe(rows("q n")),
+        },
+        unpack=call,
+        check=_check_basis,
+    ),
+)
+
+
+# -- solvers ----------------------------------------------------------------------------------
+
+
+def _pack_cholesky(state: Any) -> dict[str, Any]:
+    """The lower triangle, column by column: the upper one of C is not part of the factor."""
+    packed = np.concatenate([state.C[j:, j] for j in range(len(state.C))])
+    return {"packed": packed, "alpha": state.alpha, "size": state.size}
+
+
+def _unpack_cholesky(cls: type[Any], values: dict[str, Any]) -> Any:
+    packed = values.pop("packed")
+    n = (math.isqrt(8 * len(packed) + 1) - 1) // 2
+    require(n >= 1 and n * (n + 1) // 2 == len(packed), "a Cholesky factor that is no triangle")
+    C = np.zeros((n, n), dtype=packed.dtype, order="F")
+    start = 0
+    for j in range(n):
+        C[j:, j] = packed[start : start + n - j]
+        start += n - j
+    return cls(C=C, **values)
+
+
+def _state_size(state: Any) -> int:
+    return len(state.C) if hasattr(state, "C") else len(state.values)
+
+
+def _check_primal(solver: Any) -> None:
+    require(_state_size(solver.state) == len(solver.b), "a solver of two sizes")
+
+
+def _check_dual(solver: Any) -> None:
+    require(solver.factor.shape == (len(solver.share), len(solver.b)), "a solver of two sizes")
+    _check_primal(solver)
+
+
+ANSWERS = {
+    "n_pairs": INTEGER,
+    "log_weight": NUMBER,
+    "outputs": array("i", "k"),
+    "energy": either(array("f", "k"), array("f", "1")),
+    "state": STATE,
+}
+
+SOLVERS = (
+    Record(
+        "CholeskyState",
+        "rankrls.solvers._states",
+        {"packed": array("f", "triangle"), "alpha": NUMBER, "size": NUMBER},
+        pack=_pack_cholesky,
+        unpack=_unpack_cholesky,
+    ),
+    Record(
+        "SpectralState",
+        "rankrls.solvers._states",
+        {"null": array("b", "p"), "values": array("f", "p"), "vectors": array("f", "p p")},
+    ),
+    Record(
+        "PrimalSolver",
+        "rankrls.solvers",
+        {**ANSWERS, "b": array("f", "n k"), "mean": array("f", "n")},
+        check=_check_primal,
+    ),
+    Record(
+        "DualSolver",
+        "rankrls.solvers",
+        {
+            **ANSWERS,
+            "b": array("f", "p k"),
+            "factor": FACTOR,
+            "share": array("f", "m"),
+            "row_means": array("f", "m"),
+        },
+        check=_check_dual,
+    ),
+    Record("DroppedSolver", "rankrls.solvers", {"outputs": array("i", "k")}),
+)
+
+
+# -- models -----------------------------------------------------------------------------------
+
+
+def _check_outputs(model: Any, n_outputs: int) -> None:
+    outputs = np.sort(np.concatenate([solver.outputs for solver in model.solvers]))
+    require(np.array_equal(outputs, np.arange(n_outputs)), "solvers of other outputs than a model")
+
+
+def _check_solver_sizes(model: Any, n: int) -> None:
+    for solver in model.solvers:
+        sizes = [len(getattr(solver, name)) for name in ("mean", "share") if hasattr(solver, name)]
+        require(all(size == n for size in sizes), "a solver of another size than its model")
+
+
+def _check_linear(model: Any) -> None:
+    _check_outputs(model, model.coef.shape[2])
+    _check_solver_sizes(model, model.coef.shape[1])
+
+
+def _check_nystroem(model: Any) -> None:
+    q = len(model.basis.map.kept)
+    kept = model.dual_coef[:, model.basis.map.kept]
+    require(np.array_equal(kept, model._a, equal_nan=True), "coefficients of another basis")
+    require(model.kernel == model.basis.kernel, "a model with two kernels")
+    _check_outputs(model, model._a.shape[2])
+    _check_solver_sizes(model, q)
+    _check_coef(model, model.basis.rows)
+
+
+def _check_kernel_model(model: Any) -> None:
+    require(within(model.used, model.dual_coef.shape[1]), "a model of rows that do not exist")
+    used = model.dual_coef[:, model.used]
+    require(np.array_equal(used, model._A, equal_nan=True), "coefficients of other rows")
+    _check_outputs(model, model._A.shape[2])
+    _check_solver_sizes(model, len(model.used))
+    missing = model.rows is None
+    require(missing == model.kernel.precomputed, "the rows of a model belong to its kernel")
+    _check_coef(model, model.rows)
+
+
+def _check_coef(model: Any, training_rows: Any) -> None:
+    require((model.coef is not None) == model.kernel.linear, "weights of a kernel that has none")
+    if model.coef is not None and training_rows is not None:
+        n = training_rows.shape[1]
+        require(model.coef.shape[1] == n, f"weights of {model.coef.shape[1]} features, not {n}")
+
+
+MODELS = (
+    Record(
+        "LinearModel",
+        "rankrls.models",
+        {
+            "alphas": array("f", "a"),
+            "coef": array("f", "a n k"),
+            "dual_coef": optional(array("f", "a m k")),
+            "solvers": PRIMAL,
+        },
+        check=_check_linear,
+    ),
+    Record(
+        "NystroemModel",
+        "rankrls.models",
+        {
+            "alphas": array("f", "a"),
+            "basis": instance("Basis"),
+            "kernel": instance("Kernel"),
+            "_a": array("f", "a q k"),
+            "dual_coef": array("f", "a r k"),
+            "coef": optional(array("f", "a n k")),
+            "solvers": PRIMAL,
+        },
+        check=_check_nystroem,
+    ),
+    Record(
+        "KernelModel",
+        "rankrls.models",
+        {
+            "alphas": array("f", "a"),
+            "kernel": instance("Kernel"),
+            "used": array("i", "m"),
+            "_A": array("f", "a m k"),
+            "dual_coef": array("f", "a r k"),
+            "rows": maybe(rows("m n")),
+            "shift": either(NUMBER, array("f", "n")),
+            "coef": optional(array("f", "a n k")),
+            "solvers": DUAL,
+        },
+        check=_check_kernel_model,
+    ),
+)
