@@ -83,7 +83,14 @@ def write_archive(file: IO[bytes], manifest: dict[str, Any], arrays: list[Array]
 
 def _memory_order(array: Array) -> list[int]:
     """The axes from the one with the largest step in memory to the one with the smallest."""
-    return sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+    axes = list(range(array.ndim))
+    if array.flags.c_contiguous:
+        return axes
+    if array.flags.f_contiguous:
+        return axes[::-1]
+    # The step along an axis of length one means nothing: such axes come first.
+    steps = [array.strides[axis] if array.shape[axis] > 1 else np.inf for axis in axes]
+    return sorted(axes, key=lambda axis: -abs(steps[axis]))
 
 
 def _info(name: str, size: int) -> zipfile.ZipInfo:

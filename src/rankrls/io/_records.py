@@ -108,7 +108,7 @@ class Record:
                 f"{self.name} has an attribute {unknown[0]!r}, which is not one that can be saved "
                 "(if you have set it yourself, delete it first)"
             )
-        return values
+        return {name: values[name] for name in self.fields if name in values}
 
     def _section(
         self, sections: dict[str, dict[str, Any]], name: str, known: Mapping[str, Kind]

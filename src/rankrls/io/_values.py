@@ -199,7 +199,7 @@ class Decoder:
         require(type(value) is wanted, f"{show(value)} is not a {name}")
         with np.errstate(over="ignore"):
             number = np.array(value).astype(dtype)[()]
-        require(number == value or value != value, f"{show(value)} is not a {name}")
+        require(number.item() == value or value != value, f"{show(value)} is not a {name}")
         return number
 
     def _tuple(self, tree: Any) -> tuple[Any, ...]:

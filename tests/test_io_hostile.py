@@ -1,0 +1,576 @@
+"""Files that are damaged, forged or something else: one ValueError that names the file."""
+
+import contextlib
+import copy
+import gzip
+import io
+import json
+import pickle
+import struct
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model_files import edit, members, write
+from rankrls import RankRLS
+from rankrls.io import _archive, describe_model, load_model, save_model
+from rankrls.io._registry import RECORDS
+
+DATA = Path(__file__).parent / "data"
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((8, 2))
+y = rng.integers(0, 3, 8)
+
+
+@pytest.fixture
+def path(tmp_path):
+    target = tmp_path / "model.rankrls"
+    save_model(RankRLS().fit(X, y), target)
+    return target
+
+
+def refuse(path, message="cannot be loaded"):
+    """Both readers of a file refuse it, the loader with this message, without much memory."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=message) as caught:
+            load_model(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert str(path) in str(caught.value)
+    assert peak < 2**21 + 30 * path.stat().st_size
+    return str(caught.value)
+
+
+def load_or_none(path):
+    """The model; None if it is refused by an error that names the file. No other error will do."""
+    try:
+        return load_model(path)
+    except ValueError as error:
+        if str(path) not in str(error):
+            raise
+        return None
+
+
+# -- other files ---------------------------------------------------------------------------------
+
+
+class Trap:
+    """Would leave a mark if it were unpickled."""
+
+    def __reduce__(self):
+        return (pytest.fail, ("unpickled",))
+
+
+def file_of_arrays(**options):
+    stream = io.BytesIO()
+    np.savez(stream, X, np.array([Trap()], dtype=object))
+    return stream.getvalue()
+
+
+OTHER = {
+    "empty": (lambda model: b"", "empty"),
+    "text": (lambda model: b"2 qid:1 1:0.5", "not a model"),
+    "pickle": (lambda model: pickle.dumps(Trap()), "pickle"),
+    "gzip": (gzip.compress, "gzip"),
+    "array": (lambda model: b"\x93NUMPY" + model, "an array of NumPy"),
+    "arrays": (lambda model: file_of_arrays(), r"zip file without a manifest\.json"),
+    "empty zip": (lambda model: b"PK\x05\x06" + bytes(18), "empty zip"),
+    "random": (lambda model: rng.bytes(5000), "not a model|damaged"),
+    "random zip": (lambda model: b"PK\x03\x04" + rng.bytes(5000), "cut off or damaged"),
+    "zeros": (lambda model: bytes(10_000), "not a model"),
+    "script before": (lambda model: b"#!/bin/sh" + model, "not a model"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_other_files(name, path):
+    make, message = OTHER[name]
+    path.write_bytes(make(path.read_bytes()))
+    refuse(path, message)
+    with pytest.raises(ValueError, match=message):
+        describe_model(path)
+
+
+# -- damage --------------------------------------------------------------------------------------
+
+
+def interesting(path):
+    """All positions of headers and directories and near their ends, and every tenth of the rest."""
+    size = path.stat().st_size
+    inside = np.zeros(size, dtype=bool)
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            start = info.header_offset + 30 + len(info.filename)
+            inside[start + 2 : start + info.file_size - 2] = True
+    return np.flatnonzero(~inside | (np.arange(size) % 10 == 0))
+
+
+def test_truncations_are_noticed(path):
+    content = path.read_bytes()
+    for length in interesting(path):
+        path.write_bytes(content[:length])
+        assert load_or_none(path) is None
+
+
+def test_every_kind_of_byte(path):
+    """A changed byte is noticed, or does not matter (dates, permissions …)."""
+    content = bytearray(path.read_bytes())
+    expected = load_model(path).predict(X)
+    noticed = 0
+    positions = interesting(path)
+    for position in positions:
+        damaged = content.copy()
+        damaged[position] ^= rng.integers(1, 256)
+        path.write_bytes(damaged)
+        loaded = load_or_none(path)
+        if loaded is None:
+            noticed += 1
+        else:
+            np.testing.assert_array_equal(loaded.predict(X), expected)
+    assert noticed > len(positions) / 2
+
+
+@pytest.mark.parametrize("seed", range(90))
+def test_larger_damage(seed, path):
+    rng = np.random.default_rng(seed)
+    content = bytearray((DATA / "model_v1_kernel.rankrls").read_bytes())
+    start, stop = sorted(rng.integers(0, len(content), 2))
+    if seed % 3 == 0:
+        del content[start:stop]
+    elif seed % 3 == 1:
+        content[start:stop] = rng.bytes(stop - start)
+    else:
+        content[start:start] = content[: stop - start]
+    path.write_bytes(content)
+    refuse(path)
+
+
+def test_check_sums(path):
+    content = path.read_bytes()
+    number = load_model(path).coef_[0].tobytes()
+    assert content.count(number) == 1
+    path.write_bytes(content.replace(number, np.float64(123.0).tobytes()))
+    refuse(path, "CRC")
+    path.write_bytes(content.replace(b'"alpha": 1.0', b'"alpha": 2.0'))
+    refuse(path, "CRC")
+
+
+# -- sizes ---------------------------------------------------------------------------------------
+
+
+def central(content, number):
+    """Where the entry of a member begins in the central directory."""
+    position = -1
+    for _ in range(number + 1):
+        position = content.index(b"PK\x01\x02", position + 1)
+    return position
+
+
+@pytest.mark.parametrize("fields", [(20,), (24,), (20, 24)])
+@pytest.mark.parametrize("size", [0, 100, 2**31, 2**32 - 2])
+@pytest.mark.parametrize("number", [0, 1])
+def test_sizes_of_members(fields, size, number, path):
+    """Compressed and real sizes in the directory of the zip file."""
+    content = bytearray(path.read_bytes())
+    for field in fields:
+        struct.pack_into("<I", content, central(content, number) + field, size)
+    path.write_bytes(content)
+    refuse(path)
+
+
+@pytest.mark.parametrize("offset", [1, 30, 2**31, 2**32 - 2])
+def test_offsets_of_members(offset, path):
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<I", content, central(content, 1) + 42, offset)
+    path.write_bytes(content)
+    refuse(path)
+
+
+def test_members_that_share_their_bytes(path):
+    """Many entries of the directory for one member: it would be read as often."""
+    contents = members(path)
+    big = bytes(200_000)
+    write(path, [("manifest.json", contents["manifest.json"]), ("arrays/0.npy", big)])
+    content = path.read_bytes()
+    start = central(content, 1)
+    end = content.index(b"PK\x05\x06")
+    entry = content[start:end]
+    entries = [entry.replace(b"arrays/0", b"arrays/%d" % i) for i in range(9)]
+    directory = content[central(content, 0) : start] + b"".join(entries)
+    tail = struct.pack(
+        "<4s4H2IH", b"PK\x05\x06", 0, 0, 10, 10, len(directory), central(content, 0), 0
+    )
+    path.write_bytes(content[: central(content, 0)] + directory + tail)
+    refuse(path, "claim 1,8|[Oo]verlap")
+
+
+def test_compressed_members(path):
+    contents = members(path)
+    write(path, contents.items(), zipfile.ZIP_DEFLATED)
+    refuse(path, "compressed")
+
+
+def test_zip_bomb(path):
+    """A hundred megabytes of zeros in a small file."""
+    contents = list(members(path).items())
+    zeros = bytes(2**20)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(*contents[0], zipfile.ZIP_STORED)
+        with archive.open("arrays/0.npy", "w") as member:
+            for _ in range(100):
+                member.write(zeros)
+    assert path.stat().st_size < 2**20
+    refuse(path, "compressed")
+
+
+def test_bomb_in_place_of_the_manifest(path):
+    write(path, [("manifest.json", b"[" * 10_000_000)], zipfile.ZIP_DEFLATED)
+    refuse(path, "compressed")
+    write(path, [("manifest.json", b"[" * 100_000)])
+    refuse(path, "JSON")
+
+
+def test_manifest_that_is_too_long(path, monkeypatch):
+    monkeypatch.setattr(_archive, "MAX_MANIFEST", 500)
+    refuse(path, "its manifest has")
+    with pytest.raises(ValueError, match="very many query labels"):
+        save_model(load_ranker(), path)
+
+
+def load_ranker():
+    return RankRLS().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        [10**12],
+        [10**6, 10**6],
+        [2**61],
+        [0, 2**61],
+        [-1],
+        [2**63],
+        [2.0],
+        [True],
+        "3",
+        None,
+        [1] * 40,
+        [3],
+    ],
+)
+def test_shapes_that_are_not_true(shape, path):
+    edit(path, lambda manifest: manifest["arrays"][0].update(shape=shape))
+    refuse(path, r"arrays/0\.npy")
+    with pytest.raises(ValueError, match=r"arrays/0\.npy"):
+        describe_model(path)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "object",
+        "O",
+        "|O",
+        "int32",
+        "int64",
+        "float16",
+        "<f8",
+        "complex128",
+        "U5",
+        "V8",
+        "datetime64",
+        "",
+        5,
+        None,
+        ["float64"],
+    ],
+)
+def test_types_that_are_not_true(dtype, path):
+    edit(path, lambda manifest: manifest["arrays"][0].update(dtype=dtype))
+    refuse(path, r"arrays/0\.npy")
+
+
+@pytest.mark.parametrize("axes", [[1], [0, 1], [-1], "0", None, [True], [0.0]])
+def test_axes_that_are_not_true(axes, path):
+    edit(path, lambda manifest: manifest["arrays"][0].update(axes=axes))
+    refuse(path, r"arrays/0\.npy has axes")
+
+
+def test_object_arrays(path):
+    """A pickle in place of an array, with the manifest in agreement."""
+    contents = members(path)
+    stream = io.BytesIO()
+    np.save(stream, np.array([Trap()], dtype=object), allow_pickle=True)
+    contents["arrays/0.npy"] = stream.getvalue()
+    write(path, contents.items())
+    refuse(path, r"arrays/0\.npy")
+    edit(path, lambda manifest: manifest["arrays"][0].update(dtype="object", shape=[1]))
+    refuse(path, "'object', which arrays of a model do not")
+    size = len(contents["arrays/0.npy"])
+    contents["arrays/0.npy"] += bytes(-(size - 128) % 8)
+    length = (len(contents["arrays/0.npy"]) - 128) // 8
+    write(path, contents.items())
+    edit(path, lambda manifest: manifest["arrays"][0].update(shape=[length]))
+    refuse(path, r"arrays/0\.npy is not as the manifest says")
+
+
+# -- members -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../evil",
+        "/etc/evil",
+        "arrays/../../evil",
+        "C:\\evil",
+        "arrays/99.npy",
+        "arrays/",
+        "x" * 300,
+    ],
+)
+def test_members_that_do_not_belong_there(name, path):
+    write(path, [*members(path).items(), (name, b"evil")])
+    refuse(path, "members that do not belong there")
+    assert {p.name for p in path.parent.iterdir()} == {"model.rankrls"}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_duplicate_members(path):
+    contents = list(members(path).items())
+    write(path, [*contents, contents[-1]])
+    refuse(path, "not those of its table")
+    write(path, [contents[0], *contents])
+    refuse(path, "manifest.json")
+
+
+def test_missing_and_exchanged_members(path):
+    contents = list(members(path).items())
+    write(path, contents[:-1])
+    refuse(path, "not those of its table")
+    write(path, contents[1:])
+    refuse(path, "without a manifest")
+    write(path, [contents[0], contents[2], contents[1], *contents[3:]])
+    refuse(path, "not those of its table")
+
+
+# -- the manifest ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "JSON"),
+        (b"[]", "not a JSON object"),
+        (b"{}", "not that of a rankrls model"),
+        (b"\xff\xfe", "JSON"),
+        (b'{"format": "rankrls", "format": "rankrls"}', "twice"),
+        (b'{"format": NaN}', "NaN is not JSON"),
+        (b'{"format": 1e999}', "not a number"),
+        (b'{"format": ' + b"1" * 5000 + b"}", "JSON"),
+        (b'{"format": "rankrls"}', "format None"),
+        (b'{"format": "rankrls", "format_version": true}', "format True"),
+        (b'{"format": "rankrls", "format_version": 0}', "format 0"),
+        (b'{"format": "rankrls", "format_version": 1}', "what wrote it"),
+        (b'{"format": "rankrls", "format_version": 2, "versions": {}}', "newer"),
+        (b'{"format": "rankrls", "format_version": 1, "versions": {}}', "no model"),
+        (b'{"format": "rankrls", "format_version": 1, "versions": {}, "model": 1}', "no table"),
+    ],
+)
+def test_manifests(text, message, path):
+    write(path, [("manifest.json", text)])
+    refuse(path, message)
+
+
+def model_of(manifest):
+    return manifest["model"]["fields"]["_model"]
+
+
+def put(where, key, value):
+    return lambda manifest: where(manifest).__setitem__(key, value)
+
+
+def params(manifest):
+    return manifest["model"]["params"]
+
+
+def fields(manifest):
+    return manifest["model"]["fields"]
+
+
+FORGED = {
+    "type": (put(lambda m: m["model"], "object", "Ridge"), "unknown type, 'Ridge'"),
+    "import": (put(lambda m: m["model"], "object", "os.system"), "unknown type, 'os.system'"),
+    "no name": (put(lambda m: m["model"], "object", ["RankRLS"]), "unknown type"),
+    "part as a model": (lambda m: m.update(model=model_of(m)), "which is not a model"),
+    "data as a model": (put(lambda m: m, "model", [1, 2]), "which is not a model"),
+    "unknown value": (put(params, "alpha", {"call": "os.system"}), "unknown kind"),
+    "two tags": (put(params, "alpha", {"tuple": [], "set": []}), "wrong parts"),
+    "unknown section": (put(lambda m: m["model"], "code", {}), "wrong parts"),
+    "section that is none": (put(lambda m: m["model"], "fields", []), "not an object"),
+    "unknown parameter": (put(params, "hook", 1), "RankRLS has no 'hook'"),
+    "unknown attribute": (put(fields, "predict", 1), "RankRLS has no 'predict'"),
+    "private attribute": (put(fields, "__class__", 1), "RankRLS has no '__class__'"),
+    "attribute lacks": (lambda m: fields(m).pop("_flat") and None, "RankRLS lacks _flat"),
+    "alpha": (put(params, "alpha", "big"), "alpha of RankRLS must be a number; it is 'big'"),
+    "negative alpha": (put(params, "alpha", -1.0), "alpha must be"),
+    "kernel": (put(params, "kernel", 5), "kernel of RankRLS must be text"),
+    "unknown kernel": (put(params, "kernel", "os.system"), "kernel must be"),
+    "cost": (put(params, "cost", "none"), "cost must be one of"),
+    "gamma": (put(params, "gamma", [1]), "gamma of RankRLS"),
+    "bool": (put(params, "degree", True), "degree of RankRLS must be a number"),
+    "random state": (put(params, "random_state", "x"), "random_state of RankRLS"),
+    "object as parameter": (
+        lambda m: params(m).update(random_state=copy.deepcopy(model_of(m))),
+        "random_state of RankRLS",
+    ),
+    "features": (put(fields, "n_features_in_", 3), "a model of other than 3 features"),
+    "names": (
+        put(fields, "feature_names_in_", {"strings": ["a"], "shape": [1], "dtype": "O"}),
+        "names of other features",
+    ),
+    "names of another kind": (put(fields, "feature_names_in_", ["a", "b"]), "feature_names_in_"),
+    "array for text": (put(fields, "solver_", {"array": 0}), "solver_ of RankRLS must be text"),
+    "no such array": (put(fields, "n_pairs_", {"array": 99}), "no array 99"),
+    "negative array": (put(fields, "n_pairs_", {"array": -1}), "no array -1"),
+    "array by name": (put(fields, "n_pairs_", {"array": "../x"}), "no array '../x'"),
+    "exchanged arrays": (
+        lambda m: model_of(m)["fields"].update(coef=model_of(m)["fields"]["alphas"]),
+        r"coef of LinearModel must be a float array of shape \(a, n, k\)",
+    ),
+    "no solver": (lambda m: model_of(m)["fields"].update(solvers=[]), "solvers of LinearModel"),
+    "two solvers": (
+        lambda m: model_of(m)["fields"]["solvers"].append(model_of(m)["fields"]["solvers"][0]),
+        "other outputs",
+    ),
+    "model of another kind": (
+        lambda m: fields(m).update(_model=model_of(m)["fields"]["solvers"][0]),
+        "_model of RankRLS must be a LinearModel",
+    ),
+    "number": (put(fields, "n_iter_", {"float": "1e5"}), "no such number"),
+    "scalar": (put(fields, "n_iter_", {"scalar": "int8", "value": 300}), "300 is not a int8"),
+    "half": (put(params, "alpha", {"scalar": "float16", "value": 0.1}), "0.1 is not a float16"),
+    "scalar type": (put(fields, "n_iter_", {"scalar": "object", "value": 1}), "type of number"),
+    "scalar kind": (put(fields, "n_iter_", {"scalar": "int64", "value": "1"}), "is not a int64"),
+    "set of lists": (put(params, "basis", {"set": [[1]]}), "no label"),
+    "set of nothing": (put(params, "basis", {"set": 5}), "where a list should be"),
+    "dict": (put(params, "basis", {"dict": []}), "a dict that is none"),
+    "texts": (put(params, "basis", {"strings": [1], "shape": [1], "dtype": "O"}), "something else"),
+    "text shape": (put(params, "basis", {"strings": ["a"], "shape": [2], "dtype": "O"}), "shape"),
+    "text type": (put(params, "basis", {"strings": [], "shape": [0], "dtype": "S"}), "type 'S'"),
+    "wide texts": (
+        put(
+            params, "basis", {"strings": ["x" * 10**5, *[""] * 999], "shape": [1000], "dtype": "U"}
+        ),
+        "too many",
+    ),
+    "requests": (put(lambda m: m["model"], "requests", {"fit": {"dict": {"qid": 5}}}), "request"),
+    "request": (put(lambda m: m["model"], "requests", {"fit": {"dict": {"os": True}}}), "os"),
+    "method": (put(lambda m: m["model"], "requests", {"params": {"dict": {}}}), "request"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged(name, path):
+    change, message = FORGED[name]
+    edit(path, lambda manifest: (change(manifest), None)[1])
+    refuse(path, message)
+
+
+SPARSE = ("indices", "indptr", "shape", "data")
+
+
+@pytest.mark.parametrize("part", SPARSE)
+@pytest.mark.parametrize("value", [10**6, -1, 2**31, 2**60])
+def test_sparse_arrays_that_point_elsewhere(part, value, tmp_path):
+    """Compiled code would read and write wherever the indices say."""
+    path = tmp_path / "model.rankrls"
+    contents = members(DATA / "model_v1_sparse.rankrls")
+    manifest = json.loads(contents["manifest.json"])
+    rows = model_of(manifest)["fields"]["rows"]
+    if part in ("shape", "data"):
+        if part == "shape":
+            rows["shape"] = [rows["shape"][0], value]
+        else:
+            rows["data"] = rows["indptr"]
+        contents["manifest.json"] = json.dumps(manifest).encode()
+    else:
+        number = rows[part]["array"]
+        name = f"arrays/{number}.npy"
+        dtype = np.dtype(manifest["arrays"][number]["dtype"])
+        values = np.frombuffer(contents[name][128:], dtype=dtype).copy()
+        values[1] = min(value, np.iinfo(dtype).max)
+        contents[name] = contents[name][:128] + values.tobytes()
+    write(path, contents.items())
+    refuse(path)
+
+
+def test_random_state_that_points_elsewhere(tmp_path):
+    path = tmp_path / "model.rankrls"
+    ranker = RankRLS(random_state=np.random.RandomState(0)).fit(X, y)
+    for change, message in [
+        ({"pos": 10**6}, "random state"),
+        ({"pos": -1}, "random state"),
+        ({"has_gauss": 2}, "random state"),
+        ({"gauss": "x"}, "gauss of RandomState"),
+        ({"key": {"array": 1}}, "key of RandomState"),
+    ]:
+        save_model(ranker, path)
+        edit(path, lambda m, c=change: params(m)["random_state"]["fields"].update(c))
+        refuse(path, message)
+
+
+# -- every value of a manifest ---------------------------------------------------------------------
+
+ODD = [
+    None, True, -1, 0, 3, 10**12, -(10**30), 0.5, 1e308, "", "rbf", [], {}, [[]], {"array": 0},
+    {"array": 5}, {"float": "nan"}, {"set": []}, {"tuple": [1]}, {"dict": {}},
+]  # fmt: skip
+
+
+def places(tree, where=()):
+    """Paths to all values below a tree."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for key, value in items:
+        yield (*where, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*where, key))
+
+
+@pytest.mark.parametrize(
+    "name", ["linear", "kernel", "pairs", "path", "sparse", "nystroem", "pipeline"]
+)
+def test_any_value_may_be_wrong(name, tmp_path):
+    """Whatever stands in a manifest: a ValueError, or a model that answers or refuses."""
+    path = tmp_path / "model.rankrls"
+    source = DATA / f"model_v1_{name}.rankrls"
+    contents = members(source)
+    manifest = json.loads(contents["manifest.json"])
+    new = np.array(json.loads((DATA / "model_v1.json").read_text())[source.name]["X"])
+    rng = np.random.default_rng(0)
+    everywhere = list(places(manifest))
+    rng.shuffle(everywhere)
+    for where in everywhere[:120]:
+        changed = copy.deepcopy(manifest)
+        inner = changed
+        for key in where[:-1]:
+            inner = inner[key]
+        inner[where[-1]] = ODD[rng.integers(len(ODD))]
+        contents["manifest.json"] = json.dumps(changed).encode()
+        write(path, contents.items())
+        loaded = load_or_none(path)
+        if loaded is None:
+            continue
+        describe_model(path)
+        assert type(loaded).__name__ in RECORDS
+        with contextlib.suppress(ValueError), np.errstate(all="ignore"):
+            loaded.predict(new)
+            if isinstance(loaded, RankRLS):
+                loaded.predict(new, return_std=True)
+                loaded.log_marginal_likelihood()
