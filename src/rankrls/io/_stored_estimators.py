@@ -20,6 +20,7 @@ from rankrls.io._kinds import (
     NAMES,
     NUMBER,
     TEXT,
+    Kind,
     array,
     either,
     instance,
@@ -152,24 +153,37 @@ def _check_greedy(selector: Any) -> None:
     require(len(selector.support_) == n, f"a selection out of {len(selector.support_)}, not {n}")
 
 
-def _scaler(name: str, **fields: Any) -> EstimatorRecord:
-    """Of scikit-learn; one value for every feature, or None."""
-    kinds = {key: maybe(array("f", "n")) for key in fields.pop("values")}
-    counts = either(NUMBER, array("fi", "n"))
+def _check_scaler(scaler: Any) -> None:
+    _check_seen(scaler)
+    n = scaler.n_features_in_
+    parts = {"scale_": getattr(scaler, "with_std", True)}
+    if hasattr(scaler, "with_mean"):
+        parts["mean_"] = scaler.with_mean
+    for name, needed in parts.items():
+        values = getattr(scaler, name)
+        good = (values is None and not needed) or (values is not None and len(values) == n)
+        require(good, f"{name} of {type(scaler).__name__} is not that of {n} features")
+
+
+def _scaler(name: str, values: dict[str, Kind], params: dict[str, Kind]) -> EstimatorRecord:
+    """Of scikit-learn."""
     return EstimatorRecord(
         name,
         "sklearn.preprocessing",
-        fields={**SEEN, **OUTPUT, "n_samples_seen_": counts, **kinds},
+        fields={**SEEN, **OUTPUT, "n_samples_seen_": either(NUMBER, array("fi", "n")), **values},
         check=_check_scaler,
-        **fields,
+        params=params,
     )
 
 
-def _check_scaler(scaler: Any) -> None:
-    _check_seen(scaler)
-    n, scale = scaler.n_features_in_, scaler.scale_
-    require(scale is None or len(scale) == n, f"a scale of other features than the {n}")
+#: One number for every feature.
+VECTOR = array("f", "n")
 
+#: (smallest, largest).
+PAIR = Kind(
+    lambda v, axes: isinstance(v, tuple) and len(v) == 2 and all(NUMBER.accepts(x, {}) for x in v),
+    "a pair of numbers",
+)
 
 TRANSFORMERS = (
     EstimatorRecord(
@@ -198,21 +212,28 @@ TRANSFORMERS = (
     ),
     _scaler(
         "StandardScaler",
-        values=("mean_", "var_", "scale_"),
-        params={"copy": FLAG, "with_mean": FLAG, "with_std": FLAG},
+        {"mean_": maybe(VECTOR), "var_": maybe(VECTOR), "scale_": maybe(VECTOR)},
+        {"copy": FLAG, "with_mean": FLAG, "with_std": FLAG},
     ),
     _scaler(
         "MinMaxScaler",
-        values=("min_", "scale_", "data_min_", "data_max_", "data_range_"),
-        params={"copy": FLAG, "clip": FLAG},
+        {
+            "min_": VECTOR,
+            "scale_": VECTOR,
+            "data_min_": VECTOR,
+            "data_max_": VECTOR,
+            "data_range_": VECTOR,
+        },
+        {"copy": FLAG, "clip": FLAG, "feature_range": PAIR},
     ),
-    _scaler("MaxAbsScaler", values=("scale_", "max_abs_"), params={"copy": FLAG}),
+    _scaler("MaxAbsScaler", {"scale_": VECTOR, "max_abs_": VECTOR}, {"copy": FLAG}),
 )
 
 # -- pipelines --------------------------------------------------------------------------------
 
 
 def _check_pipeline(pipeline: Any) -> None:
+    require(type(pipeline.steps) is list and bool(pipeline.steps), "a pipeline without steps")
     names = []
     for step in pipeline.steps:
         good = isinstance(step, tuple) and len(step) == 2 and isinstance(step[0], str)

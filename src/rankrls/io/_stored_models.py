@@ -26,12 +26,15 @@ from rankrls.io._kinds import (
     rows,
     within,
 )
-from rankrls.io._records import Record, call
+from rankrls.io._records import Record, call, fill
 from rankrls.io._stored_preferences import FACTOR
+from rankrls.solvers import CholeskyState, DualSolver
 
 __all__ = ["KERNELS", "MODELS", "SOLVERS"]
 
-STATE = instance("CholeskyState", "SpectralState")
+#: Nobody means more.
+MAX_JOBS = 4096
+
 PRIMAL = listing(instance("PrimalSolver", "DroppedSolver"))
 DUAL = listing(instance("DualSolver", "DroppedSolver"))
 
@@ -40,6 +43,8 @@ DUAL = listing(instance("DualSolver", "DroppedSolver"))
 
 
 def _check_kernel(kernel: Kernel) -> None:
+    jobs = kernel.n_jobs
+    require(jobs is None or 0 < abs(jobs) <= MAX_JOBS, f"a kernel for {jobs} jobs")
     options: dict[str, Any] = {"gamma": None, "degree": 3, "coef0": 1}
     Kernel.from_options(kernel.metric, **options, kernel_params=kernel.params)
 
@@ -84,22 +89,33 @@ KERNELS = (
 # -- solvers ----------------------------------------------------------------------------------
 
 
-def _pack_cholesky(state: Any) -> dict[str, Any]:
-    """The lower triangle, column by column: the upper one of C is not part of the factor."""
-    packed = np.concatenate([state.C[j:, j] for j in range(len(state.C))])
-    return {"packed": packed, "alpha": state.alpha, "size": state.size}
+class PackedCholesky:
+    """The lower triangle of a `CholeskyState`, column by column: half the room of the largest part.
+
+    Above the diagonal, C holds what S was. A dual model has no use for it.
+    """
+
+    def __init__(self, state: CholeskyState) -> None:
+        self.columns = np.concatenate([state.C[j:, j] for j in range(len(state.C))])
+        self.alpha, self.size = state.alpha, state.size
 
 
-def _unpack_cholesky(cls: type[Any], values: dict[str, Any]) -> Any:
-    packed = values.pop("packed")
-    n = (math.isqrt(8 * len(packed) + 1) - 1) // 2
-    require(n >= 1 and n * (n + 1) // 2 == len(packed), "a Cholesky factor that is no triangle")
-    C = np.zeros((n, n), dtype=packed.dtype, order="F")
+def _unpack_cholesky(cls: type[Any], values: dict[str, Any]) -> CholeskyState:
+    columns = values.pop("columns")
+    n = (math.isqrt(8 * len(columns) + 1) - 1) // 2
+    require(n >= 1 and n * (n + 1) // 2 == len(columns), "a Cholesky factor that is no triangle")
+    C = np.zeros((n, n), dtype=columns.dtype, order="F")
     start = 0
     for j in range(n):
-        C[j:, j] = packed[start : start + n - j]
+        C[j:, j] = columns[start : start + n - j]
         start += n - j
-    return cls(C=C, **values)
+    return fill(CholeskyState, {"C": C, **values})
+
+
+def _pack_dual(solver: DualSolver) -> dict[str, Any]:
+    state = solver.state
+    packed = PackedCholesky(state) if isinstance(state, CholeskyState) else state
+    return vars(solver) | {"state": packed}
 
 
 def _state_size(state: Any) -> int:
@@ -120,15 +136,19 @@ ANSWERS = {
     "log_weight": NUMBER,
     "outputs": array("i", "k"),
     "energy": either(array("f", "k"), array("f", "1")),
-    "state": STATE,
+    "state": instance("CholeskyState", "SpectralState", "PackedCholesky"),
 }
 
 SOLVERS = (
     Record(
         "CholeskyState",
         "rankrls.solvers._states",
-        {"packed": array("f", "triangle"), "alpha": NUMBER, "size": NUMBER},
-        pack=_pack_cholesky,
+        {"C": array("f", "p p"), "alpha": NUMBER, "size": NUMBER},
+    ),
+    Record(
+        "PackedCholesky",
+        __name__,
+        {"columns": array("f", "triangle"), "alpha": NUMBER, "size": NUMBER},
         unpack=_unpack_cholesky,
     ),
     Record(
@@ -152,6 +172,7 @@ SOLVERS = (
             "share": array("f", "m"),
             "row_means": array("f", "m"),
         },
+        pack=_pack_dual,
         check=_check_dual,
     ),
     Record("DroppedSolver", "rankrls.solvers", {"outputs": array("i", "k")}),
@@ -166,15 +187,17 @@ def _check_outputs(model: Any, n_outputs: int) -> None:
     require(np.array_equal(outputs, np.arange(n_outputs)), "solvers of other outputs than a model")
 
 
-def _check_solver_sizes(model: Any, n: int) -> None:
+def _check_solvers(model: Any, n: int) -> None:
     for solver in model.solvers:
+        alpha = getattr(getattr(solver, "state", None), "alpha", model.alpha)
+        require(alpha == model.alpha, "a solver of another alpha than its model")
         sizes = [len(getattr(solver, name)) for name in ("mean", "share") if hasattr(solver, name)]
         require(all(size == n for size in sizes), "a solver of another size than its model")
 
 
 def _check_linear(model: Any) -> None:
     _check_outputs(model, model.coef.shape[2])
-    _check_solver_sizes(model, model.coef.shape[1])
+    _check_solvers(model, model.coef.shape[1])
 
 
 def _check_nystroem(model: Any) -> None:
@@ -183,7 +206,7 @@ def _check_nystroem(model: Any) -> None:
     require(np.array_equal(kept, model._a, equal_nan=True), "coefficients of another basis")
     require(model.kernel == model.basis.kernel, "a model with two kernels")
     _check_outputs(model, model._a.shape[2])
-    _check_solver_sizes(model, q)
+    _check_solvers(model, q)
     _check_coef(model, model.basis.rows)
 
 
@@ -192,7 +215,7 @@ def _check_kernel_model(model: Any) -> None:
     used = model.dual_coef[:, model.used]
     require(np.array_equal(used, model._A, equal_nan=True), "coefficients of other rows")
     _check_outputs(model, model._A.shape[2])
-    _check_solver_sizes(model, len(model.used))
+    _check_solvers(model, len(model.used))
     missing = model.rows is None
     require(missing == model.kernel.precomputed, "the rows of a model belong to its kernel")
     _check_coef(model, model.rows)
