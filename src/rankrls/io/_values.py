@@ -83,7 +83,7 @@ class Encoder:
         """``where`` names the value in messages."""
         if value is None or type(value) in (bool, int, str):
             return value
-        if isinstance(value, float) and type(value) is float:
+        if type(value) is float:
             return value if math.isfinite(value) else {"float": str(value)}
         if type(value) is list:
             return self._items(value, where)
