@@ -33,6 +33,7 @@ __all__ = [
     "optional",
     "require",
     "rows",
+    "tuple_of",
     "verify",
     "within",
 ]
@@ -118,6 +119,17 @@ def listing(kind: Kind) -> Kind:
         return isinstance(value, list) and bool(value) and all(kind.accepts(v, {}) for v in value)
 
     return Kind(accepts, f"a list, each entry {kind.text}")
+
+
+def tuple_of(*kinds: Kind) -> Kind:
+    """Tuples of as many things, each of its kind."""
+
+    def accepts(value: Any, axes: Axes) -> bool:
+        if not isinstance(value, tuple) or len(value) != len(kinds):
+            return False
+        return all(kind.accepts(v, axes) for kind, v in zip(kinds, value, strict=True))
+
+    return Kind(accepts, f"a tuple of {', '.join(kind.text for kind in kinds)}")
 
 
 def either(first: Kind, second: Kind) -> Kind:

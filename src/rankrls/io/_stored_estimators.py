@@ -27,6 +27,7 @@ from rankrls.io._kinds import (
     maybe,
     optional,
     require,
+    tuple_of,
 )
 from rankrls.io._records import EstimatorRecord, Record
 
@@ -179,12 +180,6 @@ def _scaler(name: str, values: dict[str, Kind], params: dict[str, Kind]) -> Esti
 #: One number for every feature.
 VECTOR = array("f", "n")
 
-#: (smallest, largest).
-PAIR = Kind(
-    lambda v, axes: isinstance(v, tuple) and len(v) == 2 and all(NUMBER.accepts(x, {}) for x in v),
-    "a pair of numbers",
-)
-
 TRANSFORMERS = (
     EstimatorRecord(
         "GreedyRankRLS",
@@ -224,7 +219,7 @@ TRANSFORMERS = (
             "data_max_": VECTOR,
             "data_range_": VECTOR,
         },
-        {"copy": FLAG, "clip": FLAG, "feature_range": PAIR},
+        {"copy": FLAG, "clip": FLAG, "feature_range": tuple_of(NUMBER, NUMBER)},
     ),
     _scaler("MaxAbsScaler", {"scale_": VECTOR, "max_abs_": VECTOR}, {"copy": FLAG}),
 )

@@ -28,6 +28,7 @@ from scipy import sparse
 
 from rankrls._validation import show
 from rankrls.io._kinds import require
+from rankrls.io._labels import compact, expand, ordered
 from rankrls.io._records import EstimatorRecord, Record
 from rankrls.io._registry import record_named, record_of
 
@@ -95,7 +96,7 @@ class Encoder:
                 raise ValueError(f"{where} has the key {show(wrong[0])}: keys must be text")
             return {"dict": {k: self.encode(v, f"{where}[{k!r}]") for k, v in value.items()}}
         if type(value) is set:
-            return {"set": self._labels(value, where)}
+            return {"set": self.encode(compact(ordered(value)), f"a label in {where}")}
         if isinstance(value, np.generic):
             return self._scalar(value, where)
         if type(value) in (np.ndarray, np.memmap):
@@ -112,14 +113,6 @@ class Encoder:
 
     def _items(self, values: Any, where: str) -> list[Any]:
         return [self.encode(value, f"{where}[{i}]") for i, value in enumerate(values)]
-
-    def _labels(self, labels: set[Any], where: str) -> Any:
-        # A NumPy number and the Python number equal to it are the same label.
-        plain = [v.item() if isinstance(v, np.generic) else v for v in labels]
-        if plain and all(type(v) is int and -(2**63) <= v < 2**63 for v in plain):
-            return self.encode(np.sort(np.array(plain, dtype=np.int64)), where)
-        encoded = [self.encode(v, f"a label in {where}") for v in plain]
-        return sorted(encoded, key=lambda v: (type(v).__name__, str(v)))
 
     def _scalar(self, value: np.generic, where: str) -> Any:
         if isinstance(value, np.str_):
@@ -158,7 +151,7 @@ class Encoder:
                 try:
                     part[name] = self.encode(item, f"{name} of {record.name}")
                 except ValueError as error:
-                    if section != "params" or name not in advice:
+                    if name not in advice:
                         raise
                     raise ValueError(f"{error}: {advice[name]}") from error
         return encoded
@@ -203,31 +196,23 @@ class Decoder:
         return number
 
     def _tuple(self, tree: Any) -> tuple[Any, ...]:
-        return tuple(self._items(tree["tuple"]))
+        require(type(tree["tuple"]) is list, "a tuple that is none")
+        return tuple(self.decode(tree["tuple"]))
 
     def _dict(self, tree: Any) -> dict[str, Any]:
         require(type(tree["dict"]) is dict, "a dict that is none")
         return {key: self.decode(value) for key, value in tree["dict"].items()}
 
     def _set(self, tree: Any) -> set[Any]:
-        labels = self.decode(tree["set"])
-        if isinstance(labels, np.ndarray) and labels.ndim == 1:
-            labels = labels.tolist()
-        try:
-            return set(self._items(labels, decode=False))
-        except TypeError as error:
-            raise ValueError(f"a set with something that is no label: {error}") from error
-
-    def _items(self, items: Any, decode: bool = True) -> list[Any]:
-        require(type(items) is list, f"{show(items)} where a list should be")
-        return [self.decode(item) for item in items] if decode else items
+        return set(expand(self.decode(tree["set"])))
 
     def _array(self, tree: Any) -> Array:
         return self._array_of(tree["array"])
 
     def _strings(self, tree: Any) -> Array:
-        texts, dtype = self._items(tree["strings"], decode=False), tree["dtype"]
-        require(all(type(v) is str for v in texts), "an array of text that holds something else")
+        texts, dtype = tree["strings"], tree["dtype"]
+        good = type(texts) is list and all(type(text) is str for text in texts)
+        require(good, "an array of text that holds something else")
         require(dtype in ("U", "O"), f"an array of text of type {show(dtype)}")
         if dtype == "U":
             _require_narrow(texts, "an array")
