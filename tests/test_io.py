@@ -116,8 +116,9 @@ def attributes(instance):
         for name in ("share", "averaging", "isometry"):
             kept.pop(name, None)
     if type(instance).__name__ == "DualSolver" and hasattr(instance.state, "C"):
-        lower = np.asfortranarray(np.tril(instance.state.C))
-        kept["state"] = vars(instance.state) | {"C": lower}
+        state = instance.state  # whose upper triangle nobody asks for
+        lower = np.asfortranarray(np.tril(state.C))
+        kept["state"] = {"C": lower, "alpha": state.alpha, "size": state.size}
     return kept
 
 

@@ -525,7 +525,7 @@ def test_row_numbers_that_point_elsewhere(name, tmp_path):
     refused = 0
     for number, entry in enumerate(manifest_of(source)["arrays"]):
         dtype = np.dtype(entry["dtype"])
-        if dtype.kind != "i":
+        if dtype.kind != "i" or 0 in entry["shape"]:
             continue
         member = f"arrays/{number}.npy"
         for value in (-1, 10**6, np.iinfo(dtype).min):
