@@ -742,3 +742,12 @@ def test_plain_pairs_through_a_search_name_the_way_out():
     with pytest.raises(ValueError, match=r"PreferenceGraph.from_pairs\(...\)") as caught:
         cross_val_score(RankRLS(), X, Y, cv=KFold(2), params={"pairs": pairs}, error_score="raise")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("label", [lambda q: ("q", (q, None)), lambda q: (q,) * (1 + q % 2)])
+def test_ragged_tuples_are_good_labels_of_queries(label):
+    labels = [label(int(q)) for q in QID]
+    expected = RankRLS().fit(X, Y, qid=QID).coef_
+    np.testing.assert_allclose(RankRLS().fit(X, Y, qid=labels).coef_, expected)
+    with pytest.raises(ValueError, match="qid has 99 entries for 100 rows of X"):
+        RankRLS().fit(X, Y, qid=labels[1:])

@@ -59,7 +59,8 @@ def graph_from_arguments(
         check_length("y", scores, n_rows, f"rows of X{hint}")
         for name, value in {"qid": qid, "sample_weight": sample_weight}.items():
             if isinstance(value, list | tuple | np.ndarray) or hasattr(value, "to_numpy"):
-                hint = _sizes_hint(value, n_rows) if name == "qid" else ""
+                wrong = name == "qid" and len(value) != n_rows
+                hint = _sizes_hint(value, n_rows) if wrong else ""
                 check_length(name, value, n_rows, f"rows of X{hint}")
         graph = PreferenceGraph.from_scores(scores, qid=qid, sample_weight=sample_weight)
     else:
@@ -80,7 +81,10 @@ def graph_from_arguments(
 
 def _sizes_hint(qid: Any, n_rows: int) -> str:
     """Advice for those who pass the sizes of queries, as other libraries want them."""
-    sizes = np.asarray(qid)
+    try:
+        sizes = np.asarray(qid)
+    except ValueError:  # tuples of different lengths are labels, too
+        return ""
     if sizes.ndim == 1 and sizes.dtype.kind in "iu" and int(sizes.sum()) == n_rows:
         return " (sizes of queries? then qid is np.repeat(np.arange(len(sizes)), sizes))"
     return ""
