@@ -26,7 +26,9 @@ def main():
     qid = np.repeat(["a", "b", "c"], 4)
     pairs = [[0, 1], [3, 2], [5, 9]]
     rows = sparse.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
-    steps = make_pipeline(StandardScaler(), GreedyRankRLS(2), RankRLSCV([0.1, 1.0, 10.0], cv=3))
+    steps = make_pipeline(
+        StandardScaler(), GreedyRankRLS(2), RankRLSCV([0.1, 1.0, 10.0], cv=3, random_state=0)
+    )
     models = {
         "linear": (X, RankRLS(0.5).fit(X, Y, qid=qid)),
         "kernel": (X, RankRLS(kernel="rbf", ties="drop", gamma=0.5).fit(X, Y, qid=qid)),
