@@ -20,6 +20,7 @@ __all__ = [
     "FLAG",
     "INTEGER",
     "LABELS",
+    "LISTING",
     "MAPPING",
     "NAMES",
     "NUMBER",
@@ -77,6 +78,7 @@ NUMBER = Kind(_is_number, "a number")
 INTEGER = Kind(_is_integer, "an integer")
 FLAG = Kind(lambda value, axes: isinstance(value, bool | np.bool_), "True or False")
 TEXT = Kind(lambda value, axes: isinstance(value, str), "text")
+LISTING = Kind(lambda value, axes: isinstance(value, list), "a list")
 MAPPING = Kind(lambda value, axes: isinstance(value, dict), "a dict")
 LABELS = Kind(lambda value, axes: isinstance(value, set), "a set of labels")
 NAMES = Kind(_is_names, "a 1-D array of names")

@@ -6,13 +6,13 @@ from typing import Any
 
 from rankrls._validation import show
 from rankrls.io._records import EstimatorRecord, Record
-from rankrls.io._stored_estimators import ESTIMATORS, RANDOM_STATE
+from rankrls.io._stored_estimators import ESTIMATORS, LEDGER, RANDOM_STATE
 from rankrls.io._stored_models import KERNELS, MODELS, SOLVERS
 from rankrls.io._stored_preferences import PREFERENCES
 
 __all__ = ["RECORDS", "record_named", "record_of", "what_can_be_saved"]
 
-ALL = (*ESTIMATORS, RANDOM_STATE, *MODELS, *SOLVERS, *KERNELS, *PREFERENCES)
+ALL = (*ESTIMATORS, LEDGER, RANDOM_STATE, *MODELS, *SOLVERS, *KERNELS, *PREFERENCES)
 
 RECORDS: dict[str, Record] = {record.name: record for record in ALL}
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from rankrls._validation import check_positive
+from rankrls.estimators._ledger import Ledger
 from rankrls.io._kinds import (
     ANY,
     FLAG,
     INTEGER,
+    LISTING,
     MAPPING,
     NAMES,
     NUMBER,
@@ -29,9 +30,10 @@ from rankrls.io._kinds import (
     require,
     tuple_of,
 )
+from rankrls.io._labels import compact, expand
 from rankrls.io._records import EstimatorRecord, Record
 
-__all__ = ["ESTIMATORS", "RANDOM_STATE"]
+__all__ = ["ESTIMATORS", "LEDGER", "RANDOM_STATE"]
 
 #: What every estimator that has seen X knows.
 SEEN = {"n_features_in_": INTEGER, "feature_names_in_": optional(NAMES)}
@@ -66,6 +68,11 @@ RANKER_PARAMS = {
     "query_weighting": TEXT,
     "solver": TEXT,
     "basis": ANY,
+    "max_iter": maybe(INTEGER),
+    "tol": NUMBER,
+    "early_stopping": FLAG,
+    "validation_fraction": NUMBER,
+    "n_iter_no_change": INTEGER,
     "random_state": maybe(either(INTEGER, instance("RandomState"))),
     "verbose": either(INTEGER, FLAG),
     "n_jobs": maybe(INTEGER),
@@ -73,13 +80,23 @@ RANKER_PARAMS = {
 
 RANKER_FIELDS = {
     **SEEN,
-    "_model": instance("LinearModel", "KernelModel", "NystroemModel"),
+    "_model": instance("LinearModel", "KernelModel", "NystroemModel", "IterativeModel"),
     "solver_": TEXT,
     "n_pairs_": INTEGER,
     "n_iter_": INTEGER,
     "n_queries_": INTEGER,
     "_flat": FLAG,
     "_with_qid": FLAG,
+    "best_iteration_": optional(INTEGER),
+    "validation_iterations_": optional(array("i", "checks")),
+    "validation_curve_": optional(either(array("f", "checks"), array("f", "checks a"))),
+}
+
+#: What ``partial_fit`` and ``forget`` go on from.
+INCREMENTAL_FIELDS = {
+    "_ledger": instance("Ledger"),
+    "_preferences": array("i", "outputs"),
+    "_learned_with": MAPPING,
 }
 
 RANKER_ADVICE = {
@@ -118,15 +135,19 @@ def _n_features(model: Any, claimed: int) -> int:
 
 
 def _check_rankrls(ranker: Any) -> None:
-    check_positive("alpha", ranker.alpha)
+    ranker._check_alpha("alpha", ranker.alpha)
     _check_ranker(ranker)
+    counted = len(ranker._preferences) == ranker._model.n_outputs
+    require(counted, "preferences of other outputs than a model")
+    terms = ranker._terms(ranker._check_options())
+    require(set(ranker._learned_with) == set(terms), "a model that began to learn otherwise")
 
 
 RANKERS = (
     EstimatorRecord(
         "RankRLS",
         "rankrls.estimators",
-        fields=RANKER_FIELDS,
+        fields={**RANKER_FIELDS, **INCREMENTAL_FIELDS},
         derived=COEFFICIENTS,
         check=_check_rankrls,
         params={"alpha": NUMBER, **RANKER_PARAMS},
@@ -143,6 +164,43 @@ RANKERS = (
         advice=RANKER_ADVICE,
         finish=lambda ranker: ranker._store_coefficients(),
     ),
+)
+
+# -- what was learned from --------------------------------------------------------------------
+
+
+def _pack_ledger(ledger: Ledger) -> dict[str, Any]:
+    labels, counts = list(ledger.queries), list(ledger.queries.values())
+    return {
+        "labels": compact(labels),
+        "counts": np.array(counts, dtype=np.int64),
+        "rankings": [(*shape, n) for shape, n in sorted(ledger.rankings.items()) if n],
+        "joined": [(set(labels), n_pairs) for labels, n_pairs in ledger.joined],
+    }
+
+
+def _unpack_ledger(cls: type[Any], values: dict[str, Any]) -> Ledger:
+    labels, counts = expand(values["labels"]), values["counts"]
+    require(len(labels) == len(counts) == len(set(labels)), "queries without a number of rows")
+    for shape in values["rankings"]:
+        good = type(shape) is tuple and len(shape) == 3 and all(type(n) is int for n in shape)
+        require(good and min(shape) >= 0, "rankings that are none")
+    for entry in values["joined"]:
+        good = type(entry) is tuple and len(entry) == 2
+        require(good and type(entry[0]) is set and type(entry[1]) is int, "joined queries of none")
+    ledger = cls()
+    ledger.add_queries(labels, counts)
+    ledger.rankings.update({(rows, pairs): n for rows, pairs, n in values["rankings"]})
+    ledger.joined = [(frozenset(labels), n_pairs) for labels, n_pairs in values["joined"]]
+    return ledger
+
+
+LEDGER = Record(
+    "Ledger",
+    "rankrls.estimators._ledger",
+    {"labels": ANY, "counts": array("i", "q"), "rankings": LISTING, "joined": LISTING},
+    pack=_pack_ledger,
+    unpack=_unpack_ledger,
 )
 
 # -- selectors and scalers --------------------------------------------------------------------

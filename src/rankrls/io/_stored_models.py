@@ -24,6 +24,7 @@ from rankrls.io._kinds import (
     optional,
     require,
     rows,
+    tuple_of,
     within,
 )
 from rankrls.io._records import Record, call, fill
@@ -97,13 +98,14 @@ class PackedCholesky:
 
     def __init__(self, state: CholeskyState) -> None:
         self.columns = np.concatenate([state.C[j:, j] for j in range(len(state.C))])
-        self.alpha, self.size = state.alpha, state.size
+        self.diagonal, self.alpha, self.size = state.diagonal, state.alpha, state.size
 
 
 def _unpack_cholesky(cls: type[Any], values: dict[str, Any]) -> CholeskyState:
     columns = values.pop("columns")
     n = (math.isqrt(8 * len(columns) + 1) - 1) // 2
     require(n >= 1 and n * (n + 1) // 2 == len(columns), "a Cholesky factor that is no triangle")
+    require(len(values["diagonal"]) == n, "a Cholesky factor with another diagonal")
     C = np.zeros((n, n), dtype=columns.dtype, order="F")
     start = 0
     for j in range(n):
@@ -143,23 +145,39 @@ SOLVERS = (
     Record(
         "CholeskyState",
         "rankrls.solvers._states",
-        {"C": array("f", "p p"), "alpha": NUMBER, "size": NUMBER},
+        {"C": array("f", "p p"), "diagonal": array("f", "p"), "alpha": NUMBER, "size": NUMBER},
     ),
     Record(
         "PackedCholesky",
         __name__,
-        {"columns": array("f", "triangle"), "alpha": NUMBER, "size": NUMBER},
+        {
+            "columns": array("f", "triangle"),
+            "diagonal": array("f", "p"),
+            "alpha": NUMBER,
+            "size": NUMBER,
+        },
         unpack=_unpack_cholesky,
     ),
     Record(
         "SpectralState",
         "rankrls.solvers._states",
-        {"null": array("b", "p"), "values": array("f", "p"), "vectors": array("f", "p p")},
+        {
+            "null": array("b", "p"),
+            "values": array("f", "p"),
+            "vectors": array("f", "p p"),
+            "source": maybe(tuple_of(array("f", "p p"), array("f", "p"))),
+        },
     ),
     Record(
         "PrimalSolver",
         "rankrls.solvers",
-        {**ANSWERS, "b": array("f", "n k"), "mean": array("f", "n")},
+        {
+            **ANSWERS,
+            "b": array("f", "n k"),
+            "mean": array("f", "n"),
+            "mass": NUMBER,
+            "noise": NUMBER,
+        },
         check=_check_primal,
     ),
     Record(
@@ -229,6 +247,11 @@ def _check_coef(model: Any, training_rows: Any) -> None:
 
 
 MODELS = (
+    Record(
+        "IterativeModel",
+        "rankrls.models",
+        {"alphas": array("f", "a"), "coef": array("f", "a n k")},
+    ),
     Record(
         "LinearModel",
         "rankrls.models",

@@ -70,6 +70,10 @@ class IterativeModel(Model):
         assert self.coef is not None
         return self.coef.shape[-1]
 
+    def without_uncertainty(self) -> IterativeModel:
+        """Itself: there is nothing to leave out."""
+        return self
+
     def predict(self, X: Any, index: int = 0) -> Array:
         """X w."""
         assert self.coef is not None
@@ -77,15 +81,15 @@ class IterativeModel(Model):
 
     def variance(self, X: Any) -> Array:
         """Refused: see the class."""
-        raise _no_factor("uncertainties")
+        raise _no_factor("uncertainties need")
 
     def difference_variance(self, X_a: Any, X_b: Any) -> Array:
         """Refused: see the class."""
-        raise _no_factor("preference probabilities")
+        raise _no_factor("preference probabilities need")
 
     def log_marginal_likelihood(self) -> Array:
         """Refused: see the class."""
-        raise _no_factor("the marginal likelihood")
+        raise _no_factor("the marginal likelihood needs")
 
 
 def fit_iterative(
@@ -125,6 +129,6 @@ def fit_iterative(
 
 def _no_factor(what: str) -> ValueError:
     return ValueError(
-        f"solver='cg' does not factorise a matrix, which {what} need: fit with solver='primal', "
+        f"solver='cg' does not factorise a matrix, which {what}: fit with solver='primal', "
         "'dual' or 'nystroem'"
     )

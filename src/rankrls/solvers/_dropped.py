@@ -23,10 +23,12 @@ class DroppedSolver:
     def variance(self, *args: Any) -> NoReturn:
         """Refuse."""
         raise ValueError(
-            "this model was saved without what uncertainties need (uncertainty=False): it can "
-            "predict scores; for return_std, preference_proba and log_marginal_likelihood fit it "
-            "again, or save it with uncertainty=True"
+            "this model was saved without what uncertainties and updates need "
+            "(uncertainty=False): it can predict scores; for return_std, preference_proba, "
+            "log_marginal_likelihood, partial_fit and forget fit it again, or save it with "
+            "uncertainty=True"
         )
 
     difference_variance = variance
     log_marginal_likelihood = variance
+    statistics = variance
