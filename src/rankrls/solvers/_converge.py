@@ -54,7 +54,7 @@ def converge(
 
 
 def _advice(system: LinearSystem) -> str:
-    if system.X.X.dtype == np.float32:
+    if system.dtype == np.float32:
         return "centre and scale the features, pass them as float64"
     return "centre and scale the features"
 
@@ -139,7 +139,7 @@ class _Run:
 
         At most eps^(2/3): more than that is not passed over in silence.
         """
-        eps = float(np.finfo(self.system.X.X.dtype).eps)
+        eps = float(np.finfo(self.system.dtype).eps)
         size = self.system.magnitude(W) / self.size
         return np.minimum(10 * eps * size, eps ** (2 / 3))
 

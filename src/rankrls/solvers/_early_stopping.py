@@ -58,7 +58,7 @@ def stop_early(
     predictions = np.empty((held_out.shape[0], n_outputs))
     record = _Record(len(alphas))
     kept = [np.zeros((1, *system.C.shape)) for system in systems]
-    every = _interval(systems[0].X.X, held_out.shape[0], len(alphas))
+    every = _interval(systems[0].n_entries, held_out.shape[0], len(alphas))
     n_iter, stopped = 0, False
     while n_iter < options.max_iter and record.followed.any() and not stopped:
         for run in runs:
@@ -141,9 +141,8 @@ class _Record:
         )
 
 
-def _interval(X: Any, n_held_out: int, n_alphas: int) -> int:
+def _interval(n_entries: int, n_held_out: int, n_alphas: int) -> int:
     """Iterations between two looks at the held-out rows, so that they cost less than products."""
     if n_alphas == 1:
         return 1
-    entries = X.nnz if hasattr(X, "nnz") else X.size
-    return int(np.clip(n_alphas * n_held_out * ENTRIES_PER_ROW / max(entries, 1), 1, 5))
+    return int(np.clip(n_alphas * n_held_out * ENTRIES_PER_ROW / max(n_entries, 1), 1, 5))

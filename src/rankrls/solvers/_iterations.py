@@ -108,6 +108,16 @@ class LinearSystem:
         r = self.system.r
         self.C = self._backward(np.repeat(r, k // r.shape[1], axis=1))
 
+    @property
+    def dtype(self) -> Any:
+        """Of the products."""
+        return self.X.X.dtype
+
+    @property
+    def n_entries(self) -> int:
+        """Numbers that are stored of X."""
+        return self.X.X.nnz if hasattr(self.X.X, "nnz") else self.X.X.size
+
     def G(self, V: Array) -> Array:
         """XᵀL(X V) for V of shape (n, k')."""
         if V.shape[1] > COLUMNS:
