@@ -96,6 +96,7 @@ class Source:
 
     def __init__(self, file: str, kind: str, part: str, schema: Any) -> None:
         self.file, self.kind, self.part, self.schema = file, kind, part, schema
+        self.names: list[str] = schema.names
         self._ends: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def place(self, row: int) -> str:
@@ -130,8 +131,13 @@ class _ParquetSource(Source):
         self._ends = np.cumsum(np.array(sizes, dtype=np.int64))
 
     def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:
+        missing = int(self._ends[-1]) if len(self._ends) else 0
         with self.reader:
-            yield from self.reader.iter_batches(batch_size=rows, columns=columns)
+            for batch in self.reader.iter_batches(batch_size=rows, columns=columns):
+                missing -= batch.num_rows
+                yield batch
+        if missing:
+            raise ValueError(f"its row groups promise {missing} rows more")
 
 
 class _ArrowSource(Source):

@@ -43,7 +43,7 @@ class Columns:
         self.dtype = dtype
         self.others = [name for name in (target, qid, sample_weight) if name is not None]
         if features is None:
-            self.features = [name for name in source.schema.names if name not in self.others]
+            self.features = [name for name in source.names if name not in self.others]
             self.chosen = False
         else:
             self.features = [features] if isinstance(features, str) else _names(features)
@@ -81,9 +81,9 @@ class Columns:
         schema = source.schema
         given = {"target": self.target, "qid": self.qid, "sample_weight": self.sample_weight}
         for role, name in [*given.items(), *(("features", name) for name in self.features)]:
-            if name is not None and name not in schema.names:
-                raise ValueError(f"{source.file}: {_missing(role, name, schema.names)}")
-            if name is not None and schema.names.count(name) > 1:
+            if name is not None and name not in source.names:
+                raise ValueError(f"{source.file}: {_missing(role, name, source.names)}")
+            if name is not None and source.names.count(name) > 1:
                 raise ValueError(f"{source.file}: there are two columns {name!r}")
         if not self.features:
             raise ValueError(f"{source.file}: there is no column left for the features")
