@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,12 +79,12 @@ class Columns:
 
     def check(self, source: Source) -> None:
         """Raise unless the file has these columns, with types that can be read."""
-        schema = source.schema
+        schema, counts = source.schema, Counter(source.names)
         given = {"target": self.target, "qid": self.qid, "sample_weight": self.sample_weight}
         for role, name in [*given.items(), *(("features", name) for name in self.features)]:
-            if name is not None and name not in source.names:
+            if name is not None and name not in counts:
                 raise ValueError(f"{source.file}: {_missing(role, name, source.names)}")
-            if name is not None and source.names.count(name) > 1:
+            if name is not None and counts[name] > 1:
                 raise ValueError(f"{source.file}: there are two columns {name!r}")
         if not self.features:
             raise ValueError(f"{source.file}: there is no column left for the features")

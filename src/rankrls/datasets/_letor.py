@@ -173,16 +173,29 @@ def _scan_width(path: PathOrFile, parser: Parser) -> int:
     if not rewindable(path):
         raise ValueError(f"{parser.name}: n_features is needed to iterate over a stream")
     start = None if not hasattr(path, "tell") else path.tell()
-    largest = 0
-    for _, block in blocks(path):
-        for line in block.split(b"\n"):
-            words = line.partition(b"#")[0].rpartition(b":")[0].rsplit(None, 1)
-            # What is malformed here is reported by the parser, in the second pass.
-            if words and words[-1].isdigit() and len(words[-1]) <= 10:
-                largest = max(largest, int(words[-1]))
+    largest = max((_largest_last_id(block) for _, block in blocks(path)), default=0)
     if start is not None and hasattr(path, "seek"):
         path.seek(start)
     return min(max(largest + (1 if parser.zero_based else 0), 1), MAX_FEATURES)
+
+
+def _largest_last_id(block: bytes) -> int:
+    """Return the largest of the last feature ids of the lines, without cutting them out.
+
+    What is malformed here is reported by the parser, in the second pass.
+    """
+    largest, start, length = 0, 0, len(block)
+    while start < length:
+        end = block.find(b"\n", start)
+        end = length if end < 0 else end
+        comment = block.find(b"#", start, end)
+        colon = block.rfind(b":", start, end if comment < 0 else comment)
+        if colon > start:
+            words = block[max(start, colon - 11) : colon].rsplit(None, 1)
+            if words and len(words[-1]) <= 10 and words[-1].isdigit():
+                largest = max(largest, int(words[-1]))
+        start = end + 1
+    return largest
 
 
 def _iter_batches(

@@ -97,7 +97,9 @@ def _values(
     # A mark belongs to the last pair whose colon stands before it.
     marks = np.flatnonzero((bytes_ < ord("0")) & (bytes_ != ord(" ")) | (bytes_ > ord(":")))
     kinds = bytes_[marks]
-    owner = np.searchsorted(colons, marks) - 1
+    # Mostly every value has one dot and nothing else, and then there is nothing to search.
+    one_each = len(marks) == n_pairs and bool(((marks > colons) & (marks < ends)).all())
+    owner = np.arange(n_pairs) if one_each else np.searchsorted(colons, marks) - 1
     is_dot = kinds == ord(".")
     dots, dot_owner = marks[is_dot], owner[is_dot]
     decimals[dot_owner] = ends[dot_owner] - dots - 1
@@ -111,7 +113,7 @@ def _values(
 
     # Without its dot a decimal is an integer: mantissa / 10^decimals.
     if len(dots):
-        before = np.searchsorted(dots, ends)
+        before = owner + 1 if len(dots) == n_pairs and one_each else np.searchsorted(dots, ends)
         bytes_ = np.frombuffer(_PAD + text.translate(None, b".") + b" ", dtype=np.uint8)
         positions = ends - before
     else:
