@@ -393,6 +393,10 @@ def model_of(manifest):
     return manifest["model"]["fields"]["_model"]
 
 
+def nested(depth):
+    return {"tuple": [nested(depth - 1)]} if depth else 1
+
+
 def put(where, key, value):
     return lambda manifest: where(manifest).__setitem__(key, value)
 
@@ -415,9 +419,9 @@ FORGED = {
     "two tags": (put(params, "alpha", {"tuple": [], "set": []}), "wrong parts"),
     "unknown section": (put(lambda m: m["model"], "code", {}), "wrong parts"),
     "section that is none": (put(lambda m: m["model"], "fields", []), "not an object"),
-    "unknown parameter": (put(params, "hook", 1), "RankRLS has no 'hook'"),
-    "unknown attribute": (put(fields, "predict", 1), "RankRLS has no 'predict'"),
-    "private attribute": (put(fields, "__class__", 1), "RankRLS has no '__class__'"),
+    "unknown parameter": (put(params, "hook", 1), "RankRLS of the rankrls .* has no 'hook'"),
+    "unknown attribute": (put(fields, "predict", 1), "RankRLS of .* has no 'predict'"),
+    "private attribute": (put(fields, "__class__", 1), "RankRLS of .* has no '__class__'"),
     "attribute lacks": (lambda m: fields(m).pop("_flat") and None, "RankRLS lacks _flat"),
     "alpha": (put(params, "alpha", "big"), "alpha of RankRLS must be a number; it is 'big'"),
     "negative alpha": (put(params, "alpha", -1.0), "alpha must be"),
@@ -461,6 +465,7 @@ FORGED = {
     "scalar kind": (put(fields, "n_iter_", {"scalar": "int64", "value": "1"}), "is not a int64"),
     "set of lists": (put(params, "basis", {"set": [[1]]}), "among labels"),
     "set of nothing": (put(params, "basis", {"set": 5}), "where labels should be"),
+    "deep": (put(params, "basis", nested(400)), "recursion"),
     "dict": (put(params, "basis", {"dict": []}), "a dict that is none"),
     "texts": (put(params, "basis", {"strings": [1], "shape": [1], "dtype": "O"}), "something else"),
     "text shape": (put(params, "basis", {"strings": ["a"], "shape": [2], "dtype": "O"}), "shape"),

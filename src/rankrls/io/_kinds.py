@@ -89,7 +89,7 @@ def array(kinds: str, shape: str) -> Kind:
     names = shape.split()
 
     def accepts(value: Any, axes: Axes) -> bool:
-        if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
+        if not isinstance(value, np.ndarray) or not _holds(value.dtype, kinds):
             return False
         return _fits(value.shape, names, axes)
 
@@ -104,7 +104,7 @@ def rows(shape: str) -> Kind:
     def accepts(value: Any, axes: Axes) -> bool:
         if not (isinstance(value, np.ndarray) or sparse.issparse(value)):
             return False
-        return value.dtype.kind == "f" and _fits(value.shape, names, axes)
+        return _holds(value.dtype, "f") and _fits(value.shape, names, axes)
 
     return Kind(accepts, f"a float array, dense or CSR, of shape ({', '.join(names)})")
 
@@ -187,6 +187,11 @@ def require(condition: bool, text: str) -> None:
 def within(indices: Any, n: int) -> bool:
     """Whether all are numbers from 0 to n − 1."""
     return bool(indices.size == 0 or (indices.min() >= 0 and indices.max() < n))
+
+
+def _holds(dtype: np.dtype[Any], kinds: str) -> bool:
+    """Whether the type is of one of the kinds; no linear algebra is done in half precision."""
+    return dtype.kind in kinds and (dtype.kind != "f" or dtype.itemsize >= 4)
 
 
 def _fits(shape: tuple[int, ...], names: list[str], axes: Axes) -> bool:

@@ -116,7 +116,8 @@ class Record:
         values = dict(sections.get(name, {}))
         unknown = sorted(set(values) - set(known))
         if unknown:
-            raise ValueError(f"{self.name} has no {unknown[0]!r} in this version of rankrls")
+            module = self.module.split(".")[0]
+            raise ValueError(f"{self.name} of the {module} installed here has no {unknown[0]!r}")
         return values
 
 
