@@ -280,7 +280,10 @@ class IncrementalRanker(LeastSquaresRanker):
         if not hasattr(self, "_model"):
             return None
         if not hasattr(self, "_ledger"):
-            raise ValueError("the model does not know what it was fitted to: fit it again")
+            raise ValueError(
+                "the model does not know what it was fitted to (saved with uncertainty=False?): "
+                "for partial_fit and forget fit it again"
+            )
         if self.solver_ not in ("primal", "nystroem"):
             choice = ", which solver='auto' chose," if self.solver == "auto" else ""
             raise ValueError(

@@ -45,10 +45,11 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
     path : str or path
         By convention it ends in ``.rankrls``.
     uncertainty : bool, default=True
-        Whether to keep what only ``predict(return_std=True)``, ``preference_proba`` and
-        ``log_marginal_likelihood`` need: for a linear model a triangle of n_features ×
-        n_features numbers, for a kernel model one of n_rows × n_rows (and, if the kernel is
-        linear, the training rows). Without it they raise an error; scores are the same.
+        Whether to keep what only ``predict(return_std=True)``, ``preference_proba``,
+        ``log_marginal_likelihood``, ``partial_fit`` and ``forget`` need: for a linear model
+        n_features × n_features numbers and the labels of the queries, for a kernel model a
+        triangle of n_rows × n_rows (and, if the kernel is linear, the training rows). Without it
+        they raise an error; scores are the same.
 
     See Also
     --------
@@ -56,8 +57,9 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
 
     Notes
     -----
-    A kernel model holds the training rows (a Nyström model its basis vectors): who has the file
-    has them. The same estimator always gives the same bytes.
+    A kernel model holds the training rows, a Nyström model its basis vectors, and `RankRLS` the
+    labels of the queries that it has learned from (unless ``uncertainty=False``): who has the
+    file has them. The same estimator always gives the same bytes.
 
     Examples
     --------

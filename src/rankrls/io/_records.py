@@ -134,6 +134,8 @@ class EstimatorRecord(Record):
         Parameters that are not stored.
     advice : mapping of str to str
         What to do about a parameter that cannot be stored.
+    for_learning : tuple of str
+        Fields that are of use only to a model that can still learn: one with its solvers.
     finish : callable, optional
         ``finish(estimator)`` remakes the derived attributes.
     """
@@ -141,6 +143,7 @@ class EstimatorRecord(Record):
     params: Mapping[str, Kind] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     advice: Mapping[str, str] = field(default_factory=dict)
+    for_learning: tuple[str, ...] = ()
     finish: Callable[[Any], Any] | None = None
 
     def take(self, instance: Any) -> dict[str, dict[str, Any]]:

@@ -92,11 +92,11 @@ RANKER_FIELDS = {
     "validation_curve_": optional(either(array("f", "checks"), array("f", "checks a"))),
 }
 
-#: What ``partial_fit`` and ``forget`` go on from.
+#: What ``partial_fit`` and ``forget`` go on from, if they can.
 INCREMENTAL_FIELDS = {
-    "_ledger": instance("Ledger"),
-    "_preferences": array("i", "outputs"),
-    "_learned_with": MAPPING,
+    "_ledger": optional(instance("Ledger")),
+    "_preferences": optional(array("i", "outputs")),
+    "_learned_with": optional(MAPPING),
 }
 
 RANKER_ADVICE = {
@@ -107,6 +107,8 @@ RANKER_ADVICE = {
     "basis": _only_for_fitting("basis", "list(rows)"),
     "alphas": _only_for_fitting("alphas", "list(alphas)"),
     "random_state": _only_for_fitting("random_state", "None"),
+    "_ledger": "labels of queries can be stored if they are numbers, text or tuples of these; "
+    "save_model(..., uncertainty=False) leaves them out",
 }
 
 COEFFICIENTS = ("coef_", "dual_coef_", "basis_indices_")
@@ -137,10 +139,13 @@ def _n_features(model: Any, claimed: int) -> int:
 def _check_rankrls(ranker: Any) -> None:
     ranker._check_alpha("alpha", ranker.alpha)
     _check_ranker(ranker)
-    counted = len(ranker._preferences) == ranker._model.n_outputs
-    require(counted, "preferences of other outputs than a model")
-    terms = ranker._terms(ranker._check_options())
-    require(set(ranker._learned_with) == set(terms), "a model that began to learn otherwise")
+    present = [name for name in INCREMENTAL_FIELDS if hasattr(ranker, name)]
+    require(len(present) in (0, len(INCREMENTAL_FIELDS)), "a model that has learned half")
+    if present:
+        counted = len(ranker._preferences) == ranker._model.n_outputs
+        require(counted, "preferences of other outputs than a model")
+        terms = ranker._terms(ranker._check_options())
+        require(set(ranker._learned_with) == set(terms), "a model that began to learn otherwise")
 
 
 RANKERS = (
@@ -149,6 +154,7 @@ RANKERS = (
         "rankrls.estimators",
         fields={**RANKER_FIELDS, **INCREMENTAL_FIELDS},
         derived=COEFFICIENTS,
+        for_learning=tuple(INCREMENTAL_FIELDS),
         check=_check_rankrls,
         params={"alpha": NUMBER, **RANKER_PARAMS},
         advice=RANKER_ADVICE,

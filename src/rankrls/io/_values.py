@@ -19,7 +19,7 @@ registry.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -143,11 +143,17 @@ class Encoder:
         return {"csr": kinds[0], "shape": [int(n) for n in value.shape], **parts}
 
     def _object(self, record: Record, value: Any) -> Any:
-        advice = record.advice if isinstance(record, EstimatorRecord) else {}
+        advice: Mapping[str, str] = {}
+        left_out: tuple[str, ...] = ()
+        if isinstance(record, EstimatorRecord):
+            advice = record.advice
+            left_out = () if self.uncertainty else record.for_learning
         encoded: dict[str, Any] = {"object": record.name}
         for section, values in record.take(value).items():
             encoded[section] = part = {}
             for name, item in values.items():
+                if name in left_out:
+                    continue
                 try:
                     part[name] = self.encode(item, f"{name} of {record.name}")
                 except ValueError as error:
