@@ -802,60 +802,7 @@ def test_integers_are_kinds():
     assert not INTEGER.accepts(True, {})
 
 
-# -- learning goes on -------------------------------------------------------------------------
-
-QUERY_LABELS = {
-    "integers": [3, 7, 11],
-    "text": ["a", "ä", ""],
-    "mixed": [1, "one", (1, "one")],
-}
-
-
-@pytest.mark.parametrize("labels", QUERY_LABELS)
-@pytest.mark.parametrize("options", [{}, {"kernel": "rbf", "basis": 5, "random_state": 0}])
-def test_learning_goes_on_after_loading(labels, options, tmp_path):
-    rng = np.random.default_rng(0)
-    X, Y = rng.standard_normal((12, 3)), rng.standard_normal((12, 2))
-    qid = np.empty(12, dtype=object)
-    qid[:] = [label for label in QUERY_LABELS[labels] for _ in range(4)]
-    first, last = slice(8), slice(8, 12)
-    ranker = RankRLS(0.5, cost="unit", **options).partial_fit(X[first], Y[first], qid=qid[first])
-    path = tmp_path / "model"
-    save_model(ranker, path)
-    loaded = load_model(path)
-    with pytest.raises(ValueError, match="was given in an earlier call"):
-        loaded.partial_fit(X[:4], Y[:4], qid=qid[:4])
-    for model in (ranker, loaded):
-        model.partial_fit(X[last], Y[last], qid=qid[last])
-        model.forget(X[:4], Y[:4], qid=qid[:4])
-    np.testing.assert_array_equal(loaded.predict(X), ranker.predict(X))
-    assert loaded.n_queries_ == 2
-    with pytest.raises(ValueError, match="was never added"):
-        loaded.forget(X[:4], Y[:4], qid=qid[:4])
-
-
-def test_rankings_and_joined_queries_are_remembered(tmp_path):
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((12, 3)), rng.standard_normal(12)
-    ranker = RankRLS().partial_fit(X[:4], y[:4])
-    ranker.partial_fit(X[4:8], y[4:8], qid=["a", "a", "b", "b"], pairs=[(0, 2)])
-    ranker.partial_fit(X[8:], pairs=[(0, 1), (2, 3)])
-    path = tmp_path / "model"
-    save_model(ranker, path)
-    loaded = load_model(path)
-    with pytest.raises(ValueError, match="given pairs"):
-        loaded.forget(X[4:6], y[4:6], qid=["a", "a"])
-    loaded.forget(X[4:8], y[4:8], qid=["a", "a", "b", "b"], pairs=[(0, 2)])
-    loaded.forget(X[8:], pairs=[(0, 1), (2, 3)])
-    np.testing.assert_allclose(loaded.coef_, RankRLS().fit(X[:4], y[:4]).coef_, rtol=1e-10)
-
-
-def test_no_learning_without_the_sums(tmp_path):
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((12, 3)), rng.standard_normal(12)
-    save_model(RankRLS().fit(X, y), tmp_path / "model", uncertainty=False)
-    with pytest.raises(ValueError, match=r"partial_fit and forget fit it again"):
-        load_model(tmp_path / "model").partial_fit(X, y, qid=np.zeros(12))
+# -- conjugate gradients ----------------------------------------------------------------------
 
 
 def test_conjugate_gradients(tmp_path):
