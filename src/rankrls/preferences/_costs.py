@@ -8,7 +8,6 @@ every pair of a query, weighted by c ω_i ω_j with c the query's weighting.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from rankrls.preferences._systems import (
     SumSystem,
     System,
 )
+from rankrls.preferences._weighing import Levels, Weighing
 
 __all__ = ["COSTS", "QUERY_WEIGHTINGS", "TIES", "Objective", "add", "from_edges", "from_scores"]
 
@@ -63,81 +63,6 @@ class Objective:
         return self.system.energy
 
 
-@dataclass(frozen=True)
-class Levels:
-    """Rows of equal score in the same query, numbered by (query, score).
-
-    Attributes
-    ----------
-    codes : ndarray of shape (m,)
-    score, query : ndarray of shape (g,)
-    """
-
-    codes: Array
-    score: Array
-    query: Array
-
-    @classmethod
-    def of(cls, s: Array, query: Array) -> Levels:
-        """Find the levels of scores ``s`` in queries ``query``, both of shape (m,)."""
-        order = np.lexsort((s, query))
-        sorted_s, sorted_q = s[order], query[order]
-        new = np.empty(len(s), dtype=bool)
-        new[:1] = True
-        new[1:] = (sorted_s[1:] != sorted_s[:-1]) | (sorted_q[1:] != sorted_q[:-1])
-        codes = np.empty(len(s), dtype=np.int64)
-        codes[order] = np.cumsum(new) - 1
-        return cls(codes, sorted_s[new], sorted_q[new])
-
-    def __len__(self) -> int:
-        return len(self.score)
-
-
-class _Weighing:
-    """Counts and weights of rows, levels and queries, and the query weighting c."""
-
-    def __init__(
-        self, query: Array, n_queries: int, weight: Array | None, levels: Levels | None, how: str
-    ) -> None:
-        self.query, self.weight, self.levels = query, weight, levels
-        counted = None if weight is None else (weight > 0).astype(float)
-        self.n_q = sums(query, counted, n_queries)
-        self.N = sums(query, weight, n_queries)
-        # Σ over edges of 1 and of ω_i ω_j: all pairs less the pairs inside a level (or a row).
-        if levels is None:
-            squares_n = self.n_q
-            squares_w = self.n_q if weight is None else sums(query, weight**2, n_queries)
-        else:
-            self.n_a = sums(levels.codes, counted, len(levels))
-            self.Omega = sums(levels.codes, weight, len(levels))
-            squares_n = sums(levels.query, self.n_a**2, n_queries)
-            squares_w = sums(levels.query, self.Omega**2, n_queries)
-        self.edges = (self.n_q**2 - squares_n) / 2
-        self.edge_weight = np.where(self.edges > 0, (self.N**2 - squares_w) / 2, 0.0)
-        divisor = {"pair": np.ones(n_queries), "size": self.N, "query": self.edge_weight}[how]
-        self.c = np.divide(1.0, divisor, out=np.zeros(n_queries), where=self.edges > 0)
-
-    @property
-    def n_pairs(self) -> int:
-        return int(np.rint(self.edges).astype(np.int64).sum())
-
-    @property
-    def log_weight(self) -> float:
-        used = self.edges > 0
-        total = float(self.edges[used] @ np.log(self.c[used]))
-        if self.weight is not None:
-            inside = 1.0 if self.levels is None else self.n_a[self.levels.codes]
-            partners = self.n_q[self.query] - inside
-            positive = self.weight > 0
-            total += float(partners[positive] @ np.log(self.weight[positive]))
-        return total
-
-    @cached_property
-    def energy(self) -> Array:
-        """Σ_edges w² z² where z² w² = c ω_i ω_j on every edge (`unit` and `relative`)."""
-        return np.array([self.c @ self.edge_weight])
-
-
 def from_scores(
     s: Array,
     query: Array,
@@ -151,50 +76,60 @@ def from_scores(
     """Objectives of scores ``s`` of shape (m, k): one for every group of outputs that share L."""
     n_outputs = s.shape[1]
     if cost == "magnitude" and ties == "keep":
-        weighing = _Weighing(query, n_queries, weight, None, query_weighting)
+        weighing = Weighing.of_rows(query_weighting, query, n_queries, weight, None)
         groups = Groups(query, weight, n_queries)
         system = ScatterSystem(groups, weighing.c * weighing.N, s)
         return [Objective(system, np.arange(n_outputs), weighing.n_pairs, weighing.log_weight)]
-    shared: dict[bytes, tuple[Levels, list[int]]] = {}
-    for j in range(n_outputs):
-        levels = Levels.of(s[:, j], query)
-        key = levels.codes.tobytes() if cost != "relative" else s[:, j].tobytes()
-        shared.setdefault(key, (levels, []))[1].append(j)
-    build = _relative if cost == "relative" else _between_levels
     objectives = []
-    for levels, outputs in shared.values():
-        weighing = _Weighing(query, n_queries, weight, levels, query_weighting)
-        objectives.append(build(s[:, outputs], levels, weighing, np.asarray(outputs), cost))
+    for levels, outputs in shared_levels(s, query, cost):
+        weighing = Weighing.of_rows(query_weighting, query, n_queries, weight, levels)
+        build = _relative if cost == "relative" else _between_levels
+        rows = Groups(levels.codes, weight, len(levels))
+        objectives.append(build(s[:, outputs], levels, weighing, rows, outputs, cost))
     return objectives
 
 
-def _between_levels(
-    s: Array, levels: Levels, weighing: _Weighing, outputs: Array, cost: str
-) -> Objective:
-    """`magnitude` and `unit` with tied pairs dropped: level means against each other.
+def shared_levels(s: Array, query: Array, cost: str) -> list[tuple[Levels, Array]]:
+    """Levels of every column of s, shape (m, k), with the outputs that share them (and so L)."""
+    shared: dict[bytes, tuple[Levels, list[int]]] = {}
+    for j in range(s.shape[1]):
+        levels = Levels.of(s[:, j], query)
+        key = levels.codes.tobytes() if cost != "relative" else s[:, j].tobytes()
+        shared.setdefault(key, (levels, []))[1].append(j)
+    return [(levels, np.asarray(outputs)) for levels, outputs in shared.values()]
+
+
+def level_targets(scores: Array, levels: Levels, weighing: Weighing, cost: str) -> Array:
+    """What stands for the score of a level where tied pairs are dropped, shape (g, k).
 
     `unit` is `magnitude` with the scores replaced by (Ω_lower − Ω_higher)/N, the normalised
     rank of a level: then L ŝ = r (and L is the same).
     """
+    if cost == "magnitude":
+        return scores
+    Omega, N = weighing.Omega, weighing.N[levels.query]
+    lower = np.cumsum(Omega) - Omega - (np.cumsum(weighing.N) - weighing.N)[levels.query]
+    rank = np.divide(2 * lower + Omega - N, N, out=np.zeros(len(levels)), where=N > 0)
+    return np.repeat(rank[:, None], scores.shape[1], axis=1)
+
+
+def _between_levels(
+    s: Array, levels: Levels, weighing: Weighing, rows: Groups, outputs: Array, cost: str
+) -> Objective:
+    """`magnitude` and `unit` with tied pairs dropped: level means against each other."""
     g, k = len(levels), s.shape[1]
-    if cost == "unit":
-        upto = np.cumsum(weighing.Omega)
-        lower = upto - weighing.Omega - (np.cumsum(weighing.N) - weighing.N)[levels.query]
-        N = weighing.N[levels.query]
-        rank = np.divide(2 * lower + weighing.Omega - N, N, out=np.zeros(g), where=N > 0)
-        target = np.repeat(rank[:, None], k, axis=1)
-    else:
-        target = np.empty((g, k))
-        target[levels.codes] = s
+    scores = np.empty((g, k))
+    scores[levels.codes] = s
+    target = level_targets(scores, levels, weighing, cost)
     kappa = weighing.c * weighing.N
     system: System
     if g == len(s):
-        rows = Groups(weighing.query, weighing.weight, len(weighing.N))
-        system = ScatterSystem(rows, kappa, target[levels.codes])
+        weight = rows.weight if rows.weighted else None
+        single = Groups(levels.query[levels.codes], weight, len(kappa))
+        system = ScatterSystem(single, kappa, target[levels.codes])
     else:
-        pooled = Groups(levels.query, weighing.Omega, len(weighing.N))
+        pooled = Groups(levels.query, weighing.Omega, len(kappa))
         within = weighing.c[levels.query] * (weighing.N[levels.query] - weighing.Omega)
-        rows = Groups(levels.codes, weighing.weight, g)
         system = PooledSystem(rows, within, ScatterSystem(pooled, kappa, target))
     if cost == "unit":
         system.energy = np.repeat(weighing.energy, k)
@@ -202,12 +137,22 @@ def _between_levels(
 
 
 def _relative(
-    s: Array, levels: Levels, weighing: _Weighing, outputs: Array, cost: str
+    s: Array, levels: Levels, weighing: Weighing, rows: Groups, outputs: Array, cost: str
 ) -> Objective:
     """`relative`: the levels of a query joined by edges of weight c Ω_a Ω_b/(s_a − s_b)²."""
-    g, k = len(levels), s.shape[1]
+    between, kappa = relative_edges(levels, weighing.Omega, weighing.c)
+    system = PooledSystem(rows, kappa, between)
+    system.r = np.repeat(system.r, s.shape[1], axis=1)
+    system.energy = np.repeat(weighing.energy, s.shape[1])
+    log_weight = weighing.log_weight - 2 * log_magnitudes(between, weighing)
+    return Objective(system, outputs, weighing.n_pairs, log_weight)
+
+
+def relative_edges(levels: Levels, Omega: Array, c: Array) -> tuple[EdgeSystem, Array]:
+    """The edges between levels of weight Ω, and κ, the weight that a level's rows meet, (g,)."""
+    g = len(levels)
     head, tail = _level_pairs(levels.query)
-    weighted = (weighing.Omega[head] > 0) & (weighing.Omega[tail] > 0)
+    weighted = (Omega[head] > 0) & (Omega[tail] > 0)
     head, tail = head[weighted], tail[weighted]
     y = levels.score[head] - levels.score[tail]
     with np.errstate(over="ignore", divide="ignore", under="ignore"):
@@ -217,18 +162,17 @@ def _relative(
             f"cost='relative' divides by squared score differences, and the smallest one, "
             f"{y.min():g}, is too small for that: round the scores or use cost='unit'"
         )
-    c = weighing.c[levels.query[head]]
+    strength = c[levels.query[head]] * inverse
     # A level's rows all meet level b with c Ω_b/(s_a − s_b)².
-    kappa = sums(head, c * inverse * weighing.Omega[tail], g)
-    kappa += sums(tail, c * inverse * weighing.Omega[head], g)
-    weight = c * inverse * weighing.Omega[head] * weighing.Omega[tail]
-    between = EdgeSystem(head, tail, weight, y, g, simple=True)
-    system = PooledSystem(Groups(levels.codes, weighing.weight, g), kappa, between)
-    system.r = np.repeat(system.r, k, axis=1)
-    system.energy = np.repeat(weighing.energy, k)
-    log_magnitudes = (weighing.n_a[head] * weighing.n_a[tail]) @ np.log(y)
-    log_weight = weighing.log_weight - 2 * float(log_magnitudes)
-    return Objective(system, outputs, weighing.n_pairs, log_weight)
+    kappa = sums(head, strength * Omega[tail], g) + sums(tail, strength * Omega[head], g)
+    weight = strength * Omega[head] * Omega[tail]
+    return EdgeSystem(head, tail, weight, y, g, simple=True), kappa
+
+
+def log_magnitudes(between: EdgeSystem, weighing: Weighing) -> float:
+    """Σ log y over the edges between the rows of two levels."""
+    counts = weighing.n_a[between.head] * weighing.n_a[between.tail]
+    return float(counts @ np.log(between.z))
 
 
 def _level_pairs(query: Array) -> tuple[Array, Array]:

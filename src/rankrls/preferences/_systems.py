@@ -344,6 +344,6 @@ def _merge_edges(
 
 
 def _weighted_mean(weight: Array, rows: Any) -> Array:
-    """Σ_i weight_i rows_i / Σ weight, shape (n,); sparse rows are not densified."""
-    share = weight / weight.sum()
+    """Σ_i weight_i rows_i / Σ weight, shape (n,), zero without weight; nothing is densified."""
+    share = weight / (weight.sum() or 1.0)
     return np.asarray(share.astype(rows.dtype) @ rows, dtype=np.float64).ravel()
