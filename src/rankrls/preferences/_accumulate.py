@@ -64,7 +64,7 @@ class Accumulator:
     @classmethod
     def zero(cls, n_features: int, n_outputs: int) -> Accumulator:
         """The sum of no batch."""
-        return cls([_zero(n_features, np.arange(n_outputs))])
+        return cls([Statistics.empty(np.arange(n_outputs), n_features)])
 
     @property
     def n_pairs(self) -> int:
@@ -188,13 +188,6 @@ class RankingAccumulator:
         )
 
 
-def _zero(n: int, outputs: Array) -> Statistics:
-    k = len(outputs)
-    return Statistics(
-        outputs, np.zeros((n, n)), np.zeros((n, k)), np.zeros(n), 0.0, np.zeros(k), 0, 0.0
-    )
-
-
 def _select(part: Statistics, outputs: Array, *, copy: bool = False) -> Statistics:
     """The statistics of some of its outputs; ``copy``: with a Gram matrix of its own."""
     if not copy and np.array_equal(part.outputs, outputs):
@@ -251,7 +244,7 @@ def _subtracted(
             "Forget rows with the features, scores, weights and pairs that they were added with"
         )
     if n_pairs == 0:
-        return _zero(len(before), mine.outputs)
+        return Statistics.empty(mine.outputs, len(before))
     mine.mean[...] -= (theirs.mass / mass) * (theirs.mean - mine.mean)
     np.maximum(mine.energy, 0.0, out=mine.energy)
     return replace(

@@ -108,7 +108,8 @@ class PreferenceGraph:
         weight = None
         if sample_weight is not None:
             weight = check_weights("sample_weight", sample_weight, m, of="rows of y").copy()
-        return cls(m, _Scores(s.reshape(m, -1).copy(), queries, weight, s.ndim == 1), None)
+        columns = s[:, None] if s.ndim == 1 else s
+        return cls(m, _Scores(columns.copy(), queries, weight, s.ndim == 1), None)
 
     @classmethod
     def from_pairs(
@@ -174,6 +175,11 @@ class PreferenceGraph:
     def query_codes(self) -> Array | None:
         """Query numbers of shape (m,), or None for pairs alone."""
         return None if self._scores is None else self._scores.queries.codes
+
+    @property
+    def query_labels(self) -> Any:
+        """The query id that each number stands for; [None] without ids."""
+        return [None] if self._scores is None else self._scores.queries.labels
 
     @property
     def sample_weight(self) -> Array | None:

@@ -72,6 +72,13 @@ class Statistics:
             moments.noise,
         )
 
+    @classmethod
+    def empty(cls, outputs: Array, n: int) -> Statistics:
+        """Those of no rows of n features."""
+        k = len(outputs)
+        gram, cross, mean = np.zeros((n, n)), np.zeros((n, k)), np.zeros(n)
+        return cls(outputs, gram, cross, mean, 0.0, np.zeros(k), 0, 0.0)
+
     def copy(self) -> Statistics:
         """The same in new arrays."""
         arrays = {name: getattr(self, name).copy() for name in ("gram", "cross", "mean", "energy")}
