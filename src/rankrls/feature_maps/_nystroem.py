@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
+from sklearn.utils.random import sample_without_replacement
 
 from rankrls._validation import show
 from rankrls.feature_maps._kernels import Kernel
@@ -133,7 +134,8 @@ def choose_basis(basis: Any, n_rows: int, random_state: np.random.RandomState) -
             warnings.warn(
                 f"basis={basis} is more than the {n_rows} rows: all rows are used", stacklevel=4
             )
-        return np.sort(random_state.permutation(n_rows)[: min(int(basis), n_rows)])
+        n_basis = min(int(basis), n_rows)
+        return np.sort(sample_without_replacement(n_rows, n_basis, random_state=random_state))
     try:
         rows = np.asarray(basis)
     except ValueError:
