@@ -25,6 +25,7 @@ FLOOR = {
     "holdout": 4,
     "estimators": 5,
     "model_selection": 6,
+    "dask": 6,
     "__init__": 7,
     "io": 8,
     "demo": 8,

@@ -12,9 +12,15 @@ from scipy import sparse
 import oracles
 from cases import COSTS, TIES, WEIGHTINGS, queries, scores, weights
 from rankrls import PreferenceGraph
-from rankrls.preferences import Statistics
-from rankrls.preferences._census import Census, Counts, Crossing
-from rankrls.preferences._parts import Plan, bucket_shares, part_shares
+from rankrls.preferences import (
+    Census,
+    Counts,
+    Crossing,
+    Plan,
+    Statistics,
+    bucket_shares,
+    part_shares,
+)
 
 N_FEATURES = 4
 

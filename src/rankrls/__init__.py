@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     """Import what takes a while, or is not always needed, when it is first used."""
-    if name in ("datasets", "io", "metrics", "model_selection", "preprocessing"):
+    if name in ("dask", "datasets", "io", "metrics", "model_selection", "preprocessing"):
         return importlib.import_module(f"rankrls.{name}")
     if name == "GreedyRankRLS":
         return importlib.import_module("rankrls.estimators._greedy").GreedyRankRLS

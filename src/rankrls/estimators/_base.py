@@ -33,7 +33,7 @@ from rankrls.models import SOLVERS, Fit, HeldOut, Model, NystroemModel, fit_mode
 from rankrls.preferences import COSTS, QUERY_WEIGHTINGS, TIES, PreferenceGraph
 from rankrls.solvers import DEFAULT_MAX_ITER, History, IterationOptions
 
-__all__ = ["LeastSquaresRanker"]
+__all__ = ["LeastSquaresRanker", "canonical"]
 
 Array = NDArray[Any]
 
@@ -60,6 +60,7 @@ class LeastSquaresRanker(BaseEstimator):
     verbose: int
     n_jobs: int | None
 
+    _solvers: tuple[str, ...] = SOLVERS
     _model: Model
     _flat: bool
     _with_qid: bool
@@ -78,7 +79,7 @@ class LeastSquaresRanker(BaseEstimator):
         )
         graph = graph_from_arguments(X.shape[0], y, **preferences)
         require_preferences(graph)
-        X = _canonical(X, dense=kernel.precomputed, columns=self.solver == "cg")
+        X = canonical(X, dense=kernel.precomputed, columns=self.solver == "cg")
         if kernel.precomputed:
             check_gram(X)
         return kernel, X, graph
@@ -154,7 +155,10 @@ class LeastSquaresRanker(BaseEstimator):
     def _split(self, X: Any, graph: PreferenceGraph, eval_set: Any) -> Split:
         """What to learn from and what to hold out: ``eval_set``, or a part of the rows."""
         if eval_set is not None:
-            return check_eval_set(eval_set, graph, self._check_rows)
+            rows, held = check_eval_set(
+                eval_set, self._check_rows, has_qid=graph.has_qid, n_outputs=graph.n_outputs
+            )
+            return Split(graph, None, rows, held)
         fraction = check_positive("validation_fraction", self.validation_fraction)
         if fraction >= 1:
             raise ValueError(f"validation_fraction must be below 1; got {fraction:g}")
@@ -173,7 +177,7 @@ class LeastSquaresRanker(BaseEstimator):
         check_option("cost", self.cost, COSTS)
         check_option("ties", self.ties, TIES)
         check_option("query_weighting", self.query_weighting, QUERY_WEIGHTINGS)
-        check_option("solver", self.solver, SOLVERS)
+        check_option("solver", self.solver, self._solvers)
         if not isinstance(self.early_stopping, bool | np.bool_):
             raise ValueError(f"early_stopping must be True or False; got {self.early_stopping!r}")
         return Kernel.from_options(
@@ -220,7 +224,7 @@ class LeastSquaresRanker(BaseEstimator):
         X = validate_data(
             self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False
         )
-        return _canonical(X, dense=self.kernel == "precomputed")
+        return canonical(X, dense=self.kernel == "precomputed")
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict scores; higher is preferred.
@@ -334,7 +338,7 @@ class LeastSquaresRanker(BaseEstimator):
         return tags
 
 
-def _canonical(X: Any, *, dense: bool, columns: bool = False) -> Any:
+def canonical(X: Any, *, dense: bool, columns: bool = False) -> Any:
     """Sparse X as CSR without duplicate entries (the caller's is left alone), or dense.
 
     ``columns``: CSC may stay as it is.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +39,12 @@ class Split:
     held: PreferenceGraph
 
 
-def check_eval_set(eval_set: Any, graph: PreferenceGraph, check_rows: Any) -> Split:
-    """Check ``eval_set`` = (X, y) or (X, y, qid) beside the training graph.
+def check_eval_set(
+    eval_set: Any, check_rows: Callable[[Any], Any], *, has_qid: bool, n_outputs: int
+) -> tuple[Any, PreferenceGraph]:
+    """Check ``eval_set`` = (X, y) or (X, y, qid): features and preferences to validate on.
 
-    ``check_rows`` validates the features.
+    ``check_rows`` validates the features; the training data have qid or not, and outputs.
     """
     if not isinstance(eval_set, tuple | list) or len(eval_set) not in (2, 3):
         raise ValueError(
@@ -51,15 +54,15 @@ def check_eval_set(eval_set: Any, graph: PreferenceGraph, check_rows: Any) -> Sp
         raise ValueError("eval_set is one tuple (X_val, y_val[, qid_val]), not a list of them")
     X, y = check_rows(eval_set[0]), eval_set[1]
     qid = eval_set[2] if len(eval_set) == 3 else None
-    if graph.has_qid and qid is None and not isinstance(y, PreferenceGraph):
+    if has_qid and qid is None and not isinstance(y, PreferenceGraph):
         raise ValueError(
             "fit has qid, so eval_set needs it too: pass eval_set=(X_val, y_val, qid_val)"
         )
     held = graph_from_arguments(X.shape[0], y, qid=qid)
-    if held.n_outputs != graph.n_outputs:
-        raise ValueError(f"eval_set has {held.n_outputs} output(s), y has {graph.n_outputs}")
+    if held.n_outputs != n_outputs:
+        raise ValueError(f"eval_set has {held.n_outputs} output(s), y has {n_outputs}")
     require_preferences(held, "validate on (eval_set)")
-    return Split(graph, None, X, held)
+    return X, held
 
 
 def split_off(

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls._progress import Progress
 from rankrls._validation import check_positive, show
-from rankrls.estimators._base import LeastSquaresRanker, _canonical
+from rankrls.estimators._base import LeastSquaresRanker, canonical
 from rankrls.estimators._exact import IncrementalMethod, unchanged_on_error
 from rankrls.estimators._inputs import graph_from_arguments
 from rankrls.estimators._learned import Learned, preference_counts
@@ -314,7 +314,7 @@ class IncrementalRanker(LeastSquaresRanker):
         X = validate_data(
             self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=reset
         )
-        return _canonical(X, dense=False)
+        return canonical(X, dense=False)
 
     def _first_basis(self, kernel: Kernel, X: Any, rows: Any = None) -> Basis | None:
         """The basis that the first batch decides, or None for a primal model."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,8 +157,40 @@ class NystroemModel(Model):
     ) -> NystroemModel:
         """Fit to training rows X of shape (m, n); the kernel matrix if it is precomputed."""
         block = basis.block(X)
-        solvers = [_nystroem_solver(objective, basis, block, alphas) for objective in objectives]
-        return cls(basis, solvers, alphas, block.dtype)
+
+        def statistics(whitened: bool) -> list[Statistics]:
+            Phi = basis.map.features(block) if whitened else block
+            return [Statistics.of(objective, Phi) for objective in objectives]
+
+        return cls.from_statistics(statistics, basis, alphas, block.dtype)
+
+    @classmethod
+    def from_statistics(
+        cls,
+        statistics: Callable[[bool], Sequence[Statistics]],
+        basis: Basis,
+        alphas: Array,
+        dtype: Any,
+    ) -> NystroemModel:
+        """Fit to ``statistics(False)`` of kernel blocks, or ``statistics(True)`` of features.
+
+        Those of the kernel blocks, whitened, are enough if they are accurate enough; the features
+        themselves are asked for otherwise.
+        """
+        nystroem = basis.map
+        solvers: list[PrimalSolver | None] = []
+        if nystroem.rounding < MAX_LOSS:
+            for raw in statistics(False):
+                gram, cross, mean = nystroem.whiten(raw.gram, raw.cross, raw.mean)
+                whitened = replace(raw, gram=gram, cross=cross, mean=mean, noise=0.0)
+                solver = PrimalSolver(whitened, alphas)
+                loss = nystroem.rounding * solver.state.condition(float(alphas.min()))
+                solvers.append(solver if loss < MAX_LOSS else None)
+        if not solvers or None in solvers:
+            exact = statistics(True)
+            found = zip(solvers or [None] * len(exact), exact, strict=True)
+            solvers = [solver or PrimalSolver(part, alphas) for solver, part in found]
+        return cls(basis, cast(list[PrimalSolver], solvers), alphas, dtype)
 
     def predict(self, X: Any, index: int = 0) -> Array:
         """k(X, R) a."""
@@ -272,21 +304,6 @@ class KernelModel(Model):
         Delta = self._kernel_with_training(X_a) - self._kernel_with_training(X_b)
         variances = [s.difference_variance(Delta, prior, self.alpha) for s in self.solvers]
         return self._spread(variances)
-
-
-def _nystroem_solver(
-    objective: Objective, basis: Basis, block: Array, alphas: Array
-) -> PrimalSolver:
-    """Form the small matrices first; if they are not accurate enough, the features."""
-    nystroem = basis.map
-    if nystroem.rounding < MAX_LOSS:
-        raw = Statistics.of(objective, block)
-        gram, cross, mean = nystroem.whiten(raw.gram, raw.cross, raw.mean)
-        statistics = replace(raw, gram=gram, cross=cross, mean=mean, noise=0.0)
-        solver = PrimalSolver(statistics, alphas)
-        if nystroem.rounding * solver.state.condition(float(alphas.min())) < MAX_LOSS:
-            return solver
-    return PrimalSolver(Statistics.of(objective, nystroem.features(block)), alphas)
 
 
 def _dense(X: Any) -> Array:

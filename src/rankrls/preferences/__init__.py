@@ -5,10 +5,20 @@ from rankrls.preferences._accumulate import (
     RankingAccumulator,
     batch_statistics,
 )
+from rankrls.preferences._census import Census, Counts, Crossing
+from rankrls.preferences._condensed import Condensed
 from rankrls.preferences._costs import COSTS, QUERY_WEIGHTINGS, TIES, Objective
 from rankrls.preferences._factors import Factor
 from rankrls.preferences._graph import PreferenceGraph
 from rankrls.preferences._groups import Groups
+from rankrls.preferences._parts import (
+    Condenser,
+    PartPlan,
+    Plan,
+    Share,
+    bucket_shares,
+    part_shares,
+)
 from rankrls.preferences._statistics import Statistics
 from rankrls.preferences._systems import System
 
@@ -17,12 +27,22 @@ __all__ = [
     "QUERY_WEIGHTINGS",
     "TIES",
     "Accumulator",
+    "Census",
+    "Condensed",
+    "Condenser",
+    "Counts",
+    "Crossing",
     "Factor",
     "Groups",
     "Objective",
+    "PartPlan",
+    "Plan",
     "PreferenceGraph",
     "RankingAccumulator",
+    "Share",
     "Statistics",
     "System",
     "batch_statistics",
+    "bucket_shares",
+    "part_shares",
 ]

@@ -174,7 +174,7 @@ class RankingAccumulator:
         n, N = self.n_weighted, self.total.mass
         n_pairs = n * (n - 1) // 2
         if n_pairs == 0:
-            return _zero(len(self.total.gram), self.total.outputs)
+            return Statistics.empty(self.total.outputs, len(self.total.gram))
         edge_weight = (N**2 - self.square_weight) / 2
         c = 1.0 / {"pair": 1.0, "size": N, "query": edge_weight}[query_weighting]
         kappa = c * N

@@ -140,6 +140,13 @@ class Counts:
         )
 
     @classmethod
+    def none(cls, n_outputs: int) -> Counts:
+        """Those of a part without crossing queries."""
+        scores, values = np.empty((0, n_outputs)), np.empty(0)
+        query = np.empty(0, dtype=np.int64)
+        return cls(query, scores, scores, values, values, values, values)
+
+    @classmethod
     def join(cls, counts: Sequence[Counts]) -> Counts:
         """The entries of all parts, one part after the other."""
         columns = (
@@ -175,6 +182,7 @@ def preferred_alike(s: Array, query: Array, cost: str) -> Array:
 
 def _join(labels: Sequence[Any]) -> Array:
     """All labels in one array that keeps what they are (1 and "1" are different queries)."""
+    labels = [part for part in labels if len(part)]
     kinds = {part.dtype.kind if isinstance(part, np.ndarray) else "O" for part in labels}
     if len(kinds) == 1 and kinds != {"O"}:
         return np.concatenate(labels)

@@ -177,11 +177,6 @@ class PreferenceGraph:
         return None if self._scores is None else self._scores.queries.codes
 
     @property
-    def query_labels(self) -> Any:
-        """The query id that each number stands for; [None] without ids."""
-        return [None] if self._scores is None else self._scores.queries.labels
-
-    @property
     def sample_weight(self) -> Array | None:
         """Row weights of shape (m,), or None."""
         return None if self._scores is None else self._scores.weight
@@ -221,8 +216,8 @@ class PreferenceGraph:
 
     @property
     def query_labels(self) -> Any:
-        """The id that each query number stands for, or None for pairs alone; [None] without qid."""
-        return None if self._scores is None else self._scores.queries.labels
+        """The id that each query number stands for; [None] without ids."""
+        return [None] if self._scores is None else self._scores.queries.labels
 
     @cached_property
     def preference_counts(self) -> Array:

@@ -49,7 +49,7 @@ from rankrls.preferences._statistics import Statistics
 from rankrls.preferences._systems import PooledSystem, ScatterSystem, System
 from rankrls.preferences._weighing import Levels
 
-__all__ = ["PartPlan", "Plan", "Share", "bucket_shares", "part_shares"]
+__all__ = ["Condenser", "PartPlan", "Plan", "Share", "bucket_shares", "part_shares"]
 
 Array = NDArray[Any]
 
@@ -188,11 +188,24 @@ class Share:
         return sum(objective.n_pairs for _, objective in self.pieces)
 
     @property
+    def mass(self) -> float:
+        """Weight of the rows that have an edge; zero for condensed rows."""
+        weights = (objective.system.row_weight().sum() for _, objective in self.pieces)
+        return float(sum(weights)) if self.counted else 0.0
+
+    @property
     def r(self) -> Array:
         """Shape (m, k)."""
         out = np.zeros((self.n_rows, len(self.outputs)))
         for rows, objective in self.pieces:
             out[_all(rows)] = objective.system.r
+        return out
+
+    def degree(self) -> Array:
+        """The diagonal of L, shape (m,)."""
+        out = np.zeros(self.n_rows)
+        for rows, objective in self.pieces:
+            out[_all(rows)] = objective.system.degree()
         return out
 
     def apply(self, V: Array) -> Array:

@@ -6,6 +6,7 @@ from rankrls.solvers._dropped import DroppedSolver
 from rankrls.solvers._early_stopping import stop_early
 from rankrls.solvers._iterations import (
     DEFAULT_MAX_ITER,
+    Equations,
     History,
     Iteration,
     IterationOptions,
@@ -18,6 +19,7 @@ __all__ = [
     "CholeskyState",
     "DroppedSolver",
     "DualSolver",
+    "Equations",
     "History",
     "Iteration",
     "IterationOptions",

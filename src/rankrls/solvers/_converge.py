@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from rankrls.solvers._iterations import History, Iteration, IterationOptions, LinearSystem
+from rankrls.solvers._iterations import Equations, History, Iteration, IterationOptions
 from rankrls.solvers._krylov import MultiShiftCG
 
 __all__ = ["converge"]
@@ -22,7 +22,7 @@ MAX_REFINEMENTS = 3
 
 
 def converge(
-    systems: Sequence[LinearSystem], alphas: Array, options: IterationOptions
+    systems: Sequence[Equations], alphas: Array, options: IterationOptions
 ) -> tuple[list[Array], History]:
     """Solutions of shape (n_alphas, n, k) for every system, all alphas from one Krylov run.
 
@@ -53,7 +53,7 @@ def converge(
     return solutions, History(n_iter, residual=residual)
 
 
-def _advice(system: LinearSystem) -> str:
+def _advice(system: Equations) -> str:
     if system.dtype == np.float32:
         return "centre and scale the features, pass them as float64"
     return "centre and scale the features"
@@ -72,7 +72,7 @@ class _Run:
         Whether the callback asked for it.
     """
 
-    def __init__(self, system: LinearSystem, alphas: Array, options: IterationOptions) -> None:
+    def __init__(self, system: Equations, alphas: Array, options: IterationOptions) -> None:
         self.system, self.options = system, options
         self.n_iter, self.stopped = 0, False
         n, k = system.C.shape

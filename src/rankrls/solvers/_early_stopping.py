@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls.feature_maps import Products
-from rankrls.solvers._iterations import History, Iteration, IterationOptions, LinearSystem
+from rankrls.solvers._iterations import Equations, History, Iteration, IterationOptions
 from rankrls.solvers._krylov import MultiShiftCG
 
 __all__ = ["stop_early"]
@@ -23,7 +23,7 @@ ENTRIES_PER_ROW = 50
 
 
 def stop_early(
-    systems: Sequence[LinearSystem],
+    systems: Sequence[Equations],
     alphas: Array,
     options: IterationOptions,
     held_out: Products,
@@ -38,7 +38,7 @@ def stop_early(
 
     Parameters
     ----------
-    systems : sequence of LinearSystem, together covering all outputs
+    systems : sequence of Equations, together covering all outputs
     alphas : ndarray of shape (n_alphas,), >= 0
     options : IterationOptions
     held_out : Products

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from rankrls._progress import Progress
 from rankrls.feature_maps import Products
 from rankrls.preferences import Objective
 
-__all__ = ["History", "Iteration", "IterationOptions", "LinearSystem"]
+__all__ = ["Equations", "History", "Iteration", "IterationOptions", "LinearSystem"]
 
 Array = NDArray[Any]
 
@@ -86,6 +86,40 @@ class History:
     errors: Array = field(default_factory=lambda: np.empty((0, 0)))
     best_iteration: int | None = None
     best: int | None = None
+
+
+class Equations(Protocol):
+    """(G + alpha I) W = C, as far as an iterative solver must know them.
+
+    Attributes
+    ----------
+    C : ndarray of shape (n, k)
+    outputs : ndarray of shape (k,), int
+        The outputs that the columns are about.
+    dtype : of the products
+    n_entries : int
+        Numbers that a product with G reads, about.
+    """
+
+    C: Array
+    outputs: Array
+
+    @property
+    def dtype(self) -> Any:
+        """Of the products."""
+
+    @property
+    def n_entries(self) -> int:
+        """Numbers that a product with G reads, about."""
+
+    def G(self, V: Array) -> Array:
+        """G V for V of shape (n, k')."""
+
+    def diagonal(self) -> Array:
+        """About the diagonal of G, shape (n,)."""
+
+    def magnitude(self, W: Array) -> Array:
+        """What rounding of G W is relative to, for every column, shape (k',)."""
 
 
 class LinearSystem:

@@ -1,0 +1,281 @@
+"""What workers do with their partitions: plain functions of arrays, Dask is not needed here."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce, wraps
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils import check_array
+
+from rankrls.estimators._base import canonical
+from rankrls.feature_maps import Basis, Products
+from rankrls.preferences import (
+    Condensed,
+    Condenser,
+    PartPlan,
+    PreferenceGraph,
+    Share,
+    Statistics,
+    bucket_shares,
+    part_shares,
+)
+
+__all__ = [
+    "Held",
+    "Loader",
+    "Summary",
+    "add_arrays",
+    "add_statistics",
+    "bucket_statistics",
+    "held_pieces",
+    "hold_bucket",
+    "hold_part",
+    "part_statistics",
+    "pick",
+    "preferences_of",
+    "product",
+]
+
+Array = NDArray[Any]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _overflowing(function: Function) -> Function:
+    """Let numbers overflow in ``function``: the solver refuses what comes of it."""
+
+    @wraps(function)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return function(*arguments, **options)
+
+    return cast(Function, wrapped)
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Check and convert the blocks of one partition of X.
+
+    Attributes
+    ----------
+    number : int
+        Of the partition, for messages.
+    dtype : float32 or float64
+    n_features : int
+    n_rows : int or None
+        How many rows there must be, if that is known.
+    """
+
+    number: int
+    dtype: Any
+    n_features: int
+    n_rows: int | None = None
+
+    def __call__(self, blocks: list[Any]) -> Any:
+        """An ndarray or CSR matrix of shape (m, n), finite."""
+        X = blocks[0]
+        if len(blocks) > 1:
+            stack = sparse.hstack if any(map(sparse.issparse, blocks)) else np.hstack
+            X = stack(blocks)
+        try:
+            X = check_array(X, accept_sparse=("csr", "csc"), dtype=self.dtype, ensure_min_samples=0)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"partition {self.number} of X: {error}") from error
+        if X.shape[1] != self.n_features:
+            raise ValueError(
+                f"partition {self.number} of X has {X.shape[1]} columns, not {self.n_features}"
+            )
+        if self.n_rows is not None and X.shape[0] != self.n_rows:
+            raise ValueError(
+                f"partition {self.number} has {X.shape[0]} rows of X and {self.n_rows} of y: X, y "
+                "and qid must be cut alike"
+            )
+        return canonical(X, dense=False)
+
+    def rows(self, indices: Array, blocks: list[Any]) -> Any:
+        """Some of the rows."""
+        return self(blocks)[indices]
+
+
+def preferences_of(
+    number: int, y: list[Any], qid: list[Any] | None, weight: list[Any] | None
+) -> PreferenceGraph:
+    """The preferences of one partition."""
+    s = _columns(y)
+    for name, blocks in (("qid", qid), ("sample_weight", weight)):
+        if blocks is not None and len(blocks[0]) != len(s):
+            raise ValueError(
+                f"partition {number} has {len(s)} rows of y and {len(blocks[0])} of {name}: they "
+                "must be cut alike"
+            )
+    try:
+        return PreferenceGraph.from_scores(
+            s,
+            qid=None if qid is None else _labels(qid[0]),
+            sample_weight=None if weight is None else _columns(weight),
+        )
+    except ValueError as error:
+        raise ValueError(f"partition {number}: {error}") from error
+
+
+def _columns(blocks: list[Any]) -> Array:
+    return np.asarray(blocks[0]) if len(blocks) == 1 else np.hstack(blocks)
+
+
+def _labels(block: Any) -> Array:
+    return np.asarray(block.to_numpy() if hasattr(block, "to_numpy") else block)
+
+
+def _features(X: Any, basis: Basis | None, whitened: bool) -> Any:
+    if basis is None:
+        return X
+    return basis.features(X) if whitened else basis.block(X)
+
+
+def _pieces(condensers: Sequence[Condenser], Phi: Any) -> dict[int, list[Any]]:
+    """Condensed rows by bucket, a list with one matrix for each group of outputs."""
+    by_group = [condenser(Phi) for condenser in condensers]
+    return {b: [Z[b] for Z in by_group] for b in (by_group[0] if by_group else ())}
+
+
+def _stack(pieces: list[list[Any]]) -> list[Any]:
+    """The condensed rows of all parts, for each group of outputs."""
+    joined = []
+    for parts in zip(*pieces, strict=True):
+        some_sparse = any(map(sparse.issparse, parts))
+        joined.append(sparse.vstack(parts).tocsr() if some_sparse else np.concatenate(parts))
+    return joined
+
+
+# ------------------------------------------------------------------ statistics, in one pass
+
+
+@_overflowing
+def part_statistics(
+    load: Loader, plan: PartPlan, whitened: bool, blocks: list[Any], graph: Any, basis: Any = None
+) -> tuple[list[Statistics], dict[int, list[Any]]]:
+    """Statistics of one partition, for each group of outputs, and its condensed rows."""
+    Phi = _features(load(blocks), basis, whitened)
+    shares, condensers = part_shares(graph, plan)
+    return [share.statistics(Phi) for share in shares], _pieces(condensers, Phi)
+
+
+def pick(bucket: int, work: tuple[Any, dict[int, Any]]) -> Any:
+    """The condensed rows for one bucket."""
+    return work[1][bucket]
+
+
+@_overflowing
+def bucket_statistics(bucket: list[Condensed], pieces: list[list[Any]]) -> list[Statistics]:
+    """Statistics of the condensed rows of one bucket, for each group of outputs."""
+    joined = zip(bucket_shares(bucket), _stack(pieces), strict=True)
+    return [share.statistics(Z) for share, Z in joined]
+
+
+@_overflowing
+def add_statistics(parts: list[list[Statistics]]) -> list[Statistics]:
+    """Sums, for each group of outputs."""
+    return [reduce(operator.add, group) for group in zip(*parts, strict=True)]
+
+
+def add_arrays(parts: list[Array]) -> Array:
+    """Their sum."""
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+# ------------------------------------------------------------------ products, many passes
+
+
+@dataclass(frozen=True)
+class Held:
+    """Features and system of one place, kept for many products.
+
+    Attributes
+    ----------
+    features : list
+        For each group of outputs the rows (the same in a part, its own in a bucket).
+    shares : list of Share
+    condensers : list of Condenser
+    """
+
+    features: list[Any]
+    shares: list[Share]
+    condensers: list[Condenser]
+
+
+def hold_part(load: Loader, plan: PartPlan, blocks: list[Any], graph: Any) -> Held:
+    """The rows of one partition."""
+    shares, condensers = part_shares(graph, plan)
+    return Held([load(blocks)] * len(shares), shares, condensers)
+
+
+def held_pieces(held: Held) -> dict[int, list[Any]]:
+    """The condensed rows by bucket."""
+    return _pieces(held.condensers, held.features[0])
+
+
+def hold_bucket(bucket: list[Condensed], pieces: list[list[Any]]) -> Held:
+    """The condensed rows of one bucket."""
+    return Held(_stack(pieces), bucket_shares(bucket), [])
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What conjugate gradients begin with, of one place or of all.
+
+    Attributes
+    ----------
+    cross : list of ndarray of shape (n, k)
+        Φᵀr, for each group of outputs.
+    squares : list of ndarray of shape (n,)
+        About the diagonal of ΦᵀLΦ.
+    n_pairs : list of int
+    mass : float
+        The weight of all rows with an edge.
+    """
+
+    cross: list[Array]
+    squares: list[Array]
+    n_pairs: list[int]
+    mass: float
+
+    @staticmethod
+    @_overflowing
+    def of(held: Held) -> Summary:
+        """Of one place."""
+        places = list(zip(held.features, held.shares, strict=True))
+        cross = [_transposed(X, share.r) for X, share in places]
+        squares = [Products(X).column_squares(share.degree()) for X, share in places]
+        n_pairs = [share.n_pairs for share in held.shares]
+        return Summary(cross, squares, n_pairs, sum(share.mass for share in held.shares))
+
+    @staticmethod
+    def add(parts: list[Summary]) -> Summary:
+        """Of all places together."""
+
+        def sums(name: str) -> list[Any]:
+            return [sum(group) for group in zip(*(getattr(p, name) for p in parts), strict=True)]
+
+        mass = sum(part.mass for part in parts)
+        return Summary(sums("cross"), sums("squares"), sums("n_pairs"), mass)
+
+
+@_overflowing
+def product(group: int, held: Held, V: Array) -> Array:
+    """ΦᵀLΦ V, shape (n, k)."""
+    X, share = held.features[group], held.shares[group]
+    F = np.asarray(X @ V.astype(X.dtype, copy=False), dtype=np.float64)
+    return _transposed(X, share.apply(F))
+
+
+def _transposed(X: Any, U: Array) -> Array:
+    return np.asarray(X.T @ U.astype(X.dtype, copy=False), dtype=np.float64)
