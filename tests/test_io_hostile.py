@@ -517,7 +517,7 @@ def test_sparse_arrays_that_point_elsewhere(part, value, tmp_path):
     refuse(path)
 
 
-FILES = ["linear", "kernel", "relative", "pairs", "path", "sparse", "nystroem", "pipeline"]
+FILES = ["linear", "kernel", "relative", "pairs", "path", "sparse", "cg", "nystroem", "pipeline"]
 
 
 @pytest.mark.parametrize("name", FILES)
