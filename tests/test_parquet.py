@@ -4,6 +4,7 @@ import builtins
 import decimal
 import itertools
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -424,3 +425,23 @@ def test_batches_can_be_left_alone_and_kept(good):
     whole = joined(read(good))[0]
     both = np.concatenate([copy, second.data])
     np.testing.assert_array_equal(both, whole[: len(both)])
+
+
+def test_memory_is_flat(tmp_path):
+    """Of a file of many row groups, only a few are held: by Arrow and by us."""
+    rng = np.random.default_rng(0)
+    n_groups, m, n = 30, 2000, 20
+    table = table_of(rng.standard_normal((m, n)), np.arange(m), np.arange(m) // 50)
+    with pq.ParquetWriter(tmp_path / "a.parquet", table.schema) as writer:
+        for group in range(n_groups):
+            qid = pa.array(np.arange(m) // 50 + 40 * group)
+            writer.write_table(table.set_column(0, "qid", qid))
+    one = m * n * 8
+    before, peak = pa.total_allocated_bytes(), 0
+    tracemalloc.start()
+    for _ in iter_parquet(tmp_path / "a.parquet", target="label", qid="qid", rows=m):
+        peak = max(peak, pa.total_allocated_bytes() - before)
+    ours = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * one
+    assert ours < 5 * one

@@ -22,8 +22,8 @@ PathOrPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".arrows", ".feather", ".ipc")
 
-#: Read buffer of one column, so that a row group is not held as a whole.
-_BUFFER_BYTES = 1 << 18
+#: Read buffer of one column: pages are read when they are needed, not whole row groups.
+_BUFFER_BYTES = 1 << 16
 
 _CONTINUATION = b"\xff\xff\xff\xff"
 
@@ -124,7 +124,9 @@ class Source:
 
 class _ParquetSource(Source):
     def __init__(self, file: str) -> None:
-        self.reader = pyarrow().parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES)
+        self.reader = pyarrow().parquet.ParquetFile(
+            file, buffer_size=_BUFFER_BYTES, pre_buffer=False
+        )
         super().__init__(file, "Parquet", "row group", self.reader.schema_arrow)
         metadata = self.reader.metadata
         sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
