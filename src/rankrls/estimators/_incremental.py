@@ -211,9 +211,12 @@ class IncrementalRanker(LeastSquaresRanker):
 
         Notes
         -----
-        Memory: one batch, the unfinished query at its end, an n_features × n_features matrix (of
-        the basis, for "nystroem"), and the labels of the queries. ``verbose=1`` tells rows and
-        rows per second after every batch.
+        Memory: one batch (for "nystroem" also its kernel values with the basis), the unfinished
+        query at its end, an n_features × n_features matrix (of the basis, for "nystroem"), and the
+        labels of the queries. ``verbose=1`` tells rows and rows per second after every batch.
+
+        Queries in any row order, across batches, are refused: sort the file by query first. A
+        file of which only the rows of each batch are shuffled is fine.
 
         Examples
         --------
@@ -274,11 +277,8 @@ class IncrementalRanker(LeastSquaresRanker):
 
     def _learned(self) -> Learned | None:
         """What was learned so far, in new arrays; None if nothing was."""
-        pending = self.__dict__.get("_pending")
-        if pending is not None:
-            return pending.copy()
         if not hasattr(self, "_model"):
-            return None
+            return self._pending.copy() if hasattr(self, "_pending") else None
         if not hasattr(self, "_ledger"):
             raise ValueError(
                 "the model does not know what it was fitted to (saved with uncertainty=False?): "
@@ -303,7 +303,7 @@ class IncrementalRanker(LeastSquaresRanker):
         if not first:
             for name, value in self._terms(kernel).items():
                 before = self._learned_with[name]
-                if value != before:
+                if _differs(value, before):
                     raise ValueError(
                         f"{name} is {show(value)} now and was {show(before)} when the model began "
                         "to learn: set it back, or fit from the start"
@@ -356,6 +356,14 @@ class IncrementalRanker(LeastSquaresRanker):
         self.n_pairs_ = learned.total.n_pairs
         self.n_queries_ = learned.ledger.n_queries
         self.n_iter_ = 1
+
+
+def _differs(value: Any, before: Any) -> bool:
+    """Whether two parameters differ; arrays inside a dict of parameters are not compared."""
+    try:
+        return bool(value != before)
+    except ValueError:
+        return False
 
 
 def _check_outputs(learned: Learned, graph: PreferenceGraph) -> None:
