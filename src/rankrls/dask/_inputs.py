@@ -142,15 +142,21 @@ def _dealt(name: str, values: Any, rows: Source) -> Source:
 
 
 def _source(collection: Any) -> Source:
+    # Results that are on a cluster already (futures) get lost in the optimised graph.
+    graph = {key: task for key, task in collection.__dask_graph__().items() if _is_future(task)}
     # The blocks as optimised Delayed objects; they share one graph (or a few).
     delayed = np.asarray(collection.to_delayed(), dtype=object)
-    graphs = {id(block.dask): block.dask for block in delayed.flat}
-    graph = {key: task for part in graphs.values() for key, task in part.items()}
+    for part in {id(block.dask): block.dask for block in delayed.flat}.values():
+        graph.update(part)
     blocks = [[block.key for block in row] for row in delayed.reshape(len(delayed), -1)]
     lengths = None
     if isinstance(collection, da.Array) and np.isfinite(collection.shape[0]):
         lengths = [int(n) for n in collection.chunks[0]]
     return Source(graph, blocks, lengths)
+
+
+def _is_future(task: Any) -> bool:
+    return hasattr(task, "key") and hasattr(task, "client")
 
 
 def _length(block: Any) -> int:

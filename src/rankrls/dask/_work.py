@@ -44,6 +44,9 @@ __all__ = [
 
 Array = NDArray[Any]
 
+#: A mean so many times the spread of the rows is subtracted before products.
+FAR = 100.0
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -205,27 +208,45 @@ class Held:
         For each group of outputs the rows (the same in a part, its own in a bucket).
     shares : list of Share
     condensers : list of Condenser
+    shift : ndarray of shape (n,), or None
+        What was subtracted from the rows: L ignores it, and a large one costs digits.
     """
 
     features: list[Any]
     shares: list[Share]
     condensers: list[Condenser]
+    shift: Array | None = None
 
 
 def hold_part(load: Loader, plan: PartPlan, blocks: list[Any], graph: Any) -> Held:
     """The rows of one partition."""
     shares, condensers = part_shares(graph, plan)
-    return Held([load(blocks)] * len(shares), shares, condensers)
+    X, shift = _centred(load(blocks))
+    return Held([X] * len(shares), shares, condensers, shift)
+
+
+def _centred(X: Any) -> tuple[Any, Array | None]:
+    """Dense rows less their mean, if it is far from zero; they are copied only then."""
+    if sparse.issparse(X) or X.shape[0] == 0:
+        return X, None
+    mean = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
+    spread = np.sqrt(np.square(X[:: 1 + len(X) // 1000] - mean).mean(axis=0)).max()
+    if np.abs(mean).max() <= FAR * spread:
+        return X, None
+    return X - mean, mean
 
 
 def held_pieces(held: Held) -> dict[int, list[Any]]:
     """The condensed rows by bucket."""
-    return _pieces(held.condensers, held.features[0])
+    pieces = _pieces(held.condensers, held.features[0])
+    if held.shift is None:
+        return pieces
+    return {b: [Z + held.shift for Z in by_group] for b, by_group in pieces.items()}
 
 
 def hold_bucket(bucket: list[Condensed], pieces: list[list[Any]]) -> Held:
     """The condensed rows of one bucket."""
-    return Held(_stack(pieces), bucket_shares(bucket), [])
+    return Held([_centred(Z)[0] for Z in _stack(pieces)], bucket_shares(bucket), [])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,626 @@
+"""`rankrls.dask.RankRLS`: the same model as in memory, whatever the partitions are."""
+
+import importlib
+import inspect
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+
+import dask
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+import rankrls
+import rankrls.dask
+from cases import COSTS, TIES, WEIGHTINGS
+from rankrls.dask import RankRLS, _graph
+
+pytestmark = pytest.mark.xdist_group("dask")
+
+M, N = 240, 5
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    """Dask's threads, two of them, unless a test asks for the cluster."""
+    with dask.config.set(scheduler="threads", num_workers=2):
+        yield
+
+
+def problem(seed=0, m=M, queries=9, outputs=None):
+    """Rows in random order: almost every query is in almost every partition."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, N))
+    shape = m if outputs is None else (m, outputs)
+    y = rng.integers(0, 4, shape) + 0.25 * rng.integers(0, 2, shape)
+    return X, y, rng.integers(0, queries, m), rng.uniform(0.1, 2.0, m)
+
+
+def same(actual, expected, tolerance=1e-10):
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.shape == expected.shape
+    assert np.abs(actual - expected).max() <= tolerance * np.abs(expected).max()
+
+
+def precise(ranker):
+    ranker.tol = 1e-14
+    return ranker
+
+
+def check_same_fit(ranker, local, X, tolerance=1e-10):
+    for name in ("coef_", "dual_coef_"):
+        assert hasattr(ranker, name) == hasattr(local, name)
+        if hasattr(local, name):
+            same(getattr(ranker, name), getattr(local, name), tolerance)
+    for name in ("n_pairs_", "n_queries_", "n_features_in_"):
+        assert getattr(ranker, name) == getattr(local, name)
+    same(ranker.predict(X), local.predict(X), tolerance)
+
+
+# ---------------------------------------------------------------------- the same as in memory
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("cost", COSTS)
+def test_equals_the_local_fit(cost, ties, weighting):
+    X, y, qid, weight = problem()
+    options = {"cost": cost, "ties": ties, "query_weighting": weighting, "alpha": 0.3}
+    chunked = da.from_array(X, chunks=(37, 3))
+    for fit in (
+        {"qid": qid},
+        {"qid": None},
+        {"qid": np.sort(qid), "sample_weight": weight},
+    ):
+        local = rankrls.RankRLS(solver="primal", **options).fit(X, y, **fit)
+        ranker = RankRLS(**options).fit(chunked, y, **fit)
+        assert ranker.solver_ == "primal"
+        check_same_fit(ranker, local, X)
+        iterated = precise(RankRLS(solver="cg", **options)).fit(chunked, y, **fit)
+        check_same_fit(iterated, local, X)
+        assert 1 < iterated.n_iter_ <= 2 * N
+        # Statistics that only the posterior needs.
+        same(ranker.log_marginal_likelihood(), local.log_marginal_likelihood())
+        same(ranker.predict(X, return_std=True)[1], local.predict(X, return_std=True)[1])
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_nystroem_equals_the_local_fit(cost):
+    X, y, qid, weight = problem(1)
+    fit = {"qid": qid, "sample_weight": weight}
+    chunked = da.from_array(X, chunks=(50, -1))
+    for basis in (15, np.array([200, 3, 77, 12, 199])):
+        options = {"kernel": "rbf", "gamma": 0.3, "basis": basis, "cost": cost, "random_state": 3}
+        local = rankrls.RankRLS(**options).fit(X, y, **fit)
+        ranker = RankRLS(**options).fit(chunked, y, **fit)
+        assert ranker.solver_ == "nystroem"
+        assert (ranker.basis_indices_ == local.basis_indices_).all()
+        check_same_fit(ranker, local, X, 1e-8)
+    # A singular kernel: the features themselves are needed.
+    options = {"kernel": "poly", "degree": 1, "basis": 30, "cost": cost, "random_state": 0}
+    local = rankrls.RankRLS(**options).fit(X, y, **fit)
+    ranker = RankRLS(**options).fit(chunked, y, **fit)
+    same(ranker.predict(X), local.predict(X), 1e-8)
+    linear = RankRLS(solver="nystroem", basis=20, random_state=0).fit(chunked, y, **fit)
+    same(linear.coef_, rankrls.RankRLS().fit(X, y, **fit).coef_, 1e-8)
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_several_outputs(cost):
+    X, y, qid, _ = problem(2, outputs=3)
+    y[:, 2] = y[:, 0]
+    chunked = da.from_array(X, chunks=(60, -1))
+    targets = da.from_array(y, chunks=(60, 2))
+    local = rankrls.RankRLS(cost=cost).fit(X, y, qid=qid)
+    for solver in ("primal", "cg"):
+        ranker = precise(RankRLS(cost=cost, solver=solver)).fit(chunked, targets, qid=qid)
+        assert ranker.coef_.shape == (3, N)
+        check_same_fit(ranker, local, X)
+    predictions = ranker.predict(chunked)
+    assert predictions.chunks == ((60,) * 4, (3,))
+    same(predictions.compute(), local.predict(X))
+    same(ranker.score(chunked, targets, qid), local.score(X, y, qid), 1e-14)
+
+
+def test_sparse_blocks():
+    X, y, qid, _ = problem(3)
+    X[np.abs(X) < 0.8] = 0.0
+    local = rankrls.RankRLS(cost="unit").fit(X, y, qid=qid)
+    for layout in (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix):
+        blocks = da.from_array(X, chunks=(70, -1)).map_blocks(layout)
+        for solver in ("primal", "cg"):
+            ranker = precise(RankRLS(cost="unit", solver=solver)).fit(blocks, y, qid=qid)
+            same(ranker.coef_, local.coef_)
+            same(ranker.predict(blocks).compute(), local.predict(X))
+        wide = da.from_array(X, chunks=(70, 2)).map_blocks(layout)
+        same(RankRLS(cost="unit").fit(wide, y, qid=qid).coef_, local.coef_)
+    kernel = {"kernel": "rbf", "basis": 10, "random_state": 0}
+    local = rankrls.RankRLS(**kernel).fit(X, y, qid=qid)
+    same(RankRLS(**kernel).fit(blocks, y, qid=qid).dual_coef_, local.dual_coef_, 1e-8)
+
+
+def test_single_precision_and_integers():
+    X, y, qid, _ = problem(4)
+    reference = rankrls.RankRLS().fit(X, y, qid=qid).coef_
+    single = da.from_array(X.astype(np.float32), chunks=(100, -1))
+    for solver in ("primal", "cg"):
+        ranker = RankRLS(solver=solver).fit(single, y, qid=qid)
+        assert ranker.coef_.dtype == np.float32
+        same(ranker.coef_, reference, 1e-4)
+        predictions = ranker.predict(single)
+        assert predictions.dtype == predictions.compute().dtype == np.float32
+    whole = np.rint(10 * X).astype(int)
+    ranker = RankRLS().fit(da.from_array(whole, chunks=(100, -1)), y, qid=qid)
+    same(ranker.coef_, rankrls.RankRLS().fit(whole, y, qid=qid).coef_)
+
+
+def test_offset_features_lose_no_digits():
+    X, y, qid, _ = problem(5)
+    expected = rankrls.RankRLS().fit(X, y, qid=qid).coef_
+    shifted = da.from_array(X + 1e6, chunks=(50, -1))
+    same(RankRLS().fit(shifted, y, qid=qid).coef_, expected, 1e-8)
+    same(precise(RankRLS(solver="cg")).fit(shifted, y, qid=qid).coef_, expected, 1e-8)
+
+
+def test_partitions_that_are_empty_or_have_one_row():
+    X, y, qid, _ = problem(6, m=40)
+    chunked = da.from_array(X, chunks=((0, 1, 20, 0, 18, 1, 0), -1))
+    for cost in COSTS:
+        for q in (qid, None):
+            local = rankrls.RankRLS(cost=cost).fit(X, y, qid=q)
+            for solver in ("primal", "cg"):
+                ranker = precise(RankRLS(cost=cost, solver=solver)).fit(chunked, y, qid=q)
+                check_same_fit(ranker, local, X)
+            same(ranker.predict(chunked).compute(), local.predict(X))
+            assert ranker.score(chunked, y, q) == pytest.approx(local.score(X, y, q))
+
+
+# ---------------------------------------------------------------------- data frames, alignment
+
+
+def frame(seed=7):
+    X, y, qid, weight = problem(seed)
+    table = pd.DataFrame(X, columns=list("abcde"))
+    table["target"], table["query"], table["weight"] = y, [f"q{q}" for q in qid], weight
+    return table, list("abcde")
+
+
+def test_data_frames():
+    dd = pytest.importorskip("dask.dataframe")
+    table, names = frame()
+    lazy = dd.from_pandas(table, npartitions=5)
+    local = rankrls.RankRLS(ties="drop").fit(
+        table[names], table.target, qid=table["query"], sample_weight=table.weight
+    )
+    for solver in ("primal", "cg"):
+        ranker = precise(RankRLS(ties="drop", solver=solver)).fit(
+            lazy[names], lazy.target, qid=lazy["query"], sample_weight=lazy.weight
+        )
+        check_same_fit(ranker, local, table[names])
+        assert list(ranker.feature_names_in_) == names
+    predictions = ranker.predict(lazy[names])
+    assert isinstance(predictions, da.Array)
+    same(predictions.compute(), local.predict(table[names]))
+    scored = ranker.score(lazy[names], lazy.target, lazy["query"])
+    assert scored == pytest.approx(local.score(table[names], table.target, table["query"]))
+    two = RankRLS().fit(lazy[names], lazy[["target", "weight"]], qid=lazy["query"])
+    assert two.coef_.shape == (2, N)
+    # Arrays of unknown chunk sizes, local columns beside them, and a kernel.
+    unknown = lazy[names].to_dask_array()
+    assert np.isnan(unknown.shape[0])
+    beside = {"qid": table["query"], "sample_weight": table.weight.to_numpy()}
+    ranker = RankRLS(ties="drop").fit(unknown, table.target, **beside)
+    same(ranker.coef_, local.coef_)
+    with pytest.raises(ValueError, match="feature names"):
+        RankRLS().fit(lazy[names], lazy.target).predict(lazy[names[::-1]])
+    options = {"kernel": "rbf", "basis": 12, "random_state": 1}
+    kernel = RankRLS(**options).fit(lazy[names], lazy.target, qid=lazy["query"])
+    local = rankrls.RankRLS(**options).fit(table[names], table.target, qid=table["query"])
+    same(kernel.dual_coef_, local.dual_coef_, 1e-8)
+
+
+def test_targets_of_other_chunks_are_aligned():
+    X, y, qid, weight = problem(8)
+    expected = rankrls.RankRLS().fit(X, y, qid=qid, sample_weight=weight).coef_
+    chunked = da.from_array(X, chunks=(50, -1))
+    ranker = RankRLS().fit(
+        chunked,
+        da.from_array(y, chunks=33),
+        qid=da.from_array(qid, chunks=101),
+        sample_weight=da.from_array(weight, chunks=-1),
+    )
+    same(ranker.coef_, expected)
+
+
+def test_partitions_that_do_not_fit_together():
+    dd = pytest.importorskip("dask.dataframe")
+    table, names = frame()
+    lazy = dd.from_pandas(table, npartitions=5)
+    with pytest.raises(ValueError, match="y has 3 partitions and X has 5"):
+        RankRLS().fit(lazy[names].to_dask_array(), da.from_array(table.target.to_numpy(), 80))
+    other = dd.from_pandas(table, npartitions=4)
+    with pytest.raises(ValueError, match="qid and X have different divisions"):
+        RankRLS().fit(lazy[names], lazy.target, qid=other["query"])
+    y = da.from_array(table.target.to_numpy(), chunks=((40, 56, 48, 48, 48),))
+    with pytest.raises(ValueError, match=r"partition . has 48 rows of X and (40|56) of y"):
+        RankRLS().fit(lazy[names].to_dask_array(), y)
+    with pytest.raises(ValueError, match=r"partition . has 48 rows of y and (40|56) of qid"):
+        RankRLS().fit(lazy[names], lazy.target, qid=y)
+    with pytest.raises(ValueError, match="y has 239 entries for 240 rows of X"):
+        RankRLS().fit(lazy[names], table.target[1:])
+    X = da.from_array(table[names].to_numpy(), chunks=(48, -1))
+    with pytest.raises(ValueError, match="y has 239 entries for 240 rows of X"):
+        RankRLS().fit(X, y[1:])
+    with pytest.raises(ValueError, match="partition 0 has 48 rows of X and 40 of y"):
+        RankRLS().fit(X, dd.from_dask_array(y))
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": "dual"}, "solver='dual' needs a matrix of n_rows × n_rows: with Dask use"),
+        ({"solver": "fast"}, "solver must be one of 'auto', 'primal', 'nystroem', 'cg'"),
+        ({"kernel": "precomputed"}, "kernel='precomputed' is a matrix"),
+        ({"kernel": "rbf", "solver": "cg"}, "needs kernel='linear'"),
+        ({"basis": 5, "solver": "primal"}, "basis belongs to solver='nystroem'"),
+        ({"basis": 0}, "basis must be at least 1"),
+        ({"alpha": 0}, "alpha must be finite and > 0"),
+        ({"cost": "none"}, "cost must be one of"),
+    ],
+)
+def test_options_that_are_refused(options, message):
+    X, y, qid, _ = problem()
+    with pytest.raises(ValueError, match=message):
+        RankRLS(**options).fit(da.from_array(X, chunks=(50, -1)), y, qid=qid)
+
+
+def test_data_that_are_refused():
+    X, y, qid, weight = problem()
+    lazy = da.from_array(X, chunks=(50, -1))
+    ranker = RankRLS()
+    with pytest.raises(ValueError, match=r"Dask array or data frame; got a ndarray.*rankrls.Rank"):
+        ranker.fit(X, y)
+    with pytest.raises(ValueError, match="y is None"):
+        ranker.fit(lazy)
+    with pytest.raises(ValueError, match="pairs may join rows of different partitions"):
+        ranker.fit(lazy, y, pairs=[(0, 1)])
+    with pytest.raises(ValueError, match="X must be 2-D"):
+        ranker.fit(lazy[:, 0], y)
+    with pytest.raises(ValueError, match="unknown number of columns"):
+        ranker.fit(lazy[:, da.from_array(np.array([True] * N))], y)
+    bad = X.copy()
+    bad[170, 2] = np.nan
+    for solver in ("primal", "cg"):
+        with pytest.raises(ValueError, match="partition 3 of X: Input contains NaN"):
+            RankRLS(solver=solver).fit(da.from_array(bad, chunks=(50, -1)), y)
+    wrong = y.copy()
+    wrong[60] = np.inf
+    with pytest.raises(ValueError, match=r"partition 1: y contains NaN .*first at row 10"):
+        ranker.fit(lazy, da.from_array(wrong, chunks=50))
+    with pytest.raises(ValueError, match="partition 4: sample_weight must be >= 0"):
+        ranker.fit(lazy, y, sample_weight=da.from_array(weight - weight[-1] - 0.01, chunks=50))
+    missing = np.where(np.arange(M) == 120, np.nan, qid)
+    with pytest.raises(ValueError, match="partition 2: qid is nan at row 20"):
+        ranker.fit(lazy, y, qid=da.from_array(missing, chunks=50))
+    for constant, options in ((np.ones(M), {}), (qid, {"cost": "unit"})):
+        with pytest.raises(ValueError, match="no query has a pair to learn from: in 240 rows"):
+            RankRLS(**options).fit(lazy, constant, qid=qid)
+    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+        ranker.fit(lazy, y, sample_weight=np.zeros(M))
+    with pytest.raises(ValueError, match=r"equal in output \(column\) 1"):
+        ranker.fit(lazy, np.column_stack([y, qid]), qid=qid)
+    with pytest.raises(ValueError, match="so small that their products vanish"):
+        ranker.fit(lazy, y, sample_weight=np.full(M, 1e-300))
+    with pytest.raises(ValueError, match="overflow"):
+        ranker.fit(lazy * 1e200, y)
+    with pytest.raises(ValueError, match="overflow"):
+        RankRLS(solver="cg").fit(lazy * 1e200, y * 1e200)
+
+
+def test_a_fitted_model_refuses():
+    X, y, qid, _ = problem()
+    lazy = da.from_array(X, chunks=(50, -1))
+    ranker = RankRLS(solver="cg").fit(lazy, y, qid=qid)
+    with pytest.raises(ValueError, match="fitted with qid"):
+        ranker.score(lazy, y)
+    with pytest.raises(ValueError, match="output"):
+        ranker.score(lazy, np.column_stack([y, y]), qid)
+    with pytest.raises(ValueError, match="no query has a pair to evaluate"):
+        ranker.score(lazy, qid, qid)
+    with pytest.raises(ValueError, match="features"):
+        ranker.predict(lazy[:, :3])
+    with pytest.raises(ValueError, match="uncertainties and the likelihood need"):
+        ranker.predict(X, return_std=True)
+    with pytest.raises(ValueError, match="not a Dask collection"):
+        ranker.preference_proba(lazy, lazy)
+    bad = X.copy()
+    bad[100] = np.nan
+    with pytest.raises(ValueError, match="partition 2 of X"):
+        ranker.predict(da.from_array(bad, chunks=(50, -1))).compute()
+
+
+def test_warnings():
+    X, y, qid, _ = problem()
+    lazy = da.from_array(X, chunks=(50, -1))
+    with pytest.warns(UserWarning, match="solver='nystroem', an approximation"):
+        RankRLS(kernel="rbf", random_state=0).fit(lazy[:30], y[:30])
+    ranker = RankRLS(solver="cg", alpha=1e-6)
+    ranker.max_iter = 2
+    with pytest.warns(
+        ConvergenceWarning, match=r"stopped after 2 iterations with a relative resid"
+    ):
+        ranker.fit(lazy, y, qid=qid)
+    assert ranker.n_iter_ == 2
+
+
+def test_rows_that_are_spread_too_much(monkeypatch):
+    X, y, qid, _ = problem()
+    lazy = da.from_array(X, chunks=(50, -1))
+    module = importlib.import_module("rankrls.dask._problem")
+    monkeypatch.setattr(module, "MANY_PIECES", 3)
+    with pytest.warns(UserWarning, match="shuffle or sort the rows by qid first"):
+        RankRLS().fit(lazy, y, qid=qid)
+    monkeypatch.setattr(module, "MAX_BUCKET_BYTES", 40)
+    with pytest.raises(ValueError, match="would have to come together on one worker"):
+        RankRLS().fit(lazy, y, qid=qid)
+
+
+def test_many_buckets(monkeypatch):
+    X, y, qid, _ = problem()
+    lazy = da.from_array(X, chunks=(50, -1))
+    parts = importlib.import_module("rankrls.preferences._parts")
+    monkeypatch.setattr(parts.Plan.__init__, "__defaults__", (4,))
+    for cost in COSTS:
+        local = rankrls.RankRLS(cost=cost).fit(X, y, qid=qid)
+        for solver in ("primal", "cg"):
+            ranker = precise(RankRLS(cost=cost, solver=solver)).fit(lazy, y, qid=qid)
+            same(ranker.coef_, local.coef_)
+
+
+# ---------------------------------------------------------------------- what is read, what moves
+
+
+class Reader:
+    """Blocks that count how often they are read."""
+
+    def __init__(self, X, chunks):
+        self.counts = np.zeros(-(-len(X) // chunks), dtype=int)
+        self.X = da.from_array(X, chunks=(chunks, -1)).map_blocks(
+            self._read, dtype=X.dtype, meta=np.empty((0, 0))
+        )
+
+    def _read(self, block, block_id=(0, 0)):
+        self.counts[block_id[0]] += 1
+        return block
+
+
+def test_x_is_read_once():
+    X, y, qid, _ = problem()
+    for solver, options in (("primal", {}), ("cg", {})):
+        reader = Reader(X, 60)
+        RankRLS(solver=solver, **options).fit(reader.X, y, qid=qid)
+        assert (reader.counts == 1).all()
+    reader = Reader(X, 60)
+    ranker = RankRLS(solver="cg").fit(reader.X, y, qid=qid, persist=False)
+    assert (reader.counts > ranker.n_iter_).all()
+    same(ranker.coef_, rankrls.RankRLS().fit(X, y, qid=qid).coef_, 1e-5)
+    reader = Reader(X, 60)
+    predictions = ranker.predict(reader.X)
+    assert not reader.counts.any()
+    assert predictions.chunks == ((60, 60, 60, 60),)
+    predictions.compute()
+    assert (reader.counts == 1).all()
+    basis = [5, 70, 75]
+    reader = Reader(X, 60)
+    RankRLS(kernel="rbf", basis=basis).fit(reader.X, y, qid=qid)
+    assert reader.counts.tolist() == [2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_rows_do_not_come_to_the_client(cost, monkeypatch):
+    """With every query in every partition: n × n numbers, and some for y, but no features."""
+    rng = np.random.default_rng(0)
+    m, n = 4000, 40
+    X, y, qid = rng.standard_normal((m, n)), rng.integers(0, 5, m), rng.integers(0, 300, m)
+    received = []
+    compute = _graph.Tasks.compute
+
+    def spy(self, *arguments, **options):
+        results = compute(self, *arguments, **options)
+        received.append(len(pickle.dumps(results)))
+        return results
+
+    monkeypatch.setattr(_graph.Tasks, "compute", spy)
+    lazy = da.from_array(X, chunks=(500, -1))
+    local = rankrls.RankRLS(cost=cost).fit(X, y, qid=qid)
+    ranker = RankRLS(cost=cost).fit(lazy, y, qid=qid)
+    same(ranker.coef_, local.coef_)
+    labels, counts, statistics = received
+    assert statistics < 2 * 8 * n**2
+    assert labels + counts < X.nbytes / 2  # entries of y and qid with their counts: 9 numbers
+    received.clear()
+    ranker = RankRLS(cost=cost, solver="cg").fit(lazy, y, qid=qid)
+    assert max(received[2:]) < 8 * 8 * n
+    received.clear()
+    assert ranker.score(lazy, y, qid) == pytest.approx(local.score(X, y, qid), abs=1e-3)
+    assert sum(received) < X.nbytes / 4
+
+
+# ---------------------------------------------------------------------- as a scikit-learn estimator
+
+
+def test_estimator():
+    assert inspect.signature(RankRLS) == inspect.signature(rankrls.RankRLS)
+    ranker = RankRLS(alpha=0.5, cost="unit")
+    assert clone(ranker).get_params() == ranker.get_params()
+    assert rankrls.dask.RankRLS is RankRLS
+    assert "dask" in repr(type(ranker))
+    X, y, qid, _ = problem()
+    lazy = da.from_array(X, chunks=(50, -1))
+    ranker.fit(lazy, y, qid=qid)
+    again = pickle.loads(pickle.dumps(ranker))
+    same(again.predict(lazy).compute(), ranker.predict(X))
+    # A second fit leaves nothing of the first.
+    ranker.set_params(kernel="rbf", basis=9, random_state=0).fit(lazy, y)
+    assert not hasattr(ranker, "coef_")
+    assert ranker.dual_coef_.shape == (9,)
+
+
+def test_to_local_needs_no_dask():
+    X, y, qid, _ = problem()
+    lazy = da.from_array(X, chunks=(50, -1))
+    for options in ({}, {"solver": "cg"}, {"kernel": "rbf", "basis": 9, "random_state": 0}):
+        ranker = RankRLS(**options).fit(lazy, y, qid=qid)
+        local = ranker.to_local()
+        assert type(local) is rankrls.RankRLS
+        assert local.get_params() == ranker.get_params()
+        assert local.n_pairs_ == ranker.n_pairs_
+        same(local.predict(X), ranker.predict(lazy).compute())
+        assert local.score(X, y, qid) == pytest.approx(ranker.score(lazy, y, qid))
+        assert b"dask" not in pickle.dumps(local)
+
+
+def test_without_dask(monkeypatch):
+    monkeypatch.delitem(sys.modules, "rankrls.dask")
+    monkeypatch.setitem(sys.modules, "dask", None)
+    monkeypatch.setitem(sys.modules, "dask.array", None)
+    with pytest.raises(ImportError, match=r"pip install 'rankrls\[dask\]'"):
+        importlib.import_module("rankrls.dask")
+
+
+def test_progress(capfd):
+    X, y, qid, _ = problem()
+    RankRLS(solver="cg", verbose=1).fit(da.from_array(X, chunks=(50, -1)), y, qid=qid)
+    told = capfd.readouterr().err
+    assert "240 rows in 5 partitions, 9 queries, 9 of them in several partitions" in told
+    assert "iteration 2" in told
+
+
+# ---------------------------------------------------------------------- on a cluster
+
+
+@pytest.fixture(scope="module")
+def client():
+    distributed = pytest.importorskip("distributed")
+    quiet = {"distributed.worker.profile.enabled": False, "distributed.admin.log-length": 0}
+    with (
+        dask.config.set(quiet),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=":0",
+            silence_logs="CRITICAL",
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def cluster(client, threads):
+    """The cluster, for one test; a killed worker needs a moment to come back."""
+    with dask.config.set(scheduler="distributed"):
+        yield client
+    client.wait_for_workers(2, timeout=120)
+
+
+def test_on_a_cluster(cluster):
+    X, y, qid, weight = problem(9, m=600)
+    lazy = da.from_array(X, chunks=(100, -1))
+    fit = {"qid": qid, "sample_weight": weight}
+    for options in ({"cost": "unit"}, {"kernel": "rbf", "basis": 12, "random_state": 0}):
+        local = rankrls.RankRLS(**options).fit(X, y, **fit)
+        ranker = RankRLS(**options).fit(lazy, y, **fit)
+        check_same_fit(ranker, local, X, 1e-8)
+        same(ranker.predict(lazy).compute(), local.predict(X), 1e-8)
+        assert ranker.score(lazy, y, qid) == pytest.approx(local.score(X, y, qid))
+    # What the user has persisted is used where it is.
+    held = lazy.persist()
+    twice = (held * 2).persist()[:, :4] / 2
+    local = rankrls.RankRLS().fit(X[:, :4], y, **fit)
+    for solver in ("primal", "cg"):
+        ranker = precise(RankRLS(solver=solver)).fit(twice, da.from_array(y, 100).persist(), **fit)
+        same(ranker.coef_, local.coef_, 1e-8)
+    bad = da.where(da.arange(600, chunks=100)[:, None] == 450, np.nan, lazy)
+    with pytest.raises(ValueError, match="partition 4 of X: Input contains NaN"):
+        RankRLS().fit(bad, y)
+
+
+def test_frames_on_a_cluster(cluster):
+    dd = pytest.importorskip("dask.dataframe")
+    table, names = frame()
+    lazy = dd.from_pandas(table, npartitions=4)
+    local = rankrls.RankRLS(cost="relative").fit(table[names], table.target, qid=table["query"])
+    for data in (lazy, lazy.persist()):
+        ranker = RankRLS(cost="relative").fit(data[names], data.target, qid=data["query"])
+        check_same_fit(ranker, local, table[names])
+        same(ranker.predict(data[names]).compute(), local.predict(table[names]))
+
+
+def test_a_worker_is_killed_at_work(cluster, tmp_path):
+    """The first worker to read a block is killed while it reads; Dask has the work done again."""
+    X, y, qid, _ = problem(10, m=600)
+    begun, pid = tmp_path / "begun", tmp_path / "pid"
+
+    def read(block, begun=str(begun), pid=str(pid)):
+        import os
+        import time
+
+        try:
+            os.close(os.open(begun, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return block
+        with open(pid + "-unfinished", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename(pid + "-unfinished", pid)
+        time.sleep(120)  # until it is killed
+        return block
+
+    killed = []
+
+    def kill():
+        while not pid.exists():
+            time.sleep(0.02)
+        killed.append(int(pid.read_text()))
+        os.kill(killed[0], signal.SIGKILL)
+
+    assassin = threading.Thread(target=kill, daemon=True)
+    assassin.start()
+    lazy = da.from_array(X, chunks=(100, -1)).map_blocks(read, dtype=float, meta=np.empty((0, 0)))
+    ranker = RankRLS(cost="unit").fit(lazy, y, qid=qid)
+    assassin.join(timeout=60)
+    assert len(killed) == 1
+    assert killed[0] != os.getpid()
+    same(ranker.coef_, rankrls.RankRLS(cost="unit").fit(X, y, qid=qid).coef_, 1e-8)
+
+
+def test_a_worker_is_killed_between_iterations(cluster, monkeypatch):
+    """What it held is computed again from the graph."""
+    X, y, qid, _ = problem(11, m=600)
+    victim = next(iter(cluster.run(os.getpid).values()))
+    cg = importlib.import_module("rankrls.dask._cg")
+    product = cg.GramOperator._matmat
+
+    def treacherous(self, V):
+        if self.n_products == 2:
+            os.kill(victim, signal.SIGKILL)
+        return product(self, V)
+
+    monkeypatch.setattr(cg.GramOperator, "_matmat", treacherous)
+    lazy = da.from_array(X, chunks=(100, -1))
+    ranker = precise(RankRLS(solver="cg")).fit(lazy, y, qid=qid)
+    assert ranker.n_iter_ >= 3
+    assert victim not in cluster.run(os.getpid).values()
+    same(ranker.coef_, rankrls.RankRLS().fit(X, y, qid=qid).coef_, 1e-8)
