@@ -1,7 +1,6 @@
 """partial_fit and forget equal a fit from scratch; what fails leaves everything as it was."""
 
 import itertools
-import json
 import pickle
 
 import numpy as np
@@ -13,7 +12,6 @@ from sklearn.model_selection import GridSearchCV
 
 import cases
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV
-from rankrls.estimators._ledger import Ledger
 from rankrls.solvers import SpectralState
 
 LOSSES = [
@@ -557,27 +555,6 @@ def test_pickled_models_go_on(model):
         ranker.partial_fit(X[rows], y[rows], qid=qid[rows])
     order = np.concatenate([first, *others])
     same(ranker, RankRLS(**MODELS[model]).fit(X[order], y[order], qid=qid[order]), X)
-
-
-def test_ledger_as_json():
-    """What a file must keep so that a loaded model still tells what it has seen."""
-    X, y, qid, _ = data(24)
-    first, second, *_ = batches_of(qid)
-    ranker = RankRLS().partial_fit(X[first], y[first], qid=qid[first], pairs=[(0, 11)])
-    ranker.partial_fit(X[second], y[second], qid=np.arange(len(second)) // 2)
-    ranker.partial_fit(X[second], y[second]).partial_fit(X[second], y[second])
-    stored = json.dumps(ranker._ledger.to_dict())
-    ranker._ledger = Ledger.from_dict(json.loads(stored))
-    assert json.dumps(ranker._ledger.to_dict()) == stored
-    with pytest.raises(ValueError, match="query 'a' was given"):
-        ranker.partial_fit(X[:1], y[:1], qid=["a"])
-    with pytest.raises(ValueError, match="added with 1 given pairs"):
-        ranker.forget(X[first], y[first], qid=qid[first])
-    ranker.forget(X[first], y[first], qid=qid[first], pairs=[(0, 11)])
-    ranker.forget(X[second], y[second], qid=np.arange(len(second)) // 2)
-    ranker.forget(X[second], y[second])
-    close(ranker.coef_, RankRLS().fit(X[second], y[second]).coef_)
-    assert ranker.n_queries_ == 1
 
 
 def test_score_needs_qid_if_any_call_had_it():

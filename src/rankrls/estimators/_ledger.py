@@ -54,24 +54,6 @@ class Ledger:
         """Queries with a label, and rankings without."""
         return len(self.queries) + self.rankings.total()
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in lists, for a file; labels are as they were given."""
-        return {
-            "labels": list(self.queries),
-            "rows": list(self.queries.values()),
-            "rankings": [[*size, count] for size, count in self.rankings.items() if count],
-            "joined": [[list(labels), pairs] for labels, pairs in self.joined],
-        }
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Ledger:
-        """The ledger that `to_dict` wrote."""
-        ledger = cls()
-        ledger._queries = dict(zip(content["labels"], content["rows"], strict=True))
-        ledger.rankings = Counter({(m, pairs): n for m, pairs, n in content["rankings"]})
-        ledger.joined = [(frozenset(labels), pairs) for labels, pairs in content["joined"]]
-        return ledger
-
     def check_new(self, graph: PreferenceGraph, advice: str) -> None:
         """Raise if a query of ``graph`` is known already."""
         if graph.has_qid:
