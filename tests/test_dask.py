@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import itertools
 import os
 import pickle
 import signal
@@ -340,7 +341,7 @@ def test_a_fitted_model_refuses():
         ranker.score(lazy, qid, qid)
     with pytest.raises(ValueError, match="features"):
         ranker.predict(lazy[:, :3])
-    with pytest.raises(ValueError, match="uncertainties and the likelihood need"):
+    with pytest.raises(ValueError, match="does not factorise a matrix, which uncertainties need"):
         ranker.predict(X, return_std=True)
     with pytest.raises(ValueError, match="not a Dask collection"):
         ranker.preference_proba(lazy, lazy)
@@ -355,11 +356,8 @@ def test_warnings():
     lazy = da.from_array(X, chunks=(50, -1))
     with pytest.warns(UserWarning, match="solver='nystroem', an approximation"):
         RankRLS(kernel="rbf", random_state=0).fit(lazy[:30], y[:30])
-    ranker = RankRLS(solver="cg", alpha=1e-6)
-    ranker.max_iter = 2
-    with pytest.warns(
-        ConvergenceWarning, match=r"stopped after 2 iterations with a relative resid"
-    ):
+    ranker = RankRLS(solver="cg", alpha=1e-6, max_iter=2)
+    with pytest.warns(ConvergenceWarning, match="ended after 2 iterations with a relative resid"):
         ranker.fit(lazy, y, qid=qid)
     assert ranker.n_iter_ == 2
 
@@ -504,7 +502,25 @@ def test_progress(capfd):
     RankRLS(solver="cg", verbose=1).fit(da.from_array(X, chunks=(50, -1)), y, qid=qid)
     told = capfd.readouterr().err
     assert "240 rows in 5 partitions, 9 queries, 9 of them in several partitions" in told
-    assert "iteration 2" in told
+    assert "1/1000 residual" in told
+
+
+def test_early_stopping():
+    X, y, qid, _ = problem()
+    held = qid < 3
+    eval_set = (X[held], y[held], qid[held])
+    X, y, qid = X[~held], y[~held], qid[~held]
+    lazy = da.from_array(X, chunks=(50, -1))
+    ranker = RankRLS(0.0, early_stopping=True)
+    with pytest.raises(ValueError, match=r"eval_set.* and early_stopping=True go together"):
+        ranker.fit(lazy, y, qid=qid)
+    with pytest.raises(ValueError, match=r"eval_set.* and early_stopping=True go together"):
+        RankRLS().fit(lazy, y, qid=qid, eval_set=eval_set)
+    ranker.fit(lazy, y, qid=qid, eval_set=eval_set)
+    local = rankrls.RankRLS(0.0, early_stopping=True).fit(X, y, qid=qid, eval_set=eval_set)
+    same(ranker.coef_, local.coef_, 1e-8)
+    assert ranker.best_iteration_ == local.best_iteration_
+    np.testing.assert_allclose(ranker.validation_curve_, local.validation_curve_, atol=1e-12)
 
 
 # ---------------------------------------------------------------------- on a cluster
@@ -611,14 +627,15 @@ def test_a_worker_is_killed_between_iterations(cluster, monkeypatch):
     X, y, qid, _ = problem(11, m=600)
     victim = next(iter(cluster.run(os.getpid).values()))
     cg = importlib.import_module("rankrls.dask._cg")
-    product = cg.GramOperator._matmat
+    product = cg.HeldEquations.G
+    calls = itertools.count()
 
     def treacherous(self, V):
-        if self.n_products == 2:
+        if next(calls) == 2:
             os.kill(victim, signal.SIGKILL)
         return product(self, V)
 
-    monkeypatch.setattr(cg.GramOperator, "_matmat", treacherous)
+    monkeypatch.setattr(cg.HeldEquations, "G", treacherous)
     lazy = da.from_array(X, chunks=(100, -1))
     ranker = precise(RankRLS(solver="cg")).fit(lazy, y, qid=qid)
     assert ranker.n_iter_ >= 3

@@ -247,6 +247,7 @@ class RankRLS(estimators.RankRLS):
         dtype = basis.map.Z.dtype
         self._model = NystroemModel.from_statistics(of_features, basis, alphas, dtype)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _solve_cg(
         self,
         problem: Problem,

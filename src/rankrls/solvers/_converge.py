@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls.solvers._iterations import Equations, History, Iteration, IterationOptions
-from rankrls.solvers._krylov import MultiShiftCG
+from rankrls.solvers._krylov import MultiShiftCG, overflow_error
 
 __all__ = ["converge"]
 
@@ -84,7 +84,10 @@ class _Run:
         self.size = np.where(norms > 0, norms, 1.0)
         self.d: Array | None = None
         if S == 1:
-            self.d = 1.0 / np.sqrt(system.diagonal() + alphas[0])[:, None]
+            diagonal = system.diagonal() + alphas[0]
+            if not np.isfinite(diagonal).all():
+                raise overflow_error()
+            self.d = 1.0 / np.sqrt(diagonal)[:, None]
             W = np.zeros((n, k))
             W += self._correction(self.C, np.full(k, options.tol))
         else:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MultiShiftCG", "ShiftedSum"]
+__all__ = ["MultiShiftCG", "ShiftedSum", "overflow_error"]
 
 Array = NDArray[Any]
 
@@ -78,7 +78,7 @@ class MultiShiftCG:
         self.delta = np.broadcast_to(alphas - alphas[0], (len(alphas), k))
         self.scale = np.linalg.norm(C, axis=0)
         if not np.isfinite(self.scale).all():
-            raise _overflow()
+            raise overflow_error()
         self.R = np.divide(C, self.scale, out=np.zeros_like(C), where=self.scale > 0)
         self.P = self.R.copy()
         self.square = (self.scale > 0).astype(float)  # ‖r‖², relative to ‖c‖²
@@ -124,7 +124,7 @@ class MultiShiftCG:
         GP = self.product(P) + self.seed[on] * P
         curvature = np.einsum("ij,ij->j", P, GP)
         if not np.isfinite(curvature).all():
-            raise _overflow()
+            raise overflow_error()
         # No curvature left: the residual is zero but for rounding.
         alive = curvature > 0
         a = np.divide(self.square[on], curvature, out=np.zeros(len(on)), where=alive)
@@ -230,5 +230,6 @@ class ShiftedSum:
         return x.T
 
 
-def _overflow() -> ValueError:
+def overflow_error() -> ValueError:
+    """What to tell when numbers are no longer finite."""
     return ValueError("the numbers overflow: scale the features, the scores or the weights down")
