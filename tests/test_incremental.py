@@ -5,6 +5,8 @@ import pickle
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -282,6 +284,50 @@ def test_calls_without_qid_are_rankings():
     same(incremental, reference, X)
     with pytest.raises(ValueError, match="no ranking of 15 rows was added without qid"):
         incremental.forget(X[10:25], y[10:25])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    steps=st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=3), min_size=1, max_size=14),
+    seed=st.integers(0, 99),
+    cost=st.sampled_from(cases.COSTS),
+    ties=st.sampled_from(cases.TIES),
+    rbf=st.booleans(),
+)
+def test_any_sequence(steps, seed, cost, ties, rbf):
+    """Each step learns the named queries that are unknown and forgets those that are known."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 7, 8)
+    qid = np.repeat(np.arange(8), sizes)
+    X = rng.standard_normal((len(qid), 3))
+    y = rng.integers(1, 4, (len(qid), 2)) * 0.5
+    options = {"kernel": "rbf", "solver": "nystroem"} if rbf else {"solver": "primal"}
+    ranker = RankRLS(cost=cost, ties=ties, **options)
+    X_basis = X[qid == steps[0][0]]
+    known = set()
+    for step in steps:
+        for query in dict.fromkeys(step):
+            rows = rng.permutation(np.flatnonzero(qid == query))
+            change = ranker.forget if query in known else ranker.partial_fit
+            if not known and not hasattr(ranker, "solver_"):
+                rows = np.flatnonzero(qid == query)  # the basis, in this order
+            change(X[rows], y[rows], qid=qid[rows])
+            known ^= {query}
+    assert ranker.n_queries_ == len(known)
+    rows = np.flatnonzero(np.isin(qid, list(known)))
+    try:
+        reference = RankRLS(cost=cost, ties=ties, **options).fit_stream(
+            [(X[rows], y[rows], qid[rows])], basis_rows=X_basis if rbf else None
+        )
+    except ValueError as error:
+        if "no query has a pair" not in str(error) and "no batch with rows" not in str(error):
+            raise
+        with pytest.raises(NotFittedError):
+            ranker.predict(X)
+        return
+    close(ranker.predict(X), reference.predict(X), 1e-9)
+    close(ranker.predict(X, return_std=True)[1], reference.predict(X, return_std=True)[1], 1e-7)
+    close(ranker.log_marginal_likelihood(), reference.log_marginal_likelihood(), 1e-9)
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
