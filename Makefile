@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	@$(BIN)/python -m rankrls.demo
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

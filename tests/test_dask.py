@@ -24,8 +24,6 @@ import rankrls.dask
 from cases import COSTS, TIES, WEIGHTINGS
 from rankrls.dask import RankRLS, _graph
 
-pytestmark = pytest.mark.xdist_group("dask")
-
 M, N = 240, 5
 
 
@@ -526,33 +524,35 @@ def test_early_stopping():
 # ---------------------------------------------------------------------- on a cluster
 
 
-@pytest.fixture(scope="module")
-def client():
+@pytest.fixture
+def cluster(threads):
+    """A client of two worker processes."""
     distributed = pytest.importorskip("distributed")
-    quiet = {"distributed.worker.profile.enabled": False, "distributed.admin.log-length": 0}
     with (
-        dask.config.set(quiet),
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,
             processes=True,
             dashboard_address=":0",
             silence_logs="CRITICAL",
-        ) as cluster,
-        distributed.Client(cluster) as client,
+        ) as local,
+        distributed.Client(local) as client,
+        dask.config.set(scheduler="distributed"),
     ):
         yield client
+        client.wait_for_workers(2, timeout=120)
 
 
-@pytest.fixture
-def cluster(client, threads):
-    """The cluster, for one test; a killed worker needs a moment to come back."""
-    with dask.config.set(scheduler="distributed"):
-        yield client
-    client.wait_for_workers(2, timeout=120)
+def test_on_a_cluster(cluster, tmp_path, monkeypatch):
+    """One test, because a cluster takes longer to start than all of them to run."""
+    check_arrays()
+    check_frames()
+    check_that_a_worker_may_be_killed_at_work(tmp_path)
+    cluster.wait_for_workers(2, timeout=120)  # a killed one needs a moment to come back
+    check_that_a_worker_may_be_killed_between_iterations(cluster, monkeypatch)
 
 
-def test_on_a_cluster(cluster):
+def check_arrays():
     X, y, qid, weight = problem(9, m=600)
     lazy = da.from_array(X, chunks=(100, -1))
     fit = {"qid": qid, "sample_weight": weight}
@@ -574,7 +574,7 @@ def test_on_a_cluster(cluster):
         RankRLS().fit(bad, y)
 
 
-def test_frames_on_a_cluster(cluster):
+def check_frames():
     dd = pytest.importorskip("dask.dataframe")
     table, names = frame()
     lazy = dd.from_pandas(table, npartitions=4)
@@ -585,7 +585,7 @@ def test_frames_on_a_cluster(cluster):
         same(ranker.predict(data[names]).compute(), local.predict(table[names]))
 
 
-def test_a_worker_is_killed_at_work(cluster, tmp_path):
+def check_that_a_worker_may_be_killed_at_work(tmp_path):
     """The first worker to read a block is killed while it reads; Dask has the work done again."""
     X, y, qid, _ = problem(10, m=600)
     begun, pid = tmp_path / "begun", tmp_path / "pid"
@@ -622,7 +622,7 @@ def test_a_worker_is_killed_at_work(cluster, tmp_path):
     same(ranker.coef_, rankrls.RankRLS(cost="unit").fit(X, y, qid=qid).coef_, 1e-8)
 
 
-def test_a_worker_is_killed_between_iterations(cluster, monkeypatch):
+def check_that_a_worker_may_be_killed_between_iterations(cluster, monkeypatch):
     """What it held is computed again from the graph."""
     X, y, qid, _ = problem(11, m=600)
     victim = next(iter(cluster.run(os.getpid).values()))

@@ -31,33 +31,25 @@ def predict_lazily(model: Model, X: Any, *, flat: bool, deviation: bool = False)
         X = X.to_dask_array()
     if X.numblocks[1] > 1:
         X = X.rechunk({1: -1})
-    shape = {"drop_axis": 1} if flat else {"chunks": (X.chunks[0], (model.n_outputs,))}
     coefficients = model.coef if model.coef is not None else model.dual_coef
     assert coefficients is not None
     result = np.dtype(np.float64) if deviation else np.result_type(dtype, coefficients.dtype)
-    return X.map_blocks(
+    values = X.map_blocks(
         _predict,
         model=dask.delayed(model, traverse=False),
         load=Loader(-1, dtype, n_features),
-        flat=flat,
         deviation=deviation,
         dtype=result,
-        meta=np.empty((0,) if flat else (0, 0), dtype=result),
-        **shape,
+        chunks=(X.chunks[0], (model.n_outputs,)),
+        meta=np.empty((0, 0), dtype=result),
     )
+    return values[:, 0] if flat else values
 
 
 def _predict(
-    block: Any,
-    model: Model,
-    load: Loader,
-    flat: bool,
-    deviation: bool,
-    block_id: tuple[int, ...] = (0,),
+    block: Any, model: Model, load: Loader, deviation: bool, block_id: tuple[int, ...] = (0,)
 ) -> Array:
     X = Loader(block_id[0], load.dtype, load.n_features)([block])
     if X.shape[0] == 0:
-        values = np.empty((0, model.n_outputs), dtype=load.dtype)
-    else:
-        values = np.sqrt(model.variance(X)) if deviation else model.predict(X)
-    return values[:, 0] if flat else values
+        return np.empty((0, model.n_outputs), dtype=load.dtype)
+    return np.sqrt(model.variance(X)) if deviation else model.predict(X)

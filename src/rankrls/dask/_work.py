@@ -230,7 +230,7 @@ def _centred(X: Any) -> tuple[Any, Array | None]:
     if sparse.issparse(X) or X.shape[0] == 0:
         return X, None
     mean = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
-    spread = np.sqrt(np.square(X[:: 1 + len(X) // 1000] - mean).mean(axis=0)).max()
+    spread = np.abs(X[:: 1 + len(X) // 1000] - mean).mean(axis=0).max()
     if np.abs(mean).max() <= FAR * spread:
         return X, None
     return X - mean, mean
