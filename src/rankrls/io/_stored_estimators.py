@@ -188,6 +188,7 @@ def _pack_ledger(ledger: Ledger) -> dict[str, Any]:
 def _unpack_ledger(cls: type[Any], values: dict[str, Any]) -> Ledger:
     labels, counts = expand(values["labels"]), values["counts"]
     require(len(labels) == len(counts) == len(set(labels)), "queries without a number of rows")
+    require(bool((counts > 0).all()), "queries without rows")
     for shape in values["rankings"]:
         good = type(shape) is tuple and len(shape) == 3 and all(type(n) is int for n in shape)
         require(good and min(shape) >= 0, "rankings that are none")
