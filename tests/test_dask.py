@@ -367,6 +367,7 @@ def test_rows_that_are_spread_too_much(monkeypatch):
     monkeypatch.setattr(module, "MANY_PIECES", 3)
     with pytest.warns(UserWarning, match="shuffle or sort the rows by qid first"):
         RankRLS().fit(lazy, y, qid=qid)
+    monkeypatch.setattr(module, "MANY_PIECES", 3000)
     monkeypatch.setattr(module, "MAX_BUCKET_BYTES", 40)
     with pytest.raises(ValueError, match="would have to come together on one worker"):
         RankRLS().fit(lazy, y, qid=qid)

@@ -193,7 +193,7 @@ def test_sparse_rows_offsets_and_single_precision(options):
     close(single.gram, expected.gram, 1e-5)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_any_scores_queries_weights_and_parts(data):
     m = data.draw(st.integers(2, 12))
@@ -217,8 +217,8 @@ def test_any_scores_queries_weights_and_parts(data):
     edges = oracles.edges_of_scores(s, qid, weight, **loss)
     L, r = oracles.laplacian(edges, m)
     (statistics,) = cut.statistics(X)
-    close(statistics.gram, L)
-    close(statistics.cross[:, 0], r, 1e-11)
+    np.testing.assert_allclose(statistics.gram, L, atol=1e-12 * max(1, np.abs(L).max()))
+    np.testing.assert_allclose(statistics.cross[:, 0], r, atol=1e-12 * max(1, np.abs(r).max()))
     assert statistics.n_pairs == len(edges)
     assert cut.plan.varied[0] == cut.graph.has_preference()
     assert cut.crossing.n_queries == cut.graph.n_queries

@@ -160,24 +160,23 @@ class Problem:
         counts = preferences.counts()
         self.plan = Plan(preferences.censuses, preferences.crossing, counts, preferences.loss)
         preferences.require(self.plan.varied)
-        self._check_buckets()
+        n_pieces = sum(map(len, self.plan.sources))
+        if n_pieces > MANY_PIECES:
+            warnings.warn(
+                f"{preferences.crossing.n_crossing:,} queries are spread over several "
+                f"partitions, so that {n_pieces:,} pieces must move between workers: shuffle or "
+                "sort the rows by qid first (the result is the same)",
+                stacklevel=3,
+            )
 
-    def _check_buckets(self) -> None:
-        needed = self.plan.largest_bucket() * self.n_features * 8
+    def _check_buckets(self, width: int) -> None:
+        needed = self.plan.largest_bucket() * width * 8
         if needed > MAX_BUCKET_BYTES:
             raise ValueError(
                 f"{self.plan.largest_bucket():,} scores or queries that occur in several "
                 "partitions would have to come together on one worker "
                 f"({needed / 2**30:.1f} GiB): use ties='keep', round the scores, or sort the rows "
                 "so that the rows of a query stand together"
-            )
-        n_pieces = sum(map(len, self.plan.sources))
-        if n_pieces > MANY_PIECES:
-            warnings.warn(
-                f"{self.preferences.crossing.n_crossing:,} queries are spread over several "
-                f"partitions, so that {n_pieces:,} pieces must move between workers: shuffle or "
-                "sort the rows by qid first (the result is the same)",
-                stacklevel=4,
             )
 
     def _tasks(self) -> Tasks:
@@ -208,6 +207,7 @@ class Problem:
         Of X itself, or of its kernel values with a basis, or of the Nyström features
         (``whitened``).
         """
+        self._check_buckets(self.n_features if basis is None else len(basis.kept))
         tasks = self._tasks()
         extra = () if basis is None else (tasks.give("basis", basis),)
         totals = []
@@ -234,6 +234,7 @@ class Problem:
 
     def hold(self, *, persist: bool) -> HeldProblem:
         """The same, ready for many products."""
+        self._check_buckets(self.n_features)
         tasks = self._tasks()
         held = []
         pieces: list[list[Any]] = [[] for _ in self.plan.buckets]

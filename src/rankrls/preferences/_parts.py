@@ -166,7 +166,7 @@ class Share:
     outputs : ndarray of shape (k,)
     n_rows : int
     pieces : list of (rows, Objective)
-        Objectives over disjoint sets of rows; None means all rows.
+        Objectives over disjoint sets of rows: row numbers, or a slice.
     counted : bool
         Whether the rows are to be counted in ``mean`` and ``mass`` (condensed ones are not: the
         rows they stand for are).
@@ -176,7 +176,7 @@ class Share:
         self,
         outputs: Array,
         n_rows: int,
-        pieces: list[tuple[Array | None, Objective]],
+        pieces: list[tuple[Any, Objective]],
         *,
         counted: bool,
     ) -> None:
@@ -198,7 +198,7 @@ class Share:
         """Shape (m, k)."""
         out = np.zeros((self.n_rows, len(self.outputs)))
         for rows, objective in self.pieces:
-            out[_all(rows)] = objective.system.r
+            out[rows] = objective.system.r
         return out
 
     def degree(self) -> Array:
@@ -212,15 +212,12 @@ class Share:
         """L V, shape (m, k)."""
         out = np.zeros(V.shape)
         for rows, objective in self.pieces:
-            out[_all(rows)] = objective.system.apply(V[_all(rows)])
+            out[rows] = objective.system.apply(V[rows])
         return out
 
     def statistics(self, Phi: Any) -> Statistics:
         """Of features Φ, dense or sparse, of shape (m, n)."""
-        parts = [
-            Statistics.of(objective, Phi if rows is None else Phi[rows])
-            for rows, objective in self.pieces
-        ]
+        parts = [Statistics.of(objective, Phi[rows]) for rows, objective in self.pieces]
         if not parts:
             return Statistics.empty(self.outputs, Phi.shape[1])
         total = reduce(operator.add, parts)
@@ -232,19 +229,19 @@ class Condenser:
 
     Parameters
     ----------
-    rows : ndarray of int, or None
-        The rows of fragments; None: all rows.
+    rows : ndarray of int, or slice
+        The rows of fragments.
     units : Groups over those rows
     bucket : ndarray of shape (u,), ascending
         Where each mean belongs.
     """
 
-    def __init__(self, rows: Array | None, units: Groups, bucket: Array) -> None:
+    def __init__(self, rows: Any, units: Groups, bucket: Array) -> None:
         self.rows, self.units, self.bucket = rows, units, bucket
 
     def __call__(self, Phi: Any) -> dict[int, Any]:
         """Condensed rows of Φ by bucket, each of shape (z, n); sparse if Φ is sparse."""
-        Z = self.units.mean(Phi if self.rows is None else Phi[self.rows])
+        Z = self.units.mean(Phi[self.rows])
         buckets, starts = np.unique(self.bucket, return_index=True)
         stops = np.append(starts[1:], len(self.bucket))
         slices = zip(buckets.tolist(), starts, stops, strict=True)
@@ -255,19 +252,16 @@ def part_shares(graph: PreferenceGraph, plan: PartPlan) -> tuple[list[Share], li
     """The shares of one part, one for each group of outputs, and how its fragments condense."""
     s, query, weight = scored(graph)
     m = len(s)
-    if not plan.fragments:
-        whole: Array | None = None
-        fragment = np.empty(0, dtype=np.int64)
-    else:
-        whole = np.flatnonzero(plan.numbers[query] < 0)
-        fragment = fragment_rows(graph, plan.numbers)
+    whole = np.flatnonzero(plan.numbers[query] < 0)
+    fragment = fragment_rows(graph, plan.numbers)
     shares, condensers = [], []
     for number, outputs in enumerate(plan.outputs):
-        pieces: list[tuple[Array | None, Objective]] = []
-        if whole is None or len(whole):
-            pieces.append((whole, _whole_queries(graph, _all(whole), outputs, plan.loss)))
+        pieces: list[tuple[Any, Objective]] = []
+        if len(whole):
+            rows = _as_slice(whole)
+            pieces.append((rows, _whole_queries(graph, rows, outputs, plan.loss)))
         if len(fragment):
-            rows = None if len(fragment) == m else fragment
+            rows = _as_slice(fragment)
             omega = None if weight is None else weight[fragment]
             codes = np.unique(plan.numbers[query[fragment]], return_inverse=True)[1]
             info = plan.fragments[number]
@@ -281,13 +275,15 @@ def part_shares(graph: PreferenceGraph, plan: PartPlan) -> tuple[list[Share], li
 def bucket_shares(bucket: Sequence[Condensed]) -> list[Share]:
     """The shares of the condensed rows of one bucket, one for each group of outputs."""
     return [
-        Share(one.outputs, len(one.part), [(None, one.objective())], counted=False)
+        Share(one.outputs, len(one.part), [(slice(None), one.objective())], counted=False)
         for one in bucket
     ]
 
 
-def _all(rows: Array | None) -> Any:
-    return slice(None) if rows is None else rows
+def _as_slice(rows: Array) -> Any:
+    """Rows that stand together as a slice, so that dense features need not be copied."""
+    together = rows[-1] - rows[0] + 1 == len(rows)
+    return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
 
 
 def _whole_queries(
