@@ -205,7 +205,7 @@ class Share:
         """The diagonal of L, shape (m,)."""
         out = np.zeros(self.n_rows)
         for rows, objective in self.pieces:
-            out[_all(rows)] = objective.system.degree()
+            out[rows] = objective.system.degree()
         return out
 
     def apply(self, V: Array) -> Array:
