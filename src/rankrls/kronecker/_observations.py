@@ -1,0 +1,183 @@
+"""Observed relations: which pairs (row object, column object) have a label, and which label.
+
+A relation is a p × g matrix of labels of which any part may be observed, and any pair several
+times (edges of a multigraph). Edges are kept as lists; a matrix without gaps stays a matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Block", "Cells", "Observations"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of the relation that is observed completely, every pair equally often.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (p',), int
+    cols : ndarray of shape (g',), int
+    Y : ndarray of shape (p', g')
+        Labels; means, if there are several for each pair.
+    multiplicity : int
+        Edges for each pair.
+    """
+
+    rows: Array
+    cols: Array
+    Y: Array
+    multiplicity: int
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The different observed pairs, sorted by row and column, with the edges of a pair averaged.
+
+    Σ_e (y_e − c − f)² over the edges of a pair is n (ȳ − c − f)² plus a constant, so that pairs
+    with weights n hold everything that a least-squares loss needs.
+
+    Attributes
+    ----------
+    rows, cols : ndarray of shape (q,), int
+    y : ndarray of shape (q,)
+        Mean labels.
+    weight : ndarray of shape (q,)
+        Numbers of edges.
+    shape : tuple of int
+        (p, g).
+    """
+
+    rows: Array
+    cols: Array
+    y: Array
+    weight: Array
+    shape: tuple[int, int]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def select(self, chosen: Array) -> Cells:
+        """Some of the cells, by mask or by ascending numbers."""
+        return Cells(
+            self.rows[chosen], self.cols[chosen], self.y[chosen], self.weight[chosen], self.shape
+        )
+
+    @cached_property
+    def flat(self) -> Array:
+        """Places in the p × g matrix, row by row, shape (q,)."""
+        return self.rows * self.shape[1] + self.cols
+
+    @property
+    def full(self) -> bool:
+        """Whether every pair of the relation is observed."""
+        return len(self) == self.shape[0] * self.shape[1]
+
+
+class Observations:
+    """Labels of some of the pairs of p row objects and g column objects.
+
+    Parameters
+    ----------
+    rows, cols : ndarray of shape (n_edges,), int
+        Ends of every edge; the same pair may come several times.
+    y : ndarray of shape (n_edges,)
+        Labels.
+    shape : tuple of int
+        (p, g).
+    """
+
+    def __init__(self, rows: Array, cols: Array, y: Array, shape: tuple[int, int]) -> None:
+        self._lists: tuple[Array, Array, Array] | None = (rows, cols, y)
+        self._matrix: Array | None = None
+        self.shape = shape
+
+    @classmethod
+    def from_matrix(cls, Y: Array) -> Observations:
+        """Labels of shape (p, g), NaN where unobserved."""
+        missing = np.isnan(Y)
+        if missing.any():
+            rows, cols = np.nonzero(~missing)
+            return cls(rows, cols, Y[rows, cols], Y.shape)
+        made = cls(np.empty(0, int), np.empty(0, int), np.empty(0), Y.shape)
+        made._lists, made._matrix = None, Y
+        return made
+
+    @property
+    def n_edges(self) -> int:
+        """How many labels there are."""
+        return len(self._lists[0]) if self._lists is not None else int(np.prod(self.shape))
+
+    @property
+    def matrix(self) -> Array | None:
+        """The labels as a matrix of shape (p, g), if they were given as one without gaps."""
+        return self._matrix
+
+    @property
+    def lists(self) -> tuple[Array, Array, Array]:
+        """Rows, columns and labels of all edges, each of shape (n_edges,)."""
+        if self._lists is None:
+            assert self._matrix is not None
+            p, g = self.shape
+            rows, cols = np.repeat(np.arange(p), g), np.tile(np.arange(g), p)
+            self._lists = (rows, cols, self._matrix.ravel())
+        return self._lists
+
+    @property
+    def T(self) -> Observations:
+        """The same edges, seen from the columns."""
+        if self._matrix is not None:
+            return Observations.from_matrix(np.ascontiguousarray(self._matrix.T))
+        rows, cols, y = self.lists
+        return Observations(cols, rows, y, self.shape[::-1])
+
+    def select(self, chosen: Array) -> Observations:
+        """Some of the edges (mask or numbers), between the same objects."""
+        rows, cols, y = self.lists
+        return Observations(rows[chosen], cols[chosen], y[chosen], self.shape)
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The different pairs."""
+        rows, cols, y = self.lists
+        p, g = self.shape
+        flat = rows * g + cols
+        if len(flat) and not (flat[1:] > flat[:-1]).all():
+            order = np.argsort(flat, kind="stable")
+            ordered = flat[order]
+            first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+            weight = np.diff(np.concatenate([first, [len(flat)]])).astype(np.float64)
+            mean = np.add.reduceat(y[order], first) / weight
+            flat = ordered[first]
+            return Cells(flat // g, flat % g, mean, weight, self.shape)
+        return Cells(rows, cols, y, np.ones(len(rows)), self.shape)
+
+    def block(self, *, ranking: bool, square: bool = False) -> Block | None:
+        """The observations as one complete block, or None if they are not one.
+
+        Rows and columns without an edge do not matter. For ``ranking`` a row with one pair does
+        not either: it has nothing to compare. ``square``: the block must have the same objects
+        on both sides.
+        """
+        p, g = self.shape
+        if self._matrix is not None:
+            return Block(np.arange(p), np.arange(g), self._matrix, 1)
+        cells = self.cells
+        if ranking:
+            cells = cells.select(np.bincount(cells.rows, minlength=p)[cells.rows] > 1)
+        rows, cols = np.unique(cells.rows), np.unique(cells.cols)
+        if not len(cells) or len(cells) != len(rows) * len(cols):
+            return None
+        if (cells.weight != cells.weight[0]).any():
+            return None
+        if square and not np.array_equal(rows, cols):
+            return None
+        return Block(rows, cols, cells.y.reshape(len(rows), len(cols)), int(cells.weight[0]))
