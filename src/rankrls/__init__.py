@@ -7,9 +7,13 @@ from rankrls.estimators import RankRLS, RankRLSCV, RegularizationPath, regulariz
 from rankrls.preferences import PreferenceGraph
 
 if TYPE_CHECKING:
+    from rankrls.estimators._conditional import ConditionalRankRLS
+    from rankrls.estimators._conditional_cv import ConditionalRankRLSCV
     from rankrls.estimators._greedy import GreedyRankRLS
 
 __all__ = [
+    "ConditionalRankRLS",
+    "ConditionalRankRLSCV",
     "GreedyRankRLS",
     "PreferenceGraph",
     "RankRLS",
@@ -19,17 +23,29 @@ __all__ = [
     "io",
     "metrics",
     "model_selection",
+    "plotting",
     "preprocessing",
     "regularization_path",
 ]
 
 __version__ = "0.1.0"
 
+#: Estimators that are imported when they are first used, and where they are.
+_LAZY = {
+    "ConditionalRankRLS": "_conditional",
+    "ConditionalRankRLSCV": "_conditional_cv",
+    "GreedyRankRLS": "_greedy",
+}
+
+
+#: Rooms that are imported when they are first used.
+_ROOMS = ("dask", "datasets", "io", "metrics", "model_selection", "plotting", "preprocessing")
+
 
 def __getattr__(name: str) -> Any:
     """Import what takes a while, or is not always needed, when it is first used."""
-    if name in ("dask", "datasets", "io", "metrics", "model_selection", "preprocessing"):
+    if name in _ROOMS:
         return importlib.import_module(f"rankrls.{name}")
-    if name == "GreedyRankRLS":
-        return importlib.import_module("rankrls.estimators._greedy").GreedyRankRLS
+    if name in _LAZY:
+        return getattr(importlib.import_module(f"rankrls.estimators.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'rankrls' has no attribute {name!r}")

@@ -54,22 +54,25 @@ class RegularizationPath:
 
 
 def regularization_path(
-    estimator: RankRLS, X: Any, y: Any = None, *, alphas: ArrayLike, **fit_params: Any
-) -> RegularizationPath:
+    estimator: Any, X: Any, y: Any = None, *, alphas: ArrayLike, **fit_params: Any
+) -> Any:
     """Fit ``estimator`` for every alpha of a grid, from one eigendecomposition.
 
     Parameters
     ----------
-    estimator : RankRLS
+    estimator : RankRLS or ConditionalRankRLS
         Unfitted; gives all parameters but alpha.
     X, y : as for ``fit``
     alphas : array-like of shape (n_alphas,), > 0
     **fit_params
-        qid, pairs, magnitude, pair_weight, sample_weight, as for ``fit``.
+        qid, pairs, magnitude, pair_weight, sample_weight (Z of a `ConditionalRankRLS`), as for
+        ``fit``.
 
     Returns
     -------
     RegularizationPath
+        For a `ConditionalRankRLS` with ``dual_coef`` of shape (n_alphas, p, g) and
+        ``predict(X, Z=None)``.
 
     Notes
     -----
@@ -87,16 +90,25 @@ def regularization_path(
            [0.91, 0.06],
            [0.57, 0.21]])
     """
-    if not isinstance(estimator, RankRLS):
-        raise ValueError(f"estimator must be a RankRLS; got a {type(estimator).__name__}")
+    conditional = hasattr(estimator, "condition_on") and hasattr(estimator, "_fit_path")
+    if not (conditional or isinstance(estimator, RankRLS)):
+        raise ValueError(
+            "estimator must be a RankRLS or a ConditionalRankRLS; got a "
+            f"{type(estimator).__name__}"
+        )
     grid = check_finite_array("alphas", np.atleast_1d(alphas), ndim=(1,))
     if grid.size == 0:
         raise ValueError("alphas is empty: give at least one number > 0")
     check_positive("alphas", float(grid.min()))
     names = ("qid", "pairs", "magnitude", "pair_weight", "sample_weight")
+    names = ("Z",) if conditional else names
     unknown = sorted(set(fit_params) - set(names))
     if unknown:
         raise TypeError(f"fit has no argument {unknown[0]!r}; it has {', '.join(names)}")
+    if conditional:
+        from rankrls.estimators._conditional_path import conditional_path
+
+        return conditional_path(estimator, X, y, fit_params.get("Z"), grid)
     ranker = clone(estimator)
     preferences = {name: fit_params.get(name) for name in names}
     ranker._fit_prepared(*ranker._prepare(X, y, preferences), grid)

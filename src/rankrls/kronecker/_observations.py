@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls._edges import EdgeList, read_labels
+
 __all__ = ["Block", "Cells", "Observations"]
 
 Array = NDArray[Any]
@@ -110,6 +112,12 @@ class Observations:
         made = cls(np.empty(0, int), np.empty(0, int), np.empty(0), Y.shape)
         made._lists, made._matrix = None, Y
         return made
+
+    @classmethod
+    def read(cls, Y: Any, name: str = "Y") -> Observations:
+        """Labels as users pass them: a matrix with NaN, a data frame, or a sparse matrix."""
+        labels = read_labels(Y, name)
+        return cls(*labels) if isinstance(labels, EdgeList) else cls.from_matrix(labels)
 
     @property
     def n_edges(self) -> int:

@@ -109,9 +109,9 @@ class EdgeKernel(LinearOperator):
         p, g = len(K), len(G)
         most = max(len(rows) * (2 if sign else 1), len(self.to[0]))
         self.form = choose_form(most, p, g) if form == "auto" else form
-        self._flat_in = rows * g + cols
-        self._flat_out = self._flat_in if to is None else self.to[0] * g + self.to[1]
-        self._distinct = len(rows) == 0 or bool((self._flat_in[1:] > self._flat_in[:-1]).all())
+        self.flat = rows * g + cols
+        self._flat_out = self.flat if to is None else self.to[0] * g + self.to[1]
+        self._distinct = len(rows) == 0 or bool((self.flat[1:] > self.flat[:-1]).all())
         self._full_in = self._distinct and len(rows) == p * g
         self._full_out = len(self._flat_out) == p * g and np.array_equal(
             self._flat_out, np.arange(p * g)
@@ -125,9 +125,9 @@ class EdgeKernel(LinearOperator):
             M = v.reshape(p, g)
         elif self._distinct:
             M = np.zeros((p, g))
-            M.ravel()[self._flat_in] = v
+            M.ravel()[self.flat] = v
         else:
-            M = np.bincount(self._flat_in, weights=v, minlength=p * g).reshape(p, g)
+            M = np.bincount(self.flat, weights=v, minlength=p * g).reshape(p, g)
         return 0.5 * (M + self.sign * M.T) if self.sign else M
 
     def _matvec(self, v: Array) -> Array:

@@ -8,6 +8,7 @@ from rankrls.metrics._binary import average_precision, precision, reciprocal_ran
 from rankrls.metrics._compare import RankerComparison, compare_rankers
 from rankrls.metrics._ndcg import ndcg
 from rankrls.metrics._pairwise import concordance_index, pairwise_accuracy, pairwise_error
+from rankrls.metrics._relations import conditional_scores
 from rankrls.metrics._scorers import (
     average_precision_scorer,
     concordance_index_scorer,
@@ -25,6 +26,7 @@ __all__ = [
     "compare_rankers",
     "concordance_index",
     "concordance_index_scorer",
+    "conditional_scores",
     "make_ranking_scorer",
     "ndcg",
     "ndcg_scorer",

@@ -99,6 +99,11 @@ class CompleteSpectrum(ClosedForm):
         return V.T @ (row_centred(self.Y) if self.ranking else self.Y) @ U
 
     @cached_property
+    def all_labels(self) -> Array:
+        """VᵀYU with the null spaces."""
+        return self.labels(self.left.vectors, self.right.vectors)
+
+    @cached_property
     def _live(self) -> tuple[Array, Array]:
         """Ỹ and λσᵀ without the null spaces."""
         products = np.outer(self.left.range.values, self.right.range.values)

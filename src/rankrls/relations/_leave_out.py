@@ -39,7 +39,7 @@ def rows_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
     """
     (lam, V), (sigma, U) = _parts(problem)
     D = damped(np.outer(lam, sigma), alpha)
-    labels = problem.labels(V, U)
+    labels = problem.all_labels
     squares = V**2
     m = squares @ D  # M/alpha
     unsafe = (m < SINGULAR * D.max(axis=0, initial=0.0)) & (sigma != 0.0)
@@ -57,7 +57,7 @@ def columns_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
     (lam, V), (sigma, U) = _parts(problem)
     products = np.outer(lam, sigma)
     D = damped(products, alpha)
-    labels = problem.labels(V, U)
+    labels = problem.all_labels
     squares = (U**2).T
     m = D @ squares
     unsafe = ((m < SINGULAR * D.max(axis=1, initial=0.0)[:, None]) & (lam != 0.0)[:, None]).any(0)
@@ -76,7 +76,7 @@ def entry_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
     (lam, V), (sigma, U) = _parts(problem)
     products = np.outer(lam, sigma)
     D = damped(products, alpha)
-    labels = problem.labels(V, U)
+    labels = problem.all_labels
     left, right = V**2, (U**2).T
     m = left @ D @ right
     unsafe = m < SINGULAR * D.max(initial=0.0)
@@ -165,7 +165,7 @@ def entries_out(
     products = np.outer(lam, sigma)
     D = damped(products, alpha)
     largest = D.max(initial=0.0)
-    labels = problem.labels(V, U)
+    labels = problem.all_labels
     squares = V**2
     E, m = V @ (labels * D), squares @ D
     D *= products

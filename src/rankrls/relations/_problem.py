@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls import _memory
+from rankrls._progress import Progress
 from rankrls.kronecker import Block, Observations
 from rankrls.relations._holdout import closed_form
 from rankrls.relations._incomplete import Validation, iterate, solve_dual
@@ -59,13 +59,17 @@ class Solution:
     solver : str
     n_iter : int
         1 for direct solvers.
-    validation_scores : ndarray of shape (n_iterations,) or None
+    errors : ndarray of shape (n_iter,) or None
+        Pairwise error on held-out edges after every iteration (early stopping).
+    best_iteration : int or None
+        The iteration that was kept by them.
     """
 
     coefficients: Array
     solver: str
     n_iter: int
-    validation_scores: Array | None = None
+    errors: Array | None = None
+    best_iteration: int | None = None
 
 
 class RelationProblem:
@@ -106,7 +110,7 @@ class RelationProblem:
         alphas: Array,
         solver: str = "auto",
         stopping: Stopping | None = None,
-        progress: Callable[[str], None] = lambda message: None,
+        progress: Progress | None = None,
     ) -> Solution:
         """Coefficients for every alpha.
 
@@ -118,9 +122,9 @@ class RelationProblem:
             iterative. "auto": the first of these that serves.
         stopping : Stopping, optional
             For "cg".
-        progress : callable, optional
-            Is told what is being done.
+        progress : Progress, optional
         """
+        progress = Progress("", 0) if progress is None else progress
         stopping = Stopping() if stopping is None else stopping
         early = stopping.validation_fraction is not None
         block = None if solver == "cg" or (solver == "auto" and early) else self.block()
@@ -142,7 +146,7 @@ class RelationProblem:
             return Solution(self._closed(block, alphas), "closed", 1)
         if solver == "dual":
             return Solution(self._dual(alphas), "dual", 1)
-        return self._iterate(alphas, stopping)
+        return self._iterate(alphas, stopping, progress)
 
     def _choose(self, early: bool) -> str:
         small = len(self.observations.cells) <= MAX_DUAL_CELLS
@@ -172,7 +176,7 @@ class RelationProblem:
         )
         return solve_dual(self.K, self.G, cells, alphas, ranking=self.ranking, sign=self.sign)
 
-    def _iterate(self, alphas: Array, stopping: Stopping) -> Solution:
+    def _iterate(self, alphas: Array, stopping: Stopping, progress: Progress) -> Solution:
         observations, validation = self.observations, None
         if stopping.validation_fraction is not None:
             held = held_out_edges(
@@ -191,8 +195,11 @@ class RelationProblem:
             max_iter=stopping.max_iter,
             tol=stopping.tol,
             validation=validation,
+            progress=progress,
         )
-        return Solution(found.coefficients, "cg", found.n_iter, found.validation_scores)
+        return Solution(
+            found.coefficients, "cg", found.n_iter, found.errors, found.best_iteration
+        )
 
 
 def held_out_edges(
