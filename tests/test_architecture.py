@@ -29,6 +29,7 @@ FLOOR = {
     "estimators": 5,
     "model_selection": 6,
     "dask": 6,
+    "plotting": 6,
     "__init__": 7,
     "io": 8,
     "demo": 8,

@@ -47,7 +47,7 @@ def read_labels(Y: Any, name: str = "Y") -> Array | EdgeList:
     if sparse.issparse(Y):
         return _read_sparse(Y, name)
     if isinstance(Y, np.ma.MaskedArray):
-        Y = Y.astype(np.float64).filled(np.nan)
+        Y = np.ma.filled(Y.astype(np.float64), np.nan)
     elif hasattr(Y, "to_numpy"):
         Y = _from_frame(Y)
     try:

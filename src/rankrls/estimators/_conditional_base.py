@@ -100,7 +100,7 @@ class ConditionalRanker(BaseEstimator):
         check_option("solver", self.solver, SOLVERS)
         if not isinstance(self.early_stopping, bool | np.bool_):
             raise ValueError(f"early_stopping must be True or False; got {self.early_stopping!r}")
-        common = {"degree": self.degree, "coef0": self.coef0, "n_jobs": self.n_jobs}
+        common: dict[str, Any] = {"degree": self.degree, "coef0": self.coef0, "n_jobs": self.n_jobs}
         first = Kernel.from_options(
             self.kernel, gamma=self.gamma, kernel_params=self.kernel_params, **common
         )
@@ -236,7 +236,8 @@ class ConditionalRanker(BaseEstimator):
         ndarray of shape (n_edges,)
         """
         X, _, Z = self._check_new(X, Z)
-        rows, cols = check_numbers("rows", rows, X.shape[0]), check_numbers("cols", cols, Z.shape[0])
+        rows = check_numbers("rows", rows, X.shape[0])
+        cols = check_numbers("cols", cols, Z.shape[0])
         if len(rows) != len(cols):
             raise ValueError(f"rows has {len(rows)} entries and cols has {len(cols)}")
         if not len(rows):
@@ -259,9 +260,7 @@ class ConditionalRanker(BaseEstimator):
 
     def _check_new(self, X: Any, Z: Any) -> tuple[Any, bool, Any]:
         check_is_fitted(self)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False
-        )
+        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
         X = self._rows.others(X)
         if Z is None:
             if self._two_domains:
@@ -308,7 +307,8 @@ class ConditionalRanker(BaseEstimator):
         """
         scores = self.predict(X, Z)
         read_relation(Y, *scores.shape, one_domain=Z is None and not self._two_domains)
-        values = conditional_scores(Y, scores, condition_on=self.condition_on)
+        by: Any = self.condition_on
+        values = conditional_scores(Y, scores, condition_on=by)
         if np.isnan(values).all():
             raise ValueError(
                 f"there is nothing to evaluate: no {self.condition_on[:-1]} of Y has two observed "

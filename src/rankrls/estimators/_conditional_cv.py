@@ -11,12 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from rankrls._progress import Progress
-from rankrls._validation import check_finite_array, check_integer, check_option, check_positive, show
+from rankrls._validation import (
+    check_finite_array,
+    check_integer,
+    check_option,
+    check_positive,
+    show,
+)
 from rankrls.estimators._conditional_base import ConditionalRanker
 from rankrls.estimators._scoring import Scoring
 from rankrls.relations import (
     Plan,
-    RelationProblem,
     alpha_chunks,
     complete_labels,
     cross_validate,
@@ -171,9 +176,16 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
         problem = self._problem(rows, columns, observations)
         rng = check_random_state(self.random_state)
         plan = plan_for(
-            self.cv, problem, self.condition_on, two_domains=Z is not None, n_folds=self.n_folds,
-            rng=rng, X=X,
-        )  # fmt: skip
+            self.cv,
+            problem.observations.shape,
+            self.condition_on,
+            paired=problem.sign != 0,
+            two_domains=Z is not None,
+            shortcut=problem.sign == 0 and complete_labels(problem) is not None,
+            n_folds=self.n_folds,
+            rng=rng,
+            X=X,
+        )
         progress(f"cross-validation of {len(grid)} alphas: {plan}")
         scores, n_refits = [], []
         state = rng.get_state()
@@ -220,16 +232,18 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
 
 def plan_for(
     cv: Any,
-    problem: RelationProblem,
+    shape: tuple[int, int],
     condition_on: str,
     *,
+    paired: bool,
     two_domains: bool,
+    shortcut: bool,
     n_folds: int | None,
     rng: np.random.RandomState,
     X: Any,
 ) -> Plan:
-    """What ``cv`` holds out, with the conditioning objects as rows."""
-    p, g = problem.observations.shape
+    """What ``cv`` holds out of a relation of ``shape``, with the conditioning objects as rows."""
+    p, g = shape
     one = not two_domains
     if isinstance(cv, str):
         check_option("cv", cv, STRUCTURES)
@@ -251,9 +265,9 @@ def plan_for(
     return make_plan(
         structure,
         (p, g),
-        paired=problem.sign != 0,
+        paired=paired,
         same_objects=one,
-        shortcut=problem.sign == 0 and complete_labels(problem) is not None,
+        shortcut=shortcut,
         n_folds=n_folds,
         rng=rng,
     )
@@ -277,7 +291,7 @@ def _splits(cv: Any, X: Any, n: int) -> list[tuple[Array, Array]]:
                     f"{name} rows of split {number} of cv must be from 0 to {n - 1}, the rows of X"
                 )
             parts.append(np.unique(rows))
-        if len(np.intersect1d(*parts)):
+        if len(np.intersect1d(parts[0], parts[1])):
             raise ValueError(f"split {number} of cv has rows both in train and in test")
         out.append((parts[0], parts[1]))
     return out

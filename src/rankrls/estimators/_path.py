@@ -93,15 +93,15 @@ def regularization_path(
     conditional = hasattr(estimator, "condition_on") and hasattr(estimator, "_fit_path")
     if not (conditional or isinstance(estimator, RankRLS)):
         raise ValueError(
-            "estimator must be a RankRLS or a ConditionalRankRLS; got a "
-            f"{type(estimator).__name__}"
+            f"estimator must be a RankRLS or a ConditionalRankRLS; got a {type(estimator).__name__}"
         )
     grid = check_finite_array("alphas", np.atleast_1d(alphas), ndim=(1,))
     if grid.size == 0:
         raise ValueError("alphas is empty: give at least one number > 0")
     check_positive("alphas", float(grid.min()))
-    names = ("qid", "pairs", "magnitude", "pair_weight", "sample_weight")
-    names = ("Z",) if conditional else names
+    names: tuple[str, ...] = ("qid", "pairs", "magnitude", "pair_weight", "sample_weight")
+    if conditional:
+        names = ("Z",)
     unknown = sorted(set(fit_params) - set(names))
     if unknown:
         raise TypeError(f"fit has no argument {unknown[0]!r}; it has {', '.join(names)}")

@@ -45,7 +45,7 @@ def require_labels(observations: Observations, *, ranking: bool, condition_on: s
         return
     if observations.matrix is not None:
         Y = observations.matrix
-        if (Y != Y[:, :1]).any():
+        if (Y[:, :1] != Y).any():
             return
     else:
         cells = observations.cells

@@ -156,7 +156,7 @@ class Observations:
     def cells(self) -> Cells:
         """The different pairs."""
         rows, cols, y = self.lists
-        p, g = self.shape
+        g = self.shape[1]
         flat = rows * g + cols
         if len(flat) and not (flat[1:] > flat[:-1]).all():
             order = np.argsort(flat, kind="stable")

@@ -14,6 +14,8 @@ from rankrls.model_selection._exact import (
     leave_query_out_predict,
 )
 from rankrls.model_selection._permutation import PermutationTestResult, permutation_test
+from rankrls.model_selection._relation_holdout import relation_holdout_predict
+from rankrls.model_selection._relation_scores import conditional_cross_val_score
 from rankrls.model_selection._splitters import (
     ComponentKFold,
     LeavePairOut,
@@ -29,6 +31,7 @@ __all__ = [
     "QueryKFold",
     "averaged_auc",
     "balanced_leave_one_out_auc",
+    "conditional_cross_val_score",
     "holdout_predict",
     "leave_one_out_auc",
     "leave_pair_out_auc",
@@ -37,4 +40,5 @@ __all__ = [
     "leave_query_out_predict",
     "permutation_test",
     "pooled_auc",
+    "relation_holdout_predict",
 ]

@@ -88,10 +88,9 @@ class CompleteSpectrum(ClosedForm):
     def of(cls, K: Array, G: Array, Y: Array, *, ranking: bool) -> CompleteSpectrum:
         """Decompose both kernels; one decomposition if they are the same object."""
         left = spectrum(K)
-        if ranking:
-            right = centred_spectrum(G)
-        else:
-            right = left if G is K else spectrum(G)
+        if not ranking and G is K:
+            return cls(left, left, Y, ranking=False)
+        right = centred_spectrum(G) if ranking else spectrum(G)
         return cls(left, right, Y, ranking=ranking)
 
     def labels(self, V: Array, U: Array) -> Array:

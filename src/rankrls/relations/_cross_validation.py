@@ -132,14 +132,13 @@ def _blocks(
     problem: RelationProblem, Y: Array, plan: Plan, alphas: Array, progress: Progress
 ) -> HeldOutEdges:
     """Complete relations: a closed form for each fold, kernels decomposed once for each side."""
-    holdout = CompleteHoldout(
-        problem.K, problem.G, Y, ranking=problem.ranking, sign=problem.sign
-    )
+    holdout = CompleteHoldout(problem.K, problem.G, Y, ranking=problem.ranking, sign=problem.sign)
     collected = _Collector(len(plan.blocks))
     for number, fold in enumerate(plan.blocks):
         rows, cols = fold.test
         predictions = holdout.block(fold.train, fold.test, alphas).reshape(len(alphas), -1)
-        collected.add(np.repeat(rows, len(cols)), number, Y[np.ix_(rows, cols)].ravel(), predictions)
+        labels = Y[np.ix_(rows, cols)].ravel()
+        collected.add(np.repeat(rows, len(cols)), number, labels, predictions)
         progress.bar(number + 1, len(plan.blocks), "folds")
     return collected.result(np.zeros(len(alphas), dtype=int))
 
@@ -157,7 +156,8 @@ def _refit_blocks(
     collected = _Collector(len(plan.blocks))
     for number, fold in enumerate(plan.blocks):
         train, test = (
-            _member(part[0], p)[rows] & _member(part[1], g)[cols] for part in (fold.train, fold.test)
+            _member(of_rows, p)[rows] & _member(of_cols, g)[cols]
+            for of_rows, of_cols in (fold.train, fold.test)
         )
         _refit(problem, train, test, number, alphas, solver, stopping, collected)
         progress.bar(number + 1, len(plan.blocks), "folds refitted")

@@ -54,7 +54,7 @@ def closed_form(
     """
     if sign == 0:
         if spectra is not None:
-            return CompleteSpectrum(*spectra, Y, ranking=ranking)
+            return CompleteSpectrum(spectra[0], spectra[1], Y, ranking=ranking)
         return CompleteSpectrum.of(K, G, Y, ranking=ranking)
     left = spectrum(K) if spectra is None else spectra[0]
     if ranking:
@@ -86,9 +86,7 @@ class CompleteHoldout:
         """All labels."""
         return CompleteSpectrum.of(self.K, self.G, self.Y, ranking=self.ranking)
 
-    def block(
-        self, train: tuple[Array, Array], test: tuple[Array, Array], alphas: Array
-    ) -> Array:
+    def block(self, train: tuple[Array, Array], test: tuple[Array, Array], alphas: Array) -> Array:
         """Predict the pairs of some rows and columns by the model of others.
 
         Parameters
@@ -116,9 +114,7 @@ class CompleteHoldout:
             self.K, self.G, self.Y[np.ix_(rows, cols)],
             ranking=self.ranking, sign=self.sign, spectra=spectra,
         )  # fmt: skip
-        return model.predict(
-            self.K[np.ix_(test[0], rows)], self.G[np.ix_(test[1], cols)], alphas
-        )
+        return model.predict(self.K[np.ix_(test[0], rows)], self.G[np.ix_(test[1], cols)], alphas)
 
     def rows(self, alphas: Array) -> Held:
         """Every row by the model without its labels."""
@@ -222,7 +218,7 @@ def _remember(known: dict[bytes, Spectrum], objects: Array, decompose: Any) -> S
     return known[key]
 
 
-def _without(n: int, one: int) -> Array:
+def _without(n: int, one: Any) -> Array:
     return np.delete(np.arange(n), one)
 
 

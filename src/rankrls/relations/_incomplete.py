@@ -142,7 +142,11 @@ def iterate(
         )
         while run.n_iter < max_iter and run.step():
             progress.bar(run.n_iter, max_iter, f"residual {run.residual.max():.1e}")
-        x, residuals, n_iter = np.empty((len(alphas), len(cells))), np.empty(len(alphas)), run.n_iter
+        x, residuals, n_iter = (
+            np.empty((len(alphas), len(cells))),
+            np.empty(len(alphas)),
+            run.n_iter,
+        )
         x[order], residuals[order] = run.solutions()[:, :, 0], run.residual[:, 0]
     if (residuals > tol).any():
         worst = int(np.argmax(residuals))

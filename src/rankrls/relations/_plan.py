@@ -101,21 +101,22 @@ def make_plan(
     if paired or (structure == "both" and same_objects):
         folds = object_folds(p, n_folds, rng, "objects", least=2)
         return Plan("blocks", tuple(_object_block(p, fold, structure) for fold in folds))
-    blocks = []
-    least = {"rows": 1, "columns": 2, "both": 2}[structure]
     if structure == "rows":
-        for rows in object_folds(p, n_folds, rng, "rows", least=least):
-            blocks.append(BlockFold((_rest(p, rows), every[1]), (rows, every[1])))
-        return Plan("blocks", tuple(blocks))
-    column_folds = object_folds(g, n_folds, rng, "columns", least=least)
-    if structure == "columns":
-        for cols in column_folds:
-            blocks.append(BlockFold((every[0], _rest(g, cols)), (every[0], cols)))
-        return Plan("blocks", tuple(blocks))
-    for rows in object_folds(p, n_folds, rng, "rows", least=1):
-        for cols in column_folds:
-            blocks.append(BlockFold((_rest(p, rows), _rest(g, cols)), (rows, cols)))
-    return Plan("blocks", tuple(blocks))
+        row_folds = object_folds(p, n_folds, rng, "rows", least=1)
+        column_folds = [every[1]]
+    else:
+        column_folds = object_folds(g, n_folds, rng, "columns", least=2)
+        row_folds = [every[0]]
+        if structure == "both":
+            row_folds = object_folds(p, n_folds, rng, "rows", least=1)
+    return Plan(
+        "blocks",
+        tuple(
+            BlockFold((_rest(p, rows), _rest(g, cols)), (rows, cols))
+            for rows in row_folds
+            for cols in column_folds
+        ),
+    )
 
 
 def plan_of_splits(
@@ -190,4 +191,5 @@ def _object_block(p: int, fold: Array, structure: str) -> BlockFold:
 
 
 def _rest(n: int, chosen: Array) -> Array:
-    return np.setdiff1d(np.arange(n), chosen)
+    """Those that are not held out; all of them, where a side is not held out at all."""
+    return chosen if len(chosen) == n else np.setdiff1d(np.arange(n), chosen)

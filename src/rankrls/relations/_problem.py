@@ -197,9 +197,7 @@ class RelationProblem:
             validation=validation,
             progress=progress,
         )
-        return Solution(
-            found.coefficients, "cg", found.n_iter, found.errors, found.best_iteration
-        )
+        return Solution(found.coefficients, "cg", found.n_iter, found.errors, found.best_iteration)
 
 
 def held_out_edges(
@@ -226,7 +224,7 @@ def held_out_edges(
         taken += len(half)
         if sign:
             chosen[(half % g) * g + half // g] = True
-    rows, cols, y = observations.lists
+    rows, cols, _ = observations.lists
     held = chosen[rows * g + cols]
     values = observations.select(held)
     if not _comparable(values):
