@@ -6,6 +6,7 @@ import itertools
 import math
 
 import numpy as np
+from scipy.linalg import helmert
 
 
 def edges_of_scores(s, qid=None, weight=None, *, cost, ties, query_weighting):
@@ -127,6 +128,37 @@ def difference_process(edges, K, alpha):
         z[e] = target
         noise[e] = alpha / ww
     return M, z, M.T @ K @ M + np.diag(noise)
+
+
+def relation_coefficients(K, G, rows, cols, y, alpha, *, ranking, sign=0):
+    """A (p × g) of f(x, z) = k_xᵀ A g_z, by the dense system over all edges, one term each.
+
+    Centring by row is written as an orthonormal basis of its range (Helmert matrices), so that
+    nothing is singular but the kernel; functions of norm zero are left out.
+    """
+    rows, cols, y = np.asarray(rows), np.asarray(cols), np.asarray(y, float)
+    kernel = K[np.ix_(rows, rows)] * G[np.ix_(cols, cols)]
+    if sign:
+        kernel = 0.5 * (kernel + sign * K[np.ix_(rows, cols)] * G[np.ix_(cols, rows)])
+    n = len(y)
+    F = np.eye(n)
+    if ranking:
+        F = np.zeros((n, 0))
+        for row in np.unique(rows):
+            mine = np.flatnonzero(rows == row)
+            block = np.zeros((n, len(mine) - 1))
+            if len(mine) > 1:
+                block[mine] = helmert(len(mine)).T
+            F = np.hstack([F, block])
+    S = F.T @ kernel @ F
+    values, vectors = np.linalg.eigh((S + S.T) / 2)
+    size = max(np.abs(kernel).max(), np.abs(values).max(initial=0.0))
+    kept = values > n * np.finfo(float).eps * size
+    U = vectors[:, kept]
+    a = F @ (U @ ((U.T @ (F.T @ y)) / (values[kept] + alpha)))
+    A = np.zeros((len(K), len(G)))
+    np.add.at(A, (rows, cols), a)
+    return 0.5 * (A + sign * A.T) if sign else A
 
 
 # ---------------------------------------------------------------------- metrics

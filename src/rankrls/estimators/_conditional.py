@@ -44,15 +44,18 @@ class ConditionalRankRLS(ConditionalRanker):
         Parameters of ``object_kernel``; these override gamma, degree and coef0.
     relation : {None, "symmetric", "reciprocal"}, default=None
         What is known of the relation between objects of one kind: f(x, z) = f(z, x), or
-        f(x, z) = −f(z, x).
+        f(x, z) = −f(z, x). A matrix Y must agree with it; edges of a sparse matrix are single
+        observations and may differ.
     loss : {"ranking", "regression"}, default="ranking"
     condition_on : {"rows", "columns"}, default="rows"
         Whether each row of Y is a ranking of the columns, or each column one of the rows.
-    solver : {"auto", "closed", "dual", "cg"}, default="auto"
+    solver : {"auto", "closed", "primal", "dual", "cg"}, default="auto"
         "closed" needs a complete Y (every pair of the objects that have a label observed,
-        equally often) and decomposes the two kernel matrices. "dual" factorises a system over
-        the observed pairs. "cg" iterates, with products that never form it. "auto": "closed" if Y
-        is complete, else "dual" up to 2000 observed pairs, else "cg".
+        equally often) and decomposes the two kernel matrices. "primal" factorises a system over
+        all products of a feature of X and one of Z (linear kernels, dense features), "dual" one
+        over the observed pairs. "cg" iterates, with products that never form it. "auto": "closed"
+        if Y is complete; else "primal" if products of features are fewer than observed pairs
+        and cheap enough; else "dual" up to 2000 observed pairs; else "cg".
     max_iter : int, default=200
         Most iterations of "cg".
     tol : float, default=1e-6

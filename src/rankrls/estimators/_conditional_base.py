@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -83,7 +84,8 @@ class ConditionalRanker(BaseEstimator):
         observations = read_relation(
             Y, len(rows), len(rows if columns is None else columns), one_domain=Z is None
         )
-        check_relation(observations, self.relation)
+        if not sparse.issparse(Y):
+            check_relation(observations, self.relation)
         self._check_labels(observations)
         return rows, columns, observations
 
@@ -148,10 +150,19 @@ class ConditionalRanker(BaseEstimator):
         """The problem with the conditioning objects as its rows: the one place that transposes."""
         K = rows.gram()
         G = K if columns is None else columns.gram()
+        X, Z = rows.features(), (rows if columns is None else columns).features()
+        features = None if X is None or Z is None else (X, Z)
         if self.condition_on == "columns":
             K, G, observations = G, K, observations.T
-        ranking = self.loss == "ranking"
-        return RelationProblem(K, G, observations, ranking=ranking, sign=SIGNS[self.relation])
+            features = None if features is None else features[::-1]
+        return RelationProblem(
+            K,
+            G,
+            observations,
+            ranking=self.loss == "ranking",
+            sign=SIGNS[self.relation],
+            features=features,
+        )
 
     def _oriented(self, values: Array) -> Array:
         """Arrays (…, conditioning objects, ranked objects) as (…, rows, columns) of Y."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from rankrls import _memory
 from rankrls._validation import show
@@ -50,6 +51,12 @@ class Objects:
         if self.kernel.precomputed:
             return np.asarray(self.X, dtype=np.float64)
         return self.kernel(self.X).astype(np.float64, copy=False)
+
+    def features(self) -> Array | None:
+        """Dense features of shape (n, d) whose inner products are the kernel, if there are any."""
+        if not self.kernel.linear or sparse.issparse(self.X):
+            return None
+        return self.X
 
     def others(self, X: Any) -> Any:
         """Other objects, checked features of shape (n', d), as this side's kernel takes them."""

@@ -59,24 +59,21 @@ def require_labels(observations: Observations, *, ranking: bool, condition_on: s
 
 
 def check_relation(observations: Observations, relation: str | None) -> None:
-    """Raise if labels contradict a symmetric or reciprocal relation.
+    """Raise if a matrix of labels contradicts a symmetric or reciprocal relation.
 
-    Only pairs with a single label are looked at: of several, each may have its own noise.
+    To be asked of matrices only: edges of a list are observations, each with its own noise.
     """
     sign = SIGNS[relation]
     if sign == 0:
         return
-    p = observations.shape[0]
     if observations.matrix is not None:
         Y = observations.matrix
-        difference = np.abs(Y - sign * Y.T)
     else:
         rows, cols, y = observations.lists
-        counts = np.bincount(rows * p + cols, minlength=p * p).reshape(p, p)
-        Y = np.bincount(rows * p + cols, weights=y, minlength=p * p).reshape(p, p)
-        single = counts == 1
-        difference = np.where(single & single.T, np.abs(Y - sign * Y.T), 0.0)
-        Y = np.where(single, Y, np.nan)
+        Y = np.full(observations.shape, np.nan)
+        Y[rows, cols] = y
+    difference = np.abs(Y - sign * Y.T)
+    difference[np.isnan(difference)] = 0.0
     size = float(np.nanmax(np.abs(Y), initial=0.0))
     if difference.max(initial=0.0) <= 1e-6 * size:
         return

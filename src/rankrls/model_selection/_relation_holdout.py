@@ -121,14 +121,12 @@ def _refits(
         out = _touches(rows, cols, i, j, leave_out)
         if problem.sign:
             out |= _touches(cols, rows, i, j, leave_out)
-        rest = observations.select(~out)
+        part = problem.select(~out)
+        rest = part.observations
         here = (slice(None), slice(None) if i is None else i, slice(None) if j is None else j)
         if rest.n_edges == 0:
             held[here] = 0.0
             continue
-        part = RelationProblem(
-            problem.K, problem.G, rest, ranking=problem.ranking, sign=problem.sign
-        )
         A = part.solve(alphas, ranker.solver, ranker._stopping()).coefficients
         for a in range(len(alphas)):
             F = problem.K @ A[a] @ problem.G

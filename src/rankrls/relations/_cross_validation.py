@@ -199,16 +199,8 @@ def _refit(
     """Fit on some edges, predict others."""
     if not test.any() or not train.any():
         return
-    observations = problem.observations
-    part = RelationProblem(
-        problem.K,
-        problem.G,
-        observations.select(train),
-        ranking=problem.ranking,
-        sign=problem.sign,
-    )
-    coefficients = part.solve(alphas, solver, stopping).coefficients
-    rows, cols, y = observations.select(test).lists
+    coefficients = problem.select(train).solve(alphas, solver, stopping).coefficients
+    rows, cols, y = problem.observations.select(test).lists
     used_rows, i = np.unique(rows, return_inverse=True)
     used_cols, j = np.unique(cols, return_inverse=True)
     K, G = problem.K[used_rows], problem.G[:, used_cols]

@@ -13,15 +13,18 @@ from rankrls._progress import Progress
 from rankrls.kronecker import Block, Observations
 from rankrls.relations._holdout import closed_form
 from rankrls.relations._incomplete import Validation, iterate, solve_dual
+from rankrls.relations._primal import n_unknowns, primal_cost, solve_primal
 
 __all__ = ["SOLVERS", "RelationProblem", "Solution", "Stopping"]
 
 Array = NDArray[Any]
 
-SOLVERS = ("auto", "closed", "dual", "cg")
+SOLVERS = ("auto", "closed", "primal", "dual", "cg")
 
 #: "auto" forms and factorises the system over the observed pairs up to so many of them.
 MAX_DUAL_CELLS = 2000
+#: "auto" solves for products of features, if it takes at most so many multiplications.
+MAX_PRIMAL_COST = 1e11
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ class RelationProblem:
         Whether every row has a free offset (ranking loss), or none (regression).
     sign : {0, 1, −1}
         1: f(x, z) = f(z, x); −1: f(x, z) = −f(z, x).
+    features : tuple of two ndarray of shape (p, d) and (g, e), optional
+        Where K and G are their inner products.
 
     Notes
     -----
@@ -95,11 +100,30 @@ class RelationProblem:
     """
 
     def __init__(
-        self, K: Array, G: Array, observations: Observations, *, ranking: bool, sign: int = 0
+        self,
+        K: Array,
+        G: Array,
+        observations: Observations,
+        *,
+        ranking: bool,
+        sign: int = 0,
+        features: tuple[Array, Array] | None = None,
     ) -> None:
         self.K, self.G = K, G
         self.observations = observations
         self.ranking, self.sign = ranking, sign
+        self.features = features
+
+    def select(self, chosen: Array) -> RelationProblem:
+        """The same problem with some of the edges, by mask or numbers."""
+        return RelationProblem(
+            self.K,
+            self.G,
+            self.observations.select(chosen),
+            ranking=self.ranking,
+            sign=self.sign,
+            features=self.features,
+        )
 
     def block(self) -> Block | None:
         """The observations as one complete block, if they are one."""
@@ -117,9 +141,10 @@ class RelationProblem:
         Parameters
         ----------
         alphas : ndarray of shape (n_alphas,)
-        solver : {"auto", "closed", "dual", "cg"}
-            "closed": complete relations. "dual": one system over the observed pairs. "cg":
-            iterative. "auto": the first of these that serves.
+        solver : {"auto", "closed", "primal", "dual", "cg"}
+            "closed": complete relations. "primal": one system over all products of features.
+            "dual": one system over the observed pairs. "cg": iterative. "auto": "closed" where it
+            serves, else the smaller one of "primal" and "dual" if that is small, else "cg".
         stopping : Stopping, optional
             For "cg".
         progress : Progress, optional
@@ -137,6 +162,10 @@ class RelationProblem:
             )
         if solver == "auto":
             solver = "closed" if block is not None else self._choose(early)
+        if solver == "primal" and self.features is None:
+            raise ValueError(
+                "solver='primal' needs the features of linear kernels, as dense arrays"
+            )
         if early and solver != "cg":
             raise ValueError(f"early_stopping needs solver='cg' (or 'auto'), not {solver!r}")
         progress(f"{self.observations.n_edges:,} edges of {self.K.shape[0]:,} × "
@@ -144,13 +173,22 @@ class RelationProblem:
         if solver == "closed":
             assert block is not None
             return Solution(self._closed(block, alphas), "closed", 1)
+        if solver == "primal":
+            return Solution(self._primal(alphas), "primal", 1)
         if solver == "dual":
             return Solution(self._dual(alphas), "dual", 1)
         return self._iterate(alphas, stopping, progress)
 
     def _choose(self, early: bool) -> str:
-        small = len(self.observations.cells) <= MAX_DUAL_CELLS
-        return "dual" if small and not early else "cg"
+        if early:
+            return "cg"
+        q = len(self.observations.cells)
+        if self.features is not None:
+            d, e = (part.shape[1] for part in self.features)
+            few = n_unknowns(d, e, self.sign) < q
+            if few and primal_cost(q, d, e, self.sign) <= MAX_PRIMAL_COST:
+                return "primal"
+        return "dual" if q <= MAX_DUAL_CELLS else "cg"
 
     def _closed(self, block: Block, alphas: Array) -> Array:
         p, g = len(self.K), len(self.G)
@@ -167,6 +205,16 @@ class RelationProblem:
         out = np.zeros((len(alphas), p, g))
         out[:, rows[:, None], cols] = A
         return out
+
+    def _primal(self, alphas: Array) -> Array:
+        assert self.features is not None
+        X, Z = self.features
+        n = n_unknowns(X.shape[1], Z.shape[1], self.sign)
+        advice = "use solver='cg'"
+        _memory.require(f"solver='primal' with {n:,} products of features", n, n, copies=3,
+                        advice=advice)  # fmt: skip
+        cells = self.observations.cells
+        return solve_primal(X, Z, cells, alphas, ranking=self.ranking, sign=self.sign)
 
     def _dual(self, alphas: Array) -> Array:
         cells = self.observations.cells

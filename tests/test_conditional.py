@@ -1,0 +1,500 @@
+"""ConditionalRankRLS against the dense Kronecker system, in every combination."""
+
+import itertools
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
+
+import oracles
+import relation_cases as cases
+from rankrls import ConditionalRankRLS, regularization_path
+from rankrls.metrics import conditional_scores, pairwise_accuracy
+from rankrls.relations import _incomplete, _problem
+
+LOSSES = ("ranking", "regression")
+RELATIONS = {None: 0, "symmetric": 1, "reciprocal": -1}
+
+
+def close(a, b, tolerance=1e-8):
+    scale = np.abs(b).max()
+    assert np.abs(a - b).max() <= tolerance * scale, np.abs(a - b).max() / scale
+
+
+GRID = [
+    (kind, observed, loss, relation, two, condition_on)
+    for kind, observed, loss, relation, two, condition_on in itertools.product(
+        ("full", "low rank", "duplicates"),
+        cases.OBSERVED,
+        LOSSES,
+        RELATIONS,
+        (False, True),
+        ("rows", "columns"),
+    )
+    if not (two and relation)
+]
+
+
+class Setting:
+    """One problem with its dense solution."""
+
+    def __init__(self, kind, observed, loss, relation, two, condition_on, seed=0):
+        rng = np.random.default_rng(seed)
+        p, g = 6, (5 if two else 6)
+        self.X = cases.features(kind, p, rng)
+        self.Z = cases.features(kind, g, rng) if two else None
+        self.rows, self.cols = cases.edges(observed, p, g, rng)
+        self.sign = RELATIONS[relation]
+        multi = observed in ("multi", "complete twice")
+        self.y = cases.labels(self.rows, self.cols, self.sign, rng, multi)
+        self.Y = cases.as_matrix(self.rows, self.cols, self.y, (p, g))
+        self.options = {"loss": loss, "relation": relation, "condition_on": condition_on}
+        self.new_X = rng.standard_normal((3, self.X.shape[1]))
+        self.new_Z = rng.standard_normal((4, self.Z.shape[1])) if two else None
+        self.by_columns = condition_on == "columns"
+        self.ranking = loss == "ranking"
+
+    def dense(self, alpha):
+        Z = self.X if self.Z is None else self.Z
+        K, G, rows, cols = self.X @ self.X.T, Z @ Z.T, self.rows, self.cols
+        if self.by_columns:
+            K, G, rows, cols = G, K, cols, rows
+        A = oracles.relation_coefficients(
+            K, G, rows, cols, self.y, alpha, ranking=self.ranking, sign=self.sign
+        )
+        return A.T if self.by_columns else A
+
+    def fit(self, alpha, **options):
+        return ConditionalRankRLS(alpha, **self.options, **options).fit(self.X, self.Y, self.Z)
+
+
+@pytest.mark.parametrize("case", GRID, ids=lambda case: "-".join(map(str, case)))
+def test_dense_system(case):
+    setting = Setting(*case)
+    Z = setting.X if setting.Z is None else setting.Z
+    for alpha in (1e-3, 1.0, 100.0):
+        A = setting.dense(alpha)
+        model = setting.fit(alpha)
+        assert model.dual_coef_.shape == A.shape
+        K, G = setting.X @ setting.X.T, Z @ Z.T
+        close(K @ model.dual_coef_ @ G, K @ A @ G)
+        # All four settings: known and new objects on either side.
+        for new_X, new_Z in itertools.product(
+            (setting.X, setting.new_X),
+            (Z, setting.new_Z if setting.Z is not None else setting.new_X),
+        ):
+            expected = new_X @ setting.X.T @ A @ Z @ new_Z.T
+            close(model.predict(new_X, new_Z), expected)
+        if setting.Z is None:
+            close(
+                model.predict(setting.new_X), setting.new_X @ setting.X.T @ A @ Z @ setting.new_X.T
+            )
+
+
+@pytest.mark.parametrize("solver", ["closed", "primal", "dual", "cg"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        (kind, observed, loss, relation, two, "rows")
+        for kind, observed, loss, relation, two, condition_on in GRID
+        if condition_on == "rows" and kind != "duplicates"
+    ],
+    ids=lambda case: "-".join(map(str, case)),
+)
+def test_every_solver(solver, case):
+    setting = Setting(*case, seed=1)
+    whole = case[1] in ("complete", "complete twice") or (
+        case[1] == "block" or (case[1] == "lonely rows" and case[2] == "ranking")
+    )
+    if case[1] == "lonely rows" and setting.sign:
+        whole = False
+    if solver == "closed" and not whole:
+        with pytest.raises(ValueError, match="solver='closed' needs a complete relation"):
+            setting.fit(1.0, solver=solver)
+        return
+    Z = setting.X if setting.Z is None else setting.Z
+    K, G = setting.X @ setting.X.T, Z @ Z.T
+    for alpha in (0.01, 1.0):
+        model = setting.fit(alpha, solver=solver, tol=1e-12, max_iter=5000)
+        assert model.solver_ == solver
+        assert model.n_iter_ == 1 or solver == "cg"
+        close(K @ model.dual_coef_ @ G, K @ setting.dense(alpha) @ G)
+
+
+def test_rule_of_auto(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((20, 3)), rng.standard_normal((15, 4))
+    Y = rng.standard_normal((20, 15))
+    gaps = np.where(rng.random(Y.shape) < 0.3, np.nan, Y)
+    assert ConditionalRankRLS().fit(X, Y, Z).solver_ == "closed"
+    assert ConditionalRankRLS().fit(X, gaps, Z).solver_ == "primal"
+    assert ConditionalRankRLS().fit(sparse.csr_array(X), gaps, Z).solver_ == "dual"
+    assert ConditionalRankRLS(kernel="rbf").fit(X, gaps, Z).solver_ == "dual"
+    monkeypatch.setattr(_problem, "MAX_DUAL_CELLS", 100)
+    assert ConditionalRankRLS(kernel="rbf").fit(X, gaps, Z).solver_ == "cg"
+    monkeypatch.setattr(_problem, "MAX_PRIMAL_COST", 100)
+    assert ConditionalRankRLS().fit(X, gaps, Z).solver_ == "cg"
+    assert ConditionalRankRLS(early_stopping=True).fit(X, Y, Z).solver_ == "cg"
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("alpha", [1e-9, 1e-5, 1e-1, 1e3, 1e9])
+def test_closed_form_keeps_its_digits(loss, relation, alpha):
+    """Complete relations from tiny to huge alpha, relative to the size of the predictions."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((7, 9))
+    sign = RELATIONS[relation]
+    Y = rng.standard_normal((7, 7))
+    Y = Y + sign * Y.T
+    rows, cols = (a.ravel() for a in np.indices(Y.shape))
+    K = X @ X.T
+    A = oracles.relation_coefficients(
+        K, K, rows, cols, Y.ravel(), alpha, ranking=loss == "ranking", sign=sign
+    )
+    model = ConditionalRankRLS(alpha, loss=loss, relation=relation).fit(X, Y)
+    close(model.predict(X), K @ A @ K, 1e-11)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("relation", "sign"), list(RELATIONS.items())[1:])
+@pytest.mark.parametrize("observed", ["complete", "sparse"])
+def test_predictions_have_the_symmetry(loss, relation, sign, observed):
+    setting = Setting("full", observed, loss, relation, False, "rows", seed=2)
+    model = setting.fit(0.1)
+    F = model.predict(setting.new_X)
+    assert np.array_equal(F, sign * F.T)
+    other = np.random.default_rng(0).standard_normal((5, setting.X.shape[1]))
+    F, swapped = model.predict(setting.new_X, other), model.predict(other, setting.new_X)
+    close(F, sign * swapped.T, 1e-13)
+    close(model.dual_coef_, sign * model.dual_coef_.T, 1e-12)
+
+
+def test_offsets_of_rows_do_not_matter_to_ranking():
+    """Nor do a constant of the ranked objects' kernel, or large offsets of labels."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((8, 3)), rng.standard_normal((9, 12))
+    Y = rng.standard_normal((8, 9))
+    K, G = rbf_kernel(X), rbf_kernel(Z)
+    reference = ConditionalRankRLS(0.1, kernel="precomputed").fit(K, Y, G)
+    shifted = Y + 1e6 * rng.standard_normal((8, 1))
+    for labels, kernel in ((shifted, G), (Y, G + 1e6), (shifted, G + 1e6)):
+        for gaps in (False, True):
+            labels = labels.copy()
+            again = reference
+            if gaps:
+                labels[0, 0] = np.nan
+                again = clone(reference).fit(K, np.where(np.isnan(labels), np.nan, Y), G)
+            model = ConditionalRankRLS(0.1, kernel="precomputed").fit(K, labels, kernel)
+            F, expected = model.predict(K, G), again.predict(K, G)
+            F -= F.mean(axis=1, keepdims=True)
+            expected = expected - expected.mean(axis=1, keepdims=True)
+            close(F, expected, 1e-6)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_order_of_objects_and_edges_does_not_matter(relation):
+    rng = np.random.default_rng(5)
+    setting = Setting("full", "multi", "ranking", relation, False, "rows")
+    model = setting.fit(0.5)
+    order = rng.permutation(len(setting.X))
+    place = np.argsort(order)
+    edges = rng.permutation(len(setting.y))
+    Y = sparse.coo_array(
+        (setting.y[edges], (place[setting.rows[edges]], place[setting.cols[edges]])), shape=(6, 6)
+    )
+    again = clone(model).fit(setting.X[order], Y)
+    close(again.predict(setting.new_X), model.predict(setting.new_X), 1e-11)
+
+
+def test_kernels():
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((7, 3)), rng.standard_normal((6, 2))
+    Y = rng.standard_normal((7, 6))
+    new_X, new_Z = rng.standard_normal((4, 3)), rng.standard_normal((5, 2))
+    K, G = rbf_kernel(X, gamma=0.3), polynomial_kernel(Z, degree=2, gamma=0.7, coef0=2.0)
+    new_K = rbf_kernel(new_X, X, gamma=0.3)
+    new_G = polynomial_kernel(new_Z, Z, degree=2, gamma=0.7, coef0=2.0)
+    reference = ConditionalRankRLS(0.2, kernel="precomputed").fit(K, Y, G).predict(new_K, new_G)
+    by_name = ConditionalRankRLS(
+        0.2,
+        kernel="rbf",
+        gamma=0.3,
+        object_kernel="polynomial",
+        object_kernel_params={"gamma": 0.7, "degree": 2, "coef0": 2.0},
+    ).fit(X, Y, Z)
+    close(by_name.predict(new_X, new_Z), reference, 1e-12)
+    by_function = ConditionalRankRLS(
+        0.2,
+        kernel=lambda a, b, scale: float(np.exp(-scale * ((a - b) ** 2).sum())),
+        kernel_params={"scale": 0.3},
+        object_kernel=lambda a, b: float((0.7 * (a @ b) + 2.0) ** 2),
+    ).fit(X, Y, Z)
+    close(by_function.predict(new_X, new_Z), reference, 1e-10)
+    # Shared parameters, one kind of objects with two kernels.
+    square = rng.standard_normal((7, 7))
+    both = ConditionalRankRLS(kernel="rbf", object_kernel="laplacian", gamma=0.5).fit(X, square)
+    assert both.predict(new_X).shape == (4, 4)
+    with pytest.raises(AttributeError, match="linear kernels only"):
+        _ = both.coef_
+
+
+def test_coef():
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((7, 3)), rng.standard_normal((6, 2))
+    Y = rng.standard_normal((7, 6))
+    model = ConditionalRankRLS().fit(X, Y, Z)
+    assert model.coef_.shape == (3, 2)
+    close(X @ model.coef_ @ Z.T, model.predict(X, Z), 1e-12)
+    in_sparse = ConditionalRankRLS().fit(sparse.csr_array(X), Y, sparse.csr_array(Z))
+    close(in_sparse.coef_, model.coef_, 1e-10)
+
+
+def test_predict_edges():
+    setting = Setting("full", "sparse", "ranking", None, True, "rows")
+    model = setting.fit(0.3)
+    F = model.predict(setting.new_X, setting.new_Z)
+    rows, cols = np.array([2, 0, 0, 1, 2]), np.array([3, 0, 0, 1, 2])
+    edges = model.predict_edges(setting.new_X, setting.new_Z, rows, cols)
+    close(edges, F[rows, cols], 1e-12)
+    assert model.predict_edges(setting.new_X, setting.new_Z, [], []).shape == (0,)
+    one = Setting("full", "sparse", "ranking", "symmetric", False, "rows")
+    model = one.fit(0.3)
+    edges = model.predict_edges(one.new_X, None, [0, 1], [2, 2])
+    close(edges, model.predict(one.new_X)[[0, 1], [2, 2]], 1e-12)
+
+
+def test_inputs_of_all_kinds():
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((7, 3)), rng.standard_normal((6, 2))
+    Y = np.where(rng.random((7, 6)) < 0.3, np.nan, rng.integers(0, 3, (7, 6)))
+    reference = ConditionalRankRLS().fit(X, Y, Z).predict(X, Z)
+    known = ~np.isnan(Y)
+    rows, cols = np.nonzero(known)
+    frame = pd.DataFrame(Y).astype("Float64")
+    assert frame.isna().to_numpy().any()
+    coo = sparse.coo_array((Y[known], (rows, cols)), shape=Y.shape)
+    others = {
+        "list": Y.tolist(),
+        "frame": frame,
+        "float32": Y.astype(np.float32),
+        "masked": np.ma.MaskedArray(np.where(known, Y, 0), mask=~known),
+        "coo_array": coo,
+        "coo_matrix": sparse.coo_matrix((Y[known], (rows, cols)), shape=Y.shape),
+        "csr": sparse.csr_matrix((Y[known], (rows, cols)), shape=Y.shape),  # explicit zeros stay
+        "object": Y.astype(object),
+    }
+    for name, labels in others.items():
+        model = ConditionalRankRLS().fit(
+            pd.DataFrame(X, columns=list("abc")), labels, pd.DataFrame(Z)
+        )
+        assert np.allclose(model.predict(pd.DataFrame(X, columns=list("abc")), Z), reference), name
+        assert list(model.feature_names_in_) == ["a", "b", "c"]
+        assert model.n_edges_ == known.sum()
+    half = ConditionalRankRLS().fit(X.astype(np.float32), Y, Z.astype(np.float32))
+    assert np.allclose(half.predict(X, Z), reference, atol=1e-4)
+
+
+def test_labels_are_not_changed():
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((6, 3)), rng.standard_normal((6, 6))
+    K = X @ X.T
+    before = X.copy(), Y.copy(), K.copy()
+    ConditionalRankRLS(kernel="precomputed").fit(K, Y).predict(K)
+    ConditionalRankRLS(relation="symmetric", loss="ranking").fit(X, Y + Y.T)
+    for array, old in zip((X, Y, K), before, strict=True):
+        assert np.array_equal(array, old)
+
+
+def test_score_is_the_mean_over_conditioning_objects():
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((7, 3)), rng.standard_normal((6, 2))
+    Y = np.where(rng.random((7, 6)) < 0.4, np.nan, rng.integers(0, 3, (7, 6)))
+    Y[2] = np.nan
+    Y[3] = 1.0
+    for condition_on in ("rows", "columns"):
+        model = ConditionalRankRLS(condition_on=condition_on).fit(X, Y, Z)
+        F = model.predict(X, Z)
+        lists = zip(Y, F, strict=True) if condition_on == "rows" else zip(Y.T, F.T, strict=True)
+        values = []
+        for y, f in lists:
+            known = ~np.isnan(y)
+            if len(np.unique(y[known])) > 1:
+                values.append(pairwise_accuracy(y[known], f[known]))
+        assert np.isclose(model.score(X, Y, Z), np.mean(values))
+        by_object = conditional_scores(Y, F, condition_on=condition_on)
+        assert len(by_object) == (7 if condition_on == "rows" else 6)
+        assert np.allclose(by_object[~np.isnan(by_object)], values)
+    known = ~np.isnan(Y)
+    rows, cols = np.nonzero(known)
+    twice = sparse.coo_array(
+        (np.tile(Y[known], 2), (np.tile(rows, 2), np.tile(cols, 2))), shape=Y.shape
+    )
+    model.condition_on = "rows"
+    again = conditional_scores(twice, F)
+    assert np.allclose(again[~np.isnan(again)], conditional_scores(Y, F)[~np.isnan(again)])
+
+
+def test_scores_in_pieces(monkeypatch):
+    from rankrls.metrics import _relations, ndcg
+
+    rng = np.random.default_rng(0)
+    Y = np.where(rng.random((9, 7)) < 0.3, np.nan, rng.integers(0, 3, (9, 7)))
+    F = rng.standard_normal((9, 7))
+    known = ~np.isnan(Y)
+    whole = conditional_scores(Y, F, metric=ndcg, k=3)
+    monkeypatch.setattr(_relations, "WORK", 10)
+    assert np.array_equal(conditional_scores(Y, F, metric=ndcg, k=3), whole, equal_nan=True)
+    coo = sparse.coo_array((Y[known], np.nonzero(known)), shape=Y.shape)
+    assert np.array_equal(conditional_scores(coo, F, metric=ndcg, k=3), whole, equal_nan=True)
+    by_columns = conditional_scores(coo.T, F.T, metric=ndcg, k=3, condition_on="columns")
+    assert np.array_equal(by_columns, whole, equal_nan=True)
+
+
+def test_path():
+    alphas = np.array([10.0, 0.01, 1.0])
+    for observed, options in (
+        ("complete", {}),
+        ("sparse", {}),
+        ("sparse", {"solver": "dual"}),
+        ("sparse", {"solver": "cg", "tol": 1e-12, "max_iter": 2000}),
+    ):
+        setting = Setting("full", observed, "ranking", None, True, "columns")
+        ranker = ConditionalRankRLS(**setting.options, **options)
+        path = regularization_path(ranker, setting.X, setting.Y, Z=setting.Z, alphas=alphas)
+        scores = path.predict(setting.new_X, setting.new_Z)
+        assert path.dual_coef.shape == (3, 6, 5)
+        assert scores.shape == (3, 3, 4)
+        for alpha, values in zip(alphas, scores, strict=True):
+            expected = setting.fit(alpha).predict(setting.new_X, setting.new_Z)
+            close(values, expected)
+        assert path.solver in repr(path)
+    with pytest.raises(TypeError, match="fit has no argument 'qid'; it has Z"):
+        regularization_path(ranker, setting.X, setting.Y, qid=[1], alphas=alphas)
+    stopped = ConditionalRankRLS(early_stopping=True)
+    with pytest.raises(ValueError, match="there is no path"):
+        regularization_path(stopped, setting.X, setting.Y, Z=setting.Z, alphas=alphas)
+
+
+def test_clone_pickle_and_refit():
+    setting = Setting("full", "sparse", "ranking", None, True, "rows")
+    model = ConditionalRankRLS(0.5, kernel="rbf", object_kernel="linear", max_iter=7)
+    assert clone(model).get_params() == model.get_params()
+    fitted = model.fit(setting.X, setting.Y, setting.Z)
+    assert fitted is model
+    again = pickle.loads(pickle.dumps(fitted))
+    expected = fitted.predict(setting.new_X, setting.new_Z)
+    assert np.array_equal(again.predict(setting.new_X, setting.new_Z), expected)
+    # A second fit, of one kind of objects, leaves nothing of the first behind.
+    square = np.random.default_rng(0).standard_normal((6, 6))
+    fitted.set_params(object_kernel=None).fit(setting.X, square)
+    assert fitted.predict(setting.new_X).shape == (3, 3)
+
+
+# ---------------------------------------------------------------------- iteration
+
+
+def large(rng, p=40, g=30, density=0.5):
+    X, Z = rng.standard_normal((p, 5)), rng.standard_normal((g, 4))
+    Y = np.tanh(X[:, :1] * Z[:, 0]) + 0.3 * rng.standard_normal((p, g))
+    Y[rng.random((p, g)) > density] = np.nan
+    return X, Y, Z
+
+
+@pytest.mark.parametrize("density", [0.02, 0.5, 0.97])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_iteration_agrees_with_the_factorised_system(density, loss):
+    """The sampled form, the dense form, and the preconditioned one of nearly complete labels."""
+    X, Y, Z = large(np.random.default_rng(0), 80, 60, density)
+    options = {"kernel": "rbf", "loss": loss}
+    direct = ConditionalRankRLS(0.1, solver="dual", **options).fit(X, Y, Z)
+    iterated = ConditionalRankRLS(0.1, solver="cg", tol=1e-11, max_iter=3000, **options)
+    iterated.fit(X, Y, Z)
+    assert 1 < iterated.n_iter_ < 3000
+    close(iterated.predict(X, Z), direct.predict(X, Z))
+
+
+@pytest.mark.parametrize("relation", ["symmetric", "reciprocal"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_preconditioned_iteration_of_paired_relations(monkeypatch, relation, loss):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 4))
+    Y = np.tanh(X[:, :1] * X[:, 1])
+    Y = Y + RELATIONS[relation] * Y.T
+    np.fill_diagonal(Y, np.nan)
+    options = {"kernel": "rbf", "relation": relation, "loss": loss}
+    direct = ConditionalRankRLS(0.1, solver="dual", **options).fit(X, Y)
+    iterated = ConditionalRankRLS(0.1, solver="cg", tol=1e-11, max_iter=3000, **options).fit(X, Y)
+    close(iterated.predict(X), direct.predict(X))
+    monkeypatch.setattr(_incomplete, "NEARLY_COMPLETE", 2.0)
+    plain = clone(iterated).fit(X, Y)
+    close(plain.predict(X), direct.predict(X))
+    assert iterated.n_iter_ < 0.6 * plain.n_iter_
+
+
+@pytest.mark.parametrize("density", [0.5, 0.97])
+def test_unfinished_iteration_warns(density):
+    X, Y, Z = large(np.random.default_rng(0), density=density)
+    ranker = ConditionalRankRLS(1e-3, kernel="rbf", solver="cg", max_iter=2)
+    with pytest.warns(
+        ConvergenceWarning, match="ended after 2 iterations with a relative residual"
+    ):
+        ranker.fit(X, Y, Z)
+
+
+def test_a_residual_of_rounding_is_not_complained_about():
+    X, Y, Z = large(np.random.default_rng(0), density=0.97)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ConditionalRankRLS(1e-3, kernel="rbf", solver="cg", tol=1e-15, max_iter=5000).fit(X, Y, Z)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_early_stopping_keeps_the_best_iteration(relation):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((30, 4))
+    Y = np.tanh(X[:, :1] * X[:, 1]) + 0.8 * rng.standard_normal((30, 30))
+    sign = RELATIONS[relation]
+    Y = Y + sign * Y.T
+    ranker = ConditionalRankRLS(
+        0.0, kernel="rbf", relation=relation, early_stopping=True, n_iter_no_change=15,
+        validation_fraction=0.3, random_state=0,
+    )  # fmt: skip
+    ranker.fit(X, Y)
+    curve, best = ranker.validation_curve_, ranker.best_iteration_
+    assert ranker.n_iter_ == len(curve) == best + 15
+    assert curve[best - 1] == curve.min()
+    assert (curve[: best - 1] > curve[best - 1]).all()  # the first of equals
+    # The kept model is the one of that iteration, of the edges that were not held out.
+    observations = _problem.Observations.from_matrix(Y)
+    state = np.random.RandomState(0)
+    held = _problem.held_out_edges(observations, 0.3, sign, state).reshape(30, 30)
+    assert 0.25 < held.mean() < 0.65
+    if sign:
+        assert np.array_equal(held, held.T)
+    scores = np.where(held, Y, np.nan)
+    assert np.isclose(1 - np.nanmean(conditional_scores(scores, ranker.predict(X))), curve.min())
+    without = ConditionalRankRLS(1e-12, kernel="rbf", relation=relation, solver="cg", max_iter=best)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        without.fit(X, np.where(held, np.nan, Y))
+    close(ranker.predict(X), without.predict(X), 1e-6)
+
+
+def test_early_stopping_that_does_not_stop_warns():
+    X, Y, Z = large(np.random.default_rng(0))
+    ranker = ConditionalRankRLS(1.0, kernel="rbf", early_stopping=True, max_iter=3)
+    with pytest.warns(ConvergenceWarning, match="early stopping reached max_iter=3"):
+        ranker.fit(X, Y, Z)
+
+
+def test_progress_is_told(capsys):
+    X, Y, Z = large(np.random.default_rng(0))
+    ConditionalRankRLS(verbose=1).fit(X, Y, Z)
+    assert "edges of 40 × 30 objects: solver primal" in capsys.readouterr().err
