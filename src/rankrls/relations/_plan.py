@@ -175,11 +175,11 @@ def pair_folds(
     dealt = (first[rows] + place % np.maximum(ways[rows], 1)) % k
     fold[upper[order]] = np.where(ways[rows] > 0, dealt, -1)
     if paired:
-        table = np.full(p * g, -1)
+        table = np.full(p * g, -2)  # no such pair
         table[cells.flat[upper]] = fold[upper]
         mirror = cells.cols * g + cells.rows
         fold = np.where(cells.rows <= cells.cols, fold, table[mirror])
-        lonely = (cells.rows > cells.cols) & (fold == -1)
+        lonely = fold == -2
         fold[lonely] = rng.randint(k, size=int(lonely.sum()))
     return fold, k
 

@@ -1,0 +1,371 @@
+"""ConditionalRankRLSCV, held-out predictions and scores against literal refits."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import KFold
+
+from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
+from rankrls.metrics import conditional_scores, pairwise_accuracy
+from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
+from rankrls.relations import _cross_validation
+
+ALPHAS = np.array([0.01, 1.0, 100.0])
+LOSSES = ("ranking", "regression")
+SIGNS = {None: 0, "symmetric": 1, "reciprocal": -1}
+quiet = pytest.mark.filterwarnings("ignore:the best alpha")
+
+
+def two_domains(seed=0, p=12, g=11, gaps=0.0):
+    rng = np.random.default_rng(seed)
+    X, Z = rng.standard_normal((p, 3)), rng.standard_normal((g, 2))
+    Y = np.tanh(X[:, :1] * Z[:, 0]) + 0.5 * rng.standard_normal((p, g))
+    Y[rng.random((p, g)) < gaps] = np.nan
+    return X, Y, Z
+
+
+def one_domain(relation, seed=0, p=14, gaps=0.0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((p, 3))
+    Y = np.tanh(X[:, :1] * X[:, 1]) + 0.3 * rng.standard_normal((p, p))
+    Y = Y + SIGNS[relation] * Y.T
+    hidden = np.triu(rng.random((p, p)) < gaps)
+    Y[hidden | hidden.T] = np.nan
+    return X, Y
+
+
+def list_scores(Y, F, lists):
+    """Mean over lists with a pair; a list is a mask of pairs that one model predicted."""
+    values = [
+        pairwise_accuracy(Y[mask], F[mask])
+        for mask in lists
+        if len(np.unique(Y[mask][~np.isnan(Y[mask])])) > 1
+    ]
+    return np.mean(values)
+
+
+def refit(ranker, X, Y, Z, out):
+    """Predictions of all pairs by a model that has not seen some of them."""
+    return clone(ranker).fit(X, np.where(out, np.nan, Y), Z).predict(X, Z)
+
+
+# ---------------------------------------------------------------------- cross-validation
+
+
+@quiet
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("condition_on", ["rows", "columns"])
+@pytest.mark.parametrize("cv", ["rows", "columns"])
+def test_leave_one_out_on_complete_relations(loss, condition_on, cv):
+    """ "rows" ("columns" of the transposed problem) leaves out single lists."""
+    X, Y, Z = two_domains()
+    options = {"loss": loss, "condition_on": condition_on, "kernel": "rbf"}
+    model = ConditionalRankRLSCV(ALPHAS, cv=cv, random_state=0, **options).fit(X, Y, Z)
+    if cv != condition_on:
+        assert model.cv_results_["n_refits"].tolist() == [0, 0, 0]  # folds; see below
+        return
+    by = 0 if condition_on == "rows" else 1
+    for alpha, score in zip(ALPHAS, model.cv_results_["mean_score"], strict=True):
+        ranker = ConditionalRankRLS(alpha, **options)
+        values = []
+        for i in range(Y.shape[by]):
+            out = np.zeros(Y.shape, dtype=bool)
+            np.moveaxis(out, by, 0)[i] = True
+            F = refit(ranker, X, Y, Z, out)
+            values.append(pairwise_accuracy(Y.take(i, by), F.take(i, by)))
+        assert np.isclose(score, np.mean(values))
+    best = model.cv_results_["mean_score"].max()
+    chosen = ALPHAS[model.cv_results_["mean_score"] == best].max()
+    assert (model.alpha_, model.best_score_) == (chosen, best)
+    again = ConditionalRankRLS(model.alpha_, **options).fit(X, Y, Z)
+    assert np.array_equal(model.dual_coef_, again.dual_coef_)
+
+
+@quiet
+@pytest.mark.parametrize("gaps", [0.0, 0.3])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("structure", ["rows", "columns", "both"])
+def test_folds_between_two_kinds_of_objects(structure, loss, gaps, monkeypatch):
+    X, Y, Z = two_domains(gaps=gaps)
+    seen = []
+    original = _cross_validation.cross_validate
+
+    def watch(problem, plan, *args, **kwargs):
+        seen.append(plan)
+        return original(problem, plan, *args, **kwargs)
+
+    monkeypatch.setattr("rankrls.estimators._conditional_cv.cross_validate", watch)
+    options = {"loss": loss, "kernel": "rbf", "gamma": 0.3}
+    model = ConditionalRankRLSCV(ALPHAS, cv=structure, n_folds=3, random_state=1, **options)
+    model.fit(X, Y, Z)
+    (plan,) = seen
+    assert len(plan.blocks) == (9 if structure == "both" else 3)
+    for alpha, score in zip(ALPHAS, model.cv_results_["mean_score"], strict=True):
+        ranker, values = ConditionalRankRLS(alpha, **options), []
+        for fold in plan.blocks:
+            train, test = (np.zeros(Y.shape, dtype=bool) for _ in range(2))
+            train[np.ix_(*fold.train)], test[np.ix_(*fold.test)] = True, True
+            F = refit(ranker, X, Y, Z, ~train)
+            held = np.where(test, Y, np.nan)
+            by_row = conditional_scores(held, F)
+            values += by_row[~np.isnan(by_row)].tolist()
+        assert np.isclose(score, np.mean(values))
+    assert (model.cv_results_["n_refits"] == (len(plan.blocks) if gaps else 0)).all()
+
+
+@quiet
+@pytest.mark.parametrize("gaps", [0.0, 0.2])
+@pytest.mark.parametrize(
+    ("relation", "cv"),
+    [
+        (relation, cv)
+        for relation in SIGNS
+        for cv in ("rows", "columns", "both", 3, "splits")
+        # Without a symmetry rows and columns are held out as between two kinds of objects.
+        if relation or cv not in ("rows", "columns")
+    ],
+)
+def test_folds_of_objects_of_one_kind(relation, cv, gaps):
+    """With a symmetry, or for "both", objects are held out with all their pairs."""
+    X, Y = one_domain(relation, gaps=gaps)
+    splits = list(KFold(3, shuffle=True, random_state=0).split(X))
+    options = {"relation": relation, "kernel": "rbf", "gamma": 0.3}
+    model = ConditionalRankRLSCV(
+        ALPHAS, cv=splits if cv == "splits" else cv, n_folds=3, random_state=1, **options
+    ).fit(X, Y)
+    if cv != "splits":  # the same folds, found out
+        rng = np.random.RandomState(1)
+        order = rng.permutation(len(X))
+        folds = [np.sort(order[start::3]) for start in range(3)]
+        splits = [(np.setdiff1d(np.arange(len(X)), fold), fold) for fold in folds]
+    for alpha, score in zip(ALPHAS, model.cv_results_["mean_score"], strict=True):
+        values = []
+        for train, test in splits:
+            part = Y[np.ix_(train, train)]
+            ranker = ConditionalRankRLS(alpha, **options).fit(X[train], part)
+            sides = {"rows": (test, train), "columns": (train, test)}.get(cv, (test, test))
+            F = ranker.predict(X[sides[0]], X[sides[1]])
+            by_row = conditional_scores(Y[np.ix_(*sides)], F)
+            values += by_row[~np.isnan(by_row)].tolist()
+        assert np.isclose(score, np.mean(values))
+
+
+@quiet
+@pytest.mark.parametrize("loss", LOSSES)
+def test_single_pairs_of_complete_relations(loss):
+    X, Y, Z = two_domains()
+    model = ConditionalRankRLSCV(ALPHAS, cv="edges", loss=loss, n_folds=4, random_state=3)
+    model.fit(X, Y, Z)
+    order = np.random.RandomState(3).permutation(Y.shape[1])
+    folds = [np.sort(order[start::4]) for start in range(4)]
+    for alpha, score in zip(ALPHAS, model.cv_results_["mean_score"], strict=True):
+        values = []
+        for i in range(len(Y)):
+            for fold in folds:
+                out = np.zeros(Y.shape, dtype=bool)
+                out[i, fold] = True
+                F = refit(ConditionalRankRLS(alpha, loss=loss), X, Y, Z, out)
+                values.append(pairwise_accuracy(Y[i, fold], F[i, fold]))
+        assert np.isclose(score, np.mean(values))
+    assert model.cv_results_["n_refits"].tolist() == [0, 0, 0]
+
+
+@quiet
+@pytest.mark.parametrize("relation", SIGNS)
+def test_pairs_of_incomplete_relations(relation):
+    X, Y = one_domain(relation, gaps=0.2)
+    options = {"relation": relation, "kernel": "rbf"}
+    model = ConditionalRankRLSCV(ALPHAS, cv="edges", n_folds=3, random_state=3, **options)
+    model.fit(X, Y)
+    from rankrls.kronecker import Observations
+    from rankrls.relations import pair_folds
+
+    cells = Observations.from_matrix(Y).cells
+    fold, k = pair_folds(cells, 3, np.random.RandomState(3), paired=relation is not None)
+    table = np.full(Y.shape, -1)
+    table[cells.rows, cells.cols] = fold
+    assert (table >= 0).mean() > 0.5
+    for alpha, score in zip(ALPHAS, model.cv_results_["mean_score"], strict=True):
+        values = []
+        for number in range(k):
+            F = refit(ConditionalRankRLS(alpha, **options), X, Y, None, table == number)
+            by_row = conditional_scores(np.where(table == number, Y, np.nan), F)
+            values += by_row[~np.isnan(by_row)].tolist()
+        assert np.isclose(score, np.mean(values))
+    assert model.cv_results_["n_refits"].tolist() == [3, 3, 3]
+
+
+@quiet
+def test_alphas_in_pieces(monkeypatch):
+    """Folds and scores do not depend on how many alphas are followed at a time."""
+    for gaps in (0.0, 0.3):
+        X, Y, Z = two_domains(gaps=gaps)
+        for cv in ("rows", "both", "edges"):
+            ranker = ConditionalRankRLSCV(ALPHAS, cv=cv, random_state=0)
+            whole = clone(ranker).fit(X, Y, Z)
+            monkeypatch.setattr(_cross_validation, "WORK", 10)
+            pieces = clone(ranker).fit(X, Y, Z)
+            monkeypatch.undo()
+            for key, values in whole.cv_results_.items():
+                assert np.allclose(values, pieces.cv_results_[key])
+
+
+@quiet
+def test_default_is_folds_of_objects_or_single_rows():
+    X, Y = one_domain(None)
+    both = ConditionalRankRLSCV(ALPHAS, random_state=0).fit(X, Y)
+    same = ConditionalRankRLSCV(ALPHAS, cv="both", random_state=0).fit(X, Y)
+    assert np.array_equal(both.cv_results_["mean_score"], same.cv_results_["mean_score"])
+    X, Y, Z = two_domains()
+    rows = ConditionalRankRLSCV(ALPHAS).fit(X, Y, Z)
+    same = ConditionalRankRLSCV(ALPHAS, cv="rows").fit(X, Y, Z)
+    assert np.array_equal(rows.cv_results_["mean_score"], same.cv_results_["mean_score"])
+
+
+@quiet
+def test_scoring_by_another_metric():
+    X, Y, Z = two_domains()
+    graded = np.digitize(Y, [-0.5, 0.5]).astype(float)
+    model = ConditionalRankRLSCV(ALPHAS, scoring="ndcg@3").fit(X, graded, Z)
+
+    def negative_error(y, score, qid):
+        return -float(np.mean((y - score) ** 2))
+
+    press = ConditionalRankRLSCV(ALPHAS, scoring=negative_error, loss="regression").fit(X, Y, Z)
+    held = relation_holdout_predict(
+        ConditionalRankRLS(loss="regression"), X, Y, Z, leave_out="rows", alphas=ALPHAS
+    )
+    expected = -((Y - held) ** 2).mean(axis=(1, 2))
+    assert np.allclose(press.cv_results_["mean_score"], expected)
+    assert 0 < model.best_score_ <= 1
+
+
+def test_alpha_at_the_end_of_the_grid_warns():
+    X, Y, Z = two_domains()
+    with pytest.warns(UserWarning, match=r"the best alpha, 1e\+0[78], is the .* of the grid"):
+        ConditionalRankRLSCV([1e7, 1e8]).fit(X, Y, Z)
+
+
+# ---------------------------------------------------------------------- held-out predictions
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("condition_on", ["rows", "columns"])
+@pytest.mark.parametrize("leave_out", ["rows", "columns", "entries", "both"])
+@pytest.mark.parametrize("gaps", [0.0, 0.3])
+def test_holdout_predictions(loss, condition_on, leave_out, gaps):
+    X, Y, Z = two_domains(p=6, g=5, gaps=gaps)
+    ranker = ConditionalRankRLS(0.3, loss=loss, condition_on=condition_on)
+    found = relation_holdout_predict(ranker, X, Y, Z, leave_out=leave_out)
+    path = relation_holdout_predict(ranker, X, Y, Z, leave_out=leave_out, alphas=[0.3, 7.0])
+    assert path.shape == (2, 6, 5)
+    assert np.allclose(path[0], found, equal_nan=True)
+    for i, j in np.ndindex(*Y.shape):
+        if leave_out == "entries" and np.isnan(Y[i, j]):
+            assert np.isnan(found[i, j])
+            continue
+        out = np.zeros(Y.shape, dtype=bool)
+        if leave_out in ("rows", "both"):
+            out[i] = True
+        if leave_out in ("columns", "both"):
+            out[:, j] = True
+        out[i, j] = True
+        F = refit(ranker, X, Y, Z, out)
+        if loss == "ranking":
+            # The list of the conditioning object, without what is left out.
+            y, f, left = (
+                (a[i] if condition_on == "rows" else a[:, j]) for a in (Y, F, ~out & ~np.isnan(Y))
+            )
+            at = j if condition_on == "rows" else i
+            if left.any():
+                value = f[at] + (y - f)[left].mean()
+            else:
+                others = np.delete(f, at) if leave_out != condition_on else f
+                value = f[at] - others.mean()
+        else:
+            value = F[i, j]
+        assert np.isclose(found[i, j], value, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("relation", ["symmetric", "reciprocal"])
+@pytest.mark.parametrize("leave_out", ["rows", "columns", "entries", "both"])
+def test_holdout_predictions_leave_out_mirror_images(relation, leave_out):
+    X, Y = one_domain(relation, p=6)
+    ranker = ConditionalRankRLS(0.3, relation=relation, loss="regression")
+    found = relation_holdout_predict(ranker, X, Y, leave_out=leave_out)
+    changed = Y.copy()
+    changed[1, 2] += 5.0
+    changed[2, 1] += SIGNS[relation] * 5.0
+    again = relation_holdout_predict(ranker, X, changed, leave_out=leave_out)
+    assert np.isclose(found[1, 2], again[1, 2])
+    assert np.isclose(found[2, 1], again[2, 1])
+    assert not np.isclose(found[3, 4], again[3, 4])
+
+
+# ---------------------------------------------------------------------- scores of procedures
+
+
+@pytest.mark.parametrize("condition_on", ["rows", "columns"])
+@pytest.mark.parametrize("cv", ["rows", "columns", "both", "edges"])
+@pytest.mark.parametrize("gaps", [0.0, 0.3])
+def test_cross_val_score(cv, condition_on, gaps):
+    """Refitting on a part of the objects is the same as cross-validating with one alpha."""
+    X, Y, Z = two_domains(gaps=gaps)
+    options = {"condition_on": condition_on, "kernel": "rbf", "gamma": 0.2}
+    ranker = ConditionalRankRLS(0.5, **options)
+    scores = conditional_cross_val_score(ranker, X, Y, Z, cv=cv, n_folds=3, random_state=0)
+    assert len(scores) == (9 if cv == "both" else 3)
+    if cv == "edges":
+        assert (scores > 0.4).all()
+        return
+    model = ConditionalRankRLSCV([0.5], cv=cv, n_folds=3, random_state=0, **options).fit(X, Y, Z)
+    # Means over lists and means of folds differ a little where folds have unequal sizes.
+    assert np.isclose(model.best_score_, scores.mean(), atol=0.02)
+
+
+@quiet
+@pytest.mark.parametrize("relation", SIGNS)
+@pytest.mark.parametrize("cv", ["rows", "columns", "both", "edges", 3])
+def test_nested_cross_validation_of_one_kind_of_objects(relation, cv):
+    X, Y = one_domain(relation, p=30)
+    inner = ConditionalRankRLSCV(ALPHAS, relation=relation, kernel="rbf", random_state=0)
+    scores = conditional_cross_val_score(inner, X, Y, cv=cv, n_folds=3, random_state=0)
+    assert len(scores) == 3
+    assert np.nanmean(scores) > 0.6
+
+
+@quiet
+def test_precomputed_kernels_are_split_on_both_sides():
+    X, Y, Z = two_domains()
+    K, G = rbf_kernel(X, gamma=0.2), rbf_kernel(Z, gamma=0.2)
+    for cv in ("rows", "columns", "both", "edges"):
+        named = conditional_cross_val_score(
+            ConditionalRankRLS(kernel="rbf", gamma=0.2), X, Y, Z, cv=cv, n_folds=3, random_state=0
+        )
+        given = conditional_cross_val_score(
+            ConditionalRankRLS(kernel="precomputed"), K, Y, G, cv=cv, n_folds=3, random_state=0
+        )
+        assert np.allclose(named, given)
+    square = X @ X.T
+    for cv in ("rows", "both"):
+        named = conditional_cross_val_score(
+            ConditionalRankRLS(kernel="rbf", gamma=0.2), X, square, cv=cv, random_state=0
+        )
+        given = conditional_cross_val_score(
+            ConditionalRankRLS(kernel="precomputed"), K, square, cv=cv, random_state=0
+        )
+        assert np.allclose(named, given)
+
+
+def test_multi_edges_stay_together():
+    """Copies of a pair are held out together: a copy would tell the label."""
+    X, Y, Z = two_domains()
+    rows, cols = (a.ravel() for a in np.indices(Y.shape))
+    twice = sparse.coo_array(
+        (np.tile(Y.ravel(), 2), (np.tile(rows, 2), np.tile(cols, 2))), shape=Y.shape
+    )
+    noise = ConditionalRankRLS(1e-6, kernel="rbf", gamma=50.0)  # learns by heart
+    scores = conditional_cross_val_score(noise, X, twice, Z, cv="edges", random_state=0)
+    assert scores.mean() < 0.8

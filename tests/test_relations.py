@@ -1,0 +1,473 @@
+"""Kronecker operators, the theorems of P5, closed forms and exact hold-outs against refits."""
+
+import numpy as np
+import pytest
+from scipy.linalg import block_diag
+
+import oracles
+import relation_cases as cases
+from rankrls.kronecker import EdgeFactor, EdgeKernel, KroneckerOperator, Observations, choose_form
+from rankrls.relations import CompleteHoldout, closed_form
+from rankrls.relations._paired import PairedRanking
+from rankrls.relations._plan import make_plan, object_folds, pair_folds
+from rankrls.relations._spectrum import centred, centred_spectrum, spectrum
+
+ALPHAS = (1e-9, 1e-6, 1e-3, 1.0, 1e4, 1e9)
+LOSSES = (False, True)  # whether it is the ranking loss
+
+
+def commutation(p):
+    """P5 Definition 4.1."""
+    P = np.zeros((p * p, p * p))
+    for i in range(p):
+        for j in range(p):
+            P[i * p + j, j * p + i] = 1.0
+    return P
+
+
+def swapped_kernel(K, sign):
+    P = commutation(len(K))
+    return 0.5 * (np.eye(len(P)) + sign * P) @ np.kron(K, K)
+
+
+def close(a, b, tolerance=1e-10):
+    assert np.abs(a - b).max() <= tolerance * max(np.abs(b).max(), 1e-300)
+
+
+# ---------------------------------------------------------------------- operators
+
+
+@pytest.mark.parametrize("sign", [0, 1, -1])
+def test_complete_operator(sign):
+    rng = np.random.default_rng(0)
+    if sign:
+        K = G = rng.standard_normal((4, 3))
+        P = commutation(3)
+        dense = np.kron(K, K) @ (0.5 * (np.eye(9) + sign * P))
+    else:
+        K, G = rng.standard_normal((4, 3)), rng.standard_normal((2, 5))
+        dense = np.kron(K, G)
+    operator = KroneckerOperator(K, G, sign)
+    v, u = rng.standard_normal(dense.shape[1]), rng.standard_normal((dense.shape[0], 2))
+    assert operator.shape == dense.shape
+    close(operator @ v, dense @ v)
+    close(operator.T @ u, dense.T @ u)
+    close(operator @ np.eye(dense.shape[1]), dense)
+
+
+@pytest.mark.parametrize("sign", [0, 1, -1])
+@pytest.mark.parametrize("form", ["dense", "sampled"])
+@pytest.mark.parametrize("observed", ["complete", "sparse", "multi"])
+def test_edge_operator(sign, form, observed):
+    rng = np.random.default_rng(0)
+    p, g = (5, 5) if sign else (5, 4)
+    X = rng.standard_normal((p, 3))
+    K = X @ X.T
+    G = K if sign else rng.standard_normal((g, g))
+    G = G if sign else G + G.T
+    ends, to = cases.edges(observed, p, g, rng), cases.edges("sparse", p, g, rng)
+    full = swapped_kernel(K, sign) if sign else np.kron(K, G)
+    for target in (None, to):
+        operator = EdgeKernel(K, G, ends, target, sign=sign, form=form)
+        out = ends if target is None else target
+        dense = full[np.ix_(out[0] * g + out[1], ends[0] * g + ends[1])]
+        v, u = rng.standard_normal(len(ends[0])), rng.standard_normal(len(out[0]))
+        assert operator.shape == dense.shape
+        close(operator @ v, dense @ v)
+        close(operator.T @ u, dense.T @ u)
+        close(operator.dense(), dense)
+
+
+def test_sampled_form_in_chunks(monkeypatch):
+    from rankrls.kronecker import _operators
+
+    monkeypatch.setattr(_operators, "CHUNK", 3)
+    test_edge_operator(0, "sampled", "multi")
+
+
+def test_form_is_chosen_by_cost():
+    assert choose_form(10**4, 1000, 1000) == "sampled"
+    assert choose_form(10**5, 1000, 1000) == "dense"
+    assert choose_form(10**6, 1000, 1000) == "dense"
+
+
+@pytest.mark.parametrize("observed", cases.OBSERVED)
+@pytest.mark.parametrize("ranking", LOSSES)
+def test_factor_of_the_loss(observed, ranking):
+    """F Fᵀ over cells is the centring (P5 (31)) over edges, and Fᵀy its target."""
+    rng = np.random.default_rng(0)
+    rows, cols = cases.edges(observed, 5, 4, rng)
+    y = rng.standard_normal(len(rows))
+    observations = Observations(rows, cols, y, (5, 4))
+    cells = observations.cells
+    F = EdgeFactor(cells, centred=ranking)
+    B = np.zeros((len(rows), len(cells)))  # edges by cells
+    B[np.arange(len(rows)), np.searchsorted(cells.flat, rows * 4 + cols)] = 1.0
+    L = np.eye(len(rows))
+    if ranking:
+        order = np.argsort(rows, kind="stable")
+        _, counts = np.unique(rows, return_counts=True)
+        blocks = block_diag(*[np.eye(n) - 1.0 / n for n in counts])
+        L[np.ix_(order, order)] = blocks
+    dense = F @ np.eye(len(cells))
+    close(dense @ dense.T, B.T @ L @ B)
+    close(F.T @ np.eye(len(cells)), dense.T)
+    close(dense @ F.target, B.T @ L @ y)
+
+
+@pytest.mark.parametrize("ranking", LOSSES)
+def test_blocks_are_found(ranking):
+    def block(Y, **options):
+        return Observations.from_matrix(np.array(Y, float)).block(ranking=ranking, **options)
+
+    gap = np.nan
+    whole = block([[1, 2], [3, 4]])
+    assert whole.Y.shape == (2, 2)
+    empty = block([[1, gap, 2], [gap, gap, gap], [3, gap, 4]])
+    assert (empty.rows.tolist(), empty.cols.tolist()) == ([0, 2], [0, 2])
+    assert block([[1, 2], [3, gap]]) is None or ranking
+    lonely = block([[1, 2, 5], [3, gap, gap]])
+    assert (lonely is not None) == ranking
+    assert block([[gap, 1], [gap, 2]], square=True) is None
+    twice = Observations(np.tile([0, 0, 1, 1], 2), np.tile([0, 1, 0, 1], 2), np.arange(8.0), (2, 2))
+    found = twice.block(ranking=ranking)
+    assert found.multiplicity == 2
+    assert found.Y.tolist() == [[2, 3], [4, 5]]
+    uneven = Observations(np.array([0, 0, 0]), np.array([0, 1, 1]), np.arange(3.0), (1, 2))
+    assert uneven.block(ranking=ranking) is None
+
+
+# ---------------------------------------------------------------------- theorems of P5
+
+
+def paired_problem(p=4, seed=0, rank=None):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((p, rank or p + 1))
+    return X @ X.T, rng.standard_normal((p, p))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_inversion_identities(sign):
+    """Lemma 4.6: (SN̄S + λI)⁻¹ = S(N̄ + λI)⁻¹S + A/λ, and with S and A exchanged."""
+    K, _ = paired_problem()
+    N, n, lam = np.kron(K, K), 16, 0.3
+    P = commutation(4)
+    S, A = 0.5 * (np.eye(n) + sign * P), 0.5 * (np.eye(n) - sign * P)
+    left = np.linalg.inv(S @ N @ S + lam * np.eye(n))
+    close(left, S @ np.linalg.inv(N + lam * np.eye(n)) @ S + A / lam)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("rank", [None, 2])
+def test_symmetrised_labels_are_the_symmetric_kernel(sign, rank):
+    """Proposition 4.7, also for labels that are not symmetric themselves."""
+    K, Y = paired_problem(rank=rank)
+    for alpha in (1e-3, 1.0):
+        kernel = swapped_kernel(K, sign)
+        a = np.linalg.solve(kernel + alpha * np.eye(16), Y.ravel())
+        model = closed_form(K, K, Y, ranking=False, sign=sign)
+        ordinary = closed_form(K, K, 0.5 * (Y + sign * Y.T), ranking=False, sign=0)
+        F = K @ model.coefficients(np.array([alpha]))[0] @ K
+        close(F, (kernel @ a).reshape(4, 4))
+        close(F, K @ ordinary.coefficients(np.array([alpha]))[0] @ K)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_symmetrising_is_not_enough_on_incomplete_graphs(sign):
+    """With edges that are not closed under swapping, mirrored edges are another problem."""
+    rng = np.random.default_rng(1)
+    K, Y = paired_problem(5, seed=1)
+    rows, cols = np.nonzero(np.triu(rng.random((5, 5)) < 0.7, 1))
+    y = Y[rows, cols]
+    one = oracles.relation_coefficients(K, K, rows, cols, y, 1.0, ranking=False, sign=sign)
+    both = (np.concatenate([rows, cols]), np.concatenate([cols, rows]))
+    labels = np.concatenate([y, sign * y])
+    mirrored = oracles.relation_coefficients(K, K, *both, labels, 1.0, ranking=False)
+    assert np.abs(one - mirrored).max() > 0.05 * np.abs(one).max()
+
+
+@pytest.mark.parametrize("rank", [None, 2])
+def test_ranking_is_regression_with_the_centred_kernel(rank):
+    """Lemma 4.9: the minimiser of (38) minimises (37)."""
+    K, Y = paired_problem(rank=rank)
+    p, alpha = 4, 0.5
+    C = np.eye(p) - 1.0 / p
+    L, kernel = np.kron(np.eye(p), C), np.kron(K, K)
+    a = np.linalg.solve(L @ kernel @ L + alpha * np.eye(16), L @ Y.ravel())
+    A = closed_form(K, K, Y, ranking=True, sign=0).coefficients(np.array([alpha]))[0]
+    close(K @ A @ K, (kernel @ a).reshape(p, p))
+    assert np.abs(A.sum(axis=1)).max() < 1e-12 * np.abs(A).max()
+    # A stationary point of (37), which is convex.
+    r = Y.ravel() - kernel @ A.ravel()
+    gradient = -2 * kernel @ L @ r + 2 * alpha * kernel @ A.ravel()
+    assert np.abs(gradient).max() < 1e-11 * np.abs(kernel @ L @ Y.ravel()).max()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    "kind", ["full", "low rank", "duplicates", "constants only", "no constants"]
+)
+def test_closed_form_of_paired_ranking(sign, kind):
+    """What P5 §4.4 leaves to iteration, from tiny to huge alpha."""
+    rng = np.random.default_rng(2)
+    p = 6
+    if kind == "constants only":
+        K = np.ones((p, p))
+    elif kind == "no constants":
+        X = rng.integers(-3, 4, (p, 2)) * 1.0
+        X -= X.mean(axis=0)
+        K = 36 * (X @ X.T)
+    else:
+        X = cases.features(kind, p, rng)
+        K = X @ X.T
+    Y = rng.standard_normal((p, p))
+    Y = Y + sign * Y.T
+    rows, cols = (a.ravel() for a in np.indices((p, p)))
+    form = PairedRanking(spectrum(K), Y, sign)
+    for alpha in ALPHAS:
+        B = form.coefficients(np.array([alpha]))[0]
+        A = oracles.relation_coefficients(
+            K, K, rows, cols, Y.ravel(), alpha, ranking=True, sign=sign
+        )
+        F = K @ A @ K
+        rounding = 1e-14 * np.abs(Y).max() * min(1.0, np.linalg.norm(K, 2) ** 2 / alpha)
+        assert np.abs(K @ B @ K - F).max() <= 1e-10 * np.abs(F).max() + rounding
+
+
+def test_paired_ranking_gives_every_row_its_offset():
+    """The residuals of every row sum to zero with an offset, which is what was solved for."""
+    K, Y = paired_problem(6)
+    Y = Y + Y.T
+    alpha = 0.7
+    B = PairedRanking(spectrum(K), Y, 1).coefficients(np.array([alpha]))[0]
+    offsets = (Y - K @ B @ K).mean(axis=1)
+    shifted = Y - offsets[:, None]
+    symmetrised = closed_form(K, K, shifted, ranking=False, sign=1)
+    close(symmetrised.coefficients(np.array([alpha]))[0], B)
+
+
+# ---------------------------------------------------------------------- spectra
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_centred_spectrum(n):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 3)) + 1e3
+    G = X @ X.T
+    found = centred_spectrum(G)
+    U = found.vectors
+    assert U.shape == (n, n - 1)
+    assert np.abs(U.sum(axis=0)).max(initial=0.0) < 1e-13
+    assert np.allclose(U.T @ U, np.eye(n - 1), atol=1e-13)
+    assert np.allclose((U * found.values) @ U.T, centred(G), atol=1e-7)
+    assert found.live.sum() == min(3, n - 1)
+
+
+# ---------------------------------------------------------------------- hold-out
+
+
+def holdout_problem(kind, p=7, g=6, seed=0):
+    rng = np.random.default_rng(seed)
+    if kind == "alone":  # an object that shares nothing with the others
+        K, G = np.zeros((p, p)), np.zeros((g, g))
+        K[0, 0] = G[0, 0] = 1.0
+        K[1:, 1:], G[1:, 1:] = 1.0, 2.0
+    elif kind == "duplicates":
+        K, G = np.eye(p) + 1.0, np.eye(g) + 1.0
+        K[0, 1] = K[1, 0] = G[2, 3] = G[3, 2] = 2.0
+    else:
+        X, Z = cases.features(kind, p, rng), cases.features(kind, g, rng)
+        K, G = X @ X.T, Z @ Z.T
+    return K, G, rng.standard_normal((p, g))
+
+
+class Refits:
+    """Literal refits by the dense system."""
+
+    def __init__(self, K, G, Y, alpha, ranking):
+        self.K, self.G, self.Y, self.alpha, self.ranking = K, G, Y, alpha, ranking
+
+    def without(self, out):
+        """Predictions of all pairs by the model without the pairs of a mask."""
+        rows, cols = np.nonzero(~out)
+        A = oracles.relation_coefficients(
+            self.K, self.G, rows, cols, self.Y[rows, cols], self.alpha, ranking=self.ranking
+        )
+        return self.K @ A @ self.G
+
+    def anchored(self, out):
+        """The same with the documented offsets, if the loss is that of ranking."""
+        F = self.without(out)
+        if not self.ranking:
+            return F
+        left = ~out
+        columns = left.any(axis=0)
+        for i in range(len(F)):
+            if left[i].any():
+                F[i] += (self.Y[i] - F[i])[left[i]].mean()
+            else:
+                F[i] -= F[i][columns].mean()
+        return F
+
+
+@pytest.mark.parametrize("ranking", LOSSES)
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("kind", ["full", "low rank", "duplicates", "alone"])
+def test_leave_out_equals_refits(kind, alpha, ranking):
+    K, G, Y = holdout_problem(kind)
+    p, g = Y.shape
+    refits = Refits(K, G, Y, alpha, ranking)
+    holdout = CompleteHoldout(K, G, Y, ranking=ranking)
+    alphas = np.array([alpha])
+    expected = {name: np.empty((p, g)) for name in ("rows", "columns", "entries", "both")}
+    for i in range(p):
+        out = np.zeros((p, g), dtype=bool)
+        out[i] = True
+        expected["rows"][i] = refits.anchored(out)[i]
+    for j in range(g):
+        out = np.zeros((p, g), dtype=bool)
+        out[:, j] = True
+        expected["columns"][:, j] = refits.anchored(out)[:, j]
+    folds = [np.array([0, 3]), np.array([1]), np.array([2, 4, 5, 6])]
+    for i, j in np.ndindex(p, g):
+        out = np.zeros((p, g), dtype=bool)
+        out[i, j] = True
+        expected["entries"][i, j] = refits.anchored(out)[i, j]
+    for fold in folds:
+        for j in range(g):
+            out = np.zeros((p, g), dtype=bool)
+            out[fold], out[:, j] = True, True
+            expected["both"][fold, j] = refits.anchored(out)[fold, j]
+    found = {
+        "rows": holdout.rows(alphas),
+        "columns": holdout.columns(alphas),
+        "entries": holdout.entries(alphas),
+        "both": holdout.both(folds, alphas),
+    }
+    for name, held in found.items():
+        scale = np.abs(expected[name]).max()
+        error = np.abs(held.predictions[0] - expected[name]).max()
+        assert error <= 1e-8 * scale + 1e-300, (name, error / scale)
+        assert held.n_refits.shape == (1,)
+
+
+@pytest.mark.parametrize("ranking", LOSSES)
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("kind", ["full", "low rank", "duplicates", "alone"])
+def test_leaving_out_pairs_of_a_row_equals_refits(kind, alpha, ranking):
+    K, G, Y = holdout_problem(kind)
+    p, g = Y.shape
+    refits = Refits(K, G, Y, alpha, ranking)
+    folds = [np.array([0, 3]), np.array([1, 2, 4]), np.array([5])]
+    held = CompleteHoldout(K, G, Y, ranking=ranking).entry_folds(folds, np.array([alpha]))
+    for fold in folds:
+        expected = np.empty((p, len(fold)))
+        for i in range(p):
+            out = np.zeros((p, g), dtype=bool)
+            out[i, fold] = True
+            expected[i] = refits.without(out)[i, fold]
+        found = held.predictions[0][:, fold]
+        if ranking:
+            expected = expected - expected.mean(axis=1, keepdims=True)
+            found = found - found.mean(axis=1, keepdims=True)
+        scale = max(np.abs(expected).max(), np.abs(Y).max() / alpha * 1e-3)
+        assert np.abs(found - expected).max() <= 1e-8 * scale
+
+
+def test_shortcuts_are_shortcuts():
+    """No refit on well-conditioned data; refits where M is tiny beside its largest value."""
+    for kind, alpha, refits in (("full", 1e-9, 0), ("low rank", 1e-9, 0), ("alone", 1e-9, 1)):
+        K, G, Y = holdout_problem(kind)
+        for ranking in LOSSES:
+            held = CompleteHoldout(K, G, Y, ranking=ranking).rows(np.array([alpha, 1.0]))
+            assert held.n_refits.tolist() == [refits, 0]
+
+
+@pytest.mark.parametrize("ranking", LOSSES)
+@pytest.mark.parametrize("sign", [0, 1, -1])
+@pytest.mark.parametrize("kind", ["full", "low rank"])
+def test_block_folds_equal_refits(ranking, sign, kind):
+    rng = np.random.default_rng(0)
+    X = cases.features(kind, 8, rng)
+    K = X @ X.T
+    Y = rng.standard_normal((8, 8))
+    Y = Y + sign * Y.T
+    out, stay = np.array([1, 4, 6]), np.array([0, 2, 3, 5, 7])
+    alphas = np.array([1e-6, 1.0, 1e6])
+    holdout = CompleteHoldout(K, K, Y, ranking=ranking, sign=sign)
+    train = (stay, stay) if sign else (stay, np.arange(8))
+    for test in ((out, out), (out, stay), (stay, out)):
+        found = holdout.block(train, test, alphas)
+        for alpha, values in zip(alphas, found, strict=True):
+            rows, cols = (a.ravel() for a in np.meshgrid(*train, indexing="ij"))
+            A = oracles.relation_coefficients(
+                K, K, rows, cols, Y[rows, cols], alpha, ranking=ranking, sign=sign
+            )
+            close(values, (K @ A @ K)[np.ix_(*test)], 1e-9)
+
+
+# ---------------------------------------------------------------------- what is held out
+
+
+def test_plans_partition():
+    for structure, same in (("rows", False), ("columns", False), ("both", False), ("both", True)):
+        plan = make_plan(
+            structure, (12, 12), paired=False, same_objects=same, shortcut=False, n_folds=None,
+            rng=np.random.RandomState(0),
+        )  # fmt: skip
+        seen = np.zeros((12, 12), dtype=int)
+        for fold in plan.blocks:
+            seen[np.ix_(*fold.test)] += 1
+            train = np.zeros((12, 12), dtype=bool)
+            train[np.ix_(*fold.train)] = True
+            if structure in ("rows", "both"):
+                assert not train[fold.test[0]].any()
+            if structure in ("columns", "both"):
+                assert not train[:, fold.test[1]].any()
+        if same:
+            assert (seen.diagonal() == 1).all()
+        else:
+            assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("structure", ["rows", "columns", "both"])
+def test_paired_plans_hold_out_mirror_images(structure):
+    plan = make_plan(
+        structure, (12, 12), paired=True, same_objects=True, shortcut=False, n_folds=3,
+        rng=np.random.RandomState(0),
+    )  # fmt: skip
+    for fold in plan.blocks:
+        train = np.zeros((12, 12), dtype=bool)
+        train[np.ix_(*fold.train)] = True
+        assert np.array_equal(train, train.T)
+        assert not train[np.ix_(*fold.test)].any()
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_folds_of_pairs(paired):
+    rng = np.random.default_rng(0)
+    rows, cols = np.nonzero(rng.random((20, 20)) < 0.4)
+    cells = Observations(rows, cols, np.zeros(len(rows)), (20, 20)).cells
+    fold, k = pair_folds(cells, None, np.random.RandomState(0), paired=paired)
+    assert k == 10
+    assert fold.max() < k
+    if paired:
+        table = np.full((20, 20), -5)
+        table[cells.rows, cells.cols] = fold
+        both = (table != -5) & (table.T != -5)
+        assert (table == table.T)[both].all()
+        return
+    for row in range(20):
+        _, counts = np.unique(fold[(cells.rows == row) & (fold >= 0)], return_counts=True)
+        assert counts.min() >= 2
+    assert (fold >= 0).mean() > 0.9
+
+
+def test_too_few_objects_to_fold():
+    rng = np.random.RandomState(0)
+    with pytest.raises(ValueError, match="3 columns are too few to hold some of them out"):
+        object_folds(3, None, rng, "columns", least=2)
+    with pytest.raises(ValueError, match="8 rows cannot be held out in 9 folds"):
+        object_folds(8, 9, rng, "rows", least=1)
+    assert len(object_folds(8, None, rng, "rows", least=1)) == 2
+    assert len(object_folds(200, None, rng, "rows", least=1)) == 10
