@@ -11,7 +11,7 @@ from scipy import sparse
 
 from rankrls import _memory
 from rankrls._validation import show
-from rankrls.estimators._base import _canonical
+from rankrls.estimators._base import canonical
 from rankrls.feature_maps import Kernel, check_gram
 
 __all__ = ["Objects", "check_numbers"]
@@ -35,7 +35,7 @@ class Objects:
     @classmethod
     def of(cls, kernel: Kernel, X: Any) -> Objects:
         """Training objects; a precomputed kernel matrix is checked."""
-        X = _canonical(X, dense=kernel.precomputed)
+        X = canonical(X, dense=kernel.precomputed)
         if kernel.precomputed:
             check_gram(X)
         return cls(kernel, X)
@@ -60,7 +60,7 @@ class Objects:
 
     def others(self, X: Any) -> Any:
         """Other objects, checked features of shape (n', d), as this side's kernel takes them."""
-        return _canonical(X, dense=self.kernel.precomputed)
+        return canonical(X, dense=self.kernel.precomputed)
 
     def values(self, X: Any) -> Array:
         """Kernel values of shape (n', n) with other objects."""
