@@ -16,6 +16,7 @@ FLOOR = {
     "_progress": 0,
     "_edges": 0,
     "_threads": 1,
+    "_sorting": 0,
     "metrics": 1,
     "datasets": 1,
     "preprocessing": 1,

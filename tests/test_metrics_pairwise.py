@@ -16,8 +16,9 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 
 import oracles as oracle
 from rankrls import metrics
+from rankrls._sorting import stable_argsort
 from rankrls.metrics import concordance_index, pairwise_accuracy, pairwise_error
-from rankrls.metrics._counting import count_inversions, count_pairs, stable_argsort
+from rankrls.metrics._counting import count_inversions, count_pairs
 
 
 @st.composite

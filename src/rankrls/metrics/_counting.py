@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PairCounts", "count_inversions", "count_pairs", "sorted_levels", "stable_argsort"]
+from rankrls._sorting import stable_argsort
+
+__all__ = ["PairCounts", "count_inversions", "count_pairs", "sorted_levels"]
 
 Array = NDArray[Any]
 
@@ -70,22 +72,6 @@ def count_pairs(
     if weight is not None:
         return _count_weighted(y, score, codes, n_queries, weight)
     return PairCounts(*_count(y, score, codes, n_queries, None))
-
-
-def stable_argsort(codes: Array, n_codes: int) -> Array:
-    """Stable ascending order of integer ``codes`` in ``range(n_codes)``, shape (n_rows,).
-
-    The row number is packed under the code, so that a plain (vectorised) sort of integers does
-    what NumPy's stable argsort does several times slower.
-    """
-    shift = len(codes).bit_length()
-    if n_codes.bit_length() + shift > 62:
-        return np.argsort(codes, kind="stable")
-    keys = codes.astype(np.int64) << shift
-    keys |= np.arange(len(codes))
-    keys.sort()
-    keys &= (1 << shift) - 1
-    return keys
 
 
 def count_inversions(rank: Array, target: Array, starts: Array) -> Array:

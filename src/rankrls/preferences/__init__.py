@@ -19,6 +19,7 @@ from rankrls.preferences._parts import (
     bucket_shares,
     part_shares,
 )
+from rankrls.preferences._hinge import HingeLoss, PairHinge, Violations, hinge_losses
 from rankrls.preferences._statistics import Statistics
 from rankrls.preferences._systems import System
 
@@ -34,15 +35,19 @@ __all__ = [
     "Crossing",
     "Factor",
     "Groups",
+    "HingeLoss",
     "Objective",
     "PartPlan",
     "Plan",
+    "PairHinge",
     "PreferenceGraph",
     "RankingAccumulator",
     "Share",
     "Statistics",
     "System",
+    "Violations",
     "batch_statistics",
     "bucket_shares",
     "part_shares",
+    "hinge_losses",
 ]
