@@ -3,7 +3,13 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from rankrls.estimators import RankRLS, RankRLSCV, RegularizationPath, regularization_path
+from rankrls.estimators import (
+    RankRLS,
+    RankRLSCV,
+    RankSVM,
+    RegularizationPath,
+    regularization_path,
+)
 from rankrls.preferences import PreferenceGraph
 
 if TYPE_CHECKING:
@@ -18,6 +24,7 @@ __all__ = [
     "PreferenceGraph",
     "RankRLS",
     "RankRLSCV",
+    "RankSVM",
     "RegularizationPath",
     "datasets",
     "io",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_array
 
-from rankrls.estimators._base import canonical
+from rankrls.estimators._ranker import canonical
 from rankrls.feature_maps import Basis, Products
 from rankrls.preferences import (
     Condensed,

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtr
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from rankrls._progress import Progress
 from rankrls._validation import (
@@ -22,67 +21,33 @@ from rankrls._validation import (
     show,
 )
 from rankrls.estimators._held_out import Split, check_eval_set, split_off
-from rankrls.estimators._inputs import (
-    graph_accuracy,
-    graph_from_arguments,
-    require_preferences,
-)
-from rankrls.feature_maps import Kernel, check_gram, choose_basis
+from rankrls.estimators._ranker import Ranker
+from rankrls.feature_maps import Kernel, choose_basis
 from rankrls.holdout import HoldoutProblem
-from rankrls.models import SOLVERS, Fit, HeldOut, Model, NystroemModel, fit_model
+from rankrls.models import SOLVERS, Fit, HeldOut, Model, fit_model
 from rankrls.preferences import COSTS, QUERY_WEIGHTINGS, TIES, PreferenceGraph
 from rankrls.solvers import DEFAULT_MAX_ITER, History, IterationOptions
 
-__all__ = ["LeastSquaresRanker", "canonical"]
+__all__ = ["LeastSquaresRanker"]
 
 Array = NDArray[Any]
 
 
-class LeastSquaresRanker(BaseEstimator):
+class LeastSquaresRanker(Ranker):
     """Everything of `RankRLS` but its constructor and ``fit``."""
 
-    kernel: Any
-    gamma: float | None
-    degree: float
-    coef0: float
-    kernel_params: dict[str, Any] | None
     cost: str
     ties: str
-    query_weighting: str
-    solver: str
-    basis: Any
-    max_iter: int | None
-    tol: float
     early_stopping: bool
     validation_fraction: float
     n_iter_no_change: int
-    random_state: Any
-    verbose: int
-    n_jobs: int | None
 
     _solvers: tuple[str, ...] = SOLVERS
     _model: Model
-    _flat: bool
-    _with_qid: bool
 
-    def _prepare(
-        self, X: Any, y: Any, preferences: dict[str, Any]
-    ) -> tuple[Kernel, Any, PreferenceGraph]:
-        """Check everything that does not need a solver: kernel, X, and the preference graph."""
-        kernel = self._check_options()
-        X = validate_data(
-            self,
-            X,
-            accept_sparse=("csr", "csc"),
-            dtype=(np.float64, np.float32),
-            ensure_min_samples=2,
-        )
-        graph = graph_from_arguments(X.shape[0], y, **preferences)
-        require_preferences(graph)
-        X = canonical(X, dense=kernel.precomputed, columns=self.solver == "cg")
-        if kernel.precomputed:
-            check_gram(X)
-        return kernel, X, graph
+    @property
+    def _keeps_columns(self) -> bool:
+        return self.solver == "cg"
 
     @property
     def _loss(self) -> dict[str, str]:
@@ -180,25 +145,7 @@ class LeastSquaresRanker(BaseEstimator):
         check_option("solver", self.solver, self._solvers)
         if not isinstance(self.early_stopping, bool | np.bool_):
             raise ValueError(f"early_stopping must be True or False; got {self.early_stopping!r}")
-        return Kernel.from_options(
-            self.kernel,
-            gamma=self.gamma,
-            degree=self.degree,
-            coef0=self.coef0,
-            kernel_params=self.kernel_params,
-            n_jobs=self.n_jobs,
-        )
-
-    def _store_coefficients(self) -> None:
-        for name in ("coef_", "dual_coef_", "basis_indices_"):
-            self.__dict__.pop(name, None)
-        model = self._model
-        if model.coef is not None:
-            self.coef_ = model.coef[0][:, 0] if self._flat else model.coef[0].T
-        if model.dual_coef is not None:
-            self.dual_coef_ = self._outputs(model.dual_coef[0])
-        if isinstance(model, NystroemModel):
-            self.basis_indices_ = model.basis.indices
+        return self._check_kernel()
 
     def _store_validation(self, history: History) -> None:
         for name in ("best_iteration_", "validation_curve_", "validation_iterations_"):
@@ -211,20 +158,6 @@ class LeastSquaresRanker(BaseEstimator):
     def _curve(self, errors: Array) -> Array:
         """Validation errors of the only alpha, shape (n_checks,)."""
         return errors[:, 0]
-
-    def _outputs(self, values: Array) -> Array:
-        """Drop the axis of outputs if y had none."""
-        return values[..., 0] if self._flat else values
-
-    def _check_new(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return self._check_rows(X)
-
-    def _check_rows(self, X: Any) -> Any:
-        X = validate_data(
-            self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False
-        )
-        return canonical(X, dense=self.kernel == "precomputed")
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict scores; higher is preferred.
@@ -290,65 +223,3 @@ class LeastSquaresRanker(BaseEstimator):
         check_is_fitted(self)
         value = self._model.log_marginal_likelihood()
         return float(value[0]) if self._flat else value
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_model")
-
-    def score(self, X: Any, y: Any, qid: Any = None, sample_weight: Any = None) -> float:
-        """Pairwise accuracy, mean over the queries that have a pair.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, n_features)
-        y : array-like of shape (n,) or (n, n_outputs), or PreferenceGraph
-        qid : array-like of shape (n,)
-            Required if the model was fitted with qid.
-        sample_weight : array-like of shape (n,), optional
-            A pair counts the product of its rows' weights.
-
-        Returns
-        -------
-        float
-            1 − `rankrls.metrics.pairwise_error` (tied predictions count ½), averaged over
-            outputs.
-        """
-        check_is_fitted(self)
-        if self._with_qid and qid is None and not isinstance(y, PreferenceGraph):
-            raise ValueError(
-                "the model was fitted with qid, so score needs qid too: without it rows of "
-                "different queries would be compared (in a search: enable_metadata_routing and "
-                "set_score_request(qid=True))"
-            )
-        predictions = self.predict(X)
-        graph = graph_from_arguments(len(predictions), y, qid=qid, sample_weight=sample_weight)
-        if graph.n_outputs != self._model.n_outputs:
-            raise ValueError(
-                f"the model has {self._model.n_outputs} output(s), y has {graph.n_outputs}"
-            )
-        require_preferences(graph, "evaluate")
-        return graph_accuracy(graph, predictions)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.estimator_type = "ranker"
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        tags.input_tags.sparse = True
-        tags.input_tags.pairwise = self.kernel == "precomputed"
-        return tags
-
-
-def canonical(X: Any, *, dense: bool, columns: bool = False) -> Any:
-    """Sparse X as CSR without duplicate entries (the caller's is left alone), or dense.
-
-    ``columns``: CSC may stay as it is.
-    """
-    if not sparse.issparse(X):
-        return X
-    if dense:
-        return X.toarray()
-    rows = X if columns else X.tocsr()
-    if not rows.has_canonical_format:
-        rows = rows.copy() if rows is X or np.shares_memory(rows.data, X.data) else rows
-        rows.sum_duplicates()
-    return rows

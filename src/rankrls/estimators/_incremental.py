@@ -17,11 +17,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls._progress import Progress
 from rankrls._validation import check_positive, show
-from rankrls.estimators._base import LeastSquaresRanker, canonical
+from rankrls.estimators._base import LeastSquaresRanker
 from rankrls.estimators._exact import IncrementalMethod, unchanged_on_error
 from rankrls.estimators._inputs import graph_from_arguments
 from rankrls.estimators._learned import Learned, preference_counts
 from rankrls.estimators._ledger import Ledger
+from rankrls.estimators._ranker import canonical
 from rankrls.estimators._stream import StreamLearner, named_batch, read_batches
 from rankrls.feature_maps import Basis, Kernel, choose_basis
 from rankrls.models import Fit

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from rankrls import _memory
 from rankrls._validation import show
-from rankrls.estimators._base import canonical
+from rankrls.estimators._ranker import canonical
 from rankrls.feature_maps import Kernel, check_gram
 
 __all__ = ["Objects", "check_numbers"]

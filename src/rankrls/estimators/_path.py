@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from rankrls._validation import check_finite_array, check_positive
 from rankrls.estimators._rankrls import RankRLS
+from rankrls.estimators._ranksvm import RankSVM
 
 __all__ = ["RegularizationPath", "regularization_path"]
 
@@ -36,7 +37,7 @@ class RegularizationPath:
     coef: Array | None
     dual_coef: Array | None
     solver: str
-    _estimator: RankRLS
+    _estimator: RankRLS | RankSVM
 
     def __repr__(self) -> str:
         low, high = self.alphas.min(), self.alphas.max()
@@ -60,7 +61,7 @@ def regularization_path(
 
     Parameters
     ----------
-    estimator : RankRLS or ConditionalRankRLS
+    estimator : RankRLS, RankSVM or ConditionalRankRLS
         Unfitted; gives all parameters but alpha.
     X, y : as for ``fit``
     alphas : array-like of shape (n_alphas,), > 0
@@ -79,6 +80,9 @@ def regularization_path(
     With S = ΦᵀLΦ (primal, Nyström) or FᵀKF (dual) decomposed as V diag(σ) Vᵀ, the solution for
     alpha is V (σ + alpha)⁻¹ Vᵀ b: all alphas and all outputs are one matrix product.
 
+    `RankSVM` has no such shortcut: it solves for the largest alpha, and starts for every other one
+    from the solution for the next larger.
+
     Examples
     --------
     >>> import numpy as np
@@ -91,9 +95,10 @@ def regularization_path(
            [0.57, 0.21]])
     """
     conditional = hasattr(estimator, "condition_on") and hasattr(estimator, "_fit_path")
-    if not (conditional or isinstance(estimator, RankRLS)):
+    if not (conditional or isinstance(estimator, RankRLS | RankSVM)):
         raise ValueError(
-            f"estimator must be a RankRLS or a ConditionalRankRLS; got a {type(estimator).__name__}"
+            "estimator must be a RankRLS, a RankSVM or a ConditionalRankRLS; got a "
+            f"{type(estimator).__name__}"
         )
     grid = check_finite_array("alphas", np.atleast_1d(alphas), ndim=(1,))
     if grid.size == 0:

@@ -11,6 +11,7 @@ from rankrls.preferences._costs import COSTS, QUERY_WEIGHTINGS, TIES, Objective
 from rankrls.preferences._factors import Factor
 from rankrls.preferences._graph import PreferenceGraph
 from rankrls.preferences._groups import Groups
+from rankrls.preferences._hinge import HingeLoss, PairHinge, Violations, hinge_losses
 from rankrls.preferences._parts import (
     Condenser,
     PartPlan,
@@ -19,7 +20,6 @@ from rankrls.preferences._parts import (
     bucket_shares,
     part_shares,
 )
-from rankrls.preferences._hinge import HingeLoss, PairHinge, Violations, hinge_losses
 from rankrls.preferences._statistics import Statistics
 from rankrls.preferences._systems import System
 
@@ -37,9 +37,9 @@ __all__ = [
     "Groups",
     "HingeLoss",
     "Objective",
+    "PairHinge",
     "PartPlan",
     "Plan",
-    "PairHinge",
     "PreferenceGraph",
     "RankingAccumulator",
     "Share",
@@ -48,6 +48,6 @@ __all__ = [
     "Violations",
     "batch_statistics",
     "bucket_shares",
-    "part_shares",
     "hinge_losses",
+    "part_shares",
 ]

@@ -119,9 +119,10 @@ class Dominance:
         total = np.zeros(m + 1)
 
         def collect(n: int, at: list[Array], ones: list[Array], carried: list[Array]) -> None:
-            P, E = (position[n:] - before[n:] for position, before in zip(at[:2], ones[:2]))
-            Q, S = (before[:n] for before in ones[2:])
-            for v, below, above in zip(carried[:k], carried[k : 2 * k], carried[2 * k :]):
+            P, E = at[0][n:] - ones[0][n:], at[1][n:] - ones[1][n:]
+            Q, S = ones[2][:n], ones[3][:n]
+            for i in range(k):
+                v, below, above = carried[i], carried[k + i], carried[2 * k + i]
                 np.cumsum(v[:n], out=total[1 : n + 1])
                 below[n:] += total[E] - total[P]
                 np.cumsum(v[n:], out=total[1 : m - n + 1])

@@ -92,6 +92,10 @@ class HingeLoss(ABC):
     def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
         """The edges with low <= f_h − f_j < high, written out; None if more than ``limit``."""
 
+    @abstractmethod
+    def used(self) -> Array:
+        """Which rows have an edge: (m,), bool."""
+
     def hinge(self, f: Array) -> Violations:
         """Σ c max(0, z) and its subgradient: β = c where z > 0."""
         sums = self.step(f, 1.0)
@@ -139,9 +143,11 @@ class PairHinge(HingeLoss):
     @classmethod
     def concatenate(cls, parts: Sequence[PairHinge]) -> PairHinge:
         """All edges of several."""
-        names = ("head", "tail", "weight")
-        arrays = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-        return cls(*arrays, parts[0].n_rows)
+        head, tail, weight = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("head", "tail", "weight")
+        )
+        return cls(head, tail, weight, parts[0].n_rows)
 
     def step(self, f: Array, t: float) -> Sums:
         """See `HingeLoss.step`."""
@@ -159,9 +165,11 @@ class PairHinge(HingeLoss):
         """See `HingeLoss.smoothed`."""
         upper, lower = f[self.head], f[self.tail]
         z = (lower + 1.0) - upper
-        loss = self.weight @ np.maximum(z, 0.0)
+        loss = float(self.weight @ np.maximum(z, 0.0))
         beta = self.weight * np.clip(z / mu, 0.0, 1.0)
-        return Violations(self.spread(beta), float(beta.sum()), loss, max(loss - beta @ z, 0.0))
+        return Violations(
+            self.spread(beta), float(beta.sum()), loss, max(loss - float(beta @ z), 0.0)
+        )
 
     def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
         """See `HingeLoss.between`."""
@@ -169,8 +177,14 @@ class PairHinge(HingeLoss):
         inside = np.flatnonzero((upper < lower + high) & ~(upper < lower + low))
         if len(inside) > limit:
             return None
-        chosen = (array[inside] for array in (self.head, self.tail, self.weight))
-        return PairHinge(*chosen, self.n_rows)
+        head, tail = self.head[inside], self.tail[inside]
+        return PairHinge(head, tail, self.weight[inside], self.n_rows)
+
+    def used(self) -> Array:
+        """See `HingeLoss.used`."""
+        used = np.zeros(self.n_rows, dtype=bool)
+        used[self.head] = used[self.tail] = True
+        return used
 
     def _sums(self, lead: Array, beta: Array) -> Sums:
         return Sums(self.spread(beta), float(beta.sum()), float(beta @ lead))
@@ -242,6 +256,12 @@ class ScoreHinge(HingeLoss):
             return None
         return PairHinge.of_rows(self.rows, *pairs, self.n_rows)
 
+    def used(self) -> Array:
+        """See `HingeLoss.used`."""
+        used = np.zeros(self.n_rows, dtype=bool)
+        used[self.rows.order] = True
+        return used
+
     def _sums(self, f: Array, below: Array, above: Array) -> Sums:
         """δ_i = c ω_i (Σ_j β_ij/c − Σ_h β_hi/c) from the sums over each row's partners."""
         below = self.rows.row_scale * below
@@ -286,6 +306,10 @@ class SumHinge(HingeLoss):
             return None
         return PairHinge.concatenate(kept)
 
+    def used(self) -> Array:
+        """See `HingeLoss.used`."""
+        return np.any([part.used() for part in self.parts], axis=0)
+
 
 def _add(parts: list[Sums]) -> Sums:
     return Sums(
@@ -306,7 +330,7 @@ def hinge_losses(graph: PreferenceGraph, query_weighting: str) -> list[HingeLoss
         used = graph.pair_weight > 0
         head, tail = graph.pairs[used].T
         given = (PairHinge(head, tail, graph.pair_weight[used], graph.n_rows),)
-    if graph.scores is None:
+    if graph.scores is None or graph.query_codes is None:
         return [*given]
     losses: list[HingeLoss] = []
     for s in graph.scores.T:

@@ -4,6 +4,7 @@ from rankrls.solvers._converge import converge
 from rankrls.solvers._direct import DualSolver, PrimalSolver
 from rankrls.solvers._dropped import DroppedSolver
 from rankrls.solvers._early_stopping import stop_early
+from rankrls.solvers._hinge import HingeSolution, minimise_hinge
 from rankrls.solvers._iterations import (
     DEFAULT_MAX_ITER,
     Equations,
@@ -12,6 +13,7 @@ from rankrls.solvers._iterations import (
     IterationOptions,
     LinearSystem,
 )
+from rankrls.solvers._spaces import FeatureSpace, KernelSpace, Space
 from rankrls.solvers._states import CholeskyState, SpectralState, factorise
 
 __all__ = [
@@ -20,13 +22,18 @@ __all__ = [
     "DroppedSolver",
     "DualSolver",
     "Equations",
+    "FeatureSpace",
+    "HingeSolution",
     "History",
     "Iteration",
     "IterationOptions",
+    "KernelSpace",
     "LinearSystem",
     "PrimalSolver",
+    "Space",
     "SpectralState",
     "converge",
     "factorise",
+    "minimise_hinge",
     "stop_early",
 ]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,6 @@ class _Search:
         """(P − D)/P."""
         return max(self.best.objective - self.bound, 0.0) / self.best.objective
 
-    @property
     def done(self) -> bool:
         """Converged, or out of iterations."""
         return self.n_iter >= self.max_iter or self.gap <= self.tol
@@ -170,6 +170,8 @@ class _Search:
             raise ValueError(
                 "the objective overflows: scale the features (or the kernel) or the weights down"
             )
+        if energy < -1e-8 * abs(objective):
+            raise ValueError("the kernel matrix is not positive semi-definite: ‖f‖² is negative")
         excess = violations.slack + max(energy, 0.0)
         point = _Point(w, f, violations, gradient, objective, excess)
         if not hasattr(self, "best") or objective < self.best.objective:
@@ -185,7 +187,7 @@ class _Search:
         point = self.visit(w, f, evaluate(f))
         memory = Memory(self.space.inner)
         history = [(point.objective, point.excess)]
-        while len(history) <= limit and not self.done and not self._stalls(history, patience):
+        while len(history) <= limit and not self.done() and not self._stalls(history, patience):
             point = self._step(point, memory, evaluate)
             history.append((point.objective, point.excess))
 
@@ -232,17 +234,15 @@ class _Search:
 
     def descend_rounded(self, limit: int) -> None:
         """L-BFGS from the best function, with the corner rounded as far as the slack allows."""
-        if self.done:
+        if self.done():
             return
         point, mu = self._round(self.best, 1.0)
         memory = Memory(self.space.inner)
         for _ in range(limit):
-            if self.done:
-                return
             if point.violations.slack > self.slack and point.excess < 2 * point.violations.slack:
                 point, mu = self._round(point, 0.5 * mu)
-            new = self._step(point, memory, lambda f, mu=mu: self.loss.smoothed(f, mu))
-            if not new.objective < np.inf or np.array_equal(new.w, point.w):
+            new = self._step(point, memory, partial(self.loss.smoothed, mu=mu))
+            if self.done() or np.array_equal(new.w, point.w):
                 return
             point = new
 
@@ -258,7 +258,7 @@ class _Search:
     def enter(self) -> None:
         """Interior point: solve for the pairs near the corner, look at all pairs, repeat."""
         for _ in range(MAX_ROUNDS):
-            if self.done:
+            if self.done():
                 return
             point, before = self.best, self.gap
             low, pairs = self._near(point.f)
@@ -282,10 +282,7 @@ class _Search:
 
     def _near(self, f: Array) -> tuple[float, PairHinge]:
         """The pairs with low <= f_h − f_j < high: all of them, or those near the corner."""
-        if self.loss.n_pairs <= MAX_NEAR:
-            width = np.inf
-        else:
-            width = 1.0
+        width = np.inf if self.loss.n_pairs <= MAX_NEAR else 1.0
         while True:
             pairs = self.loss.between(f, 1.0 - width, 1.0 + width, MAX_NEAR)
             if pairs is not None:

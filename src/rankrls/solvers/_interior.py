@@ -94,20 +94,19 @@ def solve_near(
     """
     problem = _Problem(space, alpha, pairs, rest)
     state = problem.enter(w)
-    best_primal, best_dual = (np.inf, state.u), (-np.inf, state.beta)
-    iteration = 0
-    for iteration in range(1, min(limit, MAX_ITER) + 1):
+    lowest, u = np.inf, state.u
+    highest, beta = -np.inf, state.beta
+    n_iter = 0
+    while n_iter < min(limit, MAX_ITER):
+        n_iter += 1
         primal, dual = problem.primal(state), problem.dual(state)
-        if primal < best_primal[0]:
-            best_primal = primal, state.u
-        if dual > best_dual[0]:
-            best_dual = dual, state.beta
-        if best_primal[0] - best_dual[0] <= target:
+        if primal < lowest:
+            lowest, u = primal, state.u
+        if dual > highest:
+            highest, beta = dual, state.beta
+        if lowest - highest <= target or not problem.advance(state) > 1e-10:
             break
-        length = problem.advance(state)
-        if not length > 1e-10:
-            break
-    return Interior(space.from_coefficients(best_primal[1]), best_dual[1], iteration)
+    return Interior(space.from_coefficients(u), beta, n_iter)
 
 
 class _Problem:

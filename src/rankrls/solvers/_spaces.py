@@ -1,7 +1,6 @@
 """Where a model lives: weights of features, or coefficients of a kernel.
 
-The two products of a linear model, f = Φ w and Φᵀδ, are made here and nowhere else, so that a
-faster product has one place to go.
+The two products that a solver needs, f = Φ w and Φᵀδ (or K δ), are made here and nowhere else.
 """
 
 from __future__ import annotations
@@ -11,6 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+
+from rankrls.feature_maps import Products
 
 __all__ = ["FeatureSpace", "KernelSpace", "Space"]
 
@@ -65,11 +67,11 @@ class FeatureSpace(Space):
 
     Parameters
     ----------
-    Phi : ndarray or sparse array of shape (m, n)
-        float32 is multiplied in float32.
+    Phi : Products
+        Of features of shape (m, n); float32 is multiplied in float32.
     """
 
-    def __init__(self, Phi: Any) -> None:
+    def __init__(self, Phi: Products) -> None:
         self.Phi = Phi
         self.n_rows, self.dimension = Phi.shape
 
@@ -79,12 +81,11 @@ class FeatureSpace(Space):
 
     def forward(self, w: Array) -> Array:
         """See `Space`."""
-        return (self.Phi @ w.astype(self.Phi.dtype, copy=False)).astype(np.float64, copy=False)
+        return self.Phi.matvec(w)
 
     def adjoint(self, delta: Array) -> Array:
         """See `Space`."""
-        product = self.Phi.T @ delta.astype(self.Phi.dtype, copy=False)
-        return product.astype(np.float64, copy=False)
+        return self.Phi.rmatvec(delta)
 
     def inner(self, u: Array, v: Array) -> float:
         """See `Space`."""
@@ -100,8 +101,9 @@ class FeatureSpace(Space):
 
     def newton(self, alpha: float, L: Any) -> Array:
         """2 alpha I + ΦᵀLΦ, symmetric."""
-        product = self.Phi.T @ (L @ self.Phi)
-        matrix = product.toarray() if hasattr(product, "toarray") else product
+        Phi = self.Phi.X
+        product = Phi.T @ (L @ Phi)
+        matrix = product.toarray() if sparse.issparse(product) else np.asarray(product)
         matrix = matrix.astype(np.float64, copy=False)
         matrix[np.diag_indices_from(matrix)] += 2 * alpha
         return matrix
