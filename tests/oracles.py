@@ -240,3 +240,45 @@ def precision(labels, k=None, threshold=1):
     relevant = [y >= threshold for y in labels]
     k = len(labels) if k is None else k
     return sum(relevant[:k]) / k if any(relevant) else math.nan
+
+
+# ---------------------------------------------------------------------- hinge losses
+
+
+def hinge(edges, f, *, t=1.0, shape="hinge", mu=None):
+    """Loss and δ = Σ β (e_h − e_j), by a loop over edges; the margin test is f_h < f_j + t."""
+    loss, delta, total = 0.0, np.zeros(len(f)), 0.0
+    for i, j, ww, _ in edges:
+        z = (f[j] + t) - f[i]
+        if not f[i] < f[j] + t:
+            continue
+        if shape == "hinge":
+            loss, beta = loss + ww * z, ww
+        elif shape == "squared":
+            loss, beta = loss + ww * z**2, 2 * ww * z
+        else:
+            loss, beta = loss + ww * z, ww * min(z / mu, 1.0)
+        delta[i] += beta
+        delta[j] -= beta
+        total += beta
+    return loss, delta, total
+
+
+def svm_objective(edges, X, alpha, *, shape="hinge", iterations=200_000):
+    """The minimum of Σ w² loss + alpha ‖w‖², by liblinear on explicit differences."""
+    import warnings
+
+    from sklearn.svm import LinearSVC
+
+    signs = np.where(np.arange(len(edges)) % 2 == 0, 1.0, -1.0)
+    D = np.array([(X[i] - X[j]) * sign for (i, j, _, _), sign in zip(edges, signs, strict=True)])
+    weight = np.array([ww for _, _, ww, _ in edges])
+    name = {"hinge": "hinge", "squared": "squared_hinge"}[shape]
+    svc = LinearSVC(
+        loss=name, fit_intercept=False, C=0.5 / alpha, dual=True, tol=1e-8, max_iter=iterations
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        svc.fit(D, signs, sample_weight=weight)
+    w = svc.coef_[0]
+    return hinge(edges, X @ w, shape=shape)[0] + alpha * w @ w

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
-from rankrls import RankRLS
+from rankrls import RankRLS, RankSVM
 
 CONFIGURATIONS = {
     "default": RankRLS(),
@@ -27,6 +27,12 @@ CONFIGURATIONS = {
     # (smallest eigenvalue -38.5); a smaller alpha is refused, and rightly so.
     "precomputed": RankRLS(alpha=100.0, kernel="precomputed"),
     "precomputed-nystroem": RankRLS(alpha=100.0, kernel="precomputed", solver="nystroem"),
+    # tol: as for "cg".
+    "svm": RankSVM(query_weighting="query", tol=1e-13),
+    "svm-squared": RankSVM(loss="squared_hinge", query_weighting="size", solver="dual", tol=1e-13),
+    "svm-rbf": RankSVM(kernel="rbf", query_weighting="query", tol=1e-13),
+    "svm-precomputed": RankSVM(kernel="precomputed", query_weighting="query", tol=1e-13),
+    "svm-nystroem": RankSVM(kernel="rbf", basis=20, random_state=0, tol=1e-13),
 }
 
 # Checks that scikit-learn itself leaves out on this machine, and why that is fine.

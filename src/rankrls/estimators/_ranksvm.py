@@ -21,15 +21,6 @@ Array = NDArray[Any]
 
 LOSSES = ("hinge", "squared_hinge")
 
-#: Parameters of RankRLS that have no meaning here, and why.
-NOT_TAKEN = {
-    "cost": "the hinge asks every preferred row to lead by 1, whatever the magnitude",
-    "ties": "pairs with equal scores have no hinge loss, they are always dropped",
-    "early_stopping": "it regularises by alpha alone, and stops at a duality gap of tol",
-    "validation_fraction": "it belongs to early_stopping, which RankSVM does not have",
-    "n_iter_no_change": "it belongs to early_stopping, which RankSVM does not have",
-}
-
 
 class RankSVM(Ranker):
     """Learn to rank with the hinge loss on pairs: a support vector machine for ranking.
@@ -64,9 +55,8 @@ class RankSVM(Ranker):
         combinations of kernel functions of all rows ("dual"), or of basis vectors ("nystroem", an
         approximation). The rule of "auto": a ``basis`` asks for "nystroem"; a kernel other than
         linear is solved in "dual" if two n_rows × n_rows matrices fit into half of the memory,
-        else in "nystroem", with a warning; a linear one in "primal", but in "dual" if there are
-        more features than rows and at most 2000 rows (or fewer numbers in the kernel matrix than
-        in X).
+        else in "nystroem", with a warning; a linear one in "primal" if n_features <= n_rows, else
+        in "dual", which then needs no n_rows × n_rows matrix.
     basis : int or array of int, optional
         Nyström basis vectors: how many to draw at random, or the row numbers. None with
         ``solver="nystroem"``: 1000, or all rows if there are fewer.
@@ -118,6 +108,10 @@ class RankSVM(Ranker):
     where that is faster). L-BFGS minimises the hinge, then a hinge with a rounded corner; an
     interior-point method finishes small problems with weak regularisation.
 
+    Not taken over from `RankRLS`: ``cost``, because every preferred row is asked to lead by 1,
+    whatever the magnitude; ``ties``, because pairs with equal scores have no hinge loss; early
+    stopping and its parameters, because alpha alone regularises; and what needs a posterior.
+
     Examples
     --------
     >>> import numpy as np
@@ -132,13 +126,6 @@ class RankSVM(Ranker):
     >>> bool(ranker.gap_ <= 1e-4)
     True
     """
-
-    def __new__(cls, *args: Any, **parameters: Any) -> Any:
-        """Say why, if a parameter of `RankRLS` is given that makes no sense here."""
-        for name, reason in NOT_TAKEN.items():
-            if name in parameters:
-                raise TypeError(f"RankSVM has no parameter {name!r}: {reason}")
-        return super().__new__(cls)
 
     def __init__(
         self,

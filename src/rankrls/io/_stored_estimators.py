@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rankrls._validation import check_positive
 from rankrls.estimators._ledger import Ledger
 from rankrls.io._kinds import (
     ANY,
@@ -57,36 +58,45 @@ def _check_seen(estimator: Any) -> None:
 
 # -- rankers ----------------------------------------------------------------------------------
 
-RANKER_PARAMS = {
+#: Of all rankers.
+COMMON_PARAMS = {
     "kernel": TEXT,
     "gamma": maybe(NUMBER),
     "degree": NUMBER,
     "coef0": NUMBER,
     "kernel_params": maybe(MAPPING),
-    "cost": TEXT,
-    "ties": TEXT,
     "query_weighting": TEXT,
     "solver": TEXT,
     "basis": ANY,
     "max_iter": maybe(INTEGER),
     "tol": NUMBER,
-    "early_stopping": FLAG,
-    "validation_fraction": NUMBER,
-    "n_iter_no_change": INTEGER,
     "random_state": maybe(either(INTEGER, instance("RandomState"))),
     "verbose": either(INTEGER, FLAG),
     "n_jobs": maybe(INTEGER),
 }
 
-RANKER_FIELDS = {
+RANKER_PARAMS = {
+    **COMMON_PARAMS,
+    "cost": TEXT,
+    "ties": TEXT,
+    "early_stopping": FLAG,
+    "validation_fraction": NUMBER,
+    "n_iter_no_change": INTEGER,
+}
+
+COMMON_FIELDS = {
     **SEEN,
-    "_model": instance("LinearModel", "KernelModel", "NystroemModel", "IterativeModel"),
     "solver_": TEXT,
     "n_pairs_": INTEGER,
     "n_iter_": INTEGER,
     "n_queries_": INTEGER,
     "_flat": FLAG,
     "_with_qid": FLAG,
+}
+
+RANKER_FIELDS = {
+    **COMMON_FIELDS,
+    "_model": instance("LinearModel", "KernelModel", "NystroemModel", "IterativeModel"),
     "best_iteration_": optional(INTEGER),
     "validation_iterations_": optional(array("i", "checks")),
     "validation_curve_": optional(either(array("f", "checks"), array("f", "checks a"))),
@@ -148,6 +158,11 @@ def _check_rankrls(ranker: Any) -> None:
         require(set(ranker._learned_with) == set(terms), "a model that began to learn otherwise")
 
 
+def _check_ranksvm(ranker: Any) -> None:
+    check_positive("alpha", ranker.alpha)
+    _check_ranker(ranker)
+
+
 RANKERS = (
     EstimatorRecord(
         "RankRLS",
@@ -167,6 +182,21 @@ RANKERS = (
         derived=COEFFICIENTS,
         check=_check_ranker,
         params=RANKER_PARAMS,
+        advice=RANKER_ADVICE,
+        finish=lambda ranker: ranker._store_coefficients(),
+    ),
+    EstimatorRecord(
+        "RankSVM",
+        "rankrls.estimators",
+        fields={
+            **COMMON_FIELDS,
+            "_model": instance("HingeModel"),
+            "objective_": either(NUMBER, array("f", "k")),
+            "gap_": either(NUMBER, array("f", "k")),
+        },
+        derived=COEFFICIENTS,
+        check=_check_ranksvm,
+        params={"alpha": NUMBER, "loss": TEXT, **COMMON_PARAMS},
         advice=RANKER_ADVICE,
         finish=lambda ranker: ranker._store_coefficients(),
     ),

@@ -246,7 +246,35 @@ def _check_coef(model: Any, training_rows: Any) -> None:
         require(model.coef.shape[1] == n, f"weights of {model.coef.shape[1]} features, not {n}")
 
 
+def _check_hinge(model: Any) -> None:
+    require((model.coef is not None) == model.kernel.linear, "weights of a kernel that has none")
+    if model.dual_coef is None:
+        require(model.coef is not None, "a model without coefficients")
+        return
+    require(model.kept is not None, "coefficients of unknown rows")
+    require(within(model.kept, model.dual_coef.shape[1]), "a model of rows that do not exist")
+    hidden = model.kernel.linear or model.kernel.precomputed
+    require((model.rows is None) == hidden, "the rows of a model belong to its kernel")
+    if model.basis is not None:
+        size = len(model.basis.indices)
+        require(size == model.dual_coef.shape[1], "coefficients of another basis")
+
+
 MODELS = (
+    Record(
+        "HingeModel",
+        "rankrls.models",
+        {
+            "alphas": array("f", "a"),
+            "coef": maybe(array("f", "a n k")),
+            "dual_coef": maybe(array("f", "a r k")),
+            "kernel": instance("Kernel"),
+            "rows": maybe(rows("q n")),
+            "kept": maybe(array("i", "q")),
+            "basis": maybe(instance("Basis")),
+        },
+        check=_check_hinge,
+    ),
     Record(
         "IterativeModel",
         "rankrls.models",

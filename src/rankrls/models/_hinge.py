@@ -13,12 +13,21 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from rankrls import _memory
 from rankrls._progress import Progress
 from rankrls._threads import n_threads
 from rankrls.feature_maps import Basis, Kernel, Products, choose_basis
 from rankrls.models._choice import choose_solver
 from rankrls.preferences import HingeLoss, PreferenceGraph, hinge_losses
-from rankrls.solvers import FeatureSpace, HingeSolution, KernelSpace, Space, minimise_hinge
+from rankrls.solvers import (
+    MAX_DIMENSION,
+    FeatureSpace,
+    Gram,
+    HingeSolution,
+    KernelSpace,
+    Space,
+    minimise_hinge,
+)
 
 __all__ = ["HINGE_SOLVERS", "HingeFit", "HingeModel", "HingeOptions", "fit_hinge"]
 
@@ -26,12 +35,12 @@ Array = NDArray[Any]
 
 HINGE_SOLVERS = ("auto", "primal", "dual", "nystroem")
 
-#: Up to this many rows a kernel matrix is cheap in any case.
-SMALL = 2000
-
 #: Features are centred if their mean is more than this many standard deviations, for float64 and
 #: for float32: an offset costs digits.
 OFFSET = {np.dtype(np.float64): 1e3, np.dtype(np.float32): 4.0}
+
+#: A gap of this size is left by rounding, and is not complained about.
+ROUNDING = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-5}
 
 
 @dataclass(frozen=True)
@@ -155,9 +164,7 @@ def fit_hinge(
     losses = hinge_losses(graph, options.query_weighting)
     used = np.flatnonzero(np.any([loss.used() for loss in losses], axis=0))
     if not all(np.isfinite(loss.total) and loss.total > 0 for loss in losses):
-        raise ValueError(
-            "the weights are so small or large that their products are lost: scale them"
-        )
+        raise ValueError("the weights are too small or too large for their products: scale them")
     indices = None
     if basis is not None or solver == "nystroem":
         indices = choose_basis(basis, m, random_state)
@@ -178,21 +185,15 @@ def fit_hinge(
         for name in ("objective", "gap", "n_iter")
     )
     progress(f"solved to a gap of {gap.max():.1e} in {n_iter.sum()} iterations")
-    _complain(gap, n_iter, options)
+    _complain(gap, n_iter, options, X.dtype)
     return HingeFit(model, solver, n_pairs, objective, gap, n_iter)
 
 
 def _choose(solver: str, kernel: Kernel, X: Any, m: int, basis: Array | None) -> str:
-    """As for least squares, but a linear kernel needs no n × n matrix.
-
-    It is solved in "dual" if that has fewer numbers to multiply: more features than rows, and a
-    kernel matrix that is small or has fewer entries than X.
-    """
-    n = X.shape[1]
-    if solver == "auto" and kernel.linear and basis is None:
-        entries = X.nnz if sparse.issparse(X) else X.size
-        solver = "dual" if n > m and (m <= SMALL or entries > m**2) else "primal"
-    if solver == "primal" and kernel.linear and basis is None:
+    """As for least squares, but a linear kernel needs neither an n × n nor an m × m matrix."""
+    if kernel.linear and basis is None and solver in ("auto", "primal", "dual"):
+        if solver == "auto":
+            solver = "primal" if X.shape[1] <= m else "dual"
         return solver
     return choose_solver(solver, kernel, X, m, basis=basis)
 
@@ -202,16 +203,27 @@ def _space(
     kernel: Kernel, X: Any, solver: str, used: Array, basis: Basis | None, threads: int
 ) -> Iterator[Space]:
     """The functions that are searched."""
-    if solver == "dual":
-        if kernel.precomputed:
-            K = X[np.ix_(used, used)] if len(used) < X.shape[0] else X
-        else:
-            K = kernel(_centred(X[used]) if kernel.linear else X[used])
-        yield KernelSpace(_centred_kernel(K))
+    part = solver == "dual" and len(used) < X.shape[0]
+    if solver == "dual" and kernel.precomputed:
+        yield KernelSpace(_centred_kernel(X[np.ix_(used, used)] if part else X))
         return
-    Phi = X if basis is None else basis.features(X)
-    with Products.of(_centred(Phi), threads) as products:
-        yield FeatureSpace(products)
+    rows = X[used] if part else X
+    if solver == "dual" and not kernel.linear:
+        yield KernelSpace(_centred_kernel(kernel(rows)))
+        return
+    Phi = _centred(rows if basis is None else basis.features(rows))
+    if solver == "dual" and _forms_gram(Phi):
+        yield KernelSpace(kernel(Phi))
+        return
+    with Products.of(Phi, threads) as products:
+        yield KernelSpace(Gram(products)) if solver == "dual" else FeatureSpace(products)
+
+
+def _forms_gram(X: Any) -> bool:
+    """Whether X Xᵀ is better formed: it is small, or has fewer entries than two products with X."""
+    m = X.shape[0]
+    entries = X.nnz if sparse.issparse(X) else X.size
+    return m <= MAX_DIMENSION or (m**2 < 2 * entries and _memory.fits(m, m, copies=2))
 
 
 def _path(
@@ -251,23 +263,19 @@ def _model(
     if solver == "primal":
         return HingeModel(alphas, found.astype(X.dtype), None, kernel)
     if basis is not None:
-        a, length, kept, rows = (
-            basis.map.coefficients(found),
-            len(basis.indices),
-            basis.map.kept,
-            basis.rows,
-        )
+        length, kept, rows = len(basis.indices), basis.map.kept, basis.rows
+        found = basis.map.coefficients(found)
     else:
-        a, length, kept = found, X.shape[0], used
+        length, kept = X.shape[0], used
         rows = None if kernel.precomputed else X[used]
     a = found.astype(X.dtype)
     dual_coef = np.zeros((len(alphas), length, a.shape[-1]), dtype=X.dtype)
     dual_coef[:, kept] = a
     coef = None
     if kernel.linear:
-        # The coefficients sum to zero, so that centred rows give the same weights.
-        centred = _centred(rows) if basis is None else rows
-        coef = np.stack([centred.T @ part for part in a])
+        # The coefficients of all rows sum to zero, so that centred rows give the same weights.
+        features = _centred(rows) if basis is None else rows
+        coef = np.stack([features.T @ part for part in a])
         rows = None
     return HingeModel(alphas, coef, dual_coef, kernel, rows, kept, basis)
 
@@ -295,12 +303,12 @@ def _centred_kernel(K: Array) -> Array:
     return (K - columns - columns[:, None] + mean).astype(K.dtype)
 
 
-def _complain(gap: Array, n_iter: Array, options: HingeOptions) -> None:
-    if gap.max() <= options.tol:
+def _complain(gap: Array, n_iter: Array, options: HingeOptions, dtype: Any) -> None:
+    if gap.max() <= max(options.tol, ROUNDING[dtype]):
         return
     warnings.warn(
         f"stopped after {n_iter.max()} iterations at a relative duality gap of {gap.max():.1e}, "
         f"above tol={options.tol:g}: raise max_iter or alpha, or scale the features",
         ConvergenceWarning,
-        stacklevel=4,
+        stacklevel=6,
     )

@@ -19,6 +19,8 @@ __all__ = ["Dominance"]
 
 Array = NDArray[Any]
 
+MAX_INT32 = 2**31
+
 
 #: What `Dominance._walk` calls at every bit: the number n of zeros (rows :n; the ones are n:), the
 #: position arrays as they were before the split, how many ones stood before each of these
@@ -61,7 +63,7 @@ class Dominance:
         m = len(level)
         bits = int(level.max(initial=0)).bit_length()
         # The largest number is the sum of a position over all bits.
-        self.dtype: Any = np.int32 if (m + 1) * max(bits, 1) < 2**31 else np.int64
+        self.dtype: Any = np.int32 if (m + 1) * max(bits, 1) < MAX_INT32 else np.int64
         self.bits = [1 << b for b in reversed(range(bits))]
         self.level = level.astype(self.dtype)
         sizes = np.diff(starts, append=m)

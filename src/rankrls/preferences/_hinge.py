@@ -46,6 +46,8 @@ class Violations:
     beta : float
         Σ_e β_e.
     loss : float
+    value : float
+        Of the function whose (sub)gradient is −δ: the loss itself, or with a round corner.
     slack : float
         What the dual variables fall short of the loss, >= 0: they certify loss − slack.
     """
@@ -53,6 +55,7 @@ class Violations:
     delta: Array
     beta: float
     loss: float
+    value: float
     slack: float = 0.0
 
 
@@ -99,22 +102,26 @@ class HingeLoss(ABC):
     def hinge(self, f: Array) -> Violations:
         """Σ c max(0, z) and its subgradient: β = c where z > 0."""
         sums = self.step(f, 1.0)
-        return Violations(sums.delta, sums.beta, sums.beta - sums.lead)
+        loss = sums.beta - sums.lead
+        return Violations(sums.delta, sums.beta, loss, loss)
 
     def squared(self, f: Array) -> Violations:
         """Σ c max(0, z)² and its gradient: β = 2 c max(0, z), so that the loss is ½ Σ β z."""
         sums = self.ramp(f, 1.0)
-        return Violations(2 * sums.delta, 2 * sums.beta, sums.beta - sums.lead)
+        loss = sums.beta - sums.lead
+        return Violations(2 * sums.delta, 2 * sums.beta, loss, loss)
 
     def smoothed(self, f: Array, mu: float) -> Violations:
         """Σ c max(0, z), with β = c clip(z/mu, 0, 1): the gradient of a hinge with a round corner.
 
-        β is a difference of two ramps, and the slack is Σ c z (1 − z/mu) over 0 < z < mu.
+        β is a difference of two ramps, their squares that of the rounded loss, c z²/(2 mu) for
+        0 < z < mu and c (z − mu/2) above; the slack is Σ c z (1 − z/mu) over 0 < z < mu.
         """
         upper, lower = self.ramp(f, 1.0), self.ramp(f, 1.0 - mu)
         beta, lead = (upper.beta - lower.beta) / mu, (upper.lead - lower.lead) / mu
+        value = (upper.beta - upper.lead - ((1.0 - mu) * lower.beta - lower.lead)) / (2 * mu)
         slack = max(upper.beta - (beta - lead), 0.0)
-        return Violations((upper.delta - lower.delta) / mu, beta, upper.beta, slack)
+        return Violations((upper.delta - lower.delta) / mu, beta, upper.beta, value, slack)
 
 
 class PairHinge(HingeLoss):
@@ -167,9 +174,11 @@ class PairHinge(HingeLoss):
         z = (lower + 1.0) - upper
         loss = float(self.weight @ np.maximum(z, 0.0))
         beta = self.weight * np.clip(z / mu, 0.0, 1.0)
-        return Violations(
-            self.spread(beta), float(beta.sum()), loss, max(loss - float(beta @ z), 0.0)
-        )
+        certified = float(beta @ z)
+        # β z − mu β²/(2c) for every edge
+        value = certified - 0.5 * mu * float(beta @ (beta / self.weight))
+        slack = max(loss - certified, 0.0)
+        return Violations(self.spread(beta), float(beta.sum()), loss, value, slack)
 
     def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
         """See `HingeLoss.between`."""
@@ -246,6 +255,7 @@ class ScoreHinge(HingeLoss):
             beyond.delta + near.delta,
             beyond.beta + near.beta,
             beyond.beta - beyond.lead + near.loss,
+            (1.0 - 0.5 * mu) * beyond.beta - beyond.lead + near.value,
             near.slack,
         )
 
@@ -295,6 +305,7 @@ class SumHinge(HingeLoss):
             np.sum([part.delta for part in parts], axis=0),
             sum(part.beta for part in parts),
             sum(part.loss for part in parts),
+            sum(part.value for part in parts),
             sum(part.slack for part in parts),
         )
 

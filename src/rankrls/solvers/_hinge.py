@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 from rankrls.preferences import HingeLoss, PairHinge, Violations
 from rankrls.solvers._interior import solve_near
-from rankrls.solvers._lbfgs import Memory, line_search
+from rankrls.solvers._lbfgs import Memory, Trial, line_search
 from rankrls.solvers._spaces import Space
 
-__all__ = ["HingeSolution", "minimise_hinge"]
+__all__ = ["MAX_DIMENSION", "HingeSolution", "minimise_hinge"]
 
 Array = NDArray[Any]
 Evaluate = Callable[[Array], Violations]
@@ -52,8 +52,11 @@ ROUNDED_PER_DIMENSION = 0.25
 MAX_DIMENSION = 3000
 MAX_NEAR = 400_000
 
+#: ‖f‖² below zero by more than this part of the objective is not rounding.
+INDEFINITE = 1e-3
+
 #: How often the pairs near the corner are chosen anew.
-MAX_ROUNDS = 10
+MAX_ROUNDS = 20
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ def minimise_hinge(
     if squared:
         search.descend(w, loss.squared, limit=max_iter)
         return search.solution()
-    near = space.dimension <= MAX_DIMENSION
+    near = space.has_newton and space.dimension <= MAX_DIMENSION
     search.descend(w, loss.hinge, limit=HINGE_ITER if near else max_iter, patience=PATIENCE)
     rounded = max(ROUNDED_ITER, int(ROUNDED_PER_DIMENSION * space.dimension))
     search.descend_rounded(limit=rounded if near else max_iter)
@@ -162,16 +165,19 @@ class _Search:
 
     def visit(self, w: Array, f: Array, violations: Violations) -> _Point:
         """Take note of a function and of the dual variables that belong to it."""
-        inner = self.space.inner
-        gradient = 2 * self.alpha * w - self.space.adjoint(violations.delta)
-        objective = violations.loss + self.alpha * inner(w, w)
-        energy = inner(gradient, gradient) / (4 * self.alpha)
+        space = self.space
+        gradient = 2 * self.alpha * w - space.adjoint(violations.delta)
+        objective = violations.loss + self.alpha * space.norm2(w)
+        energy = space.inner(gradient, gradient) / (4 * self.alpha)
         if not np.isfinite(objective) or not np.isfinite(energy):
             raise ValueError(
                 "the objective overflows: scale the features (or the kernel) or the weights down"
             )
-        if energy < -1e-8 * abs(objective):
-            raise ValueError("the kernel matrix is not positive semi-definite: ‖f‖² is negative")
+        if energy < -INDEFINITE * objective:
+            raise ValueError(
+                "the kernel matrix is not positive semi-definite, so that ‖f‖² can be negative: "
+                "RankSVM needs another kernel, or other parameters of it"
+            )
         excess = violations.slack + max(energy, 0.0)
         point = _Point(w, f, violations, gradient, objective, excess)
         if not hasattr(self, "best") or objective < self.best.objective:
@@ -219,18 +225,21 @@ class _Search:
         wd, dd = inner(point.w, d), inner(d, d)
         # δ sums to zero: a constant in fd would only be rounded.
         centred = fd - fd.mean()
-        slope = 2 * alpha * wd - centred @ point.violations.delta
         if first is None:  # brings leads to the size of the margin
             first = 1.0 / max(float(centred.std()), np.finfo(float).tiny)
 
-        def probe(t: float) -> tuple[float, Violations]:
-            violations = evaluate(point.f + t * fd)
-            return 2 * alpha * (wd + t * dd) - centred @ violations.delta, violations
+        def trial(t: float, violations: Violations) -> Trial:
+            value = violations.value + alpha * (2 * wd + t * dd) * t
+            slope = 2 * alpha * (wd + t * dd) - centred @ violations.delta
+            return Trial(value, slope, violations)
 
-        # The loss is convex, so that the slope at t is at least slope + 2 alpha t ⟨d, d⟩.
-        longest = max(-slope, 0.0) / (2 * alpha * dd) if dd > 0 else 0.0
-        t, violations = line_search(probe, slope, first, longest)
-        return self.visit(point.w + t * d, point.f + t * fd, violations)
+        start = trial(0.0, point.violations)
+        # The loss is convex, so that the slope at t is at least that at 0 plus 2 alpha t ⟨d, d⟩.
+        longest = max(-start.slope, 0.0) / (2 * alpha * dd) if dd > 0 else 0.0
+        t, found = line_search(
+            lambda t: trial(t, evaluate(point.f + t * fd)), start, first, longest
+        )
+        return self.visit(point.w + t * d, point.f + t * fd, found.found)
 
     def descend_rounded(self, limit: int) -> None:
         """L-BFGS from the best function, with the corner rounded as far as the slack allows."""
@@ -260,24 +269,28 @@ class _Search:
         for _ in range(MAX_ROUNDS):
             if self.done():
                 return
-            point, before = self.best, self.gap
-            low, pairs = self._near(point.f)
-            rest = self.loss.step(point.f, low)
+            best, gap = self.best, self.gap
+            low, pairs = self._near(best.f)
+            rest = self.loss.step(best.f, low)
             found = solve_near(
                 self.space,
                 self.alpha,
                 pairs,
                 rest.delta,
-                point.w,
-                target=0.5 * self.tol * point.objective,
+                best.w,
+                target=0.5 * self.tol * best.objective,
                 limit=self.max_iter - self.n_iter,
             )
             self.n_iter += found.n_iter
             A = self.space.adjoint(rest.delta + pairs.spread(found.beta))
             beta = rest.beta + float(found.beta.sum())
-            self.bound = max(self.bound, beta - self.space.inner(A, A) / (4 * self.alpha))
-            self._search_along(point, found.w - point.w, self.loss.hinge, first=1.0)
-            if self.gap > 0.9 * before:
+            self.bound = max(self.bound, beta - self.space.norm2(A) / (4 * self.alpha))
+            f = self.space.forward(found.w)
+            new = self.visit(found.w, f, self.loss.hinge(f))
+            if new.objective > best.objective:  # pairs far from the corner have come to it
+                start = self.visit(best.w, best.f, self.loss.hinge(best.f))
+                self._search_along(start, found.w - best.w, self.loss.hinge, first=0.5)
+            if self.gap > 0.9 * gap and self.best.objective > best.objective - self.slack:
                 return
 
     def _near(self, f: Array) -> tuple[float, PairHinge]:

@@ -29,6 +29,7 @@ __all__ = ["Interior", "solve_near"]
 Array = NDArray[Any]
 
 MAX_ITER = 150
+PATIENCE = 20
 
 #: Where the path is entered, as a part of the mean weight of a pair.
 ENTRY = 0.1
@@ -96,10 +97,13 @@ def solve_near(
     state = problem.enter(w)
     lowest, u = np.inf, state.u
     highest, beta = -np.inf, state.beta
-    n_iter = 0
-    while n_iter < min(limit, MAX_ITER):
+    n_iter = progress = 0
+    # Where rounding has the last word, steps bring nothing any more.
+    while n_iter < min(limit, MAX_ITER) and n_iter < progress + PATIENCE:
         n_iter += 1
         primal, dual = problem.primal(state), problem.dual(state)
+        if primal < lowest or dual > highest:
+            progress = n_iter
         if primal < lowest:
             lowest, u = primal, state.u
         if dual > highest:
@@ -146,13 +150,13 @@ class _Problem:
         w = self.space.from_coefficients(state.u)
         state.f = self.space.forward(w)
         z = 1.0 - self.lead(state.f)
-        quadratic = self.alpha * self.space.inner(w, w) - state.f @ self.rest
+        quadratic = self.alpha * self.space.norm2(w) - state.f @ self.rest
         return float(quadratic + self.c @ np.maximum(z, 0.0))
 
     def dual(self, state: _State) -> float:
         """Σβ − ‖adjoint(δ₀ + Dᵀβ)‖²/(4 alpha)."""
         A = self.space.adjoint(self.rest + self.pairs.spread(state.beta))
-        return float(state.beta.sum() - self.space.inner(A, A) / (4 * self.alpha))
+        return float(state.beta.sum() - self.space.norm2(A) / (4 * self.alpha))
 
     def advance(self, state: _State) -> float:
         """One step along the path; its length, or NaN if there is none."""
@@ -162,7 +166,7 @@ class _Problem:
             matrix = self.space.newton(self.alpha, laplacian(self.pairs, theta))
             if not np.isfinite(matrix).all():
                 return np.nan
-            factor = lu_factor(matrix, overwrite_a=True, check_finite=False)
+            factor = lu_factor(matrix, check_finite=False)
         delta = self.rest + self.pairs.spread(state.beta)
         dual_residual = 2 * self.alpha * state.u - self.adjoint(delta)
         primal_residual = self.lead(state.f) + state.xi - state.s - 1.0
@@ -170,11 +174,9 @@ class _Problem:
         def newton(to_s: Array, to_xi: Array) -> tuple[Array, ...]:
             """Step that changes β s by to_s and γ ξ by to_xi, and removes the residuals."""
             q = to_s / state.beta - to_xi / state.gamma - primal_residual
-            du = lu_solve(
-                factor,
-                self.adjoint(self.pairs.spread(theta * q)) - dual_residual,
-                check_finite=False,
-            )
+            b = self.adjoint(self.pairs.spread(theta * q)) - dual_residual
+            du = lu_solve(factor, b, check_finite=False)
+            du += lu_solve(factor, b - matrix @ du, check_finite=False)
             dbeta = theta * (q - self.lead(self.forward(du)))
             ds = (to_s - state.s * dbeta) / state.beta
             dxi = (to_xi + state.xi * dbeta) / state.gamma

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Memory", "line_search"]
+__all__ = ["Memory", "Trial", "line_search"]
 
 Array = NDArray[Any]
-T = TypeVar("T")
 
 #: Steps that are remembered.
 SIZE = 20
@@ -64,48 +63,62 @@ class Memory:
         return d
 
 
+class Trial(NamedTuple):
+    """A convex function and its derivative at some t, and whatever else was computed there."""
+
+    value: float
+    slope: float
+    found: Any
+
+
 def line_search(
-    probe: Callable[[float], tuple[float, T]], slope: float, first: float, longest: float
-) -> tuple[float, T]:
-    """Find a step t at which a convex function of t is nearly flat.
+    probe: Callable[[float], Trial], start: Trial, first: float, longest: float
+) -> tuple[float, Trial]:
+    """Find a step t at which a convex function of t is no larger than at 0, and nearly flat.
 
     Parameters
     ----------
     probe : callable
-        Gives the derivative at t, and whatever else was computed there.
-    slope : float
-        The derivative at 0, below 0.
+        The function.
+    start : Trial
+        At 0, with a slope below 0.
     first : float
         The first step to try.
     longest : float
-        The derivative is not below 0 from here on.
+        The slope is not below 0 from here on.
 
     Returns
     -------
     t : float
-    found : what ``probe`` gave at t
+    trial : Trial
 
     Notes
     -----
-    Doubles the step until the derivative changes its sign, then closes in by the secant rule, kept
-    away from the ends of the bracket. At a kink, where the derivative jumps over zero, the last
-    trial is returned.
+    Doubles the step until the slope changes its sign, then closes in by the secant rule, kept
+    away from the ends of the bracket. At a kink, where the slope jumps over zero, the best trial
+    is returned; it may be the start.
     """
-    low, slope_low = 0.0, slope
+    low, slope_low = 0.0, start.slope
     high, slope_high = np.inf, np.inf
+    best = (0.0, start)
     t = min(first, longest)
     for _ in range(MAX_TRIALS):
-        derivative, found = probe(t)
-        if abs(derivative) <= SLOPE * abs(slope) or high - low <= 1e-9 * high:
+        trial = probe(t)
+        if trial.value <= start.value and abs(trial.slope) <= SLOPE * abs(start.slope):
+            return t, trial
+        if trial.value < best[1].value:
+            best = (t, trial)
+        if high < np.inf and high - low <= 1e-9 * high:
             break
-        if derivative < 0:
-            secant = t * slope / (slope - derivative) if slope < derivative else np.inf
-            low, slope_low = t, derivative
+        if trial.slope < 0:
+            rise = trial.slope - start.slope
+            secant = -t * start.slope / rise if rise > 0 else np.inf
+            low, slope_low = t, trial.slope
             if high == np.inf:
                 t = min(max(2 * t, min(10 * t, secant)), longest)
                 continue
         else:
-            high, slope_high = t, derivative
+            high, slope_high = t, trial.slope
         share = slope_low / (slope_low - slope_high)
         t = low + (high - low) * min(max(share, 0.1), 0.9)
-    return t, found
+    return best

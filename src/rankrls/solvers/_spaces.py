@@ -14,7 +14,7 @@ from scipy import sparse
 
 from rankrls.feature_maps import Products
 
-__all__ = ["FeatureSpace", "KernelSpace", "Space"]
+__all__ = ["FeatureSpace", "Gram", "KernelSpace", "Space"]
 
 Array = NDArray[Any]
 
@@ -27,11 +27,16 @@ class Space(ABC):
     n_rows : int
         Number m of training rows.
     dimension : int
-        Size of the linear systems that are solved for a Newton step.
+        Size of the matrix of `newton`.
     """
 
     n_rows: int
     dimension: int
+
+    @property
+    def has_newton(self) -> bool:
+        """Whether that matrix can be formed."""
+        return True
 
     @abstractmethod
     def zero(self) -> Array:
@@ -48,6 +53,10 @@ class Space(ABC):
     @abstractmethod
     def inner(self, u: Array, v: Array) -> float:
         """⟨u, v⟩."""
+
+    def norm2(self, w: Array) -> float:
+        """‖w‖²; rounding does not make it negative."""
+        return max(self.inner(w, w), 0.0)
 
     @abstractmethod
     def coefficients(self, w: Array) -> Array:
@@ -109,18 +118,40 @@ class FeatureSpace(Space):
         return matrix
 
 
+class Gram:
+    """K = X Xᵀ of explicit features, multiplied and never formed.
+
+    Parameters
+    ----------
+    X : Products
+    """
+
+    def __init__(self, X: Products) -> None:
+        self.X = X
+        self.shape = (X.shape[0], X.shape[0])
+        self.dtype = X.dtype
+
+    def __matmul__(self, v: Array) -> Array:
+        return self.X.matvec(self.X.rmatvec(v))
+
+
 class KernelSpace(Space):
     """f = K a. A vector holds a and K a, so that only `adjoint` costs a product with K.
 
     Parameters
     ----------
-    K : ndarray of shape (m, m)
+    K : ndarray of shape (m, m), or Gram
         Symmetric, positive semi-definite; may be singular.
     """
 
-    def __init__(self, K: Array) -> None:
+    def __init__(self, K: Array | Gram) -> None:
         self.K = K
-        self.n_rows = self.dimension = len(K)
+        self.n_rows = self.dimension = K.shape[0]
+
+    @property
+    def has_newton(self) -> bool:
+        """See `Space`."""
+        return isinstance(self.K, np.ndarray)
 
     def zero(self) -> Array:
         """See `Space`."""
@@ -148,6 +179,7 @@ class KernelSpace(Space):
 
     def newton(self, alpha: float, L: Any) -> Array:
         """2 alpha I + L K, not symmetric."""
+        assert isinstance(self.K, np.ndarray)
         matrix = np.asarray(L @ self.K, dtype=np.float64)
         matrix[np.diag_indices_from(matrix)] += 2 * alpha
         return matrix

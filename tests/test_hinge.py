@@ -1,0 +1,248 @@
+"""Hinge losses against the double loop: ties in scores and in predictions, weights, queries."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import cases
+import oracles
+from rankrls.preferences import PreferenceGraph, hinge_losses
+from rankrls.preferences import _dominance as dominance
+from rankrls.preferences import _hinge as losses
+from rankrls.preferences._dominance import Dominance
+from rankrls.preferences._scored import ScoredRows
+
+
+@pytest.fixture(params=["counted", "written out"])
+def way(request, monkeypatch):
+    """Whether the pairs of scores are counted or written out."""
+    monkeypatch.setattr(losses, "PAIRS_PER_ROW", 0)
+    monkeypatch.setattr(losses, "MAX_PAIRS", 0 if request.param == "counted" else 10**6)
+    return request.param
+
+
+@st.composite
+def rankings(draw):
+    """Levels, queries and predictions with many ties; margins that some differences hit exactly."""
+    m = draw(st.integers(1, 40))
+    integers = st.integers(0, draw(st.sampled_from([1, 3, 40])))
+    y = draw(st.lists(integers, min_size=m, max_size=m))
+    qid = draw(st.lists(st.integers(0, draw(st.sampled_from([0, 3, 20]))), min_size=m, max_size=m))
+    step = draw(st.sampled_from([0.5, 0.25, 0.1, 1 / 3]))
+    f = draw(st.lists(st.integers(-6, 6), min_size=m, max_size=m))
+    t = draw(st.sampled_from([1.0, 0.5, 0.0, -0.5]))
+    order = np.lexsort((y, qid))
+    return np.array(y)[order], np.array(qid)[order], step * np.array(f)[order], t
+
+
+def build(y, qid):
+    starts = np.flatnonzero(np.concatenate([[True], qid[1:] != qid[:-1]]))
+    level = np.concatenate(
+        [np.unique(part, return_inverse=True)[1] for part in np.split(y, starts[1:])]
+    )
+    return Dominance(level, starts)
+
+
+def violated(y, qid, f, t):
+    """V[h, j]: h is above j, and does not lead by t."""
+    pairs = (qid[:, None] == qid) & (y[:, None] > y)
+    return pairs & (f[:, None] < f + t)
+
+
+@settings(deadline=None, max_examples=200)
+@given(rankings())
+def test_counts(case):
+    y, qid, f, t = case
+    V = violated(y, qid, f, t)
+    below, above = build(y, qid).count(f, t)
+    np.testing.assert_array_equal(below, V.sum(axis=1))
+    np.testing.assert_array_equal(above, V.sum(axis=0))
+
+
+@settings(deadline=None, max_examples=100)
+@given(rankings(), st.integers(0, 2**31))
+def test_weights(case, seed):
+    y, qid, f, t = case
+    W = np.random.default_rng(seed).uniform(-1.0, 2.0, (2, len(y)))
+    V = violated(y, qid, f, t)
+    below, above = build(y, qid).weigh(f, t, W)
+    np.testing.assert_allclose(below, W @ V.T, atol=1e-12)
+    np.testing.assert_allclose(above, W @ V, atol=1e-12)
+    assert not below[:, ~V.any(axis=1)].any()  # exactly zero
+    assert not above[:, ~V.any(axis=0)].any()
+
+
+@settings(deadline=None, max_examples=100)
+@given(rankings(), st.floats(0.0, 2.0))
+def test_pairs_between_two_margins(case, width):
+    y, qid, f, t = case
+    inside = violated(y, qid, f, t + width) & ~violated(y, qid, f, t)
+    upper, lower = build(y, qid).between(f, t, t + width, 10**6)
+    found = np.zeros_like(inside)
+    found[upper, lower] = True
+    np.testing.assert_array_equal(found, inside)
+    assert len(upper) == inside.sum()
+
+
+def test_large_numbers_of_rows_are_counted_in_64_bits(monkeypatch):
+    rng = np.random.default_rng(0)
+    y, f = rng.permutation(50), rng.standard_normal(50)
+    order = np.argsort(y)
+    y, f = y[order], f[order]
+    small = build(y, np.zeros(50)).count(f, 1.0)
+    monkeypatch.setattr(dominance, "MAX_INT32", 10)
+    large = build(y, np.zeros(50)).count(f, 1.0)
+    assert small[0].dtype == np.int32
+    assert large[0].dtype == np.int64
+    np.testing.assert_array_equal(small, large)
+
+
+def test_many_rows():
+    """Real-valued scores: every row is a level of its own."""
+    rng = np.random.default_rng(1)
+    m = 3000
+    y, f = np.arange(m), rng.standard_normal(m).cumsum() * 0.05
+    V = violated(y, np.zeros(m), f, 1.0)
+    below, above = build(y, np.zeros(m)).count(f, 1.0)
+    np.testing.assert_array_equal(below, V.sum(axis=1))
+    np.testing.assert_array_equal(above, V.sum(axis=0))
+
+
+GRID = [
+    (kind, qid, weight, weighting, n_pairs)
+    for kind in ("continuous", "graded", "mixed")
+    for qid in ("one", "many")
+    for weight in (None, "positive", "zeros")
+    for weighting in cases.WEIGHTINGS
+    for n_pairs in (0, 7)
+]
+
+
+def make(seed, kind, qid, weight, weighting, n_pairs):
+    case = cases.Case(
+        seed,
+        cost="unit",
+        query_weighting=weighting,
+        kind=kind,
+        qid=qid,
+        weight=weight,
+        n_pairs=n_pairs,
+    )
+    (loss,) = hinge_losses(case.graph, weighting)
+    return case, loss
+
+
+@pytest.mark.parametrize(("kind", "qid", "weight", "weighting", "n_pairs"), GRID)
+def test_losses(kind, qid, weight, weighting, n_pairs, way):
+    case, loss = make(0, kind, qid, weight, weighting, n_pairs)
+    assert loss.n_pairs == len(case.edges)
+    total = sum(ww for _, _, ww, _ in case.edges)
+    np.testing.assert_allclose(loss.total, total)
+    touched = np.zeros(case.m, dtype=bool)
+    for i, j, _, _ in case.edges:
+        touched[[i, j]] = True
+    np.testing.assert_array_equal(loss.used(), touched)
+    for f in (case.rng.standard_normal(case.m), case.rng.integers(-3, 4, case.m) * 0.5):
+        found = {
+            "hinge": loss.hinge(f),
+            "squared": loss.squared(f),
+            "rounded": loss.smoothed(f, 0.3),
+        }
+        for shape, violations in found.items():
+            value, delta, beta = oracles.hinge(case.edges, f, shape=shape, mu=0.3)
+            np.testing.assert_allclose(violations.loss, value, rtol=1e-12, atol=1e-12 * total)
+            np.testing.assert_allclose(violations.delta, delta, atol=1e-12 * total)
+            np.testing.assert_allclose(violations.beta, beta, rtol=1e-12, atol=1e-12 * total)
+        # D(β) = Σβ − fᵀδ is what the dual variables account for.
+        v = found["rounded"]
+        np.testing.assert_allclose(v.loss - v.slack, v.beta - f @ v.delta, atol=1e-12 * total)
+        assert v.slack >= 0
+
+
+def test_only_what_was_asked_for_is_counted(way):
+    _, loss = make(0, "continuous", "many", None, "pair", 0)
+    kind = {"counted": losses.ScoreHinge, "written out": losses.PairHinge}[way]
+    assert type(loss) is kind
+
+
+@pytest.mark.parametrize("weight", [None, "positive"])
+@pytest.mark.parametrize("n_pairs", [0, 7])
+def test_a_round_corner_by_two_ramps(weight, n_pairs, monkeypatch):
+    """Where the corner has too many pairs to write them out."""
+    monkeypatch.setattr(losses, "PAIRS_PER_ROW", 0)
+    monkeypatch.setattr(losses, "MAX_PAIRS", 0)
+    case, loss = make(2, "continuous", "one", weight, "size", n_pairs)
+    f = case.rng.standard_normal(case.m)
+    near = loss.smoothed(f, 0.4)
+    monkeypatch.setattr(losses, "CORNER_PER_ROW", 0)
+    ramps = loss.smoothed(f, 0.4)
+    for name in ("delta", "beta", "loss", "value", "slack"):
+        np.testing.assert_allclose(getattr(near, name), getattr(ramps, name), 1e-11, 1e-13)
+
+
+def test_row_order(way):
+    rng = np.random.default_rng(3)
+    m = 60
+    y, qid, f = rng.integers(0, 9, m), rng.integers(0, 4, m), rng.integers(-5, 6, m) * 0.25
+    (loss,) = hinge_losses(PreferenceGraph.from_scores(y, qid=qid), "pair")
+    order = rng.permutation(m)
+    shuffled = PreferenceGraph.from_scores(y[order], qid=qid[order])
+    (other,) = hinge_losses(shuffled, "pair")
+    np.testing.assert_array_equal(loss.hinge(f).delta[order], other.hinge(f[order]).delta)
+    assert loss.hinge(f).beta == other.hinge(f[order]).beta
+
+
+def test_an_offset_costs_no_digits(way):
+    """Predictions are defined up to a constant for each query."""
+    rng = np.random.default_rng(4)
+    m = 80
+    y, qid = rng.standard_normal(m), rng.integers(0, 3, m)
+    f = rng.integers(-2000, 2000, m) / 1024  # a large power of two can be added without rounding
+    (loss,) = hinge_losses(PreferenceGraph.from_scores(y, qid=qid), "pair")
+    shifted = f + np.array([2.0**40, -(2.0**39), 0.0])[qid]
+    for name in ("hinge", "squared"):
+        plain, offset = getattr(loss, name)(f), getattr(loss, name)(shifted)
+        np.testing.assert_allclose(offset.loss, plain.loss, rtol=1e-12)
+        np.testing.assert_allclose(offset.delta, plain.delta, rtol=1e-9, atol=1e-9)
+
+
+def test_the_gradient_is_that_of_the_loss(way):
+    """Away from corners: finite differences."""
+    case, loss = make(5, "mixed", "many", "positive", "query", 7)
+    f = case.rng.standard_normal(case.m)
+    for evaluate in (loss.hinge, loss.squared):
+        numeric = np.empty(case.m)
+        for i in range(case.m):
+            e = np.eye(case.m)[i] * 1e-7
+            numeric[i] = (evaluate(f + e).loss - evaluate(f - e).loss) / 2e-7
+        np.testing.assert_allclose(-evaluate(f).delta, numeric, atol=1e-5)
+
+
+def test_scored_rows_without_an_edge():
+    rows = ScoredRows.of(
+        np.array([1.0, 1.0, 3.0, 2.0, 5.0]), np.array([0, 0, 1, 1, 2]), None, "pair"
+    )
+    np.testing.assert_array_equal(rows.order, [3, 2])
+    assert rows.n_pairs == 1
+
+
+def test_each_output_has_its_own_pairs():
+    rng = np.random.default_rng(6)
+    Y = np.stack([rng.standard_normal(12), rng.integers(0, 2, 12)], axis=1)
+    both = hinge_losses(PreferenceGraph.from_scores(Y), "size")
+    for column, loss in enumerate(both):
+        (alone,) = hinge_losses(PreferenceGraph.from_scores(Y[:, column]), "size")
+        f = rng.standard_normal(12)
+        np.testing.assert_array_equal(loss.hinge(f).delta, alone.hinge(f).delta)
+        assert loss.n_pairs == alone.n_pairs
+
+
+def test_too_many_pairs_are_not_written_out(way):
+    _, loss = make(7, "continuous", "one", None, "pair", 7)
+    f = np.zeros(loss.n_rows)
+    assert loss.between(f, -1.0, 1.0, 2) is None
+    assert loss.between(f, -1.0, 1.0, 10**6).n_pairs == loss.n_pairs
+    everything = loss.between(f, -np.inf, np.inf, 10**6)
+    assert everything.n_pairs == loss.n_pairs
+    assert not loss.step(f, -np.inf).delta.any()

@@ -1,0 +1,502 @@
+"""RankSVM against liblinear on explicit differences, and against itself in other guises."""
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import cases
+import oracles
+from rankrls import PreferenceGraph, RankRLS, RankSVM, regularization_path
+from rankrls.datasets import make_ranking
+from rankrls.io import describe_model, load_model, save_model
+from rankrls.models import _hinge as models
+from rankrls.preferences import _hinge as losses
+from rankrls.solvers import _hinge as solver
+
+
+def features(case, n=4):
+    return case.rng.standard_normal((case.m, n))
+
+
+def objective(case, f, alpha, norm2, shape="hinge"):
+    return oracles.hinge(case.edges, f, shape=shape)[0] + alpha * norm2
+
+
+GRID = [
+    ({"kind": "continuous", "qid": "one"}, {}),
+    ({"kind": "graded", "qid": "one", "m": 40}, {}),
+    ({"kind": "mixed", "qid": "many"}, {}),
+    ({"kind": "continuous", "qid": "many", "weight": "positive"}, {"query_weighting": "size"}),
+    ({"kind": "graded", "qid": "many", "weight": "zeros"}, {"query_weighting": "query"}),
+    ({"kind": "mixed", "qid": "many", "n_pairs": 12}, {"query_weighting": "query"}),
+    ({"scored": False, "n_pairs": 30}, {}),
+]
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("alpha", [1e-2, 1.0, 50.0])
+@pytest.mark.parametrize(("data", "options"), GRID)
+def test_objective_of_liblinear(data, options, alpha, counted, monkeypatch):
+    if counted:
+        monkeypatch.setattr(losses, "PAIRS_PER_ROW", 0)
+        monkeypatch.setattr(losses, "MAX_PAIRS", 0)
+    case = cases.Case(0, cost="unit", **data, **options)
+    X = features(case)
+    ranker = RankSVM(alpha, tol=1e-5, **options).fit(X, case.y, **case.fit)
+    theirs = oracles.svm_objective(case.edges, X, alpha)
+    ours = objective(case, X @ ranker.coef_, alpha, ranker.coef_ @ ranker.coef_)
+    np.testing.assert_allclose(ranker.objective_, ours, rtol=1e-10)
+    assert ranker.gap_ <= 1e-5
+    assert ranker.n_pairs_ == len(case.edges)
+    np.testing.assert_allclose(ours, theirs, rtol=3e-5)
+    assert theirs >= (1 - ranker.gap_) * ours * (1 - 1e-12)  # the certificate
+
+
+@pytest.mark.parametrize("alpha", [0.1, 10.0])
+@pytest.mark.parametrize(("data", "options"), GRID)
+def test_squared_hinge(data, options, alpha):
+    case = cases.Case(1, cost="unit", **data, **options)
+    X = features(case)
+    ranker = RankSVM(alpha, loss="squared_hinge", tol=1e-7, **options)
+    ranker.fit(X, case.y, **case.fit)
+    ours = objective(case, X @ ranker.coef_, alpha, ranker.coef_ @ ranker.coef_, "squared")
+    np.testing.assert_allclose(ranker.objective_, ours, rtol=1e-10)
+    theirs = oracles.svm_objective(case.edges, X, alpha, shape="squared")
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    assert theirs >= (1 - ranker.gap_) * ours * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(("m", "n"), [(300, 3), (150, 40)])
+def test_larger_problems(m, n):
+    rng = np.random.default_rng(m)
+    X = rng.standard_normal((m, n))
+    y = X @ rng.standard_normal(n) + rng.standard_normal(m)
+    edges = oracles.edges_of_scores(y, cost="unit", ties="drop", query_weighting="pair")
+    ranker = RankSVM(10.0).fit(X, y)
+    theirs = oracles.svm_objective(edges, X, 10.0, iterations=2000)
+    assert ranker.objective_ <= theirs * (1 + 1e-4)
+    assert ranker.gap_ <= 1e-4
+    assert theirs >= (1 - ranker.gap_) * ranker.objective_
+
+
+ALPHAS = [1e-7, 1e-3, 1.0, 1e4, 1e9]
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("kind", ["narrow", "wide", "rbf", "singular", "separable"])
+def test_every_alpha_converges(kind, alpha):
+    """Kinks everywhere, none at all, as many dimensions as rows: the gap is closed."""
+    rng = np.random.default_rng(3)
+    m = 60
+    X = rng.standard_normal((m, {"wide": 90}.get(kind, 3)))
+    y = X[:, 0] + (0 if kind == "separable" else 1) * rng.standard_normal(m)
+    if kind == "singular":
+        X = np.vstack([X[:20], X[:20], X[:20]])
+    kernel = "linear" if kind in ("narrow", "wide", "separable") else "rbf"
+    ranker = RankSVM(alpha, kernel=kernel, tol=1e-6).fit(X, y, qid=np.arange(m) // 20)
+    assert ranker.gap_ <= 1e-6
+    assert 0 < ranker.objective_ <= ranker.n_pairs_
+
+
+def test_the_three_ways_down(monkeypatch):
+    """Each is entered, the last with all pairs and with those near the corner only."""
+    entered = []
+
+    def spy(name, method):
+        def wrapper(self, *args, **options):
+            before = self.n_iter
+            method(self, *args, **options)
+            if self.n_iter > before:
+                entered.append(name)
+
+        return wrapper
+
+    for name in ("descend", "descend_rounded", "enter"):
+        monkeypatch.setattr(solver._Search, name, spy(name, getattr(solver._Search, name)))
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (120, 3))
+    y = np.sin(X[:, 0]) + rng.standard_normal(120)
+    reference = RankSVM(1e-3, kernel="rbf").fit(X, y)
+    assert entered == ["descend", "descend_rounded", "enter"]
+    monkeypatch.setattr(solver, "MAX_NEAR", 2000)  # of 7140
+    near = RankSVM(1e-3, kernel="rbf").fit(X, y)
+    np.testing.assert_allclose(near.objective_, reference.objective_, rtol=2e-4)
+    entered.clear()
+    RankSVM(1e3).fit(X, y)
+    assert entered == ["descend"]
+    entered.clear()
+    RankSVM(1.0).fit(X, y)
+    assert entered == ["descend", "descend_rounded"]
+
+
+def test_pairs_near_the_corner_are_chosen_anew(monkeypatch):
+    """A third of the pairs is enough to close the gap of all."""
+    monkeypatch.setattr(solver, "MAX_NEAR", 2500)
+    monkeypatch.setattr(solver, "ROUNDED_ITER", 1)
+    monkeypatch.setattr(solver, "ROUNDED_PER_DIMENSION", 0.0)
+    rounds = []
+    solve = solver.solve_near
+    monkeypatch.setattr(
+        solver, "solve_near", lambda *args, **o: rounds.append(args[2].n_pairs) or solve(*args, **o)
+    )
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (120, 3))
+    y = np.sin(X[:, 0]) + rng.standard_normal(120)
+    ranker = RankSVM(1e-2, kernel="rbf", tol=1e-6).fit(X, y)
+    assert len(rounds) >= 2
+    assert max(rounds) < 0.4 * ranker.n_pairs_
+    assert ranker.gap_ <= 1e-6
+
+
+def test_kernels():
+    rng = np.random.default_rng(5)
+    X, new = rng.standard_normal((45, 3)), rng.standard_normal((6, 3))
+    y, qid = rng.integers(0, 4, 45), rng.integers(0, 3, 45)
+    options = {"gamma": 0.4, "tol": 1e-7}
+    dual = RankSVM(0.5, kernel="rbf", **options).fit(X, y, qid=qid)
+    K = rbf_kernel(X, gamma=0.4)
+    norm2 = dual.dual_coef_ @ K @ dual.dual_coef_
+    edges = oracles.edges_of_scores(y, qid, cost="unit", ties="drop", query_weighting="pair")
+    Z = np.linalg.cholesky(K + 1e-13 * np.eye(45))  # the empirical kernel map
+    theirs = oracles.svm_objective(edges, Z, 0.5)
+    ours = oracles.hinge(edges, K @ dual.dual_coef_)[0] + 0.5 * norm2
+    np.testing.assert_allclose([dual.objective_, ours], theirs, rtol=1e-6)
+    assert dual.solver_ == "dual"
+    prediction = rbf_kernel(new, X, gamma=0.4) @ dual.dual_coef_
+    np.testing.assert_allclose(dual.predict(new), prediction, rtol=1e-10)
+
+    precomputed = RankSVM(0.5, kernel="precomputed", tol=1e-7).fit(K, y, qid=qid)
+    np.testing.assert_allclose(precomputed.dual_coef_, dual.dual_coef_, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(precomputed.predict(rbf_kernel(new, X, gamma=0.4)), prediction)
+
+    every = RankSVM(0.5, kernel="rbf", basis=np.arange(45), **options).fit(X, y, qid=qid)
+    assert every.solver_ == "nystroem"
+    np.testing.assert_allclose(every.objective_, dual.objective_, rtol=1e-6)
+    np.testing.assert_allclose(every.predict(new), prediction, atol=1e-3)
+
+
+def test_nystroem_is_linear_on_its_features():
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((60, 3))
+    y, basis = X[:, 0] ** 2 + 0.1 * rng.standard_normal(60), np.arange(0, 60, 5)
+    ranker = RankSVM(0.3, kernel="rbf", basis=basis, tol=1e-8).fit(X, y)
+    Z = np.linalg.cholesky(rbf_kernel(X[basis]))
+    Phi = np.linalg.solve(Z, rbf_kernel(X[basis], X)).T
+    linear = RankSVM(0.3, tol=1e-8).fit(Phi, y)
+    np.testing.assert_allclose(ranker.objective_, linear.objective_, rtol=1e-7)
+    np.testing.assert_allclose(ranker.predict(X), linear.predict(Phi), atol=1e-3)
+    np.testing.assert_array_equal(ranker.basis_indices_, basis)
+    a = ranker.dual_coef_
+    np.testing.assert_allclose(ranker.predict(X), rbf_kernel(X, X[basis]) @ a, atol=1e-9)
+    K = RankSVM(0.3, kernel="precomputed", basis=basis, tol=1e-8).fit(rbf_kernel(X), y)
+    np.testing.assert_allclose(K.predict(rbf_kernel(X)), ranker.predict(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("solver_name", ["primal", "dual", "nystroem"])
+def test_solvers_of_the_linear_kernel_agree(solver_name):
+    rng = np.random.default_rng(7)
+    X, y = rng.standard_normal((30, 4)), rng.standard_normal(30)
+    reference = RankSVM(0.5, tol=1e-9).fit(X, y)
+    ranker = RankSVM(0.5, solver=solver_name, tol=1e-9).fit(X, y)
+    assert ranker.solver_ == solver_name
+    np.testing.assert_allclose(ranker.coef_, reference.coef_, atol=1e-4)
+    np.testing.assert_allclose(ranker.objective_, reference.objective_, rtol=1e-8)
+    np.testing.assert_allclose(ranker.predict(X), X @ ranker.coef_)
+
+
+def test_auto():
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((20, 30))
+    y = rng.standard_normal(20)
+    assert RankSVM().fit(X, y).solver_ == "dual"
+    assert RankSVM().fit(X[:, :5], y).solver_ == "primal"
+    assert RankSVM(kernel="rbf").fit(X, y).solver_ == "dual"
+    assert RankSVM(kernel="rbf", basis=5).fit(X, y).solver_ == "nystroem"
+
+
+def test_wide_data_without_their_kernel_matrix(monkeypatch):
+    """More features than rows, and too many rows: K = X Xᵀ is multiplied, not formed."""
+    rng = np.random.default_rng(23)
+    X = sparse.random_array((60, 90), density=0.1, format="csr", rng=rng)
+    y = rng.standard_normal(60)
+    formed = RankSVM(0.5, tol=1e-5).fit(X, y)
+    monkeypatch.setattr(models, "MAX_DIMENSION", 10)
+    for data in (X, X.tocsc()):
+        ranker = RankSVM(0.5, tol=1e-5).fit(data, y)
+        assert ranker.solver_ == "dual"
+        np.testing.assert_allclose(ranker.objective_, formed.objective_, rtol=2e-5)
+        np.testing.assert_allclose(ranker.coef_, X.T @ ranker.dual_coef_)
+
+
+def test_row_order():
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((80, 3))
+    y, qid = rng.integers(0, 5, 80), rng.integers(0, 4, 80)
+    order = rng.permutation(80)
+    for options in ({}, {"kernel": "rbf"}, {"loss": "squared_hinge"}):
+        a = RankSVM(2.0, tol=1e-9, **options).fit(X, y, qid=qid)
+        b = RankSVM(2.0, tol=1e-9, **options).fit(X[order], y[order], qid=qid[order])
+        np.testing.assert_allclose(a.predict(X), b.predict(X), atol=2e-4)
+        np.testing.assert_allclose(a.objective_, b.objective_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("weighting", cases.WEIGHTINGS)
+def test_integer_weights_repeat_rows(weighting):
+    rng = np.random.default_rng(10)
+    X, y = rng.standard_normal((25, 3)), rng.integers(0, 4, 25)
+    weight, qid = rng.integers(0, 4, 25), rng.integers(0, 2, 25)
+    ranker = RankSVM(0.7, query_weighting=weighting, tol=1e-8)
+    ranker.fit(X, y, qid=qid, sample_weight=weight)
+    again = np.repeat(np.arange(25), weight)
+    repeated = RankSVM(0.7, query_weighting=weighting, tol=1e-8)
+    repeated.fit(X[again], y[again], qid=qid[again])
+    np.testing.assert_allclose(ranker.objective_, repeated.objective_, rtol=1e-7)
+    np.testing.assert_allclose(ranker.coef_, repeated.coef_, atol=1e-3)
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": [1, 5, 9]}])
+def test_several_outputs_equal_separate_fits(options):
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((30, 4))
+    Y = np.stack([rng.standard_normal(30), rng.integers(0, 3, 30)], axis=1)
+    ranker = RankSVM(0.5, **options).fit(X, Y)
+    assert ranker.predict(X).shape == (30, 2)
+    for j in range(2):
+        alone = RankSVM(0.5, **options).fit(X, Y[:, j])
+        np.testing.assert_allclose(ranker.predict(X)[:, j], alone.predict(X), atol=1e-10)
+        assert ranker.objective_[j] == alone.objective_
+        assert ranker.gap_[j] == alone.gap_
+    assert ranker.n_pairs_ == 435 + alone.n_pairs_
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_sparse_equals_dense(form):
+    rng = np.random.default_rng(12)
+    X = sparse.random_array((120, 15), density=0.3, format=form, rng=rng)
+    y, qid = rng.standard_normal(120), rng.integers(0, 5, 120)
+    for options in ({}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": list(range(20))}):
+        a = RankSVM(0.5, tol=1e-8, **options).fit(X, y, qid=qid)
+        b = RankSVM(0.5, tol=1e-8, **options).fit(X.toarray(), y, qid=qid)
+        np.testing.assert_allclose(a.objective_, b.objective_, rtol=1e-7)
+        np.testing.assert_allclose(a.predict(X), b.predict(X.toarray()), atol=1e-3)
+
+
+def test_sparse_is_not_densified():
+    """A million columns."""
+    rng = np.random.default_rng(13)
+    rows = np.repeat(np.arange(3000), 5)
+    columns = rng.integers(0, 10**6, 15_000)
+    X = sparse.csr_array((np.ones(15_000), (rows, columns)), shape=(3000, 10**6))
+    y = rng.integers(0, 3, 3000)
+    for name in ("primal", "dual"):
+        ranker = RankSVM(1e5, solver=name).fit(X, y)
+        assert ranker.coef_.shape == (10**6,)
+        assert ranker.gap_ <= 1e-4
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": [0, 3, 4]}])
+def test_float32(options):
+    rng = np.random.default_rng(14)
+    X, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
+    small = RankSVM(1.0, **options).fit(X.astype(np.float32), y)
+    large = RankSVM(1.0, **options).fit(X, y)
+    assert small.predict(X.astype(np.float32)).dtype == np.float32
+    np.testing.assert_allclose(small.objective_, large.objective_, rtol=2e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("options", [{}, {"solver": "dual"}])
+def test_offsets_of_features(dtype, options):
+    rng = np.random.default_rng(15)
+    X = rng.integers(-8, 9, (50, 3)).astype(dtype)
+    y = rng.standard_normal(50)
+    far = X + dtype(2**20)
+    a = RankSVM(1.0, tol=1e-6, **options).fit(X, y)
+    b = RankSVM(1.0, tol=1e-6, **options).fit(far, y)
+    np.testing.assert_allclose(a.objective_, b.objective_, rtol=1e-5)
+    np.testing.assert_allclose(a.coef_, b.coef_, atol=1e-3)
+
+
+def test_offset_of_a_kernel():
+    rng = np.random.default_rng(16)
+    X, y = rng.standard_normal((50, 3)), rng.standard_normal(50)
+    K = rbf_kernel(X)
+    a = RankSVM(0.5, kernel="precomputed", tol=1e-6).fit(K, y)
+    b = RankSVM(0.5, kernel="precomputed", tol=1e-6).fit(K + 1e6, y)
+    np.testing.assert_allclose(a.objective_, b.objective_, rtol=1e-5)
+
+
+def test_given_pairs():
+    rng = np.random.default_rng(17)
+    X = rng.standard_normal((40, 3))
+    pairs = np.array([rng.choice(40, 2, replace=False) for _ in range(60)])
+    a = RankSVM(0.5).fit(X, pairs=pairs, magnitude=rng.uniform(1, 9, 60))
+    b = RankSVM(0.5).fit(X, PreferenceGraph.from_pairs(pairs, n_rows=40))
+    np.testing.assert_array_equal(a.coef_, b.coef_)  # whatever the magnitude
+    assert a.n_pairs_ == 60
+    twice = RankSVM(0.5, tol=1e-8).fit(X, pairs=np.vstack([pairs, pairs]))
+    weighted = RankSVM(0.5, tol=1e-8).fit(X, pairs=pairs, pair_weight=np.full(60, 2.0))
+    np.testing.assert_allclose(twice.objective_, weighted.objective_, rtol=1e-7)
+    kernel = RankSVM(0.5, kernel="rbf").fit(X, pairs=pairs[:5])
+    unused = np.setdiff1d(np.arange(40), pairs[:5])
+    assert not kernel.dual_coef_[unused].any()
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": [2, 4, 8]}])
+def test_path_equals_separate_fits(options):
+    rng = np.random.default_rng(18)
+    X = rng.standard_normal((60, 5))
+    y = X[:, 0] + rng.standard_normal(60)
+    alphas = [0.1, 100.0, 1.0, 10.0]
+    path = regularization_path(RankSVM(tol=1e-6, **options), X, y, alphas=alphas)
+    predictions = path.predict(X)
+    for alpha, prediction in zip(alphas, predictions, strict=True):
+        alone = RankSVM(alpha, tol=1e-6, **options).fit(X, y)
+        np.testing.assert_allclose(prediction, alone.predict(X), atol=0.02)
+
+
+def test_a_warm_start_saves_iterations():
+    rng = np.random.default_rng(19)
+    X = rng.standard_normal((400, 10))
+    y = X @ rng.standard_normal(10) + rng.standard_normal(400)
+    (loss,) = losses.hinge_losses(PreferenceGraph.from_scores(y), "pair")
+    from rankrls.feature_maps import Products
+    from rankrls.solvers import FeatureSpace, minimise_hinge
+
+    space = FeatureSpace(Products(X))
+    options = {"tol": 1e-4, "max_iter": 1000}
+    cold = minimise_hinge(loss, space, 1000.0, **options)
+    near = minimise_hinge(loss, space, 1200.0, **options)
+    warm = minimise_hinge(loss, space, 1000.0, start=near.coefficients, **options)
+    assert warm.n_iter < cold.n_iter
+    assert warm.gap <= 1e-4
+
+
+def test_not_converged():
+    rng = np.random.default_rng(20)
+    X, y = rng.standard_normal((50, 5)), rng.standard_normal(50)
+    with pytest.warns(ConvergenceWarning, match=r"after 2 iterations.*raise max_iter") as found:
+        ranker = RankSVM(1e-3, max_iter=2).fit(X, y)
+    assert found[0].filename == __file__
+    assert ranker.n_iter_ == 2
+    assert ranker.gap_ > 1e-4
+
+
+def test_trivial_features():
+    """Nothing tells the rows apart."""
+    for options in ({}, {"kernel": "rbf"}, {"solver": "dual"}):
+        ranker = RankSVM(**options).fit(np.ones((6, 2)), np.arange(6))
+        assert ranker.objective_ == 15
+        assert np.ptp(ranker.predict(np.ones((3, 2)))) == 0
+
+
+def test_bad_parameters():
+    X, y = np.arange(12.0).reshape(6, 2), np.arange(6)
+    cases_ = {
+        r"alpha must be finite and > 0": {"alpha": 0.0},
+        r"loss must be one of 'hinge', 'squared_hinge'; got 'log'": {"loss": "log"},
+        r"solver must be one of 'auto', 'primal', 'dual', 'nystroem'; got 'cg'": {"solver": "cg"},
+        r"query_weighting must be one of": {"query_weighting": "rows"},
+        r"tol must be": {"tol": -1.0},
+        r"max_iter must be": {"max_iter": 0},
+        r"basis belongs to solver='nystroem'": {"basis": 2, "solver": "dual"},
+        r"needs kernel='linear'": {"kernel": "rbf", "solver": "primal"},
+    }
+    for message, options in cases_.items():
+        with pytest.raises(ValueError, match=message):
+            RankSVM(**options).fit(X, y)
+    with pytest.raises(ValueError, match="RankSVM has no standard deviations"):
+        RankSVM().fit(X, y).predict(X, return_std=True)
+    with pytest.raises(ValueError, match="no query has a pair"):
+        RankSVM().fit(X, np.ones(6))
+    with pytest.raises(ValueError, match="not positive semi-definite"):
+        RankSVM(kernel="precomputed").fit(-np.eye(6), y)
+    with pytest.raises(ValueError, match="scale the features"):
+        RankSVM().fit(X * 1e200, y)
+    with pytest.raises(ValueError, match="too small or too large"):
+        RankSVM().fit(X, y, sample_weight=np.full(6, 1e-200))
+
+
+def test_parameters_of_rankrls():
+    """Each is taken, or named in the error."""
+    ours = set(inspect.signature(RankSVM).parameters)
+    theirs = set(inspect.signature(RankRLS).parameters)
+    early = {"early_stopping", "validation_fraction", "n_iter_no_change"}
+    assert theirs - ours == {"cost", "ties"} | early
+    assert ours - theirs == {"loss"}
+    for name in theirs - ours:
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            RankSVM(**{name: None})
+        with pytest.raises(ValueError, match=f"Invalid parameter '{name}'"):
+            RankSVM().set_params(**{name: None})
+    arguments = set(inspect.signature(RankSVM.fit).parameters)
+    assert set(inspect.signature(RankRLS.fit).parameters) - arguments == {"eval_set", "callback"}
+
+
+def test_score_needs_qid():
+    X, y, qid = make_ranking(n_queries=5, random_state=0, return_X_y_qid=True)
+    ranker = RankSVM(10.0).fit(X, y, qid=qid)
+    assert 0.5 < ranker.score(X, y, qid=qid) <= 1.0
+    with pytest.raises(ValueError, match="score needs qid"):
+        ranker.score(X, y)
+
+
+def test_search_by_whole_queries():
+    X, y, qid = make_ranking(n_queries=20, n_docs=8, random_state=0, return_X_y_qid=True)
+    with sklearn.config_context(enable_metadata_routing=True):
+        ranker = RankSVM(query_weighting="query").set_fit_request(qid=True)
+        ranker.set_score_request(qid=True)
+        folds = GroupKFold(4).set_split_request(groups="qid")
+        search = GridSearchCV(ranker, {"alpha": [0.1, 1.0, 10.0]}, cv=folds).fit(X, y, qid=qid)
+    assert search.best_score_ > 0.7
+    scored = make_pipeline(StandardScaler(), RankSVM(10.0))
+    assert cross_val_score(scored, X, y, cv=3).mean() > 0.5
+
+
+def test_verbose(capsys):
+    X, y = np.arange(12.0).reshape(6, 2), np.arange(6)
+    RankSVM(verbose=1).fit(X, y)
+    told = capsys.readouterr().err
+    assert "15 pairs: solver primal" in told
+    assert "gap" in told
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"kernel": "rbf", "gamma": 0.5},
+        {"kernel": "rbf", "basis": [1, 3, 5]},
+        {"solver": "dual"},
+        {"loss": "squared_hinge", "query_weighting": "size"},
+    ],
+)
+def test_model_files(options, tmp_path):
+    rng = np.random.default_rng(21)
+    X, Y = rng.standard_normal((20, 3)), rng.standard_normal((20, 2))
+    for y in (Y, Y[:, 0]):
+        ranker = RankSVM(0.5, **options).fit(X, y)
+        save_model(ranker, tmp_path / "model")
+        loaded = load_model(tmp_path / "model")
+        np.testing.assert_array_equal(loaded.predict(X), ranker.predict(X))
+        np.testing.assert_array_equal(loaded.gap_, ranker.gap_)
+        assert loaded.get_params() == ranker.get_params()
+        assert describe_model(tmp_path / "model")["summary"]["uncertainty"] is False
+
+
+def test_no_warning_from_a_large_basis():
+    rng = np.random.default_rng(22)
+    X, y = rng.standard_normal((30, 2)), rng.standard_normal(30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ranker = RankSVM(kernel="rbf", solver="nystroem").fit(X, y)
+    assert len(ranker.basis_indices_) == 30
