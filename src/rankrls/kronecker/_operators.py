@@ -112,6 +112,7 @@ class EdgeKernel(LinearOperator):
         self.flat = rows * g + cols
         self._flat_out = self.flat if to is None else self.to[0] * g + self.to[1]
         self._distinct = len(rows) == 0 or bool((self.flat[1:] > self.flat[:-1]).all())
+        self._pointers = np.searchsorted(rows, np.arange(p + 1)) if self._distinct else None
         self._full_in = self._distinct and len(rows) == p * g
         self._full_out = len(self._flat_out) == p * g and np.array_equal(
             self._flat_out, np.arange(p * g)
@@ -141,7 +142,10 @@ class EdgeKernel(LinearOperator):
     def _sampled(self, v: Array) -> Array:
         rows, cols = self.ends
         shape = (len(self.K), len(self.G))
-        M = sparse.coo_array((v, (rows, cols)), shape=shape).tocsr()
+        if self._distinct:
+            M = sparse.csr_array((v, cols, self._pointers), shape=shape)
+        else:
+            M = sparse.coo_array((v, (rows, cols)), shape=shape).tocsr()
         if self.sign:
             M = (0.5 * (M + self.sign * M.T)).tocsr()
         T = np.ascontiguousarray((M @ self.G).T)  # (g, p): row j is column j of M G
