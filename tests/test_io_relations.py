@@ -86,7 +86,7 @@ def test_in_a_pipeline(path):
 
 def test_a_function_cannot_be_saved(path):
     ranker = ConditionalRankRLS(object_kernel=lambda a, b: float(a @ b)).fit(X, Y, Z)
-    with pytest.raises(ValueError, match="object_kernel.*a function cannot be stored as data"):
+    with pytest.raises(ValueError, match=r"object_kernel.*a function cannot be stored as data"):
         save_model(ranker, path)
 
 
