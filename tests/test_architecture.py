@@ -34,6 +34,7 @@ FLOOR = {
     "__init__": 7,
     "io": 8,
     "demo": 8,
+    "report": 9,
 }
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "plotting",
     "preprocessing",
     "regularization_path",
+    "report",
 ]
 
 __version__ = "0.1.0"
@@ -46,7 +47,16 @@ _LAZY = {
 
 
 #: Rooms that are imported when they are first used.
-_ROOMS = ("dask", "datasets", "io", "metrics", "model_selection", "plotting", "preprocessing")
+_ROOMS = (
+    "dask",
+    "datasets",
+    "io",
+    "metrics",
+    "model_selection",
+    "plotting",
+    "preprocessing",
+    "report",
+)
 
 
 def __getattr__(name: str) -> Any:
