@@ -11,6 +11,7 @@ from rankrls.report._data import Rankings
 from rankrls.report._duplicates import equal_columns
 from rankrls.report._features import FeatureStatistics
 from rankrls.report._findings import MAX_EXAMPLES, Finding, count, listed
+from rankrls.report._html import number
 
 __all__ = ["check_features"]
 
@@ -50,9 +51,9 @@ def check_features(data: Rankings, statistics: FeatureStatistics) -> list[Findin
                 "warning",
                 "unequal-scales",
                 "The features have very different scales",
-                f"Standard deviations within a query go from {scale.min():.3g} to "
-                f"{scale.max():.3g} ({names[widest]}). alpha shrinks all weights alike, which "
-                "punishes features of a small scale: use StandardScaler or QueryScaler first.",
+                f"Standard deviations within a query go from {number(scale.min(), 3)} to "
+                f"{number(scale.max(), 3)} ({names[widest]}). alpha shrinks all weights alike, "
+                "which punishes features of a small scale: use StandardScaler or QueryScaler first.",
             )
         )
     return found

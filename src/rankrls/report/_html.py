@@ -47,7 +47,7 @@ def number(value: float, digits: int = 4) -> str:
 
 def percent(value: float, digits: int = 1) -> str:
     """A share as a percentage, a dash where there is none."""
-    return f"{float(value) * 100:.{digits}f}\N{NO-BREAK SPACE}%" if np.isfinite(value) else "–"
+    return f"{float(value) * 100:.{digits}f}%" if np.isfinite(value) else "–"
 
 
 def cell(text: str, value: float, more: str = "") -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from rankrls.report._errors import Interval, UnitErrors
 from rankrls.report._findings import Finding
 from rankrls.report._heldout import AlphaPath, HeldOut
+from rankrls.report._html import number
 from rankrls.report._plan import Plan
 
 __all__ = ["check_model"]
@@ -27,7 +28,7 @@ def check_model(
                 "problem",
                 "no-better-than-chance",
                 "The model is no better than chance",
-                f"{error.value:.1%} of the pairs are in the wrong order; a random order has 50 %. "
+                f"{error.value:.1%} of the pairs are in the wrong order; a random order has 50%. "
                 "Do labels and features belong to the same rows? Is a higher label better?",
             )
         )
@@ -66,8 +67,8 @@ def _path(path: AlphaPath, plan: Plan) -> list[Finding]:
                 "note",
                 "flat-path",
                 "alpha hardly matters",
-                f"From {path.alphas[0]:g} to {path.alphas[-1]:g} the error changes by less than "
-                "its standard error.",
+                f"From {number(path.alphas[0])} to {number(path.alphas[-1])} the error changes by "
+                "less than its standard error.",
             )
         )
     elif path.at_edge is not None and plan.fixed is None:
@@ -76,8 +77,8 @@ def _path(path: AlphaPath, plan: Plan) -> list[Finding]:
                 "warning",
                 "edge-of-grid",
                 f"The best alpha is the {path.at_edge} of the grid",
-                f"alpha = {path.alphas[path.best]:g} is the best of those tried; one beyond it "
-                "may be better. Extend alphas "
+                f"alpha = {number(path.alphas[path.best])} is the best of those tried; one beyond "
+                "it may be better. Extend alphas "
                 + ("downwards." if path.at_edge == "smallest" else "upwards."),
             )
         )
@@ -87,8 +88,8 @@ def _path(path: AlphaPath, plan: Plan) -> list[Finding]:
             Finding(
                 "warning",
                 "better-alpha",
-                f"alpha = {path.alphas[path.best]:g} would be better",
-                f"The given alpha {plan.fixed:g} has a held-out error of "
+                f"alpha = {number(path.alphas[path.best])} would be better",
+                f"The given alpha {number(plan.fixed)} has a held-out error of "
                 f"{path.error[path.chosen]:.1%}, that one {path.error[path.best]:.1%}.",
             )
         )

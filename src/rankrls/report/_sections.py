@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ def short(analysis: Analysis) -> str:
     what = "new queries" if analysis.train.has_qid else "new rows"
     verdict = (
         f"On {what}, about <strong>{percent(error.value)}</strong> of the pairs come out in the "
-        "wrong order; a random order would have 50\N{NO-BREAK SPACE}%"
+        "wrong order; a random order would have 50%"
     )
     if analysis.baseline is not None:
         verdict += (
@@ -67,7 +68,7 @@ def short(analysis: Analysis) -> str:
     return f'<p class="lead">{verdict}.</p><dl class="tiles">{boxes}</dl>'
 
 
-def _are(levels: list[str]) -> str:
+def _are(levels: Sequence[str]) -> str:
     first = "problem" if "problem" in levels else "warning"
     return "is" if levels.count(first) == 1 else "are"
 
@@ -146,7 +147,7 @@ def data(analysis: Analysis) -> str:
             f"<figure>{chart}<figcaption>How many training queries have how many rows."
             "</figcaption></figure>"
         )
-    return f'{table}<div class="pair">{"".join(figures)}</div>'
+    return f'<div class="pair">{table}{"".join(figures)}</div>'
 
 
 def _labels_figure(analysis: Analysis) -> str:
@@ -216,9 +217,9 @@ def alpha(analysis: Analysis) -> str:
     )
     table = f'<table class="facts"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
     return (
-        f"<figure>{chart}<figcaption>Share of held-out pairs in the wrong order, for every alpha."
-        f"</figcaption></figure><p>{text}</p>"
-        f"<details><summary>The numbers</summary>{table}</details>"
+        f'<div class="pair"><figure>{chart}<figcaption>Share of held-out pairs in the wrong order, '
+        f"for every alpha.</figcaption></figure><div><p>{text}</p>"
+        f"<details><summary>The numbers</summary>{table}</details></div></div>"
     )
 
 
@@ -313,7 +314,7 @@ def _interval_text(error: Any, what: str) -> str:
         "jackknife": "is a jackknife over rows",
     }[error.method]
     return (
-        f"The {error.level:.0%} interval {how}: {error.n:,} {what} were drawn from all there could "
-        "be, taken as independent. It does not include how much another training set would change "
-        "the model."
+        f"The {error.level:.0%} interval {how}. It takes the {error.n:,} {what} as independent "
+        "draws from all that may come, and does not include how much another training set would "
+        "change the model."
     )

@@ -37,12 +37,11 @@ def path_chart(
         return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     parts = [_rule(LEFT, WIDTH - RIGHT, py(tick), _percent(tick, ticks)) for tick in ticks]
-    step = max(1, int(np.ceil(len(x) / 6)))
-    anchor = chosen % step
-    for k in range(anchor, len(x), step):
-        parts.append(_text(px[k], HEIGHT - BOTTOM + 18, number(alphas[k]), "middle"))
+    for tick, label in _decades(alphas):
+        at = LEFT + (np.log2(tick) - x[0]) / span * (WIDTH - LEFT - RIGHT) if len(x) > 1 else px[0]
+        parts.append(_text(at, HEIGHT - BOTTOM + 20, label, "middle"))
         parts.append(
-            f'<line class="tick" x1="{px[k]:.1f}" x2="{px[k]:.1f}" y1="{HEIGHT - BOTTOM}" '
+            f'<line class="tick" x1="{at:.1f}" x2="{at:.1f}" y1="{HEIGHT - BOTTOM}" '
             f'y2="{HEIGHT - BOTTOM + 5}"/>'
         )
     parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "alpha", "middle", "axis"))
@@ -182,6 +181,19 @@ def _axis(low: float, high: float) -> tuple[float, float, list[float]]:
     first, last = np.floor(low / step) * step, np.ceil(high / step) * step
     n = round((last - first) / step)
     return float(first), float(last), [float(first + k * step) for k in range(n + 1)]
+
+
+def _decades(alphas: Array) -> list[tuple[float, str]]:
+    """Ticks at powers of ten, at most seven; the alphas themselves if there are no two."""
+    low, high = np.log10(alphas[0]), np.log10(alphas[-1])
+    first, last = int(np.ceil(low - 1e-9)), int(np.floor(high + 1e-9))
+    if last - first < 1:
+        return [(float(alpha), number(alpha, 3)) for alpha in dict.fromkeys(alphas[[0, -1]])]
+    step = int(np.ceil((last - first + 1) / 7))
+    powers = [p for p in range(first, last + 1) if p % step == 0]
+    raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    names = {0: "1", 1: "10"}
+    return [(10.0**p, names.get(p, "10" + str(p).translate(raised))) for p in powers]
 
 
 def _nice(step: float) -> float:

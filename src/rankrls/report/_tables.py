@@ -49,7 +49,7 @@ def errors(analysis: Analysis, limit: int) -> str:
     facts = [
         ("No error at all", percent(perfect)),
         *(
-            (f"{level} of the {what} are at or below", percent(value))
+            (f"{level} of the {what}: at most", percent(value))
             for level, value in zip(("10%", "25%", "Half", "75%", "90%"), quantiles, strict=True)
         ),
         ("Worse than a random order", percent(float((values > 0.5).mean()))),
@@ -140,7 +140,7 @@ def worst(analysis: Analysis) -> str:
     text = (
         f"<p>The {len(analysis.worst)} queries to look at first, {_origin(analysis)}. Those with "
         "few pairs are moved down: one wrong pair of one says less than 90 of 100. "
-        "“Expected” is the best place that the label allows.</p>"
+        "“Expected” are the places that the label allows.</p>"
     )
     blocks = [_worst_query(item) for item in analysis.worst if isinstance(item, WorstQuery)]
     return text + "".join(blocks)
@@ -179,12 +179,14 @@ def _worst_query(query: WorstQuery) -> str:
 
 
 def _document(document: Document) -> str:
-    off = document.place < document.expected
-    kind = "off" if off else "ok" if document.place == document.expected else ""
+    kind = "ok" if document.expected <= document.place <= document.last else "off"
+    places = f"{document.expected:,}"
+    if document.last > document.expected:
+        places += f"–{document.last:,}"
     return (
         f'<tr><td class="num">{document.place:,}</td><th scope="row">{name(document.name)}</th>'
         f'<td class="num">{number(document.label)}</td>'
-        f'<td class="num"><span class="{kind}">{document.expected:,}</span></td></tr>'
+        f'<td class="num"><span class="{kind}">{places}</span></td></tr>'
     )
 
 

@@ -59,7 +59,7 @@ def check_test_data(
 
 
 def _shift(train: Rankings, test: Rankings, before: FeatureStatistics) -> list[Finding]:
-    """Features with another mean or spread than in training: were they scaled alike?"""
+    """Features with another mean or spread than in training: perhaps scaled otherwise."""
     after = feature_statistics(test)
     with np.errstate(divide="ignore", invalid="ignore"):
         shift = np.abs(after.mean - before.mean) / before.std

@@ -15,7 +15,7 @@ def plural(n: int, one: str, many: str | None = None) -> str:
 
 
 def units(analysis: Analysis) -> str:
-    """ "queries" or "rows"."""
+    """What errors are by: "queries" or "rows"."""
     return "queries" if analysis.errors.unit == "query" else "rows"
 
 

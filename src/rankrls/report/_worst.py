@@ -30,8 +30,8 @@ class Document:
     label, score : float
     place : int
         Place given by the model, from 1.
-    expected : int
-        Best place that its label allows, from 1.
+    expected, last : int
+        First and last place that its label allows, from 1.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Document:
     score: float
     place: int
     expected: int
+    last: int
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def _query(
     place[order] = np.arange(1, len(rows) + 1)
     descending = np.sort(-y)
     expected = np.searchsorted(descending, -y, side="left") + 1
+    last = np.searchsorted(descending, -y, side="right")
     documents = [
         Document(
             data.document_name(int(row)),
@@ -112,7 +114,8 @@ def _query(
             float(score[k]),
             int(place[k]),
             int(expected[k]),
-        )  # fmt: skip
+            int(last[k]),
+        )
         for k, row in enumerate(rows)
     ]
     top = [documents[k] for k in order[:N_DOCUMENTS]]
@@ -165,6 +168,6 @@ def worst_rows(data: Rankings, errors: UnitErrors, scores: Array, n: int) -> lis
             float(errors.wrong[row]),
             int(errors.pairs[row]),
             float(scores[row]),
-        )  # fmt: skip
+        )
         for row in errors.worst(n)
     ]
