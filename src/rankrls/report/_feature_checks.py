@@ -53,7 +53,8 @@ def check_features(data: Rankings, statistics: FeatureStatistics) -> list[Findin
                 "The features have very different scales",
                 f"Standard deviations within a query go from {number(scale.min(), 3)} to "
                 f"{number(scale.max(), 3)} ({names[widest]}). alpha shrinks all weights alike, "
-                "which punishes features of a small scale: use StandardScaler or QueryScaler first.",
+                "which punishes features of a small scale: use StandardScaler or QueryScaler "
+                "first.",
             )
         )
     return found

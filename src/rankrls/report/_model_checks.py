@@ -21,7 +21,7 @@ def check_model(
     """Findings about the path and the error; ``baseline`` is the best single feature."""
     found = []
     if held.path is not None:
-        found += _path(held.path, plan)
+        found += _path(held.path, held.estimate, plan)
     if error.value >= 0.5 or (error.high >= 0.5 and error.method != "none"):
         found.append(
             Finding(
@@ -57,11 +57,14 @@ def check_model(
     return found
 
 
-def _path(path: AlphaPath, plan: Plan) -> list[Finding]:
+def _path(path: AlphaPath, estimate: Interval, plan: Plan) -> list[Finding]:
     found = []
-    spread = None if path.spread is None else path.spread[path.best]
-    flat = bool(spread is not None and np.ptp(path.error) < spread)
-    if len(path.alphas) > 1 and flat:
+    # One standard error; a 95 % interval is about four of them wide.
+    spread = (estimate.high - estimate.low) / 4
+    if path.spread is not None:
+        spread = path.spread[path.best]
+    flat = bool(np.ptp(path.error) < spread)
+    if len(path.alphas) > 1 and flat and path.at_edge is None:
         found.append(
             Finding(
                 "note",
@@ -74,16 +77,17 @@ def _path(path: AlphaPath, plan: Plan) -> list[Finding]:
     elif path.at_edge is not None and plan.fixed is None:
         found.append(
             Finding(
-                "warning",
+                "note" if flat else "warning",
                 "edge-of-grid",
                 f"The best alpha is the {path.at_edge} of the grid",
                 f"alpha = {number(path.alphas[path.best])} is the best of those tried; one beyond "
                 "it may be better. Extend alphas "
-                + ("downwards." if path.at_edge == "smallest" else "upwards."),
+                + ("downwards." if path.at_edge == "smallest" else "upwards.")
+                + (" All that were tried are equal within the standard error." if flat else ""),
             )
         )
     gain = path.error[path.chosen] - path.error[path.best]
-    if plan.fixed is not None and spread is not None and gain > spread:
+    if plan.fixed is not None and gain > spread:
         found.append(
             Finding(
                 "warning",

@@ -48,7 +48,7 @@ def code_lines(analysis: Analysis) -> list[str]:
     search = plan.fixed is None and plan.grid is not None and len(plan.grid) > 1
     searched = search and held.method in ("leave-query-out", "leave-pair-out", "folds")
     if searched and plan.exact and plan.grid is not None:
-        lines += ["import numpy as np", "from rankrls import RankRLS, RankRLSCV"]
+        lines += ["from rankrls import RankRLS, RankRLSCV"]
     else:
         lines += ["from rankrls import RankRLS"]
     lines.append("from rankrls.metrics import pairwise_error")
@@ -77,6 +77,8 @@ def code_lines(analysis: Analysis) -> list[str]:
     lines.append(f"model.fit(X, y{qid})")
     if analysis.test is not None:
         lines += _test_lines(analysis, "model")
+    if any("np." in line for line in lines):
+        lines.insert(0, "import numpy as np")
     return lines
 
 

@@ -147,7 +147,7 @@ def data(analysis: Analysis) -> str:
             f"<figure>{chart}<figcaption>How many training queries have how many rows."
             "</figcaption></figure>"
         )
-    return f'<div class="pair">{table}{"".join(figures)}</div>'
+    return f'<div class="trio">{table}{"".join(figures)}</div>'
 
 
 def _labels_figure(analysis: Analysis) -> str:

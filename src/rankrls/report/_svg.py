@@ -174,9 +174,8 @@ def _top(largest: int) -> list[float]:
 
 def _axis(low: float, high: float) -> tuple[float, float, list[float]]:
     """Range and ticks that hold low to high."""
-    if high - low < 1e-6:
-        low, high = low - 0.005, high + 0.005
-    low = max(0.0, low) if low > -1e-9 else low
+    if high - low < 0.01:  # noise is not to be blown up
+        low, high = max(0.0, (low + high) / 2 - 0.005), (low + high) / 2 + 0.005
     step = _nice((high - low) / 4)
     first, last = np.floor(low / step) * step, np.ceil(high / step) * step
     n = round((last - first) / step)

@@ -250,6 +250,9 @@ def features(analysis: Analysis) -> str:
         cells.append(f'<td class="num">{percent(importance.alone[k])}</td>')
         lines.append(f"<tr>{''.join(cells)}</tr>")
     weight = '<th scope="col" class="num wide">Weight</th>' if linear else ""
+    corrects = ""
+    if linear:
+        corrects = " A feature whose effect has another sign than its correlation corrects others."
     return (
         f"<p>{text}</p><table><caption>The {of} features with the largest effect.</caption>"
         '<thead><tr><th scope="col">Feature</th><th scope="col" class="num">Effect</th>'
@@ -258,6 +261,5 @@ def features(analysis: Analysis) -> str:
         f"<tbody>{''.join(lines)}</tbody></table>"
         f'<p class="muted">Correlation: with the label{within}. Alone: share of pairs in order '
         "when rows are ordered by this feature only, largest first; below 50% it is better "
-        "smallest first. A feature whose effect has another sign than its correlation corrects for "
-        "others.</p>"
+        f"smallest first.{corrects}</p>"
     )
