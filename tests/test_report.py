@@ -1,5 +1,6 @@
 """The report: its numbers against plain loops, its page against hostile names and sizes."""
 
+import dataclasses
 import json
 import re
 import warnings
@@ -16,7 +17,7 @@ from rankrls import PreferenceGraph, RankRLS, RankRLSCV, RankSVM
 from rankrls.datasets import make_ranking
 from rankrls.metrics import pairwise_accuracy, pairwise_error
 from rankrls.model_selection import leave_query_out_predict
-from rankrls.report import Report, write_report
+from rankrls.report import AlphaPath, Report, write_report
 from rankrls.report._analysis import analyse
 from rankrls.report._data import check_rankings
 from rankrls.report._duplicates import equal_columns, equal_rows, rows_in_common
@@ -24,6 +25,7 @@ from rankrls.report._errors import mean_interval, query_errors, row_errors, row_
 from rankrls.report._features import feature_statistics
 from rankrls.report._heldout import _refitted
 from rankrls.report._html import data_block, escape, number
+from rankrls.report._model_checks import check_model
 from rankrls.report._page import render
 from rankrls.report._plan import make_plan
 from rankrls.report._reproduce import code_lines
@@ -416,15 +418,31 @@ def test_test_data_are_compared_with_training_data(ranking):
 
 
 def test_the_edge_of_the_grid_is_reported():
-    X, y, qid = make_ranking(
-        n_queries=90, n_docs=6, n_features=250, noise=1.0, random_state=0, return_X_y_qid=True
-    )
-    result = analysed(X, y, qid, alphas=[1e-6, 1e-3, 1.0, 300.0])
-    assert result.held.path.at_edge == "largest"
-    found = {finding.code: finding for finding in result.findings}
-    assert found["edge-of-grid"].level == "warning"
-    wide = analysed(X, y, qid, alphas=10.0 ** np.arange(-6, 12))
-    assert "edge-of-grid" not in codes_of(wide.findings)
+    options = {"n_informative": 5, "noise": 0.2, "random_state": 0, "return_X_y_qid": True}
+    X, y, qid = make_ranking(60, 6, 340, **options)
+
+    def found(alphas):
+        result = analysed(X, y, qid, alphas=alphas)
+        return result.held.path.at_edge, {f.code: f.level for f in result.findings}
+
+    edge, levels = found([0.01, 1.0, 100.0])
+    assert (edge, levels["edge-of-grid"]) == ("largest", "warning")
+    edge, levels = found([1e4, 1e6])
+    assert (edge, levels["edge-of-grid"]) == ("smallest", "note")  # hardly matters
+    edge, levels = found(10.0 ** np.arange(-2, 8))
+    assert edge is None
+    assert not {"edge-of-grid", "flat-path"} & set(levels)
+
+
+@pytest.mark.parametrize(("depth", "flat"), [(0.001, True), (0.05, False)])
+def test_a_flat_path_is_reported(ranking, depth, flat):
+    X, y, qid = ranking
+    result = analysed(X, y, qid, alphas=[1.0])
+    error = 0.2 + depth * np.array([1.0, 0.0, 1.0])
+    path = AlphaPath(np.array([1.0, 2.0, 4.0]), error, np.full(3, 0.01), "queries", 1, 1)
+    held = dataclasses.replace(result.held, path=path)
+    findings = check_model(held, result.errors, result.error, None, result.plan)
+    assert ("flat-path" in codes_of(findings)) == flat
 
 
 # ---------------------------------------------------------------------- importance

@@ -120,15 +120,17 @@ def _queries(plan: Plan, data: Rankings) -> HeldOut:
         return _chosen_elsewhere(plan, data)
     exact = plan.exact
     try:
-        predictions = _query_predictions(plan, data, exact)
-        errors = _error_table(data, predictions)
+        errors, kept = _error_table(data, _query_predictions(plan, data, exact))
     except MemoryError:
         if not exact:
             raise
         exact = False
-        errors = _error_table(data, _query_predictions(plan, data, exact))
+        errors, kept = _error_table(data, _query_predictions(plan, data, exact))
     path = _path(plan, errors, "queries")
-    scores = _at(plan, data, float(path.alphas[path.chosen]), exact)
+    if len(kept) == len(plan.grid):
+        scores = kept[path.chosen]
+    else:
+        scores = _at(plan, data, float(path.alphas[path.chosen]), exact)
     estimate, corrected = _without_own_choice(errors), True
     by_query = query_errors(data, scores)
     if plan.fixed is not None or len(plan.grid) == 1:
@@ -157,15 +159,16 @@ def _query_predictions(plan: Plan, data: Rankings, exact: bool) -> Any:
         yield out
 
 
-def _error_table(data: Rankings, blocks: Any) -> Array:
-    """Error of every alpha and query with a pair, shape (n_alphas, n_queries)."""
-    rows = [
-        np.asarray(pairwise_error(data.y, scores, qid=data.codes, average=None))
-        for block in blocks
-        for scores in block
-    ]
+def _error_table(data: Rankings, blocks: Any) -> tuple[Array, Array]:
+    """Error of every alpha and query with a pair, (n_alphas, n_queries), and the last block."""
+    rows, block = [], np.empty((0, data.n_rows))
+    for block in blocks:
+        rows += [
+            np.asarray(pairwise_error(data.y, scores, qid=data.codes, average=None))
+            for scores in block
+        ]
     table = np.stack(rows)
-    return table[:, np.isfinite(table[0])]
+    return table[:, np.isfinite(table[0])], block
 
 
 def _path(plan: Plan, errors: Array, over: str) -> AlphaPath:
