@@ -583,12 +583,14 @@ def test_escaping():
         "x": ["</script><!--", None, 3],
         "y": 0.5,
     }
-    assert [number(v) for v in (3.0, -0.25, np.nan, 1e-7, 12345678.0)] == [
+    assert [number(v) for v in (3.0, -0.25, np.nan, 1e-7, 12345678.0, -54321.6, -0.0)] == [
         "3",
         "−0.25",
         "–",
         "1e−7",
         "1.235e7",
+        "−54,322",
+        "0",
     ]
 
 

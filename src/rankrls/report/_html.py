@@ -33,10 +33,12 @@ def name(text: Any) -> str:
 
 def number(value: float, digits: int = 4) -> str:
     """A number with some significant digits, a dash where there is none."""
-    value = float(value)
+    value = float(value) + 0.0  # no −0
     if not np.isfinite(value):
         return "–"
     if value == round(value) and abs(value) < 1e6:
+        return f"{value:,.0f}".replace("-", "−")
+    if 10**digits <= abs(value) < 1e6:
         return f"{value:,.0f}".replace("-", "−")
     text = f"{value:.{digits}g}"
     if "e" in text:

@@ -18,7 +18,7 @@ __all__ = ["bar", "columns_chart", "histogram", "path_chart"]
 Array = NDArray[Any]
 
 WIDTH, HEIGHT = 480, 280
-LEFT, RIGHT, TOP, BOTTOM = 54, 14, 16, 46
+LEFT, RIGHT, TOP, BOTTOM = 62, 14, 16, 52
 
 
 def path_chart(

@@ -73,14 +73,4 @@
     all.addEventListener("click", () => { limit = Infinity; show(); });
     show();
   }
-
-  // On paper, everything that is folded is open, and the first rows of a table are there.
-  let closed = [];
-  window.addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll("details:not([open])")];
-    for (const one of closed) one.open = true;
-  });
-  window.addEventListener("afterprint", () => {
-    for (const one of closed) one.open = false;
-  });
 })();
