@@ -540,6 +540,30 @@ def test_too_little_memory_for_the_shortcut_means_folds(ranking, monkeypatch):
     assert result.held.path.spread is not None
 
 
+def test_what_rankrlscv_refuses_is_refused(ranking):
+    X, y, qid = ranking
+    for cv, ids, message in [
+        ("leave-pair-out", qid, "no exact shortcut"),
+        ("leave-query-out", None, "needs qid"),
+        ("everything", qid, "cv must be"),
+        ("everything", None, "cv must be"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            analysed(X, y, ids, estimator=RankRLSCV(cv=cv))
+
+
+def test_alpha_chosen_by_another_metric_is_said_to_be(ranking):
+    X, y, qid = ranking
+    result = analysed(X, y, qid, estimator=RankRLSCV(ALPHAS, scoring="ndcg@5"))
+    search = quietly(RankRLSCV(ALPHAS, scoring="ndcg@5"), X, y, qid=qid)
+    np.testing.assert_allclose(result.held.path.error, 1 - search.cv_results_["mean_score"])
+    assert result.alpha == search.alpha_
+    assert not result.held.corrected
+    held = leave_query_out_predict(RankRLS(result.alpha), X, y, qid=qid)
+    assert result.error.value == pytest.approx(pairwise_error(y, held, qid=qid))
+    assert "One minus ndcg@5" in render(result, title=None, limit=10)
+
+
 # ---------------------------------------------------------------------- the page
 
 
@@ -653,7 +677,12 @@ def test_the_code_on_the_page_gives_its_numbers(with_qid):
     X, y, qid = make_ranking(
         n_queries=20, n_docs=6, n_features=4, random_state=2, return_X_y_qid=True
     )
-    options = [{"alphas": ALPHAS}, {"alphas": [0.3, 30.0, 3000.0]}, {"estimator": RankRLS(0.7)}]
+    options = [
+        {"alphas": ALPHAS},
+        {"alphas": [0.3, 30.0, 3000.0]},
+        {"estimator": RankRLS(0.7)},
+        {"estimator": RankRLSCV([1.0, 100.0 / 3], cost="unit", cv=3)},
+    ]
     for option in options:
         result = analysed(X, y, qid if with_qid else None, test=None, **option)
         lines = code_lines(result)

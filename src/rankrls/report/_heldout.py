@@ -47,12 +47,15 @@ class AlphaPath:
     Attributes
     ----------
     alphas, error : ndarray of shape (n_alphas,)
+        The error is pairwise, or 1 − ``metric``.
     spread : ndarray of shape (n_alphas,) or None
         Standard error of the mean, over queries or folds.
     over : str
         What the spread is over: "queries" or "folds".
     chosen, best : int
         Number of the alpha of the model, and of the best one (the largest of equals).
+    metric : str
+        What it was chosen by.
     """
 
     alphas: Array
@@ -61,6 +64,7 @@ class AlphaPath:
     over: str
     chosen: int
     best: int
+    metric: str = "pairwise_accuracy"
 
     @property
     def at_edge(self) -> str | None:
@@ -116,7 +120,7 @@ def hold_out(plan: Plan, data: Rankings) -> HeldOut:
 def _queries(plan: Plan, data: Rankings) -> HeldOut:
     assert plan.base is not None
     assert plan.grid is not None
-    if not plan.own_cv:
+    if not plan.chooses_here("auto", "leave-query-out"):
         return _chosen_elsewhere(plan, data)
     exact = plan.exact
     try:
@@ -219,7 +223,9 @@ def _searched(plan: Plan, data: Rankings) -> tuple[RankRLSCV, AlphaPath]:
     ranker = fit(clone(plan.estimator), data.X, data.y, data.qid)
     error = 1.0 - ranker.cv_results_["mean_score"]
     best = int(np.searchsorted(ranker.cv_results_["alpha"], ranker.alpha_))
-    return ranker, AlphaPath(ranker.cv_results_["alpha"], error, None, "", best, best)
+    scoring = ranker.scoring
+    metric = scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "scoring")
+    return ranker, AlphaPath(ranker.cv_results_["alpha"], error, None, "", best, best, metric)
 
 
 # ---------------------------------------------------------------------- one ranking
@@ -227,11 +233,12 @@ def _searched(plan: Plan, data: Rankings) -> tuple[RankRLSCV, AlphaPath]:
 
 def _one_ranking(plan: Plan, data: Rankings) -> HeldOut:
     assert plan.grid is not None
-    if not plan.own_cv:
+    few = data.n_rows <= MAX_PAIR_ROWS
+    if not plan.chooses_here("auto", *(["leave-pair-out"] if few else [])):
         ranker, path = _searched(plan, data)
         scores, lists = _row_folds(plan, data, np.array([ranker.alpha_]))
         return _of_folds(plan, data, scores[0], lists, path)
-    if plan.exact and 4 <= data.n_rows <= MAX_PAIR_ROWS:
+    if plan.exact and few and data.n_rows >= 4:
         done = _pairs(plan, data)
         if done is not None:
             return done

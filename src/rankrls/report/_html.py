@@ -26,7 +26,7 @@ def escape(text: Any) -> str:
 
 def name(text: Any) -> str:
     """A name from the user's data, cut if long, in an element that isolates its direction."""
-    full = str(text)
+    full = str(text).strip() or "(no name)"
     short = full if len(full) <= MAX_NAME else full[: MAX_NAME - 1] + "…"
     return f"<bdi>{escape(short)}</bdi>"
 

@@ -39,8 +39,9 @@ class Plan:
         The alpha, if it is not to be chosen.
     exact : bool
         Whether held-out predictions can come from shortcuts.
-    own_cv : bool
-        Whether the alpha is chosen here, by leave-query-out, or by the `RankRLSCV` itself.
+    own_cv : tuple of str
+        Values of ``cv`` for which alpha is chosen here, from the same held-out predictions as the
+        errors; for others the `RankRLSCV` chooses by itself.
     """
 
     estimator: Any
@@ -48,7 +49,11 @@ class Plan:
     grid: Array | None
     fixed: float | None
     exact: bool
-    own_cv: bool
+    own_cv: tuple[str, ...]
+
+    def chooses_here(self, *names: str) -> bool:
+        """Whether ``cv`` is one of those names, and alpha is chosen here."""
+        return any(name in self.own_cv for name in names)
 
     @property
     def precomputed(self) -> bool:
@@ -83,25 +88,25 @@ def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any) -> Plan:
                 "alphas go with RankRLS and RankRLSCV (without early stopping) only; the "
                 f"estimator is a {type(estimator).__name__}: leave alphas out"
             )
-        return Plan(estimator, None, None, None, exact=False, own_cv=False)
+        return Plan(estimator, None, None, None, exact=False, own_cv=())
     if estimator.random_state is None:
         estimator.set_params(random_state=0)
     fixed = None
+    own_cv: tuple[str, ...]
     if isinstance(estimator, RankRLSCV):
         if alphas is not None:
             estimator.set_params(alphas=alphas)
         grid = np.unique(check_finite_array("alphas", np.atleast_1d(estimator.alphas), ndim=(1,)))
-        scored_here = isinstance(estimator.scoring, str) and estimator.scoring in (
-            "pairwise_accuracy",
-            "concordance_index",
+        scored_here = isinstance(estimator.scoring, str) and (
+            estimator.scoring == "pairwise_accuracy"
         )
-        own_cv = scored_here and isinstance(estimator.cv, str) and estimator.cv != "validation"
+        own_cv = (estimator.cv,) if scored_here and isinstance(estimator.cv, str) else ()
     elif alphas is not None:
-        grid, own_cv = alphas, True
+        grid, own_cv = alphas, ("auto",)
     else:
         fixed = check_positive("alpha", estimator.alpha)
         default = np.asarray(RankRLSCV().alphas, dtype=np.float64)
-        grid, own_cv = np.unique(np.append(default, fixed)), True
+        grid, own_cv = np.unique(np.append(default, fixed)), ("auto",)
     if not grid.size:
         raise ValueError("alphas is empty: give at least one number > 0")
     check_positive("alphas", float(grid[0]))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy
 import sklearn
+from sklearn.base import clone
 
 from rankrls import RankRLSCV, __version__
 from rankrls.report._analysis import Analysis
@@ -28,64 +29,69 @@ def reproduce(analysis: Analysis) -> str:
         + (" and <code>qid</code>" if analysis.train.has_qid else "")
         + (", and the test data with <code>_test</code>" if analysis.test is not None else "")
         + ":</p>"
-        f'<pre tabindex="0" aria-label="Python code"><code>{escape(code)}</code></pre>'
+        '<pre tabindex="0" role="region" aria-label="Python code">'
+        f"<code>{escape(code)}</code></pre>"
         f"<p>{escape(versions)}.</p>"
     )
 
 
 def code_lines(analysis: Analysis) -> list[str]:
-    """Python that repeats the fit and the estimate."""
+    """Python that repeats the fit and the estimate; comments hold what comes out."""
     plan, held = analysis.plan, analysis.held
-    kind = type(plan.estimator).__name__
     qid = ", qid=qid" if analysis.train.has_qid else ""
-    lines = []
     if plan.base is None:
-        lines += [f"model = {_one_line(plan.estimator)}  # {kind}", f"model.fit(X, y{qid})"]
-        if analysis.test is not None:
-            lines += _test_lines(analysis, "model")
-        return lines
-    model = plan.with_alpha(analysis.alpha or 1.0)
-    search = plan.fixed is None and plan.grid is not None and len(plan.grid) > 1
-    searched = search and held.method in ("leave-query-out", "leave-pair-out", "folds")
-    if searched and plan.exact and plan.grid is not None:
-        lines += ["from rankrls import RankRLS, RankRLSCV"]
-    else:
-        lines += ["from rankrls import RankRLS"]
-    lines.append("from rankrls.metrics import pairwise_error")
+        lines = [f"model = {_one_line(plan.estimator)}", f"model.fit(X, y{qid})"]
+        return lines + _test_lines(analysis)
+    search = _search_call(analysis)
+    value = held.errors.mean.value
+    names = "RankRLS" if search is None else "RankRLS, RankRLSCV"
+    lines = [f"from rankrls import {names}", "from rankrls.metrics import pairwise_error"]
     if held.method == "leave-query-out":
         lines.append("from rankrls.model_selection import leave_query_out_predict")
     elif held.method == "leave-pair-out":
         lines.append("from rankrls.model_selection import leave_pair_out_score")
     lines.append("")
-    if searched and plan.exact and plan.grid is not None:
-        options = {k: v for k, v in plan.base.get_params().items() if k != "alpha"}
-        ours = isinstance(plan.estimator, RankRLSCV) and not plan.own_cv
-        cv = plan.estimator if ours else RankRLSCV(**options)
-        call = _one_line(cv)
-        if "alphas=" not in call:
-            default = np.asarray(RankRLSCV().alphas)
-            if not np.array_equal(default, plan.grid):
-                call = _with_alphas(call, plan.grid)
-        lines.append(f"search = {call}.fit(X, y{qid})")
-        lines.append(f"search.alpha_  # {analysis.alpha:g}")
-    lines.append(f"model = {_one_line(model)}")
+    if search is not None:
+        lines += [f"search = {search}.fit(X, y{qid})", f"search.alpha_  # {analysis.alpha!r}"]
+    lines.append(f"model = {_one_line(plan.with_alpha(analysis.alpha or 1.0))}")
     if held.method == "leave-query-out":
         lines.append(f"held_out = leave_query_out_predict(model, X, y{qid})")
-        lines.append(f"pairwise_error(y, held_out{qid})  # {held.errors.mean.value:.6f}")
+        lines.append(f"pairwise_error(y, held_out{qid})  # {value:.6f}")
     elif held.method == "leave-pair-out":
-        lines.append(f"1 - leave_pair_out_score(model, X, y)  # {held.errors.mean.value:.6f}")
+        lines.append(f"1 - leave_pair_out_score(model, X, y)  # {value:.6f}")
     lines.append(f"model.fit(X, y{qid})")
-    if analysis.test is not None:
-        lines += _test_lines(analysis, "model")
+    lines += _test_lines(analysis)
     if any("np." in line for line in lines):
         lines.insert(0, "import numpy as np")
     return lines
 
 
-def _test_lines(analysis: Analysis, model: str) -> list[str]:
+def _search_call(analysis: Analysis) -> str | None:
+    """The `RankRLSCV` that chooses the same alpha; None if nothing was chosen, or not by it."""
+    plan, held = analysis.plan, analysis.held
+    exact = held.method in ("leave-query-out", "leave-pair-out")
+    exact = exact or (held.method == "folds" and plan.exact and not analysis.train.has_qid)
+    if plan.base is None or plan.grid is None or plan.fixed is not None or not exact:
+        return None
+    if len(plan.grid) == 1:
+        return None
+    default = RankRLSCV().alphas
+    if isinstance(plan.estimator, RankRLSCV):
+        search = clone(plan.estimator).set_params(alphas=default)
+    else:
+        options = plan.base.get_params()
+        del options["alpha"]
+        search = RankRLSCV(default, **options)
+    call = _one_line(search)
+    return call if np.array_equal(default, plan.grid) else _with_alphas(call, plan.grid)
+
+
+def _test_lines(analysis: Analysis) -> list[str]:
+    if analysis.test is None:
+        return []
     qid = ", qid=qid_test" if analysis.train.has_qid else ""
     value = analysis.errors.mean.value
-    return [f"pairwise_error(y_test, {model}.predict(X_test){qid})  # {value:.6f}"]
+    return [f"pairwise_error(y_test, model.predict(X_test){qid})  # {value:.6f}"]
 
 
 def _with_alphas(call: str, grid: Any) -> str:

@@ -41,13 +41,10 @@ def short(analysis: Analysis) -> str:
     ]
     gain = analysis.errors.mean_ndcg
     if gain is not None:
-        tiles.append(
-            (
-                "NDCG@10",
-                number(round(gain.value, 3)),
-                f"mean over {plural(gain.n, 'query', 'queries')}",
-            )
-        )
+        note = f"mean over {plural(gain.n, 'query', 'queries')}"
+        if gain.method != "none":
+            note = f"{gain.level:.0%} interval {gain.low:.3f} to {min(1.0, gain.high):.3f}; {note}"
+        tiles.append(("NDCG@10", f"{gain.value:.3f}", note))
     if analysis.alpha is not None:
         path = analysis.held.path
         if path is None or len(path.alphas) == 1 or analysis.plan.fixed is not None:
@@ -199,6 +196,9 @@ def alpha(analysis: Analysis) -> str:
         text += " No band is shown: pairs of one ranking share rows, so they are not independent."
     if path.at_edge is not None and len(path.alphas) > 1:
         text += f" It is at the edge of the grid: the {path.at_edge} alpha that was tried."
+    what = "Share of held-out pairs in the wrong order"
+    if path.metric != "pairwise_accuracy":
+        what = f"One minus {path.metric} of held-out data, by which alpha was chosen"
     about = (
         f"Lowest at alpha {number(path.alphas[path.best])} with {path.error[path.best]:.2%}, "
         f"highest {path.error.max():.2%}."
@@ -217,8 +217,8 @@ def alpha(analysis: Analysis) -> str:
     )
     table = f'<table class="facts"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
     return (
-        f'<div class="pair"><figure>{chart}<figcaption>Share of held-out pairs in the wrong order, '
-        f"for every alpha.</figcaption></figure><div><p>{text}</p>"
+        f'<div class="pair"><figure>{chart}<figcaption>{escape(what)}, for every alpha.'
+        f"</figcaption></figure><div><p>{text}</p>"
         f"<details><summary>The numbers</summary>{table}</details></div></div>"
     )
 
