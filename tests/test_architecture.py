@@ -24,6 +24,7 @@ FLOOR = {
     "feature_maps": 1,
     "kronecker": 1,
     "graph_kernels": 1,
+    "reranking": 1,
     "solvers": 2,
     "models": 3,
     "relations": 3,

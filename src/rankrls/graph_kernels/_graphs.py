@@ -123,8 +123,7 @@ def _check_adjacency(adjacency: Any) -> sp.csr_array:
             raise ValueError(f"adjacency must be real and numeric; got dtype {adjacency.dtype}")
         matrix = sp.csr_array(adjacency, dtype=np.float64)
         if not matrix.has_canonical_format:
-            if matrix.data is adjacency.data:
-                matrix = matrix.copy()
+            matrix = matrix.copy()  # the arrays may be the caller's
             matrix.sum_duplicates()
         if not np.isfinite(matrix.data).all():
             raise ValueError("adjacency contains NaN or infinity")
