@@ -20,10 +20,10 @@ def series(A, terms=4000):
     """Σ_{n≥1} Aⁿ, literally."""
     A = np.asarray(A, dtype=float)
     power, total = np.eye(len(A)), np.zeros_like(A)
-    for _ in range(terms):
+    for n in range(terms):
         power = power @ A
         total += power
-        if not power.any():
+        if n > len(A) and np.abs(power).max(initial=0.0) <= 1e-20 * np.abs(total).max(initial=0.0):
             break
     return total
 

@@ -114,12 +114,12 @@ def test_only_one_document_is_held():
         def read(self, n_bytes):
             return next(self.parts, b"")
 
-    n = 1000  # 1.6 MB of XML, and several times that as objects
+    n = 400  # 0.6 MB of XML, and several times that as objects
     tracemalloc.start()
     assert sum(1 for _ in iter_interaction_corpus(File(n), parser="one")) == n
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 800_000
+    assert peak < 500_000
 
 
 def test_documents_come_before_the_file_ends():
