@@ -195,10 +195,11 @@ class Study:
     def basis(self, train: Any, n_basis: int) -> Any:
         """Positions within ``train`` of basis vectors with different features."""
         X = self.X[train]
+        values = X.data.round(9)
         seen = {}
         for row in range(len(train)):
             part = slice(X.indptr[row], X.indptr[row + 1])
-            seen.setdefault((X.indices[part].tobytes(), X.data[part].tobytes()), row)
+            seen.setdefault((X.indices[part].tobytes(), values[part].tobytes()), row)
         rows = np.array(list(seen.values()))
         return np.sort(self.rng.permutation(rows)[:n_basis])
 

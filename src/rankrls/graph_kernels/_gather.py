@@ -110,7 +110,7 @@ def _gather(
 ) -> tuple[Array, Array, Array]:
     """Weights between groups of nodes: source group, target group, weight, sorted."""
     n_groups = len(starts)
-    group = np.repeat(np.arange(n_groups), np.diff(starts, append=len(nodes)))
+    group = np.repeat(np.arange(n_groups, dtype=np.int32), np.diff(starts, append=len(nodes)))
     between = W[nodes].T.tocsr()[nodes]  # row: allocation of the target, column: of the source
     # Rows of a group follow each other: joining them only takes fewer row pointers.
     indptr = np.append(between.indptr[starts], between.indptr[-1])

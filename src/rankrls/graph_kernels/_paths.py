@@ -66,24 +66,32 @@ def path_weights(A: sp.csr_array) -> sp.csr_array:
         The spectral radius of a component is one or more.
     """
     edges = A.tocoo()
-    rows, columns, values = [], [], []
+    n = A.shape[0]
+    # Rows as they come out of the stacks, and where each node's row is among them.
+    place, n_rows = np.full(n, -1), 0
+    counts, columns, values = [], [], []
     for nodes, slots, sources, targets, weights in _stacks(edges):
-        stack = np.zeros((nodes.shape[0], nodes.shape[1], nodes.shape[1]))
+        b, v = nodes.shape
+        stack = np.zeros((b, v, v))
         stack[slots, sources, targets] = weights
         bad = _close(stack)
         if bad.any():
             slot = int(np.flatnonzero(bad)[0])
             raise DivergenceError(int(nodes[slot, 0]), _radius(edges, nodes[slot]))
-        v = nodes.shape[1]
-        found = np.flatnonzero(stack)
-        upper, target = np.divmod(found, v)  # upper = slot · v + source
-        rows.append(nodes.ravel()[upper])
-        columns.append(nodes.ravel()[upper // v * v + target])
-        values.append(stack.ravel()[found])
-    if not rows:
+        found = stack != 0
+        counts.append(np.count_nonzero(found, axis=2).ravel())
+        columns.append(np.broadcast_to(nodes[:, None, :], stack.shape)[found])
+        values.append(stack[found])
+        # Padding comes after the node that it repeats: written backwards, the node remains.
+        place[nodes.ravel()[::-1]] = n_rows + np.arange(b * v)[::-1]
+        n_rows += b * v
+    if not counts:
         return sp.csr_array(A.shape)
-    index = np.concatenate(rows), np.concatenate(columns)
-    return sp.coo_array((np.concatenate(values), index), shape=A.shape).tocsr()
+    indptr = np.concatenate([[0], *counts, [0]]).cumsum()  # the last row is empty
+    rows = sp.csr_array(
+        (np.concatenate(values), np.concatenate(columns), indptr), shape=(n_rows + 1, n)
+    )
+    return rows[place]
 
 
 def _stacks(edges: sp.coo_array) -> Iterator[tuple[Array, Array, Array, Array, Array]]:
@@ -100,7 +108,7 @@ def _stacks(edges: sp.coo_array) -> Iterator[tuple[Array, Array, Array, Array, A
     source, target = edges.coords
     sizes = np.bincount(component, minlength=n_components)
     n_edges = np.bincount(component[source], minlength=n_components)
-    by_component = np.argsort(component, kind="stable")
+    by_component = np.argsort(component, kind="stable").astype(component.dtype)
     first = np.cumsum(sizes) - sizes
     place = np.empty_like(by_component)
     place[by_component] = np.arange(len(place)) - np.repeat(first, sizes)
