@@ -23,6 +23,8 @@ FLOOR = {
     "preferences": 1,
     "feature_maps": 1,
     "kronecker": 1,
+    "graph_kernels": 1,
+    "reranking": 1,
     "solvers": 2,
     "models": 3,
     "relations": 3,
