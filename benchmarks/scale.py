@@ -177,6 +177,16 @@ PUBLISHED = {
 }
 
 
+def p3_methods(alphas: np.ndarray) -> dict[int, tuple[str, Any]]:
+    """The three methods of P3 §4: name and ranker, to be fitted with an ``eval_set``."""
+    tikhonov = {"solver": "cg", "tol": 1e-5, "max_iter": 500}
+    return {
+        1: (f"1 Tikhonov, {len(alphas)} alphas", RankRLSCV(alphas, **tikhonov)),
+        2: ("2 early stopping, alpha 0", RankRLS(0.0, early_stopping=True)),
+        3: ("3 both", RankRLSCV(alphas, solver="cg", early_stopping=True)),
+    }
+
+
 def selection_table(
     m: int = RCV1_SHAPE[0], n_validation: int = 8_149, n_test: int = 23_149
 ) -> None:
@@ -191,12 +201,6 @@ def selection_table(
     pairs = np.column_stack(
         [rng.choice(np.flatnonzero(y == 1), 10**6), rng.choice(np.flatnonzero(y == 0), 10**6)]
     )
-    tikhonov = {"solver": "cg", "tol": 1e-5, "max_iter": 500}
-    methods = {
-        1: ("1 Tikhonov, 21 alphas", RankRLSCV(ALPHAS, **tikhonov)),
-        2: ("2 early stopping, alpha 0", RankRLS(0.0, early_stopping=True)),
-        3: ("3 both", RankRLSCV(ALPHAS, solver="cg", early_stopping=True)),
-    }
     header = (
         "",
         "error",
@@ -210,7 +214,7 @@ def selection_table(
     )
     print("{:28} {:>8} {:>8} {:>6} {:>8} {:>9} {:>11} {:>11} {:>11}".format(*header))
     for kind in ("scores", "pairs"):
-        for number, (name, ranker) in methods.items():
+        for number, (name, ranker) in p3_methods(ALPHAS).items():
             fit = {"y": y} if kind == "scores" else {"pairs": pairs}
             ranker.set_params(query_weighting="size" if kind == "scores" else "pair")
             with PeakMemory() as memory, warnings.catch_warnings():

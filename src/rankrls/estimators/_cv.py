@@ -17,7 +17,7 @@ from rankrls.estimators._base import LeastSquaresRanker
 from rankrls.estimators._scoring import PAIR_METRICS, Scoring
 from rankrls.feature_maps import Kernel
 from rankrls.holdout import HoldoutProblem, check_fold, pair_accuracies, query_folds
-from rankrls.models import HeldOut, IterativeModel
+from rankrls.models import HeldOut, IterativeModel, predict_path
 from rankrls.preferences import PreferenceGraph
 
 __all__ = ["RankRLSCV"]
@@ -258,7 +258,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         train = X if split.rows is None else X[split.rows]
         fit = self._fit_prepared(kernel, train, split.graph, grid, callback=callback)
         model = fit.model
-        scores = np.array([score(model.predict(split.X, a)) for a in range(len(grid))])
+        scores = np.array([score(f) for f in predict_path(model, split.X)])
         best = self._choose(grid, scores, {"iteration": np.full(len(grid), fit.history.n_iter)})
         if isinstance(model, IterativeModel) and eval_set is not None:
             self._model = model.select(best)

@@ -18,7 +18,7 @@ from rankrls.holdout._bipartite import BipartiteSpectrum
 from rankrls.holdout._components import dual_holdout, primal_holdout, split_folds
 from rankrls.holdout._nystroem import nystroem_holdout, nystroem_rows_holdout
 from rankrls.holdout._rows import RowSpectrum
-from rankrls.models import fit_model
+from rankrls.models import fit_model, predict_path
 from rankrls.preferences import Objective, PreferenceGraph
 from rankrls.solvers import IterationOptions
 
@@ -367,7 +367,7 @@ class HoldoutProblem:
             progress=Progress("", 0),
             iteration=IterationOptions(tol=1e-10, max_iter=10_000),
         )
-        return np.stack([fit.model.predict(new, i) for i in range(len(alphas))])
+        return predict_path(fit.model, new)
 
 
 def _varies(s: Array, codes: Array) -> Array:
