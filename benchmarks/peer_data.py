@@ -34,6 +34,10 @@ class Part:
         """Some of the rows."""
         return Part(self.X[rows], self.y[rows], self.qid[rows])
 
+    def unlabelled(self) -> Part:
+        """The same rows with NaN for labels: what a method may see of rows that it is to rank."""
+        return Part(self.X, np.full(len(self.y), np.nan), self.qid)
+
 
 @dataclass(frozen=True)
 class Fold:

@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 from peer_data import Part
+from peer_recipe import GRID, recipe
 from sklearn.preprocessing import StandardScaler
 
 from rankrls import RankRLS, RankRLSCV, RankSVM, regularization_path
 
 __all__ = ["METHODS", "Method", "standardise"]
 
-Scores = Callable[[dict[str, Any], Sequence[Any], Part, np.ndarray], np.ndarray]
+Scores = Callable[[dict[str, Any], Sequence[Any], Part, Part], np.ndarray]
 
 LINEAR_ALPHAS = tuple(2.0 ** np.arange(-6, 21, 2))
 KERNEL_ALPHAS = (0.25, 4.0, 64.0)
@@ -38,7 +39,8 @@ class Method:
 
     Attributes
     ----------
-    scores : function of (setting, values, training part, X) giving (n_values, n_rows) scores
+    scores : function of (setting, values, training part, held-out part without its labels) that
+        gives (n_values, n_rows) scores of the held-out rows
     package : what has to be installed
     settings : tuple of dict
     path : tuple of values, the last and cheapest dimension of the grid
@@ -69,28 +71,28 @@ def _gamma(setting: dict[str, Any], A: np.ndarray) -> float:
     return setting["gamma·n"] / A.shape[1]
 
 
-def linear(setting, alphas, train: Part, X):
-    A, B = standardise(train, X)
+def linear(setting, alphas, train: Part, held: Part):
+    A, B = standardise(train, held.X)
     ranker = RankRLS(query_weighting="size")
     path = regularization_path(ranker, A, train.y, qid=train.qid, alphas=alphas)
     return path.predict(B)
 
 
-def linear_cv(setting, _, train: Part, X):
+def linear_cv(setting, _, train: Part, held: Part):
     """alpha by leave-query-out on the training rows, pairwise accuracy: no held-out set."""
-    A, B = standardise(train, X)
+    A, B = standardise(train, held.X)
     ranker = RankRLSCV(LINEAR_ALPHAS, query_weighting="size")
     return ranker.fit(A, train.y, qid=train.qid).predict(B)[None]
 
 
-def support(setting, alphas, train: Part, X):
-    A, B = standardise(train, X)
+def support(setting, alphas, train: Part, held: Part):
+    A, B = standardise(train, held.X)
     ranker = RankSVM(query_weighting="size", tol=1e-3)
     return regularization_path(ranker, A, train.y, qid=train.qid, alphas=alphas).predict(B)
 
 
-def rbf(setting, alphas, train: Part, X):
-    A, B = standardise(train, X)
+def rbf(setting, alphas, train: Part, held: Part):
+    A, B = standardise(train, held.X)
     options = {"kernel": "rbf", "gamma": _gamma(setting, A), "query_weighting": "size"}
     return np.stack(
         [
@@ -100,50 +102,50 @@ def rbf(setting, alphas, train: Part, X):
     )
 
 
-def nystroem(setting, alphas, train: Part, X):
-    A, B = standardise(train, X)
+def nystroem(setting, alphas, train: Part, held: Part):
+    A, B = standardise(train, held.X)
     options = {"kernel": "rbf", "gamma": _gamma(setting, A), "query_weighting": "size"}
     ranker = RankRLS(basis=min(N_BASIS, len(A)), random_state=0, **options)
     return regularization_path(ranker, A, train.y, qid=train.qid, alphas=alphas).predict(B)
 
 
-def ridge(setting, alphas, train: Part, X):
+def ridge(setting, alphas, train: Part, held: Part):
     from sklearn.linear_model import Ridge
 
-    A, B = standardise(train, X)
+    A, B = standardise(train, held.X)
     return np.stack([Ridge(alpha).fit(A, train.y).predict(B) for alpha in alphas])
 
 
-def kernel_ridge(setting, alphas, train: Part, X):
+def kernel_ridge(setting, alphas, train: Part, held: Part):
     from sklearn.kernel_ridge import KernelRidge
 
-    A, B = standardise(train, X)
+    A, B = standardise(train, held.X)
     y = train.y - train.y.mean()  # it has no intercept
     options = {"kernel": "rbf", "gamma": _gamma(setting, A)}
     return np.stack([KernelRidge(alpha=a, **options).fit(A, y).predict(B) for a in alphas])
 
 
-def nystroem_ridge(setting, alphas, train: Part, X):
+def nystroem_ridge(setting, alphas, train: Part, held: Part):
     from sklearn.kernel_approximation import Nystroem
     from sklearn.linear_model import Ridge
 
-    A, B = standardise(train, X)
+    A, B = standardise(train, held.X)
     basis = Nystroem(gamma=_gamma(setting, A), n_components=min(N_BASIS, len(A)), random_state=0)
     A, B = basis.fit_transform(A), basis.transform(B)
     return np.stack([Ridge(alpha).fit(A, train.y).predict(B) for alpha in alphas])
 
 
-def rlscore_linear(setting, alphas, train: Part, X):
+def rlscore_linear(setting, alphas, train: Part, held: Part):
     from rlscore.learner import QueryRankRLS
 
-    A, B = standardise(train, X)
+    A, B = standardise(train, held.X)
     return _rlscore(QueryRankRLS(A, train.y, train.qid, regparam=alphas[0]), alphas, B)
 
 
-def rlscore_basis(setting, alphas, train: Part, X):
+def rlscore_basis(setting, alphas, train: Part, held: Part):
     from rlscore.learner import QueryRankRLS
 
-    A, B = standardise(train, X)
+    A, B = standardise(train, held.X)
     basis = np.random.default_rng(0).choice(len(A), min(N_BASIS, len(A)), replace=False)
     options = {"kernel": "GaussianKernel", "gamma": _gamma(setting, A), "basis_vectors": A[basis]}
     return _rlscore(QueryRankRLS(A, train.y, train.qid, regparam=alphas[0], **options), alphas, B)
@@ -157,17 +159,17 @@ def _rlscore(learner, alphas, B):
     return np.stack(scores)
 
 
-def lambdarank(setting, trees, train: Part, X):
+def lambdarank(setting, trees, train: Part, held: Part):
     import lightgbm
 
     sizes = np.unique(train.qid, return_counts=True)[1]
     ranker = lightgbm.LGBMRanker(
         n_estimators=max(trees), n_jobs=_threads(), random_state=0, verbosity=-1, **setting
     ).fit(train.X, train.y, group=sizes)
-    return np.stack([ranker.booster_.predict(X, num_iteration=n) for n in trees])
+    return np.stack([ranker.booster_.predict(held.X, num_iteration=n) for n in trees])
 
 
-def xgboost_ndcg(setting, trees, train: Part, X):
+def xgboost_ndcg(setting, trees, train: Part, held: Part):
     import xgboost
 
     ranker = xgboost.XGBRanker(
@@ -178,7 +180,7 @@ def xgboost_ndcg(setting, trees, train: Part, X):
         random_state=0,
         **setting,
     ).fit(train.X, train.y, qid=train.qid)
-    return np.stack([ranker.predict(X, iteration_range=(0, n)) for n in trees])
+    return np.stack([ranker.predict(held.X, iteration_range=(0, n)) for n in trees])
 
 
 def _settings(**values) -> tuple[dict[str, Any], ...]:
@@ -206,6 +208,7 @@ METHODS = {
     "rankrls RankRLS, RBF, Nyström": Method(
         nystroem, "rankrls", _BASIS, _MORE_GAMMAS, BASIS_ALPHAS
     ),
+    "rankrls recipe": Method(recipe, "rankrls", GRID),
     "RLScore QueryRankRLS": Method(rlscore_linear, "rlscore", _LINEAR, path=LINEAR_ALPHAS),
     "RLScore QueryRankRLS, RBF, basis": Method(
         rlscore_basis, "rlscore", _BASIS, _MORE_GAMMAS, BASIS_ALPHAS
@@ -220,17 +223,16 @@ METHODS = {
     "LightGBM lambdarank": Method(
         lambdarank,
         "lightgbm",
-        "num_leaves 7, 31; learning_rate 0.03, 0.1; min_child_samples 20, 100; "
+        "num_leaves 7, 31; min_child_samples 20, 100; learning_rate 0.05; "
         "25, 50, 100, 200, 400 trees",
-        _settings(num_leaves=(7, 31), learning_rate=(0.03, 0.1), min_child_samples=(20, 100)),
+        _settings(num_leaves=(7, 31), min_child_samples=(20, 100), learning_rate=(0.05,)),
         TREES,
     ),
     "XGBoost rank:ndcg": Method(
         xgboost_ndcg,
         "xgboost",
-        "max_depth 3, 6; learning_rate 0.03, 0.1; min_child_weight 1, 10; "
-        "25, 50, 100, 200, 400 trees",
-        _settings(max_depth=(3, 6), learning_rate=(0.03, 0.1), min_child_weight=(1, 10)),
+        "max_depth 3, 6; min_child_weight 1, 10; learning_rate 0.05; 25, 50, 100, 200, 400 trees",
+        _settings(max_depth=(3, 6), min_child_weight=(1, 10), learning_rate=(0.05,)),
         TREES,
     ),
 }

@@ -61,7 +61,7 @@ def choose(method: Method, fold: Fold) -> tuple[dict[str, Any], Any]:
     table = np.zeros((len(method.settings), len(method.path)))
     for train, held in fold.splits():
         for row, setting in zip(table, method.settings, strict=True):
-            scores = method.scores(setting, method.path, train, held.X)
+            scores = method.scores(setting, method.path, train, held.unlabelled())
             row += [ndcg(held.y, s, qid=held.qid, k=10, undefined="skip") for s in scores]
     best = np.unravel_index(np.argmax(table), table.shape)
     return method.settings[best[0]], method.path[best[1]]
@@ -75,7 +75,7 @@ def run(name: str, source: Path, target: Path) -> None:
     start, clock = time.process_time(), time.perf_counter()
     setting, value = choose(method, fold)
     middle = time.process_time()
-    scores = method.scores(setting, (value,), fold.train, fold.test.X)[0]
+    scores = method.scores(setting, (value,), fold.train, fold.test.unlabelled())[0]
     end, wall = time.process_time(), time.perf_counter() - clock
     chosen = {**setting, **({} if value is None else {"path": float(value)})}
     facts = {"chosen": chosen, "all_cpu": end - start, "fit_cpu": end - middle, "wall": wall}
