@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-browser lint bench clean
+.PHONY: demo test test-browser lint bench guard clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m rankrls.demo
@@ -23,6 +23,9 @@ lint: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/core.py
+
+guard: $(VENV)/.installed
+	$(BIN)/python benchmarks/guard.py
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankrls needs Python 3.11 or newer; set PYTHON=...")'
