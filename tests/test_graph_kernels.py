@@ -7,7 +7,8 @@ import pytest
 from scipy import sparse as sp
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
-from sklearn.pipeline import make_pipeline
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from rankrls.graph_kernels import (
     AllPathsGraphFeatures,
@@ -413,3 +414,23 @@ def test_clone_pickle_and_pipeline():
     assert (again.transform(graphs) != X).nnz == 0
     model = make_pipeline(features, Ridge()).fit(graphs, np.arange(20.0))
     assert model.predict(graphs).shape == (20,)
+
+
+def test_graphs_too_large_for_memory_are_refused():
+    n = 300_000
+    ends = np.arange(n - 1)
+    A = sp.coo_array((np.full(n - 1, 0.5), (ends, ends + 1)), shape=(n, n))
+    with pytest.raises(MemoryError, match="path weights of a connected graph"):
+        AllPathsGraphFeatures().fit([(A, [()] * n)])
+
+
+def test_grid_search_over_graphs():
+    rng = np.random.default_rng(9)
+    graphs = [LabelledGraph(*random_graph(rng, 12, "dag")) for _ in range(24)]
+    model = Pipeline([("features", AllPathsGraphFeatures()), ("ridge", Ridge())])
+    grid = {"features__gather": ["sum", "max"], "features__normalize": [False, True]}
+    search = GridSearchCV(model, grid, cv=3).fit(graphs, rng.random(24))
+    assert search.predict(graphs[:5]).shape == (5,)
+    copied = pickle.loads(pickle.dumps(graphs[0]))
+    assert copied.labels == graphs[0].labels
+    assert (copied.adjacency != graphs[0].adjacency).nnz == 0
