@@ -117,6 +117,15 @@ def test_every_named_kernel(kernel):
     assert relative_error(ranker.predict(X_new), expected) < 1e-9
 
 
+@pytest.mark.parametrize("kernel", ["chi2", "laplacian", "polynomial", "rbf"])
+def test_gamma_is_scikit_learns_default_unless_given(kernel):
+    rng = np.random.default_rng(0)
+    X, y = np.abs(rng.standard_normal((20, 3))), rng.standard_normal(20)
+    gamma = 1.0 if kernel == "chi2" else 1 / 3
+    given = RankRLS(kernel=kernel, gamma=gamma).fit(X, y).predict(X)
+    assert relative_error(RankRLS(kernel=kernel).fit(X, y).predict(X), given) < 1e-9
+
+
 def test_indefinite_kernel_is_solved_where_it_can_be_and_refused_where_not():
     rng = np.random.default_rng(11)
     X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
