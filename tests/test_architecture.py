@@ -33,6 +33,7 @@ FLOOR = {
     "plotting": 6,
     "__init__": 7,
     "io": 8,
+    "export": 9,
     "demo": 8,
 }
 

@@ -27,6 +27,7 @@ __all__ = [
     "RankSVM",
     "RegularizationPath",
     "datasets",
+    "export",
     "io",
     "metrics",
     "model_selection",
@@ -46,7 +47,16 @@ _LAZY = {
 
 
 #: Rooms that are imported when they are first used.
-_ROOMS = ("dask", "datasets", "io", "metrics", "model_selection", "plotting", "preprocessing")
+_ROOMS = (
+    "dask",
+    "datasets",
+    "export",
+    "io",
+    "metrics",
+    "model_selection",
+    "plotting",
+    "preprocessing",
+)
 
 
 def __getattr__(name: str) -> Any:
