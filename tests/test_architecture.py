@@ -30,7 +30,7 @@ FLOOR = {
     "estimators": 5,
     "model_selection": 6,
     "dask": 6,
-    "plotting": 6,
+    "plotting": 7,
     "__init__": 7,
     "io": 8,
     "export": 9,
