@@ -63,6 +63,10 @@ def to_elasticsearch(
     negative before training; if the model's score can be, use it to ``rescore`` and mind how it is
     added to the score of the first query (``query_weight``).
 
+    Folding loses no digits that matter in float64, but the engine sums in 32 bits: a feature whose
+    values are large beside their differences (a year, a time stamp) is better shifted towards
+    zero in the feature's own query.
+
     A model is not updated in place: give a new version a new name.
 
     Examples
