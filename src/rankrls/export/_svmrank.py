@@ -40,10 +40,10 @@ def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -
     support vector, the weights ``1:w₁ 2:w₂ …``, with coefficient 1, as svm_rank_learn writes it.
     The first column of X is feature 1, as in files that `rankrls.datasets.load_letor` reads;
     weights of zero are left out. A document scores ⟨w, x⟩ − b, where b is what scalers subtract,
-    so that the scores are those of ``predict``, up to SVMrank's 32-bit floats and the eight decimals
-    that it prints (with tiny weights these are few digits: rescale y). The first line names
-    the version V6.20 that svm_rank_classify 1.00 checks; for svm_classify of SVM-light 6.02 change
-    it to V6.02.
+    so that the scores are those of ``predict``, up to SVMrank's 32-bit floats and the eight
+    decimals that it prints (with tiny weights these are few digits: rescale y). The first line
+    names the version V6.20 that svm_rank_classify 1.00 checks; for svm_classify of SVM-light 6.02
+    change it to V6.02.
 
     Examples
     --------
