@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-browser lint bench clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m rankrls.demo
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n auto
+
+test-browser: $(VENV)/.installed-browser
+	@sh tests/browser/chromium.sh
+	$(BIN)/python -m pytest -m browser tests/browser
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -30,6 +34,10 @@ $(VENV)/.installed: pyproject.toml
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "Installing the tools for tests and checks …"
 	@$(PIP) install -e '.[dev]'
+	@touch $@
+
+$(VENV)/.installed-browser: $(VENV)/.installed-dev
+	@$(PIP) install -e '.[browser]'
 	@touch $@
 
 clean:

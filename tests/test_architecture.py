@@ -35,6 +35,7 @@ FLOOR = {
     "io": 8,
     "export": 9,
     "demo": 8,
+    "report": 9,
 }
 
 

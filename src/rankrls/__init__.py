@@ -34,6 +34,7 @@ __all__ = [
     "plotting",
     "preprocessing",
     "regularization_path",
+    "report",
 ]
 
 __version__ = "0.1.0"
@@ -56,6 +57,7 @@ _ROOMS = (
     "model_selection",
     "plotting",
     "preprocessing",
+    "report",
 )
 
 
