@@ -1,0 +1,33 @@
+"""``rankrls info``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankrls.cli._output import facts, to_json
+from rankrls.io import describe_model
+
+__all__ = ["info"]
+
+
+def info(model: str, as_json: bool) -> None:
+    """Print what a model file says about itself."""
+    about = describe_model(model)
+    if as_json:
+        to_json(about)
+        return
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    lines = [("type", about["type"])]
+    for step, what in about.get("steps", {}).items():
+        lines.append((step, what["type"]))
+        lines += [("  " + name, value) for name, value in _short(what)]
+    lines += _short(about)
+    facts([*lines, ("written by", versions)])
+
+
+def _short(about: dict[str, Any]) -> list[tuple[str, str]]:
+    found = {**about.get("parameters", {}), **about.get("summary", {})}
+    names = about.get("feature_names")
+    if names:
+        found["features"] = ", ".join(map(str, names[:8])) + (" …" if len(names) > 8 else "")
+    return [(name, str(value)[:100]) for name, value in found.items() if value is not None]
