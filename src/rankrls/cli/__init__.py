@@ -1,7 +1,7 @@
-"""The command line: ``rankrls fit``, ``predict``, ``evaluate``, ``cv``, ``export``, ``report``, …
+"""The command line: ``rankrls fit``, ``predict``, ``evaluate``, ``cv``, ``export``, ``report``.
 
-``_commands_….py`` say what can be asked for, ``_do_….py`` do it. Only the latter import numerical
-libraries, when a command is run: ``rankrls --help`` takes no longer than Python and click do.
+``_commands.py`` says what can be asked for, the files ``_do_….py`` do it. Only the latter import
+numerical libraries, when a command is run: ``rankrls --help`` does not wait for them.
 """
 
 from __future__ import annotations

@@ -35,7 +35,15 @@ If you know SVMrank:
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
+class _InOrder(click.Group):
+    """Commands are listed in the order in which they are written here."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
 @click.group(
+    cls=_InOrder,
     context_settings=CONTEXT,
     invoke_without_command=True,
     epilog=example(
@@ -177,8 +185,8 @@ Examples:
 @click.argument("data", type=FILE)
 @click.option("--alphas", type=Alphas(), help="The grid; by default 2^-15 … 2^15.")
 @click.option("--cv", default="auto", show_default=True, metavar="HOW|K",
-              help="leave-query-out, leave-pair-out, or a number of folds of whole queries (of rows "
-              "without query ids).")  # fmt: skip
+              help="leave-query-out, leave-pair-out, or a number of folds of whole queries (of "
+              "rows without query ids).")  # fmt: skip
 @click.option("--scoring", default="pairwise_accuracy", show_default=True, metavar="METRIC",
               help="pairwise_accuracy, ndcg, ndcg@10, average_precision, …")  # fmt: skip
 @click.option("--plot", type=FILE, metavar="FILE", help="Draw the scores: .png, .svg or .pdf.")
@@ -211,8 +219,8 @@ Examples:
 )
 @model_file
 @click.option("--to", "target", required=True, type=click.Choice(TARGETS), help="For what.")
-@click.option("-o", "--output", type=FILE, default="-", metavar="FILE", help="File to write; stdout "
-              "by default, but for ONNX.")  # fmt: skip
+@click.option("-o", "--output", type=FILE, default="-", metavar="FILE", help="File to write; "
+              "stdout by default, but for ONNX.")  # fmt: skip
 @click.option("--name", default="rankrls", show_default=True, help="Name of the model there.")
 @click.option("--feature-names", metavar="A,B,…|@FILE", help="Names of the features there, or a "
               "file with one on each line; by default those of the training data.")  # fmt: skip
@@ -233,7 +241,9 @@ def export(**values: Any) -> None:
               help="Page to write.")  # fmt: skip
 @click.option("--alphas", type=Alphas(), help="The grid; by default 2^-15 … 2^15.")
 @click.option("--title", help="Of the page.")
+@model_options
 @data_options
+@json_option
 def report(**values: Any) -> None:
     """Write one page about DATA and the ranker that it gives.
 
@@ -242,7 +252,7 @@ def report(**values: Any) -> None:
     """
     from rankrls.cli._do_report import report as do
 
-    do(take(DataOptions, values), **values)
+    do(take(DataOptions, values), take(ModelOptions, values), **values)
 
 
 @cli.command()

@@ -44,7 +44,8 @@ def cross_validate(
             X = scaler.fit(X).transform(X, qid=rows.qid)
         elif scaler is not None:
             X = scaler.fit_transform(X)
-        ranker.fit(X, rows.target, qid=rows.qid, sample_weight=rows.sample_weight)
+        with reader.named_errors():
+            ranker.fit(X, rows.target, qid=rows.qid, sample_weight=rows.sample_weight)
         if plot is not None:
             work.now(f"Drawing {plot}")
             _draw(ranker, plot, kind)
@@ -68,8 +69,8 @@ def cross_validate(
         )
         return
     best = int(np.flatnonzero(results["alpha"] == ranker.alpha_)[0])
-    lines = [[f"{alpha:.6g}", f"{score:.4f}"]
-             for alpha, score in zip(results["alpha"], results["mean_score"], strict=True)]  # fmt: skip
+    pairs = zip(results["alpha"], results["mean_score"], strict=True)
+    lines = [[f"{alpha:.6g}", f"{score:.4f}"] for alpha, score in pairs]
     table(["alpha", scoring], lines, marked=best)
     print(
         f"\nbest alpha {ranker.alpha_:.6g}: {scoring} {ranker.best_score_:.4f} on held-out rows, "

@@ -47,7 +47,8 @@ def evaluate(
 def _read(options: DataOptions, data: str, model: Any, scores: Any) -> tuple[Any, Any, Any]:
     """Labels, query ids or None, and scores of all rows; only these are kept in memory."""
     need = ("target",) if options.one_ranking else ("target", "qid")
-    labels, queries, found = [], [], []
+    labels, queries = [], []
+    found: list[Any] = []
     given = None if scores is None else _read_scores(scores)
     scorer = None if model is None else Scorer(model)
     rows = (Rows(data, options, need=need) if scorer is None
@@ -109,17 +110,15 @@ class _Measures:
         codes = np.argsort(order)[codes]
         self.sizes = np.bincount(codes)
         self.pairs = _n_pairs(y, codes)
-        self.errors = pairwise_error(y, score, qid=codes, average=None)
+        self.errors: Any = pairwise_error(y, score, qid=codes, average=None)
         # A pair is swapped if its order is wrong, or if there is none: svm_rank counts so too.
         wrong = pairwise_error(y, score, qid=codes, average=None, ties="error")
         counted = self.pairs > 0
         half = np.where(counted, self.errors, 0) * self.pairs
         self.swapped = np.rint(np.where(counted, wrong, 0) * self.pairs).astype(np.int64)
         self.tied = np.rint(2 * (self.swapped - half)).astype(np.int64)
-        fill = np.nan if undefined == "skip" else float(undefined)
+        fill = undefined if undefined == "skip" else float(undefined)
         options: dict[str, Any] = {"qid": codes, "average": None, "undefined": fill}
-        if undefined == "skip":
-            options["undefined"] = "skip"
         binary = options | {"relevance_threshold": threshold}
         self.lists = {
             f"ndcg@{k}": self._gains(y, score, options),

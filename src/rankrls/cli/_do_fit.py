@@ -107,6 +107,11 @@ class _Task:
             return "--loss hinge looks at all rows again and again"
         if options.kernel != "linear" or options.n_components is not None:
             return "it is for the linear kernel, without --n-components"
+        if self.rows.reading["qid"] is None and (options.cost, options.ties) != (
+            "magnitude",
+            "keep",
+        ):
+            return "--one-ranking needs all rows, but for --cost magnitude with --ties keep"
         if options.solver not in ("auto", "primal"):
             return f"--solver {options.solver} needs all rows"
         return None
@@ -141,7 +146,8 @@ class _Task:
         self._note(first)
         self.about["streamed"] = True
         ranker = make_ranker(self.options, float(self.alpha))
-        ranker.fit_stream(self._counted(chain([first], batches), scaler))
+        with self.rows.named_errors():
+            ranker.fit_stream(self._counted(chain([first], batches), scaler))
         fitted = with_scaler(scaler, ranker, first.qid is not None)
         name_features(fitted, first.feature_names)
         return fitted
@@ -174,7 +180,8 @@ class _Task:
         else:
             ranker = make_ranker(self.options, self._regularisation(rows), self.loss)
             work.now("Fitting")
-        ranker.fit(X, rows.target, qid=rows.qid, sample_weight=rows.sample_weight)
+        with self.rows.named_errors():
+            ranker.fit(X, rows.target, qid=rows.qid, sample_weight=rows.sample_weight)
         fitted = with_scaler(scaler, ranker, rows.qid is not None)
         name_features(fitted, rows.feature_names)
         return fitted

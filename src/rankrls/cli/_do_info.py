@@ -9,6 +9,9 @@ from rankrls.io import describe_model
 
 __all__ = ["info"]
 
+#: What matters to programs only.
+MINOR = ("copy", "verbose", "n_iter_no_change", "validation_fraction", "n_samples_seen_", "tol")
+
 
 def info(model: str, as_json: bool) -> None:
     """Print what a model file says about itself."""
@@ -30,4 +33,10 @@ def _short(about: dict[str, Any]) -> list[tuple[str, str]]:
     names = about.get("feature_names")
     if names:
         found["features"] = ", ".join(map(str, names[:8])) + (" …" if len(names) > 8 else "")
-    return [(name, str(value)[:100]) for name, value in found.items() if value is not None]
+    return [(name, str(value)[:100]) for name, value in found.items() if _worth(name, value)]
+
+
+def _worth(name: str, value: Any) -> bool:
+    """Whether people want to know; --json tells everything."""
+    plain = isinstance(value, str | int | float) and value is not False and name not in MINOR
+    return plain and "array of shape" not in str(value)

@@ -45,8 +45,9 @@ def scored(scorer: Scorer, rows: Rows, work: Work) -> Iterator[tuple[Any, Any]]:
 
 def _lines(scores: Any) -> bytes:
     """One line for each row, with as many digits as it takes to read the same number again."""
+    values = scores.astype(np.float64)
     if scores.ndim == 1:
-        words = map(repr, scores.astype(np.float64).tolist())
+        words = list(map(repr, values.tolist()))
     else:
-        words = ("\t".join(map(repr, row)) for row in scores.astype(np.float64).tolist())
+        words = ["\t".join(map(repr, row)) for row in values.tolist()]
     return ("\n".join(words) + "\n").encode("ascii")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
@@ -26,7 +27,8 @@ def make_scaler(options: ModelOptions, is_sparse: bool) -> Any:
         other = "query-maxabs" if kind.startswith("query") else "maxabs or standard"
         raise ValueError(f"--scale {kind} would fill in all zeros of sparse data: use {other}")
     if kind.startswith("query-"):
-        return QueryScaler(kind.removeprefix("query-")).set_transform_request(qid=True)
+        with config_context(enable_metadata_routing=True):
+            return QueryScaler(kind.removeprefix("query-")).set_transform_request(qid=True)
     return {
         "none": lambda: None,
         "standard": lambda: StandardScaler(with_mean=not is_sparse),
@@ -79,8 +81,9 @@ def with_scaler(scaler: Any, ranker: Any, with_qid: bool) -> Any:
     if scaler is None:
         return ranker
     if with_qid:
-        ranker.set_fit_request(qid=True)
-        ranker.set_score_request(qid=True)
+        with config_context(enable_metadata_routing=True):
+            ranker.set_fit_request(qid=True)
+            ranker.set_score_request(qid=True)
     return Pipeline([("scale", scaler), ("rank", ranker)])
 
 
@@ -140,7 +143,7 @@ class Scorer:
             for step in self._scalers:
                 by_query = isinstance(step, QueryScaler)
                 X = step.transform(X, qid=qid) if by_query else step.transform(X)
-            return self._ranker.predict(X)  # type: ignore[attr-defined]
+            return self._ranker.predict(X)
 
 
 def _needs_dense(scaler: Any) -> bool:

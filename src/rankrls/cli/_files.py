@@ -136,7 +136,7 @@ class Rows:
             yield file, self._for(file)
         elif not self.seekable and not os.path.isdir(self.path):  # a named pipe
             with open(self.path, "rb") as pipe:
-                file = Stream(pipe, self.path)  # type: ignore[arg-type]
+                file = Stream(pipe, self.path)
                 yield file, self._for(file)
         else:
             reading = self._for(self.path)
@@ -154,6 +154,16 @@ class Rows:
         if self.named is not None and kind != "letor" and reading["features"] is None:
             reading["features"] = self.named
         return reading
+
+    @contextmanager
+    def named_errors(self) -> Iterator[None]:
+        """Name the file in errors that are about its labels."""
+        try:
+            yield
+        except ValueError as error:
+            if str(error).startswith(("no query", "there is no pref", "all scores", "batch ")):
+                raise ValueError(f"{self.name}: {error}") from error
+            raise
 
     @property
     def total(self) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import click
@@ -120,9 +120,10 @@ class ModelOptions:
     seed: int
 
 
-def take(kind: type, values: dict[str, Any]) -> Any:
+def take(kind: Any, values: dict[str, Any]) -> Any:
     """Move the values that a class of options has from a command's arguments into it."""
-    return kind(**{name: values.pop(name) for name in kind.__dataclass_fields__})
+    names = [field.name for field in fields(kind)]
+    return kind(**{name: values.pop(name) for name in names})
 
 
 def _all(function: F, options: list[Callable[[F], F]]) -> F:

@@ -141,8 +141,8 @@ class Work:
         with self._lock:
             if not self._doing:
                 return
-            self._bar = Progress(
-                *columns, console=Console(stderr=True), transient=True, redirect_stdout=False
-            )
+            # stdout is for results: rich must not touch it.
+            console = Console(stderr=True)
+            self._bar = Progress(*columns, console=console, transient=True, redirect_stdout=False)
             self._task = self._bar.add_task(self._doing, total=self._total, completed=self._done)
             self._bar.start()

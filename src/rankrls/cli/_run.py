@@ -10,7 +10,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -45,6 +45,11 @@ REMEDIES = (
     (r"use load_(letor|csv), which reads all ids before it decides", "use --in-memory"),
     (r": extend alphas", ": widen --alphas"),
     (r"name its format", "name it by --format"),
+    (r"\bquery_weighting='(\w+)'", r"--query-weighting \1"),
+    (r"\b(kernel|solver|cost|ties|scoring|cv)='([\w@-]+)'", r"--\1 \2"),
+    (r"\bcv=(\d+)", r"--cv \1"),
+    (r"^(kernel|solver|cost|ties|scoring|alphas?|gamma|degree|coef0|tol) must", r"--\1 must"),
+    (r"^basis\b", "--n-components"),
 )  # fmt: skip
 
 
@@ -82,7 +87,10 @@ def _explain(error: Exception) -> tuple[str, int]:
     """What to tell, in one line, and the exit code."""
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx is not None else "rankrls"
-        return f"{one_line(error.format_message()).rstrip('.')} (see {path} --help)", BAD_INPUT
+        text = one_line(error.format_message()).rstrip(".")
+        if "unexpected extra argument" in text:
+            text += ": models are named by -m, scores by -o"
+        return f"{text} (see {path} --help)", BAD_INPUT
     if isinstance(error, click.ClickException):
         return one_line(error.format_message()), BAD_INPUT
     if isinstance(error, OSError):
@@ -115,7 +123,7 @@ def _told_warnings(debug: bool) -> Iterator[None]:
         if not debug:
             for category in (DeprecationWarning, FutureWarning, ResourceWarning):
                 warnings.simplefilter("ignore", category)
-        warnings.showwarning = show
+        warnings.showwarning = show  # type: ignore[assignment]
         yield
 
 
@@ -147,7 +155,5 @@ def _flushed(code: int) -> int:
 
 def _forget_stdout() -> None:
     """Nobody reads what is left: it must not be complained about at exit."""
-    try:
+    with suppress(OSError, ValueError):  # stdout may be no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # stdout is not a file
-        pass

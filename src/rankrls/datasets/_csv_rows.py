@@ -115,7 +115,10 @@ class CsvSource:
         self._first = next(self._blocks, None)
         number, line = self._first_line()
         self.delimiter = delimiter or guess_delimiter(line)
-        cells = self._split([line]).__next__()
+        try:
+            cells = next(self._split([line]))
+        except csv.Error as error:
+            raise ValueError(f"{self.file}:{number}: this line cannot be read ({error})") from error
         if header:
             self.names = [cell.strip() for cell in cells]
             self._check_header(number)
@@ -127,6 +130,8 @@ class CsvSource:
     def _text(self, path: PathOrFile) -> Iterator[tuple[int, list[str]]]:
         """Blocks of lines, each with the number of the first one."""
         for number, block in blocks(path):
+            if b"\0" in block:
+                raise ValueError(f"{self.file}:{number}: this is binary data, not text")
             try:
                 text = block.decode("utf-8")
             except UnicodeDecodeError as error:
@@ -134,8 +139,6 @@ class CsvSource:
                 raise ValueError(
                     f"{self.file}:{line}: this is not UTF-8 text; save the file in UTF-8"
                 ) from error
-            if "\0" in text:
-                raise ValueError(f"{self.file}:{number}: this is binary data, not CSV text")
             lines = text.split("\n")
             if not lines[-1]:
                 lines.pop()
