@@ -8,7 +8,7 @@ from typing import Any
 
 from rankrls import export as exports
 from rankrls.cli._estimators import Scorer
-from rankrls.cli._files import check_output, names_from, output_file
+from rankrls.cli._files import check_output, names_from, output_file, write_all
 from rankrls.cli._output import note
 
 __all__ = ["export"]
@@ -38,7 +38,7 @@ def export(
     scorer = Scorer(model)
     content = _content(scorer, target, name, names_from(feature_names), store, drop_zeros)
     with output_file(output) as file:
-        file.write(content)
+        write_all(file, content)
     if output != "-":
         note(f"{output} written")
 

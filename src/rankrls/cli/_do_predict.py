@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rankrls.cli._estimators import Scorer
-from rankrls.cli._files import Rows, check_output, output_file
+from rankrls.cli._files import Rows, check_output, output_file, write_all
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work
 
@@ -22,7 +22,7 @@ def predict(options: DataOptions, *, data: str, model: str, output: str) -> None
     rows = rows_for(scorer, data, options, ("qid",) if scorer.needs_qid else ())
     with Work(f"Scoring {rows.name}", rows.total) as work, output_file(output) as file:
         for _, scores in scored(scorer, rows, work):
-            file.write(_lines(scores))
+            write_all(file, _lines(scores))
 
 
 def rows_for(scorer: Scorer, data: str, options: DataOptions, need: tuple[str, ...]) -> Rows:

@@ -15,7 +15,7 @@ from rankrls.datasets._arrow import SUFFIXES
 from rankrls.datasets._sniff import sniff
 from rankrls.io._atomic import atomic_file
 
-__all__ = ["Rows", "check_output", "names_from", "output_file", "shown"]
+__all__ = ["Rows", "check_output", "names_from", "output_file", "shown", "write_all"]
 
 #: Files of at least this many bytes are read batch by batch where that is possible.
 LARGE = 64 << 20
@@ -202,6 +202,13 @@ def check_output(path: str) -> None:
         raise FileNotFoundError(2, "there is no such directory", folder)
     if not os.access(folder, os.W_OK):
         raise PermissionError(13, "files cannot be written in this directory", folder)
+
+
+def write_all(file: IO[bytes], data: bytes) -> None:
+    """Write everything, or raise: a pipe that is closed meanwhile may take a part in silence."""
+    done = file.write(data)
+    while done < len(data):
+        done += file.write(data[done:])
 
 
 @contextmanager
