@@ -107,10 +107,8 @@ class _Task:
             return "--loss hinge looks at all rows again and again"
         if options.kernel != "linear" or options.n_components is not None:
             return "it is for the linear kernel, without --n-components"
-        if self.rows.reading["qid"] is None and (options.cost, options.ties) != (
-            "magnitude",
-            "keep",
-        ):
+        plain = options.cost == "magnitude" and options.ties == "keep"
+        if self.rows.reading["qid"] is None and not plain:
             return "--one-ranking needs all rows, but for --cost magnitude with --ties keep"
         if options.solver not in ("auto", "primal"):
             return f"--solver {options.solver} needs all rows"
