@@ -52,6 +52,9 @@ def cross_validate(
     seconds = time.perf_counter() - started
     results = {name: np.asarray(values) for name, values in ranker.cv_results_.items()}
     n_rows, n_queries = rows.data.shape[0], int(ranker.n_queries_)
+    errors = None
+    if "std_score" in results:  # a rough error of the mean: the held-out lists share training rows
+        errors = results["std_score"] / np.sqrt(results["n_scores"])
     if as_json:
         to_json(
             {
@@ -65,13 +68,17 @@ def cross_validate(
                 "seconds": round(seconds, 3),
                 "alphas": results["alpha"],
                 "scores": results["mean_score"],
+                "standard_errors": errors,
             }
         )
         return
     best = int(np.flatnonzero(results["alpha"] == ranker.alpha_)[0])
-    pairs = zip(results["alpha"], results["mean_score"], strict=True)
-    lines = [[f"{alpha:.6g}", f"{score:.4f}"] for alpha, score in pairs]
-    table(["alpha", scoring], lines, marked=best)
+    columns = [[f"{alpha:.6g}" for alpha in results["alpha"]],
+               [f"{score:.4f}" for score in results["mean_score"]]]  # fmt: skip
+    if errors is not None:
+        columns.append([f"{error:.4f}" for error in errors])
+    head = ["alpha", scoring, "std. error"][: len(columns)]
+    table(head, list(zip(*columns, strict=True)), marked=best)
     print(
         f"\nbest alpha {ranker.alpha_:.6g}: {scoring} {ranker.best_score_:.4f} on held-out rows, "
         f"{number(n_rows)} in {number(n_queries)} quer{'y' if n_queries == 1 else 'ies'}, "

@@ -38,7 +38,7 @@ def demo(output: str) -> None:
     print(f"  files      {train}, {test}")
 
     _run("fit", train, "-m", model, "--alpha", "auto", "--query-weighting", "size")
-    _run("evaluate", test, "-m", model)
+    _run("evaluate", test, "-m", model, "--undefined", "skip")
     _compare(load_model(model), X, y, qid, unseen)
     _run("report", train, "--test", test, "--query-weighting", "size", "-o", page)
     print(

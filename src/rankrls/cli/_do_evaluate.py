@@ -100,7 +100,7 @@ class _Measures:
     def __init__(
         self, y: Any, score: Any, qid: Any, k: int, threshold: float, undefined: str
     ) -> None:
-        self.k = k
+        self.k, self.undefined = k, undefined
         self.n_rows = len(y)
         labels = np.zeros(len(y), dtype=np.int64) if qid is None else qid
         names, first, codes = np.unique(labels, return_index=True, return_inverse=True)
@@ -165,13 +165,16 @@ class _Measures:
         all_ = self.summary()
         with_pairs = all_["n_queries_with_pairs"]
         share = all_["swapped_pairs"] / all_["n_pairs"]
+        missing = all_["n_queries_without_relevant"]
+        what = "are left out" if self.undefined == "skip" else f"count {self.undefined}"
+        aside = f"  ({number(missing)} queries without a relevant row {what})" if missing else ""
         tied = f", {number(all_['tied_pairs'])} of them tied" if all_["tied_pairs"] else ""
         facts(
             [
                 ("rows", f"{number(self.n_rows)} in {number(len(self.names))} queries, "
                          f"{number(with_pairs)} with a pair"),
                 ("pairwise error", f"{number(all_['pairwise_error'])}  (mean over queries)"),
-                (f"NDCG@{self.k}", number(all_[f"ndcg@{self.k}"])),
+                (f"NDCG@{self.k}", number(all_[f"ndcg@{self.k}"]) + aside),
                 ("MAP", number(all_["map"])),
                 ("MRR", number(all_["mrr"])),
                 (f"precision@{self.k}", number(all_[f"precision@{self.k}"])),
