@@ -228,9 +228,9 @@ def test_any_file_gives_the_same_rows(files, data, name):
 def test_open_files_and_pipes(files, data):
     with open(files / "rows.csv", "rb") as file:
         np.testing.assert_array_equal(load_ranking(file).data, data.data)
-    with open(files / "rows.parquet", "rb") as file:
-        with pytest.raises(ValueError, match="are opened by name"):
-            load_ranking(file)
+    opened = io.BytesIO((files / "rows.parquet").read_bytes())
+    with pytest.raises(ValueError, match="are opened by name"):
+        load_ranking(opened)
 
     class Pipe(io.RawIOBase):
         def __init__(self, content):

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from rankrls.cli._estimators import make_cv, make_scaler
+from rankrls.cli._estimators import fit_scaler, make_cv, make_scaler
 from rankrls.cli._files import Rows, check_output, output_file
 from rankrls.cli._options import DataOptions, ModelOptions
 from rankrls.cli._output import Work, number, table, to_json
-from rankrls.preprocessing import QueryScaler
 
 __all__ = ["cross_validate"]
 
@@ -39,11 +38,7 @@ def cross_validate(
     with Work(f"Reading {reader.name}", reader.total) as work:
         rows = reader.load(work)
         work.now("Cross-validating")
-        X, scaler = rows.data, make_scaler(model_options, sparse.issparse(rows.data))
-        if isinstance(scaler, QueryScaler):
-            X = scaler.fit(X).transform(X, qid=rows.qid)
-        elif scaler is not None:
-            X = scaler.fit_transform(X)
+        X = fit_scaler(make_scaler(model_options, sparse.issparse(rows.data)), rows)
         with reader.named_errors():
             ranker.fit(X, rows.target, qid=rows.qid, sample_weight=rows.sample_weight)
         if plot is not None:

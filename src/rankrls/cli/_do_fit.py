@@ -11,7 +11,15 @@ from typing import Any
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
-from rankrls.cli._estimators import make_cv, make_ranker, make_scaler, name_features, with_scaler
+from rankrls.cli._estimators import (
+    fit_scaler,
+    make_cv,
+    make_ranker,
+    make_scaler,
+    name_features,
+    scaled,
+    with_scaler,
+)
 from rankrls.cli._files import Rows, check_output
 from rankrls.cli._options import DataOptions, ModelOptions
 from rankrls.cli._output import Work, facts, note, number, size, to_json
@@ -140,7 +148,7 @@ class _Task:
             batches = self.rows.batches(work, by_query=True)
             first = next(batches)
         elif scaler is not None:
-            scaler.fit(first.data)
+            scaler.fit_transform(first.data, qid=first.qid)  # it learns only that there are queries
         self._note(first)
         self.about["streamed"] = True
         ranker = make_ranker(self.options, float(self.alpha))
@@ -153,9 +161,8 @@ class _Task:
     def _counted(self, batches: Any, scaler: Any) -> Iterator[dict[str, Any]]:
         for batch in batches:
             self.about["n_rows"] += batch.data.shape[0]
-            X = _scaled(scaler, batch.data, batch.qid)
             yield {
-                "data": X,
+                "data": scaled(scaler, batch),
                 "target": batch.target,
                 "qid": batch.qid,
                 "sample_weight": batch.sample_weight,
@@ -169,9 +176,7 @@ class _Task:
         self._note(rows)
         self.about["n_rows"] = rows.data.shape[0]
         scaler = make_scaler(self.options, sparse.issparse(rows.data))
-        if scaler is not None:
-            scaler.fit(rows.data)
-        X = _scaled(scaler, rows.data, rows.qid)
+        X = fit_scaler(scaler, rows)
         if self.alpha == "auto":
             ranker: Any = make_cv(self.options, *self._grid)
             work.now("Cross-validating")
@@ -198,12 +203,6 @@ class _Task:
             "label_column": rows.target_name,
             "qid_column": rows.qid_name,
         }
-
-
-def _scaled(scaler: Any, X: Any, qid: Any) -> Any:
-    if scaler is None:
-        return X
-    return scaler.transform(X, qid=qid) if isinstance(scaler, QueryScaler) else scaler.transform(X)
 
 
 def _tell(task: _Task, fitted: Any, path: str, seconds: float, as_json: bool) -> None:

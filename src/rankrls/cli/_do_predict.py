@@ -34,12 +34,11 @@ def rows_for(scorer: Scorer, data: str, options: DataOptions, need: tuple[str, .
 
 def scored(scorer: Scorer, rows: Rows, work: Work) -> Iterator[tuple[Any, Any]]:
     """Batches of rows, each with its scores."""
+    if scorer.needs_qid and rows.reading["qid"] is None:  # scaled as one ranking
+        whole = rows.load(work)
+        yield whole, scorer.scores(whole.data)
+        return
     for batch in rows.parts(work, by_query=scorer.needs_qid):
-        if scorer.needs_qid and batch.qid is None:
-            raise ValueError(
-                f"{rows.name}: the model scales features within each query, and there are no "
-                "query ids"
-            )
         yield batch, scorer.scores(batch.data, batch.qid)
 
 

@@ -6,11 +6,10 @@ from typing import Any
 
 from scipy import sparse
 
-from rankrls.cli._estimators import make_cv, make_scaler
+from rankrls.cli._estimators import fit_scaler, make_cv, make_scaler, scaled
 from rankrls.cli._files import Rows, check_output
 from rankrls.cli._options import DataOptions, ModelOptions
 from rankrls.cli._output import Work, facts, number, size, to_json
-from rankrls.preprocessing import QueryScaler
 from rankrls.report import write_report
 
 __all__ = ["report"]
@@ -38,8 +37,7 @@ def report(
     with Work(f"Reading {reader.name}", reader.total) as work:
         rows = reader.load(work)
         scaler = make_scaler(model_options, sparse.issparse(rows.data))
-        if scaler is not None:
-            scaler.fit(rows.data)
+        X = fit_scaler(scaler, rows)
         options: dict[str, Any] = {"feature_names": _features(rows, data_options)}
         if test is not None:
             width = rows.data.shape[1]
@@ -51,12 +49,12 @@ def report(
                 beyond="drop",
                 sparse=sparse.issparse(rows.data),
             ).load(work)
-            options["test"] = (_scaled(scaler, unseen), unseen.target, unseen.qid)
+            options["test"] = (scaled(scaler, unseen), unseen.target, unseen.qid)
             options["test_document_names"] = _documents(unseen)
         work.now("Fitting, and leaving out")
         made = write_report(
             output,
-            _scaled(scaler, rows),
+            X,
             rows.target,
             rows.qid,
             document_names=_documents(rows),
@@ -91,14 +89,6 @@ def report(
 
 def _method(name: str) -> str:
     return "on the test data" if name == "test" else name.replace("-", " ")
-
-
-def _scaled(scaler: Any, rows: Any) -> Any:
-    if scaler is None:
-        return rows.data
-    if isinstance(scaler, QueryScaler):
-        return scaler.transform(rows.data, qid=rows.qid)
-    return scaler.transform(rows.data)
 
 
 def _features(rows: Any, options: DataOptions) -> list[str]:

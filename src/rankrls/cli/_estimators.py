@@ -17,7 +17,16 @@ from rankrls.cli._options import ModelOptions
 from rankrls.io import load_model
 from rankrls.preprocessing import QueryScaler
 
-__all__ = ["Scorer", "make_cv", "make_ranker", "make_scaler", "name_features", "with_scaler"]
+__all__ = [
+    "Scorer",
+    "fit_scaler",
+    "make_cv",
+    "make_ranker",
+    "make_scaler",
+    "name_features",
+    "scaled",
+    "with_scaler",
+]
 
 
 def make_scaler(options: ModelOptions, is_sparse: bool) -> Any:
@@ -35,6 +44,24 @@ def make_scaler(options: ModelOptions, is_sparse: bool) -> Any:
         "minmax": MinMaxScaler,
         "maxabs": MaxAbsScaler,
     }[kind]()
+
+
+def fit_scaler(scaler: Any, rows: Any) -> Any:
+    """Fit a scaler, if there is one, and return the scaled rows."""
+    if scaler is None:
+        return rows.data
+    if isinstance(scaler, QueryScaler):
+        return scaler.fit_transform(rows.data, qid=rows.qid)
+    return scaler.fit_transform(rows.data)
+
+
+def scaled(scaler: Any, rows: Any) -> Any:
+    """The features of rows as a fitted scaler, if there is one, gives them."""
+    if scaler is None:
+        return rows.data
+    if isinstance(scaler, QueryScaler):
+        return scaler.transform(rows.data, qid=rows.qid)
+    return scaler.transform(rows.data)
 
 
 def _shared(options: ModelOptions) -> dict[str, Any]:
