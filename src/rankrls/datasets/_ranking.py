@@ -13,7 +13,7 @@ from sklearn.utils import Bunch
 from rankrls._validation import check_option
 from rankrls.datasets._arrow import find_files, open_source
 from rankrls.datasets._checks import check_count
-from rankrls.datasets._columns import check_names
+from rankrls.datasets._columns import check_names, missing_column
 from rankrls.datasets._csv_rows import CsvColumns, CsvSource
 from rankrls.datasets._letor import iter_letor, load_letor
 from rankrls.datasets._parquet import iter_parquet
@@ -262,6 +262,8 @@ def _find_roles(
 
 def _role(file: str, role: str, given: Any, names: list[str], need: Sequence[str]) -> str | None:
     if given != "auto":
+        if isinstance(given, str) and given not in names:
+            raise ValueError(f"{file}: {missing_column(role, given, names)}")
         return given
     known = [name for name in names if name.lower() in NAMES[role]]
     if len(known) == 1 or (not known and role not in need):
