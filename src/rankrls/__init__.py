@@ -31,6 +31,7 @@ __all__ = [
     "RegularizationPath",
     "datasets",
     "export",
+    "graph_kernels",
     "io",
     "metrics",
     "model_selection",
@@ -38,6 +39,7 @@ __all__ = [
     "preprocessing",
     "regularization_path",
     "report",
+    "reranking",
 ]
 
 __version__ = "0.1.0"
@@ -62,6 +64,7 @@ _ROOMS = (
     "datasets",
     "estimators",
     "export",
+    "graph_kernels",
     "io",
     "metrics",
     "model_selection",
@@ -69,6 +72,7 @@ _ROOMS = (
     "preferences",
     "preprocessing",
     "report",
+    "reranking",
 )
 
 
