@@ -131,7 +131,7 @@ def page(results: list[Result], options: argparse.Namespace) -> Iterator[str]:
     missed = [row for row in aims if row.missed]
     yield f"\n{len(rows)} rows, {len(aims)} with a target, {len(missed)} above it (bold).\n"
     if options.quick:
-        yield "Targets are meant for full sizes: on small ones what a call costs at all counts more.\n"
+        yield "Targets are meant for full sizes; small ones show the fixed cost of a call.\n"
     yield "| reference | rows | ratio: smallest | median | largest |\n|---|---:|---:|---:|---:|"
     names = {"bare": "bare BLAS, LAPACK, NumPy, SciPy", "rankrls": "rankrls itself"}
     for kind in sorted({row.kind for row in rows}):
