@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint docs bench clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m rankrls.demo
@@ -16,6 +16,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -W --keep-going docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/core.py
@@ -32,6 +36,12 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@$(PIP) install -e '.[dev]'
 	@touch $@
 
+$(VENV)/.installed-docs: $(VENV)/.installed
+	@echo "Installing the tools for the documentation …"
+	@$(PIP) install -e '.[docs]'
+	@touch $@
+
 clean:
+	rm -rf docs/_build docs/api docs/gallery
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
