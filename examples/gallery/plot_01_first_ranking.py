@@ -26,8 +26,9 @@ scores = {"RankRLS": ranker.predict(X[test]), "ridge regression": ridge.predict(
 print(compare_rankers(y[test], *scores.values(), qid=qid[test], random_state=0))
 
 # %%
-# Left: the labels of a few test queries in the order that RankRLS gives them, best first. A perfect
-# ranking has no dark cell to the left of a lighter one. Right: the pairwise accuracy of every test query.
+# Left: the labels of a few test queries in the order that RankRLS gives them, best first. A
+# perfect ranking has no dark cell to the left of a lighter one. Right: the pairwise accuracy of
+# every test query.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 levels = [len(np.unique(y[qid == query])) for query in range(200, 300)]
 shown = 200 + np.argsort(levels)[::-1][:12]
@@ -51,5 +52,6 @@ right.legend()
 # %%
 # Conclusion
 # ----------
-# RankRLS puts most labels in order, and for nearly every query it is ahead of ridge regression with
-# the same features, which spends itself on differences between queries that no ranking needs.
+# RankRLS puts most labels in order, and for nearly every query it is ahead of ridge regression
+# with the same features, which spends itself on differences between queries that no ranking
+# needs.

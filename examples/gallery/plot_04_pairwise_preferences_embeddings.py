@@ -2,14 +2,15 @@
 How many comparisons does it take to rank answers to new prompts?
 =================================================================
 
-Answers to prompts, each with an embedding, and judgements "this answer is better than that one" by
-people who do not always agree. No answer has a grade. How good is the ranking of answers to prompts
-that nobody has judged?
+Answers to prompts, each with an embedding, and judgements "this answer is better than that one"
+by people who do not always agree. No answer has a grade. How good is the ranking of answers to
+prompts that nobody has judged?
 """
 
 # %%
 # Embeddings are generated: a part that depends on the prompt, and a part in which a hidden
-# direction says how good an answer is. Judges follow the difference in quality with logistic noise.
+# direction says how good an answer is. Judges follow the difference in quality with logistic
+# noise.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -59,4 +60,8 @@ for n, truth, judges in zip(sizes, to_truth, to_judges, strict=True):
 # %%
 # Conclusion
 # ----------
-# TODO
+# With a thousand comparisons, three for each prompt or so, answers to unseen prompts are ranked
+# nearly as well as noisy judges allow: agreement with new judgements is close to that of someone
+# who knows the true quality. Further comparisons still improve the agreement with the truth. No
+# prompt needs an id here: a pair lies within its prompt, and what the prompt adds to both
+# embeddings cancels in their difference.

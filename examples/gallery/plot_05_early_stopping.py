@@ -2,8 +2,8 @@
 Does early stopping take the place of alpha?
 ============================================
 
-Conjugate gradients start from zero and fit coarse structure first: to stop early regularises, as a
-large alpha does. One run gives the validation error for every alpha at every iteration (P3's
+Conjugate gradients start from zero and fit coarse structure first: to stop early regularises, as
+a large alpha does. One run gives the validation error for every alpha at every iteration (P3's
 methods 1, 2 and 3 in one table).
 """
 
@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from rankrls import RankRLS, RankRLSCV
+from rankrls.metrics import compare_rankers
 
 rng = np.random.default_rng(0)
 words = rng.zipf(1.3, (4000, 30)) % 5000
@@ -37,6 +38,8 @@ tikhonov = RankRLSCV(alphas, solver="cg")
 tikhonov.fit(X[train], y[train], qid=qid[train], eval_set=eval_set)
 for name, model in (("alpha", tikhonov), ("early stopping", early), ("both", both)):
     print(f"{name:15} test error {1 - model.score(X[test], y[test], qid=qid[test]):.4f}")
+predictions = [model.predict(X[test]) for model in (tikhonov, early)]
+print(compare_rankers(y[test], *predictions, qid=qid[test], random_state=0))
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 curve, iterations = both.validation_curve_, both.validation_iterations_
@@ -55,4 +58,8 @@ right.legend()
 # %%
 # Conclusion
 # ----------
-# TODO
+# On these data, nearly. The best iteration without alpha has the same validation error as the
+# best alpha; on test queries alpha is a little better, by a difference that may be chance (the
+# test above). Early stopping is over after few iterations, but it must be stopped at the right
+# one: without alpha the error rises quickly afterwards, with a good alpha it stays where it is.
+# To combine both gains nothing on top of alpha here.

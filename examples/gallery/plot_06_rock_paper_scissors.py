@@ -3,13 +3,13 @@ Who should play against this opponent, when there is no best player?
 ====================================================================
 
 Players of rock, paper, scissors have habits: one plays mostly rock, another one mostly paper. No
-ranking of players by strength makes sense, but for each opponent there is one. A conditional ranker
-learns f(player, opponent) from games, and ranks players whom it has never seen.
+ranking of players by strength makes sense, but for each opponent there is one. A conditional
+ranker learns f(player, opponent) from games, and ranks players whom it has never seen.
 """
 
 # %%
-# A game is two observations: +1 from the winner, −1 from the loser. That a win of one is a loss of
-# the other, f(x, z) = −f(z, x), can be told to the model: ``relation="reciprocal"``.
+# A game is two observations: +1 from the winner, −1 from the loser. That a win of one is a loss
+# of the other, f(x, z) = −f(z, x), can be told to the model: ``relation="reciprocal"``.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -57,4 +57,6 @@ axes[2].legend()
 # %%
 # Conclusion
 # ----------
-# TODO
+# From a few hundred games the model knows which habits beat which, for players it has never seen;
+# to rank all players by strength, whoever the opponent, is no better than chance. To say that the
+# relation is reciprocal helps most when there are few games.

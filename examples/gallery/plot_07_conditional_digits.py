@@ -3,8 +3,8 @@ Which digits look like this one?
 ================================
 
 Rank images for a given image, so that those of the same digit come first. The similarity is
-learned from pairs of images that are known to show the same digit or not: a symmetric relation. Then new
-images are ranked for new images, where plain similarity of pixels is the thing to beat.
+learned from pairs of images that are known to show the same digit or not: a symmetric relation.
+Then new images are ranked for new images, where plain similarity of pixels is the thing to beat.
 """
 
 # %%
@@ -25,49 +25,52 @@ same = (digit[train][:, None] == digit[train]).astype(float)
 
 # %%
 # The kernel of two pairs is a product of two kernels of images; alpha is chosen by holding out
-# images with all their pairs (``cv="both"``), because the images to be ranked are new on both sides.
+# images with all their pairs (``cv="both"``), because the images to be ranked are new on both
+# sides.
 alphas = 2.0 ** np.arange(-12, 5)
 ranker = ConditionalRankRLSCV(
     alphas, kernel="rbf", gamma=0.1, relation="symmetric", cv="both", random_state=0
 ).fit(X[train], same)
-learned = ranker.predict(X[test])
-pixels = cosine_similarity(X[test])
+similarity = {"learned": ranker.predict(X[test]), "pixels": cosine_similarity(X[test])}
 truth = (digit[test][:, None] == digit[test]).astype(float)
-for matrix in (learned, pixels, truth):
-    np.fill_diagonal(matrix, -np.inf if matrix is not truth else np.nan)
-scores = {}
-for name, matrix in (("learned", learned), ("pixels", pixels)):
-    matrix = np.where(np.isinf(matrix), 0, matrix)  # the image itself is not in its list
-    scores[name] = {
-        "pairwise accuracy": np.nanmean(conditional_scores(truth, matrix)),
-        "precision@10": np.nanmean(conditional_scores(truth, matrix, metric=precision, k=10)),
-    }
-    print(f"{name:8}", {key: round(float(value), 3) for key, value in scores[name].items()})
+np.fill_diagonal(truth, np.nan)  # an image is not in its own list
+for name, scores in similarity.items():
+    accuracy = np.nanmean(conditional_scores(truth, scores))
+    first = np.nanmean(conditional_scores(truth, scores, metric=precision, k=10))
+    print(f"{name:8} pairwise accuracy {accuracy:.3f}, right among the first ten {first:.3f}")
+
 
 # %%
-# Four images for which pixels mislead, and the ten images ranked first for each. Wrong ones are
-# framed.
-wrong = [
-    (digit[test][np.argsort(-row)[:10]] != digit[test][i]).sum() for i, row in enumerate(pixels)
+# Of the images for which four or more of the first ten by pixels are wrong, every tenth or so.
+# Wrong ones are framed.
+def first_ten(scores, query):
+    """The images that are ranked first for this one."""
+    order = np.argsort(-scores[query])
+    return order[order != query][:10]
+
+
+mistakes = [
+    (digit[test][first_ten(similarity["pixels"], query)] != digit[test][query]).sum()
+    for query in range(len(test))
 ]
-queries = np.argsort(wrong)[::-1][:4]
+misled = np.flatnonzero(np.array(mistakes) >= 4)
+queries = misled[:: len(misled) // 4][:4]
 figure, axes = plt.subplots(8, 11, figsize=(9, 6.8))
-for block, query in enumerate(queries):
-    for line, (name, matrix) in enumerate((("pixels", pixels), ("learned", learned))):
-        row = axes[2 * block + line]
-        for place, ax in enumerate(row):
-            image = query if place == 0 else np.argsort(-matrix[query])[place - 1]
-            ax.imshow(X[test[image]].reshape(8, 8), cmap="gray_r")
-            ax.set(xticks=[], yticks=[])
-            right = digit[test[image]] == digit[test[query]]
-            for spine in ax.spines.values():
-                spine.set(color="crimson" if not right else "0.85", linewidth=2 if not right else 1)
-        row[0].set_ylabel(name, rotation=0, ha="right", va="center")
-for ax in axes[:, 0]:
-    ax.set_facecolor("0.9")
-figure.suptitle("first column: the query")
+for row, axes_of_row in enumerate(axes):
+    query, name = queries[row // 2], ("pixels", "learned")[row % 2]
+    for ax, image in zip(axes_of_row, [query, *first_ten(similarity[name], query)], strict=True):
+        ax.imshow(X[test[image]].reshape(8, 8), cmap="gray_r")
+        ax.set(xticks=[], yticks=[])
+        right = digit[test[image]] == digit[test[query]]
+        for spine in ax.spines.values():
+            spine.set(color="0.85" if right else "crimson", linewidth=1 if right else 2)
+    axes_of_row[0].set_ylabel(name, rotation=0, ha="right", va="center")
+figure.suptitle(f"first column: the query (one of {len(misled)} on which pixels mislead)")
 
 # %%
 # Conclusion
 # ----------
-# TODO
+# With labels of 200 images, the learned relation ranks images of the same digit before others
+# more reliably than pixels do, for images that it has never seen. It is not only a classifier of
+# ten digits: it learned which differences between two images matter. It also inherits mistakes,
+# as the third query shows.

@@ -3,7 +3,8 @@ How many basis vectors does a kernel need?
 ==========================================
 
 A kernel model of m rows needs an m × m matrix. With a basis of b rows (Nyström, ``basis=b``) it
-needs m × b, and is an approximation: the function is spanned by the basis vectors. How large must b be?
+needs m × b, and is an approximation: the function is spanned by the basis vectors. How large must
+b be?
 """
 
 # %%
@@ -47,4 +48,6 @@ ax.legend()
 # %%
 # Conclusion
 # ----------
-# TODO
+# Here some fifty basis vectors of 1200 rows give most of what the full kernel gives, and a few
+# hundred all of it. Below twenty, which rows were drawn matters a lot, and a linear model may be
+# better.
