@@ -71,6 +71,5 @@ figure.suptitle(f"first column: the query (one of {len(misled)} on which pixels 
 # Conclusion
 # ----------
 # With labels of 200 images, the learned relation ranks images of the same digit before others
-# more reliably than pixels do, for images that it has never seen. It is not only a classifier of
-# ten digits: it learned which differences between two images matter. It also inherits mistakes,
-# as the third query shows.
+# more reliably than pixels do, for images that it has never seen. It is not free of mistakes, and
+# some are the same that pixels make, as the third query shows.
