@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test test-browser lint docs bench guard clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m rankrls.demo
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n auto
+
+test-browser: $(VENV)/.installed-browser
+	@sh tests/browser/chromium.sh
+	$(BIN)/python -m pytest -m browser tests/browser
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -24,6 +28,9 @@ docs: $(VENV)/.installed-docs
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/core.py
 
+guard: $(VENV)/.installed
+	$(BIN)/python benchmarks/guard.py
+
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankrls needs Python 3.11 or newer; set PYTHON=...")'
 	@test -x $(BIN)/python || { echo "Making the environment in $(VENV) …"; $(PYTHON) -m venv $(VENV); }
@@ -34,6 +41,10 @@ $(VENV)/.installed: pyproject.toml
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "Installing the tools for tests and checks …"
 	@$(PIP) install -e '.[dev]'
+	@touch $@
+
+$(VENV)/.installed-browser: $(VENV)/.installed-dev
+	@$(PIP) install -e '.[browser]'
 	@touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -90,13 +91,13 @@ def nystroem_rows(m: int = 10_000, n: int = 50, r: int = 1000) -> Iterator[Row]:
 def import_row() -> Row:
     def run(module: str) -> float:
         command = [sys.executable, "-c", f"import {module}"]
-        return seconds(lambda: subprocess.run(command, check=True), 5)
+        return seconds(lambda: subprocess.run(command, check=True), 5, time.perf_counter)
 
     ours, theirs = run("rankrls"), run("sklearn.linear_model")
     return Row("import rankrls", ours, "import sklearn.linear_model", theirs, 1.3)
 
 
-def peer_rows() -> Iterator[Row]:
+def peer_rows(sizes: tuple[int, ...] = (1000, 2000, 4000), m: int = 100_000) -> Iterator[Row]:
     """RLScore's global and query-wise rankers, if it is there."""
     if importlib.util.find_spec("rlscore") is None:
         print("RLScore cannot be imported: no peer rows")
@@ -104,25 +105,24 @@ def peer_rows() -> Iterator[Row]:
     from rlscore.learner import GlobalRankRLS, QueryRankRLS
 
     rng = np.random.default_rng(0)
-    for m in (1000, 2000, 4000):
-        X, y = rng.standard_normal((m, 50)), rng.standard_normal(m)
-        qid = np.arange(m) // 10
+    for size in sizes:
+        X, y = rng.standard_normal((size, 50)), rng.standard_normal(size)
+        qid = np.arange(size) // 10
         options = {"kernel": "GaussianKernel", "gamma": 1 / 50, "regparam": 1.0}
         yield compare(
-            f"RBF {m}×50, one ranking",
+            f"RBF {size}×50, one ranking",
             lambda X=X, y=y: RankRLS(kernel="rbf").fit(X, y),
             "RLScore GlobalRankRLS",
             lambda X=X, y=y, o=options: GlobalRankRLS(X, y, **o),
             repeats=1,
         )
         yield compare(
-            f"RBF {m}×50, queries of 10",
+            f"RBF {size}×50, queries of 10",
             lambda X=X, y=y, q=qid: RankRLS(kernel="rbf").fit(X, y, qid=q),
             "RLScore QueryRankRLS",
             lambda X=X, y=y, q=qid, o=options: QueryRankRLS(X, y, q, **o),
             repeats=1,
         )
-    m = 100_000
     X, y = rng.standard_normal((m, 50)), rng.standard_normal(m)
     qid = np.arange(m) // 100
     yield compare(
@@ -134,10 +134,13 @@ def peer_rows() -> Iterator[Row]:
     )
 
 
-def main() -> None:
-    groups = (linear_rows, kernel_rows, nystroem_rows, lambda: [import_row()], metric_rows)
-    print_table(row for group in (*groups, peer_rows) for row in group())
+def speed(quick: bool = False) -> Iterator[Row]:
+    yield from linear_rows(20_000 if quick else 100_000)
+    yield from kernel_rows(1000 if quick else 4000)
+    yield from nystroem_rows(*((3000, 50, 300) if quick else ()))
+    yield import_row()
+    yield from peer_rows(*(((1000,), 20_000) if quick else ()))
 
 
 if __name__ == "__main__":
-    main()
+    print_table(row for group in (speed, metric_rows) for row in group())

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dask
@@ -30,8 +30,9 @@ import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
 from threadpoolctl import threadpool_limits
-from timing import seconds
+from timing import Row, seconds
 
+import rankrls
 from rankrls.dask import RankRLS
 from rankrls.dask._graph import FAN_IN
 from rankrls.dask._work import Loader, hold_part, part_statistics, product
@@ -99,6 +100,38 @@ def predict_primal(m: int, n: int, W: int, P: int, t_pass: float, t_task: float)
 def predict_product(m: int, n: int, W: int, P: int, t_product: float, t_task: float) -> float:
     move = depth(P) * FAN_IN * 8 * n / BANDWIDTH
     return m * t_product / W + n_tasks(P)[1] * t_task + move
+
+
+def speed(quick: bool = False) -> Iterator[Row]:
+    """The work on one core beside the bare product, and a small cluster beside no cluster.
+
+    The last row is the price of a cluster on a machine that does not need one.
+    """
+    m, n = (4_000, 200) if quick else (20_000, 1000)
+    for dtype in (np.float64, np.float32):
+        X = np.random.default_rng(0).standard_normal((m, n), dtype=dtype)
+        with threadpool_limits(limits=1):
+            gram, vector = seconds(lambda X=X: X.T @ X, 3) / m, np.ones((n, 1), dtype=dtype)
+            products = seconds(lambda X=X, v=vector: X.T @ (X @ v), 5) / m
+        t_pass, t_product = per_row(m, n, dtype)
+        name = f"{np.dtype(dtype).name}, {n} features, a row"
+        yield Row(f"pass of the primal, {name}", t_pass, "X.T @ X", gram)
+        yield Row(f"product of cg, {name}", t_product, "X.T @ (X @ v)", products)
+    with (
+        threadpool_limits(limits=1),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster),
+    ):
+        number = da.arange(3 * m, chunks=m // 4)
+        X = rows(number, n).persist()
+        y, qid = (number * 7919 % 5).persist(), ((number + 50) // 100).persist()
+        RankRLS().fit(X, y, qid=qid)  # the workers import what they need
+        whole = seconds(lambda: RankRLS().fit(X, y, qid=qid), 2, time.perf_counter)
+        here = tuple(np.asarray(part.compute()) for part in (X, y, qid))
+        local = seconds(
+            lambda: rankrls.RankRLS().fit(here[0], here[1], qid=here[2]), 2, time.perf_counter
+        )
+    yield Row(f"fit {3 * m:,} × {n}, two processes", whole, "RankRLS.fit, this process", local)
 
 
 def main() -> None:

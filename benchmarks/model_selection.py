@@ -10,7 +10,7 @@ import importlib.util
 from collections.abc import Iterator
 
 import numpy as np
-from greedy import rows as greedy_rows
+from greedy import speed as greedy_speed
 from scipy.linalg import eigh
 from sklearn.metrics.pairwise import rbf_kernel
 from timing import Row, print_table, seconds
@@ -49,23 +49,23 @@ def pair_rows(m: int = 2000) -> Iterator[Row]:
     yield Row("  the same, 31 alphas, everything", seconds(path, 1), f"eigh({m})", decomposition, 8)
 
 
-def query_rows() -> Iterator[Row]:
+def query_rows(m: int = 4000, m_linear: int = 100_000) -> Iterator[Row]:
     rng = np.random.default_rng(0)
-    m = 4000
     X, y, qid = rng.standard_normal((m, 50)), rng.standard_normal(m), np.arange(m) // 10
     K = rbf_kernel(X)
     decomposition = seconds(lambda: eigh(K), 1)
     ranker = RankRLS(kernel="rbf")
     ours = seconds(lambda: leave_query_out_predict(ranker, X, y, qid=qid, alphas=ALPHAS), 1)
-    name = f"leave-query-out, RBF {m}, 400 queries, 31 alphas"
+    name = f"leave-query-out, RBF {m}, {m // 10} queries, 31 alphas"
     yield Row(name, ours, f"eigh({m})", decomposition, 2.5)
 
-    m, n = 100_000, 50
+    m, n = m_linear, 50
     X, y = rng.standard_normal((m, n)), rng.standard_normal(m)
     product = seconds(lambda: X.T @ X, 15)
     equal = np.arange(m) // 100
-    sizes = rng.multinomial(m - 20_000, np.ones(1000) / 1000) + 20
-    unequal = np.repeat(np.arange(1000), sizes)
+    n_queries = m // 100
+    sizes = rng.multinomial(m - 20 * n_queries, np.ones(n_queries) / n_queries) + 20
+    unequal = np.repeat(np.arange(n_queries), sizes)
     for name, qid in (("queries of 100", equal), ("unequal queries", unequal)):
         ours = seconds(
             lambda qid=qid: leave_query_out_predict(RankRLS(), X, y, qid=qid, alphas=ALPHAS), 3
@@ -83,14 +83,14 @@ def permutation_row(m: int = 200) -> Row:
     )
 
 
-def peer_rows() -> Iterator[Row]:
+def peer_rows(sizes: tuple[int, ...] = (500, 1000)) -> Iterator[Row]:
     if importlib.util.find_spec("rlscore") is None:
         print("RLScore cannot be imported: no peer rows")
         return
     from rlscore.learner import GlobalRankRLS
 
     rng = np.random.default_rng(0)
-    for m in (500, 1000):
+    for m in sizes:
         X, y = rng.standard_normal((m, 50)), rng.standard_normal(m)
         given = problem(RankRLS(kernel="rbf"), X, y)
         given.rows(np.arange(1))
@@ -102,10 +102,12 @@ def peer_rows() -> Iterator[Row]:
         yield Row(f"leave-pair-out, RBF {m}, decomposed", ours, "RLScore leave_pair_out", theirs)
 
 
-def main() -> None:
-    groups = (pair_rows, query_rows, lambda: [permutation_row()], greedy_rows, peer_rows)
-    print_table(row for group in groups for row in group())
+def speed(quick: bool = False) -> Iterator[Row]:
+    yield from pair_rows(500 if quick else 2000)
+    yield from query_rows(*((1000, 20_000) if quick else ()))
+    yield permutation_row()
+    yield from peer_rows((500,) if quick else (500, 1000))
 
 
 if __name__ == "__main__":
-    main()
+    print_table(row for group in (speed, greedy_speed) for row in group())

@@ -5,6 +5,7 @@ others last. Train on the documents of one set of groups, test on those of anoth
 
     python benchmarks/relations_newsgroups.py                        # all documents: minutes
     python benchmarks/relations_newsgroups.py --documents 200        # of each group: seconds
+    python benchmarks/relations_newsgroups.py --documents 150 --every-alpha
 
 It reads 20news-bydate.jsonl.gz (a line {"group": …, "id": …, "text": …} for each document) from
 ``--data``, by default ../shared/data/twentynews seen from the project, and stops where that is
@@ -28,6 +29,9 @@ What the paper leaves open, and is chosen here:
   fourth power of their root mean square length. Every document is a conditioning object, and is
   left out of its own test list (not of its training list: closed forms need complete relations).
 
+``--every-alpha`` chooses nothing and prints the test loss of every alpha: how much of a difference
+between two losses is the choice of alpha.
+
 Cosine is no model: documents are ranked by their cosine (of the same features) to the given one.
 """
 
@@ -44,7 +48,7 @@ import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.preprocessing import normalize
 
-from rankrls import ConditionalRankRLSCV
+from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
 from rankrls.metrics import conditional_scores
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "twentynews"
@@ -61,6 +65,7 @@ SETS = {
 }
 PAPER = {("ranking", 1): 0.2562, ("ranking", 2): 0.2895}
 PAPER |= {("regression", 1): 0.3685, ("regression", 2): 0.3967}
+LOSSES = ("ranking", "regression")
 ALPHAS = 2.0 ** np.arange(-23, 20, 3)
 VECTORIZERS = {
     "counts": lambda: CountVectorizer(dtype=np.float64),
@@ -77,12 +82,16 @@ def main(arguments: list[str] | None = None) -> None:
         "--features", nargs="+", choices=VECTORIZERS, default=["frequencies", "tfidf"]
     )
     parser.add_argument("--relation", choices=("symmetric",), help="default: none, as in Table 2")
+    parser.add_argument("--every-alpha", action="store_true", help="choose none, test them all")
     parser.add_argument("--seed", type=int, default=0, help="of the documents drawn")
     options = parser.parse_args(arguments)
     path = options.data / "20news-bydate.jsonl.gz"
     if not path.exists():
         sys.exit(f"no 20-newsgroups data in {options.data}: nothing is measured (see --data)")
     texts = read(path, options.documents, options.seed)
+    if options.every_alpha:
+        every_alpha(texts, options.features, options.relation)
+        return
 
     print("| features | trained on | loss | rank loss | P5 | alpha | fit, s |")
     print("|---|---|---|---:|---:|---:|---:|")
@@ -113,32 +122,57 @@ def relation(groups: np.ndarray) -> np.ndarray:
     return same_group.astype(float) + (topics[:, None] == topics)
 
 
+def every_alpha(texts: dict[str, list[str]], kinds: list[str], symmetry: str | None) -> None:
+    """Print the rank loss on the other set for every alpha."""
+    print("| features | trained on | loss |" + "".join(f" 2^{p:.0f} |" for p in np.log2(ALPHAS)))
+    print("|---|---|---|" + "---:|" * len(ALPHAS))
+    for features in kinds:
+        for train in SETS:
+            task = Task(texts, train, features)
+            for loss in LOSSES:
+                ranker = ConditionalRankRLS(loss=loss, relation=symmetry)
+                path = regularization_path(ranker, task.X, task.Y, alphas=ALPHAS * task.scale)
+                values = [task.rank_loss(scores) for scores in path.predict(task.X_test)]
+                cells = "".join(f" {value:.3f} |" for value in values)
+                print(f"| {features} | set {train} | {loss} |{cells}", flush=True)
+
+
+class Task:
+    """Features and relation of a set to train on, and of the other one to test on."""
+
+    def __init__(self, texts: dict[str, list[str]], train: int, features: str) -> None:
+        vectorizer = VECTORIZERS[features]()
+        first, second = SETS[train]
+        self.X = vectorizer.fit_transform([t for g in first + second for t in texts[g]])
+        groups = np.array([g for g in first + second for _ in texts[g]])
+        self.Y = relation(groups)
+        halves = np.flatnonzero(np.isin(groups, first)), np.flatnonzero(np.isin(groups, second))
+        self.folds = [halves, halves[::-1]]
+        # The kernel of pairs is a product of two.
+        self.scale = (self.X.multiply(self.X).sum() / self.X.shape[0]) ** 2
+        tested = sum(SETS[3 - train], ())
+        self.X_test = vectorizer.transform([t for g in tested for t in texts[g]])
+        self.Y_test = relation(np.array([g for g in tested for _ in texts[g]]))
+        np.fill_diagonal(self.Y_test, np.nan)
+
+    def rank_loss(self, scores: np.ndarray) -> float:
+        """Share of the test pairs in the wrong order, mean over documents."""
+        return 1.0 - float(np.nanmean(conditional_scores(self.Y_test, scores)))
+
+
 def measure(texts: dict[str, list[str]], train: int, features: str, symmetry: str | None):
     """Yield (loss, rank loss on the other set, alpha, seconds of selection and training)."""
-    vectorizer = VECTORIZERS[features]()
-    first, second = SETS[train]
-    X = vectorizer.fit_transform([t for g in first + second for t in texts[g]])
-    y = np.array([g for g in first + second for _ in texts[g]])
-    tested = sum(SETS[3 - train], ())
-    X_test = vectorizer.transform([t for g in tested for t in texts[g]])
-    Y_test = relation(np.array([g for g in tested for _ in texts[g]]))
-    np.fill_diagonal(Y_test, np.nan)
-
-    def rank_loss(scores: np.ndarray) -> float:
-        return 1.0 - float(np.nanmean(conditional_scores(Y_test, scores)))
-
-    unit = normalize(X_test)
-    yield "cosine", rank_loss((unit @ unit.T).toarray()), 0.0, 0.0
-    halves = np.flatnonzero(np.isin(y, first)), np.flatnonzero(np.isin(y, second))
-    scale = (X.multiply(X).sum() / X.shape[0]) ** 2  # the kernel of pairs is a product of two
-    for loss in ("ranking", "regression"):
+    task = Task(texts, train, features)
+    unit = normalize(task.X_test)
+    yield "cosine", task.rank_loss((unit @ unit.T).toarray()), 0.0, 0.0
+    for loss in LOSSES:
         start = time.perf_counter()
         ranker = ConditionalRankRLSCV(
-            ALPHAS * scale, loss=loss, relation=symmetry, cv=[halves, halves[::-1]]
+            ALPHAS * task.scale, loss=loss, relation=symmetry, cv=task.folds
         )
-        ranker.fit(X, relation(y))
+        ranker.fit(task.X, task.Y)
         seconds = time.perf_counter() - start
-        yield loss, rank_loss(ranker.predict(X_test)), ranker.alpha_, seconds
+        yield loss, task.rank_loss(ranker.predict(task.X_test)), ranker.alpha_, seconds
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ def score_rows(m: int = 200_000) -> Iterator[Row]:
     products = per_run(lambda: (X @ v, X.T @ u))
     reference = "scipy X @ v + X.T @ u"
     qid = rng.permutation(np.repeat(np.arange(m // 100), 100))
+    ours = 0.0
     for name, q in (("one ranking", None), ("queries of 100, any order", qid)):
         graph = PreferenceGraph.from_scores(y, qid=q)
         (objective,) = graph.objectives(query_weighting="size")
@@ -71,10 +72,10 @@ def score_rows(m: int = 200_000) -> Iterator[Row]:
             system = LinearSystem(product, objective)
             ours = per_iteration(system, np.array([0.0]))
             yield Row(f"iteration, {m:,} rows, {name}", ours, reference, products, 0.8)
-    yield from _peer(X, y, qid, reference, products)
+    yield from _peer(X, y, qid, ours)
 
 
-def _peer(X, y, qid, reference: str, products: float) -> Iterator[Row]:
+def _peer(X, y, qid, ours: float) -> Iterator[Row]:
     if importlib.util.find_spec("rlscore") is None:
         return
     from rlscore.learner import CGRankRLS
@@ -103,7 +104,7 @@ def _peer(X, y, qid, reference: str, products: float) -> Iterator[Row]:
     except Exception as error:  # the peer, not us
         print(f"RLScore's CGRankRLS did not run: {type(error).__name__}: {error}")
         return
-    yield Row("  RLScore's CGRankRLS, the same", theirs, reference, products)
+    yield Row("  the same", ours, "RLScore CGRankRLS", theirs)
 
 
 def grid_rows(m: int = 50_000) -> Iterator[Row]:
@@ -177,6 +178,16 @@ PUBLISHED = {
 }
 
 
+def p3_methods(alphas: np.ndarray) -> dict[int, tuple[str, Any]]:
+    """The three methods of P3 §4: name and ranker, to be fitted with an ``eval_set``."""
+    tikhonov = {"solver": "cg", "tol": 1e-5, "max_iter": 500}
+    return {
+        1: (f"1 Tikhonov, {len(alphas)} alphas", RankRLSCV(alphas, **tikhonov)),
+        2: ("2 early stopping, alpha 0", RankRLS(0.0, early_stopping=True)),
+        3: ("3 both", RankRLSCV(alphas, solver="cg", early_stopping=True)),
+    }
+
+
 def selection_table(
     m: int = RCV1_SHAPE[0], n_validation: int = 8_149, n_test: int = 23_149
 ) -> None:
@@ -191,12 +202,6 @@ def selection_table(
     pairs = np.column_stack(
         [rng.choice(np.flatnonzero(y == 1), 10**6), rng.choice(np.flatnonzero(y == 0), 10**6)]
     )
-    tikhonov = {"solver": "cg", "tol": 1e-5, "max_iter": 500}
-    methods = {
-        1: ("1 Tikhonov, 21 alphas", RankRLSCV(ALPHAS, **tikhonov)),
-        2: ("2 early stopping, alpha 0", RankRLS(0.0, early_stopping=True)),
-        3: ("3 both", RankRLSCV(ALPHAS, solver="cg", early_stopping=True)),
-    }
     header = (
         "",
         "error",
@@ -210,7 +215,7 @@ def selection_table(
     )
     print("{:28} {:>8} {:>8} {:>6} {:>8} {:>9} {:>11} {:>11} {:>11}".format(*header))
     for kind in ("scores", "pairs"):
-        for number, (name, ranker) in methods.items():
+        for number, (name, ranker) in p3_methods(ALPHAS).items():
             fit = {"y": y} if kind == "scores" else {"pairs": pairs}
             ranker.set_params(query_weighting="size" if kind == "scores" else "pair")
             with PeakMemory() as memory, warnings.catch_warnings():
@@ -230,7 +235,13 @@ def selection_table(
             )
 
 
+def speed(quick: bool = False) -> Iterator[Row]:
+    yield from score_rows(20_000 if quick else 200_000)
+    yield from grid_rows(5_000 if quick else 50_000)
+    yield from pair_rows(*((5_000, 100_000) if quick else ()))
+
+
 if __name__ == "__main__":
-    print_table(row for part in (score_rows, grid_rows, pair_rows) for row in part())
+    print_table(speed())
     if "--small" not in sys.argv:
         selection_table()

@@ -25,8 +25,6 @@ from rankrls import RankRLS
 from rankrls.datasets import iter_letor, iter_parquet
 
 N_FEATURES = 136
-TEXT_ROWS = 20_000
-PARQUET_ROWS = 400_000
 BATCH = 20_000
 
 
@@ -62,35 +60,43 @@ def fit(batches: Iterator[Any]) -> None:
     RankRLS(solver="primal").fit_stream(batches)
 
 
-def speeds(folder: Path, repeats: int = 3) -> Iterator[Row]:
+def file_rows(
+    folder: Path, text_rows: int = 20_000, parquet_rows: int = 400_000, repeats: int = 3
+) -> Iterator[Row]:
     text, packed = folder / "letor.txt", folder / "letor.txt.gz"
-    write_dense(text, TEXT_ROWS, N_FEATURES)
+    write_dense(text, text_rows, N_FEATURES)
     packed.write_bytes(gzip.compress(text.read_bytes(), 6))
 
     def time(run: Callable[[], Any], n_rows: int) -> float:
         """Seconds for a million rows."""
         return seconds(run, repeats) * 1e6 / n_rows
 
-    load = time(lambda: load_svmlight_file(text, query_id=True), TEXT_ROWS)
-    load_packed = time(lambda: load_svmlight_file(packed, query_id=True), TEXT_ROWS)
-    read = time(lambda: drain(letor(text)), TEXT_ROWS)
+    load = time(lambda: load_svmlight_file(text, query_id=True), text_rows)
+    load_packed = time(lambda: load_svmlight_file(packed, query_id=True), text_rows)
+    read = time(lambda: drain(letor(text)), text_rows)
     sklearn = "load_svmlight_file"
     yield Row("text: iter_letor", read, sklearn, load, 1.0)
-    given = time(lambda: drain(letor(text, n_features=N_FEATURES)), TEXT_ROWS)
+    given = time(lambda: drain(letor(text, n_features=N_FEATURES)), text_rows)
     yield Row("text: iter_letor, n_features given", given, sklearn, load, 1.0)
     yield Row(
-        "text: to a fitted model", time(lambda: fit(letor(text)), TEXT_ROWS), sklearn, load, 1.0
+        "text: to a fitted model", time(lambda: fit(letor(text)), text_rows), sklearn, load, 1.0
     )
-    fitted = time(lambda: fit(letor(packed)), TEXT_ROWS)
+    fitted = time(lambda: fit(letor(packed)), text_rows)
     yield Row("gzip text: to a fitted model", fitted, f"{sklearn}, gzip", load_packed, 1.0)
     for dtype in (np.float32, np.float64):
         name = np.dtype(dtype).name
         file = folder / f"{name}.parquet"
-        write_parquet(file, PARQUET_ROWS, dtype)
-        table = time(lambda file=file, dtype=dtype: drain(parquet(file, dtype)), PARQUET_ROWS)
+        write_parquet(file, parquet_rows, dtype)
+        table = time(lambda file=file, dtype=dtype: drain(parquet(file, dtype)), parquet_rows)
         yield Row(f"Parquet, {name}: iter_parquet", table, "text: iter_letor", read, 1 / 20)
-        model = time(lambda file=file, dtype=dtype: fit(parquet(file, dtype)), PARQUET_ROWS)
+        model = time(lambda file=file, dtype=dtype: fit(parquet(file, dtype)), parquet_rows)
         yield Row(f"Parquet, {name}: to a fitted model", model, sklearn, load, 1.0)
+
+
+def speed(quick: bool = False) -> Iterator[Row]:
+    """Seconds for a million rows of 136 features."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield from file_rows(Path(folder), *((4_000, 40_000) if quick else ()))
 
 
 def memory(folder: Path) -> None:
@@ -123,7 +129,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--peak"]:
         peak(sys.argv[2], Path(sys.argv[3]))
     else:
+        print("Seconds for a million rows of 136 features:")
+        print_table(speed())
         with tempfile.TemporaryDirectory() as name:
-            print("Seconds for a million rows of 136 features:")
-            print_table(speeds(Path(name)))
             memory(Path(name))

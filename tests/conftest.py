@@ -1,4 +1,4 @@
-"""One BLAS thread per worker: the matrices are tiny, and the workers are many."""
+"""One BLAS thread per worker (the matrices are tiny), and no browser unless it is asked for."""
 
 import pytest
 from threadpoolctl import threadpool_limits
@@ -8,3 +8,10 @@ from threadpoolctl import threadpool_limits
 def single_thread():
     with threadpool_limits(limits=1):
         yield
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave tests/browser to ``make test-browser`` (-m browser): they need a driver."""
+    if collection_path.name == "browser" and config.option.markexpr != "browser":
+        return True
+    return None

@@ -23,6 +23,8 @@ FLOOR = {
     "preferences": 1,
     "feature_maps": 1,
     "kronecker": 1,
+    "graph_kernels": 1,
+    "reranking": 1,
     "solvers": 2,
     "models": 3,
     "relations": 3,
@@ -30,10 +32,12 @@ FLOOR = {
     "estimators": 5,
     "model_selection": 6,
     "dask": 6,
-    "plotting": 6,
+    "plotting": 7,
     "__init__": 7,
     "io": 8,
+    "export": 9,
     "demo": 8,
+    "report": 9,
 }
 
 

@@ -23,6 +23,7 @@ import rankrls
 import rankrls.dask
 from cases import COSTS, TIES, WEIGHTINGS
 from rankrls.dask import RankRLS, _graph
+from rankrls.io import load_model, save_model
 
 M, N = 240, 5
 
@@ -642,3 +643,19 @@ def check_that_a_worker_may_be_killed_between_iterations(cluster, monkeypatch):
     assert ranker.n_iter_ >= 3
     assert victim not in cluster.run(os.getpid).values()
     same(ranker.coef_, rankrls.RankRLS().fit(X, y, qid=qid).coef_, 1e-8)
+
+
+@pytest.mark.parametrize("method", ["partial_fit", "forget", "fit_stream"])
+def test_no_increments_of_partitions(method):
+    assert not hasattr(RankRLS(), method)
+    with pytest.raises(AttributeError, match=r"all partitions at once; call to_local\(\)"):
+        getattr(RankRLS(), method)
+
+
+def test_a_model_file_is_of_the_local_model(tmp_path):
+    X = da.from_array(np.random.default_rng(0).standard_normal((30, 2)), chunks=(10, -1))
+    ranker = RankRLS().fit(X, np.arange(30.0))
+    with pytest.raises(ValueError, match=r"save what its to_local\(\) gives"):
+        save_model(ranker, tmp_path / "model")
+    save_model(ranker.to_local(), tmp_path / "model")
+    np.testing.assert_array_equal(load_model(tmp_path / "model").coef_, ranker.coef_)

@@ -1,12 +1,14 @@
 """Every hold-out shortcut against literal refits."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 from cases import COSTS, TIES, WEIGHTINGS, Case
-from rankrls import PreferenceGraph, RankRLS
+from rankrls import PreferenceGraph, RankRLS, RankRLSCV
 from rankrls.holdout import HoldoutProblem
 from rankrls.model_selection import (
     LeavePairOut,
@@ -237,6 +239,52 @@ def test_nystroem_basis_leaves_with_its_query(keep_basis, duplicates, cost):
             a = np.linalg.lstsq(S, K_MR.T @ objective.system.r[:, 0], rcond=1e-13)[0]
             refitted.append(K[:, staying] @ a)
         assert_same_order(predictions[:, held], np.stack(refitted), held, 1e-6)
+
+
+@pytest.mark.parametrize("keep_basis", [False, True])
+@pytest.mark.parametrize("duplicates", [False, True])
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_nystroem_basis_leaves_with_rows_of_one_ranking(keep_basis, duplicates, weighting):
+    rng = np.random.default_rng(39)
+    X, Y = rng.standard_normal((40, 3)), rng.standard_normal((40, 2)).round(1)
+    basis = np.arange(0, 24, 2)
+    if duplicates:
+        X[basis[1]] = X[basis[0]]
+    if duplicates and keep_basis:
+        basis = np.delete(basis, 1)
+    ranker = RankRLS(kernel="rbf", gamma=0.3, basis=basis, query_weighting=weighting)
+    alphas = np.array([1e-6, 1e-3, 1.0, 1e4])
+    folds = [*np.array_split(rng.permutation(40), 6), np.array([3]), np.array([0, 2, 4, 6, 8])]
+    parts = holdout_predict(ranker, X, Y, folds, alphas=alphas, keep_basis=keep_basis)
+    K = rbf_kernel(X, gamma=0.3)
+    for held, part in zip(folds, parts, strict=True):
+        rest = np.setdiff1d(np.arange(40), held)
+        staying = basis if keep_basis else np.intersect1d(basis, rest)
+        for a, alpha in enumerate(alphas):
+            graph = PreferenceGraph.from_scores(Y[rest])
+            (objective,) = graph.objectives(query_weighting=weighting)
+            K_MR, K_RR = K[np.ix_(rest, staying)], K[np.ix_(staying, staying)]
+            S = K_MR.T @ objective.system.apply(K_MR) + alpha * K_RR
+            refit = (
+                K[np.ix_(held, staying)]
+                @ np.linalg.lstsq(S, K_MR.T @ objective.system.r, rcond=1e-13)[0]
+            )
+            found = part[a]
+            np.testing.assert_allclose(
+                found - found.mean(axis=0), refit - refit.mean(axis=0), atol=1e-6
+            )
+
+
+def test_nystroem_rows_need_no_refits():
+    rng = np.random.default_rng(40)
+    X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
+    folds = np.array_split(np.arange(30), 5)
+    splits = [(np.setdiff1d(np.arange(30), test), test) for test in folds]
+    ranker = RankRLSCV([1e-2, 1.0, 1e2], kernel="rbf", basis=np.arange(0, 30, 3), cv=splits)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ranker.fit(X, y)
+    assert ranker.cv_results_["n_refits"].tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("rank", [2, 6])

@@ -135,6 +135,25 @@ def test_pair_weights_and_cycles():
     assert pairwise_error(None, score, pairs=pairs, ties="error") == 3 / 4
 
 
+@pytest.mark.parametrize("block", [1, 7, 40])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("in_order", [False, True])
+def test_blocks_of_queries_change_nothing(block, weighted, in_order, monkeypatch):
+    rng = np.random.default_rng(block)
+    codes = rng.integers(0, 12, 100)
+    codes[codes == 5] = 6  # an empty query
+    if in_order:
+        codes.sort()
+    y, score = rng.integers(0, 4, 100).astype(float), rng.integers(0, 6, 100) / 3
+    weight = rng.integers(0, 3, 100) * rng.random(100) if weighted else None
+    whole = count_pairs(y, score, codes, 12, weight)
+    monkeypatch.setattr("rankrls.metrics._counting.BLOCK", block)
+    counts = count_pairs(y, score, codes, 12, weight)
+    assert counts.comparable.dtype == whole.comparable.dtype
+    for name in ("comparable", "discordant", "tied"):
+        np.testing.assert_allclose(getattr(counts, name), getattr(whole, name), rtol=1e-12)
+
+
 @given(ranked_data())
 @settings(max_examples=100, deadline=None)
 def test_counts_are_exact_integers(data):

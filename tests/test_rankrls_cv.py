@@ -29,7 +29,7 @@ import cases
 import rankrls.estimators._cv as module
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, metrics
 from rankrls.holdout import HoldoutProblem
-from rankrls.metrics import pairwise_accuracy
+from rankrls.metrics import ndcg, pairwise_accuracy
 from rankrls.model_selection import ComponentKFold, LeavePairOut, LeaveQueryOut, QueryKFold
 
 N, D = 26, 4
@@ -143,7 +143,8 @@ def fit_cv(X, y, *, alphas=ALPHAS, qid=None, weight=None, **params):
 def assert_chosen(ranker, scores, alphas=ALPHAS, **tolerance):
     """The results are those of the loop, and what follows from them."""
     results = ranker.cv_results_
-    assert list(results) == ["alpha", "mean_score", "n_refits"]
+    assert list(results)[:3] == ["alpha", "mean_score", "n_refits"]
+    assert list(results)[3:] in ([], ["std_score", "n_scores"])
     assert_array_equal(results["alpha"], alphas)
     assert_allclose(results["mean_score"], scores, **({"rtol": 1e-12} | tolerance))
     best = max(results["mean_score"])
@@ -920,3 +921,29 @@ def test_what_verbose_says(capsys):
     said = "".join(capsys.readouterr())
     assert "RankRLSCV" in said
     assert "leave-query-out" in said
+
+
+@pytest.mark.parametrize(("scoring", "metric"), [("pairwise_accuracy", None), ("ndcg@3", 3)])
+@pytest.mark.parametrize("grouped", [True, False])
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.filterwarnings(EDGE)
+def test_spread_of_the_scores(scoring, metric, grouped, outputs):
+    X, y, qid = make(seed=31, outputs=outputs)
+    folds = by_query(qid) if grouped else np.array_split(np.arange(N), 5)
+    splits = [(np.setdiff1d(np.arange(N), test), test) for test in folds]
+    ranker = fit_cv(X, y, qid=qid if grouped else None, cv=splits, scoring=scoring)
+    Y = y.reshape(N, -1)
+    for a, alpha in enumerate(ALPHAS):
+        deviations, counts = [], []
+        for j in range(outputs):
+            values = []
+            for train, test in splits:
+                f = refit({}, alpha, X, Y, train, test, qid if grouped else None)[:, j]
+                if metric is not None:
+                    values.append(ndcg(Y[test, j], f, k=metric))
+                elif np.ptp(Y[test, j]) > 0:
+                    values.append(pairwise_accuracy(Y[test, j], f))
+            deviations.append(np.std(values))
+            counts.append(len(values))
+        assert_allclose(ranker.cv_results_["std_score"][a], np.mean(deviations), atol=1e-12)
+        assert ranker.cv_results_["n_scores"][a] == min(counts)

@@ -500,3 +500,17 @@ def test_no_warning_from_a_large_basis():
         warnings.simplefilter("error")
         ranker = RankSVM(kernel="rbf", solver="nystroem").fit(X, y)
     assert len(ranker.basis_indices_) == 30
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_no_slope_left_after_rounding_is_no_division_by_zero(seed):
+    """Separable wide rows, weak regularisation: the search ends where rounding leaves no slope."""
+    rng = np.random.default_rng(seed)
+    X = sparse.random(40, 200, density=0.05, random_state=seed, format="csr")
+    y = (rng.random(40) < 0.2).astype(float)
+    y[:2] = 1, 0
+    alphas = 2.0 ** np.arange(-15, 16, 3)
+    path = regularization_path(RankSVM(), X, y, alphas=alphas)  # warnings are errors
+    for alpha, coef in zip(alphas[[0, 5, 10]], path.coef[[0, 5, 10]], strict=True):
+        alone = RankSVM(alpha).fit(X, y)
+        np.testing.assert_allclose(X @ coef, X @ alone.coef_, atol=0.02)

@@ -7,7 +7,7 @@ from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
 
 import oracles
 from cases import COSTS, TIES, WEIGHTINGS, Case
-from rankrls import RankRLS, regularization_path
+from rankrls import RankRLS, RankSVM, regularization_path
 from rankrls.solvers import CholeskyState, SpectralState, factorise
 
 ALPHAS = (1e-9, 1e-3, 1.0, 1e9)
@@ -115,6 +115,15 @@ def test_every_named_kernel(kernel):
     ranker = RankRLS(0.5, kernel=kernel, cost="unit", solver="dual", **extra)
     ranker.fit(X, case.y, **case.fit)
     assert relative_error(ranker.predict(X_new), expected) < 1e-9
+
+
+@pytest.mark.parametrize("kernel", ["chi2", "laplacian", "polynomial", "rbf"])
+def test_gamma_is_scikit_learns_default_unless_given(kernel):
+    rng = np.random.default_rng(0)
+    X, y = np.abs(rng.standard_normal((20, 3))), rng.standard_normal(20)
+    gamma = 1.0 if kernel == "chi2" else 1 / 3
+    given = RankRLS(kernel=kernel, gamma=gamma).fit(X, y).predict(X)
+    assert relative_error(RankRLS(kernel=kernel).fit(X, y).predict(X), given) < 1e-9
 
 
 def test_indefinite_kernel_is_solved_where_it_can_be_and_refused_where_not():
@@ -288,3 +297,47 @@ def test_states_agree():
     assert 0.2 < one.condition(0.5) / many.condition(0.5) < 40
     with pytest.raises(ValueError, match=r"alpha=0\.5"):
         one.solve(B, 2.0)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize(
+    ("kind", "kernel"),
+    [("primal", "linear")]
+    + [(a, b) for a in ("dual", "nystroem", "svm") for b in ("linear", "rbf", "precomputed")],
+)
+def test_a_path_predicts_what_each_model_does(kind, kernel, n_outputs):
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((20, 4)), rng.standard_normal((7, 4))
+    y = rng.integers(0, 4, (20, n_outputs)).astype(float)
+    y = y[:, 0] if n_outputs == 1 else y
+    if kernel == "precomputed":
+        X, Z = X @ X.T, Z @ X.T
+    basis = [1, 4, 5, 11, 17] if kind == "nystroem" else None
+    if kind == "svm":
+        ranker = RankSVM(kernel=kernel)
+    else:
+        ranker = RankRLS(kernel=kernel, solver=kind, basis=basis)
+    alphas = [0.5, 4.0, 30.0]
+    scores = regularization_path(ranker, X, y, alphas=alphas).predict(Z)
+    assert scores.shape == (3, 7) if n_outputs == 1 else scores.shape == (3, 7, 3)
+    for alpha, found in zip(alphas, scores, strict=True):
+        alone = ranker.set_params(alpha=alpha).fit(X, y).predict(Z)
+        tolerance = 0.05 if kind == "svm" else 1e-8
+        np.testing.assert_allclose(found, alone, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("ranker", [RankRLS(), RankRLS(basis=[0, 3, 5]), RankSVM()])
+def test_a_path_computes_kernel_values_of_new_rows_once(ranker):
+    calls = []
+
+    def kernel(a, b):
+        calls.append(1)
+        return float(np.exp(-((a - b) ** 2).sum()))
+
+    X, Z = np.random.default_rng(0).standard_normal((15, 8, 2))[:, :, 0], np.zeros((4, 8))
+    path = regularization_path(
+        ranker.set_params(kernel=kernel), X, np.arange(15.0), alphas=[0.1, 1.0, 10.0]
+    )
+    calls.clear()
+    path.predict(Z)
+    assert len(calls) == 4 * (3 if path.solver == "nystroem" else 15)

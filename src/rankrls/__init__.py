@@ -27,12 +27,14 @@ __all__ = [
     "RankSVM",
     "RegularizationPath",
     "datasets",
+    "export",
     "io",
     "metrics",
     "model_selection",
     "plotting",
     "preprocessing",
     "regularization_path",
+    "report",
 ]
 
 __version__ = "0.1.0"
@@ -46,7 +48,17 @@ _LAZY = {
 
 
 #: Rooms that are imported when they are first used.
-_ROOMS = ("dask", "datasets", "io", "metrics", "model_selection", "plotting", "preprocessing")
+_ROOMS = (
+    "dask",
+    "datasets",
+    "export",
+    "io",
+    "metrics",
+    "model_selection",
+    "plotting",
+    "preprocessing",
+    "report",
+)
 
 
 def __getattr__(name: str) -> Any:

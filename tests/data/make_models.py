@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from rankrls import GreedyRankRLS, RankRLS, RankRLSCV
+from rankrls import ConditionalRankRLS, GreedyRankRLS, RankRLS, RankRLSCV
 from rankrls.io import save_model
 
 HERE = Path(__file__).parent
@@ -29,6 +29,7 @@ def main():
     steps = make_pipeline(
         StandardScaler(), GreedyRankRLS(2), RankRLSCV([0.1, 1.0, 10.0], cv=3, random_state=0)
     )
+    S = np.abs(y[:, None] - y)
     models = {
         "linear": (X, RankRLS(0.5).fit(X, Y, qid=qid)),
         "kernel": (X, RankRLS(kernel="rbf", ties="drop", gamma=0.5).fit(X, Y, qid=qid)),
@@ -39,6 +40,7 @@ def main():
         "cg": (rows, RankRLS(0.0, early_stopping=True, random_state=0).fit(rows, y, qid=qid)),
         "nystroem": (X, RankRLS(kernel="rbf", basis=[0, 3, 5, 7]).fit(X, y, qid=qid)),
         "pipeline": (X, steps.fit(X, y)),
+        "relation": (X, ConditionalRankRLS(kernel="rbf", relation="symmetric").fit(X, S)),
     }
     expected = {}
     for name, (features, model) in models.items():

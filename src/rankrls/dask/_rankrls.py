@@ -278,6 +278,12 @@ class RankRLS(estimators.RankRLS):
 
     # ------------------------------------------------------------------ with a fitted model
 
+    def _why_not_incremental(self) -> str:
+        return (
+            "rankrls.dask.RankRLS is fitted to all partitions at once; call to_local() on the "
+            "fitted model and go on with that, or use rankrls.RankRLS"
+        )
+
     def to_local(self) -> estimators.RankRLS:
         """The same fitted model as a plain `rankrls.RankRLS`, which needs no Dask: to be shipped.
 

@@ -37,7 +37,7 @@ class ConditionalRankRLS(ConditionalRanker):
     object_kernel : str or callable, optional
         Kernel of the column objects; None: the same, with the same parameters.
     gamma, degree, coef0 : float
-        Parameters of the kernels that have them (``gamma=None``: 1/n_features).
+        Parameters of the kernels that have them (``gamma=None``: 1/n_features, and 1 for chi2).
     kernel_params : dict, optional
         Further parameters of ``kernel``.
     object_kernel_params : dict, optional

@@ -17,7 +17,7 @@ from rankrls.estimators._base import LeastSquaresRanker
 from rankrls.estimators._scoring import PAIR_METRICS, Scoring
 from rankrls.feature_maps import Kernel
 from rankrls.holdout import HoldoutProblem, check_fold, pair_accuracies, query_folds
-from rankrls.models import HeldOut, IterativeModel
+from rankrls.models import HeldOut, IterativeModel, predict_path
 from rankrls.preferences import PreferenceGraph
 
 __all__ = ["RankRLSCV"]
@@ -67,6 +67,10 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
     cv_results_ : dict of ndarray
         "alpha", "mean_score", and "n_refits" (how often a shortcut was replaced by a refit) or,
         with held-out rows, "iteration" (of the best score; the last one without early stopping).
+        If the metric has a score for each held-out list (all but concordance_index and functions;
+        not leave-pair-out, nor held-out rows), also "std_score" and "n_scores": the standard
+        deviation of these scores, and how many there are. They share training rows, so that
+        std_score/√n_scores is but a rough error of the mean.
     validation_curve_ : ndarray of shape (n_checks, n_alphas)
         Early stopping: error (1 − score) of every alpha at every iteration that was looked at,
         NaN once an alpha is no longer followed; the iterations are ``validation_iterations_``.
@@ -185,14 +189,14 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         if isinstance(cv, str) and cv == "leave-pair-out":
             scoring.require_pairs()
             results = list(pair_accuracies(problem, grid))
-            scores = np.array([accuracy.mean() for accuracy, _ in results])
+            found = {"mean_score": np.array([accuracy.mean() for accuracy, _ in results])}
             n_refits = np.array([count for _, count in results])
         else:
             folds = self._folds(cv, X, y, graph)
             held = problem.folds(folds, grid)
-            scores = scoring.of_folds(graph, folds, held.predictions, len(grid))
+            found = scoring.spread(graph, folds, held.predictions, len(grid))
             n_refits = held.n_refits
-        best = self._choose(grid, scores, {"n_refits": n_refits})
+        best = self._choose(grid, found.pop("mean_score"), {"n_refits": n_refits, **found})
         progress(f"alpha {self.alpha_:g}, score {self.best_score_:.4f}")
         self._fit_prepared(kernel, X, graph, grid[[best]])
         return self
@@ -254,7 +258,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         train = X if split.rows is None else X[split.rows]
         fit = self._fit_prepared(kernel, train, split.graph, grid, callback=callback)
         model = fit.model
-        scores = np.array([score(model.predict(split.X, a)) for a in range(len(grid))])
+        scores = np.array([score(f) for f in predict_path(model, split.X)])
         best = self._choose(grid, scores, {"iteration": np.full(len(grid), fit.history.n_iter)})
         if isinstance(model, IterativeModel) and eval_set is not None:
             self._model = model.select(best)

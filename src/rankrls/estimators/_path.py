@@ -12,6 +12,7 @@ from sklearn.base import clone
 from rankrls._validation import check_finite_array, check_positive
 from rankrls.estimators._rankrls import RankRLS
 from rankrls.estimators._ranksvm import RankSVM
+from rankrls.models import predict_path
 
 __all__ = ["RegularizationPath", "regularization_path"]
 
@@ -50,8 +51,7 @@ class RegularizationPath:
         """Scores for every alpha, shape (n_alphas, n[, n_outputs])."""
         ranker = self._estimator
         X = ranker._check_new(X)
-        scores = [ranker._model.predict(X, index) for index in range(len(self.alphas))]
-        return ranker._outputs(np.stack(scores))
+        return ranker._outputs(predict_path(ranker._model, X))
 
 
 def regularization_path(

@@ -42,7 +42,7 @@ class RankSVM(Ranker):
         Any name that scikit-learn's `pairwise_kernels` takes, a function of two rows, or
         "precomputed" (X is the kernel matrix). It must be positive semi-definite.
     gamma, degree, coef0 : float
-        Parameters of the kernels that have them (``gamma=None``: 1/n_features).
+        Parameters of the kernels that have them (``gamma=None``: 1/n_features, and 1 for chi2).
     kernel_params : dict, optional
         Further parameters of the kernel.
     loss : {"hinge", "squared_hinge"}, default="hinge"

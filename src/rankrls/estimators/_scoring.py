@@ -60,17 +60,51 @@ class Scoring:
             ]
         )
 
+    def spread(
+        self, graph: PreferenceGraph, folds: list[Array], predictions: list[Array], n_alphas: int
+    ) -> dict[str, Array]:
+        """Mean, standard deviation and number of the scores of held-out lists, for every alpha.
+
+        A list is a query, or the part of a query (without qid: of all rows) in one fold. Metrics
+        without scores of single lists (concordance_index, functions) have only the mean. Several
+        outputs are averaged.
+        """
+        if self.name is None or self.name == "concordance_index":
+            return {"mean_score": self.of_folds(graph, folds, predictions, n_alphas)}
+        shape = (n_alphas, graph.n_outputs)
+        mean, std, count = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64)
+        for a, j in np.ndindex(shape):
+            values = self._of_output(graph, folds, predictions, a, j, average=None)
+            known = values[~np.isnan(values)]
+            mean[a, j], std[a, j], count[a, j] = known.mean(), known.std(), len(known)
+        return {
+            "mean_score": mean.mean(axis=1),
+            "std_score": std.mean(axis=1),
+            "n_scores": count.min(axis=1),
+        }
+
     def of_output(
         self, graph: PreferenceGraph, folds: list[Array], predictions: list[Array], a: int, j: int
     ) -> float:
         """Score of one alpha and output, within queries and folds."""
+        return float(self._of_output(graph, folds, predictions, a, j))
+
+    def _of_output(
+        self,
+        graph: PreferenceGraph,
+        folds: list[Array],
+        predictions: list[Array],
+        a: int,
+        j: int,
+        **options: Any,
+    ) -> Any:
         assert graph.scores is not None
         assert graph.query_codes is not None
         rows = np.concatenate(folds)
         fold = np.repeat(np.arange(len(folds)), [len(part) for part in folds])
         lists = graph.query_codes[rows] * len(folds) + fold
         score = np.concatenate([part[a, :, j] for part in predictions])
-        return float(self.metric(graph.scores[rows, j], score, qid=lists, **self.options))
+        return self.metric(graph.scores[rows, j], score, qid=lists, **self.options, **options)
 
     def of_rows(self, graph: PreferenceGraph, predictions: Array) -> float:
         """Mean score over outputs of predictions of shape (m, n_outputs) for all rows of a graph.

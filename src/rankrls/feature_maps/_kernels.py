@@ -78,6 +78,8 @@ class Kernel:
                     check_positive("gamma", chosen[name])
             elif chosen[name] is not None or name != "gamma":
                 check_number(name, chosen[name])
+        if kernel == "chi2" and chosen["gamma"] is None:
+            del chosen["gamma"]  # scikit-learn's default is 1, and None is no number to it
         return cls(kernel, chosen, n_jobs)
 
     @property

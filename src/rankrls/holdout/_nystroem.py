@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from scipy.linalg import solve
 
 from rankrls.holdout._components import SINGULAR, make_folds
+from rankrls.holdout._rows import penalty
 from rankrls.preferences import Factor
 
-__all__ = ["nystroem_holdout"]
+__all__ = ["nystroem_holdout", "nystroem_rows_holdout"]
 
 Array = NDArray[Any]
 
@@ -81,5 +82,66 @@ def nystroem_holdout(
             multipliers = solve(small, right, check_finite=False) if len(B) else right
             w = weight[:, None] * (rest + B.T @ multipliers)
             predictions[a] = rotated[fold.rows] @ w
+        out.append(predictions)
+    return out, unsafe
+
+
+def nystroem_rows_holdout(
+    Phi: Array,
+    back: Array,
+    basis: Array,
+    s: Array,
+    folds: Sequence[Array],
+    alphas: Array,
+    query_weighting: str,
+) -> tuple[list[Array], Array]:
+    """The same for rows of one ranking in which every pair counts (magnitude, ties kept).
+
+    Parameters
+    ----------
+    Phi, back, basis, folds, alphas
+        As for `nystroem_holdout`; folds are any rows.
+    s : ndarray of shape (m, k)
+        Scores.
+    query_weighting : str
+
+    Returns
+    -------
+    predictions : list of ndarray of shape (n_alphas, len(fold), k)
+    unsafe : ndarray of shape (n_alphas, n_folds), bool
+
+    Notes
+    -----
+    Without the fold the model is ridge regression with an intercept and the penalty ν of the rows
+    that stay. With centred Φ and s, W = (ΦᵀΦ + νI)⁻¹, c = Φᵀs and p the residuals of the fold in
+    that model, its weights are w = W(c + Φ_Uᵀp − Eᵀλ) and its intercept is 1ᵀp/m. So
+
+        [[I − 11ᵀ/m − Φ_U W Φ_Uᵀ, Φ_U W Eᵀ], [E W Φ_Uᵀ, −E W Eᵀ]] [p; λ] = [Φ_U W c − s_U; −E W c].
+    """
+    m = len(Phi)
+    Phi, s = Phi - Phi.mean(axis=0), s - s.mean(axis=0)
+    values, V = np.linalg.eigh(Phi.T @ Phi)
+    null = values <= len(values) * np.finfo(float).eps * values.max(initial=0.0)
+    values = np.where(null, 0.0, values)
+    Phi, back = Phi @ V, back @ V
+    Phi[:, null] = 0.0
+    c = Phi.T @ s
+    out, unsafe = [], np.zeros((len(alphas), len(folds)), dtype=bool)
+    for number, rows in enumerate(folds):
+        B = np.vstack([Phi[rows], -back[np.isin(basis, rows)]])
+        u = len(rows)
+        predictions = np.full((len(alphas), u, s.shape[1]), np.nan)
+        for a, alpha in enumerate(alphas):
+            weight = 1.0 / (values + penalty(alpha, m - u, query_weighting))
+            small = -(B * weight) @ B.T
+            small[:u, :u] += np.eye(u) - 1.0 / m
+            leverage = np.linalg.eigvalsh(small[:u, :u])[0] if u else 1.0
+            unsafe[a, number] = leverage < SINGULAR
+            if unsafe[a, number]:
+                continue
+            right = (B * weight) @ c
+            right[:u] -= s[rows]
+            multipliers = solve(small, right, check_finite=False) if len(B) else right
+            predictions[a] = Phi[rows] @ (weight[:, None] * (c + B.T @ multipliers))
         out.append(predictions)
     return out, unsafe

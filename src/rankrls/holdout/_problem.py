@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,9 @@ from rankrls._progress import Progress
 from rankrls.feature_maps import Kernel, NystroemMap
 from rankrls.holdout._bipartite import BipartiteSpectrum
 from rankrls.holdout._components import dual_holdout, primal_holdout, split_folds
-from rankrls.holdout._nystroem import nystroem_holdout
+from rankrls.holdout._nystroem import nystroem_holdout, nystroem_rows_holdout
 from rankrls.holdout._rows import RowSpectrum
-from rankrls.models import fit_model
+from rankrls.models import fit_model, predict_path
 from rankrls.preferences import Objective, PreferenceGraph
 from rankrls.solvers import IterationOptions
 
@@ -137,11 +138,20 @@ class HoldoutProblem:
     ) -> tuple[list[Array], Array]:
         if not split_folds(objective.system, folds):
             return self._components(objective, folds, alphas)
-        if self._all_pairs() and self.basis is None:
-            weighting = self.loss["query_weighting"]
-            if self.graph.n_queries == 1 or weighting == "size":
-                columns = objective.outputs
+        weighting, columns = self.loss["query_weighting"], objective.outputs
+        if self._all_pairs() and (self.graph.n_queries == 1 or weighting == "size"):
+            if self.basis is None:
                 return self.rows(columns).folds(folds, alphas, weighting)
+            if self.graph.n_queries == 1 and self.graph.scores is not None:
+                s = self.graph.scores[:, columns]
+                leave = partial(
+                    nystroem_rows_holdout,
+                    s=s,
+                    folds=folds,
+                    alphas=alphas,
+                    query_weighting=weighting,
+                )
+                return self._nystroem(folds, leave)
         k = len(objective.outputs)
         empty = [np.full((len(alphas), len(rows), k), np.nan) for rows in folds]
         return empty, np.ones((len(alphas), len(folds)), dtype=bool)
@@ -154,14 +164,15 @@ class HoldoutProblem:
         if factor.t.shape[1] < k:  # one target for all outputs
             factor.t = np.repeat(factor.t, k, axis=1)
         if self.basis is not None:
-            return self._nystroem(factor, folds, alphas)
+            leave = partial(nystroem_holdout, factor=factor, folds=folds, alphas=alphas)
+            return self._nystroem(folds, leave)
         features = self.features()
         if features is not None:
             return primal_holdout(features, factor, folds, alphas)
         return dual_holdout(self.gram(), factor, objective.system.degree(), folds, alphas)
 
     def _nystroem(
-        self, factor: Any, folds: Sequence[Array], alphas: Array
+        self, folds: Sequence[Array], holdout: Callable[..., tuple[list[Array], Array]]
     ) -> tuple[list[Array], Array]:
         assert self.basis is not None
         K_RR = self._block(self.X, self.basis)[self.basis]
@@ -170,7 +181,7 @@ class HoldoutProblem:
         Phi = nystroem.features(self._block(self.X, kept))
         back = nystroem.coefficients(np.eye(len(kept))[None])[0]
         leaving = np.full(len(kept), -1) if self.keep_basis else kept
-        out, unsafe = nystroem_holdout(Phi, back, leaving, factor, folds, alphas)
+        out, unsafe = holdout(Phi, back, leaving)
         if len(kept) < len(self.basis) and not self.keep_basis:
             # Dependent basis vectors: which of them is needed changes with the fold.
             touched = [np.isin(self.basis, rows).any() for rows in folds]
@@ -295,7 +306,7 @@ class HoldoutProblem:
         return (
             f"{what}: no exact shortcut. Whole queries (components of the preferences) can always "
             "be left out; rows of a query only with cost='magnitude', ties='keep' (or no ties), no "
-            "sample weights, no given pairs, no basis, and one query or query_weighting='size'; "
+            "sample weights, no given pairs, and one query (or query_weighting='size', no basis); "
             "pairs of one ranking with two levels also with tied pairs dropped"
         )
 
@@ -356,7 +367,7 @@ class HoldoutProblem:
             progress=Progress("", 0),
             iteration=IterationOptions(tol=1e-10, max_iter=10_000),
         )
-        return np.stack([fit.model.predict(new, i) for i in range(len(alphas))])
+        return predict_path(fit.model, new)
 
 
 def _varies(s: Array, codes: Array) -> Array:

@@ -74,8 +74,11 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
     """
     kind = type(estimator).__name__
     if not isinstance(record_of(estimator), EstimatorRecord):
-        best = hasattr(estimator, "best_estimator_")
-        advice = "; save its best_estimator_" if best else ""
+        advice = ""
+        if hasattr(estimator, "best_estimator_"):
+            advice = "; save its best_estimator_"
+        elif hasattr(estimator, "to_local"):
+            advice = "; save what its to_local() gives"
         raise ValueError(f"{kind} cannot be saved{advice}; these can: {what_can_be_saved()}")
     encoder = Encoder(uncertainty=uncertainty)
     manifest = {

@@ -9,10 +9,21 @@ from rankrls.io._records import EstimatorRecord, Record
 from rankrls.io._stored_estimators import ESTIMATORS, LEDGER, RANDOM_STATE
 from rankrls.io._stored_models import KERNELS, MODELS, SOLVERS
 from rankrls.io._stored_preferences import PREFERENCES
+from rankrls.io._stored_relations import CONDITIONAL, OBJECTS
 
 __all__ = ["RECORDS", "record_named", "record_of", "what_can_be_saved"]
 
-ALL = (*ESTIMATORS, LEDGER, RANDOM_STATE, *MODELS, *SOLVERS, *KERNELS, *PREFERENCES)
+ALL = (
+    *ESTIMATORS,
+    *CONDITIONAL,
+    OBJECTS,
+    LEDGER,
+    RANDOM_STATE,
+    *MODELS,
+    *SOLVERS,
+    *KERNELS,
+    *PREFERENCES,
+)
 
 RECORDS: dict[str, Record] = {record.name: record for record in ALL}
 

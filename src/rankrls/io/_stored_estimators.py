@@ -34,7 +34,7 @@ from rankrls.io._kinds import (
 from rankrls.io._labels import compact, expand
 from rankrls.io._records import EstimatorRecord, Record
 
-__all__ = ["ESTIMATORS", "LEDGER", "RANDOM_STATE"]
+__all__ = ["ESTIMATORS", "LEDGER", "RANDOM_STATE", "RANKER_ADVICE", "SEEN", "check_seen"]
 
 #: What every estimator that has seen X knows.
 SEEN = {"n_features_in_": INTEGER, "feature_names_in_": optional(NAMES)}
@@ -47,7 +47,8 @@ def _only_for_fitting(name: str, value: str) -> str:
     return f"it matters for fitting only, so call set_params({name}={value}) before saving"
 
 
-def _check_seen(estimator: Any) -> None:
+def check_seen(estimator: Any) -> None:
+    """Raise unless the names of features are those of as many features as were seen."""
     names = getattr(estimator, "feature_names_in_", None)
     good = names is None or len(names) == estimator.n_features_in_
     require(good, f"{type(estimator).__name__} has names of other features")
@@ -126,7 +127,7 @@ COEFFICIENTS = ("coef_", "dual_coef_", "basis_indices_")
 
 def _check_ranker(ranker: Any) -> None:
     """Options that ``fit`` would take, and a model of as many features and outputs."""
-    _check_seen(ranker)
+    check_seen(ranker)
     ranker._check_options()
     model = ranker._model
     require(not ranker._flat or model.n_outputs == 1, "one output and several at the same time")
@@ -244,13 +245,13 @@ LEDGER = Record(
 
 
 def _check_greedy(selector: Any) -> None:
-    _check_seen(selector)
+    check_seen(selector)
     n = selector.n_features_in_
     require(len(selector.support_) == n, f"a selection out of {len(selector.support_)}, not {n}")
 
 
 def _check_scaler(scaler: Any) -> None:
-    _check_seen(scaler)
+    check_seen(scaler)
     n = scaler.n_features_in_
     parts = {"scale_": getattr(scaler, "with_std", True)}
     if hasattr(scaler, "with_mean"):
@@ -297,7 +298,7 @@ TRANSFORMERS = (
         "QueryScaler",
         "rankrls.preprocessing",
         fields={**SEEN, **OUTPUT, "_with_qid": FLAG},
-        check=_check_seen,
+        check=check_seen,
         params={"method": TEXT},
     ),
     _scaler(
@@ -350,7 +351,8 @@ PIPELINE = EstimatorRecord(
 
 ESTIMATORS = (*RANKERS, *TRANSFORMERS, PIPELINE)
 
-STEPS = [record.name for record in ESTIMATORS]
+#: What may stand in a pipeline; rankers of relations have a file of their own.
+STEPS = [*(record.name for record in ESTIMATORS), "ConditionalRankRLS", "ConditionalRankRLSCV"]
 
 # -- random numbers ---------------------------------------------------------------------------
 

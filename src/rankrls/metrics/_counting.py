@@ -1,8 +1,8 @@
 """Exact counts of concordant, discordant and tied pairs, for all queries at once.
 
 The engine room of the pairwise metrics. Arrays come in already checked; there is no loop over
-queries or rows. The work is a few sorts and one pass for every *bit* of the smaller of the two
-numbers of levels, so O(n log n).
+queries or rows, only over blocks of them that fit into a cache. The work is a few sorts and one
+pass for every *bit* of the smaller of the two numbers of levels, so O(n log n).
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from rankrls._sorting import stable_argsort
 __all__ = ["PairCounts", "count_inversions", "count_pairs", "sorted_levels"]
 
 Array = NDArray[Any]
+
+#: Rows that are counted together; a query is never divided.
+BLOCK = 2**17
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,24 @@ def count_pairs(
     groups: labels within the query give the comparable pairs, labels within a level of equal
     scores give the tied ones; the rest is concordant.
     """
-    if weight is not None:
-        return _count_weighted(y, score, codes, n_queries, weight)
-    return PairCounts(*_count(y, score, codes, n_queries, None))
+    if n_queries == 1 or len(y) <= BLOCK:
+        return PairCounts(*_count_block(y, score, codes, n_queries, weight))
+    if (codes[1:] < codes[:-1]).any():
+        order = stable_argsort(codes, n_queries)
+        y, score, codes = y[order], score[order], codes[order]
+        weight = None if weight is None else weight[order]
+    bounds = np.searchsorted(codes, np.arange(n_queries + 1))
+    result = np.zeros((3, n_queries), dtype=np.int64 if weight is None else np.float64)
+    first = 0
+    while first < n_queries:
+        fitting = int(np.searchsorted(bounds, bounds[first] + BLOCK, side="right")) - 1
+        last = min(max(first + 1, fitting), n_queries)
+        rows = slice(bounds[first], bounds[last])
+        part = None if weight is None else weight[rows]
+        counts = _count_block(y[rows], score[rows], codes[rows] - first, last - first, part)
+        result[:, first:last] = counts
+        first = last
+    return PairCounts(*result)
 
 
 def count_inversions(rank: Array, target: Array, starts: Array) -> Array:
@@ -152,10 +170,17 @@ def _cumulate(weight: Array) -> Array:
     return total
 
 
-def _count_weighted(
-    y: Array, score: Array, codes: Array, n_queries: int, weight: Array
-) -> PairCounts:
-    """Drop rows of weight zero, scale every query to total weight one, count, scale back."""
+def _count_block(
+    y: Array, score: Array, codes: Array, n_queries: int, weight: Array | None
+) -> Array:
+    """Comparable, discordant and tied pairs of some queries, shape (3, n_queries).
+
+    With weights, rows of weight zero are dropped, and every query is scaled to total weight one.
+    """
+    if weight is None:
+        if not len(y):
+            return np.zeros((3, n_queries), dtype=np.int64)
+        return np.stack(_count(y, score, codes, n_queries, None))
     keep = weight > 0
     if not keep.all():
         y, score, codes, weight = y[keep], score[keep], codes[keep], weight[keep]
@@ -163,8 +188,7 @@ def _count_weighted(
     result = np.zeros((3, n_queries))
     if len(y):
         result[:] = _count(y, score, codes, n_queries, weight / totals[codes])
-    result *= totals**2
-    return PairCounts(*result)
+    return result * totals**2
 
 
 def _count(

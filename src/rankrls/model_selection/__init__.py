@@ -22,6 +22,7 @@ from rankrls.model_selection._splitters import (
     LeaveQueryOut,
     QueryKFold,
 )
+from rankrls.model_selection._tournament import leave_pair_out_tournament, tournament_scores
 
 __all__ = [
     "ComponentKFold",
@@ -37,8 +38,10 @@ __all__ = [
     "leave_pair_out_auc",
     "leave_pair_out_predict",
     "leave_pair_out_score",
+    "leave_pair_out_tournament",
     "leave_query_out_predict",
     "permutation_test",
     "pooled_auc",
     "relation_holdout_predict",
+    "tournament_scores",
 ]

@@ -4,7 +4,7 @@ from rankrls.models._build import Fit, fit_model, solve_statistics
 from rankrls.models._choice import SOLVERS
 from rankrls.models._hinge import HINGE_SOLVERS, HingeFit, HingeModel, HingeOptions, fit_hinge
 from rankrls.models._iterative import HeldOut, IterativeModel
-from rankrls.models._models import KernelModel, LinearModel, Model, NystroemModel
+from rankrls.models._models import KernelModel, LinearModel, Model, NystroemModel, predict_path
 
 __all__ = [
     "HINGE_SOLVERS",
@@ -21,5 +21,6 @@ __all__ = [
     "NystroemModel",
     "fit_hinge",
     "fit_model",
+    "predict_path",
     "solve_statistics",
 ]

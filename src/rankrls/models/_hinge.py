@@ -18,6 +18,7 @@ from rankrls._progress import Progress
 from rankrls._threads import n_threads
 from rankrls.feature_maps import Basis, Kernel, Products, choose_basis
 from rankrls.models._choice import choose_solver
+from rankrls.models._models import of_alpha
 from rankrls.preferences import HingeLoss, PreferenceGraph, hinge_losses
 from rankrls.solvers import (
     MAX_DIMENSION,
@@ -97,12 +98,12 @@ class HingeModel:
         assert values is not None
         return values.shape[-1]
 
-    def predict(self, X: Any, index: int = 0) -> Array:
-        """Scores of shape (n, n_outputs) for ``alphas[index]``."""
+    def predict(self, X: Any, index: int | None = 0) -> Array:
+        """Scores for ``alphas[index]``, shape (n, n_outputs); None: for all, side by side."""
         if self.coef is not None:
-            return X @ self.coef[index]
+            return X @ of_alpha(self.coef, index)
         assert self.dual_coef is not None
-        a = self.dual_coef[index][self.kept]
+        a = of_alpha(self.dual_coef, index)[self.kept]
         if self.rows is None:
             columns = self.kept if self.basis is None else self.basis.indices[self.kept]
             return np.asarray(X)[:, columns] @ a

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls.feature_maps import Products
-from rankrls.models._models import Model
+from rankrls.models._models import Model, of_alpha
 from rankrls.preferences import Objective
 from rankrls.solvers import History, IterationOptions, LinearSystem, converge, stop_early
 
@@ -74,10 +74,10 @@ class IterativeModel(Model):
         """Itself: there is nothing to leave out."""
         return self
 
-    def predict(self, X: Any, index: int = 0) -> Array:
+    def predict(self, X: Any, index: int | None = 0) -> Array:
         """X w."""
         assert self.coef is not None
-        return X @ self.coef[index]
+        return X @ of_alpha(self.coef, index)
 
     def variance(self, X: Any) -> Array:
         """Refused: see the class."""

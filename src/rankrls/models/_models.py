@@ -21,12 +21,25 @@ from rankrls.feature_maps import Basis, Kernel
 from rankrls.preferences import Objective, Statistics
 from rankrls.solvers import DroppedSolver, DualSolver, PrimalSolver
 
-__all__ = ["KernelModel", "LinearModel", "Model", "NystroemModel"]
+__all__ = ["KernelModel", "LinearModel", "Model", "NystroemModel", "of_alpha", "predict_path"]
 
 Array = NDArray[Any]
 
 #: Relative accuracy that the cheaper way to the Nyström system may cost.
 MAX_LOSS = 1e-9
+
+
+def of_alpha(coefficients: Array, index: int | None) -> Array:
+    """Of an array (n_alphas, k, n_outputs) one alpha's; None: (k, n_alphas n_outputs), all."""
+    if index is not None:
+        return coefficients[index]
+    return np.concatenate(list(coefficients), axis=1)
+
+
+def predict_path(model: Any, X: Any) -> Array:
+    """Scores of shape (n_alphas, n, n_outputs); kernel values are computed once for all alphas."""
+    joined = model.predict(X, None)
+    return np.stack(np.split(joined, len(model.alphas), axis=1))
 
 
 class Model(ABC):
@@ -49,8 +62,8 @@ class Model(ABC):
     dual_coef: Array | None = None
 
     @abstractmethod
-    def predict(self, X: Any, index: int = 0) -> Array:
-        """Scores of shape (n, n_outputs) for ``alphas[index]``."""
+    def predict(self, X: Any, index: int | None = 0) -> Array:
+        """Scores for ``alphas[index]``, shape (n, n_outputs); None: for all, side by side."""
 
     @abstractmethod
     def variance(self, X: Any) -> Array:
@@ -111,10 +124,10 @@ class LinearModel(Model):
         coef = self._gather([solver.coefficients(alphas) for solver in self.solvers])
         self.coef = coef.astype(dtype, copy=False)
 
-    def predict(self, X: Any, index: int = 0) -> Array:
+    def predict(self, X: Any, index: int | None = 0) -> Array:
         """X w."""
         assert self.coef is not None
-        return X @ self.coef[index]
+        return X @ of_alpha(self.coef, index)
 
     def variance(self, X: Any) -> Array:
         """See `PrimalSolver.variance`."""
@@ -192,13 +205,13 @@ class NystroemModel(Model):
             solvers = [solver or PrimalSolver(part, alphas) for solver, part in found]
         return cls(basis, cast(list[PrimalSolver], solvers), alphas, dtype)
 
-    def predict(self, X: Any, index: int = 0) -> Array:
+    def predict(self, X: Any, index: int | None = 0) -> Array:
         """k(X, R) a."""
         if self.coef is not None:
-            return X @ self.coef[index]
+            return X @ of_alpha(self.coef, index)
         if self.basis.rows is None:
-            return self.basis.block(X) @ self._a[index]
-        return self.kernel.product(X, self.basis.rows, self._a[index])
+            return self.basis.block(X) @ of_alpha(self._a, index)
+        return self.kernel.product(X, self.basis.rows, of_alpha(self._a, index))
 
     def variance(self, X: Any) -> Array:
         """The feature posterior plus k(x, x) − φᵀφ, which the basis leaves undetermined."""
@@ -281,13 +294,13 @@ class KernelModel(Model):
         """Shape (n, m')."""
         return np.asarray(X)[:, self.used] if self.rows is None else self.kernel(X, self.rows)
 
-    def predict(self, X: Any, index: int = 0) -> Array:
+    def predict(self, X: Any, index: int | None = 0) -> Array:
         """k(X, X_fit) A."""
         if self.coef is not None:
-            return X @ self.coef[index]
+            return X @ of_alpha(self.coef, index)
         if self.rows is None:
-            return self._kernel_with_training(X) @ self._A[index]
-        return self.kernel.product(X, self.rows, self._A[index])
+            return self._kernel_with_training(X) @ of_alpha(self._A, index)
+        return self.kernel.product(X, self.rows, of_alpha(self._A, index))
 
     def variance(self, X: Any) -> Array:
         """See `DualSolver.variance`."""

@@ -1,5 +1,13 @@
 """Plots, with matplotlib (``pip install 'rankrls[plot]'``), imported when one is drawn."""
 
 from rankrls.plotting._conditional import ConditionalRankingDisplay
+from rankrls.plotting._early_stopping import EarlyStoppingDisplay
+from rankrls.plotting._path import RegularizationPathDisplay
+from rankrls.plotting._roc import LeavePairOutRocDisplay
 
-__all__ = ["ConditionalRankingDisplay"]
+__all__ = [
+    "ConditionalRankingDisplay",
+    "EarlyStoppingDisplay",
+    "LeavePairOutRocDisplay",
+    "RegularizationPathDisplay",
+]

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve
+from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.blas import dsyr2
 
 from rankrls.relations._complete import ClosedForm, damped, row_centred
 from rankrls.relations._spectrum import Spectrum
@@ -70,47 +71,50 @@ class PairedRanking(ClosedForm):
         self.V = self.U = left.range.vectors
         self.R = R[np.ix_(live, live)]
         self.e = e[live]
-        self.products = np.outer(left.values[live], left.values[live])
+        self.values = left.values[live]
+        self.products = np.outer(self.values, self.values)
 
     def inner(self, alpha: float) -> Array:
         """[R̃ + ½(v eᵀ + s e vᵀ)] ∘ T, shape (n, n)."""
         T = damped(self.products, alpha)
-        half = 0.5 * np.outer(self._offsets(T, alpha), self.e)
-        half = half + self.sign * half.T
-        half += self.R
-        half *= T
-        return half
+        inner = T * self.R
+        v = self._offsets(T, inner, alpha)
+        T *= (0.5 * v)[:, None]
+        T *= self.e
+        inner += T
+        inner += self.sign * T.T
+        return inner
 
-    def _offsets(self, T: Array, alpha: float) -> Array:
-        """v over the live eigenvectors, shape (n,)."""
+    def _offsets(self, T: Array, TR: Array, alpha: float) -> Array:
+        """v over the live eigenvectors, shape (n,); TR is T∘R̃."""
         e, s = self.e, self.sign
         length = float(np.linalg.norm(e))
         if length <= len(self.V) * np.finfo(np.float64).eps:  # every function has centred rows
             return np.zeros_like(e)
-        right = (self.products * T * self.R) @ e
-        N = T * np.outer(0.5 * alpha * s * e, e)
-        N.flat[:: len(e) + 1] += 0.5 * alpha * (T @ e**2)
-        # Reflect e to the first axis.
+        right = self.values * (TR @ (self.values * e))  # (Λ∘R̃)e
+        N = T * (0.5 * alpha * s * e)[:, None]
+        N *= e
+        diagonal = np.einsum("ii->i", N)
+        diagonal += 0.5 * alpha * (T @ e**2)
+        # Reflect e to the first axis. N is symmetric: a triangle of it is kept from here on.
         w = e / length
         pivot = -1.0 if w[0] >= 0 else 1.0
         w[0] -= pivot
         w /= np.linalg.norm(w)
         Nw = N @ w
         Nw -= (w @ Nw) * w
-        N -= 2.0 * np.outer(w, Nw)
-        N -= 2.0 * np.outer(Nw, w)
+        lower = dsyr2(-2.0, w, Nw, a=N.T, lower=1, overwrite_a=1)
         right -= 2.0 * (w @ right) * w
         # eᵀ(Λ∘R̃)e = eᵀR̃e − alpha eᵀ(T∘R̃)e
-        right[0] = pivot * (self.rest - alpha * (e @ (T * self.R) @ e)) / length
-        N.flat[:: len(e) + 1] += 0.5 * (1.0 + self.nu)
+        right[0] = pivot * (self.rest - alpha * (e @ (TR @ e))) / length
+        diagonal = np.einsum("ii->i", lower)
+        diagonal += 0.5 * (1.0 + self.nu)
         if s == 1:
-            # ½(1 + ν) − ½‖e‖² = ν, which N[0, 0] must hold beside its own part
-            N[0, 0] = self.nu + alpha * (e**2 @ T @ e**2) / length**2
+            # ½(1 + ν) − ½‖e‖² = ν, which the first entry must hold beside its own part
+            diagonal[0] = self.nu + alpha * (e**2 @ (T @ e**2)) / length**2
         else:
-            N[0, 0] += 0.5 * length**2
-        scale = 1.0 / np.sqrt(N.diagonal())
-        N *= scale
-        N *= scale[:, None]
-        v = scale * solve(N, scale * right, assume_a="pos", overwrite_a=True, check_finite=False)
+            diagonal[0] += 0.5 * length**2
+        factor = cho_factor(lower, lower=True, overwrite_a=True, check_finite=False)
+        v = cho_solve(factor, right, check_finite=False)
         v -= 2.0 * (w @ v) * w
         return v

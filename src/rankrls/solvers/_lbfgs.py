@@ -81,7 +81,7 @@ def line_search(
     probe : callable
         The function.
     start : Trial
-        At 0, with a slope below 0.
+        At 0. Where rounding has left no slope below 0, there is no step: it is returned.
     first : float
         The first step to try.
     longest : float
@@ -98,6 +98,8 @@ def line_search(
     away from the ends of the bracket. At a kink, where the slope jumps over zero, the best trial
     is returned; it may be the start.
     """
+    if not start.slope < 0:
+        return 0.0, start
     low, slope_low = 0.0, start.slope
     high, slope_high = np.inf, np.inf
     best = (0.0, start)

@@ -1,0 +1,144 @@
+"""Real data of the comparison with peers: folds of LETOR's OHSUMED, of MSLR and of LightGBM.
+
+Files are read from a folder outside the project (terms of use forbid a copy here); where it is
+absent, `load` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_svmlight_file
+
+from rankrls.datasets import load_letor
+from rankrls.model_selection import QueryKFold
+
+__all__ = ["DATA", "SETS", "Fold", "Part", "load", "read_fold", "write_fold"]
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+N_FOLDS = 5  # of the training queries, where there is no validation set
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows: X (m, n) dense, y (m,) grades, qid (m,) integers, sorted."""
+
+    X: np.ndarray
+    y: np.ndarray
+    qid: np.ndarray
+
+    def take(self, rows: np.ndarray) -> Part:
+        """Some of the rows."""
+        return Part(self.X[rows], self.y[rows], self.qid[rows])
+
+    def unlabelled(self) -> Part:
+        """The same rows with NaN for labels: what a method may see of rows that it is to rank."""
+        return Part(self.X, np.full(len(self.y), np.nan), self.qid)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A training set, a test set, and a validation set if the data have one."""
+
+    name: str
+    train: Part
+    test: Part
+    validation: Part | None = None
+
+    def splits(self) -> Iterator[tuple[Part, Part]]:
+        """(training, held-out) parts by which parameters are chosen, the test part in none.
+
+        The validation set if there is one, otherwise five folds of the training queries, the
+        same for every method.
+        """
+        if self.validation is not None:
+            yield self.train, self.validation
+            return
+        splitter = QueryKFold(N_FOLDS, shuffle=True, random_state=0)
+        for rows, held in splitter.split(self.train.X, self.train.y, self.train.qid):
+            yield self.train.take(np.sort(rows)), self.train.take(np.sort(held))
+
+
+def _letor(*paths: Path) -> Part:
+    """Files one after the other, columns that all have, rows sorted by query."""
+    parts = [load_letor(path) for path in paths]
+    qid = np.concatenate([np.asarray(part.qid, dtype=np.int64) for part in parts])
+    X = np.concatenate([_dense(part.data) for part in parts])
+    y = np.concatenate([part.target for part in parts])
+    return Part(X, y, qid).take(np.argsort(qid, kind="stable"))
+
+
+def _dense(X) -> np.ndarray:
+    return np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+
+
+def ohsumed(folder: Path) -> Iterator[Fold]:
+    """LETOR 3.0 OHSUMED in five folds: three parts train, one validates, one tests."""
+    parts = {f"S{i}": folder / f"querylevelnorm_S{i}.txt.gz" for i in range(1, 6)}
+    for line in (folder / "FOLDS.txt").read_text().splitlines()[1:]:
+        words = line.replace(",", " ").split()
+        if len(words) == 6:
+            name, *train, validation, test = words
+            yield Fold(
+                name,
+                _letor(*(parts[part] for part in train)),
+                _letor(parts[test]),
+                _letor(parts[validation]),
+            )
+
+
+def mslr(folder: Path) -> Iterator[Fold]:
+    """The first 5000 rows of the training and of the test file of MSLR-WEB10K, fold 1."""
+    train, test = (_letor(folder / f"msn1.fold1.{part}.5k.txt.gz") for part in ("train", "test"))
+    yield Fold("sample", train, test)
+
+
+def lightgbm(folder: Path) -> Iterator[Fold]:
+    """The lambdarank example of LightGBM: sizes of the queries in files of their own."""
+    yield Fold("example", *(_sized(folder / f"rank.{part}") for part in ("train", "test")))
+
+
+def _sized(path: Path) -> Part:
+    X, y = load_svmlight_file(f"{path}.gz", n_features=301, zero_based=True)
+    sizes = np.loadtxt(f"{path}.query", dtype=np.int64)
+    return Part(X.toarray(), y, np.repeat(np.arange(len(sizes)), sizes))
+
+
+SETS = {
+    "ohsumed": ("letor_ohsumed", ohsumed),
+    "mslr": ("mslr10k_sample", mslr),
+    "lightgbm": ("lightgbm_rank", lightgbm),
+}
+
+
+def load(name: str, data: Path = DATA) -> list[Fold]:
+    """Folds of a data set; FileNotFoundError where its folder is absent."""
+    folder, read = SETS[name]
+    if not (data / folder).is_dir():
+        raise FileNotFoundError(f"no data in {data / folder}: nothing is measured (see --data)")
+    return list(read(data / folder))
+
+
+def write_fold(path: Path, fold: Fold) -> None:
+    """One file that the processes of all methods read."""
+    parts = {"train": fold.train, "test": fold.test, "validation": fold.validation}
+    arrays = {
+        f"{name}_{field}": getattr(part, field)
+        for name, part in parts.items()
+        if part is not None
+        for field in ("X", "y", "qid")
+    }
+    np.savez(path, name=fold.name, **arrays)
+
+
+def read_fold(path: Path) -> Fold:
+    with np.load(path) as file:
+
+        def part(name: str) -> Part:
+            return Part(*(file[f"{name}_{field}"] for field in ("X", "y", "qid")))
+
+        validation = part("validation") if "validation_X" in file else None
+        return Fold(str(file["name"]), part("train"), part("test"), validation)

@@ -1,0 +1,238 @@
+"""The rankers of the comparison with peers, each with the grid that its parameters come from.
+
+A method is a list of settings times a path of values that come cheaply once a setting is fitted:
+alphas, or numbers of trees. `scores` fits one setting and predicts for every value of the path, so
+that one function chooses for all of them (see peers.py).
+
+Least squares and kernels get features of mean 0 and variance 1 (of the training rows, columns that
+are constant there left out); trees get them as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from peer_data import Part
+from peer_recipe import GRID, recipe
+from sklearn.preprocessing import StandardScaler
+
+from rankrls import RankRLS, RankRLSCV, RankSVM, regularization_path
+
+__all__ = ["METHODS", "Method", "standardise"]
+
+Scores = Callable[[dict[str, Any], Sequence[Any], Part, Part], np.ndarray]
+
+LINEAR_ALPHAS = tuple(2.0 ** np.arange(-6, 21, 2))
+KERNEL_ALPHAS = (0.25, 4.0, 64.0)
+BASIS_ALPHAS = tuple(2.0 ** np.arange(-4, 13, 2))
+TREES = (25, 50, 100, 200, 400)
+N_BASIS = 500
+
+
+@dataclass(frozen=True)
+class Method:
+    """A ranker.
+
+    Attributes
+    ----------
+    scores : function of (setting, values, training part, held-out part without its labels) that
+        gives (n_values, n_rows) scores of the held-out rows
+    package : what has to be installed
+    settings : tuple of dict
+    path : tuple of values, the last and cheapest dimension of the grid
+    grid : the same in words
+    full_kernel : whether it needs a matrix of rows × rows
+    """
+
+    scores: Scores
+    package: str
+    grid: str
+    settings: tuple[dict[str, Any], ...] = field(default=({},))
+    path: tuple[Any, ...] = (None,)
+    full_kernel: bool = False
+
+
+def standardise(train: Part, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of mean 0 and variance 1, constant ones left out."""
+    varied = np.ptp(train.X, axis=0) > 0
+    scaler = StandardScaler().fit(train.X[:, varied])
+    return scaler.transform(train.X[:, varied]), scaler.transform(X[:, varied])
+
+
+def _threads() -> int:
+    return int(os.environ.get("OMP_NUM_THREADS", "1"))
+
+
+def _gamma(setting: dict[str, Any], A: np.ndarray) -> float:
+    return setting["gamma·n"] / A.shape[1]
+
+
+def linear(setting, alphas, train: Part, held: Part):
+    A, B = standardise(train, held.X)
+    ranker = RankRLS(query_weighting="size")
+    path = regularization_path(ranker, A, train.y, qid=train.qid, alphas=alphas)
+    return path.predict(B)
+
+
+def linear_cv(setting, _, train: Part, held: Part):
+    """alpha by leave-query-out on the training rows, pairwise accuracy: no held-out set."""
+    A, B = standardise(train, held.X)
+    ranker = RankRLSCV(LINEAR_ALPHAS, query_weighting="size")
+    return ranker.fit(A, train.y, qid=train.qid).predict(B)[None]
+
+
+def support(setting, alphas, train: Part, held: Part):
+    A, B = standardise(train, held.X)
+    ranker = RankSVM(query_weighting="size", tol=1e-3)
+    return regularization_path(ranker, A, train.y, qid=train.qid, alphas=alphas).predict(B)
+
+
+def rbf(setting, alphas, train: Part, held: Part):
+    A, B = standardise(train, held.X)
+    options = {"kernel": "rbf", "gamma": _gamma(setting, A), "query_weighting": "size"}
+    return np.stack(
+        [
+            RankRLS(alpha, solver="dual", **options).fit(A, train.y, qid=train.qid).predict(B)
+            for alpha in alphas
+        ]
+    )
+
+
+def nystroem(setting, alphas, train: Part, held: Part):
+    A, B = standardise(train, held.X)
+    options = {"kernel": "rbf", "gamma": _gamma(setting, A), "query_weighting": "size"}
+    ranker = RankRLS(basis=min(N_BASIS, len(A)), random_state=0, **options)
+    return regularization_path(ranker, A, train.y, qid=train.qid, alphas=alphas).predict(B)
+
+
+def ridge(setting, alphas, train: Part, held: Part):
+    from sklearn.linear_model import Ridge
+
+    A, B = standardise(train, held.X)
+    return np.stack([Ridge(alpha).fit(A, train.y).predict(B) for alpha in alphas])
+
+
+def kernel_ridge(setting, alphas, train: Part, held: Part):
+    from sklearn.kernel_ridge import KernelRidge
+
+    A, B = standardise(train, held.X)
+    y = train.y - train.y.mean()  # it has no intercept
+    options = {"kernel": "rbf", "gamma": _gamma(setting, A)}
+    return np.stack([KernelRidge(alpha=a, **options).fit(A, y).predict(B) for a in alphas])
+
+
+def nystroem_ridge(setting, alphas, train: Part, held: Part):
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.linear_model import Ridge
+
+    A, B = standardise(train, held.X)
+    basis = Nystroem(gamma=_gamma(setting, A), n_components=min(N_BASIS, len(A)), random_state=0)
+    A, B = basis.fit_transform(A), basis.transform(B)
+    return np.stack([Ridge(alpha).fit(A, train.y).predict(B) for alpha in alphas])
+
+
+def rlscore_linear(setting, alphas, train: Part, held: Part):
+    from rlscore.learner import QueryRankRLS
+
+    A, B = standardise(train, held.X)
+    return _rlscore(QueryRankRLS(A, train.y, train.qid, regparam=alphas[0]), alphas, B)
+
+
+def rlscore_basis(setting, alphas, train: Part, held: Part):
+    from rlscore.learner import QueryRankRLS
+
+    A, B = standardise(train, held.X)
+    basis = np.random.default_rng(0).choice(len(A), min(N_BASIS, len(A)), replace=False)
+    options = {"kernel": "GaussianKernel", "gamma": _gamma(setting, A), "basis_vectors": A[basis]}
+    return _rlscore(QueryRankRLS(A, train.y, train.qid, regparam=alphas[0], **options), alphas, B)
+
+
+def _rlscore(learner, alphas, B):
+    scores = []
+    for alpha in alphas:
+        learner.solve(alpha)
+        scores.append(np.asarray(learner.predict(B)).ravel())
+    return np.stack(scores)
+
+
+def lambdarank(setting, trees, train: Part, held: Part):
+    import lightgbm
+
+    sizes = np.unique(train.qid, return_counts=True)[1]
+    ranker = lightgbm.LGBMRanker(
+        n_estimators=max(trees), n_jobs=_threads(), random_state=0, verbosity=-1, **setting
+    ).fit(train.X, train.y, group=sizes)
+    return np.stack([ranker.booster_.predict(held.X, num_iteration=n) for n in trees])
+
+
+def xgboost_ndcg(setting, trees, train: Part, held: Part):
+    import xgboost
+
+    ranker = xgboost.XGBRanker(
+        objective="rank:ndcg",
+        tree_method="hist",
+        n_estimators=max(trees),
+        n_jobs=_threads(),
+        random_state=0,
+        **setting,
+    ).fit(train.X, train.y, qid=train.qid)
+    return np.stack([ranker.predict(held.X, iteration_range=(0, n)) for n in trees])
+
+
+def _settings(**values) -> tuple[dict[str, Any], ...]:
+    """Every combination."""
+    combinations: list[dict[str, Any]] = [{}]
+    for name, options in values.items():
+        combinations = [{**one, name: option} for one in combinations for option in options]
+    return tuple(combinations)
+
+
+_LINEAR = "alpha 2^-6, 2^-4, … 2^20"
+_KERNEL = "gamma 0.1/n, 1/n; alpha 1/4, 4, 64"
+_BASIS = f"{N_BASIS} basis vectors; gamma 0.1/n, 0.3/n, 1/n; alpha 2^-4, 2^-2, … 2^12"
+_GAMMAS, _MORE_GAMMAS = _settings(gamma·n=(0.1, 1.0)), _settings(gamma·n=(0.1, 0.3, 1.0))
+
+METHODS = {
+    "rankrls RankRLS": Method(linear, "rankrls", _LINEAR, path=LINEAR_ALPHAS),
+    "rankrls RankRLSCV": Method(
+        linear_cv, "rankrls", f"{_LINEAR}, by leave-query-out in the training rows"
+    ),
+    "rankrls RankSVM": Method(
+        support, "rankrls", "alpha 2^-4, 2^-2, … 2^14", path=tuple(2.0 ** np.arange(-4, 15, 2))
+    ),
+    "rankrls RankRLS, RBF": Method(rbf, "rankrls", _KERNEL, _GAMMAS, KERNEL_ALPHAS, True),
+    "rankrls RankRLS, RBF, Nyström": Method(
+        nystroem, "rankrls", _BASIS, _MORE_GAMMAS, BASIS_ALPHAS
+    ),
+    "rankrls recipe": Method(recipe, "rankrls", GRID),
+    "RLScore QueryRankRLS": Method(rlscore_linear, "rlscore", _LINEAR, path=LINEAR_ALPHAS),
+    "RLScore QueryRankRLS, RBF, basis": Method(
+        rlscore_basis, "rlscore", _BASIS, _MORE_GAMMAS, BASIS_ALPHAS
+    ),
+    "scikit-learn Ridge": Method(ridge, "sklearn", _LINEAR, path=LINEAR_ALPHAS),
+    "scikit-learn KernelRidge, RBF": Method(
+        kernel_ridge, "sklearn", _KERNEL, _GAMMAS, KERNEL_ALPHAS, True
+    ),
+    "scikit-learn Nystroem + Ridge, RBF": Method(
+        nystroem_ridge, "sklearn", _BASIS, _MORE_GAMMAS, BASIS_ALPHAS
+    ),
+    "LightGBM lambdarank": Method(
+        lambdarank,
+        "lightgbm",
+        "num_leaves 7, 31; min_child_samples 20, 100; learning_rate 0.05; "
+        "25, 50, 100, 200, 400 trees",
+        _settings(num_leaves=(7, 31), min_child_samples=(20, 100), learning_rate=(0.05,)),
+        TREES,
+    ),
+    "XGBoost rank:ndcg": Method(
+        xgboost_ndcg,
+        "xgboost",
+        "max_depth 3, 6; min_child_weight 1, 10; learning_rate 0.05; 25, 50, 100, 200, 400 trees",
+        _settings(max_depth=(3, 6), min_child_weight=(1, 10), learning_rate=(0.05,)),
+        TREES,
+    ),
+}

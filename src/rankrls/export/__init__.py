@@ -1,0 +1,22 @@
+"""Fitted rankers for other programs: search engines, ONNX runtimes, SVMrank.
+
+Each function takes a fitted ranker, a `Pipeline` that ends in one, or a search over either. Scaling
+that is the same for all rows is folded into the weights; everything that a target cannot represent
+is refused. ``_steps.py`` takes an estimator apart, ``_fold.py`` turns it into weights,
+``_names.py`` checks names; each of the other files writes one format.
+"""
+
+from rankrls.export._engines import to_elasticsearch, to_opensearch, to_solr
+from rankrls.export._fold import LinearScores, linear_scores
+from rankrls.export._onnx import to_onnx
+from rankrls.export._svmrank import to_svmrank
+
+__all__ = [
+    "LinearScores",
+    "linear_scores",
+    "to_elasticsearch",
+    "to_onnx",
+    "to_opensearch",
+    "to_solr",
+    "to_svmrank",
+]

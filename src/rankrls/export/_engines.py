@@ -1,0 +1,226 @@
+"""Linear models for search engines: Elasticsearch, OpenSearch and Solr."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls.export._fold import fold
+from rankrls.export._names import check_feature_names, check_model_name
+from rankrls.export._steps import take_apart
+from rankrls.export._write import write_json
+
+__all__ = ["to_elasticsearch", "to_opensearch", "to_solr"]
+
+Array = NDArray[Any]
+
+SOLR_CLASS = "org.apache.solr.ltr.model.LinearModel"
+
+
+def to_elasticsearch(
+    estimator: Any,
+    feature_names: Any = None,
+    name: str = "rankrls",
+    *,
+    output: int | None = None,
+    drop_zeros: bool = False,
+    path: Any = None,
+) -> dict[str, Any]:
+    """A ``model/linear`` of the Elasticsearch Learning to Rank plugin.
+
+    Parameters
+    ----------
+    estimator : fitted estimator with a linear kernel
+        As for `linear_scores`. Scalers in a pipeline are folded into the weights.
+    feature_names : sequence of str, optional
+        Names of the columns of X in the feature set. None: the columns of the data frame that
+        the estimator was fitted to.
+    name : str, default="rankrls"
+        Of the model.
+    output : int, optional
+        Which output, of a model with several.
+    drop_zeros : bool, default=False
+        Whether features of weight zero are left out; the plugin takes a missing weight for zero.
+    path : str or path, optional
+        A file to write the body to, as JSON.
+
+    Returns
+    -------
+    dict
+        The body of ``POST _ltr/_featureset/<feature set>/_createmodel``. In it, ``definition`` is a
+        string of JSON, as the plugin wants it.
+
+    Notes
+    -----
+    The plugin scores a document by Σ weight × feature in 32-bit floats; a query that does not match
+    a document gives the feature 0. The scores are those of ``predict`` less the constant
+    `linear_scores` gives, which is the same for all documents: the ranking is the same.
+
+    Lucene wants scores that are not negative. Features are scores of queries, so they must not be
+    negative before training; if the model's score can be, use it to ``rescore`` and mind how it is
+    added to the score of the first query (``query_weight``).
+
+    Folding loses no digits that matter in float64, but the engine sums in 32 bits: a feature whose
+    values are large beside their differences (a year, a time stamp) is better shifted towards
+    zero in the feature's own query.
+
+    A model is not updated in place: give a new version a new name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.export import to_elasticsearch
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
+    >>> ranker = RankRLS().fit(X, [0, 1, 2, 3])
+    >>> body = to_elasticsearch(ranker, ["title_match", "recency"], "films-1")
+    >>> body["model"]["model"]["type"]
+    'model/linear'
+    >>> body["model"]["model"]["definition"]
+    '{"title_match": 0.91..., "recency": 0.06...}'
+    """
+    name = check_model_name(name)
+    names, weights = _named_weights(estimator, feature_names, output, drop_zeros)
+    body = {
+        "model": {
+            "name": name,
+            "model": {"type": "model/linear", "definition": _json(_mapping(names, weights))},
+        }
+    }
+    write_json(path, body)
+    return body
+
+
+def to_opensearch(
+    estimator: Any,
+    feature_names: Any = None,
+    name: str = "rankrls",
+    *,
+    output: int | None = None,
+    drop_zeros: bool = False,
+    path: Any = None,
+) -> dict[str, Any]:
+    """A ``model/linear`` of OpenSearch's Learning to Rank plugin.
+
+    OpenSearch's plugin is a fork of the Elasticsearch one: the request, the type of the model and
+    its definition are the same, and so is everything that `to_elasticsearch` says.
+
+    Parameters
+    ----------
+    estimator, feature_names, name, output, drop_zeros, path
+        As for `to_elasticsearch`.
+
+    Returns
+    -------
+    dict
+        The body of ``POST _ltr/_featureset/<feature set>/_createmodel``.
+    """
+    return to_elasticsearch(
+        estimator, feature_names, name, output=output, drop_zeros=drop_zeros, path=path
+    )
+
+
+def to_solr(
+    estimator: Any,
+    feature_names: Any = None,
+    name: str = "rankrls",
+    *,
+    store: str | None = None,
+    output: int | None = None,
+    drop_zeros: bool = False,
+    path: Any = None,
+) -> dict[str, Any]:
+    """A ``LinearModel`` of Solr's Learning to Rank module.
+
+    Parameters
+    ----------
+    estimator, feature_names, name, output
+        As for `to_elasticsearch`. Names of features must not have ',' or '=', which separate them
+        in Solr's feature log.
+    store : str, optional
+        The feature store that the features are in; None: Solr's default store.
+    drop_zeros : bool, default=False
+        Whether features of weight zero are left out, so that Solr does not compute them.
+    path : str or path, optional
+        A file to write the model to, as JSON.
+
+    Returns
+    -------
+    dict
+        The body of ``PUT …/schema/model-store``.
+
+    Notes
+    -----
+    Solr wants a weight for every feature in ``features``, and computes in 32-bit floats. No
+    normalizers (``norm``) are written: scalers are in the weights. The scores are those of
+    ``predict`` less the constant that `linear_scores` gives, which is the same for all documents.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.export import to_solr
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
+    >>> ranker = RankRLS().fit(X, [0, 1, 2, 3])
+    >>> model = to_solr(ranker, ["title", "recency"], "films-1", store="films")
+    >>> model["features"]
+    [{'name': 'title'}, {'name': 'recency'}]
+    >>> sorted(model["params"]["weights"])
+    ['recency', 'title']
+    """
+    name = check_model_name(name, forbidden="/'\"{}")
+    if store is not None:
+        store = check_model_name(store, what="store", forbidden="/'\"{}")
+    names, weights = _named_weights(
+        estimator,
+        feature_names,
+        output,
+        drop_zeros,
+        forbidden=",=",
+        why="Solr writes features as name=value,name=value",
+    )
+    model: dict[str, Any] = {"class": SOLR_CLASS, "name": name}
+    if store is not None:
+        model["store"] = store
+    model["features"] = [{"name": feature} for feature in names]
+    model["params"] = {"weights": _mapping(names, weights)}
+    write_json(path, model)
+    return model
+
+
+def _named_weights(
+    estimator: Any, given: Any, output: int | None, drop_zeros: bool, **rules: str
+) -> tuple[list[str], Array]:
+    """Names and weights of the features, fit for an engine of 32-bit floats."""
+    parts = take_apart(estimator)
+    names = check_feature_names(given, parts.feature_names, parts.n_features, **rules)
+    weights = fold(parts, output=output).weights
+    with np.errstate(over="ignore"):
+        rounded = weights.astype(np.float32)
+    if not np.isfinite(rounded).all():
+        i = int(np.flatnonzero(~np.isfinite(rounded))[0])
+        raise ValueError(
+            f"the weight {weights[i]:.3g} of {names[i]!r} is too large for the engine's 32-bit "
+            "floats: multiply the feature by a large constant, or drop it if it is all but constant"
+        )
+    if not rounded.any():
+        raise ValueError(
+            "every weight is zero (in the engine's 32-bit floats): all documents would have the "
+            "same score. Check that the features differ within queries, and that alpha is not huge"
+        )
+    if drop_zeros:
+        kept = np.flatnonzero(rounded)
+        names, weights = [names[i] for i in kept], weights[kept]
+    return names, weights
+
+
+def _mapping(names: list[str], weights: Array) -> dict[str, float]:
+    # −0.0 becomes 0.0. Floats are written with a point or an exponent: older Solr wants a Double.
+    return {name: float(weight) + 0.0 for name, weight in zip(names, weights, strict=True)}
+
+
+def _json(content: dict[str, float]) -> str:
+    return json.dumps(content, ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,198 @@
+"""Models as ONNX graphs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from rankrls import __version__
+from rankrls._validation import check_option
+from rankrls.export._fold import choose_output, fold
+from rankrls.export._graph import Graph
+from rankrls.export._steps import Affine, Parts, take_apart
+from rankrls.export._write import write_bytes
+from rankrls.feature_maps import Kernel
+
+__all__ = ["to_onnx"]
+
+Array = NDArray[Any]
+
+#: Kernels that are products and elementwise functions of the features.
+KERNELS = ("linear", "rbf", "poly", "polynomial", "sigmoid", "cosine")
+
+#: A protocol buffer ends here.
+MAX_BYTES = 2**31 - 2**20
+
+
+def to_onnx(
+    estimator: Any, path: Any = None, *, output: int | None = None, dtype: str = "float32"
+) -> Any:
+    """A model as an ONNX graph (``pip install 'rankrls[onnx]'``).
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        `RankRLS`, `RankRLSCV`, `RankSVM` or `GreedyRankRLS`, a ``Pipeline`` that ends in one of
+        them, or a search with its best estimator; steps of a pipeline as for `linear_scores`.
+        Kernels: linear, rbf, polynomial, sigmoid and cosine, with all training rows or a basis.
+    path : str or path, optional
+        A file to write.
+    output : int, optional
+        Which output, of a model with several. None: all of them.
+    dtype : {"float32", "float64"}, default="float32"
+        Type of the features and of the scores. In between everything is computed in float64.
+
+    Returns
+    -------
+    onnx.ModelProto
+        Input "X" of shape (n_rows, n_features), output "scores" of shape (n_rows,), or
+        (n_rows, n_outputs) for several outputs. The names of the features, if the model has them,
+        are in the metadata, as a JSON list "feature_names".
+
+    Notes
+    -----
+    Opset 13, IR version 7. The scores are those of ``predict``, the constant of scalers included.
+    Linear models are a single matrix product. A kernel model brings its training rows, or its
+    basis vectors, along: fit with ``solver="nystroem"`` and a ``basis`` for a small file. Distances
+    are computed between rows from which the mean of those vectors was subtracted, which keeps the
+    digits of features with an offset.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.export import to_onnx
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
+    >>> model = to_onnx(RankRLS(kernel="rbf").fit(X, [0, 1, 2, 3]))
+    """
+    check_option("dtype", dtype, ("float32", "float64"))
+    parts = take_apart(estimator)
+    graph = Graph(parts.n_features, dtype)
+    if hasattr(parts.ranker, "coef_"):
+        scores, width = _linear(graph, parts, output)
+    else:
+        scores, width = _kernel(graph, parts, output)
+    properties = {
+        "producer": f"rankrls {__version__}",
+        "estimator": type(parts.ranker).__name__,
+    }
+    if parts.feature_names is not None:
+        properties["feature_names"] = json.dumps(parts.feature_names, ensure_ascii=False)
+    model = graph.finish(scores, width, properties, version=__version__)
+    write_bytes(path, model.SerializeToString(deterministic=True))
+    return model
+
+
+def _linear(graph: Graph, parts: Parts, output: int | None) -> tuple[str, int | None]:
+    n_outputs = np.atleast_2d(parts.ranker.coef_).shape[0]
+    flat, columns = _columns(parts, n_outputs, output)
+    folded = [fold(parts, output=j) for j in columns]
+    W = np.stack([one.weights for one in folded], axis=1)
+    scores = graph.add("MatMul", graph.X, graph.constant(W))
+    constants = np.array([one.constant for one in folded])
+    if constants.any():
+        scores = graph.add("Add", scores, graph.constant(constants))
+    return _shaped(graph, scores, flat, len(columns))
+
+
+def _kernel(graph: Graph, parts: Parts, output: int | None) -> tuple[str, int | None]:
+    kernel, rows, A = _expansion(parts.ranker)
+    flat, columns = _columns(parts, A.shape[1], output)
+    A = A[:, columns]
+    used = A.any(axis=1)
+    rows, A = rows[used], A[used]
+    if not len(A):
+        raise ValueError("every coefficient is zero: all rows would have the same score")
+    if (rows.size + A.size) * 8 > MAX_BYTES:
+        raise ValueError(
+            f"the model has {rows.shape[0]:,} rows of {rows.shape[1]:,} features, more than an "
+            "ONNX file holds (2 GiB): fit with solver='nystroem' and a smaller basis"
+        )
+    if not (np.isfinite(rows).all() and np.isfinite(A).all()):
+        raise ValueError("the model has coefficients or rows that are not finite")
+    X = graph.X
+    for step in parts.steps:
+        X = _step(graph, X, step)
+    K = _kernel_matrix(graph, X, kernel, rows)
+    return _shaped(graph, graph.add("MatMul", K, graph.constant(A)), flat, len(columns))
+
+
+def _columns(parts: Parts, n_outputs: int, output: int | None) -> tuple[bool, list[int]]:
+    """Whether the scores have one axis, and which outputs they are."""
+    one_axis = getattr(parts.ranker, "_flat", np.ndim(getattr(parts.ranker, "coef_", 0)) == 1)
+    if output is None and not one_axis:
+        return False, list(range(n_outputs))
+    return True, [choose_output(n_outputs, output)]
+
+
+def _shaped(graph: Graph, scores: str, flat: bool, n_outputs: int) -> tuple[str, int | None]:
+    """Scores, with one axis if ``flat``, and their number of columns if not."""
+    if not flat:
+        return scores, n_outputs
+    return graph.add("Reshape", scores, graph.constant(np.array([-1]))), None
+
+
+def _expansion(ranker: Any) -> tuple[Kernel, Array, Array]:
+    """Kernel, rows (m, n) and coefficients (m, n_outputs) of f(x) = Σ a_i k(x, x_i)."""
+    model = ranker._model
+    kernel = model.kernel
+    if callable(kernel.metric) or kernel.metric not in KERNELS:
+        raise ValueError(
+            f"kernel={kernel.name} is not exported: ONNX models are made of products and "
+            f"elementwise functions, so the kernel must be one of {', '.join(map(repr, KERNELS))}"
+        )
+    if hasattr(model, "_A"):  # KernelModel
+        rows, A = model.rows, model._A[0]
+    elif hasattr(model, "_a"):  # NystroemModel
+        rows, A = model.basis.rows, model._a[0]
+    else:  # HingeModel
+        rows, A = model.rows, model.dual_coef[0][model.kept]
+    rows = rows.toarray() if sparse.issparse(rows) else rows
+    return kernel, np.asarray(rows, dtype=np.float64), np.asarray(A, dtype=np.float64)
+
+
+def _step(graph: Graph, X: str, step: Affine) -> str:
+    if step.columns is not None:
+        X = graph.add("Gather", X, graph.constant(step.columns.astype(np.int64)), axis=1)
+    if step.matrix is not None:
+        X = graph.add("MatMul", X, graph.constant(step.matrix))
+    if step.scale is not None:
+        X = graph.add("Mul", X, graph.constant(step.scale))
+    if step.shift is not None:
+        X = graph.add("Add", X, graph.constant(step.shift))
+    return X
+
+
+def _kernel_matrix(graph: Graph, X: str, kernel: Kernel, rows: Array) -> str:
+    """k(x, r) for all rows r, as scikit-learn defines the kernels."""
+    gamma = kernel.params.get("gamma")
+    gamma = 1.0 / rows.shape[1] if gamma is None else float(gamma)
+    if kernel.metric == "rbf":  # exp(−γ(‖x‖² + ‖r‖² − 2⟨x, r⟩)), of centred rows
+        center = rows.mean(axis=0)
+        rows = rows - center
+        X = graph.add("Sub", X, graph.constant(center))
+        squares = graph.sum_rows(graph.add("Mul", X, X))
+        product = graph.add("MatMul", X, graph.constant(-2.0 * rows.T))
+        distance = graph.add("Add", graph.add("Add", product, squares), graph.constant(
+            np.einsum("ij,ij->i", rows, rows)
+        ))  # fmt: skip
+        distance = graph.add("Max", distance, graph.constant(np.array(0.0)))
+        return graph.add("Exp", graph.add("Mul", distance, graph.constant(np.array(-gamma))))
+    if kernel.metric == "cosine":  # a zero row has cosine 0 with everything
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        rows = rows / np.where(norms > 0, norms, 1.0)[:, None]
+        norm = graph.add("Sqrt", graph.sum_rows(graph.add("Mul", X, X)))
+        zero = graph.add("Equal", norm, graph.constant(np.array(0.0)))
+        norm = graph.add("Where", zero, graph.constant(np.array(1.0)), norm)
+        X = graph.add("Div", X, norm)
+        return graph.add("MatMul", X, graph.constant(rows.T))
+    coef0 = float(kernel.params.get("coef0", 1.0))
+    product = graph.add("MatMul", X, graph.constant(gamma * rows.T))
+    product = graph.add("Add", product, graph.constant(np.array(coef0)))
+    if kernel.metric == "sigmoid":
+        return graph.add("Tanh", product)
+    return graph.add("Pow", product, graph.constant(np.array(float(kernel.params["degree"]))))

@@ -1,0 +1,223 @@
+"""What a fitted estimator is made of: affine maps of the features, and a ranker at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.feature_selection import SelectorMixin
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.utils.validation import check_is_fitted
+
+from rankrls.estimators._greedy import GreedyRankRLS
+from rankrls.estimators._ranker import Ranker
+from rankrls.preprocessing import QueryScaler
+
+__all__ = ["Affine", "Parts", "take_apart"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Affine:
+    """z = (x[columns] M) ∘ scale + shift, in float64; None leaves a part out.
+
+    Attributes
+    ----------
+    n_in : int
+        Number of features of x.
+    columns : ndarray of int or None
+    matrix : ndarray of shape (len(columns) or n_in, n_out) or None
+    scale, shift : ndarray of shape (n_out,) or None
+    """
+
+    n_in: int
+    columns: Array | None = None
+    matrix: Array | None = None
+    scale: Array | None = None
+    shift: Array | None = None
+
+    def pull(self, W: Array) -> tuple[Array, Array]:
+        """Weights of x, and the constant, of the scores z W: shapes (n_in, k) and (k,)."""
+        constant = np.zeros(W.shape[1]) if self.shift is None else self.shift @ W
+        if self.scale is not None:
+            W = self.scale[:, None] * W
+        if self.matrix is not None:
+            W = self.matrix @ W
+        if self.columns is not None:
+            W_in = np.zeros((self.n_in, W.shape[1]))
+            W_in[self.columns] = W
+            W = W_in
+        return W, constant
+
+
+@dataclass(frozen=True)
+class Parts:
+    """An estimator as maps of the features that are applied one after the other, and a ranker.
+
+    Attributes
+    ----------
+    steps : list of Affine
+    ranker : Ranker or GreedyRankRLS, fitted
+    n_features : int
+        Of the rows that come in.
+    feature_names : list of str or None
+        Their names, if the estimator was fitted to rows that have names.
+    """
+
+    steps: list[Affine]
+    ranker: Any
+    n_features: int
+    feature_names: list[str] | None
+
+
+def take_apart(estimator: Any) -> Parts:
+    """Check that an estimator is fitted and of a kind that can be exported, and take it apart."""
+    transformers, ranker = _flatten(estimator)
+    if not isinstance(ranker, Ranker | GreedyRankRLS):
+        raise ValueError(
+            f"a {type(ranker).__name__} cannot be exported: give a fitted RankRLS, RankRLSCV, "
+            "RankSVM or GreedyRankRLS, a Pipeline that ends in one, or a search over it"
+        )
+    check_is_fitted(ranker)
+    steps = [affine for step in transformers if (affine := _affine(step)) is not None]
+    first = next((step for step in transformers if _has_features(step)), ranker)
+    names = getattr(first, "feature_names_in_", None)
+    return Parts(
+        steps=steps,
+        ranker=ranker,
+        n_features=int(first.n_features_in_),
+        feature_names=None if names is None else [str(name) for name in names],
+    )
+
+
+def _flatten(estimator: Any) -> tuple[list[Any], Any]:
+    """The transformers of (nested) pipelines, and what comes at the end."""
+    if hasattr(estimator, "best_estimator_"):  # a search of scikit-learn, or of another library
+        return _flatten(estimator.best_estimator_)
+    if hasattr(estimator, "refit") and hasattr(estimator, "estimator"):
+        check_is_fitted(estimator, "cv_results_")
+        raise ValueError(
+            f"this {type(estimator).__name__} has no fitted model: it was made with refit=False. "
+            "Fit it with refit=True, or export a model with the best parameters"
+        )
+    if not isinstance(estimator, Pipeline):
+        return [], estimator
+    if not estimator.steps:
+        raise ValueError("the Pipeline has no steps")
+    transformers: list[Any] = []
+    for _, step in estimator.steps[:-1]:
+        if isinstance(step, Pipeline):
+            inner, last = _flatten(step)
+            transformers += [*inner, last]
+        elif step is not None and step != "passthrough":
+            transformers.append(step)
+    inner, last = _flatten(estimator.steps[-1][1])
+    return [*transformers, *inner], last
+
+
+def _has_features(step: Any) -> bool:
+    return step is not None and hasattr(step, "n_features_in_")
+
+
+# ---------------------------------------------------------------- what a transformer does to x
+
+
+def _standard(step: Any) -> Affine:
+    scale = None if step.scale_ is None else 1.0 / _float64(step.scale_)
+    shift = None
+    if step.mean_ is not None and step.with_mean:
+        shift = -_float64(step.mean_) * (1.0 if scale is None else scale)
+    return Affine(step.n_features_in_, scale=scale, shift=shift)
+
+
+def _robust(step: Any) -> Affine:
+    scale = None if step.scale_ is None else 1.0 / _float64(step.scale_)
+    shift = None
+    if step.center_ is not None:
+        shift = -_float64(step.center_) * (1.0 if scale is None else scale)
+    return Affine(step.n_features_in_, scale=scale, shift=shift)
+
+
+def _min_max(step: Any) -> Affine:
+    _refuse_clip(step)
+    return Affine(step.n_features_in_, scale=_float64(step.scale_), shift=_float64(step.min_))
+
+
+def _max_abs(step: Any) -> Affine:
+    _refuse_clip(step)
+    return Affine(step.n_features_in_, scale=1.0 / _float64(step.scale_))
+
+
+def _pca(step: Any) -> Affine:
+    if step.whiten:
+        raise ValueError(
+            "PCA(whiten=True) is not exported: use PCA() and a StandardScaler after it"
+        )
+    matrix = _float64(step.components_).T
+    shift = None if step.mean_ is None else -_float64(step.mean_) @ matrix
+    return Affine(step.n_features_in_, matrix=matrix, shift=shift)
+
+
+def _truncated_svd(step: Any) -> Affine:
+    return Affine(step.n_features_in_, matrix=_float64(step.components_).T)
+
+
+#: Exact types: a subclass may do something else.
+AFFINE: dict[type, Callable[[Any], Affine]] = {
+    StandardScaler: _standard,
+    RobustScaler: _robust,
+    MinMaxScaler: _min_max,
+    MaxAbsScaler: _max_abs,
+    PCA: _pca,
+    TruncatedSVD: _truncated_svd,
+}
+
+
+def _affine(step: Any) -> Affine | None:
+    """What a fitted transformer does to the features; None if nothing."""
+    if isinstance(step, QueryScaler):
+        raise ValueError(
+            "QueryScaler cannot be exported: it scales a document by the other documents of the "
+            "same query, and the model is given one document at a time. Fit with a scaler that is "
+            "the same for all rows (StandardScaler, MinMaxScaler), or have the features scaled "
+            "by query before they reach the model and export the ranker alone"
+        )
+    if type(step) is FunctionTransformer and step.func is None:
+        return None
+    selects = isinstance(step, SelectorMixin) and type(step).transform is SelectorMixin.transform
+    if not selects and type(step) not in AFFINE:
+        known = ", ".join(kind.__name__ for kind in AFFINE)
+        raise ValueError(
+            f"a {type(step).__name__} cannot be folded into the weights, because it is not known "
+            f"to be the same affine map of every row: {known} and feature selectors are. Apply it "
+            "before the features reach the model, and export what comes after it"
+        )
+    check_is_fitted(step)
+    if selects:
+        columns = np.flatnonzero(step.get_support())
+        return Affine(len(step.get_support()), columns=columns)
+    return AFFINE[type(step)](step)
+
+
+def _refuse_clip(step: Any) -> None:
+    if getattr(step, "clip", False):
+        raise ValueError(
+            f"{type(step).__name__}(clip=True) cannot be folded into the weights: values outside "
+            "of the training range are cut off, which is not linear. Fit it with clip=False"
+        )
+
+
+def _float64(values: Any) -> Array:
+    return np.asarray(values, dtype=np.float64)

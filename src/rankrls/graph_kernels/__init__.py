@@ -1,0 +1,21 @@
+"""Labelled graphs as inputs: the all-paths graph kernel, and sentences as graphs (P4 §4)."""
+
+from rankrls.graph_kernels._corpus import Document, Entity, Pair, Sentence
+from rankrls.graph_kernels._features import AllPathsGraphFeatures, all_paths_graph_kernel
+from rankrls.graph_kernels._graphs import LabelledGraph
+from rankrls.graph_kernels._reader import iter_interaction_corpus
+from rankrls.graph_kernels._sentences import Dependency, Token, sentence_graph
+
+__all__ = [
+    "AllPathsGraphFeatures",
+    "Dependency",
+    "Document",
+    "Entity",
+    "LabelledGraph",
+    "Pair",
+    "Sentence",
+    "Token",
+    "all_paths_graph_kernel",
+    "iter_interaction_corpus",
+    "sentence_graph",
+]

@@ -1,0 +1,274 @@
+"""``AllPathsGraphFeatures``: labelled graphs to a sparse feature matrix; the kernel of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from rankrls._validation import check_option, show
+from rankrls.graph_kernels._gather import GATHERS, LabelPairs, label_pairs
+from rankrls.graph_kernels._graphs import LabelledGraph, as_graphs
+
+__all__ = ["AllPathsGraphFeatures", "all_paths_graph_kernel"]
+
+Array = NDArray[Any]
+
+
+class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
+    r"""Weights of all paths between every two labels of a graph, as sparse features.
+
+    The inner product of the rows of two graphs is their all-paths graph kernel, so that every
+    linear method learns with that kernel, at the price of a sparse matrix.
+
+    Parameters
+    ----------
+    gather : {"sum", "max"}, default="sum"
+        What becomes of several pairs of nodes with the same two labels: the sum of their path
+        weights, or the largest of them. The sum is the definition of P4 §4. The maximum is
+        taken over pairs of nodes that are connected by a path.
+    normalize : bool, default=False
+        Whether to divide every graph's features by their Euclidean length: the kernel becomes a
+        cosine. Features of label pairs that ``fit`` has not seen count in that length, although
+        they have no column: the inner products are those of the kernel. A graph without paths
+        is a row of zeros.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_labels,), object
+        All labels seen in ``fit``, sorted.
+    label_pairs_ : ndarray of shape (n_features, 2), int
+        The labels at the beginning and at the end of the paths that every column stands for, as
+        indices of ``labels_``: the pairs that some path connects, sorted.
+
+    See Also
+    --------
+    all_paths_graph_kernel : The Gram matrix.
+
+    Notes
+    -----
+    A graph with adjacency matrix :math:`A` has the path weights
+    :math:`W = \sum_{n \ge 1} A^n = (I - A)^{-1} - I`: the weight of a path is the product of its
+    edges', and nodes may repeat. With :math:`N` the 0/1 matrix of labels by nodes, the
+    features are the entries of :math:`F = N W N^\top`, and the kernel of two graphs is
+    :math:`\sum_{ij} F'_{ij} F''_{ij}` over labels. The series converges if the spectral radius of
+    :math:`A` is below 1, as it is for every graph without cycles. A graph for which it is not
+    is an error that names the graph.
+
+    A graph is any of
+
+    - a pair ``(adjacency, labels)``: an array or sparse matrix of shape (v, v), and for every node
+      an iterable of strings (a single string is one label);
+    - a `LabelledGraph` of the same;
+    - a networkx graph: nodes have an attribute ``"labels"`` (or ``"label"``), edges ``"weight"``
+      (1 where it is missing). An undirected edge counts in both directions.
+
+    Labels and label pairs that ``fit`` has not seen are ignored by ``transform``. Nodes that carry
+    them still belong to paths between other nodes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls.graph_kernels import AllPathsGraphFeatures
+    >>> chain = np.diag([0.5, 0.5], k=1)  # three nodes, two edges
+    >>> features = AllPathsGraphFeatures()
+    >>> X = features.fit_transform([(chain, ["a", "b", "c"]), (chain, ["a", "c", "c"])])
+    >>> features.get_feature_names_out()
+    array(['a → b', 'a → c', 'b → c', 'c → c'], dtype=object)
+    >>> X.toarray()
+    array([[0.5 , 0.25, 0.5 , 0.  ],
+           [0.  , 0.75, 0.  , 0.5 ]])
+    """
+
+    def __init__(self, gather: str = "sum", normalize: bool = False) -> None:
+        self.gather = gather
+        self.normalize = normalize
+
+    def fit(self, X: Any, y: Any = None) -> AllPathsGraphFeatures:
+        """Learn the labels and the pairs of labels that paths connect.
+
+        Parameters
+        ----------
+        X : list of graphs
+        y : ignored
+
+        Returns
+        -------
+        self : AllPathsGraphFeatures
+        """
+        self.fit_transform(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> sp.csr_array:
+        """The same as ``fit(X).transform(X)``, with the paths computed once.
+
+        Parameters
+        ----------
+        X : list of graphs
+        y : ignored
+
+        Returns
+        -------
+        csr_array of shape (n_graphs, n_features), float64
+        """
+        return self._learn(as_graphs(X), "graphs")
+
+    def _learn(self, graphs: list[LabelledGraph], name: str) -> sp.csr_array:
+        check_parameters(self.gather, self.normalize)
+        if not graphs:
+            raise ValueError(f"{name} is empty: there are no labels to learn")
+        names = sorted({label for graph in graphs for node in graph.labels for label in node})
+        number = {label: i for i, label in enumerate(names)}
+        # Chunk by chunk, the different keys and where each entry's key is among them.
+        parts = []
+        for pairs in label_pairs(graphs, number, self.gather, name):
+            keys, which = _different(_keys(pairs, len(names)))
+            parts.append((pairs.counts, self._weights(pairs), keys, which))
+        vocabulary = np.sort(np.concatenate([keys for _, _, keys, _ in parts]))
+        vocabulary = vocabulary[np.diff(vocabulary, prepend=-1) > 0]
+        self.labels_ = np.array(names, dtype=object)
+        self.label_pairs_ = np.column_stack(np.divmod(vocabulary, max(len(names), 1)))
+        counts = np.concatenate([counts for counts, _, _, _ in parts])
+        weights = np.concatenate([weights for _, weights, _, _ in parts])
+        columns = [np.searchsorted(vocabulary, keys)[which] for _, _, keys, which in parts]
+        return _matrix(counts, np.concatenate(columns), weights, len(vocabulary))
+
+    def transform(self, X: Any) -> sp.csr_array:
+        """Features of graphs.
+
+        Parameters
+        ----------
+        X : list of graphs
+
+        Returns
+        -------
+        csr_array of shape (n_graphs, n_features), float64
+        """
+        check_is_fitted(self)
+        return self._apply(as_graphs(X), "graphs")
+
+    def _apply(self, graphs: list[LabelledGraph], name: str) -> sp.csr_array:
+        check_parameters(self.gather, self.normalize)
+        n_labels, vocabulary = len(self.labels_), self._vocabulary()
+        number = {label: i for i, label in enumerate(self.labels_)}
+        counts, columns, weights = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)]
+        for pairs in label_pairs(graphs, number, self.gather, name):
+            # With all labels numbered, new ones last, known keys are those of the vocabulary.
+            keys, which = _different(_keys(pairs, len(number)))
+            source, target = np.divmod(keys, max(len(number), 1))
+            place = np.searchsorted(vocabulary, source * n_labels + target)
+            known = (source < n_labels) & (target < n_labels) & (place < len(vocabulary))
+            known[known] = vocabulary[place[known]] == (source * n_labels + target)[known]
+            column, weight = np.where(known, place, -1)[which], self._weights(pairs)
+            if known.all():
+                counts.append(pairs.counts)
+            else:
+                kept = column >= 0
+                graph = np.repeat(np.arange(len(pairs.counts)), pairs.counts)
+                counts.append(np.bincount(graph[kept], minlength=len(pairs.counts)))
+                column, weight = column[kept], weight[kept]
+            columns.append(column)
+            weights.append(weight)
+        column, weight = np.concatenate(columns), np.concatenate(weights)
+        return _matrix(np.concatenate(counts), column, weight, len(vocabulary))
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Names of the columns: "label → label".
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of shape (n_features,), object
+        """
+        check_is_fitted(self)
+        pairs = self.labels_[self.label_pairs_]
+        return np.array([f"{source} → {target}" for source, target in pairs], dtype=object)
+
+    def _weights(self, pairs: LabelPairs) -> Array:
+        if not self.normalize:
+            return pairs.weights
+        lengths = pairs.lengths()
+        return pairs.weights / np.repeat(lengths, pairs.counts)
+
+    def _vocabulary(self) -> Array:
+        sources, targets = self.label_pairs_.T
+        return sources * len(self.labels_) + targets
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.no_validation = True
+        return tags
+
+
+def all_paths_graph_kernel(
+    graphs_a: Any, graphs_b: Any = None, *, gather: str = "sum", normalize: bool = False
+) -> Array:
+    """All-paths graph kernel of every graph with every other.
+
+    Parameters
+    ----------
+    graphs_a, graphs_b : list of graphs
+        As for `AllPathsGraphFeatures`. Without ``graphs_b``, of ``graphs_a`` with themselves.
+    gather, normalize
+        As for `AllPathsGraphFeatures`.
+
+    Returns
+    -------
+    ndarray of shape (n_a, n_b)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls.graph_kernels import all_paths_graph_kernel
+    >>> chain = np.diag([0.5, 0.5], k=1)
+    >>> all_paths_graph_kernel([(chain, ["a", "b", "c"]), (chain, ["a", "c", "c"])])
+    array([[0.5625, 0.1875],
+           [0.1875, 0.8125]])
+    """
+    features = AllPathsGraphFeatures(gather, normalize)
+    check_parameters(gather, normalize)
+    a = as_graphs(graphs_a, "graphs_a")
+    b = None if graphs_b is None else as_graphs(graphs_b, "graphs_b")
+    X_a = features._learn(a, "graphs_a")
+    X_b = X_a if b is None else features._apply(b, "graphs_b")
+    return (X_a @ X_b.T).toarray()
+
+
+def check_parameters(gather: Any, normalize: Any) -> None:
+    """Raise unless the options are known."""
+    check_option("gather", gather, GATHERS)
+    if not isinstance(normalize, bool | np.bool_):
+        raise ValueError(f"normalize must be True or False; got {show(normalize)}")
+
+
+def _keys(pairs: LabelPairs, n_labels: int) -> Array:
+    return pairs.sources * n_labels + pairs.targets
+
+
+def _different(keys: Array) -> tuple[Array, Array]:
+    """The different keys, ascending, and for every key its place among them.
+
+    ``np.unique``, for keys that ascend in long runs: a stable sort merges these.
+    """
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    new = np.diff(ordered, prepend=-1) > 0
+    which = np.empty(len(keys), dtype=np.int32)
+    which[order] = np.cumsum(new, dtype=np.int32) - 1
+    return ordered[new], which
+
+
+def _matrix(counts: Array, columns: Array, weights: Array, n_columns: int) -> sp.csr_array:
+    kind = np.int32 if max(len(weights), n_columns) < 2**31 else np.int64
+    indptr = np.append(0, np.cumsum(counts)).astype(kind)
+    matrix = sp.csr_array((weights, columns.astype(kind), indptr), shape=(len(counts), n_columns))
+    matrix.has_canonical_format = True  # columns ascend with the labels' numbers
+    return matrix

@@ -1,0 +1,148 @@
+"""From path weights between nodes to weights between labels: F = N W Nᵀ, or its maximum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse as sp
+
+from rankrls.graph_kernels._graphs import LabelledGraph
+from rankrls.graph_kernels._paths import DivergenceError, path_weights
+
+__all__ = ["GATHERS", "LabelPairs", "label_pairs"]
+
+Array = NDArray[Any]
+
+GATHERS = {"sum": np.add, "max": np.maximum}
+
+_CHUNK = 2**19  # Σ v² of the graphs that are handled together
+
+
+@dataclass(frozen=True)
+class LabelPairs:
+    """The matrices F of successive graphs, one entry after another.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_graphs,), int
+        Entries of every graph.
+    sources, targets : ndarray of shape (n_entries,), int
+        Numbers of both labels, ascending within a graph.
+    weights : ndarray of shape (n_entries,), not zero
+    """
+
+    counts: Array
+    sources: Array
+    targets: Array
+    weights: Array
+
+    def lengths(self) -> Array:
+        """‖F‖ of every graph, shape (n_graphs,)."""
+        graph = np.repeat(np.arange(len(self.counts)), self.counts)
+        scale = np.zeros(len(self.counts))
+        np.maximum.at(scale, graph, np.abs(self.weights))
+        relative = self.weights / scale[graph]  # squares neither overflow nor vanish
+        return scale * np.sqrt(np.bincount(graph, relative**2, minlength=len(scale)))
+
+
+def label_pairs(
+    graphs: Sequence[LabelledGraph], number: dict[str, int], gather: str, name: str = "graphs"
+) -> Iterator[LabelPairs]:
+    """F of every graph, in chunks of graphs.
+
+    Parameters
+    ----------
+    graphs : sequence of LabelledGraph
+    number : dict
+        Number of every label. Labels that are not in it are added.
+    gather : {"sum", "max"}
+    name : str
+        How errors call ``graphs``.
+    """
+    start = 0
+    while start < len(graphs):
+        stop, size = start, 0
+        while stop < len(graphs) and (stop == start or size < _CHUNK):
+            size += max(graphs[stop].n_nodes, 1) ** 2
+            stop += 1
+        yield _chunk(graphs[start:stop], number, gather, name, start)
+        start = stop
+
+
+def _chunk(
+    graphs: Sequence[LabelledGraph], number: dict[str, int], gather: str, name: str, offset: int
+) -> LabelPairs:
+    sizes = np.array([graph.n_nodes for graph in graphs])
+    first = np.cumsum(sizes) - sizes
+    A = _block_diagonal([graph.adjacency for graph in graphs], first, int(sizes.sum()))
+    try:
+        W = path_weights(A)
+    except DivergenceError as error:
+        index = int(np.searchsorted(first, error.node, side="right")) - 1
+        raise ValueError(_advice(f"{name}[{offset + index}]", error.radius)) from None
+
+    # One allocation for every label of every node, sorted by (graph, label): a group each.
+    per_node: list[Any] = [node for graph in graphs for node in graph.labels]
+    labels = np.array(
+        [number.setdefault(label, len(number)) for node in per_node for label in node],
+        dtype=np.int64,
+    )
+    nodes = np.repeat(np.arange(len(per_node)), [len(node) for node in per_node])
+    key = np.repeat(np.arange(len(graphs)), sizes)[nodes] * len(number) + labels
+    order = np.argsort(key, kind="stable")
+    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+    group_graph, group_label = np.divmod(key[order[starts]], max(len(number), 1))
+    source, target, weights = _gather(W, nodes[order], starts, gather)
+    return LabelPairs(
+        np.bincount(group_graph[source], minlength=len(graphs)),
+        group_label[source],
+        group_label[target],
+        weights,
+    )
+
+
+def _gather(
+    W: sp.csr_array, nodes: Array, starts: Array, gather: str
+) -> tuple[Array, Array, Array]:
+    """Weights between groups of nodes: source group, target group, weight, sorted."""
+    n_groups = len(starts)
+    group = np.repeat(np.arange(n_groups, dtype=np.int32), np.diff(starts, append=len(nodes)))
+    between = W[nodes].T.tocsr()[nodes]  # row: allocation of the target, column: of the source
+    # Rows of a group follow each other: joining them only takes fewer row pointers.
+    indptr = np.append(between.indptr[starts], between.indptr[-1])
+    joined = sp.csr_array(
+        (between.data, group[between.indices], indptr), shape=(n_groups, n_groups)
+    )
+    by_source = joined.tocsc()  # sorted by target within a source; equal ones stay neighbours
+    source = np.repeat(np.arange(n_groups), np.diff(by_source.indptr))
+    target = by_source.indices.astype(np.int64)
+    new = np.flatnonzero(np.diff(source * n_groups + target, prepend=-1))
+    if not len(new):
+        return source, target, by_source.data
+    weights = GATHERS[gather].reduceat(by_source.data, new)
+    kept = weights != 0  # signed weights may cancel
+    new = new[kept]
+    return source[new], target[new], weights[kept]
+
+
+def _block_diagonal(blocks: list[sp.csr_array], first: Array, n: int) -> sp.csr_array:
+    nnz = np.array([block.nnz for block in blocks])
+    data = np.concatenate([block.data for block in blocks])
+    indices = np.concatenate([block.indices for block in blocks]) + np.repeat(first, nnz)
+    ends = np.concatenate([block.indptr[1:] for block in blocks])
+    sizes = [block.shape[0] for block in blocks]
+    indptr = np.append(0, ends + np.repeat(np.cumsum(nnz) - nnz, sizes))
+    return sp.csr_array((data, indices, indptr), shape=(n, n))
+
+
+def _advice(where: str, radius: float) -> str:
+    scale = f", for example by {0.9 / radius:.2g}" if np.isfinite(radius) and radius >= 1 else ""
+    return (
+        f"{where}: the sum over all its paths does not converge: the spectral radius of its "
+        f"adjacency matrix is {radius:.6g} and must be below 1. Multiply its edge weights by a "
+        f"smaller number{scale}, or remove its cycles"
+    )

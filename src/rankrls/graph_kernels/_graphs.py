@@ -1,0 +1,171 @@
+"""Labelled graphs, and the forms in which people have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+
+from rankrls._validation import check_finite_array, show
+
+__all__ = ["LabelledGraph", "as_graphs"]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledGraph:
+    """A weighted directed graph whose nodes carry labels.
+
+    Parameters
+    ----------
+    adjacency : {ndarray, sparse matrix} of shape (v, v)
+        Weight of the edge from node i to node j in row i, column j; zero means no edge. Entries
+        of a sparse matrix that are stored twice add up.
+    labels : sequence of length v
+        For every node an iterable of strings, possibly empty. A single string is one label. A
+        label that is given twice for a node counts once.
+
+    Attributes
+    ----------
+    adjacency : csr_array of shape (v, v), float64
+    labels : tuple of length v of tuples of str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls.graph_kernels import LabelledGraph
+    >>> graph = LabelledGraph(np.array([[0.0, 0.5], [0.0, 0.0]]), [["dog", "noun"], "barks"])
+    >>> graph.n_nodes, graph.labels
+    (2, (('dog', 'noun'), ('barks',)))
+    """
+
+    adjacency: Any
+    labels: Sequence[Iterable[str]]
+
+    def __post_init__(self) -> None:
+        adjacency = _check_adjacency(self.adjacency)
+        labels = _check_labels(self.labels, adjacency.shape[0])
+        object.__setattr__(self, "adjacency", adjacency)
+        object.__setattr__(self, "labels", labels)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes, v."""
+        return len(self.labels)
+
+
+def as_graphs(graphs: Any, name: str = "graphs") -> list[LabelledGraph]:
+    """Turn a collection of graphs in any accepted form into `LabelledGraph`.
+
+    Errors say which graph is wrong.
+    """
+    if isinstance(graphs, LabelledGraph) or _is_networkx(graphs):
+        raise ValueError(f"{name} must be a list of graphs; got one graph: put it into a list")
+    if isinstance(graphs, str | bytes) or not isinstance(graphs, Iterable) or sp.issparse(graphs):
+        raise ValueError(f"{name} must be a list of graphs; got {show(graphs)}")
+    return [_as_graph(graph, f"{name}[{index}]") for index, graph in enumerate(graphs)]
+
+
+def _as_graph(graph: Any, where: str) -> LabelledGraph:
+    if isinstance(graph, LabelledGraph):
+        return graph
+    try:
+        if _is_networkx(graph):
+            return _from_networkx(graph)
+        if isinstance(graph, tuple | list) and len(graph) == 2:
+            return LabelledGraph(*graph)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+    raise ValueError(
+        f"{where} must be a pair (adjacency, labels), a networkx graph or a LabelledGraph; "
+        f"got {show(graph)}"
+    )
+
+
+def _is_networkx(graph: Any) -> bool:
+    return all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed"))
+
+
+def _from_networkx(graph: Any) -> LabelledGraph:
+    """Node attribute "labels" or "label", edge attribute "weight" (1 where it is missing).
+
+    An undirected edge is one edge in each direction; parallel edges add up.
+    """
+    number = {node: i for i, node in enumerate(graph.nodes)}
+    labels, named = [], False
+    for _, attributes in graph.nodes(data=True):
+        named = named or "labels" in attributes or "label" in attributes
+        labels.append(attributes.get("labels", attributes.get("label", ())))
+    if number and not named:
+        raise ValueError("no node has an attribute 'labels' (or 'label'): set it to its strings")
+    directed = graph.is_directed()
+    rows, columns, weights = [], [], []
+    for source, target, weight in graph.edges(data="weight", default=1.0):
+        i, j = number[source], number[target]
+        rows.append(i)
+        columns.append(j)
+        weights.append(weight)
+        if not directed and i != j:
+            rows.append(j)
+            columns.append(i)
+            weights.append(weight)
+    data = check_finite_array("edge attribute 'weight'", weights, ndim=(1,))
+    shape = (len(number), len(number))
+    return LabelledGraph(sp.coo_array((data, (rows, columns)), shape=shape), labels)
+
+
+def _check_adjacency(adjacency: Any) -> sp.csr_array:
+    if sp.issparse(adjacency):
+        if adjacency.dtype.kind not in "fiub":
+            raise ValueError(f"adjacency must be real and numeric; got dtype {adjacency.dtype}")
+        matrix = sp.csr_array(adjacency, dtype=np.float64)
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()  # the arrays may be the caller's
+            matrix.sum_duplicates()
+        if not np.isfinite(matrix.data).all():
+            raise ValueError("adjacency contains NaN or infinity")
+    else:
+        dense = check_finite_array("adjacency", adjacency, ndim=(2,))
+        matrix = _sparse(dense)
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"adjacency must be square; got shape {matrix.shape}")
+    return matrix
+
+
+def _sparse(dense: Any) -> sp.csr_array:
+    """``csr_array(dense)``, in a third of the time for small arrays."""
+    rows, columns = dense.shape
+    found = np.flatnonzero(dense)
+    row, column = np.divmod(found.astype(np.int32), max(columns, 1))
+    indptr = np.append(0, np.cumsum(np.bincount(row, minlength=rows)))
+    return sp.csr_array((dense.ravel()[found], column, indptr.astype(np.int32)), shape=dense.shape)
+
+
+def _check_labels(labels: Any, n_nodes: int) -> tuple[tuple[str, ...], ...]:
+    if isinstance(labels, str) or not isinstance(labels, Iterable):
+        raise ValueError(f"labels must have one iterable of strings a node; got {show(labels)}")
+    given = tuple(labels)
+    try:
+        out = tuple((one,) if isinstance(one, str) else tuple(dict.fromkeys(one)) for one in given)
+    except TypeError:
+        out = ()
+    if not out or not set(map(type, chain.from_iterable(out))) <= {str}:
+        out = tuple(_node_labels(node, one) for node, one in enumerate(given))
+    if len(out) != n_nodes:
+        raise ValueError(f"labels has {len(out)} entries for {n_nodes} nodes of adjacency")
+    return out
+
+
+def _node_labels(node: int, given: Any) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return (given,)
+    if not isinstance(given, Iterable):
+        raise ValueError(f"labels of node {node} must be strings; got {show(given)}")
+    found = tuple(given)
+    for label in found:
+        if not isinstance(label, str):
+            raise ValueError(f"labels of node {node} must be strings; got {show(label)}")
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,187 @@
+"""Reader of the protein interaction corpora's XML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankrls.graph_kernels._corpus import Document, Entity, Pair, Sentence
+from rankrls.graph_kernels._sentences import Dependency, Token
+from rankrls.graph_kernels._xml import Element, PathOrFile, iter_elements
+
+__all__ = ["iter_interaction_corpus"]
+
+Ranges = list[tuple[int, int]]
+
+
+def iter_interaction_corpus(
+    path: PathOrFile, *, parser: str | None = None, self_interactions: bool = False
+) -> Iterator[Document]:
+    """Read a corpus of sentences with entities, parses and interactions, document by document.
+
+    The format is the XML that the protein interaction corpora AIMed, BioInfer, HPRD50, IEPA and
+    LLL have been unified to: a ``corpus`` of ``document`` of ``sentence``, each with ``entity``,
+    ``pair``, and in ``sentenceanalyses`` one or more parses and the tokenizations they refer to.
+
+    Parameters
+    ----------
+    path : str, path or binary file
+        XML, plain or gzip.
+    parser : str, optional
+        Which parse to take, by its attribute ``parser``. Needed if there are several.
+    self_interactions : bool, default=False
+        Whether to keep pairs of an entity with itself.
+
+    Yields
+    ------
+    Document
+        One at a time: the memory that is needed does not grow with the file.
+
+    Raises
+    ------
+    ValueError
+        The file is not such a corpus; with its name, the line and the element's id. A document
+        type declaration is refused, so that no entity is ever expanded or loaded.
+
+    Notes
+    -----
+    Character offsets count from 0 and include the last character. An entity's tokens are those that
+    share a character with it: an entity may have several, and a token several entities.
+
+    Examples
+    --------
+    >>> import io
+    >>> from rankrls.graph_kernels import AllPathsGraphFeatures, iter_interaction_corpus
+    >>> xml = b'''<corpus source="tiny"><document id="d0"><sentence id="s0" text="A binds B">
+    ... <entity id="e0" charOffset="0-0" text="A"/><entity id="e1" charOffset="8-8" text="B"/>
+    ... <pair id="p0" e1="e0" e2="e1" interaction="True"/>
+    ... <sentenceanalyses>
+    ... <parses><parse parser="p" tokenizer="t">
+    ...   <dependency t1="t1" t2="t0" type="nsubj"/><dependency t1="t1" t2="t2" type="dobj"/>
+    ... </parse></parses>
+    ... <tokenizations><tokenization tokenizer="t">
+    ...   <token id="t0" charOffset="0-0" POS="NN" text="A"/>
+    ...   <token id="t1" charOffset="2-6" POS="VBZ" text="binds"/>
+    ...   <token id="t2" charOffset="8-8" POS="NN" text="B"/>
+    ... </tokenization></tokenizations></sentenceanalyses></sentence></document></corpus>'''
+    >>> graphs, interacts = [], []
+    >>> for document in iter_interaction_corpus(io.BytesIO(xml)):
+    ...     for sentence in document.sentences:
+    ...         graphs += [sentence.graph(pair) for pair in sentence.pairs]
+    ...         interacts += [pair.interaction for pair in sentence.pairs]
+    >>> AllPathsGraphFeatures().fit_transform(graphs).shape, interacts
+    ((1, 26), [True])
+    """
+    for element in iter_elements(path, "corpus", "document"):
+        sentences = element.all("sentence")
+        yield Document(
+            element.get("id"), tuple(_sentence(s, parser, self_interactions) for s in sentences)
+        )
+
+
+def _sentence(element: Element, parser: str | None, self_interactions: bool) -> Sentence:
+    parse = _choose_parse(element, parser)
+    tokens, ranges, number = _tokens(element, parse.get("tokenizer"))
+    dependencies = tuple(
+        Dependency(_look_up(d, "t1", number), _look_up(d, "t2", number), d.get("type"))
+        for d in parse.all("dependency")
+    )
+    entities: list[Entity] = []
+    entity_number: dict[str, int] = {}
+    for entity in element.all("entity"):
+        _claim(entity, entity_number)
+        found = _touched(_ranges(entity), ranges)
+        if not found:
+            raise entity.error("covers no token: is its charOffset right?")
+        text, kind = entity.attributes.get("text", ""), entity.attributes.get("type", "")
+        entities.append(Entity(entity.get("id"), text, kind, found))
+    pairs = tuple(_pair(pair, entity_number) for pair in element.all("pair"))
+    if not self_interactions:
+        pairs = tuple(pair for pair in pairs if pair.first != pair.second)
+    text = element.attributes.get("text", "")
+    return Sentence(element.get("id"), text, tokens, dependencies, tuple(entities), pairs)
+
+
+def _choose_parse(element: Element, parser: str | None) -> Element:
+    parses = [
+        parse
+        for analyses in element.all("sentenceanalyses")
+        for group in analyses.all("parses")
+        for parse in group.all("parse")
+    ]
+    names = [parse.get("parser") for parse in parses]
+    listed = ", ".join(map(repr, names)) or "none"
+    if parser is None:
+        if len(parses) == 1:
+            return parses[0]
+        raise element.error(f"has {len(parses)} parses ({listed}): name one, parser=…")
+    if names.count(parser) != 1:
+        raise element.error(f"has not exactly one parse by {parser!r}, but: {listed}")
+    return parses[names.index(parser)]
+
+
+def _tokens(
+    element: Element, tokenizer: str
+) -> tuple[tuple[Token, ...], list[Ranges], dict[str, int]]:
+    """Tokens in the order of the file, their characters, and their numbers by id."""
+    found = [
+        tokenization
+        for analyses in element.all("sentenceanalyses")
+        for group in analyses.all("tokenizations")
+        for tokenization in group.all("tokenization")
+        if tokenization.get("tokenizer") == tokenizer
+    ]
+    if len(found) != 1:
+        raise element.error(f"has {len(found)} tokenizations by {tokenizer!r}; there must be one")
+    tokens, ranges = [], []
+    number: dict[str, int] = {}
+    for token in found[0].all("token"):
+        _claim(token, number)
+        tokens.append(Token(token.get("text"), token.get("POS")))
+        ranges.append(_ranges(token))
+    return tuple(tokens), ranges, number
+
+
+def _pair(element: Element, number: dict[str, int]) -> Pair:
+    told = element.attributes.get("interaction")
+    if told not in ("True", "False", None):
+        raise element.error(f"has interaction={told!r}; it must be 'True' or 'False'")
+    first, second = _look_up(element, "e1", number), _look_up(element, "e2", number)
+    return Pair(element.get("id"), first, second, None if told is None else told == "True")
+
+
+def _claim(element: Element, number: dict[str, int]) -> None:
+    """Give the element the next number under its id."""
+    name = element.get("id")
+    if name in number:
+        raise element.error("has the id of an earlier element of its sentence")
+    number[name] = len(number)
+
+
+def _look_up(element: Element, attribute: str, number: dict[str, int]) -> int:
+    name = element.get(attribute)
+    if name not in number:
+        raise element.error(f"refers to {attribute}={name!r}, which its sentence does not have")
+    return number[name]
+
+
+def _ranges(element: Element) -> Ranges:
+    """Character ranges "0-3,7-9", ends included."""
+    given = element.get("charOffset")
+    ranges = []
+    for part in given.split(","):
+        begin, dash, end = part.strip().partition("-")
+        if not (dash and begin.isdecimal() and end.isdecimal() and len(part) < 40):
+            raise element.error(f"has charOffset={given[:60]!r}; it must read like '3-7,9-12'")
+        ranges.append((int(begin), int(end)))
+        if ranges[-1][0] > ranges[-1][1]:
+            raise element.error(f"has charOffset={given[:60]!r}, which ends before it begins")
+    return ranges
+
+
+def _touched(ranges: Ranges, tokens: list[Ranges]) -> tuple[int, ...]:
+    """Tokens that share a character with the ranges."""
+    return tuple(
+        index
+        for index, token in enumerate(tokens)
+        if any(a <= d and c <= b for a, b in ranges for c, d in token)
+    )

@@ -1,0 +1,187 @@
+"""Sentences with two candidate entities as graphs: dependencies and word order (P4 §4)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+
+from rankrls._validation import check_positive, show
+from rankrls.graph_kernels._graphs import LabelledGraph
+
+__all__ = ["Dependency", "Token", "sentence_graph"]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word of a sentence and its part of speech."""
+
+    text: str
+    pos: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """A dependency from one token, the governor, to another; both by their index."""
+
+    governor: int
+    dependent: int
+    type: str
+
+
+def sentence_graph(
+    tokens: Sequence[Token],
+    dependencies: Sequence[Dependency],
+    first: Iterable[int],
+    second: Iterable[int],
+    *,
+    others: Iterable[Iterable[int]] = (),
+    path_weight: float = 0.9,
+    other_weight: float = 0.3,
+    order_weight: float = 0.9,
+    names: tuple[str, str, str] = ("PROT1", "PROT2", "PROT"),
+) -> LabelledGraph:
+    """Represent a sentence and two entities in it by a graph of two parts that are not connected.
+
+    The *dependency part* has a node for every token, labelled with its text and its part of speech,
+    and a node for every dependency, labelled with its type, with edges governor → dependency →
+    dependent. Edges on the shortest paths between the two entities weigh ``path_weight``, all
+    others ``other_weight``; the labels of nodes on these paths end in ``_IP``.
+
+    The *linear part* has another node for every token, with an edge of ``order_weight`` to the
+    next. Its labels end in ``_B``, ``_M`` or ``_A`` for tokens before, between and after the
+    entities.
+
+    Parameters
+    ----------
+    tokens : sequence of Token, in the order of the sentence
+    dependencies : sequence of Dependency
+        Any directed graph, not only a tree.
+    first, second : iterable of int
+        Tokens of the two candidate entities.
+    others : iterable of iterables of int
+        Tokens of every other entity of the sentence.
+    path_weight, other_weight, order_weight : float
+        Edge weights.
+    names : tuple of three str
+        In the place of the text of the first, the second, and every other entity, so that nothing
+        is learned about entities by name.
+
+    Returns
+    -------
+    LabelledGraph
+        Nodes: the tokens, the dependencies, the tokens again.
+
+    Notes
+    -----
+    Shortest paths follow edges in both directions. If there are several of the same length, all of
+    them count. If dependencies do not connect the entities, there is none.
+
+    An entity of several tokens has its name on each of them, and paths lead from any of its
+    tokens to any of the other's: the shortest of all. "Between" begins with the first token of
+    either entity and ends with the last, both included. A token that belongs to both entities has
+    both names, and is then itself the shortest path. A token of a candidate that also belongs to
+    another entity has the candidate's name.
+
+    A text and a part of speech that are the same string, such as a comma, are the same label.
+
+    Examples
+    --------
+    >>> from rankrls.graph_kernels import Dependency, Token, sentence_graph
+    >>> words = [Token("A", "NN"), Token("binds", "VBZ"), Token("B", "NN"), Token("well", "RB")]
+    >>> parse = [Dependency(1, 0, "nsubj"), Dependency(1, 2, "dobj"), Dependency(1, 3, "advmod")]
+    >>> graph = sentence_graph(words, parse, first=[0], second=[2])
+    >>> graph.labels[:4]
+    (('PROT1_IP', 'NN_IP'), ('binds_IP', 'VBZ_IP'), ('PROT2_IP', 'NN_IP'), ('well', 'RB'))
+    >>> graph.labels[4:7]
+    (('nsubj_IP',), ('dobj_IP',), ('advmod',))
+    >>> graph.labels[7:]
+    (('PROT1_M', 'NN_M'), ('binds_M', 'VBZ_M'), ('PROT2_M', 'NN_M'), ('well_A', 'RB_A'))
+    """
+    n, d = len(tokens), len(dependencies)
+    pair = _indices("first", first, n), _indices("second", second, n)
+    blind = {i for k, other in enumerate(others) for i in _indices(f"others[{k}]", other, n)}
+    for k, link in enumerate(dependencies):
+        if not (0 <= link.governor < n and 0 <= link.dependent < n):
+            raise ValueError(f"dependencies[{k}] = {link} names a token outside 0 … {n - 1}")
+    on_weight = check_positive("path_weight", path_weight)
+    off_weight = check_positive("other_weight", other_weight)
+    next_weight = check_positive("order_weight", order_weight)
+
+    texts: list[tuple[str, ...]] = []
+    for i, token in enumerate(tokens):
+        named = tuple(name for name, entity in zip(names, pair, strict=False) if i in entity)
+        texts.append((named or ((names[2],) if i in blind else (token.text,))) + (token.pos,))
+
+    sources = [node for k, link in enumerate(dependencies) for node in (link.governor, n + k)]
+    targets = [node for k, link in enumerate(dependencies) for node in (n + k, link.dependent)]
+    steps = _steps_on_shortest_paths(n + d, sources, targets, *pair)
+    on_path = {node for source, target in steps for node in (source, target)}
+    on_path |= pair[0] & pair[1]
+    labels = [*texts, *((link.type,) for link in dependencies)]
+    for node in on_path:
+        labels[node] = tuple(f"{label}_IP" for label in labels[node])
+    weights = [
+        on_weight if (source, target) in steps or (target, source) in steps else off_weight
+        for source, target in zip(sources, targets, strict=True)
+    ]
+
+    begin, end = min(pair[0] | pair[1]), max(pair[0] | pair[1])
+    for i, text in enumerate(texts):
+        tag = "B" if i < begin else "A" if i > end else "M"
+        labels.append(tuple(f"{label}_{tag}" for label in text))
+    sources += range(n + d, 2 * n + d - 1)
+    targets += range(n + d + 1, 2 * n + d)
+    weights += [next_weight] * (n - 1)
+    shape = (2 * n + d, 2 * n + d)
+    return LabelledGraph(sp.coo_array((np.array(weights), (sources, targets)), shape=shape), labels)
+
+
+def _indices(name: str, entity: Any, n: int) -> set[int]:
+    """Check the tokens of an entity."""
+    try:
+        found = {operator.index(i) for i in entity}
+    except TypeError:
+        raise ValueError(f"{name} must hold indices of tokens; got {show(entity)}") from None
+    if not found:
+        raise ValueError(f"{name} is empty: an entity needs at least one token")
+    if min(found) < 0 or max(found) >= n:
+        raise ValueError(f"{name} = {sorted(found)} names a token outside 0 … {n - 1}")
+    return found
+
+
+def _steps_on_shortest_paths(
+    n_nodes: int, sources: list[int], targets: list[int], first: set[int], second: set[int]
+) -> set[tuple[int, int]]:
+    """Steps (nearer to ``first``, nearer to ``second``) of all shortest undirected paths."""
+    neighbours: list[list[int]] = [[] for _ in range(n_nodes)]
+    for source, target in zip(sources, targets, strict=True):
+        neighbours[source].append(target)
+        neighbours[target].append(source)
+    there, back = _distances(neighbours, first), _distances(neighbours, second)
+    # A step u → v is on a shortest path if to u, the step, and on from v add up to its length.
+    length = min((there[node] for node in second if node in there), default=0)
+    return {
+        (u, v)
+        for u in there
+        for v in neighbours[u]
+        if v in back and there[u] + 1 + back[v] == length
+    }
+
+
+def _distances(neighbours: list[list[int]], start: set[int]) -> dict[int, int]:
+    distance = dict.fromkeys(start, 0)
+    border = list(start)
+    while border:
+        reached = []
+        for node in border:
+            for other in neighbours[node]:
+                if other not in distance:
+                    distance[other] = distance[node] + 1
+                    reached.append(other)
+        border = reached
+    return distance

@@ -1,0 +1,129 @@
+"""Records of the conditional rankers, and of the objects that they know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankrls._validation import check_positive
+from rankrls.io._kinds import (
+    FLAG,
+    INTEGER,
+    MAPPING,
+    NUMBER,
+    TEXT,
+    array,
+    either,
+    instance,
+    maybe,
+    optional,
+    require,
+    rows,
+)
+from rankrls.io._records import EstimatorRecord, Record, call
+from rankrls.io._stored_estimators import RANKER_ADVICE, SEEN, check_seen
+
+__all__ = ["CONDITIONAL", "OBJECTS"]
+
+
+def _check_objects(objects: Any) -> None:
+    n, width = objects.X.shape
+    good = not objects.kernel.precomputed or n == width
+    require(good, "objects whose kernel matrix is not square")
+
+
+OBJECTS = Record(
+    "Objects",
+    "rankrls.estimators._objects",
+    {"kernel": instance("Kernel"), "X": rows("n d")},
+    unpack=call,
+    check=_check_objects,
+)
+
+PARAMS = {
+    "kernel": TEXT,
+    "object_kernel": maybe(TEXT),
+    "gamma": maybe(NUMBER),
+    "degree": NUMBER,
+    "coef0": NUMBER,
+    "kernel_params": maybe(MAPPING),
+    "object_kernel_params": maybe(MAPPING),
+    "relation": maybe(TEXT),
+    "loss": TEXT,
+    "condition_on": TEXT,
+    "solver": TEXT,
+    "max_iter": INTEGER,
+    "tol": NUMBER,
+    "random_state": maybe(either(INTEGER, instance("RandomState"))),
+    "verbose": either(INTEGER, FLAG),
+    "n_jobs": maybe(INTEGER),
+}
+
+FIELDS = {
+    **SEEN,
+    "_rows": instance("Objects"),
+    "_columns": maybe(instance("Objects")),
+    "_two_domains": FLAG,
+    "dual_coef_": array("f", "p g"),
+    "solver_": TEXT,
+    "n_iter_": INTEGER,
+    "n_edges_": INTEGER,
+}
+
+ADVICE = {**RANKER_ADVICE, "object_kernel": RANKER_ADVICE["kernel"]}
+
+
+def _check_conditional(ranker: Any) -> None:
+    """Options that ``fit`` would take, and coefficients of as many objects on each side."""
+    check_seen(ranker)
+    ranker._check_options()
+    first, second = ranker._rows, ranker._ranked
+    require(
+        first.X.shape[1] == ranker.n_features_in_,
+        f"objects of other than {ranker.n_features_in_} features",
+    )
+    require(ranker.dual_coef_.shape == (len(first), len(second)), "coefficients of other objects")
+    apart = ranker._columns is not None
+    require(apart or not ranker._two_domains, "two kinds of objects, and one of them is missing")
+    require(ranker.relation is None or not apart, "a symmetric relation of two kinds of objects")
+
+
+def _check_rankrls(ranker: Any) -> None:
+    ranker._check_alpha(ranker.alpha)
+    ranker._stopping()
+    _check_conditional(ranker)
+
+
+def _check_cv(ranker: Any) -> None:
+    check_positive("alpha_", ranker.alpha_)
+    _check_conditional(ranker)
+
+
+CONDITIONAL = (
+    EstimatorRecord(
+        "ConditionalRankRLS",
+        "rankrls.estimators._conditional",
+        fields={
+            **FIELDS,
+            "best_iteration_": optional(INTEGER),
+            "validation_iterations_": optional(array("i", "checks")),
+            "validation_curve_": optional(array("f", "checks")),
+        },
+        check=_check_rankrls,
+        params={
+            "alpha": NUMBER,
+            "early_stopping": FLAG,
+            "validation_fraction": NUMBER,
+            "n_iter_no_change": INTEGER,
+            **PARAMS,
+        },
+        advice=ADVICE,
+    ),
+    EstimatorRecord(
+        "ConditionalRankRLSCV",
+        "rankrls.estimators._conditional_cv",
+        fields={**FIELDS, "alpha_": NUMBER, "best_score_": NUMBER, "cv_results_": MAPPING},
+        check=_check_cv,
+        params={"n_folds": maybe(INTEGER), **PARAMS},
+        advice=ADVICE,
+    ),
+)

@@ -1,0 +1,282 @@
+"""Errors by iteration of a model that was stopped early."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from rankrls._validation import check_finite_array, check_integer, check_length
+from rankrls.estimators import RankRLS
+from rankrls.plotting._matplotlib import pyplot
+from rankrls.plotting._style import BLACK, BLUE, GREY, ORANGE
+
+__all__ = ["EarlyStoppingDisplay"]
+
+Array = NDArray[Any]
+
+
+class EarlyStoppingDisplay:
+    """Validation error by iteration, with the iteration that was kept.
+
+    It is usually made by `from_estimator` or `from_predictions`.
+
+    Parameters
+    ----------
+    iterations : ndarray of shape (n_checks,)
+    validation_error : ndarray of shape (n_checks,)
+        Of the chosen alpha; NaN where it was not followed.
+    best_iteration : int
+    training_error : tuple of two ndarrays, optional
+        Iterations and errors of the training rows.
+    others : ndarray of shape (n_checks, n_others), optional
+        Validation errors of other alphas.
+    alpha : float, optional
+        The chosen one.
+    error_name : str, default="pairwise error"
+    estimator_name : str, optional
+        Title.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    validation_line_, training_line_ : Line2D (or None)
+    best_point_ : Line2D
+
+    Examples
+    --------
+    >>> from rankrls import RankRLS
+    >>> from rankrls.datasets import make_ranking
+    >>> from rankrls.plotting import EarlyStoppingDisplay
+    >>> X, y, qid = make_ranking(n_queries=50, random_state=0, return_X_y_qid=True)
+    >>> ranker = RankRLS(alpha=0, early_stopping=True, random_state=0).fit(X, y, qid=qid)
+    >>> EarlyStoppingDisplay.from_estimator(ranker)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        iterations: Array,
+        validation_error: Array,
+        *,
+        best_iteration: int,
+        training_error: tuple[Array, Array] | None = None,
+        others: Array | None = None,
+        alpha: float | None = None,
+        error_name: str = "pairwise error",
+        estimator_name: str | None = None,
+    ) -> None:
+        self.iterations = iterations
+        self.validation_error = validation_error
+        self.best_iteration = best_iteration
+        self.training_error = training_error
+        self.others = others
+        self.alpha = alpha
+        self.error_name = error_name
+        self.estimator_name = estimator_name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        train: tuple[Any, ...] | None = None,
+        name: str | None = None,
+        ax: Any = None,
+        plot_options: dict[str, Any] | None = None,
+    ) -> EarlyStoppingDisplay:
+        """Plot the curve of an estimator that was fitted with ``early_stopping=True``.
+
+        Parameters
+        ----------
+        estimator : fitted RankRLS, RankRLSCV or ConditionalRankRLS
+        train : tuple (X, y) or (X, y, qid), optional
+            The training rows: the iterations are repeated and their error is shown, too. Only for
+            a `RankRLS` or `RankRLSCV` that was fitted with an ``eval_set``; otherwise a part of
+            the rows was held out at random, and is no longer known.
+        name : str, optional
+            Title; by default the estimator's class.
+        ax : matplotlib Axes, optional
+        plot_options : dict, optional
+            More options of `plot`.
+
+        Returns
+        -------
+        EarlyStoppingDisplay
+        """
+        if not hasattr(estimator, "validation_curve_"):
+            raise ValueError(
+                f"this {type(estimator).__name__} has no validation_curve_: fit it with "
+                "early_stopping=True"
+            )
+        curve = np.asarray(estimator.validation_curve_)
+        alpha, others = getattr(estimator, "alpha_", getattr(estimator, "alpha", None)), None
+        if curve.ndim == 2:
+            chosen = np.flatnonzero(estimator.cv_results_["alpha"] == estimator.alpha_)
+            curve, others = curve[:, chosen[0]], np.delete(curve, chosen[0], axis=1)
+        scoring = getattr(estimator, "scoring", "pairwise_accuracy")
+        training = None
+        if train is not None:
+            if scoring != "pairwise_accuracy":
+                raise ValueError("training errors are pairwise errors: scoring is another metric")
+            last = int(estimator.validation_iterations_[~np.isnan(curve)][-1])
+            training = _training_error(estimator, alpha, train, last)
+        display = cls(
+            np.asarray(estimator.validation_iterations_),
+            curve,
+            best_iteration=int(estimator.best_iteration_),
+            training_error=training,
+            others=others,
+            alpha=alpha,
+            error_name=_error_name(scoring),
+            estimator_name=type(estimator).__name__ if name is None else name,
+        )
+        return display.plot(ax, **(plot_options or {}))
+
+    @classmethod
+    def from_predictions(
+        cls,
+        iterations: ArrayLike,
+        validation_error: ArrayLike,
+        *,
+        best_iteration: int | None = None,
+        training_error: ArrayLike | None = None,
+        name: str | None = None,
+        ax: Any = None,
+        plot_options: dict[str, Any] | None = None,
+    ) -> EarlyStoppingDisplay:
+        """Plot given errors, such as a callback of ``fit`` has collected.
+
+        Parameters
+        ----------
+        iterations : array-like of shape (n_checks,)
+        validation_error : array-like of shape (n_checks,)
+        best_iteration : int, optional
+            None: the first with the smallest validation error.
+        training_error : array-like of shape (n_checks,), optional
+        name, ax, plot_options
+            As for `from_estimator`.
+
+        Returns
+        -------
+        EarlyStoppingDisplay
+        """
+        x = check_finite_array("iterations", iterations, ndim=(1,))
+        if not len(x):
+            raise ValueError("iterations is empty")
+        error = check_finite_array("validation_error", validation_error, ndim=(1,))
+        check_length("validation_error", error, len(x), of="iterations")
+        if best_iteration is None:
+            best_iteration = int(x[np.argmin(error)])
+        elif best_iteration not in x:
+            raise ValueError(f"best_iteration={best_iteration} is not one of the iterations")
+        training = None
+        if training_error is not None:
+            values = check_finite_array("training_error", training_error, ndim=(1,))
+            check_length("training_error", values, len(x), of="iterations")
+            training = (x, values)
+        display = cls(
+            x,
+            error,
+            best_iteration=int(best_iteration),
+            training_error=training,
+            estimator_name=name,
+        )
+        return display.plot(ax, **(plot_options or {}))
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        n_others: int = 30,
+        validation_kw: dict[str, Any] | None = None,
+        training_kw: dict[str, Any] | None = None,
+    ) -> EarlyStoppingDisplay:
+        """Draw the errors.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default a new figure.
+        n_others : int, default=30
+            How many of the other alphas are shown at most, in grey.
+        validation_kw, training_kw : dict, optional
+            Options of ``Axes.plot``.
+        """
+        check_integer("n_others", n_others, least=0)
+        plt = pyplot()
+        if ax is None:
+            _, ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        if self.others is not None and n_others and self.others.shape[1]:
+            step = -(-self.others.shape[1] // n_others)
+            grey = {"color": GREY, "linewidth": 0.7, "alpha": 0.7, "zorder": 1}
+            for j, column in enumerate(self.others.T[::step]):
+                label = "" if j else "other alphas"
+                _plot_known(ax, self.iterations, column, {"label": label, **grey})
+        label = "validation"
+        if self.alpha is not None and self.others is not None:
+            label = f"validation, alpha = {self.alpha:.4g}"
+        line = {"color": BLUE, "linewidth": 1.8, "label": label} | (validation_kw or {})
+        self.validation_line_ = _plot_known(ax, self.iterations, self.validation_error, line)
+        self.training_line_ = None
+        if self.training_error is not None:
+            line = {"color": ORANGE, "linewidth": 1.8, "linestyle": "--", "label": "training"}
+            self.training_line_ = _plot_known(ax, *self.training_error, line | (training_kw or {}))
+        error = float(self.validation_error[self.iterations == self.best_iteration][0])
+        ax.axvline(self.best_iteration, color=BLACK, linestyle=":", linewidth=1.2)
+        (self.best_point_,) = ax.plot(
+            [self.best_iteration],
+            [error],
+            color=BLACK,
+            marker="D",
+            linestyle=":",
+            linewidth=1.2,
+            label=f"iteration {self.best_iteration}: {error:.4f}",
+        )
+        ax.set_xlabel("iteration")
+        ax.set_ylabel(self.error_name)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.legend(loc="best", framealpha=0.9, edgecolor="none")
+        ax.grid(alpha=0.25)
+        if self.estimator_name:
+            ax.set_title(self.estimator_name)
+        return self
+
+
+def _error_name(scoring: Any) -> str:
+    """What 1 − score is called."""
+    if isinstance(scoring, str) and scoring in ("pairwise_accuracy", "concordance_index"):
+        return "pairwise error"
+    return f"1 − {scoring.replace('_', ' ') if isinstance(scoring, str) else 'score'}"
+
+
+def _plot_known(ax: Any, x: Array, values: Array, options: dict[str, Any]) -> Any:
+    """A line through the values that are not NaN, with points if there are few."""
+    known = ~np.isnan(values)
+    marker = {"marker": "o", "markersize": 3} if known.sum() < 20 else {}
+    (line,) = ax.plot(x[known], values[known], **marker | options)
+    return line
+
+
+def _training_error(
+    estimator: Any, alpha: Any, train: tuple[Any, ...], last: int
+) -> tuple[Array, Array]:
+    """Errors of the training rows in the same iterations: fitted again, looking at themselves."""
+    if not isinstance(train, tuple | list) or len(train) not in (2, 3):
+        raise ValueError("train must be (X, y) or (X, y, qid)")
+    if not hasattr(estimator, "early_stopping") or hasattr(estimator, "condition_on"):
+        raise ValueError("training errors are for RankRLS and RankRLSCV")
+    names = set(RankRLS().get_params()) & set(estimator.get_params(deep=False))
+    parameters = {name: getattr(estimator, name) for name in names}
+    parameters |= {"alpha": alpha, "max_iter": last, "n_iter_no_change": last + 1, "verbose": 0}
+    X, y, *rest = train
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # all iterations are wanted
+        again = RankRLS(**parameters).fit(
+            X, y, qid=rest[0] if rest else None, eval_set=tuple(train)
+        )
+    return again.validation_iterations_, again.validation_curve_

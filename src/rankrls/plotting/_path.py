@@ -1,0 +1,355 @@
+"""Score and coefficients against alpha."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rankrls import metrics
+from rankrls._validation import check_finite_array, check_integer, check_length, check_option
+from rankrls.plotting._matplotlib import pyplot
+from rankrls.plotting._path_data import deviations, path_coefficients
+from rankrls.plotting._style import BLACK, BLUE, GREY, line_styles
+
+__all__ = ["RegularizationPathDisplay"]
+
+Array = NDArray[Any]
+
+SPREADS = ("error", "deviation", "none")
+
+
+class RegularizationPathDisplay:
+    """Cross-validated score against alpha with its spread, and the coefficients below it.
+
+    It is usually made by `from_estimator` or `from_predictions`. The band is that of each mean by
+    itself: two alphas are compared on the same queries, so that a difference can be certain
+    although the bands overlap (`rankrls.metrics.compare_rankers` tests it).
+
+    Parameters
+    ----------
+    alphas : ndarray of shape (n_alphas,)
+    mean_score : ndarray of shape (n_alphas,)
+    std_score : ndarray of shape (n_alphas,), optional
+        Standard deviation of the scores of queries or folds.
+    n_scores : int or ndarray of shape (n_alphas,), optional
+        How many such scores there are.
+    coef : ndarray of shape (n_alphas, n_features), optional
+    feature_names : list of str, optional
+    best_alpha : float, optional
+        The chosen one; None: the largest of those with the best score.
+    score_name : str, default="score"
+    estimator_name : str, optional
+        Title.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Of the scores (of the coefficients, if there are no scores to be seen).
+    axes_ : ndarray of one or two matplotlib Axes
+    figure_ : matplotlib Figure
+    score_line_ : Line2D
+    spread_ : PolyCollection or None
+        The band.
+    coef_lines_ : list of Line2D
+        Those with a name, in the order of the legend.
+
+    Examples
+    --------
+    >>> from rankrls import RankRLSCV
+    >>> from rankrls.datasets import make_ranking
+    >>> from rankrls.plotting import RegularizationPathDisplay
+    >>> X, y, qid = make_ranking(n_queries=50, random_state=0, return_X_y_qid=True)
+    >>> ranker = RankRLSCV().fit(X, y, qid=qid)
+    >>> RegularizationPathDisplay.from_estimator(ranker, X, y, qid=qid)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        alphas: Array,
+        mean_score: Array,
+        *,
+        std_score: Array | None = None,
+        n_scores: Any = None,
+        coef: Array | None = None,
+        feature_names: list[str] | None = None,
+        best_alpha: float | None = None,
+        score_name: str = "score",
+        estimator_name: str | None = None,
+    ) -> None:
+        self.alphas = alphas
+        self.mean_score = mean_score
+        self.std_score = std_score
+        self.n_scores = n_scores
+        self.coef = coef
+        self.feature_names = feature_names
+        self.best_alpha = best_alpha
+        self.score_name = score_name
+        self.estimator_name = estimator_name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any = None,
+        y: Any = None,
+        *,
+        output: int = 0,
+        standardize: bool = False,
+        name: str | None = None,
+        ax: Any = None,
+        plot_options: dict[str, Any] | None = None,
+        **fit_params: Any,
+    ) -> RegularizationPathDisplay:
+        """Plot the results of a fitted `RankRLSCV` (or `ConditionalRankRLSCV`: without X).
+
+        Parameters
+        ----------
+        estimator : fitted RankRLSCV
+            Its ``cv_results_`` are shown.
+        X, y : as for ``fit``, optional
+            With them the coefficients for every alpha are computed and shown, for the linear
+            kernel.
+        output : int, default=0
+            Whose coefficients, with several outputs.
+        standardize : bool, default=False
+            Whether coefficients are multiplied by the standard deviation of their feature, so
+            that they can be compared.
+        name : str, optional
+            Title; by default the estimator's class.
+        ax : matplotlib Axes or two of them, optional
+        plot_options : dict, optional
+            More options of `plot`.
+        **fit_params
+            qid, sample_weight, as for ``fit``.
+
+        Returns
+        -------
+        RegularizationPathDisplay
+        """
+        results = getattr(estimator, "cv_results_", None)
+        if not isinstance(results, dict) or "alpha" not in results:
+            raise ValueError(
+                "from_estimator needs a fitted RankRLSCV, whose cv_results_ it shows; got "
+                f"{type(estimator).__name__} without them. from_predictions takes predictions of "
+                "leave_query_out_predict with alphas"
+            )
+        coef, names = None, None
+        if X is not None:
+            coef = path_coefficients(estimator, X, y, results["alpha"], output, fit_params)
+            if standardize:
+                coef = coef * deviations(X)
+            names = getattr(estimator, "feature_names_in_", None)
+        scoring = getattr(estimator, "scoring", None)
+        display = cls(
+            results["alpha"],
+            results["mean_score"],
+            std_score=results.get("std_score"),
+            n_scores=results.get("n_scores"),
+            coef=coef,
+            feature_names=None if names is None else list(names),
+            best_alpha=estimator.alpha_,
+            score_name=scoring.replace("_", " ") if isinstance(scoring, str) else "score",
+            estimator_name=type(estimator).__name__ if name is None else name,
+        )
+        display._standardized = standardize
+        return display.plot(ax, **(plot_options or {}))
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_score: ArrayLike,
+        *,
+        alphas: ArrayLike,
+        qid: Any = None,
+        scoring: str = "pairwise_accuracy",
+        coef: ArrayLike | None = None,
+        feature_names: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        plot_options: dict[str, Any] | None = None,
+    ) -> RegularizationPathDisplay:
+        """Score held-out predictions for every alpha, and plot.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_rows,)
+        y_score : array-like of shape (n_alphas, n_rows)
+            Such as `rankrls.model_selection.leave_query_out_predict` gives with ``alphas``, or
+            predictions for test rows by `rankrls.regularization_path`.
+        alphas : array-like of shape (n_alphas,)
+        qid : array-like of shape (n_rows,), optional
+            The spread is that over queries; without qid there is none.
+        scoring : str, default="pairwise_accuracy"
+            A function of `rankrls.metrics` with scores of single queries, "ndcg@10" for a
+            cut-off.
+        coef : array-like of shape (n_alphas, n_features), optional
+        feature_names : sequence of str, optional
+        name, ax, plot_options
+            As for `from_estimator`.
+
+        Returns
+        -------
+        RegularizationPathDisplay
+        """
+        grid = check_finite_array("alphas", alphas, ndim=(1,))
+        scores = check_finite_array("y_score", y_score, ndim=(2,))
+        check_length("y_score", scores, len(grid), of="alphas")
+        metric, at, cut = scoring.partition("@")
+        check_option("scoring", metric, (
+            "pairwise_accuracy", "ndcg", "average_precision", "reciprocal_rank", "precision"
+        ))  # fmt: skip
+        options = {"k": int(cut)} if at else {}
+        function = getattr(metrics, metric)
+        by_query = np.array(
+            [function(y_true, row, qid=qid, average=None, **options) for row in scores]
+        ).reshape(len(grid), -1)
+        known = by_query[:, ~np.isnan(by_query[0])]
+        if coef is not None:
+            coef = check_finite_array("coef", coef, ndim=(2,))
+            check_length("coef", coef, len(grid), of="alphas")
+        if feature_names is not None and coef is not None:
+            check_length("feature_names", feature_names, coef.shape[1], of="columns of coef")
+        display = cls(
+            grid,
+            known.mean(axis=1),
+            std_score=known.std(axis=1) if known.shape[1] > 1 else None,
+            n_scores=known.shape[1],
+            coef=coef,
+            feature_names=None if feature_names is None else list(feature_names),
+            score_name=scoring.replace("_", " "),
+            estimator_name=name,
+        )
+        return display.plot(ax, **(plot_options or {}))
+
+    _standardized = False
+
+    @property
+    def best_index(self) -> int:
+        """The number of the chosen alpha."""
+        if self.best_alpha is not None:
+            return int(np.argmin(np.abs(self.alphas - self.best_alpha)))
+        best = np.flatnonzero(self.mean_score == self.mean_score.max())
+        return int(best[np.argmax(self.alphas[best])])
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        spread: str = "error",
+        n_features: int = 6,
+        score_kw: dict[str, Any] | None = None,
+        coef_kw: dict[str, Any] | None = None,
+    ) -> RegularizationPathDisplay:
+        """Draw the scores, and the coefficients if there are any.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or two of them, optional
+            One: the scores alone. None: a new figure with all there is.
+        spread : {"error", "deviation", "none"}, default="error"
+            The band around the scores: the standard error of the mean, or the standard deviation
+            of the scores of queries or folds.
+        n_features : int, default=6
+            How many coefficients get a colour and a name: the largest at the chosen alpha. The
+            others are grey.
+        score_kw, coef_kw : dict, optional
+            Options of ``Axes.plot``.
+        """
+        check_option("spread", spread, SPREADS)
+        check_integer("n_features", n_features, least=0)
+        plt = pyplot()
+        self._own_figure = ax is None
+        if ax is None:
+            rows = 1 if self.coef is None else 2
+            height = 3.2 if rows == 1 else 5.6
+            _, ax = plt.subplots(rows, 1, sharex=True, figsize=(7.6, height), layout="constrained")
+        self.axes_ = np.atleast_1d(np.asarray(ax, dtype=object)).ravel()
+        if len(self.axes_) > 2 or (len(self.axes_) == 2 and self.coef is None):
+            raise ValueError(
+                "ax must be one Axes for the scores, or two for scores and coefficients (from X, y)"
+            )
+        self.ax_ = self.axes_[0]
+        self.figure_ = self.ax_.figure
+        order = np.argsort(self.alphas)
+        self._plot_scores(self.ax_, order, spread, score_kw or {})
+        self.coef_lines_: list[Any] = []
+        if len(self.axes_) == 2:
+            self._plot_coefficients(self.axes_[1], order, n_features, coef_kw or {})
+        for one in self.axes_:
+            _alpha_axis(one, self.alphas)
+        self.axes_[-1].set_xlabel("alpha (regularisation)")
+        if self.estimator_name:
+            self.ax_.set_title(self.estimator_name)
+        return self
+
+    def _plot_scores(self, ax: Any, order: Array, spread: str, options: dict[str, Any]) -> None:
+        x, mean = self.alphas[order], self.mean_score[order]
+        line = {"color": BLUE, "marker": "o", "markersize": 3.5, "label": "mean"} | options
+        (self.score_line_,) = ax.plot(x, mean, **line)
+        self.spread_ = None
+        if self.std_score is not None and spread != "none":
+            width, label = self.std_score, "± standard deviation"
+            if spread == "error":
+                width, label = self.std_score / np.sqrt(self.n_scores), "± standard error"
+            low, high = mean - width[order], mean + width[order]
+            self.spread_ = ax.fill_between(
+                x, low, high, color=self.score_line_.get_color(), alpha=0.2, lw=0, label=label
+            )
+        best = self.best_index
+        ax.axvline(self.alphas[best], color=BLACK, linestyle="--", linewidth=1.0)
+        ax.plot(
+            [self.alphas[best]],
+            [self.mean_score[best]],
+            color=BLACK,
+            marker="D",
+            linestyle="--",
+            linewidth=1.0,
+            label=f"alpha = {self.alphas[best]:.4g}: {self.mean_score[best]:.3f}",
+        )
+        ax.set_ylabel(self.score_name)
+        self._legend(ax, *ax.get_legend_handles_labels())
+        ax.grid(alpha=0.25)
+
+    def _plot_coefficients(
+        self, ax: Any, order: Array, n_features: int, options: dict[str, Any]
+    ) -> None:
+        assert self.coef is not None
+        x, coef = self.alphas[order], self.coef[order]
+        at_best = self.coef[self.best_index]
+        largest = np.argsort(-np.abs(at_best), kind="stable")[:n_features]
+        named = largest[np.argsort(-at_best[largest], kind="stable")]  # from top to bottom
+        rest = np.setdiff1d(np.arange(coef.shape[1]), named)
+        if len(rest):
+            lines = ax.plot(x, coef[:, rest], color=GREY, linewidth=0.6, alpha=0.7, zorder=1)
+            lines[0].set_label(f"{len(rest)} more")
+        for feature, style in zip(named, line_styles(len(named)), strict=True):
+            label = f"feature {feature}"
+            if self.feature_names is not None:
+                label = str(self.feature_names[feature])
+            line = {"linewidth": 1.6, "label": label} | style | options
+            self.coef_lines_ += ax.plot(x, coef[:, feature], **line)
+        ax.axhline(0.0, color=BLACK, linewidth=0.8)
+        ax.axvline(self.alphas[self.best_index], color=BLACK, linestyle="--", linewidth=1.0)
+        ax.set_ylabel("coefficient × deviation" if self._standardized else "coefficient")
+        handles, labels = ax.get_legend_handles_labels()
+        if len(rest):  # the named ones first
+            handles, labels = [*handles[1:], handles[0]], [*labels[1:], labels[0]]
+        self._legend(ax, handles, labels)
+        ax.grid(alpha=0.25)
+
+    def _legend(self, ax: Any, handles: list[Any], labels: list[str]) -> None:
+        """Beside the axes of a figure of our own, in the axes of the caller's."""
+        place = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)} if self._own_figure else {}
+        ax.legend(handles, labels, frameon=False, fontsize="small", **place)
+
+
+def _alpha_axis(ax: Any, alphas: Array) -> None:
+    """Logarithmic; zero, which early stopping allows, to the left of the rest."""
+    positive = alphas[alphas > 0]
+    if len(positive) == len(alphas):
+        ax.set_xscale("log")
+    elif len(positive):
+        ax.set_xscale("symlog", linthresh=float(positive.min()))

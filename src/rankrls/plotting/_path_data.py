@@ -1,0 +1,50 @@
+"""Coefficients along the regularisation path, for plots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls._validation import check_integer
+from rankrls.estimators import RankRLS, regularization_path
+
+__all__ = ["deviations", "path_coefficients"]
+
+Array = NDArray[Any]
+
+
+def path_coefficients(
+    estimator: Any, X: Any, y: Any, alphas: Array, output: int, fit_params: dict[str, Any]
+) -> Array:
+    """Coefficients of the parameters of a fitted `RankRLSCV`, shape (n_alphas, n_features)."""
+    names = set(RankRLS().get_params()) & set(estimator.get_params(deep=False))
+    parameters = {name: getattr(estimator, name) for name in names}
+    if getattr(estimator, "kernel", None) != "linear":
+        raise ValueError(
+            f"kernel={getattr(estimator, 'kernel', None)!r} has no coefficients of features: "
+            "leave out X and y to see the scores alone"
+        )
+    if estimator.early_stopping:
+        raise ValueError(
+            "coefficients of models that were stopped early depend on more than alpha: leave out "
+            "X and y, and see EarlyStoppingDisplay"
+        )
+    path = regularization_path(RankRLS(**parameters), X, y, alphas=alphas, **fit_params)
+    coef = path.coef
+    if coef.ndim == 3:
+        column = check_integer("output", output, least=0)
+        if column >= coef.shape[2]:
+            raise ValueError(f"output={column}, but the model has {coef.shape[2]} outputs")
+        coef = coef[:, :, column]
+    return coef
+
+
+def deviations(X: Any) -> Array:
+    """Standard deviation of every column, dense or sparse, without densifying."""
+    if hasattr(X, "tocsc"):
+        mean = np.asarray(X.mean(axis=0)).ravel()
+        squares = np.asarray(X.multiply(X).mean(axis=0)).ravel()
+        return np.sqrt(np.maximum(squares - mean**2, 0.0))
+    return np.asarray(X, dtype=np.float64).std(axis=0)

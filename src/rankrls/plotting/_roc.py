@@ -1,0 +1,241 @@
+"""A ROC curve from leave-pair-out cross-validation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import auc, roc_curve
+
+from rankrls._validation import check_finite_array, check_pairs
+from rankrls.model_selection import leave_pair_out_predict, tournament_scores
+from rankrls.plotting._matplotlib import pyplot
+from rankrls.plotting._style import BLUE, GREY
+
+__all__ = ["LeavePairOutRocDisplay"]
+
+Array = NDArray[Any]
+
+
+class LeavePairOutRocDisplay:
+    """ROC curve of the tournament of all pairs, beside the leave-pair-out AUC.
+
+    Leave-pair-out estimates the AUC by comparing two rows at a time, each time by a model that saw
+    neither. These comparisons are no ranking from which a curve could be drawn. Here every row
+    plays all others, and rows are ranked by the part of their comparisons that they win
+    (tournament leave-pair-out, Montoya Perez et al. 2019). The area under this curve equals the
+    leave-pair-out AUC where comparisons do not contradict each other (no circles, no ties);
+    otherwise it differs a little, which is why both are shown. The leave-pair-out AUC is the
+    estimate to report.
+
+    It is usually made by `from_estimator` or `from_predictions`.
+
+    Parameters
+    ----------
+    fpr, tpr : ndarray
+        False and true positive rates.
+    roc_auc : float
+        Area under the curve.
+    leave_pair_out_auc : float
+        Part of the pairs (positive, negative) in the right order; ties count ½.
+    estimator_name : str, optional
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    line_ : Line2D
+    chance_level_ : Line2D or None
+
+    See Also
+    --------
+    rankrls.model_selection.leave_pair_out_tournament : The scores behind the curve.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from rankrls import RankRLS
+    >>> from rankrls.plotting import LeavePairOutRocDisplay
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> display = LeavePairOutRocDisplay.from_estimator(RankRLS(), X, y)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        fpr: Array,
+        tpr: Array,
+        roc_auc: float,
+        leave_pair_out_auc: float,
+        estimator_name: str | None = None,
+    ) -> None:
+        self.fpr = fpr
+        self.tpr = tpr
+        self.roc_auc = roc_auc
+        self.leave_pair_out_auc = leave_pair_out_auc
+        self.estimator_name = estimator_name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        name: str | None = None,
+        ax: Any = None,
+        plot_chance_level: bool = True,
+        **line_options: Any,
+    ) -> LeavePairOutRocDisplay:
+        """Leave out all pairs of rows, and plot.
+
+        Parameters
+        ----------
+        estimator : RankRLS
+            Gives the parameters; with cost="magnitude" and ties="keep". It is not fitted.
+        X : array-like or sparse matrix of shape (n, n_features)
+        y : array-like of shape (n,)
+            Two levels; the higher one is positive.
+        name : str, optional
+            In the legend; by default the estimator's class.
+        ax : matplotlib Axes, optional
+        plot_chance_level : bool, default=True
+        **line_options
+            Of ``Axes.plot``.
+
+        Returns
+        -------
+        LeavePairOutRocDisplay
+        """
+        labels = _two_levels(y)
+        pairs = np.column_stack(np.triu_indices(len(labels), 1))
+        if getattr(estimator, "cost", "") != "magnitude" or estimator.ties != "keep":
+            raise ValueError(
+                "the tournament also leaves out pairs of one class, which takes a RankRLS with "
+                "cost='magnitude' and ties='keep'"
+            )
+        return cls.from_predictions(
+            labels,
+            leave_pair_out_predict(estimator, X, labels.astype(float), pairs=pairs),
+            pairs=pairs,
+            name=type(estimator).__name__ if name is None else name,
+            ax=ax,
+            plot_chance_level=plot_chance_level,
+            **line_options,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_score: ArrayLike,
+        *,
+        pairs: ArrayLike,
+        name: str | None = None,
+        ax: Any = None,
+        plot_chance_level: bool = True,
+        **line_options: Any,
+    ) -> LeavePairOutRocDisplay:
+        """Plot predictions of left-out pairs, from any estimator.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n,)
+            Two levels; the higher one is positive.
+        y_score : array-like of shape (n_pairs, 2)
+            Scores of the two rows of each pair, by a model without them.
+        pairs : array-like of shape (n_pairs, 2)
+            The rows; all n(n − 1)/2 pairs, those of one class included.
+        name, ax, plot_chance_level, **line_options
+            As for `from_estimator`.
+
+        Returns
+        -------
+        LeavePairOutRocDisplay
+        """
+        labels = _two_levels(y_true)
+        n = len(labels)
+        rows = check_pairs(pairs, n)
+        n_pairs = n * (n - 1) // 2
+        if len(rows) != n_pairs or len(np.unique(np.sort(rows, axis=1) @ [n, 1])) < n_pairs:
+            raise ValueError(
+                f"pairs must be all {n_pairs} pairs of the {n} rows, each once (also "
+                "those of one class): rows that were not compared cannot be ranked"
+            )
+        scores = check_finite_array("y_score", y_score, ndim=(2,))
+        wins = tournament_scores(rows, scores, n)
+        fpr, tpr, _ = roc_curve(labels, wins, drop_intermediate=False)
+        order = np.sign(labels[rows[:, 0]] - labels[rows[:, 1]])
+        right = (np.sign(scores[:, 0] - scores[:, 1]) * order + 1) / 2
+        display = cls(
+            fpr=fpr,
+            tpr=tpr,
+            roc_auc=float(auc(fpr, tpr)),
+            leave_pair_out_auc=float(right[order != 0].mean()),
+            estimator_name=name,
+        )
+        return display.plot(ax, plot_chance_level=plot_chance_level, **line_options)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        name: str | None = None,
+        plot_chance_level: bool = True,
+        chance_level_kw: dict[str, Any] | None = None,
+        **line_options: Any,
+    ) -> LeavePairOutRocDisplay:
+        """Draw the curve.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default a new figure.
+        name : str, optional
+            In the legend.
+        plot_chance_level : bool, default=True
+            Whether to draw the diagonal.
+        chance_level_kw : dict, optional
+            Options of ``Axes.plot`` for it.
+        **line_options
+            Of ``Axes.plot`` for the curve.
+        """
+        plt = pyplot()
+        new = ax is None
+        if ax is None:
+            _, ax = plt.subplots(figsize=(4.8, 4.8), layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        name = self.estimator_name if name is None else name
+        label = (
+            f"{'' if not name else name + chr(10)}leave-pair-out AUC = "
+            f"{self.leave_pair_out_auc:.3f}\ntournament (area) = {self.roc_auc:.3f}"
+        )
+        first = {"color": BLUE} if new else {}
+        line = {"label": label, "linewidth": 1.8} | first | line_options
+        (self.line_,) = ax.plot(self.fpr, self.tpr, **line)
+        self.chance_level_ = None
+        if plot_chance_level:
+            chance = {"color": GREY, "linestyle": "--", "linewidth": 1.0, "label": "chance (0.5)"}
+            (self.chance_level_,) = ax.plot([0, 1], [0, 1], **chance | (chance_level_kw or {}))
+        ax.set(
+            xlabel="false positive rate",
+            ylabel="true positive rate",
+            xlim=(-0.01, 1.01),
+            ylim=(-0.01, 1.01),
+            aspect="equal",
+        )
+        ax.grid(alpha=0.25)
+        ax.legend(loc="lower right", frameon=False)
+        return self
+
+
+def _two_levels(y: Any) -> Array:
+    """1 for rows of the higher level of y, 0 for the others."""
+    values, labels = np.unique(np.asarray(y), return_inverse=True)
+    if np.ndim(y) != 1 or len(values) != 2:
+        raise ValueError(
+            f"a ROC curve needs y of shape (n,) with two levels; got shape {np.shape(y)} with "
+            f"{len(values)}"
+        )
+    return labels.astype(np.int64)

@@ -1,0 +1,12 @@
+"""A report: one self-contained page about data, a ranker, and what it gets wrong.
+
+Three layers: the analysis (`_analysis` and what it uses: plain data classes, no HTML), charts
+(`_svg`), and the page (`_page`, `_sections`).
+"""
+
+from rankrls.report._errors import Interval, UnitErrors
+from rankrls.report._findings import Finding
+from rankrls.report._heldout import AlphaPath
+from rankrls.report._write import Report, write_report
+
+__all__ = ["AlphaPath", "Finding", "Interval", "Report", "UnitErrors", "write_report"]

@@ -1,0 +1,192 @@
+"""The analysis behind a page: from data and an estimator to all numbers that are shown."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls.metrics import pairwise_error
+from rankrls.report._checks import check_labels, check_rows
+from rankrls.report._data import Rankings
+from rankrls.report._errors import Interval, UnitErrors, query_errors, row_errors
+from rankrls.report._feature_checks import check_features
+from rankrls.report._features import FeatureStatistics, feature_statistics
+from rankrls.report._findings import Finding
+from rankrls.report._heldout import HeldOut, hold_out
+from rankrls.report._importance import Importance, feature_importance, linear_weights
+from rankrls.report._model_checks import check_model
+from rankrls.report._plan import Plan, fit
+from rankrls.report._summary import DataSummary, summarise
+from rankrls.report._test_checks import check_test_data
+from rankrls.report._worst import WorstQuery, WorstRow, worst_queries, worst_rows
+
+__all__ = ["Analysis", "Baseline", "analyse"]
+
+Array = NDArray[Any]
+
+N_WORST = 6
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The best single feature, by the training data, as a ranker."""
+
+    feature: str
+    ascending: bool
+    error: float
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """All that is on the page.
+
+    Attributes
+    ----------
+    train, test : Rankings; test may be None
+    summary, test_summary : DataSummary
+    findings : list of Finding, the worst first
+    plan : Plan
+    model : fitted estimator
+    alpha : float or None
+    held : HeldOut
+        Within the training data.
+    errors : UnitErrors
+        By query or row: of the test data if there are any, else held out in training.
+    error : Interval
+        The estimate of the error of the model.
+    train_error : float
+        On the rows that the model was fitted to.
+    baseline : Baseline or None
+    importance : Importance
+    worst : list of WorstQuery or of WorstRow
+    scores : ndarray of shape (n_rows,) or None
+        Predictions behind ``errors``.
+    """
+
+    train: Rankings
+    test: Rankings | None
+    summary: DataSummary
+    test_summary: DataSummary | None
+    findings: list[Finding]
+    plan: Plan
+    model: Any
+    alpha: float | None
+    held: HeldOut
+    errors: UnitErrors
+    error: Interval
+    train_error: float
+    baseline: Baseline | None
+    importance: Importance
+    worst: list[WorstQuery] | list[WorstRow]
+    scores: Array | None
+
+    @property
+    def evaluated(self) -> Rankings:
+        """The data behind ``errors``."""
+        return self.train if self.test is None else self.test
+
+
+def analyse(train: Rankings, test: Rankings | None, plan: Plan) -> Analysis:
+    """Fit, hold out, and look for what is wrong."""
+    summary = summarise(train)
+    if summary.n_pairs == 0:
+        raise ValueError(
+            "no query has a pair to learn from: all labels of a query are equal, or it has a "
+            "single row"
+            if train.has_qid
+            else "all labels y are equal: there is nothing to rank"
+        )
+    if train.has_qid and summary.n_with_pairs < 2:
+        raise ValueError(
+            "only one query has a pair: nothing can be held out to estimate the error (give more "
+            "queries, or leave out qid if all rows are one ranking)"
+        )
+    test_summary = None if test is None else summarise(test)
+    if test_summary is not None and test_summary.n_pairs == 0:
+        raise ValueError("no query of test has a pair: there is nothing to evaluate")
+    statistics = None if plan.precomputed else feature_statistics(train)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        held = hold_out(plan, train)
+        alpha = None if held.path is None else float(held.path.alphas[held.path.chosen])
+        model = plan.with_alpha(alpha or 1.0)
+        model = fit(model, train.X, train.y, train.qid)
+    alpha = getattr(model, "alpha_", getattr(model, "alpha", None)) if alpha is None else alpha
+    fitted = _predict(model, train)
+    evaluated, errors, scores = train, held.errors, held.scores
+    if test is not None:
+        evaluated, scores = test, _predict(model, test)
+        errors = (
+            query_errors(test, scores) if test.has_qid else row_errors(test.y, scores, test.codes)
+        )
+    error = held.estimate if test is None else errors.mean
+    baseline = _baseline(train, evaluated, statistics)
+    weight = None if statistics is None else linear_weights(model, train.n_features)
+    shown = scores if scores is not None else fitted
+    worst: Any
+    if errors.unit == "query":
+        assert scores is not None
+        worst = worst_queries(evaluated, errors, scores, N_WORST, weight)
+    else:
+        worst = worst_rows(evaluated, errors, shown, 10)
+    findings = check_labels(train, summary)
+    if statistics is not None:
+        findings += check_rows(train) + check_features(train, statistics)
+    if test is not None:
+        findings += check_test_data(train, test, statistics)
+    findings += check_model(held, errors, error, None if baseline is None else baseline, plan)
+    findings += _warned(caught)
+    order = {"problem": 0, "warning": 1, "note": 2}
+    return Analysis(
+        train=train,
+        test=test,
+        summary=summary,
+        test_summary=test_summary,
+        findings=sorted(findings, key=lambda finding: order[finding.level]),
+        plan=plan,
+        model=model,
+        alpha=alpha,
+        held=held,
+        errors=errors,
+        error=error,
+        train_error=float(pairwise_error(train.y, fitted, qid=train.qid)),
+        baseline=baseline,
+        importance=feature_importance(model, train, test, statistics),
+        worst=worst,
+        scores=scores,
+    )
+
+
+def _predict(model: Any, data: Rankings) -> Array:
+    scores = np.asarray(model.predict(data.X), dtype=np.float64).reshape(data.n_rows)
+    if not np.isfinite(scores).all():
+        raise ValueError("the model predicts NaN or infinity: see the scales of the features")
+    return scores
+
+
+def _baseline(
+    train: Rankings, evaluated: Rankings, statistics: FeatureStatistics | None
+) -> Baseline | None:
+    if statistics is None or not np.isfinite(statistics.alone).any():
+        return None
+    quality = np.nan_to_num(np.maximum(statistics.alone, 1 - statistics.alone), nan=-1.0)
+    j = int(np.argmax(quality))
+    column = evaluated.X[:, [j]]
+    column = column.toarray()[:, 0] if hasattr(column, "toarray") else column[:, 0]
+    ascending = bool(statistics.alone[j] < 0.5)
+    error = pairwise_error(evaluated.y, -column if ascending else column, qid=evaluated.qid)
+    return Baseline(train.feature_names[j], ascending, float(error))
+
+
+def _warned(caught: list[warnings.WarningMessage]) -> list[Finding]:
+    """What the estimators warned of while they were fitted, each once."""
+    texts = dict.fromkeys(str(one.message) for one in caught)
+    return [
+        Finding("note", "fit-warning", "A warning while fitting", text)
+        for text in texts
+        if "extend alphas" not in text  # the path has a finding of its own for that
+    ]

@@ -1,0 +1,205 @@
+"""What is commonly wrong with labels, queries and rows: each check looks for one mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls.report._data import Rankings
+from rankrls.report._duplicates import equal_rows
+from rankrls.report._findings import MAX_EXAMPLES, Finding, count, listed
+from rankrls.report._summary import DataSummary
+
+__all__ = ["check_labels", "check_rows"]
+
+Array = NDArray[Any]
+
+
+def check_labels(data: Rankings, summary: DataSummary) -> list[Finding]:
+    """Mistakes in labels and queries."""
+    found = []
+    if data.has_qid:
+        found += _without_pairs(data, summary)
+        found += _dominated(data, summary)
+        found += _split_blocks(data)
+        if summary.n_with_pairs < 30:
+            found.append(
+                Finding(
+                    "note",
+                    "few-queries",
+                    f"Only {count(summary.n_with_pairs, 'query has', 'queries have')} pairs",
+                    "Estimates over so few queries are rough, whatever the number of rows.",
+                )
+            )
+    found += _labels_are_ranks(data, summary)
+    found += _sorted_by_label(data, summary)
+    return found
+
+
+def _without_pairs(data: Rankings, summary: DataSummary) -> list[Finding]:
+    n = summary.n_single + summary.n_tied
+    if not n:
+        return []
+    reasons = []
+    if summary.n_single:
+        reasons.append(f"{count(summary.n_single, 'has', 'have')} a single row")
+    if summary.n_tied:
+        reasons.append(f"{count(summary.n_tied, 'has', 'have')} equal labels in all rows")
+    names = [data.query_name(q) for q in np.flatnonzero(summary.pairs == 0)[:MAX_EXAMPLES]]
+    return [
+        Finding(
+            "warning" if n >= 0.2 * summary.n_queries else "note",
+            "queries-without-pairs",
+            f"{count(n, 'query', 'queries')} without a pair ({n / summary.n_queries:.0%})",
+            f"{' and '.join(reasons)}: nothing there is preferred to anything else, so these "
+            "queries have no error and are left out of the averages. If there are many, see "
+            "whether query ids or labels were read correctly.",
+            listed(names, n),
+        )
+    ]
+
+
+def _dominated(data: Rankings, summary: DataSummary) -> list[Finding]:
+    if summary.n_queries < 20 or summary.n_pairs == 0:
+        return []
+    top = max(1, summary.n_queries // 100)
+    largest = np.argsort(-summary.pairs, kind="stable")[:top]
+    share = summary.pairs[largest].sum() / summary.n_pairs
+    if share < 0.5:
+        return []
+    return [
+        Finding(
+            "warning",
+            "dominant-queries",
+            f"{count(top, 'query has', 'queries have')} {share:.0%} of all pairs",
+            "With query_weighting='pair' every pair counts the same in training, so these "
+            "queries decide the model. query_weighting='size' or 'query' evens that out.",
+            listed([data.query_name(q) for q in largest[:MAX_EXAMPLES]], top),
+        )
+    ]
+
+
+def _split_blocks(data: Rankings) -> list[Finding]:
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(data.codes)) + 1])
+    blocks = np.bincount(data.codes[starts], minlength=data.n_queries)
+    back = np.flatnonzero(blocks > 1)
+    if not 0 < len(back) <= 0.5 * data.n_queries:  # all of them: the rows are shuffled
+        return []
+    return [
+        Finding(
+            "warning",
+            "returning-query-ids",
+            f"{count(len(back), 'query id comes', 'query ids come')} back after other queries",
+            "Rows with one id are one query, wherever they stand. If files were joined whose ids "
+            "each start anew, different queries have been merged: make the ids unique.",
+            listed([data.query_name(q) for q in back[:MAX_EXAMPLES]], len(back)),
+        )
+    ]
+
+
+def _labels_are_ranks(data: Rankings, summary: DataSummary) -> list[Finding]:
+    """Labels 1 … n in every query: somebody's order, where 1 probably is the best."""
+    sizes = data.sizes
+    if summary.n_with_pairs == 0 or np.median(sizes[sizes > 1]) < 3:
+        return []
+    largest = np.full(data.n_queries, -np.inf)
+    smallest = np.full(data.n_queries, np.inf)
+    np.maximum.at(largest, data.codes, data.y)
+    np.minimum.at(smallest, data.codes, data.y)
+    all_differ = summary.pairs == sizes * (sizes - 1) // 2
+    ranks = (sizes > 1) & (largest == sizes) & (smallest == 1) & all_differ
+    ranks &= _all_integers(data)
+    if ranks.sum() < 0.9 * (sizes > 1).sum():
+        return []
+    return [
+        Finding(
+            "warning",
+            "labels-are-ranks",
+            "The labels look like ranks: 1, 2, 3 … in each query",
+            "A higher label is taken as better. If 1 is the best, the model has learned the "
+            "reverse: pass -y.",
+        )
+    ]
+
+
+def _all_integers(data: Rankings) -> Array:
+    whole = np.ones(data.n_queries, dtype=bool)
+    np.logical_and.at(whole, data.codes, data.y == np.rint(data.y))
+    return whole
+
+
+def _sorted_by_label(data: Rankings, summary: DataSummary) -> list[Finding]:
+    if not data.has_qid or summary.n_with_pairs < 5:
+        return []
+    order = np.argsort(data.codes, kind="stable")
+    step, inside = np.diff(data.y[order]), np.diff(data.codes[order]) == 0
+    codes = data.codes[order][1:]
+    rises = np.bincount(codes[inside & (step > 0)], minlength=data.n_queries)
+    falls = np.bincount(codes[inside & (step < 0)], minlength=data.n_queries)
+    long = (summary.pairs > 0) & (data.sizes >= 5)
+    if not long.sum() >= 5 or ((rises == 0) | (falls == 0))[long].mean() < 0.95:
+        return []
+    return [
+        Finding(
+            "note",
+            "sorted-by-label",
+            "The rows of a query are sorted by their labels",
+            "That does no harm here: ties are counted by halves, not by the order of rows. But a "
+            "feature made from the position of a row (its number, an id given in this order) "
+            "would give the labels away.",
+        )
+    ]
+
+
+def check_rows(data: Rankings) -> list[Finding]:
+    """Rows that are there twice."""
+    number = equal_rows(data.X)
+    # The same features in the same query: a group; by its number of rows and labels.
+    order = np.lexsort((data.y, number, data.codes))
+    group = np.concatenate(
+        [[0], np.cumsum((np.diff(number[order]) != 0) | (np.diff(data.codes[order]) != 0))]
+    )
+    size = np.bincount(group)
+    low, high = np.full(len(size), np.inf), np.full(len(size), -np.inf)
+    np.minimum.at(low, group, data.y[order])
+    np.maximum.at(high, group, data.y[order])
+    first = np.concatenate([[0], np.cumsum(size)[:-1]])
+    found = []
+    where = "the same query" if data.has_qid else "the data"
+    conflict = np.flatnonzero((size > 1) & (low < high))
+    if len(conflict):
+        examples = [_pair_name(data, order[first[g]], order[first[g] + size[g] - 1]) for g in
+                    conflict[:MAX_EXAMPLES]]  # fmt: skip
+        found.append(
+            Finding(
+                "warning",
+                "contradicting-rows",
+                f"{count(len(conflict), 'group')} of equal rows with different labels",
+                f"Rows of {where} have the same features and different labels. No model can tell "
+                "them apart; each such pair is half an error at best.",
+                listed(examples, len(conflict)),
+            )
+        )
+    repeated = np.flatnonzero((size > 1) & (low == high))
+    extra = int((size[repeated] - 1).sum())
+    if extra:
+        examples = [_pair_name(data, order[first[g]], order[first[g] + 1]) for g in
+                    repeated[:MAX_EXAMPLES]]  # fmt: skip
+        found.append(
+            Finding(
+                "warning" if extra >= 0.05 * data.n_rows else "note",
+                "duplicate-rows",
+                f"{count(extra, 'row is', 'rows are')} there twice ({extra / data.n_rows:.1%})",
+                f"Rows of {where} have the same features and label as another one. Their pairs "
+                "count twice; was a file read twice?",
+                listed(examples, len(repeated)),
+            )
+        )
+    return found
+
+
+def _pair_name(data: Rankings, a: int, b: int) -> str:
+    names = f"{data.document_name(int(a))} = {data.document_name(int(b))}"
+    return f"{data.query_name(int(data.codes[a]))}: {names}" if data.has_qid else names

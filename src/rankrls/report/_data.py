@@ -1,0 +1,213 @@
+"""What a report is about: rows of queries with labels and names, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils import check_array
+
+from rankrls._validation import check_length, check_scores, encode_qid
+from rankrls.preferences import PreferenceGraph
+
+__all__ = ["Rankings", "check_rankings", "check_test"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Rankings:
+    """Rows of queries with labels.
+
+    Attributes
+    ----------
+    X : ndarray or CSR of shape (n_rows, n_features); kernel values if the kernel is precomputed
+    y : ndarray of shape (n_rows,)
+    codes : ndarray of shape (n_rows,), int64
+        Query number of every row.
+    labels : sequence of length n_queries
+        The id that each number stands for.
+    has_qid : bool
+        Whether there are queries, or one ranking of all rows.
+    feature_names : list of str of length n_features
+    document_names : list of str of length n_rows or None
+    """
+
+    X: Any
+    y: Array
+    codes: Array
+    labels: Sequence[Any]
+    has_qid: bool
+    feature_names: list[str]
+    document_names: list[str] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of X."""
+        return int(self.X.shape[1])
+
+    @property
+    def n_queries(self) -> int:
+        """Number of different queries, 1 without qid."""
+        return len(self.labels)
+
+    @property
+    def sizes(self) -> Array:
+        """Rows of every query, shape (n_queries,)."""
+        return np.bincount(self.codes, minlength=self.n_queries)
+
+    @property
+    def qid(self) -> Array | None:
+        """Query numbers to fit with; None for one ranking."""
+        return self.codes if self.has_qid else None
+
+    def query_name(self, code: int) -> str:
+        """The id of a query as text."""
+        return str(self.labels[code])
+
+    def document_name(self, row: int) -> str:
+        """The name of a row as text: the given one, or its number."""
+        given = self.document_names[row].strip() if self.document_names is not None else ""
+        return given or f"row {row}"
+
+    def take(self, rows: Array) -> Rankings:
+        """Some of the rows, with their queries numbered anew."""
+        kept, codes = np.unique(self.codes[rows], return_inverse=True)
+        names = None
+        if self.document_names is not None:
+            names = [self.document_names[row] for row in rows]
+        return Rankings(
+            self.X[rows],
+            self.y[rows],
+            codes,
+            [self.labels[code] for code in kept],
+            self.has_qid,
+            self.feature_names,
+            names,
+        )
+
+    def sample_queries(self, max_rows: int, seed: int = 0) -> Array:
+        """Rows of whole queries drawn at random, about ``max_rows``; of rows without qid."""
+        if self.n_rows <= max_rows:
+            return np.arange(self.n_rows)
+        rng = np.random.default_rng(seed)
+        if not self.has_qid:
+            return np.sort(rng.choice(self.n_rows, max_rows, replace=False))
+        order = rng.permutation(self.n_queries)
+        total = np.cumsum(self.sizes[order])
+        drawn = order[: max(1, int(np.searchsorted(total, max_rows, side="right")))]
+        return np.flatnonzero(np.isin(self.codes, drawn))
+
+
+def check_rankings(
+    X: Any,
+    y: Any,
+    qid: Any,
+    *,
+    feature_names: Any = None,
+    document_names: Any = None,
+    where: str = "",
+) -> Rankings:
+    """Check data for a report; ``where`` goes before the names of arguments in errors."""
+    if isinstance(y, PreferenceGraph):
+        raise ValueError(f"{where}y must hold labels: a report cannot be made of given pairs")
+    columns = getattr(X, "columns", None)
+    checked: Any = check_array(
+        X,
+        accept_sparse="csr",
+        dtype=(np.float64, np.float32),
+        ensure_all_finite=False,
+        ensure_min_samples=2,
+        input_name=f"{where}X",
+    )
+    if sparse.issparse(checked):
+        checked = sparse.csr_array(checked, copy=True)
+        checked.sum_duplicates()
+    n_rows, n_features = checked.shape
+    if feature_names is None and columns is not None:
+        feature_names = list(columns)
+    names = _names("feature_names", feature_names, n_features, "columns of X")
+    names = names or [f"feature {j}" for j in range(n_features)]
+    _require_finite(checked, names, where)
+    labels = check_scores(y, n_rows, name=f"{where}y", of=f"rows of {where}X")
+    if labels.ndim == 2:
+        if labels.shape[1] != 1:
+            raise ValueError(
+                f"{where}y has {labels.shape[1]} outputs: a report is about one; pass y[:, j]"
+            )
+        labels = labels[:, 0]
+    queries = encode_qid(qid, n_rows, name=f"{where}qid", of=f"rows of {where}X")
+    documents = _names("document_names", document_names, n_rows, f"rows of {where}X")
+    return Rankings(
+        checked, labels, queries.codes, queries.labels, qid is not None, names, documents
+    )
+
+
+def check_test(test: Any, train: Rankings, document_names: Any, *, precomputed: bool) -> Rankings:
+    """Check ``test`` = (X, y) or (X, y, qid) against the training data."""
+    if not isinstance(test, tuple | list) or len(test) not in (2, 3):
+        raise ValueError("test must be a tuple (X, y) or (X, y, qid)")
+    qid = test[2] if len(test) == 3 else None
+    if train.has_qid != (qid is not None):
+        one, other = ("has", "has none") if train.has_qid else ("has no", "has it")
+        raise ValueError(f"the training data {one} qid and test {other}: give it for both or none")
+    width = train.n_rows if precomputed else train.n_features
+    if np.shape(test[0])[1:] != (width,):
+        raise ValueError(
+            f"test X has shape {np.shape(test[0])}: it must have {width} columns as the training "
+            "data"
+        )
+    columns, names = getattr(test[0], "columns", None), train.feature_names
+    if columns is not None and not precomputed:
+        given = [str(name) for name in columns]
+        if sorted(given) == sorted(names) and given != names:
+            raise ValueError("test X has the columns of the training data in another order")
+    if precomputed:
+        names = [f"row {i}" for i in range(width)]
+    return check_rankings(
+        test[0],
+        test[1],
+        qid,
+        feature_names=names,
+        document_names=document_names,
+        where="test ",
+    )
+
+
+def _names(what: str, names: Any, n: int, of: str) -> list[str] | None:
+    if names is None:
+        return None
+    if isinstance(names, str) or not hasattr(names, "__len__"):
+        raise ValueError(f"{what} must be a list with one name for each of the {n} {of}")
+    check_length(what, names, n, of)
+    return ["" if name is None else str(name) for name in names]
+
+
+def _require_finite(X: Any, names: list[str], where: str) -> None:
+    """Raise if there is NaN or infinity, naming the columns that have most of it."""
+    values = X.data if sparse.issparse(X) else X
+    if np.isfinite(values.sum(dtype=np.float64)) or np.isfinite(values).all():
+        return
+    bad = ~np.isfinite(values)
+    if sparse.issparse(X):
+        counts = np.bincount(X.indices[bad], minlength=X.shape[1])
+        first = int(np.searchsorted(X.indptr, np.flatnonzero(bad)[0], side="right")) - 1
+    else:
+        counts = bad.sum(axis=0)
+        first = int(np.flatnonzero(bad.any(axis=1))[0])
+    worst = np.argsort(-counts, kind="stable")[:3]
+    listed = ", ".join(f"{names[j]!r} ({counts[j]:,})" for j in worst if counts[j])
+    more = "" if (counts > 0).sum() <= 3 else " and others"
+    raise ValueError(
+        f"{where}X contains NaN or infinity: {int(counts.sum()):,} values in columns {listed}{more}"
+        f", first in row {first}; fill them in (SimpleImputer) or drop the columns"
+    )

@@ -1,0 +1,187 @@
+"""Errors of queries, or of the rows of one ranking, and how sure their mean is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from rankrls.metrics import ndcg, pairwise_error
+from rankrls.report._data import Rankings
+from rankrls.report._summary import pairs_by_query
+
+__all__ = ["Interval", "UnitErrors", "query_errors", "row_errors", "row_errors_of_pairs"]
+
+Array = NDArray[Any]
+
+LEVEL = 0.95
+N_BOOTSTRAP = 2000
+#: More queries than this: Student's interval, which by then is the same.
+MAX_BOOTSTRAP = 5000
+#: Fewer queries than this have no interval.
+MIN_UNITS = 5
+#: In one ranking a row is compared with so many others at most.
+MAX_OTHERS = 1000
+NDCG_AT = 10
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with its confidence interval (NaN where there is none).
+
+    Attributes
+    ----------
+    value, low, high : float
+    level : float
+    method : str
+        "bootstrap", "student", "jackknife" or "none".
+    n : int
+        Queries or rows that it is about.
+    """
+
+    value: float
+    low: float
+    high: float
+    level: float
+    method: str
+    n: int
+
+
+@dataclass(frozen=True)
+class UnitErrors:
+    """Errors by query, or by row of one ranking; arrays of shape (n_units,).
+
+    Attributes
+    ----------
+    unit : {"query", "row"}
+    error : share of the pairs in the wrong order, NaN without a pair
+    wrong : such pairs, tied predictions counting half
+    pairs : pairs with different labels
+    ndcg : NDCG@10, NaN where undefined; None where there are no lists
+    mean : Interval
+        Mean error over queries; over pairs for the rows of one ranking.
+    mean_ndcg : Interval or None
+    sampled : bool
+        Whether rows were compared with a sample of the others.
+    """
+
+    unit: Literal["query", "row"]
+    error: Array
+    wrong: Array
+    pairs: Array
+    ndcg: Array | None
+    mean: Interval
+    mean_ndcg: Interval | None
+    sampled: bool = False
+
+    @property
+    def defined(self) -> Array:
+        """Units that have a pair."""
+        return np.flatnonzero(self.pairs > 0)
+
+    def worst(self, n: int) -> Array:
+        """The ``n`` units to look at first.
+
+        One wrong pair of one is less of a sign than 90 of 100: errors are shrunk to the mean by
+        the weight of ten pairs before they are sorted.
+        """
+        units = self.defined
+        shrunk = (self.wrong[units] + 10 * self.mean.value) / (self.pairs[units] + 10)
+        shrunk = np.where(self.wrong[units] > 0, shrunk, -1.0)
+        order = np.argsort(-shrunk, kind="stable")[:n]
+        return units[order[shrunk[order] >= 0]]
+
+
+def query_errors(data: Rankings, scores: Array) -> UnitErrors:
+    """Errors of all queries for scores that are comparable within a query."""
+    error = np.asarray(pairwise_error(data.y, scores, qid=data.codes, average=None))
+    pairs = pairs_by_query(data)
+    gains = None
+    if data.y.min() >= 0 and data.y.max() <= 50:
+        gains = np.asarray(
+            ndcg(data.y, scores, qid=data.codes, k=NDCG_AT, undefined="skip", average=None)
+        )
+        gains = None if np.isnan(gains).all() else gains
+    return UnitErrors(
+        unit="query",
+        error=error,
+        wrong=np.nan_to_num(error) * pairs,
+        pairs=pairs,
+        ndcg=gains,
+        mean=mean_interval(error),
+        mean_ndcg=None if gains is None else mean_interval(gains),
+    )
+
+
+def mean_interval(values: Array) -> Interval:
+    """Mean over queries: percentile bootstrap over them, or Student's interval if many."""
+    values = values[np.isfinite(values)]
+    n = len(values)
+    mean = float(values.mean()) if n else np.nan
+    if n < MIN_UNITS:
+        return Interval(mean, np.nan, np.nan, LEVEL, "none", n)
+    if n > MAX_BOOTSTRAP:
+        half = float(stdtrit(n - 1, 0.5 + LEVEL / 2) * values.std(ddof=1) / np.sqrt(n))
+        return Interval(mean, mean - half, mean + half, LEVEL, "student", n)
+    rng = np.random.default_rng(0)
+    step = max(1, (1 << 21) // n)
+    means = np.concatenate(
+        [
+            values[rng.integers(n, size=(min(step, N_BOOTSTRAP - i), n))].mean(axis=1)
+            for i in range(0, N_BOOTSTRAP, step)
+        ]
+    )
+    low, high = np.quantile(means, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
+    return Interval(mean, float(low), float(high), LEVEL, "bootstrap", n)
+
+
+def row_errors_of_pairs(y: Array, pairs: Array, scores: Array) -> UnitErrors:
+    """Errors of rows from pairs that were left out: scores of shape (n_pairs, 2)."""
+    i, j = pairs.T
+    order = np.sign(y[i] - y[j]) * np.sign(scores[:, 0] - scores[:, 1])
+    wrong = (1.0 - order) / 2  # a tied prediction is half an error
+    n = len(y)
+    total = np.bincount(i, minlength=n) + np.bincount(j, minlength=n)
+    missed = np.bincount(i, wrong, minlength=n) + np.bincount(j, wrong, minlength=n)
+    return _of_rows(missed, total)
+
+
+def row_errors(y: Array, scores: Array, lists: Array) -> UnitErrors:
+    """Errors of rows, each compared with rows of its list, at most `MAX_OTHERS` of them."""
+    rng = np.random.default_rng(0)
+    missed, total = np.zeros(len(y)), np.zeros(len(y), dtype=np.int64)
+    sampled = False
+    for number in np.unique(lists):
+        rows = np.flatnonzero(lists == number)
+        others = rows
+        if len(rows) > MAX_OTHERS:
+            others, sampled = np.sort(rng.choice(rows, MAX_OTHERS, replace=False)), True
+        for block in np.array_split(rows, max(1, len(rows) * len(others) // (1 << 22))):
+            label = np.sign(y[block][:, None] - y[others])
+            predicted = np.sign(scores[block][:, None] - scores[others])
+            total[block] = (label != 0).sum(axis=1)
+            missed[block] = ((label != 0) * (1.0 - label * predicted) / 2).sum(axis=1)
+    return _of_rows(missed, total, sampled)
+
+
+def _of_rows(wrong: Array, total: Array, sampled: bool = False) -> UnitErrors:
+    """Rows of one ranking: the error is Σ wrong / Σ total.
+
+    Leaving out row i changes it by −(wrong_i − error · total_i)/P to first order, with
+    P = Σ total / 2 pairs, so that the jackknife's variance is Σ (wrong_i − error total_i)²/P².
+    """
+    n_pairs = total.sum() / 2
+    mean = float(wrong.sum() / total.sum()) if n_pairs else np.nan
+    error = np.full(len(total), np.nan)
+    np.divide(wrong, total, out=error, where=total > 0)
+    n = int((total > 0).sum())
+    interval = Interval(mean, np.nan, np.nan, LEVEL, "none", n)
+    if n >= 2 * MIN_UNITS:
+        deviation = float(np.sqrt(((wrong - mean * total) ** 2).sum()) / n_pairs)
+        half = float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * deviation
+        low, high = max(0.0, mean - half), min(1.0, mean + half)
+        interval = Interval(mean, low, high, LEVEL, "jackknife", n)
+    return UnitErrors("row", error, wrong, total, None, interval, None, sampled)

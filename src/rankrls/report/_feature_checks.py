@@ -1,0 +1,138 @@
+"""Features that cannot help, that say too much, or that are not to scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls.report._data import Rankings
+from rankrls.report._duplicates import equal_columns
+from rankrls.report._features import FeatureStatistics
+from rankrls.report._findings import MAX_EXAMPLES, Finding, count, listed
+from rankrls.report._html import number
+
+__all__ = ["check_features"]
+
+Array = NDArray[Any]
+
+#: A feature that alone orders so many pairs is suspected to be made from the labels.
+LEAK = 0.995
+#: Features of queries looked at one by one.
+MAX_IDS = 100
+
+
+def check_features(data: Rankings, statistics: FeatureStatistics) -> list[Finding]:
+    """Features that cannot help, that say too much, or that are not to scale."""
+    names = np.array(data.feature_names, dtype=object)
+    found = []
+    constant = np.flatnonzero(~statistics.varies)
+    if len(constant):
+        found.append(
+            Finding(
+                "note",
+                "constant-features",
+                f"{count(len(constant), 'feature is', 'features are')} constant",
+                "They have one value in all rows and get the weight 0. Were they read correctly?",
+                listed(names[constant[:MAX_EXAMPLES]], len(constant)),
+            )
+        )
+    if data.has_qid:
+        found += _query_features(data, statistics, names)
+    found += _leaks(data, statistics, names)
+    found += _equal_features(data, statistics, names)
+    scale = statistics.std_within[statistics.varies_within]
+    scale = scale[scale > 0]
+    if len(scale) > 1 and scale.max() > 1000 * scale.min():
+        widest = int(np.argmax(statistics.std_within))
+        found.append(
+            Finding(
+                "warning",
+                "unequal-scales",
+                "The features have very different scales",
+                f"Standard deviations within a query go from {number(scale.min(), 3)} to "
+                f"{number(scale.max(), 3)} ({names[widest]}). alpha shrinks all weights alike, "
+                "which punishes features of a small scale: use StandardScaler or QueryScaler "
+                "first.",
+            )
+        )
+    return found
+
+
+def _query_features(data: Rankings, statistics: FeatureStatistics, names: Array) -> list[Finding]:
+    flat = np.flatnonzero(statistics.varies & ~statistics.varies_within)
+    if not len(flat):
+        return []
+    found = []
+    first = np.full(data.n_queries, data.n_rows)
+    np.minimum.at(first, data.codes, np.arange(data.n_rows))
+    ids = [j for j in flat[:MAX_IDS] if _is_id(data.X, first, int(j))]
+    found.append(
+        Finding(
+            "warning",
+            "query-features",
+            f"{count(len(flat), 'feature is', 'features are')} constant within every query",
+            "They say something about the query, not about its documents: a linear model cannot "
+            "change the order of documents by them, and a kernel only together with others. "
+            "Combine them with features of the document, or leave them out.",
+            listed(names[flat[:MAX_EXAMPLES]], len(flat)),
+        )
+    )
+    if ids:
+        found.append(
+            Finding(
+                "warning",
+                "query-id-feature",
+                f"{count(len(ids), 'feature has', 'features have')} a value of its own for "
+                "every query",
+                "That looks like the query id among the features. It cannot help with queries "
+                "that were not seen in training: leave it out.",
+                listed(names[ids[:MAX_EXAMPLES]], len(ids)),
+            )
+        )
+    return found
+
+
+def _is_id(X: Any, first: Array, j: int) -> bool:
+    values = X[first][:, [j]]
+    values = values.toarray() if hasattr(values, "toarray") else values
+    return len(first) >= 5 and len(np.unique(values)) == len(first)
+
+
+def _leaks(data: Rankings, statistics: FeatureStatistics, names: Array) -> list[Finding]:
+    if data.n_rows < 10:
+        return []
+    alone = np.nan_to_num(statistics.alone, nan=0.5)
+    leaking = np.flatnonzero(np.maximum(alone, 1 - alone) >= LEAK)
+    if not len(leaking):
+        return []
+    return [
+        Finding(
+            "problem",
+            "label-leak",
+            f"{count(len(leaking), 'feature')} alone {'puts' if len(leaking) == 1 else 'put'} "
+            f"{LEAK:.1%} or more of all pairs in order",
+            "Such a feature usually is the label, or made from it, or not known when the model is "
+            "used. If so, the errors below are too good to be true: leave it out.",
+            listed(names[leaking[:MAX_EXAMPLES]], len(leaking)),
+        )
+    ]
+
+
+def _equal_features(data: Rankings, statistics: FeatureStatistics, names: Array) -> list[Finding]:
+    number = equal_columns(data.X)
+    twin = np.flatnonzero((number != np.arange(data.n_features)) & statistics.varies)
+    if not len(twin):
+        return []
+    examples = [f"{names[j]} = {names[number[j]]}" for j in twin[:MAX_EXAMPLES]]
+    return [
+        Finding(
+            "note",
+            "equal-features",
+            f"{count(len(twin), 'feature equals', 'features equal')} another one",
+            "Equal features share one weight between them, so each looks less important than it "
+            "is.",
+            listed(examples, len(twin)),
+        )
+    ]

@@ -1,0 +1,350 @@
+"""Held-out predictions of the training data, and the path of alphas that they give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from rankrls import RankRLSCV, regularization_path
+from rankrls.metrics import pairwise_error
+from rankrls.model_selection import (
+    holdout_predict,
+    leave_pair_out_predict,
+    leave_query_out_predict,
+)
+from rankrls.report._data import Rankings
+from rankrls.report._errors import (
+    Interval,
+    UnitErrors,
+    mean_interval,
+    query_errors,
+    row_errors,
+    row_errors_of_pairs,
+)
+from rankrls.report._plan import Plan, fit
+
+__all__ = ["AlphaPath", "HeldOut", "hold_out"]
+
+Array = NDArray[Any]
+
+#: Predictions of all alphas held at a time.
+_BYTES = 1 << 30
+#: One ranking: pairs are left out up to so many rows, folds above (as by RankRLSCV).
+MAX_PAIR_ROWS = 1000
+#: Folds where a model has to be refitted.
+N_REFITS = 5
+
+
+@dataclass(frozen=True)
+class AlphaPath:
+    """Held-out error for every alpha.
+
+    Attributes
+    ----------
+    alphas, error : ndarray of shape (n_alphas,)
+        The error is pairwise, or 1 − ``metric``.
+    spread : ndarray of shape (n_alphas,) or None
+        Standard error of the mean, over queries or folds.
+    over : str
+        What the spread is over: "queries" or "folds".
+    chosen, best : int
+        Number of the alpha of the model, and of the best one (the largest of equals).
+    metric : str
+        What it was chosen by.
+    """
+
+    alphas: Array
+    error: Array
+    spread: Array | None
+    over: str
+    chosen: int
+    best: int
+    metric: str = "pairwise_accuracy"
+
+    @property
+    def at_edge(self) -> str | None:
+        """Which end of the grid the best alpha is at, "smallest" or "largest", if any."""
+        if len(self.alphas) < 2 or self.best not in (0, len(self.alphas) - 1):
+            return None
+        return "smallest" if self.best == 0 else "largest"
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What cross-validation within the training data says.
+
+    Attributes
+    ----------
+    method : {"leave-query-out", "leave-pair-out", "folds", "refits"}
+    n_folds : int or None
+    errors : UnitErrors
+        By query or row, at the alpha of the model.
+    scores : ndarray of shape (n_rows,) or None
+        Held-out predictions at that alpha, comparable within ``lists``; None for pairs.
+    lists : ndarray of shape (n_rows,)
+    path : AlphaPath or None
+    estimate : Interval
+        Error where each query was predicted with the alpha that all other queries choose;
+        ``errors.mean`` if nothing was chosen or that cannot be had.
+    corrected : bool
+        Whether ``estimate`` does allow for the choice of alpha.
+    """
+
+    method: str
+    n_folds: int | None
+    errors: UnitErrors
+    scores: Array | None
+    lists: Array
+    path: AlphaPath | None
+    estimate: Interval
+    corrected: bool
+
+
+def hold_out(plan: Plan, data: Rankings) -> HeldOut:
+    """Predict every row of the training data by a model that has not seen it."""
+    if plan.base is None:
+        return _refits(plan, data)
+    if data.has_qid:
+        return _queries(plan, data)
+    return _one_ranking(plan, data)
+
+
+# ---------------------------------------------------------------------- queries
+
+
+def _queries(plan: Plan, data: Rankings) -> HeldOut:
+    assert plan.base is not None
+    assert plan.grid is not None
+    if not plan.chooses_here("auto", "leave-query-out"):
+        return _chosen_elsewhere(plan, data)
+    exact = plan.exact
+    try:
+        errors, kept = _error_table(data, _query_predictions(plan, data, exact))
+    except MemoryError:
+        if not exact:
+            raise
+        exact = False
+        errors, kept = _error_table(data, _query_predictions(plan, data, exact))
+    path = _path(plan, errors, "queries")
+    if len(kept) == len(plan.grid):
+        scores = kept[path.chosen]
+    else:
+        scores = _at(plan, data, float(path.alphas[path.chosen]), exact)
+    estimate, corrected = _without_own_choice(errors), True
+    by_query = query_errors(data, scores)
+    if plan.fixed is not None or len(plan.grid) == 1:
+        estimate, corrected = by_query.mean, True
+    method = "leave-query-out" if exact else "folds"
+    n_folds = None if exact else _n_folds(data)
+    return HeldOut(method, n_folds, by_query, scores, data.codes, path, estimate, corrected)
+
+
+def _query_predictions(plan: Plan, data: Rankings, exact: bool) -> Any:
+    """Blocks of held-out predictions (n_alphas of the block, n_rows), in the order of the grid."""
+    assert plan.base is not None
+    assert plan.grid is not None
+    step = max(1, _BYTES // (8 * data.n_rows))
+    for start in range(0, len(plan.grid), step):
+        alphas = plan.grid[start : start + step]
+        if exact:
+            yield leave_query_out_predict(plan.base, data.X, data.y, qid=data.codes, alphas=alphas)
+            continue
+        out = np.empty((len(alphas), data.n_rows))
+        for rows, rest in _folds(data):
+            model = regularization_path(
+                plan.base, data.X[rest], data.y[rest], alphas=alphas, qid=data.codes[rest]
+            )
+            out[:, rows] = model.predict(data.X[rows])
+        yield out
+
+
+def _error_table(data: Rankings, blocks: Any) -> tuple[Array, Array]:
+    """Error of every alpha and query with a pair, (n_alphas, n_queries), and the last block."""
+    rows, block = [], np.empty((0, data.n_rows))
+    for block in blocks:
+        rows += [
+            np.asarray(pairwise_error(data.y, scores, qid=data.codes, average=None))
+            for scores in block
+        ]
+    table = np.stack(rows)
+    return table[:, np.isfinite(table[0])], block
+
+
+def _path(plan: Plan, errors: Array, over: str) -> AlphaPath:
+    assert plan.grid is not None
+    mean = errors.mean(axis=1)
+    n = errors.shape[1]
+    spread = errors.std(axis=1, ddof=1) / np.sqrt(n) if n > 1 else None
+    accuracy = 1.0 - mean
+    best = len(mean) - 1 - int(np.argmax(accuracy[::-1]))
+    chosen = best if plan.fixed is None else int(np.searchsorted(plan.grid, plan.fixed))
+    return AlphaPath(plan.grid, mean, spread, over, chosen, best)
+
+
+def _without_own_choice(errors: Array) -> Interval:
+    """Each query's error at the alpha that is best for all other queries."""
+    others = errors.sum(axis=1, keepdims=True) - errors
+    last = len(errors) - 1
+    choice = last - np.argmin(others[::-1], axis=0)
+    return mean_interval(errors[choice, np.arange(errors.shape[1])])
+
+
+def _at(plan: Plan, data: Rankings, alpha: float, exact: bool) -> Array:
+    """Held-out predictions at one alpha."""
+    if exact:
+        model = plan.with_alpha(alpha)
+        return leave_query_out_predict(model, data.X, data.y, qid=data.codes)
+    return _refitted(plan.with_alpha(alpha), data)
+
+
+def _chosen_elsewhere(plan: Plan, data: Rankings) -> HeldOut:
+    """A `RankRLSCV` with folds or a metric of its own chooses; queries are then left out."""
+    assert plan.grid is not None
+    ranker, path = _searched(plan, data)
+    exact = plan.exact
+    try:
+        scores = _at(plan, data, ranker.alpha_, exact)
+    except MemoryError:
+        exact = False
+        scores = _at(plan, data, ranker.alpha_, exact)
+    errors = query_errors(data, scores)
+    method, n_folds = ("leave-query-out", None) if exact else ("refits", _n_folds(data))
+    return HeldOut(
+        method, n_folds, errors, scores, data.codes, path, errors.mean, len(plan.grid) == 1
+    )
+
+
+def _searched(plan: Plan, data: Rankings) -> tuple[RankRLSCV, AlphaPath]:
+    ranker = fit(clone(plan.estimator), data.X, data.y, data.qid)
+    error = 1.0 - ranker.cv_results_["mean_score"]
+    best = int(np.searchsorted(ranker.cv_results_["alpha"], ranker.alpha_))
+    scoring = ranker.scoring
+    metric = scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "scoring")
+    return ranker, AlphaPath(ranker.cv_results_["alpha"], error, None, "", best, best, metric)
+
+
+# ---------------------------------------------------------------------- one ranking
+
+
+def _one_ranking(plan: Plan, data: Rankings) -> HeldOut:
+    assert plan.grid is not None
+    few = data.n_rows <= MAX_PAIR_ROWS
+    if not plan.chooses_here("auto", *(["leave-pair-out"] if few else [])):
+        ranker, path = _searched(plan, data)
+        scores, lists = _row_folds(plan, data, np.array([ranker.alpha_]))
+        return _of_folds(plan, data, scores[0], lists, path)
+    if plan.exact and few and data.n_rows >= 4:
+        done = _pairs(plan, data)
+        if done is not None:
+            return done
+    scores, lists = _row_folds(plan, data, plan.grid)
+    errors = np.stack(
+        [np.asarray(pairwise_error(data.y, s, qid=lists, average=None)) for s in scores]
+    )
+    path = _path(plan, errors[:, np.isfinite(errors[0])], "folds")
+    return _of_folds(plan, data, scores[path.chosen], lists, path)
+
+
+def _pairs(plan: Plan, data: Rankings) -> HeldOut | None:
+    """Leave-pair-out where it is exact, else None."""
+    assert plan.grid is not None
+    i, j = np.triu_indices(data.n_rows, 1)
+    different = data.y[i] != data.y[j]
+    pairs = np.column_stack([i[different], j[different]])
+    assert plan.base is not None
+    options = plan.base.get_params()
+    del options["alpha"]
+    try:
+        search = RankRLSCV(plan.grid, cv="leave-pair-out", **options).fit(data.X, data.y)
+    except ValueError:  # this cost has no shortcut, or a pair is all there is to learn from
+        return None
+    accuracy = search.cv_results_["mean_score"]
+    path = _path(plan, 1.0 - accuracy[:, None], "")
+    model = plan.with_alpha(float(path.alphas[path.chosen]))
+    held = leave_pair_out_predict(model, data.X, data.y, pairs=pairs)
+    errors = row_errors_of_pairs(data.y, pairs, held)
+    lists = np.zeros(data.n_rows, dtype=np.int64)
+    corrected = plan.fixed is not None or len(plan.grid) == 1
+    return HeldOut("leave-pair-out", None, errors, None, lists, path, errors.mean, corrected)
+
+
+def _row_folds(plan: Plan, data: Rankings, alphas: Array) -> tuple[Array, Array]:
+    """Predictions (n_alphas, n_rows) with folds of rows, as RankRLSCV draws them; the folds."""
+    assert plan.base is not None
+    folds = _folds(data, max(2, min(10, data.n_rows // 5)), plan.estimator.random_state)
+    out, lists = np.empty((len(alphas), data.n_rows)), np.empty(data.n_rows, dtype=np.int64)
+    parts = None
+    if plan.exact:
+        try:
+            parts = holdout_predict(
+                plan.base, data.X, data.y, [rows for rows, _ in folds], alphas=alphas
+            )
+        except MemoryError:
+            parts = None
+    for number, (rows, rest) in enumerate(folds):
+        if parts is None:
+            model = regularization_path(plan.base, data.X[rest], data.y[rest], alphas=alphas)
+            out[:, rows] = model.predict(data.X[rows])
+        else:
+            out[:, rows] = parts[number]
+        lists[rows] = number
+    return out, lists
+
+
+def _of_folds(plan: Plan, data: Rankings, scores: Array, lists: Array, path: AlphaPath) -> HeldOut:
+    errors = row_errors(data.y, scores, lists)
+    corrected = plan.fixed is not None or len(path.alphas) == 1
+    n_folds = int(lists.max()) + 1
+    return HeldOut("folds", n_folds, errors, scores, lists, path, errors.mean, corrected)
+
+
+# ---------------------------------------------------------------------- refits
+
+
+def _refits(plan: Plan, data: Rankings) -> HeldOut:
+    """Any estimator: folds of whole queries (of rows without qid), each fitted anew."""
+    scores = _refitted(plan.estimator, data)
+    if data.has_qid:
+        lists, errors = data.codes, query_errors(data, scores)
+    else:
+        lists = np.empty(data.n_rows, dtype=np.int64)
+        for number, (rows, _) in enumerate(_folds(data)):
+            lists[rows] = number
+        errors = row_errors(data.y, scores, lists)
+    return HeldOut("refits", _n_folds(data), errors, scores, lists, None, errors.mean, True)
+
+
+def _refitted(estimator: Any, data: Rankings) -> Array:
+    precomputed = getattr(estimator, "kernel", None) == "precomputed"
+    scores = np.empty(data.n_rows)
+    for rows, rest in _folds(data):
+        train, new = data.X[rest], data.X[rows]
+        if precomputed:
+            train, new = train[:, rest], new[:, rest]
+        qid = None if data.qid is None else data.qid[rest]
+        model = fit(clone(estimator), train, data.y[rest], qid)
+        scores[rows] = np.asarray(model.predict(new)).reshape(len(rows))
+    return scores
+
+
+def _n_folds(data: Rankings) -> int:
+    return min(N_REFITS, data.n_queries if data.has_qid else max(2, data.n_rows // 5))
+
+
+def _folds(
+    data: Rankings, n_folds: int | None = None, random_state: Any = 0
+) -> list[tuple[Array, Array]]:
+    """Folds of whole queries, or rows without qid: (left out, the rest)."""
+    codes = data.codes if data.has_qid else np.arange(data.n_rows)
+    n = int(codes.max()) + 1
+    fold_of = np.empty(n, dtype=np.int64)
+    fold_of[check_random_state(random_state).permutation(n)] = np.arange(n) % (
+        n_folds or _n_folds(data)
+    )
+    of_row = fold_of[codes]
+    return [(np.flatnonzero(of_row == k), np.flatnonzero(of_row != k)) for k in np.unique(of_row)]

@@ -1,0 +1,79 @@
+"""Text that goes into the page: escaped, finite in length, and readable numbers."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from typing import Any
+
+import numpy as np
+
+__all__ = ["cell", "data_block", "escape", "name", "number", "percent"]
+
+#: Names longer than this are cut: a page must stay small whatever it is given.
+MAX_NAME = 120
+# What HTML does not allow in text: control characters (but tab and line ends) and surrogates.
+_FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
+
+
+def escape(text: Any) -> str:
+    """Text as HTML, also for quoted attributes."""
+    return html.escape(_FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", str(text)), quote=True)
+
+
+def name(text: Any) -> str:
+    """A name from the user's data, cut if long, in an element that isolates its direction."""
+    full = str(text).strip() or "(no name)"
+    short = full if len(full) <= MAX_NAME else full[: MAX_NAME - 1] + "…"
+    return f"<bdi>{escape(short)}</bdi>"
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A number with some significant digits, a dash where there is none."""
+    value = float(value) + 0.0  # no −0
+    if not np.isfinite(value):
+        return "–"
+    if value == round(value) and abs(value) < 1e6:
+        return f"{value:,.0f}".replace("-", "−")
+    if 10**digits <= abs(value) < 1e6:
+        return f"{value:,.0f}".replace("-", "−")
+    text = f"{value:.{digits}g}"
+    if "e" in text:
+        base, power = text.split("e")
+        return f"{base}e{int(power)}".replace("-", "−")
+    return text.replace("-", "−")
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """A share as a percentage, a dash where there is none."""
+    return f"{float(value) * 100:.{digits}f}%" if np.isfinite(value) else "–"
+
+
+def cell(text: str, value: float, more: str = "") -> str:
+    """A table cell with a number to sort by; ``text`` is HTML already."""
+    key = f"{float(value):.10g}" if np.isfinite(value) else ""
+    return f'<td class="num{more}" data-v="{key}">{text}</td>'
+
+
+def data_block(identifier: str, data: Any) -> str:
+    """JSON inside the page that nothing can break out of; NaN becomes null."""
+    text = json.dumps(_plain(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return f'<script type="application/json" id="{escape(identifier)}">{text}</script>'
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(item) for item in value]
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value if value is None else str(value)

@@ -1,0 +1,109 @@
+"""The section that says how to get the same numbers in Python."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+from sklearn.base import clone
+
+from rankrls import RankRLSCV, __version__
+from rankrls.report._analysis import Analysis
+from rankrls.report._html import escape
+
+__all__ = ["code_lines", "reproduce"]
+
+
+def reproduce(analysis: Analysis) -> str:
+    """Code and versions."""
+    versions = (
+        f"rankrls {__version__}, Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}"
+    )
+    code = "\n".join(code_lines(analysis))
+    return (
+        "<p>With the training data as <code>X</code> and <code>y</code>"
+        + (" and <code>qid</code>" if analysis.train.has_qid else "")
+        + (", and the test data with <code>_test</code>" if analysis.test is not None else "")
+        + ":</p>"
+        '<pre tabindex="0" role="region" aria-label="Python code">'
+        f"<code>{escape(code)}</code></pre>"
+        f"<p>{escape(versions)}.</p>"
+    )
+
+
+def code_lines(analysis: Analysis) -> list[str]:
+    """Python that repeats the fit and the estimate; comments hold what comes out."""
+    plan, held = analysis.plan, analysis.held
+    qid = ", qid=qid" if analysis.train.has_qid else ""
+    if plan.base is None:
+        lines = [f"model = {_one_line(plan.estimator)}", f"model.fit(X, y{qid})"]
+        return lines + _test_lines(analysis)
+    search = _search_call(analysis)
+    value = held.errors.mean.value
+    names = "RankRLS" if search is None else "RankRLS, RankRLSCV"
+    lines = [f"from rankrls import {names}", "from rankrls.metrics import pairwise_error"]
+    if held.method == "leave-query-out":
+        lines.append("from rankrls.model_selection import leave_query_out_predict")
+    elif held.method == "leave-pair-out":
+        lines.append("from rankrls.model_selection import leave_pair_out_score")
+    lines.append("")
+    if search is not None:
+        lines += [f"search = {search}.fit(X, y{qid})", f"search.alpha_  # {analysis.alpha!r}"]
+    lines.append(f"model = {_one_line(plan.with_alpha(analysis.alpha or 1.0))}")
+    if held.method == "leave-query-out":
+        lines.append(f"held_out = leave_query_out_predict(model, X, y{qid})")
+        lines.append(f"pairwise_error(y, held_out{qid})  # {value:.6f}")
+    elif held.method == "leave-pair-out":
+        lines.append(f"1 - leave_pair_out_score(model, X, y)  # {value:.6f}")
+    lines.append(f"model.fit(X, y{qid})")
+    lines += _test_lines(analysis)
+    if any("np." in line for line in lines):
+        lines.insert(0, "import numpy as np")
+    return lines
+
+
+def _search_call(analysis: Analysis) -> str | None:
+    """The `RankRLSCV` that chooses the same alpha; None if nothing was chosen, or not by it."""
+    plan, held = analysis.plan, analysis.held
+    exact = held.method in ("leave-query-out", "leave-pair-out")
+    exact = exact or (held.method == "folds" and plan.exact and not analysis.train.has_qid)
+    if plan.base is None or plan.grid is None or plan.fixed is not None or not exact:
+        return None
+    if len(plan.grid) == 1:
+        return None
+    default = RankRLSCV().alphas
+    if isinstance(plan.estimator, RankRLSCV):
+        search = clone(plan.estimator).set_params(alphas=default)
+    else:
+        options = plan.base.get_params()
+        del options["alpha"]
+        search = RankRLSCV(default, **options)
+    call = _one_line(search)
+    return call if np.array_equal(default, plan.grid) else _with_alphas(call, plan.grid)
+
+
+def _test_lines(analysis: Analysis) -> list[str]:
+    if analysis.test is None:
+        return []
+    qid = ", qid=qid_test" if analysis.train.has_qid else ""
+    value = analysis.errors.mean.value
+    return [f"pairwise_error(y_test, model.predict(X_test){qid})  # {value:.6f}"]
+
+
+def _with_alphas(call: str, grid: Any) -> str:
+    powers = np.log2(grid)
+    step = np.diff(powers)
+    if len(grid) > 2 and np.array_equal(powers, np.rint(powers)) and (step == 1).all():
+        alphas = f"2.0 ** np.arange({int(powers[0])}, {int(powers[-1]) + 1})"
+    else:
+        alphas = f"[{', '.join(f'{value:.17g}' for value in grid)}]"
+    head, rest = call.split("(", 1)
+    return f"{head}({alphas}{', ' if rest != ')' else ''}{rest}"
+
+
+def _one_line(estimator: Any) -> str:
+    return " ".join(estimator.__repr__(N_CHAR_MAX=10_000).split())

@@ -1,0 +1,320 @@
+"""Sections of the page that are prose, figures and small tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rankrls.report._analysis import Analysis
+from rankrls.report._html import escape, name, number, percent
+from rankrls.report._svg import columns_chart, histogram, path_chart
+from rankrls.report._words import interval, plural, source, units
+
+__all__ = ["alpha", "data", "findings", "held_out", "short"]
+
+_TAGS = {"problem": "Problem", "warning": "Warning", "note": "Note"}
+
+
+def short(analysis: Analysis) -> str:
+    """The result in a sentence and four numbers."""
+    error = analysis.error
+    what = "new queries" if analysis.train.has_qid else "new rows"
+    verdict = (
+        f"On {what}, about <strong>{percent(error.value)}</strong> of the pairs come out in the "
+        "wrong order; a random order would have 50%"
+    )
+    if analysis.baseline is not None:
+        verdict += (
+            f", and ordering by the best single feature, {name(analysis.baseline.feature)}, "
+            f"{percent(analysis.baseline.error)}"
+        )
+    levels = [finding.level for finding in analysis.findings]
+    serious = [
+        plural(levels.count(level), level) for level in ("problem", "warning") if level in levels
+    ]
+    if serious:
+        verdict += f'. There {_are(levels)} <a href="#findings">{" and ".join(serious)}</a>'
+    tiles = [
+        ("Pairwise error", percent(error.value), f"{interval(error)}; {source(analysis)}"),
+    ]
+    gain = analysis.errors.mean_ndcg
+    if gain is not None:
+        note = f"mean over {plural(gain.n, 'query', 'queries')}"
+        if gain.method != "none":
+            note = f"{gain.level:.0%} interval {gain.low:.3f} to {min(1.0, gain.high):.3f}; {note}"
+        tiles.append(("NDCG@10", f"{gain.value:.3f}", note))
+    if analysis.alpha is not None:
+        path = analysis.held.path
+        if path is None or len(path.alphas) == 1 or analysis.plan.fixed is not None:
+            note = "as given"
+        else:
+            note = f"best of {len(path.alphas)} tried"
+        tiles.append(("alpha", number(analysis.alpha), note))
+    pairs = analysis.summary.n_pairs
+    where = "in one ranking"
+    if analysis.train.has_qid:
+        where = f"in {plural(analysis.summary.n_with_pairs, 'query', 'queries')}"
+    tiles.append(("Pairs to learn from", _compact(pairs), where))
+    boxes = "".join(
+        f'<div class="tile"><dt>{escape(key)}</dt><dd class="big">{value}</dd>'
+        f'<dd class="small">{note}</dd></div>'
+        for key, value, note in tiles
+    )
+    return f'<p class="lead">{verdict}.</p><dl class="tiles">{boxes}</dl>'
+
+
+def _are(levels: Sequence[str]) -> str:
+    first = "problem" if "problem" in levels else "warning"
+    return "is" if levels.count(first) == 1 else "are"
+
+
+def _compact(n: int) -> str:
+    for size, unit in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**4, "k")):
+        if n >= size:
+            scale = 1000 if unit == "k" else size
+            return f"{n / scale:.3g}\N{NO-BREAK SPACE}{unit}"
+    return f"{n:,}"
+
+
+def findings(analysis: Analysis) -> str:
+    """Problems, warnings and notes."""
+    if not analysis.findings:
+        return (
+            "<p>Nothing was found: no queries without pairs, no duplicate rows, no constant "
+            "features, no feature that gives the labels away.</p>"
+        )
+    items = []
+    for finding in analysis.findings:
+        examples = ""
+        if finding.examples:
+            listed = " · ".join(name(example) for example in finding.examples)
+            examples = f'<p class="examples">{listed}</p>'
+        items.append(
+            f'<li class="finding {finding.level}" data-code="{escape(finding.code)}">'
+            f'<h3><span class="tag">{_TAGS[finding.level]}</span>{escape(finding.title)}</h3>'
+            f"<p>{escape(finding.text)}</p>{examples}</li>"
+        )
+    return f'<ul class="findings">{"".join(items)}</ul>'
+
+
+def data(analysis: Analysis) -> str:
+    """Counts, distribution of labels, sizes of queries."""
+    summary, test = analysis.summary, analysis.test_summary
+    columns = [summary] if test is None else [summary, test]
+    rows: list[tuple[str, list[str]]] = [("Rows", [f"{s.n_rows:,}" for s in columns])]
+    if analysis.train.has_qid:
+        rows.append(("Queries", [f"{s.n_queries:,}" for s in columns]))
+        rows.append(("… of these with a pair", [f"{s.n_with_pairs:,}" for s in columns]))
+        rows.append(("Rows of a query: median", [f"{s.size_quantiles[2]:,}" for s in columns]))
+        sizes = [f"{s.size_quantiles[0]:,} – {s.size_quantiles[4]:,}" for s in columns]
+        rows.append(("… smallest – largest", sizes))
+    rows.append(("Pairs with different labels", [f"{s.n_pairs:,}" for s in columns]))
+    rows.append(("Different labels", [f"{s.n_levels:,}" for s in columns]))
+    if not analysis.plan.precomputed:
+        rows.append(("Features", [f"{s.n_features:,}" for s in columns]))
+    if summary.density is not None:
+        rows.append(("Entries that are not zero", [percent(s.density or 0.0, 2) for s in columns]))
+    head = ""
+    if test is not None:
+        head = (
+            '<thead><tr><td></td><th scope="col" class="num">Training</th>'
+            '<th scope="col" class="num">Test</th></tr></thead>'
+        )
+    body = "".join(
+        f'<tr><th scope="row">{escape(key)}</th>'
+        + "".join(f'<td class="num">{value}</td>' for value in values)
+        + "</tr>"
+        for key, values in rows
+    )
+    table = f'<table class="facts">{head}<tbody>{body}</tbody></table>'
+    figures = [_labels_figure(analysis)]
+    if analysis.train.has_qid:
+        sizes_of = analysis.train.sizes
+        chart = histogram(
+            sizes_of,
+            name="Sizes of queries",
+            about=f"From {sizes_of.min()} to {sizes_of.max()} rows, median "
+            f"{summary.size_quantiles[2]}.",
+            percent=False,
+            axis="rows of a query",
+        )
+        figures.append(
+            f"<figure>{chart}<figcaption>How many training queries have how many rows."
+            "</figcaption></figure>"
+        )
+    return f'<div class="trio">{table}{"".join(figures)}</div>'
+
+
+def _labels_figure(analysis: Analysis) -> str:
+    summary = analysis.summary
+    edges, counts = summary.label_edges, summary.label_counts
+    binned = len(edges) > len(counts)
+    names = [number(edge, 3) for edge in (edges[:-1] if binned else edges)]
+    share = counts / max(1, counts.sum())
+    about = "; ".join(f"{one}: {percent(s)}" for one, s in zip(names, share, strict=True))
+    chart = columns_chart(
+        names, counts, name="Labels", about=about, axis="label" + (" (from)" if binned else "")
+    )
+    text = f"Labels of the training rows. Most frequent: {names[int(np.argmax(counts))]} "
+    text += f"({percent(float(share.max()))})."
+    return f"<figure>{chart}<figcaption>{escape(text)}</figcaption></figure>"
+
+
+def alpha(analysis: Analysis) -> str:
+    """The path of alphas."""
+    path = analysis.held.path
+    if path is None:
+        return (
+            "<p>There is no path: the estimator is fitted as it is"
+            + ("" if analysis.alpha is None else f", with alpha = {number(analysis.alpha)}")
+            + ".</p>"
+        )
+    chosen = f"alpha = {number(path.alphas[path.chosen])}"
+    if analysis.plan.fixed is not None:
+        text = f"{chosen} was given (marked)."
+        if path.best != path.chosen:
+            text += (
+                f" The best of the grid is {number(path.alphas[path.best])}, with an error of "
+                f"{percent(path.error[path.best], 2)} instead of "
+                f"{percent(path.error[path.chosen], 2)}."
+            )
+    elif len(path.alphas) == 1:
+        text = f"{chosen} was the only one given."
+    else:
+        text = (
+            f"{chosen} (marked) has the smallest held-out error, "
+            f"{percent(path.error[path.chosen], 2)}; of equally good ones the largest is taken."
+        )
+    if path.spread is not None:
+        text += (
+            f" The band is ± one standard error over {path.over}. All alphas are tried on the "
+            f"same {path.over}, so differences between them are surer than the band suggests."
+        )
+    elif analysis.held.method == "leave-pair-out":
+        text += " No band is shown: pairs of one ranking share rows, so they are not independent."
+    if path.at_edge is not None and len(path.alphas) > 1:
+        text += f" It is at the edge of the grid: the {path.at_edge} alpha that was tried."
+    what = "Share of held-out pairs in the wrong order"
+    if path.metric != "pairwise_accuracy":
+        what = f"One minus {path.metric} of held-out data, by which alpha was chosen"
+    about = (
+        f"Lowest at alpha {number(path.alphas[path.best])} with {path.error[path.best]:.2%}, "
+        f"highest {path.error.max():.2%}."
+    )
+    chart = path_chart(path.alphas, path.error, path.spread, path.chosen, about=about)
+    head = '<th scope="col" class="num">alpha</th><th scope="col" class="num">error</th>'
+    if path.spread is not None:
+        head += '<th scope="col" class="num">± standard error</th>'
+    rows = "".join(
+        "<tr>"
+        f'<td class="num">{number(path.alphas[k])}{" (chosen)" if k == path.chosen else ""}</td>'
+        f'<td class="num">{percent(path.error[k], 2)}</td>'
+        + ("" if path.spread is None else f'<td class="num">{percent(path.spread[k], 2)}</td>')
+        + "</tr>"
+        for k in range(len(path.alphas))
+    )
+    table = f'<table class="facts"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    return (
+        f'<div class="pair"><figure>{chart}<figcaption>{escape(what)}, for every alpha.'
+        f"</figcaption></figure><div><p>{text}</p>"
+        f"<details><summary>The numbers</summary>{table}</details></div></div>"
+    )
+
+
+def held_out(analysis: Analysis) -> str:
+    """How good the model is, and how that is known."""
+    held, error = analysis.held, analysis.error
+    rows: list[tuple[str, str, str]] = []
+    if analysis.test is not None:
+        rows.append(("Test data", percent(error.value, 2), interval(error)))
+    rows.append(
+        (f"Held out in training ({_how(held)})", percent(held.estimate.value, 2),
+         interval(held.estimate))
+    )  # fmt: skip
+    if held.corrected and held.path is not None and held.estimate.value != held.errors.mean.value:
+        rows.append(
+            ("… with the alpha chosen by the same queries", percent(held.errors.mean.value, 2),
+             "slightly optimistic")
+        )  # fmt: skip
+    rows.append(("On the training rows themselves", percent(analysis.train_error, 2), "optimistic"))
+    if analysis.baseline is not None:
+        sign = "smallest" if analysis.baseline.ascending else "largest"
+        rows.append(
+            (f"Best single feature ({sign} first)", percent(analysis.baseline.error, 2),
+             name(analysis.baseline.feature))
+        )  # fmt: skip
+    rows.append(("Random order", percent(0.5, 2), ""))
+    body = "".join(
+        f'<tr><th scope="row">{escape(key)}</th><td class="num">{value}</td><td>{note}</td></tr>'
+        for key, value, note in rows
+    )
+    table = (
+        '<table><thead><tr><td></td><th scope="col" class="num">Error</th>'
+        f'<th scope="col">Note</th></tr></thead><tbody>{body}</tbody></table>'
+    )
+    text = "".join(f"<p>{paragraph}</p>" for paragraph in _explain(analysis))
+    return f"{table}<h3>How it was made</h3>{text}"
+
+
+def _how(held: Any) -> str:
+    return held.method if held.n_folds is None else f"{held.n_folds} folds"
+
+
+def _explain(analysis: Analysis) -> list[str]:
+    held, error = analysis.held, analysis.error
+    paragraphs = [
+        "The pairwise error is the share of pairs of documents "
+        + ("of one query " if analysis.train.has_qid else "")
+        + "with different labels that the scores put in the wrong order; tied scores count as half "
+        "an error."
+        + (" Each query counts the same, however many pairs it has." if held.errors.unit == "query"
+           else "")
+    ]  # fmt: skip
+    if analysis.test is not None:
+        paragraphs.append(
+            "The estimate comes from the test data, which neither the weights nor alpha have seen."
+        )
+    elif held.method == "leave-query-out":
+        paragraphs.append(
+            "Every query was predicted by the model trained on all other queries. That is exact, "
+            "equal to fitting anew for each query, and not an approximation."
+            + (" alpha was chosen for each query by the held-out errors of all others, so that "
+               "choosing the best of the grid does not make the estimate look better."
+               if held.corrected and analysis.plan.fixed is None and held.path is not None
+               and len(held.path.alphas) > 1 else "")
+        )  # fmt: skip
+    elif held.method == "leave-pair-out":
+        paragraphs.append(
+            "Every pair of rows with different labels was predicted by the model trained on all "
+            "other rows. That is exact, equal to fitting anew for each pair."
+        )
+    else:
+        unit = "whole queries" if analysis.train.has_qid else "rows"
+        paragraphs.append(
+            f"The data were cut at random into {held.n_folds} folds of {unit}; each was predicted "
+            "by a model trained on the others."
+        )
+    if analysis.test is None and not held.corrected:
+        paragraphs.append(
+            "alpha was chosen by the same held-out predictions, so the estimate is slightly "
+            "optimistic. A test set, or nested cross-validation, would tell by how much."
+        )
+    paragraphs.append(_interval_text(error, units(analysis)))
+    return paragraphs
+
+
+def _interval_text(error: Any, what: str) -> str:
+    if error.method == "none":
+        return f"There are too few {what} ({error.n}) for a confidence interval."
+    how = {
+        "bootstrap": "is a percentile bootstrap over queries",
+        "student": "is Student's, over queries",
+        "jackknife": "is a jackknife over rows",
+    }[error.method]
+    return (
+        f"The {error.level:.0%} interval {how}. It takes the {error.n:,} {what} as independent "
+        "draws from all that may come, and does not include how much another training set would "
+        "change the model."
+    )

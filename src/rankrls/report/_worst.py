@@ -1,0 +1,173 @@
+"""Queries, or rows of one ranking, that the model gets most wrong, ready to be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls.report._data import Rankings
+from rankrls.report._errors import UnitErrors
+
+__all__ = ["Document", "WorstQuery", "WorstRow", "worst_queries", "worst_rows"]
+
+Array = NDArray[Any]
+
+N_DOCUMENTS = 5
+N_REASONS = 3
+
+
+@dataclass(frozen=True)
+class Document:
+    """A row in the list of its query.
+
+    Attributes
+    ----------
+    name : str
+    row : int
+    label, score : float
+    place : int
+        Place given by the model, from 1.
+    expected, last : int
+        First and last place that its label allows, from 1.
+    """
+
+    name: str
+    row: int
+    label: float
+    score: float
+    place: int
+    expected: int
+    last: int
+
+
+@dataclass(frozen=True)
+class WorstQuery:
+    """A query with many pairs in the wrong order.
+
+    Attributes
+    ----------
+    name : str
+    error : float
+    wrong, pairs : float and int
+    top : list of Document
+        The first documents of the model's order.
+    missed : list of Document
+        Documents that should be among them and are not, the best labels first.
+    above, below : Document or None
+        A document and a better one that the model puts below it, far apart.
+    reasons : list of (str, float)
+        Features whose share in the difference of their scores is largest, for linear models.
+    """
+
+    name: str
+    error: float
+    wrong: float
+    pairs: int
+    n_documents: int
+    top: list[Document]
+    missed: list[Document]
+    above: Document | None
+    below: Document | None
+    reasons: list[tuple[str, float]]
+
+
+@dataclass(frozen=True)
+class WorstRow:
+    """A row of one ranking that stands in the wrong place."""
+
+    name: str
+    row: int
+    label: float
+    error: float
+    wrong: float
+    pairs: int
+    score: float
+
+
+def worst_queries(
+    data: Rankings, errors: UnitErrors, scores: Array, n: int, weight: Array | None
+) -> list[WorstQuery]:
+    """Describe the ``n`` worst queries; ``weight`` are those of a linear model."""
+    return [_query(data, errors, scores, int(q), weight) for q in errors.worst(n)]
+
+
+def _query(
+    data: Rankings, errors: UnitErrors, scores: Array, q: int, weight: Array | None
+) -> WorstQuery:
+    rows = np.flatnonzero(data.codes == q)
+    y, score = data.y[rows], scores[rows]
+    # Equal scores: the worse label first, so that nothing looks better than it is.
+    place = np.empty(len(rows), dtype=np.int64)
+    order = np.lexsort((y, -score))
+    place[order] = np.arange(1, len(rows) + 1)
+    descending = np.sort(-y)
+    expected = np.searchsorted(descending, -y, side="left") + 1
+    last = np.searchsorted(descending, -y, side="right")
+    documents = [
+        Document(
+            data.document_name(int(row)),
+            int(row),
+            float(y[k]),
+            float(score[k]),
+            int(place[k]),
+            int(expected[k]),
+            int(last[k]),
+        )
+        for k, row in enumerate(rows)
+    ]
+    top = [documents[k] for k in order[:N_DOCUMENTS]]
+    least = min(document.label for document in top)
+    should = [d for d in documents if d.expected <= N_DOCUMENTS and d.place > N_DOCUMENTS]
+    should = [d for d in should if d.label > least]
+    missed = sorted(should, key=lambda d: (-d.label, d.place))[:N_DOCUMENTS]
+    above, below = _most_wrong(documents, y, score)
+    reasons: list[tuple[str, float]] = []
+    if above is not None and below is not None and weight is not None:
+        reasons = _reasons(data, weight, above.row, below.row)
+    return WorstQuery(
+        data.query_name(q), float(errors.error[q]), float(errors.wrong[q]), int(errors.pairs[q]),
+        len(rows), top, missed, above, below, reasons,
+    )  # fmt: skip
+
+
+def _most_wrong(
+    documents: list[Document], y: Array, score: Array
+) -> tuple[Document | None, Document | None]:
+    """The pair with the largest product of differences in label and (wrong) score."""
+    few = np.arange(len(y))
+    if len(y) > 1000:  # the ends of both orders are enough
+        few = np.unique(np.concatenate([np.argsort(score)[-500:], np.argsort(y)[-500:]]))
+    damage = (score[few][:, None] - score[few]) * (y[few] - y[few][:, None])
+    damage[(y[few] <= y[few][:, None]) | (score[few][:, None] <= score[few])] = 0
+    a, b = np.unravel_index(int(np.argmax(damage)), damage.shape)
+    if damage[a, b] <= 0:
+        return None, None
+    return documents[few[a]], documents[few[b]]
+
+
+def _reasons(data: Rankings, weight: Array, above: int, below: int) -> list[tuple[str, float]]:
+    """Terms of w·(x_above − x_below) that speak most for the wrong order."""
+    difference = data.X[[above]] - data.X[[below]]
+    row = difference.toarray()[0] if hasattr(difference, "toarray") else difference[0]
+    share = weight * row
+    order = np.argsort(-share, kind="stable")[:N_REASONS]
+    return [(data.feature_names[j], float(share[j])) for j in order if share[j] > 0]
+
+
+def worst_rows(data: Rankings, errors: UnitErrors, scores: Array, n: int) -> list[WorstRow]:
+    """The ``n`` worst rows of one ranking, with their scores by the model of all rows."""
+    return [
+        WorstRow(
+            data.document_name(int(row)),
+            int(row),
+            float(data.y[row]),
+            float(errors.error[row]),
+            float(errors.wrong[row]),
+            int(errors.pairs[row]),
+            float(scores[row]),
+        )
+        for row in errors.worst(n)
+    ]

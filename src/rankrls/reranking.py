@@ -1,0 +1,290 @@
+"""Re-ranking of candidate lists: the parses of a sentence, translations, answers (n-best lists).
+
+A system proposes several candidates for every sentence; scores say how good each is. A ranker
+learns to put the best of them first. Here lists of candidates become (X, y, qid), and scores of a
+ranker become a choice for every list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse as sp
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.utils.validation import check_is_fitted
+
+from rankrls._validation import check_finite_array, check_length, check_scores, encode_qid, show
+
+__all__ = ["Candidates", "RerankingScores", "best_candidates", "reranking_scores"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Lists of candidates as rows: what rankers take.
+
+    Attributes
+    ----------
+    X : {ndarray, csr_array} of shape (n_candidates, n_features)
+    y : ndarray of shape (n_candidates,), or None
+        How good every candidate is.
+    qid : ndarray of shape (n_candidates,)
+        The list every candidate belongs to: its key, or its number.
+    vectorizer : DictVectorizer, or None
+        What turned features by name into columns. Give it to `from_lists` for new data.
+
+    Examples
+    --------
+    Three sentences with two or three parses each, by the names of their features:
+
+    >>> from rankrls import RankRLS
+    >>> from rankrls.reranking import Candidates, best_candidates, reranking_scores
+    >>> train = Candidates.from_lists({
+    ...     "s1": ([{"nsubj": 1, "dobj": 1}, {"nsubj": 1, "dep": 1}], [0.9, 0.4]),
+    ...     "s2": ([{"dep": 2}, {"nsubj": 1, "dep": 1}, {"dobj": 1, "dep": 1}], [0.1, 0.7, 0.6]),
+    ... })
+    >>> ranker = RankRLS(alpha=0.1).fit(train.X, train.y, qid=train.qid)
+    >>> new = {"s3": ([{"dep": 1, "amod": 1}, {"nsubj": 1, "amod": 1}], None)}
+    >>> test = Candidates.from_lists(new, vectorizer=train.vectorizer)
+    >>> best_candidates(ranker.predict(test.X), qid=test.qid)
+    {'s3': 1}
+    >>> scores = reranking_scores(train.y, ranker.predict(train.X), qid=train.qid)
+    >>> round(scores.first_choice, 3), round(scores.baseline, 3), round(scores.oracle, 3)
+    (0.8, 0.5, 0.8)
+    """
+
+    X: Any
+    y: Array | None
+    qid: Array
+    vectorizer: DictVectorizer | None = None
+
+    @classmethod
+    def from_lists(
+        cls, lists: Any, *, vectorizer: DictVectorizer | None = None, sparse: bool = True
+    ) -> Candidates:
+        """Put lists of candidates one below the other.
+
+        Parameters
+        ----------
+        lists : mapping of key → (features, scores), or iterable of (features, scores)
+            ``features`` of the candidates of one list: an array or sparse matrix of shape
+            (n, n_features), or n dicts of feature name → value (a string value makes
+            "name=value"). ``scores``: n numbers, higher is better; None in all lists if unknown.
+        vectorizer : DictVectorizer, optional
+            For dicts: one that has been fitted, so that features get the columns they had then.
+            Names that it does not know are left out.
+        sparse : bool, default=True
+            For dicts, without a vectorizer: whether X is sparse.
+
+        Returns
+        -------
+        Candidates
+        """
+        items = list(lists.items() if isinstance(lists, Mapping) else enumerate(lists))
+        if not items:
+            raise ValueError("lists is empty: there are no candidates")
+        rows, scores, keys = [], [], []
+        for key, item in items:
+            features, given = _split(key, item)
+            size = features.shape[0] if hasattr(features, "shape") else len(features)
+            if size == 0:
+                raise ValueError(f"list {key!r} has no candidates: leave it out")
+            rows.append(features)
+            keys += [key] * size
+            if given is not None:
+                values = check_finite_array(f"scores of list {key!r}", given, ndim=(1,))
+                check_length(f"scores of list {key!r}", values, size, of="candidates")
+                scores.append(values)
+        if scores and len(scores) < len(items):
+            raise ValueError("scores are None in some lists only: give all of them, or none")
+        X, vectorizer = _stack(rows, [key for key, _ in items], vectorizer, sparse)
+        return cls(X, np.concatenate(scores) if scores else None, _labels(keys), vectorizer)
+
+
+def best_candidates(y_score: ArrayLike, *, qid: Any) -> dict[Any, int]:
+    """The candidate with the highest score in every list.
+
+    Parameters
+    ----------
+    y_score : array-like of shape (n_candidates,)
+        Predicted scores.
+    qid : array-like of shape (n_candidates,)
+        The list of every candidate, in any order.
+
+    Returns
+    -------
+    dict
+        For every list, in the order of their first candidates, how many of its candidates come
+        before the best one among the rows: its number within the list, from 0. Of equal scores
+        the first wins.
+
+    Examples
+    --------
+    >>> from rankrls.reranking import best_candidates
+    >>> best_candidates([0.2, 0.9, 0.5, 0.1], qid=["a", "a", "b", "b"])
+    {'a': 1, 'b': 0}
+    """
+    score = check_finite_array("y_score", y_score, ndim=(1,))
+    labels, codes, order = _by_list(qid, len(score))
+    best: dict[Any, int] = {}
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    number = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    # Sorted by list, then by falling score, then by number: the first of each list is its best.
+    ranked = np.lexsort((number, -score[order], codes[order]))
+    winners = ranked[starts]
+    for start in np.argsort(order[starts], kind="stable"):
+        best[labels[codes[order[starts[start]]]]] = int(number[winners[start]])
+    return best
+
+
+@dataclass(frozen=True)
+class RerankingScores:
+    """Mean score, over lists, of the candidate that is chosen.
+
+    Attributes
+    ----------
+    first_choice : float
+        By the ranker: the expected score of the candidate it puts first, where several share the
+        highest prediction each of them is equally likely.
+    baseline : float
+        By the system that made the lists.
+    oracle : float
+        Of the best candidate: no ranker can do better.
+    random : float
+        Of a candidate drawn at random.
+    n_lists : int
+    """
+
+    first_choice: float
+    baseline: float
+    oracle: float
+    random: float
+    n_lists: int
+
+    @property
+    def recovered(self) -> float:
+        """The share of the way from the baseline to the oracle; NaN if that is nothing."""
+        room = self.oracle - self.baseline
+        return (self.first_choice - self.baseline) / room if room else float("nan")
+
+
+def reranking_scores(
+    y_true: ArrayLike, y_score: ArrayLike, *, qid: Any, baseline: ArrayLike | None = None
+) -> RerankingScores:
+    """How good the candidates are that a ranker puts first.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_candidates,)
+        How good every candidate is.
+    y_score : array-like of shape (n_candidates,)
+        Predicted scores.
+    qid : array-like of shape (n_candidates,)
+        The list of every candidate, in any order.
+    baseline : array-like of shape (n_candidates,), optional
+        Scores of the system that made the lists, higher is better. By default the candidates of a
+        list are in the system's order, best first.
+
+    Returns
+    -------
+    RerankingScores
+        Means over lists, each list counting once.
+    """
+    truth = check_scores(y_true, name="y_true", of="candidates")
+    if truth.ndim != 1:
+        raise ValueError(f"y_true must be 1-D; got an array of shape {truth.shape}")
+    score = check_finite_array("y_score", y_score, ndim=(1,))
+    check_length("y_score", score, len(truth), of="entries of y_true")
+    _, codes, order = _by_list(qid, len(truth))
+    if baseline is None:
+        own = np.empty(len(truth))
+        own[order] = -np.arange(len(truth))
+    else:
+        own = check_finite_array("baseline", baseline, ndim=(1,))
+        check_length("baseline", own, len(truth), of="entries of y_true")
+    return RerankingScores(
+        first_choice=_expected(truth, score, codes),
+        baseline=_expected(truth, own, codes),
+        oracle=_expected(truth, truth, codes),
+        random=_expected(truth, np.zeros(len(truth)), codes),
+        n_lists=int(codes.max()) + 1,
+    )
+
+
+def _expected(truth: Array, by: Array, codes: Array) -> float:
+    """Mean over lists of the mean score of the candidates that are highest ``by``."""
+    highest = np.full(int(codes.max()) + 1, -np.inf)
+    np.maximum.at(highest, codes, by)
+    first = by == highest[codes]
+    return float((np.bincount(codes[first], truth[first]) / np.bincount(codes[first])).mean())
+
+
+def _by_list(qid: Any, n: int) -> tuple[Any, Array, Array]:
+    """Labels of the lists, the list of every row, and rows sorted by list, stable."""
+    if n == 0:
+        raise ValueError("there are no candidates")
+    if qid is None:
+        raise ValueError("qid must say which list every candidate belongs to; got None")
+    queries = encode_qid(qid, n, of="candidates")
+    labels = queries.labels.tolist() if hasattr(queries.labels, "tolist") else queries.labels
+    return labels, queries.codes, np.argsort(queries.codes, kind="stable")
+
+
+def _split(key: Any, item: Any) -> tuple[Any, Any]:
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        raise ValueError(f"list {key!r} must be a pair (features, scores); got {show(item)}")
+    features, scores = item
+    if sp.issparse(features):
+        return features, scores
+    if not isinstance(features, np.ndarray):
+        features = list(features) if isinstance(features, Iterable) else features
+        if isinstance(features, list) and any(isinstance(one, Mapping) for one in features):
+            if not all(isinstance(one, Mapping) for one in features):
+                raise ValueError(f"features of list {key!r} must be dicts for all candidates")
+            return features, scores
+        if isinstance(features, list) and not features:
+            return features, scores
+    return check_finite_array(f"features of list {key!r}", features, ndim=(2,)), scores
+
+
+def _stack(
+    rows: list[Any], keys: list[Any], vectorizer: DictVectorizer | None, sparse: bool
+) -> tuple[Any, DictVectorizer | None]:
+    named = [isinstance(features, list) for features in rows]
+    if any(named):
+        if not all(named):
+            raise ValueError("features must be dicts in all lists, or arrays in all lists")
+        flat = [one for features in rows for one in features]
+        if vectorizer is None:
+            vectorizer = DictVectorizer(sparse=sparse)
+            X = vectorizer.fit_transform(flat)
+        else:
+            check_is_fitted(vectorizer)
+            X = vectorizer.transform(flat)
+        return sp.csr_array(X) if sp.issparse(X) else X, vectorizer
+    if vectorizer is not None:
+        raise ValueError("a vectorizer is for features that are dicts; these are arrays")
+    width = rows[0].shape[1]
+    for key, features in zip(keys, rows, strict=True):
+        if features.shape[1] != width:
+            raise ValueError(
+                f"features of list {key!r} have {features.shape[1]} columns; "
+                f"those of list {keys[0]!r} have {width}"
+            )
+    if any(sp.issparse(features) for features in rows):
+        return sp.csr_array(sp.vstack(rows, format="csr")), None
+    return np.concatenate(rows), None
+
+
+def _labels(keys: list[Any]) -> Array:
+    """Keys as an array; tuples and mixed kinds stay what they are."""
+    if len({type(key) for key in keys}) == 1 and isinstance(keys[0], str | int | float):
+        return np.array(keys)
+    out = np.empty(len(keys), dtype=object)
+    out[:] = keys
+    return out

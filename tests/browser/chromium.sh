@@ -1,0 +1,19 @@
+#!/bin/sh
+# Chromium and its driver for the browser tests: Debian's, installed where they are missing and
+# that is allowed. One line and exit code 1 where there is no browser to be had.
+have() { command -v chromium >/dev/null 2>&1 && command -v chromedriver >/dev/null 2>&1; }
+have && exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    echo "Installing Debian's chromium and chromium-driver …"
+    export DEBIAN_FRONTEND=noninteractive
+    packages="chromium chromium-driver fonts-liberation"
+    log=$(mktemp)
+    { apt-get install -qq -y --no-install-recommends $packages ||
+        { apt-get update -qq && apt-get install -qq -y --no-install-recommends $packages; }; } \
+        >"$log" 2>&1
+    have && { rm -f "$log"; exit 0; }
+    tail -n 3 "$log" >&2
+    rm -f "$log"
+fi
+echo "make test-browser: no browser: install the Debian packages chromium and chromium-driver" >&2
+exit 1

@@ -1,0 +1,147 @@
+"""The guard against slowdowns: how it judges and what it keeps. Nothing is timed here."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+
+pytestmark = pytest.mark.skipif(
+    not (BENCHMARKS / "guard.py").exists(), reason="benchmarks come with the repository only"
+)
+
+
+@pytest.fixture
+def guard(monkeypatch):
+    """The module; what it imports from its folder is forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    before = set(sys.modules)
+    yield importlib.import_module("guard")
+    for name in set(sys.modules) - before:
+        if str(BENCHMARKS) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def timings(guard, monkeypatch):
+    """Paths "a" and "b" with ratios from lists, one for each time that they are measured."""
+    given = {"a": [1.0], "b": [1.0]}
+    asked = {"a": 0, "b": 0}
+
+    def path(name):
+        def run():
+            ratio = given[name][min(asked[name], len(given[name]) - 1)]
+            asked[name] += 1
+            return guard.Row(name, ratio, "reference", 1.0)
+
+        return run
+
+    monkeypatch.setattr(guard, "paths", lambda: {name: path(name) for name in given})
+    return given, asked
+
+
+@pytest.mark.parametrize(
+    ("ratio", "kept", "status"),
+    [
+        (1.0, 1.0, "ok"),
+        (3.19, 2.0, "ok"),
+        (3.21, 2.0, "slower"),
+        (1.26, 2.0, "ok"),
+        (1.24, 2.0, "faster"),
+        (1.0, None, "new"),
+        (None, 1.0, "gone"),
+    ],
+)
+def test_status(guard, ratio, kept, status):
+    verdict = guard.Verdict("x", ratio, kept, 1.6)
+    assert verdict.status == status
+    assert str(verdict).startswith(status)
+
+
+def test_a_slower_path_says_by_how_much(guard):
+    line = str(guard.Verdict("fit", 5.0, 2.0, 1.6))
+    assert "fit" in line
+    assert "2.50 times as slow (allowed 1.6)" in line
+
+
+def test_judge_names_everything_once(guard):
+    verdicts = guard.judge({"a": 1.0, "new": 1.0}, {"gone": 1.0, "a": 1.0})
+    assert [(v.name, v.status) for v in verdicts] == [("a", "ok"), ("new", "new"), ("gone", "gone")]
+
+
+def test_a_slower_path_gets_more_tries(guard, timings):
+    given, asked = timings
+    given["a"], given["b"] = [9.0, 1.0, 5.0], [9.0, 8.0, 7.0, 1.0]
+    ratios = guard.measure(guard.paths(), {"a": 1.0, "b": 1.0}, 1.6)
+    assert ratios == {"a": 1.0, "b": 7.0}
+    assert asked == {"a": 2, "b": 3}
+
+
+def test_kept_file_round_trip(guard, tmp_path):
+    path = tmp_path / "kept.json"
+    assert guard.load_kept(path) == {}
+    guard.save_kept(path, {"fit, ×": 1.23456, "b": 1234.5})
+    assert guard.load_kept(path) == {"fit, ×": 1.23, "b": 1230.0}
+    assert "×" in path.read_text()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"ratios": 3}', '{"ratios": {"a": null}}'])
+def test_other_files_are_refused(guard, tmp_path, text):
+    path = tmp_path / "kept.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="--update"):
+        guard.load_kept(path)
+
+
+def test_command(guard, timings, tmp_path, capsys):
+    given, _ = timings
+    path = ["--kept", str(tmp_path / "kept.json")]
+    assert guard.main([*path, "--update"]) == 0
+    assert guard.main(path) == 0
+    assert capsys.readouterr().out.count("ok ") == 2
+    given["a"] = [2.0]
+    assert guard.main(path) == 1
+    out = capsys.readouterr().out
+    assert "slower  a" in out
+    assert "1 path(s) slower" in out
+    assert guard.main([*path, "--tolerance", "2.5"]) == 0
+    assert guard.main([*path, "b"]) == 0
+    assert "gone" not in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_update_of_one_path_keeps_the_others(guard, timings, tmp_path):
+    path = tmp_path / "kept.json"
+    guard.save_kept(path, {"a": 5.0, "b": 5.0})
+    assert guard.main(["a", "--kept", str(path), "--update"]) == 0
+    assert guard.load_kept(path) == {"a": 1.0, "b": 5.0}
+    assert guard.main(["--kept", str(path), "--update"]) == 0
+    assert guard.load_kept(path) == {"a": 1.0, "b": 1.0}
+
+
+@pytest.mark.parametrize("arguments", [["no such path"], ["--tolerance", "0.5"]])
+def test_bad_arguments(guard, timings, tmp_path, arguments):
+    with pytest.raises(SystemExit) as stop:
+        guard.main([*arguments, "--kept", str(tmp_path / "kept.json")])
+    assert stop.value.code == 2
+
+
+def test_committed_file_is_of_the_right_kind(guard):
+    kept = guard.load_kept(guard.KEPT)
+    assert len(kept) >= 6
+    assert all(ratio > 0 for ratio in kept.values())
+    assert set(json.loads(guard.KEPT.read_text())) == {"date", "what", "ratios"}
+
+
+def test_rows_are_handed_over_and_shown(guard):
+    timing = sys.modules["timing"]
+    rows = [
+        timing.Row("fit", 3.0, "X.T @ X", 1.0, 2.0),
+        timing.Row("  the same", 1.0, "RLScore QueryRankRLS", 4.0),
+    ]
+    lines = list(timing.markdown(rows))
+    assert lines[2] == "| fit | 3 | X.T @ X | 1 | **3.00** | 2.00 |"
+    assert lines[3] == "| … the same | 1 | RLScore QueryRankRLS | 4 | 0.25 |  |"
+    assert [row.kind for row in rows] == ["bare", "RLScore"]

@@ -1,0 +1,215 @@
+"""The corpus reader: what it finds, what it refuses, and that it streams."""
+
+import gzip
+import io
+import tracemalloc
+
+import pytest
+
+from rankrls.graph_kernels import Dependency, Pair, Token, iter_interaction_corpus
+
+HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<corpus source="Toy">\n'
+SENTENCE = """<sentence id="s0" text="AB binds C-D">
+ <entity id="e0" charOffset="0-1" text="AB" type="protein"/>
+ <entity id="e1" charOffset="9-9,11-11" text="CD" type="protein"/>
+ <entity id="e2" charOffset="11-11" text="D" type="protein"/>
+ <pair id="p0" e1="e0" e2="e1" interaction="True"/>
+ <pair id="p1" e1="e0" e2="e2" interaction="False"/>
+ <pair id="p2" e1="e2" e2="e2" interaction="False"/>
+ <pair id="p3" e1="e1" e2="e2"/>
+ <sentenceanalyses>
+  <parses>
+   <parse parser="one" tokenizer="words">
+    <dependency id="x1" t1="t1" t2="t0" type="nsubj"/>
+    <dependency id="x2" t1="t1" t2="t2" type="dobj"/>
+   </parse>
+   <parse parser="two" tokenizer="split"/>
+  </parses>
+  <tokenizations>
+   <tokenization tokenizer="words">
+    <token id="t0" POS="NN" charOffset="0-1" text="AB"/>
+    <token id="t1" POS="VBZ" charOffset="3-7" text="binds"/>
+    <token id="t2" POS="NN" charOffset="9-11" text="C-D"/>
+   </tokenization>
+   <tokenization tokenizer="split">
+    <token id="u0" POS="NN" charOffset="0-1" text="AB"/>
+    <token id="u1" POS="VBZ" charOffset="3-7" text="binds"/>
+    <token id="u2" POS="NN" charOffset="9-9" text="C"/>
+    <token id="u3" POS="HYPH" charOffset="10-10" text="-"/>
+    <token id="u4" POS="NN" charOffset="11-11" text="D"/>
+   </tokenization>
+  </tokenizations>
+ </sentenceanalyses>
+</sentence>"""
+TAIL = "\n</corpus>\n"
+CORPUS = f'{HEAD}<document id="d0">{SENTENCE}</document><document id="d1"/>{TAIL}'
+
+
+def read(text, **options):
+    data = text if isinstance(text, bytes) else text.encode()
+    return list(iter_interaction_corpus(io.BytesIO(data), **options))
+
+
+def test_everything_in_a_sentence():
+    documents = read(CORPUS, parser="one")
+    assert [document.id for document in documents] == ["d0", "d1"]
+    assert documents[1].sentences == ()
+    (sentence,) = documents[0].sentences
+    assert sentence.id == "s0"
+    assert sentence.text == "AB binds C-D"
+    assert sentence.tokens == (Token("AB", "NN"), Token("binds", "VBZ"), Token("C-D", "NN"))
+    assert sentence.dependencies == (Dependency(1, 0, "nsubj"), Dependency(1, 2, "dobj"))
+    assert [entity.tokens for entity in sentence.entities] == [(0,), (2,), (2,)]
+    assert [entity.type for entity in sentence.entities] == ["protein"] * 3
+    assert sentence.pairs == (
+        Pair("p0", 0, 1, True),
+        Pair("p1", 0, 2, False),
+        Pair("p3", 1, 2, None),
+    )
+
+
+def test_self_interactions_may_stay():
+    (sentence,) = read(CORPUS, parser="one", self_interactions=True)[0].sentences
+    assert [pair.id for pair in sentence.pairs] == ["p0", "p1", "p2", "p3"]
+
+
+def test_the_other_parse_has_its_own_tokens():
+    (sentence,) = read(CORPUS, parser="two")[0].sentences
+    assert [token.text for token in sentence.tokens] == ["AB", "binds", "C", "-", "D"]
+    assert sentence.dependencies == ()
+    assert [entity.tokens for entity in sentence.entities] == [(0,), (2, 4), (4,)]
+
+
+def test_graph_of_a_pair():
+    (sentence,) = read(CORPUS, parser="two")[0].sentences
+    labels = sentence.graph(sentence.pairs[0]).labels
+    assert [node[0] for node in labels[:5]] == ["PROT1", "binds", "PROT2", "-", "PROT2"]
+    labels = sentence.graph(sentence.pairs[1]).labels
+    assert [node[0] for node in labels[:5]] == ["PROT1", "binds", "PROT", "-", "PROT2"]
+    assert sentence.graph(sentence.pairs[1], names=("A", "B", "O")).labels[2][0] == "O"
+
+
+def test_files_plain_and_gzip(tmp_path):
+    plain, zipped = tmp_path / "toy.xml", tmp_path / "toy.dat"
+    plain.write_text(CORPUS)
+    zipped.write_bytes(gzip.compress(CORPUS.encode()))
+    expected = read(CORPUS, parser="one")
+    for path in (plain, str(plain), zipped):
+        assert list(iter_interaction_corpus(path, parser="one")) == expected
+    with open(zipped, "rb") as file:
+        assert list(iter_interaction_corpus(file, parser="one")) == expected
+
+
+def test_only_one_document_is_held():
+    def stream(n):
+        yield HEAD.encode()
+        for i in range(n):
+            yield f'<document id="d{i}">{SENTENCE}</document>'.encode()
+        yield TAIL.encode()
+
+    class File:
+        def __init__(self, n):
+            self.parts = stream(n)
+
+        def read(self, n_bytes):
+            return next(self.parts, b"")
+
+    n = 400  # 0.6 MB of XML, and several times that as objects
+    tracemalloc.start()
+    assert sum(1 for _ in iter_interaction_corpus(File(n), parser="one")) == n
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 500_000
+
+
+def test_documents_come_before_the_file_ends():
+    data = f'{HEAD}<document id="d0">{SENTENCE}</document>'.encode() + b" " * 200_000 + b"<oops"
+    documents = iter_interaction_corpus(io.BytesIO(data), parser="one")
+    assert next(documents).id == "d0"
+    with pytest.raises(ValueError, match="not well-formed XML"):
+        next(documents)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('id="s0" ', "", r"<stream>:3: <sentence> has no attribute 'id'"),
+        ('t2="t0"', 't2="t9"', r"<stream>:14: <dependency id='x1'> refers to t2='t9'"),
+        (' POS="VBZ"', "", r"<token id='t1'> has no attribute 'POS'"),
+        ('type="nsubj"', "", "has no attribute 'type'"),
+        ('e2="e1"', 'e2="e7"', r"<pair id='p0'> refers to e2='e7'"),
+        ('interaction="True"', 'interaction="yes"', "interaction='yes'; it must be 'True'"),
+        ('"9-9,11-11"', '"9-x"', r"<entity id='e1'> has charOffset='9-x'"),
+        ('"9-9,11-11"', '"9"', "must read like"),
+        ('"9-9,11-11"', '"11-9"', "ends before it begins"),
+        ('"9-9,11-11"', '"90-99"', r"<entity id='e1'> covers no token"),
+        ('id="e1"', 'id="e0"', "has the id of an earlier element"),
+        ('id="t1" POS', 'id="t0" POS', "has the id of an earlier element"),
+        ('tokenization tokenizer="words"', 'tokenization tokenizer="w"', "0 tokenizations"),
+        ('parser="one"', 'parser="uno"', r"not exactly one parse by 'one', but: 'uno', 'two'"),
+        ('<document id="d0">', "<document>", "<document> has no attribute 'id'"),
+        ("</sentence>", "", r"not well-formed XML: mismatched tag"),
+        ("<corpus ", "<html ", "begins with <html>, not <corpus>"),
+        ('<document id="d1"/>', '<sentence id="s"/>', "<sentence> outside of a <document>"),
+    ],
+)
+def test_errors_say_where(old, new, message):
+    assert old in CORPUS
+    with pytest.raises(ValueError, match=message):
+        read(CORPUS.replace(old, new, 1), parser="one")
+
+
+def test_several_parses_need_a_name():
+    with pytest.raises(ValueError, match=r"<sentence id='s0'> has 2 parses \('one', 'two'\)"):
+        read(CORPUS)
+
+
+BOMB = """<?xml version="1.0"?>
+<!DOCTYPE corpus [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>
+<corpus source="&b;"><document id="d"/></corpus>"""
+EXTERNAL = """<!DOCTYPE corpus SYSTEM "file:///nowhere.dtd"><corpus source="x"/>"""
+
+
+@pytest.mark.parametrize("text", [BOMB, EXTERNAL, '<!DOCTYPE corpus><corpus source="x"/>'])
+def test_document_types_are_refused(text):
+    with pytest.raises(ValueError, match="document type declaration"):
+        read(text)
+
+
+def test_entities_without_declaration_are_an_error():
+    with pytest.raises(ValueError, match="undefined entity"):
+        read('<corpus source="x"><document id="&secret;"/></corpus>')
+
+
+def test_nesting_is_limited():
+    with pytest.raises(ValueError, match="nested more than"):
+        read(f'{HEAD}<document id="d">' + "<a>" * 1000)
+
+
+def test_endless_tag_is_refused(monkeypatch):
+    monkeypatch.setattr("rankrls.graph_kernels._xml._MAX_TOKEN", 200_000)
+    with pytest.raises(ValueError, match="a tag is longer"):
+        read(f'{HEAD}<document id="' + "a" * 1_000_000)
+
+
+def test_endless_document_is_refused(monkeypatch):
+    monkeypatch.setattr("rankrls.graph_kernels._xml._MAX_ELEMENTS", 100)
+    with pytest.raises(ValueError, match="over 100 elements"):
+        read(f'{HEAD}<document id="d">' + "<a/>" * 1000)
+    assert len(read(HEAD + '<document id="d"/>' * 1000 + TAIL)) == 1000
+
+
+def test_unreadable_files(tmp_path):
+    whole = gzip.compress(CORPUS.encode())
+    with pytest.raises(ValueError, match="truncated or corrupt"):
+        read(whole[:-20], parser="one")
+    with pytest.raises(ValueError, match="not well-formed XML"):
+        read(b"\x00\x01\x02")
+    with pytest.raises(ValueError, match="no element found"):
+        read(b"")
+    with pytest.raises(ValueError, match="binary mode"):
+        list(iter_interaction_corpus(io.StringIO(CORPUS)))
+    with pytest.raises(ValueError, match="path must be"):
+        list(iter_interaction_corpus(3))
+    with pytest.raises(FileNotFoundError):
+        list(iter_interaction_corpus(tmp_path / "missing.xml"))

@@ -1,0 +1,416 @@
+"""Displays: what they compute against loops, and what they draw against what they compute."""
+
+import itertools
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Ridge
+from sklearn.metrics import roc_auc_score
+
+from rankrls import (
+    ConditionalRankRLSCV,
+    RankRLS,
+    RankRLSCV,
+    metrics,
+    plotting,
+    regularization_path,
+)
+from rankrls.model_selection import (
+    leave_pair_out_score,
+    leave_pair_out_tournament,
+    leave_query_out_predict,
+    tournament_scores,
+)
+from rankrls.plotting import (
+    EarlyStoppingDisplay,
+    LeavePairOutRocDisplay,
+    RegularizationPathDisplay,
+)
+
+pytest.importorskip("matplotlib").use("Agg")
+
+from matplotlib import pyplot as plt  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:the best alpha")
+
+ALPHAS = (0.1, 1.0, 10.0, 100.0, 1000.0)
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def data(n=60, d=5, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * np.arange(1, d + 1)
+    y = np.round(X @ rng.normal(size=d) / 2 + 2 * rng.normal(size=n))
+    return X, y - y.min(), np.arange(n) % 6
+
+
+def draw(display):
+    display.figure_.canvas.draw()  # warnings are errors
+    return display
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+# --------------------------------------------------------------------- regularisation path
+
+
+def fit_path(**options):
+    X, y, qid = data()
+    return RankRLSCV(ALPHAS, query_weighting="size", **options).fit(X, y, qid=qid)
+
+
+def test_path_of_an_estimator():
+    X, y, qid = data()
+    ranker = fit_path()
+    display = draw(RegularizationPathDisplay.from_estimator(ranker, X, y, qid=qid))
+    base = RankRLS(query_weighting="size")
+    held_out = leave_query_out_predict(base, X, y, qid=qid, alphas=ALPHAS)
+    by_query = np.array(
+        [metrics.pairwise_accuracy(y, row, qid=qid, average=None) for row in held_out]
+    )
+    np.testing.assert_allclose(display.score_line_.get_ydata(), by_query.mean(axis=1), rtol=1e-10)
+    np.testing.assert_array_equal(display.score_line_.get_xdata(), ALPHAS)
+    error = by_query.std(axis=1) / np.sqrt(6)
+    band = display.spread_.get_paths()[0].vertices
+    assert np.isclose(band[:, 1].max(), (by_query.mean(axis=1) + error).max())
+    assert np.isclose(band[:, 1].min(), (by_query.mean(axis=1) - error).min())
+    coef = regularization_path(base, X, y, alphas=ALPHAS, qid=qid).coef
+    np.testing.assert_allclose(display.coef, coef, rtol=1e-12)
+    assert len(display.coef_lines_) == 5
+    at_best = coef[list(ALPHAS).index(ranker.alpha_)]
+    for line, feature in zip(display.coef_lines_, np.argsort(-at_best), strict=True):
+        assert line.get_label() == f"feature {feature}"
+        np.testing.assert_allclose(line.get_ydata(), coef[:, feature], rtol=1e-12)
+    assert display.ax_ is display.axes_[0]
+    assert display.ax_.get_xscale() == display.axes_[1].get_xscale() == "log"
+    assert display.ax_.get_ylabel() == "pairwise accuracy"
+    assert display.axes_[1].get_xlabel() == "alpha (regularisation)"
+    assert display.ax_.get_title() == "RankRLSCV"
+    assert f"alpha = {ranker.alpha_:.4g}: {ranker.best_score_:.3f}" in texts(display.ax_)
+
+
+def test_path_options():
+    pd = pytest.importorskip("pandas")
+    X, y, qid = data()
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    ranker = RankRLSCV(ALPHAS, scoring="ndcg@3").fit(frame, y, qid=qid)
+    display = RegularizationPathDisplay.from_estimator(
+        ranker,
+        frame,
+        y,
+        qid=qid,
+        standardize=True,
+        name="mine",
+        plot_options={"n_features": 2, "spread": "deviation", "score_kw": {"color": "red"}},
+    )
+    draw(display)
+    coef = regularization_path(RankRLS(), X, y, alphas=ALPHAS, qid=qid).coef
+    np.testing.assert_allclose(display.coef, coef * X.std(axis=0), rtol=1e-10)
+    best = (coef * X.std(axis=0))[display.best_index]
+    largest = np.argsort(-np.abs(best))[:2]
+    named = [list("abcde")[j] for j in largest[np.argsort(-best[largest])]]
+    assert texts(display.axes_[1]) == [*named, "3 more"]
+    assert display.score_line_.get_color() == "red"
+    assert display.ax_.get_title() == "mine"
+    assert display.ax_.get_ylabel() == "ndcg@3"
+    assert "± standard deviation" in texts(display.ax_)
+    again = RegularizationPathDisplay.from_estimator(
+        ranker, sparse.csr_array(X), y, qid=qid, standardize=True
+    )
+    np.testing.assert_allclose(again.coef, display.coef, rtol=1e-10)
+    same = display.plot(spread="none", n_features=0)
+    assert same is display
+    assert display.spread_ is None
+    assert texts(display.axes_[1]) == ["5 more"]
+
+
+def test_path_without_coefficients_and_in_given_axes():
+    X, y, qid = data()
+    ranker = fit_path(kernel="rbf")
+    assert len(draw(RegularizationPathDisplay.from_estimator(ranker)).axes_) == 1
+    with pytest.raises(ValueError, match="kernel='rbf' has no coefficients"):
+        RegularizationPathDisplay.from_estimator(ranker, X, y, qid=qid)
+    figure, axes = plt.subplots(1, 2)
+    linear = fit_path()
+    display = RegularizationPathDisplay.from_estimator(linear, X, y, qid=qid, ax=axes[0])
+    assert display.figure_ is figure
+    assert display.ax_ is axes[0]
+    assert len(display.axes_) == 1
+    assert not axes[1].lines
+    both = RegularizationPathDisplay.from_estimator(linear, X, y, qid=qid, ax=axes)
+    assert both.axes_.tolist() == axes.tolist()
+    assert axes[1].lines
+    with pytest.raises(ValueError, match="ax must be one Axes"):
+        RegularizationPathDisplay.from_estimator(linear, ax=axes)
+    pairs = RankRLSCV(ALPHAS, cv="leave-pair-out").fit(X, y)  # no spread
+    assert draw(RegularizationPathDisplay.from_estimator(pairs)).spread_ is None
+    outputs = RankRLSCV(ALPHAS).fit(X, np.c_[y, -y], qid=qid)
+    first, second = (
+        RegularizationPathDisplay.from_estimator(outputs, X, np.c_[y, -y], qid=qid, output=j)
+        for j in (0, 1)
+    )
+    np.testing.assert_allclose(first.coef, -second.coef, rtol=1e-8)
+    with pytest.raises(ValueError, match="output=2"):
+        RegularizationPathDisplay.from_estimator(outputs, X, np.c_[y, -y], qid=qid, output=2)
+
+
+def test_path_of_conditional_rankers_and_of_early_stopping():
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(12, 3)), rng.normal(size=(10, 2))
+    Y = X[:, :1] * Z[:, 0] + 0.5 * rng.normal(size=(12, 10))
+    ranker = ConditionalRankRLSCV([0.01, 1.0, 100.0], cv="rows").fit(X, Y, Z)
+    display = draw(RegularizationPathDisplay.from_estimator(ranker))
+    np.testing.assert_array_equal(display.score_line_.get_ydata(), ranker.cv_results_["mean_score"])
+    X, y, qid = data()
+    early = RankRLSCV([0.0, 1.0, 100.0], early_stopping=True, random_state=0).fit(X, y, qid=qid)
+    display = draw(RegularizationPathDisplay.from_estimator(early))
+    assert display.ax_.get_xscale() == "symlog"
+    with pytest.raises(ValueError, match="EarlyStoppingDisplay"):
+        RegularizationPathDisplay.from_estimator(early, X, y, qid=qid)
+
+
+def test_path_of_predictions():
+    X, y, qid = data()
+    alphas = ALPHAS[::-1]  # in any order
+    held_out = leave_query_out_predict(RankRLS(), X, y, qid=qid, alphas=alphas)
+    coef = regularization_path(RankRLS(), X, y, alphas=alphas, qid=qid).coef
+    display = RegularizationPathDisplay.from_predictions(
+        y, held_out, alphas=alphas, qid=qid, coef=coef, feature_names=list("abcde"), name="held out"
+    )
+    draw(display)
+    expected = [metrics.pairwise_accuracy(y, row, qid=qid) for row in held_out]
+    np.testing.assert_allclose(display.mean_score, expected, rtol=1e-12)
+    np.testing.assert_allclose(display.score_line_.get_ydata(), expected[::-1], rtol=1e-12)
+    assert display.n_scores == 6
+    best = max(a for a, s in zip(alphas, display.mean_score, strict=True) if s == max(expected))
+    assert alphas[display.best_index] == best
+    one = RegularizationPathDisplay.from_predictions(y, held_out, alphas=alphas, scoring="ndcg@5")
+    assert one.std_score is None
+    np.testing.assert_allclose(one.mean_score, [metrics.ndcg(y, row, k=5) for row in held_out])
+    for wrong, message in [
+        ({"alphas": [1.0]}, "5 entries for 1 alphas"),
+        ({"coef": coef[:2]}, "coef has 2 entries for 5"),
+        ({"coef": coef, "feature_names": ["a"]}, "feature_names has 1"),
+        ({"scoring": "accuracy"}, "scoring must be one of"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            RegularizationPathDisplay.from_predictions(y, held_out, **({"alphas": alphas} | wrong))
+    for options, message in [
+        ({"spread": "wide"}, "spread must be"),
+        ({"n_features": -1}, "n_features must be"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            display.plot(**options)
+    with pytest.raises(ValueError, match="needs a fitted RankRLSCV"):
+        RegularizationPathDisplay.from_estimator(RankRLS().fit(X, y))
+
+
+# --------------------------------------------------------------------------- early stopping
+
+
+def test_early_stopping():
+    X, y, qid = data(120, 8)
+    train, held = slice(0, 72), slice(72, None)
+    ranker = RankRLS(0, early_stopping=True, n_iter_no_change=4)
+    ranker.fit(X[train], y[train], qid=qid[train], eval_set=(X[held], y[held], qid[held]))
+    display = EarlyStoppingDisplay.from_estimator(ranker, train=(X[train], y[train], qid[train]))
+    draw(display)
+    line = display.validation_line_
+    np.testing.assert_array_equal(line.get_xdata(), ranker.validation_iterations_)
+    np.testing.assert_array_equal(line.get_ydata(), ranker.validation_curve_)
+    best = ranker.best_iteration_
+    assert display.best_point_.get_xdata() == [best]
+    assert display.best_point_.get_ydata() == [ranker.validation_curve_.min()]
+    # Models that end at every iteration have the same training errors.
+    for i, error in zip(*display.training_line_.get_data(), strict=True):
+        options = {"early_stopping": True, "max_iter": int(i), "n_iter_no_change": 1000}
+        seen = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            RankRLS(0, **options).fit(
+                X[train],
+                y[train],
+                qid=qid[train],
+                eval_set=(X[train], y[train], qid[train]),
+                callback=lambda state, seen=seen: seen.append(state.error),
+            )
+        assert np.isclose(seen[-1], error)
+    assert display.training_line_.get_xdata()[-1] == ranker.validation_iterations_[-1]
+    assert display.ax_.get_ylabel() == "pairwise error"
+    assert texts(display.ax_)[:2] == ["validation", "training"]
+
+
+def test_early_stopping_of_a_grid():
+    X, y, qid = data(120, 8)
+    ranker = RankRLSCV([0.1, 10.0, 1000.0], early_stopping=True, random_state=0).fit(X, y, qid=qid)
+    _, ax = plt.subplots()
+    display = draw(EarlyStoppingDisplay.from_estimator(ranker, ax=ax, name="grid"))
+    assert display.ax_ is ax
+    assert display.figure_ is ax.figure
+    chosen = [0.1, 10.0, 1000.0].index(ranker.alpha_)
+    curve = ranker.validation_curve_[:, chosen]
+    np.testing.assert_array_equal(display.validation_line_.get_ydata(), curve[~np.isnan(curve)])
+    assert display.others.shape[1] == 2
+    assert texts(ax)[0] == "other alphas"
+    assert ax.get_title() == "grid"
+    lists = RankRLSCV([1.0, 10.0], early_stopping=True, random_state=0, scoring="ndcg@5")
+    display = EarlyStoppingDisplay.from_estimator(lists.fit(X, y, qid=qid))
+    assert display.ax_.get_ylabel() == "1 − ndcg@5"
+    with pytest.raises(ValueError, match="another metric"):
+        EarlyStoppingDisplay.from_estimator(lists, train=(X, y, qid))
+    none = display.plot(n_others=0)
+    assert "other alphas" not in texts(none.ax_)
+
+
+def test_early_stopping_of_given_errors():
+    display = EarlyStoppingDisplay.from_predictions(
+        [5, 10, 15], [0.3, 0.2, 0.2], training_error=[0.3, 0.1, 0.05]
+    )
+    draw(display)
+    assert display.best_iteration == 10
+    assert display.training_line_.get_ydata().tolist() == [0.3, 0.1, 0.05]
+    assert EarlyStoppingDisplay.from_predictions([1], [0.5]).best_iteration == 1
+    last = EarlyStoppingDisplay.from_predictions([1, 2], [0.1, 0.3], best_iteration=2)
+    assert last.best_point_.get_ydata() == [0.3]
+    for wrong, message in [
+        (([1, 2], [0.1]), "validation_error has 1 entries for 2 iterations"),
+        (([], []), "iterations is empty"),
+        (([1, 2], [0.1, np.nan]), "validation_error"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            EarlyStoppingDisplay.from_predictions(*wrong)
+    with pytest.raises(ValueError, match="best_iteration=7"):
+        EarlyStoppingDisplay.from_predictions([1, 2], [0.1, 0.2], best_iteration=7)
+    X, y, _ = data()
+    with pytest.raises(ValueError, match="early_stopping=True"):
+        EarlyStoppingDisplay.from_estimator(RankRLS().fit(X, y))
+    ranker = RankRLS(early_stopping=True, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="train must be"):
+        EarlyStoppingDisplay.from_estimator(ranker, train=(X,))
+
+
+# ------------------------------------------------------------------------------------- ROC
+
+
+def literal_tournament(make, X, y):
+    """A refit for every pair of rows: pairs, predictions and the part of wins."""
+    n = len(y)
+    pairs, predictions, wins = [], [], np.zeros(n)
+    for i, j in itertools.combinations(range(n), 2):
+        rest = np.setdiff1d(np.arange(n), [i, j])
+        f = make().fit(X[rest], y[rest]).predict(X[[i, j]])
+        pairs.append((i, j))
+        predictions.append(f)
+        wins[[i, j]] += (np.sign([f[0] - f[1], f[1] - f[0]]) + 1) / 2
+    return np.array(pairs), np.array(predictions), wins / (n - 1)
+
+
+def two_classes(n=22, seed=3):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return X, (X[:, 0] + rng.normal(size=n) > 0.3).astype(float)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_roc_is_that_of_the_literal_tournament(kernel):
+    X, y = two_classes()
+    ranker = RankRLS(0.3, kernel=kernel)
+    _, _, wins = literal_tournament(lambda: RankRLS(0.3, kernel=kernel), X, y)
+    np.testing.assert_allclose(leave_pair_out_tournament(ranker, X, y), wins, rtol=1e-12)
+    display = draw(LeavePairOutRocDisplay.from_estimator(ranker, X, y))
+    assert np.isclose(display.roc_auc, roc_auc_score(y, wins))
+    assert np.isclose(display.leave_pair_out_auc, leave_pair_out_score(ranker, X, y))
+    assert display.roc_auc != display.leave_pair_out_auc  # they contradict each other somewhere
+    area = np.trapezoid(display.line_.get_ydata(), display.line_.get_xdata())
+    assert np.isclose(area, display.roc_auc)
+    label = texts(display.ax_)[0]
+    assert f"leave-pair-out AUC = {display.leave_pair_out_auc:.3f}" in label
+    assert label.startswith("RankRLS\n")
+    assert display.ax_.get_xlabel() == "false positive rate"
+    names = np.where(y == 1, "yes", "no")
+    assert LeavePairOutRocDisplay.from_estimator(ranker, X, names).roc_auc == display.roc_auc
+
+
+def test_roc_of_another_estimator():
+    X, y = two_classes()
+    pairs, predictions, wins = literal_tournament(Ridge, X, y)
+    shuffled = np.random.default_rng(0).permutation(len(pairs))
+    display = LeavePairOutRocDisplay.from_predictions(
+        y,
+        predictions[shuffled][:, ::-1],
+        pairs=pairs[shuffled][:, ::-1],
+        plot_chance_level=False,
+        color="black",
+    )
+    draw(display)
+    assert display.chance_level_ is None
+    assert display.line_.get_color() == "black"
+    assert np.isclose(display.roc_auc, roc_auc_score(y, wins))
+    _, ax = plt.subplots()
+    again = display.plot(ax, name="ridge", chance_level_kw={"color": "red"})
+    assert again.ax_ is ax
+    assert texts(ax)[0].startswith("ridge\n")
+    assert again.chance_level_.get_color() == "red"
+
+
+def test_areas_agree_where_comparisons_do():
+    """One score for each row: no circle, so the area is the leave-pair-out AUC; ties count half."""
+    rng = np.random.default_rng(1)
+    y = np.arange(30) % 2
+    pairs = np.array(list(itertools.combinations(range(30), 2)))
+    for f in (rng.normal(size=30), np.round(rng.normal(size=30))):
+        display = LeavePairOutRocDisplay.from_predictions(y, f[pairs], pairs=pairs)
+        assert np.isclose(display.roc_auc, roc_auc_score(y, f))
+        assert np.isclose(display.leave_pair_out_auc, roc_auc_score(y, f))
+    circle = tournament_scores([(0, 1), (1, 2), (2, 0)], [(1, 0), (1, 0), (1, 0)], 3)
+    assert circle.tolist() == [0.5, 0.5, 0.5]
+
+
+def test_bad_tournaments():
+    X, y = two_classes()
+    pairs = np.array(list(itertools.combinations(range(22), 2)))
+    scores = np.zeros((len(pairs), 2))
+    for wrong, message in [
+        (pairs[1:], "pairs must be all 231 pairs"),
+        (np.r_[pairs[1:], pairs[1:2]], "pairs must be all 231 pairs"),
+        (np.r_[pairs, pairs[:1]], "pairs must be all 231 pairs"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            LeavePairOutRocDisplay.from_predictions(y, scores[: len(wrong)], pairs=wrong)
+    for labels in (X, np.arange(22), np.zeros(22)):
+        with pytest.raises(ValueError, match="two levels"):
+            LeavePairOutRocDisplay.from_predictions(labels, scores, pairs=pairs)
+    for ranker in (RankRLS(cost="unit"), RankRLS(ties="drop")):
+        with pytest.raises(ValueError, match="pairs of one class"):
+            LeavePairOutRocDisplay.from_estimator(ranker, X, y)
+    with pytest.raises(ValueError, match="two scores for each of 231 pairs"):
+        tournament_scores(pairs, scores[1:], 22)
+    with pytest.raises(ValueError, match="row 22 is in no pair"):
+        tournament_scores(pairs, scores, 23)
+    with pytest.raises(ValueError, match="one output"):
+        leave_pair_out_tournament(RankRLS(), X, np.c_[y, X[:, 0]])
+
+
+# ------------------------------------------------------------------------------------- all
+
+
+def test_colours_and_dashes_of_lines_differ():
+    styles = plotting._style.line_styles(12)
+    assert len({(style["color"], style["linestyle"]) for style in styles}) == 12
+
+
+def test_without_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"pip install 'rankrls\[plot\]'"):
+        EarlyStoppingDisplay.from_predictions([1, 2], [0.3, 0.2])
