@@ -40,7 +40,8 @@ if "MATHJAX_PATH" in os.environ:
     mathjax_path = os.environ["MATHJAX_PATH"]
 
 # Reference: a page for every public name, from its docstring.
-autosummary_generate = True
+write_api_pages(HERE / "api")
+autosummary_generate = [str(path) for path in sorted((HERE / "api").glob("*.rst"))]
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
@@ -70,6 +71,7 @@ html_css_files = ["rankrls.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "navbar_align": "left",
+    "header_links_before_dropdown": 7,
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
@@ -77,8 +79,3 @@ html_theme_options = {
     "navigation_with_keys": False,
 }
 html_sidebars = {"index": [], "getting_started": [], "migration": [], "mathematics": []}
-
-
-def setup(app):
-    """Write what follows from the code before pages are read: the reference."""
-    write_api_pages(HERE / "api")

@@ -86,6 +86,7 @@ def public_modules():
 
 #: Rooms without an underscore that are not public: what users need of them is in ``rankrls``.
 INTERNAL = {
+    "cli",
     "demo",
     "estimators",
     "feature_maps",

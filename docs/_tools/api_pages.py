@@ -17,15 +17,25 @@ import rankrls
 __all__ = ["public_modules", "public_names", "write_api_pages"]
 
 
-def public_modules() -> list[str]:
-    """Names below ``rankrls`` of the modules that users import from, in alphabetical order.
+#: Rooms whose names are for other rooms, or are exported by ``rankrls`` itself, and commands.
+INTERNAL = {
+    "cli",
+    "demo",
+    "estimators",
+    "feature_maps",
+    "holdout",
+    "kronecker",
+    "models",
+    "preferences",
+    "relations",
+    "solvers",
+}
 
-    A module without an underscore is public if `rankrls` hands it out (`rankrls.metrics`), whether
-    it imports it at once or when it is first used.
-    """
+
+def public_modules() -> list[str]:
+    """Names below ``rankrls`` of the modules that users import from, in alphabetical order."""
     found = {info.name for info in pkgutil.iter_modules(rankrls.__path__)}
-    named = set(rankrls.__all__) | set(rankrls._ROOMS)
-    return sorted(name for name in found & named if not name.startswith("_"))
+    return sorted(name for name in found - INTERNAL if not name.startswith("_"))
 
 
 def public_names(module: ModuleType) -> list[str]:
@@ -68,7 +78,19 @@ def write_api_pages(folder: Path) -> dict[str, list[str]]:
         write(folder / f"{name}.rst", page(module, title))
     index = [*INDEX.splitlines(), "", ".. toctree::", "   :maxdepth: 2", ""]
     write(folder / "index.rst", "\n".join([*index, *(f"   {name}" for name in modules), ""]))
-    return {name: public_names(module) for name, module in modules.items()}
+    listed = {name: public_names(module) for name, module in modules.items()}
+    remove_others(folder, {"index", *modules})
+    remove_others(
+        folder / "generated", {f"{module}.{name}" for module in listed for name in listed[module]}
+    )
+    return listed
+
+
+def remove_others(folder: Path, kept: set[str]) -> None:
+    """Remove pages of names that are public no more."""
+    for path in folder.glob("*.rst"):
+        if path.stem not in kept:
+            path.unlink()
 
 
 def write(path: Path, text: str) -> None:
