@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: demo test test-browser lint docs bench guard clean
 
 demo: $(VENV)/.installed
-	@$(BIN)/python -m rankrls.demo
+	@$(BIN)/rankrls demo -o build/demo
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n auto
@@ -35,7 +35,7 @@ $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankrls needs Python 3.11 or newer; set PYTHON=...")'
 	@test -x $(BIN)/python || { echo "Making the environment in $(VENV) …"; $(PYTHON) -m venv $(VENV); }
 	@echo "Installing rankrls and its dependencies …"
-	@$(PIP) install -e .
+	@$(PIP) install -e '.[cli]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

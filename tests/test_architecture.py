@@ -36,8 +36,9 @@ FLOOR = {
     "__init__": 7,
     "io": 8,
     "export": 9,
-    "demo": 8,
     "report": 9,
+    "cli": 11,
+    "__main__": 12,
 }
 
 

@@ -7,9 +7,15 @@ import pytest
 from scipy import sparse as sp
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
-from sklearn.pipeline import make_pipeline
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
 
-from rankrls.graph_kernels import AllPathsGraphFeatures, LabelledGraph, all_paths_graph_kernel
+from rankrls.graph_kernels import (
+    AllPathsGraphFeatures,
+    LabelledGraph,
+    _vocabulary,
+    all_paths_graph_kernel,
+)
 
 
 def chain(*weights):
@@ -177,6 +183,22 @@ def test_results_do_not_depend_on_the_other_graphs_or_their_order():
     back = AllPathsGraphFeatures().fit(graphs[::-1])
     assert back.get_feature_names_out().tolist() == features.get_feature_names_out().tolist()
     assert np.allclose(back.transform(graphs).toarray(), X.toarray(), rtol=1e-13)
+
+
+@pytest.mark.parametrize("limit", [0, 10**9])
+def test_vocabulary_by_table_and_by_sorting(limit, monkeypatch):
+    rng = np.random.default_rng(8)
+    keys = [np.sort(rng.integers(0, 400, size=n)) for n in (0, 30, 50)]
+    monkeypatch.setattr(_vocabulary, "_table_is_small", lambda n_keys, n: n_keys <= limit)
+    vocabulary, columns = _vocabulary.learn(keys, 400)
+    assert vocabulary.tolist() == sorted(set(np.concatenate(keys).tolist()))
+    for part, column in zip(keys, columns, strict=True):
+        assert vocabulary[column].tolist() == part.tolist()
+    wanted = np.array([-1, 7, *vocabulary[::3], 399, -1])
+    place = {int(key): i for i, key in enumerate(vocabulary)}
+    expected = [place.get(int(key), -1) for key in wanted]
+    assert _vocabulary.look_up(vocabulary, wanted, 400).tolist() == expected
+    assert _vocabulary.look_up(vocabulary[:0], wanted, 400).tolist() == [-1] * len(wanted)
 
 
 def test_rows_are_canonical_csr():
@@ -392,3 +414,23 @@ def test_clone_pickle_and_pipeline():
     assert (again.transform(graphs) != X).nnz == 0
     model = make_pipeline(features, Ridge()).fit(graphs, np.arange(20.0))
     assert model.predict(graphs).shape == (20,)
+
+
+def test_graphs_too_large_for_memory_are_refused():
+    n = 300_000
+    ends = np.arange(n - 1)
+    A = sp.coo_array((np.full(n - 1, 0.5), (ends, ends + 1)), shape=(n, n))
+    with pytest.raises(MemoryError, match="path weights of a connected graph"):
+        AllPathsGraphFeatures().fit([(A, [()] * n)])
+
+
+def test_grid_search_over_graphs():
+    rng = np.random.default_rng(9)
+    graphs = [LabelledGraph(*random_graph(rng, 12, "dag")) for _ in range(24)]
+    model = Pipeline([("features", AllPathsGraphFeatures()), ("ridge", Ridge())])
+    grid = {"features__gather": ["sum", "max"], "features__normalize": [False, True]}
+    search = GridSearchCV(model, grid, cv=3).fit(graphs, rng.random(24))
+    assert search.predict(graphs[:5]).shape == (5,)
+    copied = pickle.loads(pickle.dumps(graphs[0]))
+    assert copied.labels == graphs[0].labels
+    assert (copied.adjacency != graphs[0].adjacency).nnz == 0

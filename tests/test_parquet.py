@@ -218,7 +218,7 @@ def good(tmp_path):
         ({"features": ["f0", "f0"]}, "features names 'f0' twice"),
         ({"features": []}, "no column left for the features"),
         ({"features": 7}, "features must be names of columns"),
-        ({"target": None}, "are names of columns; got None"),
+        ({"target": 3}, "are names of columns; got 3"),
         ({"rows": 0}, "rows must be an integer >= 1"),
         ({"dtype": int}, "dtype must be"),
     ],

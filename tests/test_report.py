@@ -540,6 +540,29 @@ def test_too_little_memory_for_the_shortcut_means_folds(ranking, monkeypatch):
     assert result.held.path.spread is not None
 
 
+def test_a_kernel_matrix_with_test_data(tmp_path, ranking):
+    X, y, qid = ranking
+    train = qid < 20
+    K, K_test = X[train] @ X[train].T, X[~train] @ X[train].T
+    precomputed = RankRLSCV(ALPHAS, kernel="precomputed")
+    unseen = (y[~train], qid[~train])
+    options = {"feature_names": None, "test": (K_test, *unseen)}
+    gram = write_report(
+        tmp_path / "k.html", K, y[train], qid[train], estimator=precomputed, **options
+    )
+    options["test"] = (X[~train], *unseen)
+    linear = write_report(
+        tmp_path / "x.html", X[train], y[train], qid[train], alphas=ALPHAS, **options
+    )
+    assert gram.method == linear.method == "test"
+    assert gram.alpha == linear.alpha
+    np.testing.assert_allclose(gram.errors.error, linear.errors.error)
+    np.testing.assert_allclose(gram.alpha_path.error, linear.alpha_path.error)
+    text = (tmp_path / "k.html").read_text(encoding="utf-8")
+    Page(text)
+    assert "has not seen any features" in text
+
+
 def test_what_rankrlscv_refuses_is_refused(ranking):
     X, y, qid = ranking
     for cv, ids, message in [

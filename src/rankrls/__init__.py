@@ -1,21 +1,24 @@
-"""Learning to rank by regularised least squares."""
+"""Learning to rank by regularised least squares.
+
+Names are imported when they are first used, so that ``import rankrls`` itself takes no time: the
+command line answers ``rankrls --help`` without waiting for numerical libraries.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from rankrls.estimators import (
-    RankRLS,
-    RankRLSCV,
-    RankSVM,
-    RegularizationPath,
-    regularization_path,
-)
-from rankrls.preferences import PreferenceGraph
-
 if TYPE_CHECKING:
+    from rankrls.estimators import (
+        RankRLS,
+        RankRLSCV,
+        RankSVM,
+        RegularizationPath,
+        regularization_path,
+    )
     from rankrls.estimators._conditional import ConditionalRankRLS
     from rankrls.estimators._conditional_cv import ConditionalRankRLSCV
     from rankrls.estimators._greedy import GreedyRankRLS
+    from rankrls.preferences import PreferenceGraph
 
 __all__ = [
     "ConditionalRankRLS",
@@ -28,6 +31,7 @@ __all__ = [
     "RegularizationPath",
     "datasets",
     "export",
+    "graph_kernels",
     "io",
     "metrics",
     "model_selection",
@@ -35,15 +39,22 @@ __all__ = [
     "preprocessing",
     "regularization_path",
     "report",
+    "reranking",
 ]
 
 __version__ = "0.1.0"
 
-#: Estimators that are imported when they are first used, and where they are.
+#: Names that are imported when they are first used, and where they are.
 _LAZY = {
-    "ConditionalRankRLS": "_conditional",
-    "ConditionalRankRLSCV": "_conditional_cv",
-    "GreedyRankRLS": "_greedy",
+    "ConditionalRankRLS": "estimators._conditional",
+    "ConditionalRankRLSCV": "estimators._conditional_cv",
+    "GreedyRankRLS": "estimators._greedy",
+    "PreferenceGraph": "preferences",
+    "RankRLS": "estimators",
+    "RankRLSCV": "estimators",
+    "RankSVM": "estimators",
+    "RegularizationPath": "estimators",
+    "regularization_path": "estimators",
 }
 
 
@@ -51,20 +62,30 @@ _LAZY = {
 _ROOMS = (
     "dask",
     "datasets",
+    "estimators",
     "export",
+    "graph_kernels",
     "io",
     "metrics",
     "model_selection",
     "plotting",
+    "preferences",
     "preprocessing",
     "report",
+    "reranking",
 )
 
 
 def __getattr__(name: str) -> Any:
-    """Import what takes a while, or is not always needed, when it is first used."""
+    """Import what is asked for, and keep it."""
     if name in _ROOMS:
         return importlib.import_module(f"rankrls.{name}")
     if name in _LAZY:
-        return getattr(importlib.import_module(f"rankrls.estimators.{_LAZY[name]}"), name)
+        found = getattr(importlib.import_module(f"rankrls.{_LAZY[name]}"), name)
+        globals()[name] = found
+        return found
     raise AttributeError(f"module 'rankrls' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rankrls.datasets._arrow import Chunk, Source, pyarrow, readable
 
-__all__ = ["Columns"]
+__all__ = ["Columns", "check_names", "missing_column"]
 
 Array = NDArray[Any]
 
@@ -47,9 +47,9 @@ class Columns:
             self.features = [name for name in source.names if name not in self.others]
             self.chosen = False
         else:
-            self.features = [features] if isinstance(features, str) else _names(features)
+            self.features = check_names(features)
             self.chosen = True
-        for name in [target, *self.others]:
+        for name in self.others:
             if not isinstance(name, str):
                 raise ValueError(
                     f"target, qid and sample_weight are names of columns; got {name!r}"
@@ -83,7 +83,7 @@ class Columns:
         given = {"target": self.target, "qid": self.qid, "sample_weight": self.sample_weight}
         for role, name in [*given.items(), *(("features", name) for name in self.features)]:
             if name is not None and name not in counts:
-                raise ValueError(f"{source.file}: {_missing(role, name, source.names)}")
+                raise ValueError(f"{source.file}: {missing_column(role, name, source.names)}")
             if name is not None and counts[name] > 1:
                 raise ValueError(f"{source.file}: there are two columns {name!r}")
         if not self.features:
@@ -178,6 +178,10 @@ class Columns:
             words = np.array(coded.dictionary.to_pylist(), dtype=np.str_)
         return words[coded.indices.to_numpy(zero_copy_only=False)]
 
+    def settle(self, labels: Array) -> Array:
+        """Query ids of a batch: the type of the column is that of the ids."""
+        return labels
+
     def _lists(self, chunk: Chunk, name: str, column: Any, width: int) -> Array:
         """Lists of equal length as rows, shape (m, width)."""
         if not pyarrow().types.is_fixed_size_list(column.type):
@@ -226,7 +230,10 @@ def _numbers(chunk: Chunk, name: str, column: Any, dtype: np.dtype, width: int =
     return numbers
 
 
-def _names(features: Any) -> list[str]:
+def check_names(features: Any) -> list[str]:
+    """Names of columns as a list; a single string is one name."""
+    if isinstance(features, str):
+        return [features]
     if not isinstance(features, Sequence | np.ndarray) or not all(
         isinstance(name, str) for name in features
     ):
@@ -238,7 +245,7 @@ def _names(features: Any) -> list[str]:
     return names
 
 
-def _missing(role: str, name: str, names: list[str]) -> str:
+def missing_column(role: str, name: str, names: list[str]) -> str:
     """Say what columns there are, and which one may be meant."""
     lower = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower(), lower, n=1)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from sklearn.utils import Bunch
 
+from rankrls._validation import check_option
 from rankrls.datasets._assemble import Layout, QueryIds, to_bunch
 from rankrls.datasets._checks import check_count
 from rankrls.datasets._parse import MAX_FEATURES, Parser, Rows, show
@@ -24,6 +25,7 @@ def load_letor(
     dtype: DTypeLike = np.float64,
     sparse: bool | str = "auto",
     zero_based: bool = False,
+    beyond: str = "error",
 ) -> Bunch:
     r"""Read a file in LETOR (svmlight with query ids) format.
 
@@ -48,6 +50,8 @@ def load_letor(
     zero_based : bool, default=False
         Whether feature ids start at 0. The files do not tell, and nothing is guessed: by default
         feature 1 is column 0, and a feature id 0 is an error.
+    beyond : {"error", "drop"}, default="error"
+        What becomes of features beyond ``n_features``: an error, or left out, with one warning.
 
     Returns
     -------
@@ -91,7 +95,7 @@ def load_letor(
     >>> letor.comments
     ['doc-a', '', '']
     """
-    parser, layout = _start(path, n_features, dtype, sparse, zero_based)
+    parser, layout = _start(path, n_features, dtype, sparse, zero_based, beyond)
     parts = [rows for block in blocks(path) if (rows := parser.parse(*block)) is not None]
     if not parts:
         raise ValueError(f"{parser.name}: no data: the file is empty, or has only comments")
@@ -109,6 +113,8 @@ def iter_letor(
     dtype: DTypeLike = np.float64,
     sparse: bool | str = "auto",
     zero_based: bool = False,
+    beyond: str = "error",
+    by_query: bool = True,
 ) -> Iterator[Bunch]:
     r"""Read a LETOR file in batches of whole queries, holding one batch in memory at a time.
 
@@ -123,8 +129,10 @@ def iter_letor(
         Number of columns of every batch. By default it is found by a first, quick pass over the
         file, which looks at the last feature of every line only; a file whose features are not
         in increasing order, or that cannot be read twice, needs it given.
-    dtype, sparse, zero_based
+    dtype, sparse, zero_based, beyond
         As in :func:`load_letor`; with ``sparse="auto"`` the first batch decides for all.
+    by_query : bool, default=True
+        False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
 
     Yields
     ------
@@ -149,23 +157,30 @@ def iter_letor(
     [3] [8.]
     """
     rows = check_count("rows", rows)
-    parser, layout = _start(path, n_features, dtype, sparse, zero_based)
+    parser, layout = _start(path, n_features, dtype, sparse, zero_based, beyond)
     if n_features is None:
         n_features = _scan_width(path, parser)
         parser = Parser(parser.name, n_features, parser.zero_based, layout.dtype, True)
-    return _iter_batches(path, rows, parser, layout, int(n_features))
+    return _iter_batches(path, rows, parser, layout, int(n_features), by_query)
 
 
 def _start(
-    path: PathOrFile, n_features: Any, dtype: DTypeLike, sparse: bool | str, zero_based: Any
+    path: PathOrFile,
+    n_features: Any,
+    dtype: DTypeLike,
+    sparse: bool | str,
+    zero_based: Any,
+    beyond: str,
 ) -> tuple[Parser, Layout]:
     """Check the arguments that both readers have."""
     if n_features is not None and check_count("n_features", n_features) > MAX_FEATURES:
         raise ValueError(f"n_features must be at most {MAX_FEATURES}; got {n_features!r}")
     if not isinstance(zero_based, bool | np.bool_):
         raise ValueError(f"zero_based must be True or False; got {zero_based!r}")
+    check_option("beyond", beyond, ("error", "drop"))
     layout = Layout(dtype, sparse)
-    return Parser(name_of(path), n_features, bool(zero_based), layout.dtype), layout
+    drop = beyond == "drop"
+    return Parser(name_of(path), n_features, bool(zero_based), layout.dtype, drop=drop), layout
 
 
 def _scan_width(path: PathOrFile, parser: Parser) -> int:
@@ -199,7 +214,12 @@ def _largest_last_id(block: bytes) -> int:
 
 
 def _iter_batches(
-    path: PathOrFile, n_rows: int, parser: Parser, layout: Layout, n_columns: int
+    path: PathOrFile,
+    n_rows: int,
+    parser: Parser,
+    layout: Layout,
+    n_columns: int,
+    by_query: bool,
 ) -> Iterator[Bunch]:
     qids = QueryIds(parser.name)
     seen: set[bytes] = set()
@@ -213,7 +233,7 @@ def _iter_batches(
         if part is None:
             continue
         any_rows = True
-        for i, query in enumerate(part.qid or ()):
+        for i, query in enumerate((part.qid or ()) if by_query else ()):
             if query != last:
                 if query in seen:
                     raise ValueError(
@@ -224,7 +244,7 @@ def _iter_batches(
                 seen.add(query)
                 last = query
                 borders.append(n_pending + i)
-        if part.qid is None:
+        if part.qid is None or not by_query:
             borders += range(n_pending, n_pending + len(part))
         pending.append(part)
         n_pending += len(part)

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from sklearn.utils import Bunch
 
 from rankrls.datasets._arrow import Chunk, PathOrPaths, Source, ahead, find_files, open_source
 from rankrls.datasets._checks import check_count
 from rankrls.datasets._columns import Columns
+from rankrls.datasets._tables import check_dtype, iter_batches
 
 __all__ = ["iter_parquet"]
-
-Array = NDArray[Any]
 
 
 def iter_parquet(
     path: PathOrPaths,
     *,
-    target: str,
+    target: str | None,
     qid: str | None = None,
     features: Any = None,
     sample_weight: str | None = None,
     rows: int = 100_000,
     dtype: DTypeLike = np.float64,
+    by_query: bool = True,
 ) -> Iterator[Bunch]:
     """Read Parquet or Arrow files in batches of whole queries, one batch in memory at a time.
 
@@ -38,8 +38,8 @@ def iter_parquet(
         Parquet files, Arrow IPC files or streams, Feather files (version 2), as their content
         tells; a directory stands for all such files below it, sorted by name. The rows of all
         files follow each other, and those of a query must stand together.
-    target : str
-        Column of the labels.
+    target : str or None
+        Column of the labels. None: there are none, as in rows to predict.
     qid : str, optional
         Column of the query ids: integers or strings. None: there are no queries.
     features : str or sequence of str, optional
@@ -52,6 +52,8 @@ def iter_parquet(
         rows than this is a batch of its own. Without ``qid`` a batch has just this many rows.
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
         Type of ``data``.
+    by_query : bool, default=True
+        False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
 
     Yields
     ------
@@ -59,7 +61,7 @@ def iter_parquet(
         With the attributes
 
         data : ndarray of shape (n_rows, n_features)
-        target : ndarray of shape (n_rows,), float64
+        target : ndarray of shape (n_rows,), float64, or None
         qid : ndarray of shape (n_rows,), int64 or str, or None
         sample_weight : ndarray of shape (n_rows,), float64, or None
         feature_names : list of str of length n_features
@@ -92,60 +94,11 @@ def iter_parquet(
     [2 3] [7. 8.]
     """
     rows = check_count("rows", rows)
-    dtype = np.dtype(dtype)
-    if dtype not in (np.float32, np.float64):
-        raise ValueError(f"dtype must be numpy.float64 or numpy.float32; got {dtype}")
     files = find_files(path)
     first = open_source(files[0])
-    columns = Columns(first, target, qid, sample_weight, features, dtype)
-    return _iter_batches(files, first, columns, rows)
-
-
-class _Table(NamedTuple):
-    """Rows in memory; ``starts`` are those that begin a query."""
-
-    data: Array
-    target: Array
-    qid: Array | None
-    sample_weight: Array | None
-    starts: Array
-
-    def rest(self, done: int) -> _Table:
-        """Rows from ``done`` on, in arrays of their own."""
-        return _Table(
-            self.data[done:].copy(),
-            self.target[done:].copy(),
-            None if self.qid is None else self.qid[done:].copy(),
-            None if self.sample_weight is None else self.sample_weight[done:].copy(),
-            self.starts[self.starts >= done] - done,
-        )
-
-
-def _iter_batches(files: list[str], first: Source, columns: Columns, rows: int) -> Iterator[Bunch]:
-    assembler = _Assembler(columns)
-    table: _Table | None = None
-    waiting: list[Chunk] = []
-    for chunk in ahead(_chunks(files, first, columns, rows)):
-        waiting.append(chunk)
-        n_left = 0 if table is None else len(table.target)
-        if n_left + sum(len(part.batch) for part in waiting) < rows:
-            continue
-        table = assembler.join(table, waiting)
-        waiting = []
-        done = 0
-        for stop in _cuts(table, rows):
-            yield assembler.bunch(table, done, stop)
-            done = stop
-        table = table.rest(done)
-    if waiting:
-        table = assembler.join(table, waiting)
-    if table is None:
-        raise ValueError(f"{files[0]}: no data: there are no rows")
-    done = 0
-    for stop in [*_cuts(table, rows), len(table.target)]:
-        if stop > done:
-            yield assembler.bunch(table, done, stop)
-        done = stop
+    columns = Columns(first, target, qid, sample_weight, features, check_dtype(dtype))
+    chunks = ahead(_chunks(files, first, columns, rows))
+    return iter_batches(chunks, columns, rows, by_query=by_query, name=files[0])
 
 
 def _chunks(files: list[str], first: Source, columns: Columns, rows: int) -> Iterator[Chunk]:
@@ -154,92 +107,3 @@ def _chunks(files: list[str], first: Source, columns: Columns, rows: int) -> Ite
         source = open_source(file) if number else first
         columns.check(source)
         yield from source.chunks(columns.names, rows)
-
-
-def _cuts(table: _Table, rows: int) -> Iterator[int]:
-    """Ends of the batches that are full, but for a query that may not have ended yet."""
-    start, end, starts = 0, len(table.target), table.starts
-    while end - start >= rows:
-        stop = start + rows
-        if table.qid is not None:
-            # The last query that begins at or before start + rows; a larger query is whole.
-            at = int(np.searchsorted(starts, stop, side="right")) - 1
-            if starts[at] == start:
-                at += 1
-            if at == len(starts):
-                return
-            stop = int(starts[at])
-        yield stop
-        start = stop
-
-
-class _Assembler:
-    """Chunks to tables; it knows the queries that have been read."""
-
-    def __init__(self, columns: Columns) -> None:
-        self.columns = columns
-        self.seen: set[Any] = set()
-        self.last: Any = None
-
-    def join(self, before: _Table | None, chunks: list[Chunk]) -> _Table:
-        """One table of the rows that were left and of those that follow."""
-        columns = self.columns
-        columns.measure(chunks[0])
-        n_before = 0 if before is None else len(before.target)
-        n_rows = n_before + sum(len(chunk.batch) for chunk in chunks)
-        data = np.empty((n_rows, columns.n_features), dtype=columns.dtype)
-        parts: dict[str, list[Array]] = {"target": [], "qid": [], "sample_weight": [], "starts": []}
-        if before is not None:
-            data[:n_before] = before.data
-            for name in parts:
-                parts[name].append(getattr(before, name))
-        at = n_before
-        for chunk in chunks:
-            m = len(chunk.batch)
-            parts["target"].append(columns.values(chunk, columns.target))
-            if columns.qid is not None:
-                labels = columns.labels(chunk)
-                parts["qid"].append(labels)
-                parts["starts"].append(at + self._starts(chunk, labels))
-            if columns.sample_weight is not None:
-                parts["sample_weight"].append(columns.values(chunk, columns.sample_weight))
-            columns.fill(chunk, data[at : at + m])
-            at += m
-        with_qid, weighted = columns.qid is not None, columns.sample_weight is not None
-        return _Table(
-            data,
-            np.concatenate(parts["target"]),
-            np.concatenate(parts["qid"]) if with_qid else None,
-            np.concatenate(parts["sample_weight"]) if weighted else None,
-            np.concatenate(parts["starts"]) if with_qid else np.zeros(0, dtype=np.intp),
-        )
-
-    def _starts(self, chunk: Chunk, labels: Array) -> Array:
-        """Rows that begin a query; a query that was there before is an error."""
-        new = np.empty(len(labels), dtype=bool)
-        new[0] = labels[0] != self.last
-        np.not_equal(labels[1:], labels[:-1], out=new[1:])
-        starts = np.flatnonzero(new)
-        begun = labels[starts].tolist()
-        if len(set(begun)) < len(begun) or not self.seen.isdisjoint(begun):
-            for row, label in zip(starts.tolist(), begun, strict=True):
-                if label in self.seen:
-                    raise ValueError(
-                        f"{chunk.place(row)}: query {label!r} comes back after another query; "
-                        "sort the rows by query"
-                    )
-                self.seen.add(label)
-        self.seen.update(begun)
-        self.last = labels[-1]
-        return starts
-
-    def bunch(self, table: _Table, start: int, stop: int) -> Bunch:
-        """What the user gets."""
-        qid, weight = table.qid, table.sample_weight
-        return Bunch(
-            data=table.data[start:stop],
-            target=table.target[start:stop],
-            qid=None if qid is None else qid[start:stop],
-            sample_weight=None if weight is None else weight[start:stop],
-            feature_names=self.columns.feature_names,
-        )

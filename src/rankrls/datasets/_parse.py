@@ -6,6 +6,7 @@ otherwise token by token, which reads the same or raises ``ValueError`` with fil
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -104,6 +105,8 @@ class Parser:
         Values must be finite in this type.
     width_is_guessed : bool
         Whether ``n_features`` was not given, but taken from the last features of the lines.
+    drop : bool
+        Whether features beyond ``n_features`` are left out, with a warning, instead of an error.
     """
 
     def __init__(
@@ -113,13 +116,16 @@ class Parser:
         zero_based: bool,
         dtype: np.dtype,
         width_is_guessed: bool = False,
+        drop: bool = False,
     ) -> None:
         self.name = name
         self.n_features = n_features
         self.width_is_guessed = width_is_guessed
         self.zero_based = zero_based
         self.first_id = 0 if zero_based else 1
-        self.last_id = (MAX_FEATURES if n_features is None else n_features) - 1 + self.first_id
+        self.width = MAX_FEATURES if n_features is None else n_features
+        self.last_id = (MAX_FEATURES if drop else self.width) - 1 + self.first_id
+        self.dropped = False
         self.largest = float(np.finfo(dtype).max)
         self.has_qid: bool | None = None
         self.first_line = 0
@@ -135,6 +141,8 @@ class Parser:
         qid = [line.qid for line in lines if line.qid is not None]
         fast = self._parse_fast(lines) if len(qid) == len(lines) * self.has_qid else None
         target, counts, columns, values = fast or self._parse_carefully(lines)
+        if len(columns) and columns.max() >= self.width:
+            counts, columns, values = self._drop(lines, counts, columns, values)
         return Rows(
             target,
             qid if self.has_qid else None,
@@ -196,6 +204,26 @@ class Parser:
             np.array(columns, dtype=np.int32),
             np.array(values, dtype=np.float64),
         )
+
+    def _drop(
+        self,
+        lines: list[_Line],
+        counts: NDArray[np.int64],
+        columns: NDArray[np.int32],
+        values: NDArray[np.float64],
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+        """Leave out what is beyond the width; the first such feature is told."""
+        row = np.repeat(np.arange(len(counts)), counts)
+        keep = columns < self.width
+        if not self.dropped:
+            self.dropped = True
+            at = int(np.argmin(keep))
+            warnings.warn(
+                f"{self.name}:{lines[row[at]].number}: feature {columns[at] + self.first_id} is "
+                f"beyond the first {self.width}; such features are left out",
+                stacklevel=2,
+            )
+        return np.bincount(row[keep], minlength=len(counts)), columns[keep], values[keep]
 
     def _label(self, line: _Line) -> float:
         if b"\0" in line.label:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from rankrls._validation import check_option, show
 from rankrls.graph_kernels._gather import GATHERS, LabelPairs, label_pairs
 from rankrls.graph_kernels._graphs import LabelledGraph, as_graphs
+from rankrls.graph_kernels._vocabulary import learn, look_up
 
 __all__ = ["AllPathsGraphFeatures", "all_paths_graph_kernel"]
 
@@ -123,19 +124,15 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
             raise ValueError(f"{name} is empty: there are no labels to learn")
         names = sorted({label for graph in graphs for node in graph.labels for label in node})
         number = {label: i for i, label in enumerate(names)}
-        # Chunk by chunk, the different keys and where each entry's key is among them.
-        parts = []
+        counts, keys, weights = [], [], []
         for pairs in label_pairs(graphs, number, self.gather, name):
-            keys, which = _different(_keys(pairs, len(names)))
-            parts.append((pairs.counts, self._weights(pairs), keys, which))
-        vocabulary = np.sort(np.concatenate([keys for _, _, keys, _ in parts]))
-        vocabulary = vocabulary[np.diff(vocabulary, prepend=-1) > 0]
+            counts.append(pairs.counts)
+            keys.append(pairs.sources * len(names) + pairs.targets)
+            weights.append(self._weights(pairs))
+        vocabulary, columns = learn(keys, len(names) ** 2)
         self.labels_ = np.array(names, dtype=object)
         self.label_pairs_ = np.column_stack(np.divmod(vocabulary, max(len(names), 1)))
-        counts = np.concatenate([counts for counts, _, _, _ in parts])
-        weights = np.concatenate([weights for _, weights, _, _ in parts])
-        columns = [np.searchsorted(vocabulary, keys)[which] for _, _, keys, which in parts]
-        return _matrix(counts, np.concatenate(columns), weights, len(vocabulary))
+        return _matrix(counts, columns, weights, len(vocabulary))
 
     def transform(self, X: Any) -> sp.csr_array:
         """Features of graphs.
@@ -153,28 +150,27 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
 
     def _apply(self, graphs: list[LabelledGraph], name: str) -> sp.csr_array:
         check_parameters(self.gather, self.normalize)
-        n_labels, vocabulary = len(self.labels_), self._vocabulary()
+        n_labels = len(self.labels_)
         number = {label: i for i, label in enumerate(self.labels_)}
+        sources, targets = self.label_pairs_.T
+        vocabulary = sources * n_labels + targets
         counts, columns, weights = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)]
         for pairs in label_pairs(graphs, number, self.gather, name):
-            # With all labels numbered, new ones last, known keys are those of the vocabulary.
-            keys, which = _different(_keys(pairs, len(number)))
-            source, target = np.divmod(keys, max(len(number), 1))
-            place = np.searchsorted(vocabulary, source * n_labels + target)
-            known = (source < n_labels) & (target < n_labels) & (place < len(vocabulary))
-            known[known] = vocabulary[place[known]] == (source * n_labels + target)[known]
-            column, weight = np.where(known, place, -1)[which], self._weights(pairs)
-            if known.all():
-                counts.append(pairs.counts)
-            else:
-                kept = column >= 0
-                graph = np.repeat(np.arange(len(pairs.counts)), pairs.counts)
-                counts.append(np.bincount(graph[kept], minlength=len(pairs.counts)))
+            keys = pairs.sources * n_labels + pairs.targets
+            if len(number) > n_labels:  # new labels have the numbers after the known ones
+                new = (pairs.sources >= n_labels) | (pairs.targets >= n_labels)
+                keys = np.where(new, -1, keys)
+            column = look_up(vocabulary, keys, n_labels**2)
+            weight, count = self._weights(pairs), pairs.counts
+            kept = column >= 0
+            if not kept.all():
+                graph = np.repeat(np.arange(len(count)), count)
+                count = np.bincount(graph[kept], minlength=len(count))
                 column, weight = column[kept], weight[kept]
+            counts.append(count)
             columns.append(column)
             weights.append(weight)
-        column, weight = np.concatenate(columns), np.concatenate(weights)
-        return _matrix(np.concatenate(counts), column, weight, len(vocabulary))
+        return _matrix(counts, columns, weights, len(vocabulary))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Names of the columns: "label → label".
@@ -196,10 +192,6 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
             return pairs.weights
         lengths = pairs.lengths()
         return pairs.weights / np.repeat(lengths, pairs.counts)
-
-    def _vocabulary(self) -> Array:
-        sources, targets = self.label_pairs_.T
-        return sources * len(self.labels_) + targets
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -249,26 +241,13 @@ def check_parameters(gather: Any, normalize: Any) -> None:
         raise ValueError(f"normalize must be True or False; got {show(normalize)}")
 
 
-def _keys(pairs: LabelPairs, n_labels: int) -> Array:
-    return pairs.sources * n_labels + pairs.targets
-
-
-def _different(keys: Array) -> tuple[Array, Array]:
-    """The different keys, ascending, and for every key its place among them.
-
-    ``np.unique``, for keys that ascend in long runs: a stable sort merges these.
-    """
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    new = np.diff(ordered, prepend=-1) > 0
-    which = np.empty(len(keys), dtype=np.int32)
-    which[order] = np.cumsum(new, dtype=np.int32) - 1
-    return ordered[new], which
-
-
-def _matrix(counts: Array, columns: Array, weights: Array, n_columns: int) -> sp.csr_array:
-    kind = np.int32 if max(len(weights), n_columns) < 2**31 else np.int64
-    indptr = np.append(0, np.cumsum(counts)).astype(kind)
-    matrix = sp.csr_array((weights, columns.astype(kind), indptr), shape=(len(counts), n_columns))
+def _matrix(
+    counts: list[Array], columns: list[Array], weights: list[Array], n_columns: int
+) -> sp.csr_array:
+    indptr = np.cumsum(np.concatenate([[0], *counts]))
+    kind = np.int32 if max(indptr[-1], n_columns) < 2**31 else np.int64
+    indices = np.concatenate(columns, dtype=kind)
+    data = np.concatenate(weights)
+    matrix = sp.csr_array((data, indices, indptr.astype(kind)), shape=(len(indptr) - 1, n_columns))
     matrix.has_canonical_format = True  # columns ascend with the labels' numbers
     return matrix

@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 GATHERS = {"sum": np.add, "max": np.maximum}
 
-_CHUNK = 2**19  # Σ v² of the graphs that are handled together
+_CHUNK = 2**18  # Σ v² of the graphs that are handled together
 
 
 @dataclass(frozen=True)
@@ -118,15 +118,22 @@ def _gather(
         (between.data, group[between.indices], indptr), shape=(n_groups, n_groups)
     )
     by_source = joined.tocsc()  # sorted by target within a source; equal ones stay neighbours
-    source = np.repeat(np.arange(n_groups), np.diff(by_source.indptr))
-    target = by_source.indices.astype(np.int64)
-    new = np.flatnonzero(np.diff(source * n_groups + target, prepend=-1))
-    if not len(new):
-        return source, target, by_source.data
-    weights = GATHERS[gather].reduceat(by_source.data, new)
-    kept = weights != 0  # signed weights may cancel
-    new = new[kept]
-    return source[new], target[new], weights[kept]
+    target = by_source.indices
+    if not len(target):
+        return target, target, by_source.data
+    new = np.empty(len(target), dtype=bool)
+    np.not_equal(target[1:], target[:-1], out=new[1:])
+    new[by_source.indptr[:-1][np.diff(by_source.indptr) > 0]] = True
+    begin = np.flatnonzero(new)
+    weights = GATHERS[gather].reduceat(by_source.data, begin)
+    source = np.repeat(
+        np.arange(n_groups), np.diff(np.searchsorted(begin, by_source.indptr, side="left"))
+    )
+    target = target[begin]
+    kept = weights != 0
+    if not kept.all():  # signed weights may cancel
+        source, target, weights = source[kept], target[kept], weights[kept]
+    return source, target, weights
 
 
 def _block_diagonal(blocks: list[sp.csr_array], first: Array, n: int) -> sp.csr_array:

@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from scipy import sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from rankrls import _memory
+
 __all__ = ["DivergenceError", "path_weights"]
 
 Array = NDArray[Any]
@@ -72,6 +74,9 @@ def path_weights(A: sp.csr_array) -> sp.csr_array:
     counts, columns, values = [], [], []
     for nodes, slots, sources, targets, weights in _stacks(edges):
         b, v = nodes.shape
+        if v > 1000:
+            advice = "graphs are solved densely: remove edges that hold large parts together"
+            _memory.require("path weights of a connected graph", v, v, copies=4, advice=advice)
         stack = np.zeros((b, v, v))
         stack[slots, sources, targets] = weights
         bad = _close(stack)

@@ -126,7 +126,7 @@ def _queries(plan: Plan, data: Rankings) -> HeldOut:
     try:
         errors, kept = _error_table(data, _query_predictions(plan, data, exact))
     except MemoryError:
-        if not exact:
+        if not exact or plan.precomputed:
             raise
         exact = False
         errors, kept = _error_table(data, _query_predictions(plan, data, exact))
@@ -285,7 +285,8 @@ def _row_folds(plan: Plan, data: Rankings, alphas: Array) -> tuple[Array, Array]
                 plan.base, data.X, data.y, [rows for rows, _ in folds], alphas=alphas
             )
         except MemoryError:
-            parts = None
+            if plan.precomputed:
+                raise
     for number, (rows, rest) in enumerate(folds):
         if parts is None:
             model = regularization_path(plan.base, data.X[rest], data.y[rest], alphas=alphas)

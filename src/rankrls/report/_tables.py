@@ -117,14 +117,14 @@ def _long_table(analysis: Analysis, kept: Array) -> str:
         if query and by.ndcg is not None:
             cells.append(cell(f"{by.ndcg[u]:.3f}" if np.isfinite(by.ndcg[u]) else "–", by.ndcg[u]))
         lines.append(f"<tr>{''.join(cells)}</tr>")
-    noun = "query" if query else "row"
+    noun = "queries" if query else "rows"
     return (
         '<div class="tools needs-script"><div><label for="search">Search by name</label>'
         '<input type="search" id="search" autocomplete="off" spellcheck="false"></div>'
         '<div id="status" role="status" class="muted"></div></div>'
         '<table class="long" id="by-unit" data-sortable data-search="search" data-status="status" '
         'data-more="more" data-all="all">'
-        f"<caption>Error of every {noun}; the heads of columns sort.</caption>"
+        f"<caption>Errors of {noun}; the heads of columns sort.</caption>"
         f"<thead><tr>{columns}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
         '<div class="needs-script"><button type="button" class="more" id="more">Show more</button>'
         '<button type="button" class="more" id="all">Show all</button></div>'

@@ -1,0 +1,107 @@
+"""``rankrls cv``."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from rankrls.cli._estimators import fit_scaler, make_cv, make_scaler
+from rankrls.cli._files import Rows, check_output, output_file
+from rankrls.cli._options import DataOptions, ModelOptions
+from rankrls.cli._output import Work, number, table, to_json
+
+__all__ = ["cross_validate"]
+
+
+def cross_validate(
+    data_options: DataOptions,
+    model_options: ModelOptions,
+    *,
+    data: str,
+    alphas: Any,
+    cv: str,
+    scoring: str,
+    plot: str | None,
+    as_json: bool,
+) -> None:
+    """Print the score of every alpha."""
+    if plot is not None:
+        check_output(plot)
+        kind = _picture(plot)
+    started = time.perf_counter()
+    ranker = make_cv(model_options, alphas, cv, scoring)
+    reader = Rows(data, data_options)
+    with Work(f"Reading {reader.name}", reader.total) as work:
+        rows = reader.load(work)
+        work.now("Cross-validating")
+        X = fit_scaler(make_scaler(model_options, sparse.issparse(rows.data)), rows)
+        with reader.named_errors():
+            ranker.fit(X, rows.target, qid=rows.qid, sample_weight=rows.sample_weight)
+        if plot is not None:
+            work.now(f"Drawing {plot}")
+            _draw(ranker, plot, kind)
+    seconds = time.perf_counter() - started
+    results = {name: np.asarray(values) for name, values in ranker.cv_results_.items()}
+    n_rows, n_queries = rows.data.shape[0], int(ranker.n_queries_)
+    errors = None
+    if "std_score" in results:  # a rough error of the mean: the held-out lists share training rows
+        errors = results["std_score"] / np.sqrt(results["n_scores"])
+    if as_json:
+        to_json(
+            {
+                "best_alpha": ranker.alpha_,
+                "best_score": ranker.best_score_,
+                "scoring": scoring,
+                "cv": cv,
+                "n_rows": n_rows,
+                "n_queries": n_queries,
+                "n_features": rows.data.shape[1],
+                "seconds": round(seconds, 3),
+                "alphas": results["alpha"],
+                "scores": results["mean_score"],
+                "standard_errors": errors,
+            }
+        )
+        return
+    best = int(np.flatnonzero(results["alpha"] == ranker.alpha_)[0])
+    columns = [[f"{alpha:.6g}" for alpha in results["alpha"]],
+               [f"{score:.4f}" for score in results["mean_score"]]]  # fmt: skip
+    if errors is not None:
+        columns.append([f"{error:.4f}" for error in errors])
+    head = ["alpha", scoring, "std. error"][: len(columns)]
+    table(head, list(zip(*columns, strict=True)), marked=best)
+    print(
+        f"\nbest alpha {ranker.alpha_:.6g}: {scoring} {ranker.best_score_:.4f} on held-out rows, "
+        f"{number(n_rows)} in {number(n_queries)} quer{'y' if n_queries == 1 else 'ies'}, "
+        f"{seconds:.1f} s"
+    )
+    if plot is not None:
+        print(f"drawn in {plot}")
+
+
+def _picture(path: str) -> str:
+    """What to draw, by the end of the name."""
+    kind = os.path.splitext(path)[1].lower().removeprefix(".")
+    if kind not in ("png", "svg", "pdf"):
+        raise ValueError(f"--plot {path}: the name must end in .png, .svg or .pdf")
+    return kind
+
+
+def _draw(ranker: Any, path: str, kind: str) -> None:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError(
+            "--plot needs matplotlib, which is not installed: pip install 'rankrls[plot]'"
+        ) from error
+    matplotlib.use("Agg")  # no window is opened
+    from rankrls.plotting import RegularizationPathDisplay
+
+    figure = RegularizationPathDisplay.from_estimator(ranker).figure_
+    with output_file(path) as file:
+        figure.savefig(file, format=kind, dpi=150, bbox_inches="tight")
+    matplotlib.pyplot.close(figure)

@@ -1,0 +1,104 @@
+"""``rankrls report``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scipy import sparse
+
+from rankrls.cli._estimators import fit_scaler, make_cv, make_scaler, scaled
+from rankrls.cli._files import Rows, check_output
+from rankrls.cli._options import DataOptions, ModelOptions
+from rankrls.cli._output import Work, facts, number, size, to_json
+from rankrls.report import write_report
+
+__all__ = ["report"]
+
+
+def report(
+    data_options: DataOptions,
+    model_options: ModelOptions,
+    *,
+    data: str,
+    test: str | None,
+    output: str,
+    alphas: Any,
+    title: str | None,
+    as_json: bool,
+) -> None:
+    """Write a page about a file and its ranker."""
+    if output == "-":
+        raise ValueError("the page is written to a file: name it by -o")
+    if test == data == "-":
+        raise ValueError("stdin cannot be both the training data and the test data")
+    check_output(output)
+    estimator = make_cv(model_options, alphas, "auto", "pairwise_accuracy")
+    reader = Rows(data, data_options)
+    with Work(f"Reading {reader.name}", reader.total) as work:
+        rows = reader.load(work)
+        scaler = make_scaler(model_options, sparse.issparse(rows.data))
+        X = fit_scaler(scaler, rows)
+        options: dict[str, Any] = {"feature_names": _features(rows, data_options)}
+        if test is not None:
+            width = rows.data.shape[1]
+            unseen = Rows(
+                test,
+                data_options,
+                named=rows.feature_names,
+                n_features=width,
+                beyond="drop",
+                sparse=sparse.issparse(rows.data),
+            ).load(work)
+            options["test"] = (scaled(scaler, unseen), unseen.target, unseen.qid)
+            options["test_document_names"] = _documents(unseen)
+        work.now("Fitting, and leaving out")
+        made = write_report(
+            output,
+            X,
+            rows.target,
+            rows.qid,
+            document_names=_documents(rows),
+            title=title,
+            estimator=estimator,
+            **options,
+        )
+    error = made.error
+    about = {
+        "pairwise_error": error.value,
+        "pairwise_error_low": error.low,
+        "pairwise_error_high": error.high,
+        "method": made.method,
+        "alpha": made.alpha,
+        "n_findings": len(made.findings),
+        "n_bytes": made.n_bytes,
+        "file": output,
+    }
+    if as_json:
+        to_json(about)
+        return
+    facts(
+        [
+            ("pairwise error", f"{error.value:.4f}, {error.low:.4f} to {error.high:.4f} with 95 % "
+                               f"confidence ({_method(made.method)})"),
+            ("alpha", "–" if made.alpha is None else f"{made.alpha:g}"),
+            ("findings", f"{number(len(made.findings))} about the data and the model"),
+            ("page", f"{output} ({size(made.n_bytes)})"),
+        ]
+    )  # fmt: skip
+
+
+def _method(name: str) -> str:
+    return "on the test data" if name == "test" else name.replace("-", " ")
+
+
+def _features(rows: Any, options: DataOptions) -> list[str]:
+    """Names of columns, or the feature ids of LETOR text."""
+    if rows.feature_names is not None:
+        return rows.feature_names
+    first = 0 if options.zero_based else 1
+    return [f"feature {first + column}" for column in range(rows.data.shape[1])]
+
+
+def _documents(rows: Any) -> list[str] | None:
+    """What LETOR text says after #, if it says something about every row."""
+    return rows.comments if rows.comments and all(rows.comments) else None

@@ -1,0 +1,229 @@
+"""Files that commands read and write; "-" stands for stdin and stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any, BinaryIO
+
+from rankrls.cli._options import DataOptions
+from rankrls.cli._output import Work
+from rankrls.datasets import iter_ranking, load_ranking
+from rankrls.datasets._arrow import SUFFIXES
+from rankrls.datasets._sniff import sniff
+from rankrls.io._atomic import atomic_file
+
+__all__ = ["Rows", "check_output", "names_from", "output_file", "shown", "write_all"]
+
+#: Files of at least this many bytes are read batch by batch where that is possible.
+LARGE = 64 << 20
+
+#: Rows of a batch.
+BATCH = 20_000
+
+
+def shown(path: str) -> str:
+    """How a file is called."""
+    return "stdin" if path == "-" else path
+
+
+class Stream:
+    """A pipe: read once, but its first line may be looked at before."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self.name = name
+        self._file = file
+        self._head = b""
+
+    def peek(self, n_bytes: int) -> bytes:
+        """What comes next, up to the first line end or some bytes; nothing is taken away."""
+        while b"\n" not in self._head and len(self._head) < n_bytes:
+            piece = self._file.read1(n_bytes)  # type: ignore[attr-defined]
+            if not piece:
+                break
+            self._head += piece
+        return self._head
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        """Read on."""
+        if self._head:
+            cut = len(self._head) if n_bytes < 0 else n_bytes
+            head, self._head = self._head[:cut], self._head[cut:]
+            return head if n_bytes >= 0 else head + self._file.read()
+        return self._file.read(n_bytes)
+
+
+class Watched:
+    """A file that tells how far it has been read."""
+
+    def __init__(self, file: BinaryIO, name: str, tell: Callable[[float], None]) -> None:
+        self.name, self._file, self._tell = name, file, tell
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        """Read on."""
+        data = self._file.read(n_bytes)
+        self._tell(self._file.tell())
+        return data
+
+
+class Rows:
+    """Rows of a file, as the options say.
+
+    Parameters
+    ----------
+    path : str
+        "-" for stdin.
+    options : DataOptions
+    named : list of str, optional
+        Features to read, where columns have names and the options name none.
+    **reading
+        Further arguments of `load_ranking`.
+    """
+
+    def __init__(
+        self, path: str, options: DataOptions, named: list[str] | None = None, **reading: Any
+    ) -> None:
+        self.path = path
+        self.name = shown(path)
+        given = {
+            "format": options.format,
+            "target": options.label or "auto",
+            "qid": None if options.one_ranking else options.qid_column or "auto",
+            "features": names_from(options.features),
+            "sample_weight": options.weight,
+            "header": not options.no_header,
+            "delimiter": _character(options.delimiter),
+            "zero_based": options.zero_based,
+        }
+        if options.one_ranking and options.qid_column:
+            raise ValueError("--one-ranking and --qid-column exclude each other")
+        self.reading = given | reading
+        self.named = named
+        self.seekable = path != "-" and (os.path.isfile(path) or not os.path.exists(path))
+        self.large = self.seekable and os.path.isfile(path) and self._n_bytes() >= LARGE
+        self.large |= path != "-" and os.path.isdir(path)
+
+    def _n_bytes(self) -> int:
+        """Size of the text in the file, about."""
+        packed = self.path.lower().endswith(".gz")
+        return os.path.getsize(self.path) * (4 if packed else 1)
+
+    def load(self, work: Work) -> Any:
+        """All rows at once."""
+        with self._opened(work) as (file, reading):
+            return load_ranking(file, **reading)
+
+    def batches(self, work: Work, *, by_query: bool) -> Iterator[Any]:
+        """Batches of rows, one at a time."""
+        with self._opened(work) as (file, reading):
+            yield from iter_ranking(file, rows=BATCH, by_query=by_query, **reading)
+
+    def parts(self, work: Work, *, by_query: bool) -> Iterator[Any]:
+        """Batches of rows of a large file, or of a stream whose width is known; else all rows."""
+        if self.large or (not self.seekable and self.reading.get("n_features")):
+            yield from self.batches(work, by_query=by_query)
+        else:
+            yield self.load(work)
+
+    @contextmanager
+    def _opened(self, work: Work) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """The file, and how to read it."""
+        if self.path == "-":
+            file: Any = Stream(sys.stdin.buffer, "stdin")
+            yield file, self._for(file)
+        elif not self.seekable and not os.path.isdir(self.path):  # a named pipe
+            with open(self.path, "rb") as pipe:
+                file = Stream(pipe, self.path)
+                yield file, self._for(file)
+        else:
+            reading = self._for(self.path)
+            if reading["format"] == "parquet":
+                yield self.path, reading  # opened by name
+            else:
+                with open(self.path, "rb") as plain:
+                    yield Watched(plain, self.path, work.update), reading
+
+    def _for(self, file: Any) -> dict[str, Any]:
+        """Arguments for a file of this kind; LETOR text has no names of features."""
+        format = self.reading["format"]
+        kind = sniff(file)[0] if format == "auto" else format
+        reading = self.reading | {"format": kind}
+        if self.named is not None and kind != "letor" and reading["features"] is None:
+            reading["features"] = self.named
+        return reading
+
+    @contextmanager
+    def named_errors(self) -> Iterator[None]:
+        """Name the file in errors that are about its labels."""
+        try:
+            yield
+        except ValueError as error:
+            if str(error).startswith(("no query", "there is no pref", "all scores", "batch ")):
+                raise ValueError(f"{self.name}: {error}") from error
+            raise
+
+    @property
+    def total(self) -> float | None:
+        """Bytes to be read, for progress: text only."""
+        text = self.seekable and os.path.isfile(self.path) and not self.path.endswith(SUFFIXES)
+        return os.path.getsize(self.path) if text else None
+
+
+def names_from(given: str | None) -> list[str] | None:
+    """Names from ``a,b,c``, or from the lines of a file: ``@file``."""
+    if given is None:
+        return None
+    if given.startswith("@"):
+        with open(given[1:], encoding="utf-8") as file:
+            names = [line.strip() for line in file]
+    else:
+        names = [name.strip() for name in given.split(",")]
+    names = [name for name in names if name]
+    if not names:
+        raise ValueError(f"{given!r} names no feature")
+    return names
+
+
+def _character(delimiter: str | None) -> str | None:
+    return {"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter)
+
+
+def check_output(path: str) -> None:
+    """Raise, before any work is done, if a file cannot be written there."""
+    if path == "-":
+        return
+    folder = os.path.dirname(os.path.realpath(path))
+    if os.path.isdir(path):
+        raise IsADirectoryError(21, "this is a directory, not the name of a file", path)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(2, "there is no such directory", folder)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(13, "files cannot be written in this directory", folder)
+
+
+def write_all(file: IO[bytes], data: bytes) -> None:
+    """Write everything, or raise: a pipe that is closed meanwhile may take a part in silence."""
+    done = file.write(data)
+    while done < len(data):
+        done += file.write(data[done:])
+
+
+@contextmanager
+def output_file(path: str) -> Iterator[IO[bytes]]:
+    """A file to write to, which appears when it is complete; or stdout.
+
+    Devices and pipes (``/dev/stdout``, ``>(…)``) are written to as they are.
+    """
+    if path == "-":
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    elif os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        with open(path, "wb") as file:
+            yield file
+    else:
+        with atomic_file(path) as file:
+            yield file

@@ -1,0 +1,214 @@
+"""Options that several commands share, and how their values are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import click
+
+__all__ = [
+    "Alpha",
+    "Alphas",
+    "DataOptions",
+    "ModelOptions",
+    "data_options",
+    "example",
+    "json_option",
+    "model_file",
+    "model_options",
+    "take",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: A file to read, "-" for stdin. Whether it can be read is told when it is opened.
+FILE = click.Path(allow_dash=True)
+
+
+class Alpha(click.ParamType):
+    """A number above zero, or "auto"."""
+
+    name = "alpha"
+
+    def get_metavar(self, *_: Any, **__: Any) -> str:
+        """How it is called in the help."""
+        return "NUMBER|auto"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float | str:
+        """Return a float or "auto"."""
+        if value == "auto":
+            return value
+        return _positive(self, value, param, ctx, "a number above 0, or auto")
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[Any]:
+        """Offer "auto"."""
+        words = [word for word in ("auto", "1.0") if word.startswith(incomplete)]
+        return [click.shell_completion.CompletionItem(word) for word in words]
+
+
+class Alphas(click.ParamType):
+    """A grid of alphas: ``0.1,1,10``, or ``LOW:HIGH`` and ``LOW:HIGH:COUNT`` in equal ratios."""
+
+    name = "alphas"
+
+    def get_metavar(self, *_: Any, **__: Any) -> str:
+        """How it is called in the help."""
+        return "A,B,…|LOW:HIGH[:N]"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[float, ...]:
+        """Return the alphas."""
+        if isinstance(value, tuple):
+            return value
+        what = "numbers above 0: 0.1,1,10 or LOW:HIGH:COUNT"
+        parts = str(value).split(":")
+        if len(parts) == 1:
+            return tuple(
+                _positive(self, word, param, ctx, what) for word in str(value).split(",") if word
+            ) or self.fail(f"{value!r} is not {what}", param, ctx)
+        low, high = (_positive(self, word, param, ctx, what) for word in parts[:2])
+        count = parts[2] if len(parts) == 3 else str(max(round(math.log2(high / low)) + 1, 2))
+        if len(parts) > 3 or not count.isdigit() or not 2 <= int(count) <= 10_000 or low >= high:
+            self.fail(f"{value!r} is not {what}", param, ctx)
+        steps = int(count) - 1
+        return tuple(low * (high / low) ** (step / steps) for step in range(steps + 1))
+
+
+def _positive(kind: click.ParamType, text: Any, param: Any, ctx: Any, what: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        kind.fail(f"{str(text)!r} is not {what}", param, ctx)
+    return number
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """How to read the rows; see `data_options`."""
+
+    format: str
+    label: str | None
+    qid_column: str | None
+    one_ranking: bool
+    features: str | None
+    weight: str | None
+    no_header: bool
+    delimiter: str | None
+    zero_based: bool
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What to learn, and how; see `model_options`."""
+
+    kernel: str
+    gamma: float | None
+    degree: float
+    coef0: float
+    cost: str
+    ties: str
+    query_weighting: str
+    solver: str
+    n_components: int | None
+    scale: str
+    max_iter: int | None
+    tol: float | None
+    seed: int
+
+
+def take(kind: Any, values: dict[str, Any]) -> Any:
+    """Move the values that a class of options has from a command's arguments into it."""
+    names = [field.name for field in fields(kind)]
+    return kind(**{name: values.pop(name) for name in names})
+
+
+def _all(function: F, options: list[Callable[[F], F]]) -> F:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def data_options(function: F) -> F:
+    """Options for reading a file of rows."""
+    return _all(
+        function,
+        [
+            click.option("--format", type=click.Choice(["auto", "letor", "csv", "parquet"]),
+                         default="auto", help="What the file is; by default it is looked at."),
+            click.option("--label", metavar="COLUMN",
+                         help="Column of the labels (CSV, Parquet); by default the one called "
+                         "label, relevance, rel, grade, target or y."),
+            click.option("--qid-column", metavar="COLUMN",
+                         help="Column of the query ids (CSV, Parquet); by default the one called "
+                         "qid, query_id, queryid or query."),
+            click.option("--one-ranking", is_flag=True,
+                         help="All rows are one ranking; query ids, if any, are ignored."),
+            click.option("--features", metavar="A,B,…|@FILE",
+                         help="Columns of the features (CSV, Parquet), or a file with one on each "
+                         "line; by default all others."),
+            click.option("--weight", metavar="COLUMN", help="Column of row weights."),
+            click.option("--no-header", is_flag=True,
+                         help="The CSV file has no names of columns: they are called 1, 2, …"),
+            click.option("--delimiter", metavar="CHAR",
+                         help="What separates the cells of a CSV file; by default it is guessed."),
+            click.option("--zero-based", is_flag=True, help="Feature ids of LETOR text begin at 0, "
+                         "not 1."),
+        ],
+    )  # fmt: skip
+
+
+def model_options(function: F) -> F:
+    """Options for what is learned."""
+    return _all(
+        function,
+        [
+            click.option("--kernel", default="linear", show_default=True, metavar="NAME",
+                         help="linear, rbf, poly, sigmoid, cosine, laplacian, …"),
+            click.option("--gamma", type=float, help="Of the kernel; by default 1/n_features."),
+            click.option("--degree", type=float, default=3, help="Of the polynomial kernel."),
+            click.option("--coef0", type=float, default=1, help="Of poly and sigmoid."),
+            click.option("--cost", type=click.Choice(["magnitude", "unit", "relative"]),
+                         default="magnitude", show_default=True,
+                         help="What a pair is asked for: the difference of its labels, or 1."),
+            click.option("--ties", type=click.Choice(["keep", "drop"]), default="keep",
+                         show_default=True, help="Whether equal labels ask for equal scores."),
+            click.option("--query-weighting", type=click.Choice(["pair", "size", "query"]),
+                         default="pair", show_default=True,
+                         help="A pair of a query of n rows counts 1, 1/n, or 1/pairs."),
+            click.option("--scale", default="none", show_default=True,
+                         type=click.Choice(["none", "standard", "minmax", "maxabs", "query-minmax",
+                                            "query-standard", "query-maxabs"]),
+                         help="Scale the features, over all rows or within each query; the "
+                         "scaling becomes part of the model."),
+            click.option("--solver", default="auto", show_default=True,
+                         type=click.Choice(["auto", "primal", "dual", "nystroem", "cg"])),
+            click.option("--n-components", type=click.IntRange(1), metavar="N",
+                         help="Nyström approximation with N random rows as basis."),
+            click.option("--max-iter", type=click.IntRange(1), metavar="N",
+                         help="Most iterations, for solvers that iterate."),
+            click.option("--tol", type=float, help="Tolerance, for solvers that iterate."),
+            click.option("--seed", type=int, default=0, show_default=True,
+                         help="Of random folds and bases."),
+        ],
+    )  # fmt: skip
+
+
+def json_option(function: F) -> F:
+    """``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(function)
+
+
+def model_file(function: F) -> F:
+    """``-m``: a model to use."""
+    return click.option(
+        "-m", "--model", required=True, type=FILE, metavar="FILE", help="Model made by rankrls fit."
+    )(function)
+
+
+def example(text: str) -> str:
+    r"""Help that keeps its lines: click leaves paragraphs after ``\b`` alone."""
+    return "\n\n".join("\b\n" + part for part in text.strip().split("\n\n"))

@@ -1,0 +1,159 @@
+"""One run of a command: what it raises becomes one line on stderr and an exit code."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import click
+
+from rankrls.cli._commands import cli
+from rankrls.cli._output import one_line, warn
+
+__all__ = ["run"]
+
+OK, UNEXPECTED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 0, 1, 2, 130, 141, 143
+
+#: How options are called in Python and on the command line.
+REMEDIES = (
+    (r"pass zero_based=True", "use --zero-based"),
+    (r"pass header=False", "use --no-header"),
+    (r"pass qid=None", "use --one-ranking"),
+    (r"pass sparse=True", "write it as sparse LETOR text"),
+    (r"\bin features=", "by --features"),
+    (r"\bin target=", "by --label"),
+    (r"\bin qid=", "by --qid-column"),
+    (r"\btarget=('[^']*')", r"--label \1"),
+    (r"\bqid=('[^']*')", r"--qid-column \1"),
+    (r"\bfeatures=(\[[^]]*\])", r"--features \1"),
+    (r"\bsample_weight=('[^']*')", r"--weight \1"),
+    (r"\bfor target\b", "for --label"),
+    (r"\bfor qid\b", "for --qid-column"),
+    (r"\bfor sample_weight\b", "for --weight"),
+    (r"; sort the file by query, or use load_letor, which takes any order",
+     "; sort the file by query, or use --in-memory"),
+    (r"comes back after another query; sort the rows by query",
+     "comes back after another query; sort the rows by query, or use --in-memory"),
+    (r"use load_(letor|csv), which reads all ids before it decides", "use --in-memory"),
+    (r": extend alphas", ": widen --alphas"),
+    (r"name its format", "name it by --format"),
+    (r"\bquery_weighting='(\w+)'", r"--query-weighting \1"),
+    (r"\b(kernel|solver|cost|ties|scoring|cv)='([\w@-]+)'", r"--\1 \2"),
+    (r"\bcv=(\d+)", r"--cv \1"),
+    (r"^(kernel|solver|cost|ties|scoring|alphas?|gamma|degree|coef0|tol) must", r"--\1 must"),
+    (r"^basis\b", "--n-components"),
+)  # fmt: skip
+
+
+def run(argv: list[str]) -> int:
+    """Run the command in ``argv`` and return the exit code."""
+    if "_RANKRLS_COMPLETE" in os.environ:  # the shell asks what may follow
+        cli.main(args=argv, prog_name="rankrls")
+    plain = argv[: argv.index("--")] if "--" in argv else argv
+    debug = "--debug" in plain
+    argv = [word for word in plain if word != "--debug"] + argv[len(plain) :]
+    try:
+        with _terminable(), _told_warnings(debug):
+            with cli.make_context("rankrls", argv) as context:
+                cli.invoke(context)
+            sys.stdout.flush()
+        return OK
+    except click.exceptions.Exit as error:
+        return _flushed(error.exit_code)
+    except BrokenPipeError:
+        _forget_stdout()
+        return BROKEN_PIPE
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else UNEXPECTED
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        message, code = _explain(error)
+        print(f"rankrls: error: {message}", file=sys.stderr)
+        return code
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """What to tell, in one line, and the exit code."""
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx is not None else "rankrls"
+        text = one_line(error.format_message()).rstrip(".")
+        if "unexpected extra argument" in text:
+            text += ": models are named by -m, scores by -o"
+        return f"{text} (see {path} --help)", BAD_INPUT
+    if isinstance(error, click.ClickException):
+        return one_line(error.format_message()), BAD_INPUT
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if isinstance(error.filename, str) else ""
+        return f"{where}{one_line(error.strerror or str(error))}", BAD_INPUT
+    if isinstance(error, ImportError | ValueError):
+        return _as_options(one_line(str(error))), BAD_INPUT
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory ({one_line(str(error))})", UNEXPECTED
+    kind = type(error).__name__
+    return f"unexpected {kind}: {one_line(str(error))} (--debug tells where)", UNEXPECTED
+
+
+def _as_options(message: str) -> str:
+    """A message of the library in the words of the command line."""
+    for pattern, words in REMEDIES:
+        message = re.sub(pattern, words, message)
+    return message
+
+
+@contextmanager
+def _told_warnings(debug: bool) -> Iterator[None]:
+    """Warnings are one line each on stderr; those for programmers only with --debug."""
+
+    def show(message: Any, category: Any, *_: Any) -> None:
+        warn(_as_options(one_line(str(message))))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        if not debug:
+            for category in (DeprecationWarning, FutureWarning, ResourceWarning):
+                warnings.simplefilter("ignore", category)
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends the program as Ctrl-C does: half-written files are removed."""
+
+    def stop(*_: Any) -> None:
+        raise SystemExit(TERMINATED)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+        return BROKEN_PIPE
+    return code
+
+
+def _forget_stdout() -> None:
+    """Nobody reads what is left: it must not be complained about at exit."""
+    with suppress(OSError, ValueError):  # stdout may be no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,147 @@
+"""Readers of CSV files: the whole file at once, or batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+from sklearn.utils import Bunch
+
+from rankrls.datasets._checks import check_count
+from rankrls.datasets._csv_rows import CsvColumns, CsvSource
+from rankrls.datasets._source import PathOrFile
+from rankrls.datasets._tables import check_dtype, iter_batches
+
+__all__ = ["iter_csv", "load_csv"]
+
+
+def load_csv(
+    path: PathOrFile,
+    *,
+    target: str | None,
+    qid: str | None = None,
+    features: Any = None,
+    sample_weight: str | None = None,
+    dtype: DTypeLike = np.float64,
+    header: bool = True,
+    delimiter: str | None = None,
+) -> Bunch:
+    r"""Read a ranking from a CSV file.
+
+    Parameters
+    ----------
+    path : str, path-like or binary file
+        File to read, plain or gzip (recognised by its content), in UTF-8. An open file is read
+        from its current position, and is left open.
+    target : str or None
+        Column of the labels. None: there are none, as in rows to predict.
+    qid : str, optional
+        Column of the query ids. None: there are no queries.
+    features : str or sequence of str, optional
+        Columns of the features, in this order. By default all others, which must be numbers.
+    sample_weight : str, optional
+        Column of the row weights.
+    dtype : {numpy.float64, numpy.float32}, default=numpy.float64
+        Type of ``data``.
+    header : bool, default=True
+        Whether the first line has the names of the columns. False: they are called "1", "2", …
+    delimiter : str, optional
+        One character. By default the one of comma, tab, semicolon and bar that the first line
+        has most of.
+
+    Returns
+    -------
+    data : :class:`~sklearn.utils.Bunch`
+        With the attributes
+
+        data : ndarray of shape (n_rows, n_features)
+        target : ndarray of shape (n_rows,), float64, or None
+        qid : ndarray of shape (n_rows,), int64 or str, or None
+            Integers if all of them are (within 64 bits, and no two of them the same integer
+            written differently), otherwise strings.
+        sample_weight : ndarray of shape (n_rows,), float64, or None
+        feature_names : list of str of length n_features
+
+    Raises
+    ------
+    ValueError
+        If a column is missing (the message lists what there is), or a line has too few or too
+        many cells, or a cell that should hold a finite number does not; the message begins with
+        ``file:line:``. Cells in double quotes may hold anything, line ends included. Empty lines
+        are skipped.
+
+    See Also
+    --------
+    iter_csv : Read a file that does not fit in memory.
+    load_ranking : Read a file of any kind.
+
+    Examples
+    --------
+    >>> import io
+    >>> from rankrls.datasets import load_csv
+    >>> file = io.BytesIO(b"query,label,bm25,clicks\nred shoes,1,5.5,3\nred shoes,0,6,0\n")
+    >>> table = load_csv(file, target="label", qid="query")
+    >>> table.data
+    array([[5.5, 3. ],
+           [6. , 0. ]])
+    >>> table.qid.tolist(), table.feature_names
+    (['red shoes', 'red shoes'], ['bm25', 'clicks'])
+    """
+    source = CsvSource(path, header, delimiter)
+    columns = CsvColumns(source, target, qid, sample_weight, features, check_dtype(dtype))
+    chunks = source.chunks()
+    return next(iter_batches(chunks, columns, np.inf, by_query=False, name=source.file))
+
+
+def iter_csv(
+    path: PathOrFile,
+    *,
+    target: str | None,
+    qid: str | None = None,
+    features: Any = None,
+    sample_weight: str | None = None,
+    rows: int = 100_000,
+    dtype: DTypeLike = np.float64,
+    header: bool = True,
+    delimiter: str | None = None,
+    by_query: bool = True,
+) -> Iterator[Bunch]:
+    r"""Read a CSV file in batches of whole queries, one batch in memory at a time.
+
+    Parameters
+    ----------
+    path, target, qid, features, sample_weight, dtype, header, delimiter
+        As in :func:`load_csv`. The rows of a query must stand together in the file.
+    rows : int, default=100_000
+        Largest number of rows of a batch. A batch ends where a query ends; a query with more
+        rows than this is a batch of its own. Without ``qid`` a batch has just this many rows.
+    by_query : bool, default=True
+        False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
+
+    Yields
+    ------
+    batch : :class:`~sklearn.utils.Bunch`
+        As in :func:`load_csv`. Whether query ids are integers is decided by the first batch.
+
+    Raises
+    ------
+    ValueError
+        As in :func:`load_csv`; moreover if a query id comes back after another query, naming
+        the line.
+
+    Examples
+    --------
+    >>> import io
+    >>> from rankrls.datasets import iter_csv
+    >>> file = io.BytesIO(b"qid;y;f\n1;1;5\n1;0;6\n2;1;7\n3;0;8\n")
+    >>> for batch in iter_csv(file, target="y", qid="qid", rows=3):
+    ...     print(batch.qid, batch.data.ravel())
+    [1 1 2] [5. 6. 7.]
+    [3] [8.]
+    """
+    rows = check_count("rows", rows)
+    source = CsvSource(path, header, delimiter)
+    columns = CsvColumns(source, target, qid, sample_weight, features, check_dtype(dtype))
+    return iter_batches(source.chunks(), columns, rows, by_query=by_query, name=source.file)

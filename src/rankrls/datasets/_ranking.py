@@ -1,0 +1,291 @@
+"""Rankings from files of any kind: what is in a file, and which columns are what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+from sklearn.utils import Bunch
+
+from rankrls._validation import check_option
+from rankrls.datasets._arrow import find_files, open_source
+from rankrls.datasets._checks import check_count
+from rankrls.datasets._columns import check_names, missing_column
+from rankrls.datasets._csv_rows import CsvColumns, CsvSource
+from rankrls.datasets._letor import iter_letor, load_letor
+from rankrls.datasets._parquet import iter_parquet
+from rankrls.datasets._sniff import FORMATS, sniff
+from rankrls.datasets._source import PathOrFile, name_of
+from rankrls.datasets._tables import check_dtype, iter_batches
+
+__all__ = ["iter_ranking", "load_ranking"]
+
+#: Names that a column of labels or query ids is looked for by, in any case.
+NAMES = {
+    "target": ("label", "relevance", "rel", "grade", "target", "y"),
+    "qid": ("qid", "query_id", "queryid", "query-id", "query"),
+}
+
+
+def load_ranking(
+    path: PathOrFile,
+    *,
+    format: str = "auto",
+    target: str | None = "auto",
+    qid: str | None = "auto",
+    features: Any = None,
+    sample_weight: str | None = None,
+    dtype: DTypeLike = np.float64,
+    n_features: int | None = None,
+    sparse: bool | str = "auto",
+    zero_based: bool = False,
+    beyond: str = "error",
+    header: bool = True,
+    delimiter: str | None = None,
+    need: Sequence[str] = ("target", "qid"),
+) -> Bunch:
+    r"""Read rows to rank from a file: LETOR text, CSV, Parquet or Arrow.
+
+    Parameters
+    ----------
+    path : str, path-like or binary file
+        Text may be compressed by gzip. A directory stands for the Parquet files in it. An open
+        file that cannot be rewound, such as a pipe, must have ``peek``, or a ``format``.
+    format : {"auto", "letor", "csv", "parquet"}, default="auto"
+        What the file is. By default its content tells, and its name between LETOR and CSV. Arrow
+        and Feather files count as "parquet".
+    target, qid : str or None, default="auto"
+        Columns of labels and query ids, in CSV and Parquet files. ``"auto"``: the column called
+        label, relevance, rel, grade, target or y, and the one called qid, query_id, queryid,
+        query-id or query, in any case. None: not read. (LETOR text has both in their places;
+        ``qid=None`` ignores the query ids: all rows are one ranking.)
+    features : str or sequence of str, optional
+        Columns of the features, in this order; by default all others.
+    sample_weight : str, optional
+        Column of the row weights.
+    dtype : {numpy.float64, numpy.float32}, default=numpy.float64
+        Type of ``data``.
+    n_features, sparse, zero_based, beyond
+        For LETOR text, as in :func:`load_letor`; ignored otherwise.
+    header, delimiter
+        For CSV, as in :func:`load_csv`; ignored otherwise.
+    need : sequence of {"target", "qid"}, default=("target", "qid")
+        What must be found where ``"auto"`` looks for it. The others are None if they are missing.
+
+    Returns
+    -------
+    data : :class:`~sklearn.utils.Bunch`
+        With the attributes
+
+        data : ndarray or scipy.sparse.csr_array of shape (n_rows, n_features)
+        target : ndarray of shape (n_rows,), float64, or None
+        qid : ndarray of shape (n_rows,), integers or str, or None
+        sample_weight : ndarray of shape (n_rows,), float64, or None
+        feature_names : list of str of length n_features, or None for LETOR text
+        comments : list of str of length n_rows, or None but for LETOR text
+        format : str
+            "letor", "csv" or "parquet".
+        target_name, qid_name : str or None
+            The columns that were read.
+
+    Raises
+    ------
+    ValueError
+        As the reader of each format does, naming file, line or row, and column.
+
+    See Also
+    --------
+    iter_ranking : Read a file that does not fit in memory.
+    load_letor, load_csv, iter_parquet : The readers.
+
+    Examples
+    --------
+    >>> import io
+    >>> from rankrls.datasets import load_ranking
+    >>> load_ranking(io.BytesIO(b"1 qid:7 1:0.5 2:1\n0 qid:7 1:3\n")).data
+    array([[0.5, 1. ],
+           [3. , 0. ]])
+    >>> load_ranking(io.BytesIO(b"query,relevance,bm25\nshoes,2,5\nshoes,0,4\n")).feature_names
+    ['bm25']
+    """
+    kind, file = _open(path, format)
+    roles = {"target": target, "qid": qid}
+    if kind == "letor":
+        _refuse_columns(file, roles, features, sample_weight)
+        letor = partial(load_letor, n_features=n_features, dtype=dtype, sparse=sparse)
+        bunch = letor(file, zero_based=zero_based, beyond=beyond)
+        return _from_letor(bunch, name_of(file), qid, need)
+    if kind == "csv":
+        source = CsvSource(file, header, delimiter)
+        found = _find_roles(source.file, source.names, roles, features, sample_weight, need)
+        columns = CsvColumns(source, **found, features=features, dtype=check_dtype(dtype))
+        chunks = source.chunks()
+        bunch = next(iter_batches(chunks, columns, np.inf, by_query=False, name=source.file))
+        return _finish(bunch, kind, found)
+    found = _parquet_roles(file, roles, features, sample_weight, need)
+    options = {"features": features, "dtype": dtype, **found}
+    batches = list(iter_parquet(file, rows=100_000, by_query=False, **options))
+    return _finish(_joined(batches), kind, found)
+
+
+def iter_ranking(
+    path: PathOrFile,
+    *,
+    rows: int = 100_000,
+    by_query: bool = True,
+    format: str = "auto",
+    target: str | None = "auto",
+    qid: str | None = "auto",
+    features: Any = None,
+    sample_weight: str | None = None,
+    dtype: DTypeLike = np.float64,
+    n_features: int | None = None,
+    sparse: bool | str = "auto",
+    zero_based: bool = False,
+    beyond: str = "error",
+    header: bool = True,
+    delimiter: str | None = None,
+    need: Sequence[str] = ("target", "qid"),
+) -> Iterator[Bunch]:
+    r"""Read rows to rank in batches of whole queries, one batch in memory at a time.
+
+    Parameters
+    ----------
+    path : str, path-like or binary file
+        As in :func:`load_ranking`. The rows of a query must stand together in the file.
+    rows : int, default=100_000
+        Largest number of rows of a batch. A batch ends where a query ends; a query with more
+        rows than this is a batch of its own. Without query ids a batch has just this many rows.
+    by_query : bool, default=True
+        False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
+    format, target, qid, features, sample_weight, dtype, n_features, sparse, zero_based, beyond, \
+header, delimiter, need
+        As in :func:`load_ranking`. For LETOR text without ``n_features``, a first pass over the
+        file finds it.
+
+    Yields
+    ------
+    batch : :class:`~sklearn.utils.Bunch`
+        As in :func:`load_ranking`.
+
+    Examples
+    --------
+    >>> import io
+    >>> from rankrls.datasets import iter_ranking
+    >>> file = io.BytesIO(b"1 qid:1 1:5\n0 qid:1 1:6\n1 qid:2 1:7\n0 qid:2 1:8\n")
+    >>> [batch.qid.tolist() for batch in iter_ranking(file, rows=3)]
+    [[1, 1], [2, 2]]
+    """
+    rows = check_count("rows", rows)
+    kind, file = _open(path, format)
+    roles = {"target": target, "qid": qid}
+    if kind == "letor":
+        _refuse_columns(file, roles, features, sample_weight)
+        letor = partial(iter_letor, n_features=n_features, dtype=dtype, sparse=sparse, rows=rows)
+        whole = by_query and qid is not None
+        batches = letor(file, zero_based=zero_based, beyond=beyond, by_query=whole)
+        return (_from_letor(batch, name_of(file), qid, need) for batch in batches)
+    if kind == "csv":
+        source = CsvSource(file, header, delimiter)
+        found = _find_roles(source.file, source.names, roles, features, sample_weight, need)
+        columns = CsvColumns(source, **found, features=features, dtype=check_dtype(dtype))
+        chunks = source.chunks()
+        batches = iter_batches(chunks, columns, rows, by_query=by_query, name=source.file)
+        return (_finish(batch, kind, found) for batch in batches)
+    found = _parquet_roles(file, roles, features, sample_weight, need)
+    options = {"features": features, "dtype": dtype, **found}
+    batches = iter_parquet(file, rows=rows, by_query=by_query, **options)
+    return (_finish(batch, kind, found) for batch in batches)
+
+
+def _open(path: PathOrFile, format: str) -> tuple[str, Any]:
+    """The format of a file, and the file to read on with."""
+    check_option("format", format, ("auto", *FORMATS))
+    return sniff(path) if format == "auto" else (format, path)
+
+
+def _from_letor(bunch: Bunch, name: str, qid: Any, need: Sequence[str]) -> Bunch:
+    if qid is None:
+        bunch.qid = None
+    elif bunch.qid is None and "qid" in need:
+        raise ValueError(
+            f"{name}: the lines have no query ids (label qid:7 1:0.5 …); pass qid=None if all "
+            "rows are one ranking"
+        )
+    bunch.update(
+        sample_weight=None, feature_names=None, format="letor", target_name=None, qid_name=None
+    )
+    return bunch
+
+
+def _finish(bunch: Bunch, kind: str, found: dict[str, Any]) -> Bunch:
+    bunch.update(comments=None, format=kind, target_name=found["target"], qid_name=found["qid"])
+    return bunch
+
+
+def _refuse_columns(file: Any, roles: dict[str, Any], features: Any, sample_weight: Any) -> None:
+    named = {**roles, "features": features, "sample_weight": sample_weight}
+    for role, name in named.items():
+        if name not in ("auto", None):
+            raise ValueError(
+                f"{name_of(file)}: this is LETOR text, which has no columns by name: "
+                f"{role}={name!r} is for CSV and Parquet files"
+            )
+
+
+def _parquet_roles(
+    file: Any, roles: dict[str, Any], features: Any, sample_weight: Any, need: Sequence[str]
+) -> dict[str, Any]:
+    if hasattr(file, "read"):
+        raise ValueError(f"{name_of(file)}: Parquet and Arrow files are opened by name")
+    first = find_files(file)[0]
+    return _find_roles(first, open_source(first).names, roles, features, sample_weight, need)
+
+
+def _find_roles(
+    file: str,
+    names: list[str],
+    roles: dict[str, Any],
+    features: Any,
+    sample_weight: Any,
+    need: Sequence[str],
+) -> dict[str, Any]:
+    """Columns of labels, query ids and weights; those that are features are not looked at."""
+    used = [] if features is None else check_names(features)
+    free = [name for name in names if name not in used]
+    found = {role: _role(file, role, given, free, need) for role, given in roles.items()}
+    return {**found, "sample_weight": sample_weight}
+
+
+def _role(file: str, role: str, given: Any, names: list[str], need: Sequence[str]) -> str | None:
+    if given != "auto":
+        if isinstance(given, str) and given not in names:
+            raise ValueError(f"{file}: {missing_column(role, given, names)}")
+        return given
+    known = [name for name in names if name.lower() in NAMES[role]]
+    if len(known) == 1 or (not known and role not in need):
+        return known[0] if known else None
+    what = {"target": "labels", "qid": "query ids"}[role]
+    shown = ", ".join(map(repr, names[:20])) + (f", … {len(names)} in all" * (len(names) > 20))
+    if known:
+        which = " and ".join(map(repr, known))
+        raise ValueError(f"{file}: {which} could both be the column of {what}; name it in {role}=")
+    one = ", or pass qid=None if all rows are one ranking" if role == "qid" else ""
+    raise ValueError(
+        f"{file}: no column is called {', '.join(NAMES[role])}: name the column of {what} in "
+        f"{role}={one}; the columns are {shown}"
+    )
+
+
+def _joined(batches: list[Bunch]) -> Bunch:
+    """All batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    joined = Bunch(feature_names=batches[0].feature_names)
+    for name in ("data", "target", "qid", "sample_weight"):
+        parts = [batch[name] for batch in batches]
+        joined[name] = None if parts[0] is None else np.concatenate(parts)
+    return joined
