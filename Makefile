@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-browser lint bench guard clean
+.PHONY: demo test test-browser lint docs bench guard clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/rankrls demo -o build/demo
@@ -20,6 +20,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -W --keep-going docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/core.py
@@ -43,6 +47,12 @@ $(VENV)/.installed-browser: $(VENV)/.installed-dev
 	@$(PIP) install -e '.[browser]'
 	@touch $@
 
+$(VENV)/.installed-docs: $(VENV)/.installed
+	@echo "Installing the tools for the documentation …"
+	@$(PIP) install -e '.[docs]'
+	@touch $@
+
 clean:
+	rm -rf docs/_build docs/api docs/gallery
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

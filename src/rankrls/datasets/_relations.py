@@ -56,6 +56,7 @@ def make_rock_paper_scissors(
         games : ndarray of shape (n_games, 2), int64
             Winner and loser of each game.
         feature_names : list of str
+            Names of the three moves.
 
     Notes
     -----

@@ -83,7 +83,7 @@ class RankSVM(Ranker):
     objective_ : float or ndarray of shape (n_outputs,)
         The value that was reached.
     gap_ : float or ndarray of shape (n_outputs,)
-        Relative duality gap: no function has an objective below (1 − gap_) objective_.
+        Relative duality gap: no function has an objective below ``(1 − gap_) objective_``.
     solver_ : str
         The solver that was used.
     n_iter_ : int

@@ -135,7 +135,7 @@ def compare_rankers(
     Notes
     -----
     With d_q the difference of the values in query q, each of the 2^n flips of signs is equally
-    likely under the null, and the p-value is the share of flips with |Σ ±d_q| >= |Σ d_q|; when
+    likely under the null, and the p-value is the share of flips with ``|Σ ±d_q| >= |Σ d_q|``; when
     flips are drawn at random, the observed one counts among them, p = (1 + hits) / (1 + drawn).
     Queries where the metric is undefined (no preference, no relevant row) are left out. The
     confidence interval is mean ± t · std / √n whatever the test: trust it for more than some

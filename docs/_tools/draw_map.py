@@ -1,0 +1,172 @@
+"""Draw the map of the code, ``docs/architecture.svg``: floors, rooms, and which room uses which.
+
+    python docs/_tools/draw_map.py
+
+Floors are those that ``tests/test_architecture.py`` enforces. Arrows are the imports that the
+source has, without those that follow from others and those of the helpers with an underscore. The
+text in a room is from the first sentence of its docstring. A test compares the drawing with the
+code.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from html import escape
+from pathlib import Path
+
+__all__ = ["SVG", "draw", "floors", "needed"]
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "rankrls"
+SVG = ROOT / "docs" / "architecture.svg"
+
+WIDTH, MARGIN, GAP = 1160, 16, 12
+LINE, PAD, BETWEEN, LABEL = 15, 9, 38, 64
+LETTER = 6.1  # width of a letter of the small text, about
+
+
+def floors() -> dict[str, int]:
+    """The table ``FLOOR`` of the architecture test: room and its floor."""
+    tree = ast.parse((ROOT / "tests" / "test_architecture.py").read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "FLOOR":
+            return ast.literal_eval(node.value)
+    raise LookupError("tests/test_architecture.py has no FLOOR")
+
+
+def files(room: str) -> list[Path]:
+    """Source files of a room, a package or a module."""
+    folder = SOURCE / room
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [SOURCE / f"{room}.py"]
+
+
+def uses(room: str, rooms: set[str]) -> set[str]:
+    """Rooms that a room imports from."""
+    found = set()
+    for path in files(room):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "rankrls":
+                found |= {name.name if name.name in rooms else "__init__" for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rankrls."):
+                found.add(node.module.split(".")[1])
+    return (found & rooms) - {room}
+
+
+def needed(rooms: set[str]) -> dict[str, set[str]]:
+    """For every room those that it imports from and cannot reach by way of another one."""
+    direct = {room: uses(room, rooms) for room in rooms}
+    below: dict[str, set[str]] = {}
+
+    def reach(room: str) -> set[str]:
+        if room not in below:
+            below[room] = set(direct[room]).union(*(reach(there) for there in direct[room]))
+        return below[room]
+
+    return {
+        room: {
+            there
+            for there in direct[room]
+            if not any(there in reach(other) for other in direct[room] - {there})
+        }
+        for room in rooms
+    }
+
+
+def text_of(room: str) -> str:
+    """The first sentence of a room's docstring."""
+    path = SOURCE / room / "__init__.py" if (SOURCE / room).is_dir() else SOURCE / f"{room}.py"
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    first = docstring.split("\n\n")[0].replace("\n", " ").replace("`", "")
+    return first.rstrip(".").split(": ", 1)[-1] if len(first) > 60 else first.rstrip(".")
+
+
+def draw() -> str:
+    """The map as SVG text."""
+    floor = floors()
+    rooms = set(floor)
+    arrows = needed(rooms)
+    places: dict[str, tuple[float, float, float, float]] = {}
+    levels: list[str] = []
+    boxes: list[str] = []
+    y = float(MARGIN)
+    for level in sorted(set(floor.values()), reverse=True):
+        here = [room for room in floor if floor[room] == level]
+        space = WIDTH - 2 * MARGIN - LABEL - 8
+        width = min(340.0, (space - GAP * (len(here) - 1)) / len(here))
+        letters = max(12, int((width - 16) / LETTER))
+        lines = {room: textwrap.wrap(text_of(room), letters) for room in here}
+        height = 2 * PAD + LINE * (1 + max(len(text) for text in lines.values()))
+        left = MARGIN + LABEL + (space - len(here) * (width + GAP) + GAP) / 2
+        levels.append(
+            f'<rect class="floor" x="{MARGIN}" y="{y - 7:g}" width="{WIDTH - 2 * MARGIN}" '
+            f'height="{height + 14:g}" rx="8"/>'
+            f'<text class="level" x="{MARGIN + 12}" y="{y + height / 2 + 4:g}">floor {level}</text>'
+        )
+        for number, room in enumerate(here):
+            x = left + number * (width + GAP)
+            places[room] = (x, y, width, height)
+            boxes.append(box(room, lines[room], *places[room]))
+        y += height + BETWEEN
+    total = y - BETWEEN + MARGIN
+    paths = [
+        arrow(places[room], places[there], f"{room} uses {there}")
+        for room in floor
+        for there in floor
+        if there in arrows[room] and (not there.startswith("_") or there == "__init__")
+    ]
+    return TEMPLATE.format(
+        width=WIDTH, height=f"{total:g}", content="\n".join([*levels, *paths, *boxes])
+    )
+
+
+def box(room: str, lines: list[str], x: float, y: float, width: float, height: float) -> str:
+    """A room: its name and what it is."""
+    name = "rankrls" if room == "__init__" else room
+    rows = "".join(
+        f'<tspan x="{x + 8:.5g}" dy="{LINE}">{escape(line, quote=False)}</tspan>' for line in lines
+    )
+    return (
+        f'<rect class="room" x="{x:.5g}" y="{y:.5g}" width="{width:.5g}" '
+        f'height="{height:.5g}" rx="5"/>'
+        f'<text class="name" x="{x + 8:.5g}" y="{y + PAD + 8:.5g}">{name}</text>'
+        f'<text class="what" x="{x + 8:.5g}" y="{y + PAD + 8:.5g}">{rows}</text>'
+    )
+
+
+def arrow(start: tuple, end: tuple, title: str) -> str:
+    """A curve from the bottom of one room to the top of another."""
+    (x0, y0, w0, h0), (x1, y1, w1, _) = start, end
+    # Where it leaves and arrives depends on where the other room is, so that arrows spread out.
+    lean = ((x1 + w1 / 2) - (x0 + w0 / 2)) / WIDTH
+    a, b = x0 + w0 / 2 + 0.4 * w0 * lean, y0 + h0
+    c, d = x1 + w1 / 2 - 0.4 * w1 * lean, y1
+    bend = max(18.0, 0.35 * (d - b))
+    return (
+        f'<path class="uses" marker-end="url(#head)" d="M{a:.5g} {b:.5g} C{a:.5g} {b + bend:.5g} '
+        f'{c:.5g} {d - bend:.5g} {c:.5g} {d - 1:.5g}"><title>{title}</title></path>'
+    )
+
+
+TEMPLATE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">
+<title>The rooms of rankrls, floor by floor, and which uses which</title>
+<style>
+svg {{ background: #ffffff; font-family: Helvetica, Arial, sans-serif; }}
+.floor {{ fill: #f3f4f6; }}
+.room {{ fill: #ffffff; stroke: #6b7280; }}
+.name {{ font-size: 13px; font-weight: bold; fill: #111827; }}
+.what {{ font-size: 11px; fill: #374151; }}
+.level {{ font-size: 11px; fill: #6b7280; }}
+.uses {{ fill: none; stroke: #1d4ed8; stroke-opacity: 0.45; stroke-width: 1.2; }}
+.uses:hover {{ stroke-opacity: 1; stroke-width: 2.5; }}
+</style>
+<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6"
+orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#1d4ed8" fill-opacity="0.6"/></marker></defs>
+{content}
+</svg>
+"""
+
+
+if __name__ == "__main__":
+    SVG.write_text(draw(), encoding="utf-8")
+    print(f"drawn into {SVG.relative_to(ROOT)}")

@@ -1,0 +1,75 @@
+"""
+Which digits look like this one?
+================================
+
+Rank images for a given image, so that those of the same digit come first. The similarity is
+learned from pairs of images that are known to show the same digit or not: a symmetric relation.
+Then new images are ranked for new images, where plain similarity of pixels is the thing to beat.
+"""
+
+# %%
+# scikit-learn's digits: 200 images to learn from, 600 others to search in.
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.metrics.pairwise import cosine_similarity
+
+from rankrls import ConditionalRankRLSCV
+from rankrls.metrics import conditional_scores, precision
+
+digits = load_digits()
+X, digit = digits.data / 16, digits.target
+order = np.random.default_rng(0).permutation(len(X))
+train, test = order[:200], order[200:800]
+same = (digit[train][:, None] == digit[train]).astype(float)
+
+# %%
+# The kernel of two pairs is a product of two kernels of images; alpha is chosen by holding out
+# images with all their pairs (``cv="both"``), because the images to be ranked are new on both
+# sides.
+alphas = 2.0 ** np.arange(-12, 5)
+ranker = ConditionalRankRLSCV(
+    alphas, kernel="rbf", gamma=0.1, relation="symmetric", cv="both", random_state=0
+).fit(X[train], same)
+similarity = {"learned": ranker.predict(X[test]), "pixels": cosine_similarity(X[test])}
+truth = (digit[test][:, None] == digit[test]).astype(float)
+np.fill_diagonal(truth, np.nan)  # an image is not in its own list
+for name, scores in similarity.items():
+    accuracy = np.nanmean(conditional_scores(truth, scores))
+    first = np.nanmean(conditional_scores(truth, scores, metric=precision, k=10))
+    print(f"{name:8} pairwise accuracy {accuracy:.3f}, right among the first ten {first:.3f}")
+
+
+# %%
+# Of the images for which four or more of the first ten by pixels are wrong, every tenth or so.
+# Wrong ones are framed.
+def first_ten(scores, query):
+    """The images that are ranked first for this one."""
+    order = np.argsort(-scores[query])
+    return order[order != query][:10]
+
+
+mistakes = [
+    (digit[test][first_ten(similarity["pixels"], query)] != digit[test][query]).sum()
+    for query in range(len(test))
+]
+misled = np.flatnonzero(np.array(mistakes) >= 4)
+queries = misled[:: len(misled) // 4][:4]
+figure, axes = plt.subplots(8, 11, figsize=(9, 6.8))
+for row, axes_of_row in enumerate(axes):
+    query, name = queries[row // 2], ("pixels", "learned")[row % 2]
+    for ax, image in zip(axes_of_row, [query, *first_ten(similarity[name], query)], strict=True):
+        ax.imshow(X[test[image]].reshape(8, 8), cmap="gray_r")
+        ax.set(xticks=[], yticks=[])
+        right = digit[test[image]] == digit[test[query]]
+        for spine in ax.spines.values():
+            spine.set(color="0.85" if right else "crimson", linewidth=1 if right else 2)
+    axes_of_row[0].set_ylabel(name, rotation=0, ha="right", va="center")
+figure.suptitle(f"first column: the query (one of {len(misled)} on which pixels mislead)")
+
+# %%
+# Conclusion
+# ----------
+# With labels of 200 images, the learned relation ranks images of the same digit before others
+# more reliably than pixels do, for images that it has never seen. It is not free of mistakes, and
+# some are the same that pixels make, as the third query shows.

@@ -1,0 +1,122 @@
+"""The documentation: its code runs, its reference is complete, its map is that of the code.
+
+Every block ```python of a page runs, one after the other in one namespace; a block ```text after
+it is what was printed, with ``...`` for what may differ. The site itself is built by ``make docs``.
+"""
+
+import ast
+import doctest
+import importlib
+import pkgutil
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import rankrls
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+GALLERY = sorted((ROOT / "examples" / "gallery").glob("plot_*.py"))
+PAGES = sorted(
+    page
+    for page in DOCS.rglob("*.md")
+    if not {"_build", "gallery", "api"} & set(page.relative_to(DOCS).parts)
+)
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.S | re.M)
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+sys.path.insert(0, str(DOCS / "_tools"))
+api_pages = importlib.import_module("api_pages")
+draw_map = importlib.import_module("draw_map")
+sys.path.pop(0)
+
+
+def relative(path):
+    return str(path.relative_to(ROOT))
+
+
+def code_of(page):
+    """Pairs of (code, expected output or None) of a page."""
+    return [match.groups() for match in BLOCK.finditer(page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=relative)
+def test_code_of_page_runs(page, capsys):
+    namespace: dict = {"__name__": "__docs__"}
+    for number, (code, expected) in enumerate(code_of(page), 1):
+        exec(compile(code, f"{page.name}, block {number}", "exec"), namespace)
+        printed = capsys.readouterr().out
+        if expected is not None:
+            same = doctest.OutputChecker().check_output(expected, printed, FLAGS)
+            assert same, f"{page.name}, block {number} printed\n{printed}\nnot\n{expected}"
+
+
+def test_guide_has_code_and_every_page_is_listed():
+    guide = [page for page in PAGES if page.parent.name == "guide"]
+    listed = (DOCS / "guide" / "index.md").read_text(encoding="utf-8")
+    for page in guide:
+        if page.stem != "index":
+            assert code_of(page), f"{page.name} has no code that runs"
+            assert re.search(rf"^{page.stem}$", listed, re.M), f"{page.name} is not in the guide"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        if not target.startswith(("gallery/", "../gallery/", "api/", "../api/")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_reference_has_every_public_name(tmp_path):
+    listed = api_pages.write_api_pages(tmp_path)
+    for module in ["rankrls", *(f"rankrls.{name}" for name in public_modules())]:
+        text = (tmp_path / f"{module}.rst").read_text(encoding="utf-8")
+        for name in importlib.import_module(module).__all__:
+            if f"{module}.{name}" not in listed:  # a module has a page of its own
+                assert re.search(rf"^( +|\.\. autodata:: ){name}$", text, re.M), name
+
+
+def public_modules():
+    """Modules without an underscore that users import from: all but the following."""
+    found = [info.name for info in pkgutil.iter_modules(rankrls.__path__)]
+    return [name for name in found if not name.startswith("_") and name not in INTERNAL]
+
+
+#: Rooms without an underscore that are not public: what users need of them is in ``rankrls``.
+INTERNAL = {
+    "cli",
+    "demo",
+    "estimators",
+    "feature_maps",
+    "holdout",
+    "kronecker",
+    "models",
+    "preferences",
+    "relations",
+    "solvers",
+}
+
+
+def test_map_is_that_of_the_code():
+    drawn = draw_map.SVG.read_text(encoding="utf-8")
+    assert drawn == draw_map.draw(), "the map is out of date: python docs/_tools/draw_map.py"
+
+
+def test_map_shows_every_room():
+    drawn = draw_map.draw()
+    floor = draw_map.floors()
+    assert drawn.count('class="room"') == len(floor)
+    for room in floor:
+        assert f">{'rankrls' if room == '__init__' else room}</text>" in drawn
+
+
+@pytest.mark.parametrize("path", GALLERY, ids=relative)
+def test_gallery_example_asks_and_concludes(path):
+    """A question for a title, pictures, and a section with the conclusion at the end."""
+    code = path.read_text(encoding="utf-8")
+    title = ast.get_docstring(ast.parse(code)).splitlines()[0]
+    assert title.endswith("?"), title
+    assert "plt.subplots" in code
+    assert re.findall(r"^# (.*)\n# -+$", code, re.M)[-1] == "Conclusion"
