@@ -81,11 +81,17 @@ def load_ranking(
         With the attributes
 
         data : ndarray or scipy.sparse.csr_array of shape (n_rows, n_features)
+            Features.
         target : ndarray of shape (n_rows,), float64, or None
+            Labels.
         qid : ndarray of shape (n_rows,), integers or str, or None
+            Query ids.
         sample_weight : ndarray of shape (n_rows,), float64, or None
-        feature_names : list of str of length n_features, or None for LETOR text
-        comments : list of str of length n_rows, or None but for LETOR text
+            Row weights.
+        feature_names : list of str of length n_features, or None
+            Names of the columns; LETOR text has none.
+        comments : list of str of length n_rows, or None
+            Of LETOR text only.
         format : str
             "letor", "csv" or "parquet".
         target_name, qid_name : str or None
@@ -161,8 +167,9 @@ def iter_ranking(
         rows than this is a batch of its own. Without query ids a batch has just this many rows.
     by_query : bool, default=True
         False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
-    format, target, qid, features, sample_weight, dtype, n_features, sparse, zero_based, beyond, \
-header, delimiter, need
+    format, target, qid, features, sample_weight, dtype, header, delimiter, need
+        As in :func:`load_ranking`.
+    n_features, sparse, zero_based, beyond
         As in :func:`load_ranking`. For LETOR text without ``n_features``, a first pass over the
         file finds it.
 
