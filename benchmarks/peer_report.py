@@ -35,6 +35,11 @@ class Run:
     facts: dict[str, Any] = field(default_factory=dict)
     failure: str = ""
 
+    def __str__(self) -> str:
+        facts = self.facts
+        cost = self.failure or f"{facts['all_cpu']:.1f} s {facts['chosen']}"
+        return f"{self.fold} {self.method}: {cost}"
+
 
 def print_report(title: str, folds: list[Fold], runs: list[Run], against: str) -> None:
     """Quality over all test queries, cost of a fold on average, paired tests."""

@@ -90,12 +90,18 @@ def launch(name: str, fold: Fold, source: Path, target: Path, options: argparse.
         return Run(name, fold.name, failure=f"left out: more than {options.max_kernel_rows} rows")
     if importlib.util.find_spec(METHODS[name].package) is None:
         return Run(name, fold.name, failure=f"{METHODS[name].package} is not installed")
+    if options.resume and target.exists():
+        return read(name, fold, target)
     environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(options.threads))
     command = [sys.executable, __file__, "--run", name, str(source), str(target)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         return Run(name, fold.name, failure=last[:200])
+    return read(name, fold, target)
+
+
+def read(name: str, fold: Fold, target: Path) -> Run:
     with np.load(target) as file:
         return Run(name, fold.name, file["scores"], json.loads(str(file["facts"])))
 
@@ -105,12 +111,10 @@ def measure(folds: list[Fold], names: list[str], output: Path, options: Any) -> 
     for fold in folds:
         source = output / f"{fold.name}.npz"
         write_fold(source, fold)
-        for number, name in enumerate(names):
-            result = launch(name, fold, source, output / f"{fold.name}-{number}.npz", options)
-            spent = (
-                result.failure or f"{result.facts['all_seconds']:.1f} s {result.facts['chosen']}"
-            )
-            print(f"  {fold.name} {name}: {spent}", file=sys.stderr, flush=True)
+        for name in names:
+            target = output / f"{fold.name} {name}.npz".replace(":", " ")
+            result = launch(name, fold, source, target, options)
+            print(f"  {result}", file=sys.stderr, flush=True)
             runs.append(result)
         source.unlink()
     return runs
@@ -130,6 +134,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--max-kernel-rows", type=int, default=6000, metavar="M")
     parser.add_argument("--output", type=Path, help="keep scores and choices in this folder")
+    parser.add_argument("--resume", action="store_true", help="take what is in --output already")
     parser.add_argument("--run", nargs=3, metavar=("METHOD", "FOLD", "RESULT"), help="internal")
     options = parser.parse_args(arguments)
     if options.run:

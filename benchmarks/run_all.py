@@ -130,6 +130,8 @@ def page(results: list[Result], options: argparse.Namespace) -> Iterator[str]:
     aims = [row for row in rows if row.target is not None]
     missed = [row for row in aims if row.missed]
     yield f"\n{len(rows)} rows, {len(aims)} with a target, {len(missed)} above it (bold).\n"
+    if options.quick:
+        yield "Targets are meant for full sizes; small ones show the fixed cost of a call.\n"
     yield "| reference | rows | ratio: smallest | median | largest |\n|---|---:|---:|---:|---:|"
     names = {"bare": "bare BLAS, LAPACK, NumPy, SciPy", "rankrls": "rankrls itself"}
     for kind in sorted({row.kind for row in rows}):

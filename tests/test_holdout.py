@@ -1,14 +1,12 @@
 """Every hold-out shortcut against literal refits."""
 
-import warnings
-
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 from cases import COSTS, TIES, WEIGHTINGS, Case
-from rankrls import PreferenceGraph, RankRLS, RankRLSCV
+from rankrls import PreferenceGraph, RankRLS
 from rankrls.holdout import HoldoutProblem
 from rankrls.model_selection import (
     LeavePairOut,
@@ -275,16 +273,31 @@ def test_nystroem_basis_leaves_with_rows_of_one_ranking(keep_basis, duplicates, 
             )
 
 
-def test_nystroem_rows_need_no_refits():
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])  # the second: of rank three
+@pytest.mark.parametrize("with_qid", [False, True])
+def test_nystroem_needs_no_refits(with_qid, kernel):
+    """Not even for basis vectors that are there twice, in one fold or in two."""
     rng = np.random.default_rng(40)
     X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
+    X[[3, 14, 15]] = X[[0, 12, 0]]
     folds = np.array_split(np.arange(30), 5)
-    splits = [(np.setdiff1d(np.arange(30), test), test) for test in folds]
-    ranker = RankRLSCV([1e-2, 1.0, 1e2], kernel="rbf", basis=np.arange(0, 30, 3), cv=splits)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ranker.fit(X, y)
-    assert ranker.cv_results_["n_refits"].tolist() == [0, 0, 0]
+    qid = np.repeat(np.arange(5), 6) if with_qid else None
+    basis = np.array([0, 3, 6, 9, 12, 14, 15, 20, 25])
+    ranker = RankRLS(kernel=kernel, gamma=0.3, basis=basis, solver="nystroem")
+    alphas = np.array([1e-2, 1.0, 1e2])
+    function, data, graph = ranker._prepare(X, y, {"qid": qid})
+    held = ranker._holdout_problem(function, data, graph).folds(folds, alphas)
+    assert held.n_refits.tolist() == [0, 0, 0]
+    for rows, found in zip(folds, held.predictions, strict=True):
+        rest = np.setdiff1d(np.arange(30), rows)
+        inner = np.searchsorted(rest, np.intersect1d(basis, rest))
+        for a, alpha in enumerate(alphas):
+            refit = RankRLS(alpha, kernel=kernel, gamma=0.3, basis=inner, solver="nystroem")
+            refit.fit(X[rest], y[rest], qid=None if qid is None else qid[rest])
+            expected = refit.predict(X[rows])
+            np.testing.assert_allclose(
+                found[a, :, 0] - found[a, :, 0].mean(), expected - expected.mean(), atol=1e-8
+            )
 
 
 @pytest.mark.parametrize("rank", [2, 6])

@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from _common import GRID, finish, parse, quiet, rls_holdout, rls_path, table
+from _common import GRID, finish, parse, rls_holdout, rls_path, table
 from _reuters import draw, read, vectors
 
-from rankrls import RankRLS, RankRLSCV, RankSVM, regularization_path
+from rankrls import RankRLS, RankSVM, regularization_path
 from rankrls.metrics import concordance_index
 from rankrls.model_selection import holdout_predict
 
@@ -61,7 +61,6 @@ Array = np.ndarray
 
 def main() -> None:
     options = parse(__doc__, draws=3, svm=3, all=0)
-    quiet()
     texts, labels, names = read(options.data)
     print(f"{len(texts)} documents, {options.draws} draws of 500\n")
     for features in ("tf-idf", "frequencies") if options.all else ("tf-idf",):
@@ -105,10 +104,6 @@ def methods(
         fits = [RankRLS(GRID[best[t]], ties=ties).fit(X, Y[:, t]) for t in topics]
         return np.stack([fit.predict(X_test) for fit in fits], axis=1)
 
-    def by_pairs() -> Array:
-        ranker = RankRLSCV(GRID, cv="leave-pair-out")
-        return np.stack([ranker.fit(X, Y[:, t]).predict(X_test) for t in topics], axis=1)
-
     def regression(labels: Array) -> Array:
         best = pooled(rls_holdout(K, labels, folds, GRID))
         coefficients = rls_path(K, labels, GRID)
@@ -132,7 +127,6 @@ def methods(
     out = {
         "RankRLS": lambda: ranking("drop"),
         "RankRLS, ties kept": lambda: ranking("keep"),
-        "RankRLS, alpha by leave-pair-out": by_pairs,
         "RLS, labels ±1": lambda: regression(2 * Y - 1),
         "RLS, labels 0/1": lambda: regression(Y),
     }

@@ -12,7 +12,7 @@ from scipy import sparse
 from rankrls.cli._estimators import fit_scaler, make_cv, make_scaler
 from rankrls.cli._files import Rows, check_output, output_file
 from rankrls.cli._options import DataOptions, ModelOptions
-from rankrls.cli._output import Work, number, table, to_json
+from rankrls.cli._output import Work, number, queries, table, to_json
 
 __all__ = ["cross_validate"]
 
@@ -30,7 +30,7 @@ def cross_validate(
 ) -> None:
     """Print the score of every alpha."""
     if plot is not None:
-        check_output(plot)
+        check_output(plot, data)
         kind = _picture(plot)
     started = time.perf_counter()
     ranker = make_cv(model_options, alphas, cv, scoring)
@@ -76,7 +76,7 @@ def cross_validate(
     table(head, list(zip(*columns, strict=True)), marked=best)
     print(
         f"\nbest alpha {ranker.alpha_:.6g}: {scoring} {ranker.best_score_:.4f} on held-out rows, "
-        f"{number(n_rows)} in {number(n_queries)} quer{'y' if n_queries == 1 else 'ies'}, "
+        f"{number(n_rows)} in {queries(n_queries)}, "
         f"{seconds:.1f} s"
     )
     if plot is not None:

@@ -11,7 +11,7 @@ from rankrls.cli._do_predict import rows_for, scored
 from rankrls.cli._estimators import Scorer
 from rankrls.cli._files import Rows, shown
 from rankrls.cli._options import DataOptions
-from rankrls.cli._output import Work, facts, number, table, to_json, warn
+from rankrls.cli._output import Work, facts, number, queries, table, to_json, warn
 from rankrls.metrics import average_precision, ndcg, pairwise_error, precision, reciprocal_rank
 
 __all__ = ["evaluate"]
@@ -171,7 +171,7 @@ class _Measures:
         tied = f", {number(all_['tied_pairs'])} of them tied" if all_["tied_pairs"] else ""
         facts(
             [
-                ("rows", f"{number(self.n_rows)} in {number(len(self.names))} queries, "
+                ("rows", f"{number(self.n_rows)} in {queries(len(self.names))}, "
                          f"{number(with_pairs)} with a pair"),
                 ("pairwise error", f"{number(all_['pairwise_error'])}  (mean over queries)"),
                 (f"NDCG@{self.k}", number(all_[f"ndcg@{self.k}"]) + aside),
@@ -195,17 +195,17 @@ class _Measures:
             **self.lists,
         }
         lists = {name: values.tolist() for name, values in columns.items()}
-        queries = self.names.tolist()
+        names = self.names.tolist()
         if as_json:
             rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
             summary = self.summary()
-            summary["queries"] = [{"qid": q, **row} for q, row in zip(queries, rows, strict=True)]
+            summary["queries"] = [{"qid": q, **row} for q, row in zip(names, rows, strict=True)]
             to_json(summary)
             return
         head = ["query", "error", "rows", "pairs", "swapped", *self.lists]
         kinds = ["pairwise_error", "rows", "pairs", "swapped_pairs", *self.lists]
         table(head, [[str(query), *(number(lists[kind][i]) for kind in kinds)]
-                     for i, query in enumerate(queries)])  # fmt: skip
+                     for i, query in enumerate(names)])  # fmt: skip
 
 
 def _mean(values: Any) -> float:

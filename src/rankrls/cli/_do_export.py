@@ -25,7 +25,7 @@ def export(
     drop_zeros: bool,
 ) -> None:
     """Write a model for another program."""
-    check_output(output)
+    check_output(output, model)
     for option, given, targets in (
         ("--store", store is not None, ("solr",)),
         ("--drop-zeros", drop_zeros, ("elasticsearch", "opensearch", "solr")),

@@ -22,7 +22,7 @@ from rankrls.cli._estimators import (
 )
 from rankrls.cli._files import Rows, check_output
 from rankrls.cli._options import DataOptions, ModelOptions
-from rankrls.cli._output import Work, facts, note, number, size, to_json
+from rankrls.cli._output import Work, facts, note, number, queries, size, to_json
 from rankrls.io import save_model
 from rankrls.preprocessing import QueryScaler
 
@@ -51,7 +51,7 @@ def fit(
     """Learn from a file, write the model, tell about it."""
     if model == "-":
         raise ValueError("a model is written to a file, not to stdout: name it by -m")
-    check_output(model)
+    check_output(model, data)
     _check_alpha(alpha, alphas, loss, c)
     started = time.perf_counter()
     task = _Task(Rows(data, data_options), model_options, alpha, alphas, cv, scoring, loss, c)
@@ -225,8 +225,7 @@ def _tell(task: _Task, fitted: Any, path: str, seconds: float, as_json: bool) ->
     columns = [f"{role} {about[key]!r}" for role, key in
                (("labels", "label_column"), ("queries", "qid_column")) if about[key]]  # fmt: skip
     lines = [
-        ("rows", f"{number(about['n_rows'])} in {number(about['n_queries'])} "
-                 f"quer{'y' if about['n_queries'] == 1 else 'ies'}"
+        ("rows", f"{number(about['n_rows'])} in {queries(about['n_queries'])}"
                  + (f" (columns: {', '.join(columns)})" if columns else "")),
         ("features", number(about["n_features"])
          + ("" if task.options.scale == "none" else f", scaled: {task.options.scale}")),

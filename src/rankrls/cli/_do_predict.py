@@ -18,7 +18,7 @@ __all__ = ["predict", "rows_for", "scored"]
 def predict(options: DataOptions, *, data: str, model: str, output: str) -> None:
     """Write the scores of the rows of a file."""
     scorer = Scorer(model)
-    check_output(output)
+    check_output(output, data, model)
     rows = rows_for(scorer, data, options, ("qid",) if scorer.needs_qid else ())
     with Work(f"Scoring {rows.name}", rows.total) as work, output_file(output) as file:
         for _, scores in scored(scorer, rows, work):
@@ -36,10 +36,10 @@ def scored(scorer: Scorer, rows: Rows, work: Work) -> Iterator[tuple[Any, Any]]:
     """Batches of rows, each with its scores."""
     if scorer.needs_qid and rows.reading["qid"] is None:  # scaled as one ranking
         whole = rows.load(work)
-        yield whole, scorer.scores(whole.data)
+        yield whole, scorer.scores(whole.data, name=rows.name)
         return
     for batch in rows.parts(work, by_query=scorer.needs_qid):
-        yield batch, scorer.scores(batch.data, batch.qid)
+        yield batch, scorer.scores(batch.data, batch.qid, name=rows.name)
 
 
 def _lines(scores: Any) -> bytes:

@@ -31,7 +31,7 @@ def report(
         raise ValueError("the page is written to a file: name it by -o")
     if test == data == "-":
         raise ValueError("stdin cannot be both the training data and the test data")
-    check_output(output)
+    check_output(output, data, test)
     estimator = make_cv(model_options, alphas, "auto", "pairwise_accuracy")
     reader = Rows(data, data_options)
     with Work(f"Reading {reader.name}", reader.total) as work:
@@ -52,16 +52,17 @@ def report(
             options["test"] = (scaled(scaler, unseen), unseen.target, unseen.qid)
             options["test_document_names"] = _documents(unseen)
         work.now("Fitting, and leaving out")
-        made = write_report(
-            output,
-            X,
-            rows.target,
-            rows.qid,
-            document_names=_documents(rows),
-            title=title,
-            estimator=estimator,
-            **options,
-        )
+        with reader.named_errors():
+            made = write_report(
+                output,
+                X,
+                rows.target,
+                rows.qid,
+                document_names=_documents(rows),
+                title=title,
+                estimator=estimator,
+                **options,
+            )
     error = made.error
     about = {
         "pairwise_error": error.value,

@@ -155,12 +155,12 @@ class Scorer:
         self._dense = any(_needs_dense(step) for step in self._scalers)
         self.ignores_new = getattr(self._ranker, "kernel", "linear") == "linear"
 
-    def scores(self, X: Any, qid: Any = None) -> Any:
-        """Scores of rows, shape (n,) or (n, n_outputs)."""
+    def scores(self, X: Any, qid: Any = None, *, name: str) -> Any:
+        """Scores of rows of the file ``name``, shape (n,) or (n, n_outputs)."""
         if X.shape[1] != self.n_features:
             raise ValueError(
-                f"the rows have {X.shape[1]} features, and the model was fitted to "
-                f"{self.n_features}"
+                f"{name}: the rows have {X.shape[1]} feature{'s' * (X.shape[1] != 1)}, and the "
+                f"model was fitted to {self.n_features}"
             )
         if sparse.issparse(X) and self._dense:
             X = X.toarray()

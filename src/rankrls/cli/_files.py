@@ -191,10 +191,13 @@ def _character(delimiter: str | None) -> str | None:
     return {"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter)
 
 
-def check_output(path: str) -> None:
-    """Raise, before any work is done, if a file cannot be written there."""
+def check_output(path: str, *inputs: str | None) -> None:
+    """Raise, before any work is done, if a file cannot be written there, or is read."""
     if path == "-":
         return
+    for name in inputs:
+        if name and os.path.isfile(name) and os.path.exists(path) and os.path.samefile(name, path):
+            raise ValueError(f"{path} is what is read: write to another file")
     folder = os.path.dirname(os.path.realpath(path))
     if os.path.isdir(path):
         raise IsADirectoryError(21, "this is a directory, not the name of a file", path)

@@ -10,7 +10,18 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Work", "facts", "note", "number", "one_line", "size", "table", "to_json", "warn"]
+__all__ = [
+    "Work",
+    "facts",
+    "note",
+    "number",
+    "one_line",
+    "queries",
+    "size",
+    "table",
+    "to_json",
+    "warn",
+]
 
 #: Work that ends sooner shows no progress.
 PATIENCE = 1.0
@@ -37,6 +48,11 @@ def number(value: Any, digits: int = 4) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}f}"
+
+
+def queries(count: int) -> str:
+    """A number of queries in words."""
+    return f"{count:,} quer{'y' if count == 1 else 'ies'}"
 
 
 def size(n_bytes: int) -> str:

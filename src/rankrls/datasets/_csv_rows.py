@@ -77,7 +77,7 @@ class CsvChunk:
         cells = [self.cells(column) for column in columns]
         for row in range(len(self.batch)):
             for column, texts in zip(columns, cells, strict=True):
-                text, name = texts[row], self.source.names[column]
+                text, name = texts[row], self.source.names[column][:80]
                 if not text:
                     raise ValueError(
                         f"{self.place(row)}: column {name!r} is empty; every row needs a number "

@@ -80,7 +80,7 @@ class Rows:
         )
 
 
-@dataclass
+@dataclass(slots=True)
 class _Line:
     """One line with data: its number, label, query id if any, and text of the features."""
 
@@ -158,8 +158,12 @@ class Parser:
         target = parse_labels([line.label for line in lines])
         if target is None or any(line.qid == b"" for line in lines):
             return None
-        counts = np.array([line.features.count(b":") for line in lines], dtype=np.int64)
         text = b" ".join([b"", *(line.features for line in lines if line.features)])
+        # Every feature has one colon: those up to the end of a line, less those before it.
+        lengths = np.array([len(line.features) for line in lines])
+        ends = np.cumsum(lengths + (lengths > 0))
+        colons = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord(":"))
+        counts = np.diff(np.searchsorted(colons, ends), prepend=0).astype(np.int64, copy=False)
         pairs = parse_features(text)
         if pairs is None:  # perhaps only tabs or several spaces
             pairs = parse_features(b" ".join([b"", *text.split()]))
@@ -289,18 +293,22 @@ class Parser:
 def _split(first_line: int, block: bytes) -> tuple[list[_Line], list[str]]:
     """Return the lines that hold data, and the comment of each of them."""
     lines, comments = [], []
+    commented = b"#" in block
+    comment = b""
     for number, line in enumerate(block.split(b"\n"), first_line):
-        body, _, comment = line.partition(b"#")
-        words = body.strip().split(None, 2)
+        if commented:
+            line, _, comment = line.partition(b"#")
+        words = line.split(None, 2)
         if not words:
             continue
         if len(words) > 1 and words[1].startswith(b"qid:"):
-            qid, features = words[1][4:], b"" if len(words) == 2 else words[2]
+            qid, features = words[1][4:], b"" if len(words) == 2 else words[2].rstrip()
         else:
-            qid, features = None, b" ".join(words[1:])
+            qid, features = None, b" ".join(words[1:]).rstrip()
         lines.append(_Line(number, words[0], qid, features))
-        comments.append(comment.strip().decode("utf-8", "replace") if comment else "")
-    return lines, comments
+        if commented:
+            comments.append(comment.strip().decode("utf-8", "replace"))
+    return lines, comments if commented else [""] * len(lines)
 
 
 def show(token: bytes) -> str:

@@ -17,11 +17,15 @@ __all__ = ["nystroem_holdout", "nystroem_rows_holdout"]
 
 Array = NDArray[Any]
 
+#: Singular values below and above which a dependence between basis vectors is taken for certain.
+_ZERO, _NOT_ZERO = 1e-9, 1e-3
+
 
 def nystroem_holdout(
     Phi: Array,
     back: Array,
     basis: Array,
+    spare: Array,
     factor: Factor,
     folds: Sequence[Array],
     alphas: Array,
@@ -36,6 +40,8 @@ def nystroem_holdout(
         Z⁻ᵀ: kernel coefficients are a = Z⁻ᵀ w.
     basis : ndarray of shape (q,), int
         The row of each basis vector; -1 keeps it in the basis whatever is left out.
+    spare : ndarray of int
+        Rows of basis vectors that depend on these, and have no feature.
     factor : Factor
     folds : sequence of int arrays
         Unions of components.
@@ -50,8 +56,10 @@ def nystroem_holdout(
     -----
     With W = (ΦᵀLΦ + alpha I)⁻¹, Φ_U the fold's features in F-coordinates, c' = Φᵀr less the fold's
     part, and E the rows of Z⁻ᵀ of its basis vectors, the weights without the fold are
-    w = W(c' + Φ_Uᵀa − Eᵀλ) where a = Φ_U w and E w = 0: a system of the size of the fold.
+    w = W(c' + Φ_Uᵀa − Eᵀλ) where a = Φ_U w and E w = 0: a system of the size of the fold. Where
+    spare basis vectors take the place of some that leave, E has fewer rows (`_Leaving`).
     """
+    leaving = _Leaving(Phi, back, basis, spare)
     Phi_F = factor._rmatmat(Phi)
     G, c = Phi_F.T @ Phi_F, Phi_F.T @ factor.t
     values, V = np.linalg.eigh((G + G.T) / 2)
@@ -60,11 +68,11 @@ def nystroem_holdout(
     rotated, rotated_F, rotated_c = Phi @ V, Phi_F @ V, V.T @ c
     rotated_F[:, null] = 0.0
     rotated_c[null] = 0.0
-    back = back @ V
     out, unsafe = [], np.zeros((len(alphas), len(folds)), dtype=bool)
     for number, fold in enumerate(make_folds(factor, folds)):
-        F_U, E = rotated_F[fold.coordinates], back[np.isin(basis, fold.rows)]
-        B = np.vstack([F_U, -E])
+        E, doubtful = leaving.constraints(fold.rows)
+        F_U = rotated_F[fold.coordinates]
+        B = np.vstack([F_U, -E @ V])
         rest = rotated_c - F_U.T @ factor.t[fold.coordinates]
         u = len(F_U)
         predictions = np.empty((len(alphas), len(fold.rows), c.shape[1]))
@@ -74,7 +82,7 @@ def nystroem_holdout(
             small = -(B * weight) @ B.T
             small[:u, :u] += np.eye(u)
             leverage = np.linalg.eigvalsh(small[:u, :u])[0] if u else 1.0
-            unsafe[a, number] = leverage < SINGULAR
+            unsafe[a, number] = doubtful or leverage < SINGULAR
             right = (B * weight) @ rest
             if unsafe[a, number]:
                 predictions[a] = np.nan
@@ -90,6 +98,7 @@ def nystroem_rows_holdout(
     Phi: Array,
     back: Array,
     basis: Array,
+    spare: Array,
     s: Array,
     folds: Sequence[Array],
     alphas: Array,
@@ -99,7 +108,7 @@ def nystroem_rows_holdout(
 
     Parameters
     ----------
-    Phi, back, basis, folds, alphas
+    Phi, back, basis, spare, folds, alphas
         As for `nystroem_holdout`; folds are any rows.
     s : ndarray of shape (m, k)
         Scores.
@@ -119,16 +128,18 @@ def nystroem_rows_holdout(
         [[I − 11ᵀ/m − Φ_U W Φ_Uᵀ, Φ_U W Eᵀ], [E W Φ_Uᵀ, −E W Eᵀ]] [p; λ] = [Φ_U W c − s_U; −E W c].
     """
     m = len(Phi)
+    leaving = _Leaving(Phi, back, basis, spare)
     Phi, s = Phi - Phi.mean(axis=0), s - s.mean(axis=0)
     values, V = np.linalg.eigh(Phi.T @ Phi)
     null = values <= len(values) * np.finfo(float).eps * values.max(initial=0.0)
     values = np.where(null, 0.0, values)
-    Phi, back = Phi @ V, back @ V
+    Phi = Phi @ V
     Phi[:, null] = 0.0
     c = Phi.T @ s
     out, unsafe = [], np.zeros((len(alphas), len(folds)), dtype=bool)
     for number, rows in enumerate(folds):
-        B = np.vstack([Phi[rows], -back[np.isin(basis, rows)]])
+        E, doubtful = leaving.constraints(rows)
+        B = np.vstack([Phi[rows], -E @ V])
         u = len(rows)
         predictions = np.full((len(alphas), u, s.shape[1]), np.nan)
         for a, alpha in enumerate(alphas):
@@ -136,7 +147,7 @@ def nystroem_rows_holdout(
             small = -(B * weight) @ B.T
             small[:u, :u] += np.eye(u) - 1.0 / m
             leverage = np.linalg.eigvalsh(small[:u, :u])[0] if u else 1.0
-            unsafe[a, number] = leverage < SINGULAR
+            unsafe[a, number] = doubtful or leverage < SINGULAR
             if unsafe[a, number]:
                 continue
             right = (B * weight) @ c
@@ -145,3 +156,31 @@ def nystroem_rows_holdout(
             predictions[a] = Phi[rows] @ (weight[:, None] * (c + B.T @ multipliers))
         out.append(predictions)
     return out, unsafe
+
+
+class _Leaving:
+    """What the weights must satisfy once basis vectors have left.
+
+    Kernel coefficients are a = Z⁻ᵀ w. Those of vectors B that leave must be zero, unless vectors
+    that depend on the basis stay: with φ(d) = Σ_j C_dj φ(basis_j) for such a vector d, a_B may be
+    any combination of the rows C_dB. So N a_B = 0, with N the complement of these rows.
+    """
+
+    def __init__(self, Phi: Array, back: Array, basis: Array, spare: Array) -> None:
+        self.back, self.basis, self.spare = back, basis, spare
+        self.C = Phi[spare] @ back.T  # Φ_basis = Z, hence C = Φ_spare Z⁻¹
+        pivots = 1.0 / np.abs(back.diagonal())
+        rounding = np.finfo(float).eps * (pivots.max() / pivots.min()) ** 2
+        self.rough = len(spare) > 0 and rounding > _ZERO  # dependent, or nearly so?
+
+    def constraints(self, rows: Array) -> tuple[Array, bool]:
+        """E with E w = 0, shape (n_constraints, q), and whether their number is in doubt."""
+        gone, staying = np.isin(self.basis, rows), ~np.isin(self.spare, rows)
+        E, filled = self.back[gone], self.C[staying][:, gone]
+        if self.rough and (gone.any() or not staying.all()):
+            return E, True
+        if not filled.size:
+            return E, False
+        _, sigma, Vt = np.linalg.svd(filled)
+        doubtful = bool(((sigma > _ZERO) & (sigma < _NOT_ZERO)).any())
+        return Vt[int((sigma >= _NOT_ZERO).sum()) :] @ E, doubtful

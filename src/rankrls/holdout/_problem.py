@@ -151,7 +151,7 @@ class HoldoutProblem:
                     alphas=alphas,
                     query_weighting=weighting,
                 )
-                return self._nystroem(folds, leave)
+                return self._nystroem(leave)
         k = len(objective.outputs)
         empty = [np.full((len(alphas), len(rows), k), np.nan) for rows in folds]
         return empty, np.ones((len(alphas), len(folds)), dtype=bool)
@@ -165,14 +165,14 @@ class HoldoutProblem:
             factor.t = np.repeat(factor.t, k, axis=1)
         if self.basis is not None:
             leave = partial(nystroem_holdout, factor=factor, folds=folds, alphas=alphas)
-            return self._nystroem(folds, leave)
+            return self._nystroem(leave)
         features = self.features()
         if features is not None:
             return primal_holdout(features, factor, folds, alphas)
         return dual_holdout(self.gram(), factor, objective.system.degree(), folds, alphas)
 
     def _nystroem(
-        self, folds: Sequence[Array], holdout: Callable[..., tuple[list[Array], Array]]
+        self, holdout: Callable[..., tuple[list[Array], Array]]
     ) -> tuple[list[Array], Array]:
         assert self.basis is not None
         K_RR = self._block(self.X, self.basis)[self.basis]
@@ -180,13 +180,9 @@ class HoldoutProblem:
         kept = self.basis[nystroem.kept]
         Phi = nystroem.features(self._block(self.X, kept))
         back = nystroem.coefficients(np.eye(len(kept))[None])[0]
-        leaving = np.full(len(kept), -1) if self.keep_basis else kept
-        out, unsafe = holdout(Phi, back, leaving)
-        if len(kept) < len(self.basis) and not self.keep_basis:
-            # Dependent basis vectors: which of them is needed changes with the fold.
-            touched = [np.isin(self.basis, rows).any() for rows in folds]
-            unsafe[:, np.array(touched, dtype=bool)] = True
-        return out, unsafe
+        if self.keep_basis:
+            return holdout(Phi, back, np.full(len(kept), -1), kept[:0])
+        return holdout(Phi, back, kept, np.setdiff1d(self.basis, kept))
 
     # ------------------------------------------------------------------ pairs of one ranking
 

@@ -1,0 +1,96 @@
+"""The command line: its start, and a large file fitted and scored, as processes.
+
+Run as ``python benchmarks/cli.py [MB] [repeats]``; by default with a LETOR file of 500 MB (some
+900,000 rows of 46 features), which is written to a temporary directory first.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from timing import Row, print_table
+
+RANKRLS = [sys.executable, "-m", "rankrls"]
+N_QUERIES, N_DOCS, N_FEATURES = 200, 100, 46  # of a block
+
+LOAD = (
+    "import sys; from sklearn.datasets import load_svmlight_file; "
+    "load_svmlight_file(sys.argv[1], query_id=True)"
+)
+
+
+def write_letor(path: Path, n_bytes: float) -> int:
+    """Write blocks of the same rows with query ids of their own; the number of rows."""
+    rng = np.random.default_rng(0)
+    values = rng.random((N_QUERIES * N_DOCS, N_FEATURES))
+    labels = (values[:, :5].sum(axis=1) + rng.normal(size=len(values))).clip(0, 4).astype(int)
+    words = " ".join(f"{j}:%.6f" for j in range(1, N_FEATURES + 1))
+    lines = [
+        f"{label} qid:B{row // N_DOCS:03d} " + words % tuple(features)
+        for row, (label, features) in enumerate(zip(labels, values.tolist(), strict=True))
+    ]
+    block = ("\n".join(lines) + "\n").encode()
+    n_blocks = max(round(n_bytes / len(block)), 1)
+    with open(path, "wb") as file:
+        for number in range(1, n_blocks + 1):
+            file.write(block.replace(b"qid:B", b"qid:%d" % number))
+    return n_blocks * len(lines)
+
+
+class Used(NamedTuple):
+    """Seconds on the clock and of the processor, and the most memory of a process, MB."""
+
+    wall: float
+    cpu: float
+    memory: float
+
+
+def run(*words: str, repeats: int = 1) -> Used:
+    """Run a process; the shortest of several runs."""
+    runs = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, used = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - start
+        if status:
+            raise RuntimeError(f"{words} failed")
+        runs.append(Used(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000))
+    return min(runs)
+
+
+def main(megabytes: float = 500, repeats: float = 2) -> None:
+    start = run(*RANKRLS, "--help", repeats=10)
+    plain = run(sys.executable, "-c", "import numpy, scipy", repeats=10)
+    print_table([Row("rankrls --help", start.wall, "import numpy, scipy", plain.wall, 1.5)])
+    with tempfile.TemporaryDirectory() as folder:
+        path, model, scores = (Path(folder, name) for name in ("t.dat", "model", "scores"))
+        n_rows = write_letor(path, megabytes * 1e6)
+        print(f"\n{n_rows:,} rows, {path.stat().st_size / 1e6:.0f} MB")
+        fit = [*RANKRLS, "fit", str(path), "-m", str(model), "--stream"]
+        predict = [*RANKRLS, "predict", str(path), "-m", str(model), "-o", str(scores)]
+        load = [sys.executable, "-c", LOAD, str(path)]
+        fitted, scored, loaded = (
+            run(*words, repeats=int(repeats)) for words in (fit, predict, load)
+        )
+        rows = []
+        for name, ours in (("rankrls fit --stream", fitted), ("rankrls predict", scored)):
+            rows.append(Row(name, ours.wall, "load_svmlight_file", loaded.wall))
+            rows.append(Row(f"{name}, CPU", ours.cpu, "load_svmlight_file", loaded.cpu))
+        print_table(rows)
+        print(
+            f"\npredict: {n_rows / scored.wall:,.0f} rows/s, {n_rows / scored.cpu:,.0f} per CPU s"
+        )
+        for name, used in (("fit --stream", fitted), ("predict", scored), ("load", loaded)):
+            print(f"memory of {name}: {used.memory:.0f} MB")
+
+
+if __name__ == "__main__":
+    main(*map(float, sys.argv[1:]))
