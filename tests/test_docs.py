@@ -97,7 +97,6 @@ def public_modules():
 #: Rooms without an underscore that are not public: what users need of them is in ``rankrls``.
 INTERNAL = {
     "cli",
-    "demo",
     "estimators",
     "feature_maps",
     "holdout",

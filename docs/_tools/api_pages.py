@@ -20,7 +20,6 @@ __all__ = ["public_modules", "public_names", "write_api_pages"]
 #: Rooms whose names are for other rooms, or are exported by ``rankrls`` itself, and commands.
 INTERNAL = {
     "cli",
-    "demo",
     "estimators",
     "feature_maps",
     "holdout",
