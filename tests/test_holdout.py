@@ -388,7 +388,10 @@ def test_near_singular_folds_are_refitted_and_counted(monkeypatch):
         (lambda X, y, q: holdout_predict(RankRLS(), X, y, [[0, 0]]), "names a row twice"),
         (lambda X, y, q: holdout_predict(RankRLS(), X, y, [[]]), "non-empty"),
         (lambda X, y, q: holdout_predict(RankRLS(), X, y, [range(20)]), "nothing is left"),
-        (lambda X, y, q: holdout_predict("x", X, y, [[0]]), "estimator must be a RankRLS"),
+        (
+            lambda X, y, q: holdout_predict("x", X, y, [[0]]),
+            "must be a RankRLS.*leave_pair_out_auc",
+        ),
         (lambda X, y, q: leave_pair_out_predict(RankRLS(), X, y, alphas=[-1]), "alphas must be"),
         (lambda X, y, q: leave_pair_out_predict(RankRLS(), X, y, alphas=[]), "alphas"),
         (lambda X, y, q: leave_pair_out_predict(RankRLS(), X, y, pairs=[(0, 0)]), "to itself"),

@@ -263,16 +263,20 @@ def _find_roles(
     """Columns of labels, query ids and weights; those that are features are not looked at."""
     used = [] if features is None else check_names(features)
     free = [name for name in names if name not in used]
-    found = {role: _role(file, role, given, free, need) for role, given in roles.items()}
+    found = {role: _role(file, role, given, free, names, need) for role, given in roles.items()}
     return {**found, "sample_weight": sample_weight}
 
 
-def _role(file: str, role: str, given: Any, names: list[str], need: Sequence[str]) -> str | None:
+def _role(
+    file: str, role: str, given: Any, free: list[str], names: list[str], need: Sequence[str]
+) -> str | None:
     if given != "auto":
         if isinstance(given, str) and given not in names:
             raise ValueError(f"{file}: {missing_column(role, given, names)}")
+        if isinstance(given, str) and given not in free:
+            raise ValueError(f"{file}: column {given!r} for {role} is also one of the features")
         return given
-    known = [name for name in names if name.lower() in NAMES[role]]
+    known = [name for name in free if name.lower() in NAMES[role]]
     if len(known) == 1 or (not known and role not in need):
         return known[0] if known else None
     what = {"target": "labels", "qid": "query ids"}[role]

@@ -181,7 +181,8 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         if graph.scores is None or graph.n_given_pairs:
             raise ValueError(
                 "RankRLSCV scores held-out queries by y: given pairs are taken with an eval_set "
-                "or solver='cg' only"
+                "or solver='cg' only (or search alpha by GridSearchCV over RankRLS, with "
+                "y=PreferenceGraph.from_pairs(...))"
             )
         problem = self._holdout_problem(kernel, X, graph)
         cv = self._resolve(problem)
@@ -273,7 +274,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         """What "auto" stands for; strings are checked."""
         if not isinstance(self.cv, str):
             return self.cv
-        check_option("cv", self.cv, ("auto", "leave-query-out", "leave-pair-out"))
+        check_option("cv", self.cv, ("auto", "leave-query-out", "leave-pair-out", "validation"))
         graph = problem.graph
         if self.cv != "auto":
             if self.cv == "leave-query-out" and not graph.has_qid:
