@@ -14,8 +14,8 @@ With ``--clock cpu`` times are those of the processor: for one thread on a machi
 too. Work that goes on in threads is then added up, and processes of their own are not seen (the
 rows about them take the clock all the same).
 
-Not here: what is measured in errors rather than seconds (peers.py, relation*.py, papers/), and the tables
-of growth and memory that some modules print when they are run alone.
+Not here: what is measured in errors rather than seconds (peers.py, relation*.py, papers/), and the
+tables of growth and memory that some modules print when they are run alone.
 """
 
 from __future__ import annotations
