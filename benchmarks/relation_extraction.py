@@ -220,7 +220,7 @@ def variants(path: Path, seed: int) -> None:
         ("sum, unit length", {"gather": "sum"}),
         ("sum, raw length", {"gather": "sum", "normalize": False}),
         ("max, unit, unsplit tokens", {"parser": "Charniak-Lease"}),
-        ("max, unit, equal weights 0.9", {"other_weight": 0.9}),
+        ("max, unit, all edges 0.5", {"path_weight": 0.5, "other_weight": 0.5}),
     ):
         study = Study(path, seed, **{**plain, **options})
         study.run("nystroem", 1500, label)

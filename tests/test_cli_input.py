@@ -75,6 +75,10 @@ FILES = {
         ("fit short.csv -m x", "short.csv:2: this line has 2 cells, and the first one has 3"),
         ("fit two.csv -m x", "could both be the column of labels; name it by --label"),
         ("fit none.csv -m x", "the column of labels by --label; the columns are 'who', 'what'"),
+        (
+            "fit none.csv -m x --features what --label what",
+            "column 'what' for --label is also one of the features",
+        ),
         ("fit none.csv -m x --label whta", "no column 'whta' for --label (did you mean 'what'?)"),
         ("fit none.csv -m x --label what", "name the column of query ids by --qid-column, or use "
                                            "--one-ranking"),

@@ -1,7 +1,8 @@
 """The documentation: its code runs, its reference is complete, its map is that of the code.
 
-Every block ```python of a page runs, one after the other in one namespace; a block ```text after
-it is what was printed, with ``...`` for what may differ. The site itself is built by ``make docs``.
+Every block ```python of a page runs, one after the other in one namespace, and so does every
+command ``rankrls …`` in a block ```sh; a block ```text after it is what was printed, with ``...``
+for what may differ. The site itself is built by ``make docs``.
 """
 
 import ast
@@ -9,12 +10,14 @@ import doctest
 import importlib
 import pkgutil
 import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
 import rankrls
+from rankrls.cli import main
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -24,7 +27,7 @@ PAGES = sorted(
     for page in DOCS.rglob("*.md")
     if not {"_build", "gallery", "api"} & set(page.relative_to(DOCS).parts)
 )
-BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.S | re.M)
+BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.S | re.M)
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 sys.path.insert(0, str(DOCS / "_tools"))
@@ -38,15 +41,22 @@ def relative(path):
 
 
 def code_of(page):
-    """Pairs of (code, expected output or None) of a page."""
+    """The blocks of a page: language, code, expected output or None."""
     return [match.groups() for match in BLOCK.finditer(page.read_text(encoding="utf-8"))]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=relative)
-def test_code_of_page_runs(page, capsys):
+def test_code_of_page_runs(page, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     namespace: dict = {"__name__": "__docs__"}
-    for number, (code, expected) in enumerate(code_of(page), 1):
-        exec(compile(code, f"{page.name}, block {number}", "exec"), namespace)
+    for number, (language, code, expected) in enumerate(code_of(page), 1):
+        if language == "python":
+            exec(compile(code, f"{page.name}, block {number}", "exec"), namespace)
+        else:
+            for line in code.splitlines():
+                command, *arguments = shlex.split(line)
+                assert command == "rankrls"
+                assert main(arguments) == 0, f"{line}\n{capsys.readouterr().err}"
         printed = capsys.readouterr().out
         if expected is not None:
             same = doctest.OutputChecker().check_output(expected, printed, FLAGS)
@@ -87,7 +97,6 @@ def public_modules():
 #: Rooms without an underscore that are not public: what users need of them is in ``rankrls``.
 INTERNAL = {
     "cli",
-    "demo",
     "estimators",
     "feature_maps",
     "holdout",

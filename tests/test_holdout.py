@@ -388,7 +388,10 @@ def test_near_singular_folds_are_refitted_and_counted(monkeypatch):
         (lambda X, y, q: holdout_predict(RankRLS(), X, y, [[0, 0]]), "names a row twice"),
         (lambda X, y, q: holdout_predict(RankRLS(), X, y, [[]]), "non-empty"),
         (lambda X, y, q: holdout_predict(RankRLS(), X, y, [range(20)]), "nothing is left"),
-        (lambda X, y, q: holdout_predict("x", X, y, [[0]]), "estimator must be a RankRLS"),
+        (
+            lambda X, y, q: holdout_predict("x", X, y, [[0]]),
+            "must be a RankRLS.*leave_pair_out_auc",
+        ),
         (lambda X, y, q: leave_pair_out_predict(RankRLS(), X, y, alphas=[-1]), "alphas must be"),
         (lambda X, y, q: leave_pair_out_predict(RankRLS(), X, y, alphas=[]), "alphas"),
         (lambda X, y, q: leave_pair_out_predict(RankRLS(), X, y, pairs=[(0, 0)]), "to itself"),
@@ -399,3 +402,27 @@ def test_bad_input(call, message):
     X, y, qid = rng.standard_normal((20, 3)), rng.integers(0, 4, 20), np.arange(20) // 5
     with pytest.raises(ValueError, match=message):
         call(X, y, qid)
+
+
+def test_a_fold_that_is_refitted_is_refitted_once_for_all_outputs(monkeypatch):
+    """Without ties each output has a graph of its own, but one literal refit has them all."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((24, 3)), rng.integers(0, 2, (24, 4)).astype(float)
+    folds = np.array_split(rng.permutation(24), 3)
+    calls = []
+    refit = HoldoutProblem._refit
+
+    def counting(self, rest, held, alphas):
+        calls.append(len(held))
+        return refit(self, rest, held, alphas)
+
+    monkeypatch.setattr(HoldoutProblem, "_refit", counting)
+    held = holdout_predict(RankRLS(ties="drop"), X, Y, folds, alphas=[0.1, 10.0])
+    assert len(calls) == 3
+    for fold, scores in zip(folds, held, strict=True):
+        rest = np.setdiff1d(np.arange(24), fold)
+        for alpha, found in zip((0.1, 10.0), scores, strict=True):
+            for output in range(4):
+                alone = RankRLS(alpha, ties="drop").fit(X[rest], Y[rest, output])
+                expected = alone.predict(X[fold])
+                np.testing.assert_allclose(found[:, output], expected, atol=1e-9)

@@ -309,7 +309,7 @@ BAD = [
     case("y NaN", "y contains NaN", y=np.where(Y_BAD == 0, np.nan, 1.0)),
     case("qid too short", "qid has 23", qid=QID_BAD[1:], cv="leave-query-out"),
     case("one query", "nothing is left", qid=np.zeros(N), cv="leave-query-out"),
-    case("not a RankRLS", "estimator must be a RankRLS", model=Ridge()),
+    case("not a RankRLS", "estimator must be a RankRLS.*permutation_test_score", model=Ridge()),
     case("n_permutations 0", "n_permutations", n_permutations=0),
     case("n_permutations negative", "n_permutations", n_permutations=-1),
     case("n_permutations half", "n_permutations", n_permutations=2.5),

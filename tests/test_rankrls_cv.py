@@ -28,6 +28,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 import cases
 import rankrls.estimators._cv as module
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, metrics
+from rankrls.estimators._scoring import choose_alpha
 from rankrls.holdout import HoldoutProblem
 from rankrls.metrics import ndcg, pairwise_accuracy
 from rankrls.model_selection import ComponentKFold, LeavePairOut, LeaveQueryOut, QueryKFold
@@ -690,7 +691,11 @@ BAD = [
     case("alphas infinite", "alphas contains NaN or infinity", alphas=[1.0, np.inf]),
     case("alphas words", "alphas must be numeric", alphas=["small", "large"]),
     case("alphas 2-D", "alphas must be 1-D", alphas=[[1.0, 2.0]]),
-    case("given pairs", "given pairs are taken with an eval_set", fit={"pairs": [(0, 1)]}),
+    case(
+        "given pairs",
+        "given pairs are taken with an eval_set .*GridSearchCV",
+        fit={"pairs": [(0, 1)]},
+    ),
     case(
         "given pairs with qid",
         "given pairs are taken with an eval_set",
@@ -947,3 +952,26 @@ def test_spread_of_the_scores(scoring, metric, grouped, outputs):
             counts.append(len(values))
         assert_allclose(ranker.cv_results_["std_score"][a], np.mean(deviations), atol=1e-12)
         assert ranker.cv_results_["n_scores"][a] == min(counts)
+
+
+# -- the end of the grid
+
+
+def test_an_end_of_the_grid_that_is_better_than_its_neighbour_warns():
+    grid = np.array([1.0, 10.0, 100.0])
+    with pytest.warns(UserWarning, match="100, is the largest of the grid: extend alphas"):
+        assert choose_alpha(grid, np.array([0.1, 0.2, 0.3])) == 2
+    with pytest.warns(UserWarning, match="1, is the smallest of the grid"):
+        assert choose_alpha(grid, np.array([0.3, 0.2, 0.3 - 1e-9])) == 0
+    assert choose_alpha(grid, np.array([0.1, 0.3, 0.3])) == 2  # a plateau: no warning
+    assert choose_alpha(grid, np.array([0.1, 0.3, 0.2])) == 1
+    assert choose_alpha(grid[:1], np.array([0.1])) == 0
+    assert choose_alpha(grid, np.array([0.1, 0.2, 0.3]), warn=False) == 2
+
+
+def test_words_for_what_people_try_first():
+    X, y = np.arange(6.0)[:, None], [0, 0, 0, 1, 1, 1]
+    with pytest.raises(ValueError, match=r"'auto'\. RankRLSCV chooses alpha"):
+        RankRLS(alpha="auto").fit(X, y)
+    with pytest.raises(ValueError, match="'pairwise_accuracy' is the AUC"):
+        RankRLSCV(scoring="roc_auc").fit(X, y)

@@ -102,6 +102,7 @@ def test_a_ranker_beats_the_order_it_was_given():
         ({"s": ([[1.0]], [1]), "t": ([{"a": 1}], [1])}, "dicts in all lists"),
         ({"s": ([{"a": 1}, [1.0]], [1, 2])}, "dicts for all candidates"),
         ({"s": [[1.0]]}, "must be a pair"),
+        ({"s": [{"a": 1}, {"a": 2}]}, "must be a pair .*candidates only"),
         ({"s": (3, [1])}, "2-D"),
         ({"s": ([[np.inf]], [1])}, "NaN or infinity"),
     ],

@@ -31,6 +31,7 @@ from rankrls.metrics import pairwise_error
 
 Array = np.ndarray
 
+N_REFERENCES = 300
 GAMMAS = 2.0 ** np.arange(-23, -10, 3)
 SIZES = {"20-40": (20, 40), "40-60": (40, 60), "60-80": (60, 80), "all": (0, 100)}
 #: Name: (estimator, alphas, errors of the paper).
@@ -60,7 +61,7 @@ def rows(ratings: Array, n_users: int, n_held: int, seed: int) -> Iterator[list[
     for column, (size, (least, most)) in enumerate(SIZES.items()):
         rng = np.random.default_rng(seed)
         eligible = rng.permutation(np.flatnonzero((counts >= least) & (counts <= most)))
-        references = eligible[:n_users]
+        references = eligible[:N_REFERENCES]
         others = rng.permutation(np.setdiff1d(np.arange(len(ratings)), references))
         features = fill(ratings[references]).T
         tasks = [split(ratings[user], rng) for user in others[: n_users + n_held]]

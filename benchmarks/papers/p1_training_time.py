@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from _common import finish, parse, table
-from _reuters import draw, read, vectors
+from _reuters import FEATURES, draw, read
 from timing import seconds
 
 from rankrls import RankRLS, RankSVM, regularization_path
@@ -39,7 +39,7 @@ def rows(options) -> Iterator[list[str]]:
     for m, rls, svm in zip(SIZES, RANKRLS, RANKSVM, strict=True):
         if m > options.most:
             break
-        X, _, _ = vectors(texts, order[:m], "tf-idf")
+        X = FEATURES["tf-idf"]().fit_transform([texts[i] for i in order[:m]])
         y, repeats = acq[order[:m]], 2 if m <= 2000 else 1
         machine = RankSVM(**KERNEL)
         yield [

@@ -20,7 +20,6 @@ __all__ = ["public_modules", "public_names", "write_api_pages"]
 #: Rooms whose names are for other rooms, or are exported by ``rankrls`` itself, and commands.
 INTERNAL = {
     "cli",
-    "demo",
     "estimators",
     "feature_maps",
     "holdout",
@@ -55,6 +54,7 @@ def page(module: ModuleType, title: str) -> str:
     for kind, names in kinds.items():
         if names and kind == "Ready objects":
             lines += [kind, "-" * len(kind), ""]
+            lines += [SCORERS, ""] if all(name.endswith("_scorer") for name in names) else []
             lines += [f".. autodata:: {name}\n   :no-value:\n" for name in names]
         elif names:
             lines += [kind, "-" * len(kind), "", ".. autosummary::", "   :toctree: generated", ""]
@@ -98,6 +98,11 @@ def write(path: Path, text: str) -> None:
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 
+
+SCORERS = """
+For ``scoring=`` of scikit-learn's searches: `make_ranking_scorer` of the metric of the same name,
+with its defaults. With metadata routing they ask for ``qid``.
+"""
 
 INDEX = """
 API reference

@@ -7,7 +7,8 @@ what these functions return.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
     "check_scores",
     "check_weights",
     "encode_qid",
+    "naming_columns",
     "show",
 ]
 
@@ -109,6 +111,30 @@ def _as_array(name: str, values: Any) -> NDArray[Any]:
         raise ValueError(f"{name} cannot be read as an array: {error}") from error
 
 
+@contextmanager
+def naming_columns(X: Any) -> Iterator[None]:
+    """Errors of text in a data frame name its columns."""
+    try:
+        yield
+    except ValueError as error:
+        columns = getattr(X, "columns", None)
+        if columns is None or "could not convert string" not in str(error):
+            raise
+        text = [name for name in columns if not _holds_numbers(X[name])]
+        shown = ", ".join(map(repr, text[:5])) + ", …" * (len(text) > 5)
+        raise ValueError(
+            f"X has columns that are not numbers: {shown} (drop or encode them; {error})"
+        ) from error
+
+
+def _holds_numbers(column: Any) -> bool:
+    try:
+        np.asarray(column, dtype=np.float64)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
 def check_finite_array(name: str, values: ArrayLike, *, ndim: tuple[int, ...]) -> NDArray[Any]:
     """Return ``values`` as a float64 array of an allowed ``ndim``, without NaN or infinity."""
     array = _as_array(name, values)
@@ -118,7 +144,10 @@ def check_finite_array(name: str, values: ArrayLike, *, ndim: tuple[int, ...]) -
         try:
             array = array.astype(np.float64)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{name} must be numeric; got dtype {array.dtype}: {error}") from error
+            hint = " (higher is better; of two classes: y == 'the positive one')" * (name == "y")
+            raise ValueError(
+                f"{name} must be numeric; got dtype {array.dtype}: {error}{hint}"
+            ) from error
     array = array.astype(np.float64, copy=False)
     if array.ndim not in ndim:
         wanted = " or ".join(f"{d}-D" for d in ndim)

@@ -239,6 +239,11 @@ def _split(key: Any, item: Any) -> tuple[Any, Any]:
     if not isinstance(item, tuple | list) or len(item) != 2:
         raise ValueError(f"list {key!r} must be a pair (features, scores); got {show(item)}")
     features, scores = item
+    if isinstance(features, Mapping):  # a list of two candidates, without the pair around it
+        raise ValueError(
+            f"list {key!r} must be a pair (features, scores); got candidates only (scores may be "
+            "None: (candidates, None))"
+        )
     if sp.issparse(features):
         return features, scores
     if not isinstance(features, np.ndarray):

@@ -222,6 +222,7 @@ def _tell(task: _Task, fitted: Any, path: str, seconds: float, as_json: bool) ->
     if as_json:
         to_json(about)
         return
+    tied = (getattr(ranker, "cost", None), getattr(ranker, "ties", None)) == ("magnitude", "keep")
     columns = [f"{role} {about[key]!r}" for role, key in
                (("labels", "label_column"), ("queries", "qid_column")) if about[key]]  # fmt: skip
     lines = [
@@ -229,7 +230,7 @@ def _tell(task: _Task, fitted: Any, path: str, seconds: float, as_json: bool) ->
                  + (f" (columns: {', '.join(columns)})" if columns else "")),
         ("features", number(about["n_features"])
          + ("" if task.options.scale == "none" else f", scaled: {task.options.scale}")),
-        ("pairs", number(about["n_pairs"])),
+        ("pairs", number(about["n_pairs"]) + (", those of equal labels included" if tied else "")),
         ("model", f"{about['model']}, alpha {alpha:g}, solver {ranker.solver_}"
                   + (", read batch by batch" if about["streamed"] else "")),
     ]  # fmt: skip

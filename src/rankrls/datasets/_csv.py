@@ -57,12 +57,16 @@ def load_csv(
         With the attributes
 
         data : ndarray of shape (n_rows, n_features)
+            Features.
         target : ndarray of shape (n_rows,), float64, or None
+            Labels.
         qid : ndarray of shape (n_rows,), int64 or str, or None
             Integers if all of them are (within 64 bits, and no two of them the same integer
             written differently), otherwise strings.
         sample_weight : ndarray of shape (n_rows,), float64, or None
+            Row weights.
         feature_names : list of str of length n_features
+            Names of the columns.
 
     Raises
     ------

@@ -81,11 +81,17 @@ def load_ranking(
         With the attributes
 
         data : ndarray or scipy.sparse.csr_array of shape (n_rows, n_features)
+            Features.
         target : ndarray of shape (n_rows,), float64, or None
+            Labels.
         qid : ndarray of shape (n_rows,), integers or str, or None
+            Query ids.
         sample_weight : ndarray of shape (n_rows,), float64, or None
-        feature_names : list of str of length n_features, or None for LETOR text
-        comments : list of str of length n_rows, or None but for LETOR text
+            Row weights.
+        feature_names : list of str of length n_features, or None
+            Names of the columns; LETOR text has none.
+        comments : list of str of length n_rows, or None
+            Of LETOR text only.
         format : str
             "letor", "csv" or "parquet".
         target_name, qid_name : str or None
@@ -161,8 +167,9 @@ def iter_ranking(
         rows than this is a batch of its own. Without query ids a batch has just this many rows.
     by_query : bool, default=True
         False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
-    format, target, qid, features, sample_weight, dtype, n_features, sparse, zero_based, beyond, \
-header, delimiter, need
+    format, target, qid, features, sample_weight, dtype, header, delimiter, need
+        As in :func:`load_ranking`.
+    n_features, sparse, zero_based, beyond
         As in :func:`load_ranking`. For LETOR text without ``n_features``, a first pass over the
         file finds it.
 
@@ -256,16 +263,20 @@ def _find_roles(
     """Columns of labels, query ids and weights; those that are features are not looked at."""
     used = [] if features is None else check_names(features)
     free = [name for name in names if name not in used]
-    found = {role: _role(file, role, given, free, need) for role, given in roles.items()}
+    found = {role: _role(file, role, given, free, names, need) for role, given in roles.items()}
     return {**found, "sample_weight": sample_weight}
 
 
-def _role(file: str, role: str, given: Any, names: list[str], need: Sequence[str]) -> str | None:
+def _role(
+    file: str, role: str, given: Any, free: list[str], names: list[str], need: Sequence[str]
+) -> str | None:
     if given != "auto":
         if isinstance(given, str) and given not in names:
             raise ValueError(f"{file}: {missing_column(role, given, names)}")
+        if isinstance(given, str) and given not in free:
+            raise ValueError(f"{file}: column {given!r} for {role} is also one of the features")
         return given
-    known = [name for name in names if name.lower() in NAMES[role]]
+    known = [name for name in free if name.lower() in NAMES[role]]
     if len(known) == 1 or (not known and role not in need):
         return known[0] if known else None
     what = {"target": "labels", "qid": "query ids"}[role]

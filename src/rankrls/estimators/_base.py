@@ -115,6 +115,8 @@ class LeastSquaresRanker(Ranker):
     def _check_alpha(self, name: str, value: Any) -> float:
         if self.early_stopping is True and isinstance(value, numbers.Real) and value == 0:
             return 0.0
+        if isinstance(value, str):
+            raise ValueError(f"{name} must be a number > 0; got {value!r}. RankRLSCV chooses alpha")
         return check_positive(name, value)
 
     def _split(self, X: Any, graph: PreferenceGraph, eval_set: Any) -> Split:

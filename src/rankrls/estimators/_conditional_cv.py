@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,7 +18,7 @@ from rankrls._validation import (
     show,
 )
 from rankrls.estimators._conditional_base import ConditionalRanker
-from rankrls.estimators._scoring import Scoring
+from rankrls.estimators._scoring import Scoring, choose_alpha
 from rankrls.relations import (
     Plan,
     alpha_chunks,
@@ -213,21 +212,10 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
         return self
 
     def _choose(self, grid: Array, scores: Array, n_refits: Array) -> None:
-        if not np.isfinite(scores).all():
-            raise ValueError(
-                f"scoring gave {scores[~np.isfinite(scores)][0]} for alpha="
-                f"{grid[~np.isfinite(scores)][0]:g}: it must give a finite number"
-            )
-        best = len(scores) - 1 - int(np.argmax(scores[::-1]))
+        best = choose_alpha(grid, scores)
         self.alpha_ = float(grid[best])
         self.best_score_ = float(scores[best])
         self.cv_results_ = {"alpha": grid, "mean_score": scores, "n_refits": n_refits}
-        if len(grid) > 1 and best in (0, len(grid) - 1):
-            where = "smallest" if best == 0 else "largest"
-            warnings.warn(
-                f"the best alpha, {self.alpha_:g}, is the {where} of the grid: extend alphas",
-                stacklevel=3,
-            )
 
 
 def plan_for(

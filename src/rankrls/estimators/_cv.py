@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from rankrls._progress import Progress
 from rankrls._validation import check_option, show
 from rankrls.estimators._base import LeastSquaresRanker
-from rankrls.estimators._scoring import PAIR_METRICS, Scoring
+from rankrls.estimators._scoring import PAIR_METRICS, Scoring, choose_alpha
 from rankrls.feature_maps import Kernel
 from rankrls.holdout import HoldoutProblem, check_fold, pair_accuracies, query_folds
 from rankrls.models import HeldOut, IterativeModel, predict_path
@@ -181,7 +181,8 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         if graph.scores is None or graph.n_given_pairs:
             raise ValueError(
                 "RankRLSCV scores held-out queries by y: given pairs are taken with an eval_set "
-                "or solver='cg' only"
+                "or solver='cg' only (or search alpha by GridSearchCV over RankRLS, with "
+                "y=PreferenceGraph.from_pairs(...))"
             )
         problem = self._holdout_problem(kernel, X, graph)
         cv = self._resolve(problem)
@@ -203,21 +204,10 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
 
     def _choose(self, grid: Array, scores: Array, more: dict[str, Array]) -> int:
         """Store the results of all alphas; the number of the best, the largest of equals."""
-        if not np.isfinite(scores).all():
-            raise ValueError(
-                f"scoring gave {scores[~np.isfinite(scores)][0]} for alpha="
-                f"{grid[~np.isfinite(scores)][0]:g}: it must give a finite number"
-            )
-        best = len(scores) - 1 - int(np.argmax(scores[::-1]))
+        best = choose_alpha(grid, scores, warn=not self.early_stopping)
         self.alpha_ = float(grid[best])
         self.best_score_ = float(scores[best])
         self.cv_results_ = {"alpha": grid, "mean_score": scores, **more}
-        if len(grid) > 1 and best in (0, len(grid) - 1) and not self.early_stopping:
-            where = "smallest" if best == 0 else "largest"
-            warnings.warn(
-                f"the best alpha, {self.alpha_:g}, is the {where} of the grid: extend alphas",
-                stacklevel=3,
-            )
         return best
 
     def _by_validation(self, eval_set: Any) -> bool:
@@ -273,7 +263,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         """What "auto" stands for; strings are checked."""
         if not isinstance(self.cv, str):
             return self.cv
-        check_option("cv", self.cv, ("auto", "leave-query-out", "leave-pair-out"))
+        check_option("cv", self.cv, ("auto", "leave-query-out", "leave-pair-out", "validation"))
         graph = problem.graph
         if self.cv != "auto":
             if self.cv == "leave-query-out" and not graph.has_qid:

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from rankrls._validation import naming_columns
 from rankrls.estimators._inputs import (
     graph_accuracy,
     graph_from_arguments,
@@ -73,13 +74,14 @@ class Ranker(BaseEstimator):
     ) -> tuple[Kernel, Any, PreferenceGraph]:
         """Check everything that does not need a solver: kernel, X, and the preference graph."""
         kernel = self._check_options()
-        X = validate_data(
-            self,
-            X,
-            accept_sparse=("csr", "csc"),
-            dtype=(np.float64, np.float32),
-            ensure_min_samples=2,
-        )
+        with naming_columns(X):
+            X = validate_data(
+                self,
+                X,
+                accept_sparse=("csr", "csc"),
+                dtype=(np.float64, np.float32),
+                ensure_min_samples=2,
+            )
         graph = graph_from_arguments(X.shape[0], y, **preferences)
         require_preferences(graph)
         X = canonical(X, dense=kernel.precomputed, columns=self._keeps_columns)
@@ -108,9 +110,10 @@ class Ranker(BaseEstimator):
         return self._check_rows(X)
 
     def _check_rows(self, X: Any) -> Any:
-        X = validate_data(
-            self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False
-        )
+        with naming_columns(X):
+            X = validate_data(
+                self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False
+            )
         return canonical(X, dense=self.kernel == "precomputed")
 
     def predict(self, X: Any) -> Any:

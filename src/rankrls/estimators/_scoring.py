@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,34 @@ from rankrls._validation import check_option
 from rankrls.estimators._inputs import graph_accuracy
 from rankrls.preferences import PreferenceGraph
 
-__all__ = ["PAIR_METRICS", "Scoring"]
+__all__ = ["PAIR_METRICS", "Scoring", "choose_alpha"]
 
 Array = NDArray[Any]
 
 PAIR_METRICS = ("pairwise_accuracy", "concordance_index")
 LIST_METRICS = ("ndcg", "average_precision", "reciprocal_rank", "precision")
+
+
+def choose_alpha(grid: Array, scores: Array, *, warn: bool = True) -> int:
+    """The number of the best alpha of an ascending grid, the largest of equally good ones.
+
+    A warning tells when an end of the grid is better than its neighbour. Where they are equal,
+    as on the plateau of strong regularisation, a longer grid would not help.
+    """
+    if not np.isfinite(scores).all():
+        raise ValueError(
+            f"scoring gave {scores[~np.isfinite(scores)][0]} for alpha="
+            f"{grid[~np.isfinite(scores)][0]:g}: it must give a finite number"
+        )
+    best = len(scores) - 1 - int(np.argmax(scores[::-1]))
+    ends = {0: 1, len(grid) - 1: len(grid) - 2}  # and their neighbours
+    if warn and len(grid) > 1 and best in ends and scores[best] > scores[ends[best]]:
+        where = "smallest" if best == 0 else "largest"
+        warnings.warn(
+            f"the best alpha, {grid[best]:g}, is the {where} of the grid: extend alphas",
+            stacklevel=4,
+        )
+    return best
 
 
 class Scoring:
@@ -33,6 +56,10 @@ class Scoring:
             self.metric: Callable[..., Any] = scoring
             return
         name, at, cut = self.name.partition("@")
+        if name == "roc_auc":
+            raise ValueError(
+                "scoring='roc_auc': of two classes 'pairwise_accuracy' is the AUC, within queries"
+            )
         check_option("scoring", name, PAIR_METRICS + LIST_METRICS)
         self.metric = getattr(metrics, name)
         if at:

@@ -99,6 +99,7 @@ class HoldoutProblem:
         self._require_something_left(folds)
         out = [np.full((len(alphas), len(rows), n_outputs), np.nan) for rows in folds]
         n_refits = np.zeros(len(alphas), dtype=np.int64)
+        refits: dict[tuple[int, bytes], Array] = {}  # one holds all outputs
         for objective in self.objectives:
             parts, unsafe = self._shortcut(objective, folds, alphas)
             for number, part in enumerate(parts):
@@ -110,8 +111,11 @@ class HoldoutProblem:
             mine = np.isin(np.arange(n_outputs), objective.outputs)
             for i in refitted:
                 bad = np.flatnonzero(unsafe[:, i])
-                rest = np.setdiff1d(np.arange(m), folds[i])
-                out[i][bad] = np.where(mine, self._refit(rest, folds[i], alphas[bad]), out[i][bad])
+                key = (i, bad.tobytes())
+                if key not in refits:
+                    rest = np.setdiff1d(np.arange(m), folds[i])
+                    refits[key] = self._refit(rest, folds[i], alphas[bad])
+                out[i][bad] = np.where(mine, refits[key], out[i][bad])
         return HeldOut(out, n_refits)
 
     def _require_something_left(self, folds: Sequence[Array]) -> None:

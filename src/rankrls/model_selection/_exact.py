@@ -195,7 +195,11 @@ def _problem(
     preferences: dict[str, Any],
 ) -> tuple[HoldoutProblem, Array, bool]:
     if not isinstance(estimator, RankRLS):
-        raise ValueError(f"estimator must be a RankRLS; got a {type(estimator).__name__}")
+        raise ValueError(
+            f"estimator must be a RankRLS; got a {type(estimator).__name__} (scale X before; a "
+            "pipeline or a search is refitted by leave_pair_out_auc, or by scikit-learn's "
+            "cross_val_score with LeavePairOut or QueryKFold)"
+        )
     if alphas is None:
         grid = np.array([check_positive("alpha", estimator.alpha)])
     else:

@@ -93,7 +93,11 @@ def permutation_test(
     True
     """
     if not isinstance(estimator, RankRLS):
-        raise ValueError(f"estimator must be a RankRLS; got a {type(estimator).__name__}")
+        raise ValueError(
+            f"estimator must be a RankRLS; got a {type(estimator).__name__} (scale X before, and "
+            "fix alpha before looking at the labels; scikit-learn's permutation_test_score refits "
+            "a pipeline or a search)"
+        )
     if isinstance(n_permutations, bool) or not isinstance(n_permutations, int | np.integer):
         raise ValueError(f"n_permutations must be an integer >= 1; got {n_permutations!r}")
     if n_permutations < 1:
