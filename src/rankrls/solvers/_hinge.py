@@ -300,4 +300,5 @@ class _Search:
             pairs = self.loss.between(f, 1.0 - width, 1.0 + width, MAX_NEAR)
             if pairs is not None:
                 return 1.0 - width, pairs
-            width *= 0.5
+            # All pairs may be few, and yet too many rows be compared to find them: ties are passed.
+            width = min(0.5 * width, 1.0)
