@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,10 +67,10 @@ def run(*words: str, repeats: int = 1) -> Used:
     return min(runs)
 
 
-def main(megabytes: float = 500, repeats: float = 2) -> None:
+def command_rows(megabytes: float = 500, repeats: float = 2) -> Iterator[Row]:
     start = run(*RANKRLS, "--help", repeats=10)
     plain = run(sys.executable, "-c", "import numpy, scipy", repeats=10)
-    print_table([Row("rankrls --help", start.wall, "import numpy, scipy", plain.wall, 1.5)])
+    yield Row("rankrls --help", start.wall, "import numpy, scipy", plain.wall, 1.5)
     with tempfile.TemporaryDirectory() as folder:
         path, model, scores = (Path(folder, name) for name in ("t.dat", "model", "scores"))
         n_rows = write_letor(path, megabytes * 1e6)
@@ -80,11 +81,9 @@ def main(megabytes: float = 500, repeats: float = 2) -> None:
         fitted, scored, loaded = (
             run(*words, repeats=int(repeats)) for words in (fit, predict, load)
         )
-        rows = []
         for name, ours in (("rankrls fit --stream", fitted), ("rankrls predict", scored)):
-            rows.append(Row(name, ours.wall, "load_svmlight_file", loaded.wall))
-            rows.append(Row(f"{name}, CPU", ours.cpu, "load_svmlight_file", loaded.cpu))
-        print_table(rows)
+            yield Row(name, ours.wall, "load_svmlight_file", loaded.wall)
+            yield Row(f"{name}, CPU", ours.cpu, "load_svmlight_file", loaded.cpu)
         print(
             f"\npredict: {n_rows / scored.wall:,.0f} rows/s, {n_rows / scored.cpu:,.0f} per CPU s"
         )
@@ -92,5 +91,9 @@ def main(megabytes: float = 500, repeats: float = 2) -> None:
             print(f"memory of {name}: {used.memory:.0f} MB")
 
 
+def speed(quick: bool = False) -> Iterator[Row]:
+    yield from command_rows(20 if quick else 500)
+
+
 if __name__ == "__main__":
-    main(*map(float, sys.argv[1:]))
+    print_table(command_rows(*map(float, sys.argv[1:])))

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from timing import Row, print_table
+from timing import seconds as shortest
 
 from rankrls.graph_kernels import (
     AllPathsGraphFeatures,
@@ -33,6 +34,7 @@ WORDS = [f"word{i}" for i in range(3000)]
 TAGS = [f"tag{i}" for i in range(40)]
 ZIPF = 1.0 / np.arange(1, 3001)
 TARGET = 1 / 0.3
+seconds = partial(shortest, clock=time.process_time)
 
 
 def labels(rng: np.random.Generator, n: int, n_labels: int) -> list[tuple[str, ...]]:
@@ -78,14 +80,8 @@ def rows(n_graphs: int = N_GRAPHS, repeats: int = 5) -> Iterator[Row]:
                 yield Row(f"{name}, {kind}, {gather}", ours, "np.linalg.solve", theirs, TARGET)
 
 
-def seconds(run: Callable[[], Any], repeats: int) -> float:
-    """The least processor time of several runs."""
-    times = []
-    for _ in range(repeats):
-        start = time.process_time()
-        run()
-        times.append(time.process_time() - start)
-    return min(times)
+def speed(quick: bool = False) -> Iterator[Row]:
+    yield from rows(200 if quick else N_GRAPHS)
 
 
 def memory() -> None:

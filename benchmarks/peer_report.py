@@ -19,7 +19,6 @@ COLUMNS = (
     "pairwise error",
     "CPU s, choose and fit",
     "CPU s, fit",
-    "wall s",
     "peak MiB",
     "over data",
 )
@@ -49,10 +48,8 @@ def print_report(title: str, folds: list[Fold], runs: list[Run], against: str) -
     for run in runs:
         by_method.setdefault(run.method, []).append(run)
     print(f"\n### {title}: {len(folds)} fold(s), {len(np.unique(qid))} test queries\n")
-    print(
-        "| | NDCG@10 | MAP | pairwise error | choose and fit, s | fit, s | peak MiB | over data |"
-    )
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    print("| " + " | ".join(COLUMNS) + " |")
+    print("|---|" + "---:|" * (len(COLUMNS) - 1))
     scores = {}
     for name, given in by_method.items():
         failures = sorted({run.failure for run in given if run.failure})
@@ -88,7 +85,6 @@ def _cells(y: np.ndarray, score: np.ndarray, qid: np.ndarray, runs: list[Run]) -
         f"{pairwise_error(y, score, qid=qid):.4f}",
         f"{mean('all_cpu'):.2f}",
         f"{mean('fit_cpu'):.3f}",
-        f"{mean('wall'):.2f}",
         f"{peak:.0f}",
         f"{extra:.0f}",
     ]

@@ -14,8 +14,8 @@ With ``--clock cpu`` times are those of the processor: for one thread on a machi
 too. Work that goes on in threads is then added up, and processes of their own are not seen (the
 rows about them take the clock all the same).
 
-Not here: what is measured in errors rather than seconds (peers.py, relations_*.py), and the tables
-of growth and memory that some modules print when they are run alone.
+Not here: what is measured in errors rather than seconds (peers.py, relation*.py, papers/), and the
+tables of growth and memory that some modules print when they are run alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ MODULES = (
     "scale",
     "ranksvm",
     "conditional",
+    "graph_kernels",
     "dask_scale",
+    "cli",
 )
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 HERE = Path(__file__).resolve().parent

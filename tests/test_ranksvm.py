@@ -157,6 +157,33 @@ def test_pairs_near_the_corner_are_chosen_anew(monkeypatch):
     assert ranker.gap_ <= 1e-6
 
 
+def test_few_pairs_among_many_ties_are_found(monkeypatch):
+    """So few pairs that all are wanted, so many tied rows that they are not written out."""
+    monkeypatch.setattr(losses, "MAX_PAIRS", 0)
+    monkeypatch.setattr(losses, "PAIRS_PER_ROW", 0)
+    monkeypatch.setattr(solver, "MAX_NEAR", 600)
+    monkeypatch.setattr(solver, "HINGE_ITER", 1)
+    monkeypatch.setattr(solver, "ROUNDED_ITER", 1)
+    monkeypatch.setattr(solver, "ROUNDED_PER_DIMENSION", 0.0)
+    asked = []
+    between = losses.ScoreHinge.between
+
+    def limited(self, f, low, high, limit):
+        if limit == 600:
+            asked.append(high)
+            assert len(asked) < 1000  # it went on for ever
+        return between(self, f, low, high, limit)
+
+    monkeypatch.setattr(losses.ScoreHinge, "between", limited)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (120, 3))
+    y = (np.arange(120) < 5).astype(float)
+    ranker = RankSVM(1e-2, kernel="rbf", tol=1e-6).fit(X, y)
+    assert ranker.n_pairs_ == 575
+    assert asked[0] == np.inf
+    assert ranker.gap_ <= 1e-6
+
+
 def test_kernels():
     rng = np.random.default_rng(5)
     X, new = rng.standard_normal((45, 3)), rng.standard_normal((6, 3))
