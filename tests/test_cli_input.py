@@ -226,7 +226,7 @@ def test_warnings_of_the_caller_are_left_alone(folder, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         before = warnings.showwarning
-        main(["cv", "train.dat", "--alphas", "1e8,1e9"])
+        main(["cv", "train.dat", "--alphas", "1000,10000"])
         assert warnings.showwarning is before
     assert capsys.readouterr().err.startswith("rankrls: warning: the best alpha")
 
