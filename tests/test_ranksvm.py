@@ -541,3 +541,21 @@ def test_no_slope_left_after_rounding_is_no_division_by_zero(seed):
     for alpha, coef in zip(alphas[[0, 5, 10]], path.coef[[0, 5, 10]], strict=True):
         alone = RankSVM(alpha).fit(X, y)
         np.testing.assert_allclose(X @ coef, X @ alone.coef_, atol=0.02)
+
+
+def test_pairs_near_the_corner_are_few_or_none(monkeypatch):
+    monkeypatch.setattr(solver, "MAX_NEAR", 10)
+    monkeypatch.setattr(losses, "MAX_PAIRS", 0)
+    monkeypatch.setattr(losses, "PAIRS_PER_ROW", 0)
+    y = np.zeros(10)
+    y[0] = 1
+    (loss,) = losses.hinge_losses(PreferenceGraph.from_scores(y), "pair")
+    search = solver._Search(loss, None, 1.0, 1e-3, 10)
+    # All 9 pairs may be written out, but looking for them takes 100 comparisons of rows.
+    low, pairs = search._near(np.linspace(0, 0.1, 10))
+    assert low == 0.5
+    assert pairs.n_pairs == 0
+    y[:5] = 1
+    (loss,) = losses.hinge_losses(PreferenceGraph.from_scores(y), "pair")
+    search = solver._Search(loss, None, 1.0, 1e-3, 10)
+    assert search._near(y) is None  # 25 pairs at the corner itself

@@ -52,6 +52,9 @@ ROUNDED_PER_DIMENSION = 0.25
 MAX_DIMENSION = 3000
 MAX_NEAR = 400_000
 
+#: Pairs are near the corner if they are closer than 1, ½, ¼ …, down to this.
+NARROWEST = 2.0**-12
+
 #: ‖f‖² below zero by more than this part of the objective is not rounding.
 INDEFINITE = 1e-3
 
@@ -270,7 +273,10 @@ class _Search:
             if self.done():
                 return
             best, gap = self.best, self.gap
-            low, pairs = self._near(best.f)
+            near = self._near(best.f)
+            if near is None:
+                return
+            low, pairs = near
             rest = self.loss.step(best.f, low)
             found = solve_near(
                 self.space,
@@ -293,12 +299,16 @@ class _Search:
             if self.gap > 0.9 * gap and self.best.objective > best.objective - self.slack:
                 return
 
-    def _near(self, f: Array) -> tuple[float, PairHinge]:
-        """The pairs with low <= f_h − f_j < high: all of them, or those near the corner."""
+    def _near(self, f: Array) -> tuple[float, PairHinge] | None:
+        """The pairs with low <= f_h − f_j < high: all of them, or those near the corner.
+
+        None if there are too many at the corner itself, as where all pairs of two classes are put
+        at a distance of one.
+        """
         width = np.inf if self.loss.n_pairs <= MAX_NEAR else 1.0
-        while True:
+        while width > NARROWEST:
             pairs = self.loss.between(f, 1.0 - width, 1.0 + width, MAX_NEAR)
             if pairs is not None:
                 return 1.0 - width, pairs
-            # All pairs may be few, and yet too many rows be compared to find them: ties are passed.
-            width = min(0.5 * width, 1.0)
+            width = min(1.0, 0.5 * width)  # also where all pairs are few, but not all comparisons
+        return None
