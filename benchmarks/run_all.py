@@ -108,7 +108,7 @@ def machine() -> Iterator[str]:
         model = next((line.split(":")[1].strip() for line in lines if "model name" in line), model)
         total = Path("/proc/meminfo").read_text().split()[1]
         memory = f", {int(total) / 2**20:.0f} GiB"
-    yield f"- {model}, {os.cpu_count()} cores{memory}; {platform.system()} {platform.release()}"
+    yield f"- {model}, {os.cpu_count()} cores{memory}; {platform.system()}"
     packages = {"rankrls": rankrls, "NumPy": numpy, "SciPy": scipy, "scikit-learn": sklearn}
     versions = ", ".join(f"{name} {module.__version__}" for name, module in packages.items())
     yield f"- Python {platform.python_version()}, {versions}"
