@@ -5,7 +5,7 @@ alphas, or numbers of trees. `scores` fits one setting and predicts for every va
 that one function chooses for all of them (see peers.py).
 
 Least squares and kernels get features of mean 0 and variance 1 (of the training rows, columns that
-are constant there left out); trees get them as they are.
+are constant there left out); trees get them as they are, but for the row that says otherwise.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 from peer_data import Part
-from peer_recipe import GRID, recipe
+from peer_recipe import GRID, query_ranks, recipe, standardised
 from sklearn.preprocessing import StandardScaler
 
 from rankrls import RankRLS, RankRLSCV, RankSVM, regularization_path
+from rankrls.preprocessing import QueryScaler
 
 __all__ = ["METHODS", "Method", "standardise"]
 
@@ -169,6 +170,45 @@ def lambdarank(setting, trees, train: Part, held: Part):
     return np.stack([ranker.booster_.predict(held.X, num_iteration=n) for n in trees])
 
 
+def lambdarank_views(setting, trees, train: Part, held: Part):
+    """What the recipe has, for trees: features within the query beside the raw ones, ten models.
+
+    (Logarithms and quantiles would not change a tree.) The ten differ by the rows and features
+    drawn for each tree; parameters are chosen with one of them.
+    """
+    import lightgbm
+
+    A, B = (
+        np.hstack([X, QueryScaler("standard").fit_transform(X, qid=qid), query_ranks(X, qid)])
+        for X, qid in ((train.X, train.qid), (held.X, held.qid))
+    )
+    sizes = np.unique(train.qid, return_counts=True)[1]
+    drawn = {"subsample": 0.8, "subsample_freq": 1, "colsample_bytree": 0.8}
+    models = [
+        lightgbm.LGBMRanker(
+            n_estimators=max(trees),
+            n_jobs=_threads(),
+            random_state=seed,
+            verbosity=-1,
+            **drawn,
+            **setting,
+        ).fit(A, train.y, group=sizes)
+        for seed in range(10 if len(trees) == 1 else 1)
+    ]
+    return np.stack(
+        [
+            np.mean(
+                [
+                    standardised(model.booster_.predict(B, num_iteration=n), held.qid)
+                    for model in models
+                ],
+                axis=0,
+            )
+            for n in trees
+        ]
+    )
+
+
 def xgboost_ndcg(setting, trees, train: Part, held: Part):
     import xgboost
 
@@ -196,6 +236,11 @@ _KERNEL = "gamma 0.1/n, 1/n; alpha 1/4, 4, 64"
 _BASIS = f"{N_BASIS} basis vectors; gamma 0.1/n, 0.3/n, 1/n; alpha 2^-4, 2^-2, … 2^12"
 _GAMMAS, _MORE_GAMMAS = _settings(gamma·n=(0.1, 1.0)), _settings(gamma·n=(0.1, 0.3, 1.0))
 
+_TREES = (
+    "num_leaves 7, 31; min_child_samples 20, 100; learning_rate 0.05; 25, 50, 100, 200, 400 trees"
+)
+_LEAVES = _settings(num_leaves=(7, 31), min_child_samples=(20, 100), learning_rate=(0.05,))
+
 METHODS = {
     "rankrls RankRLS": Method(linear, "rankrls", _LINEAR, path=LINEAR_ALPHAS),
     "rankrls RankRLSCV": Method(
@@ -220,12 +265,12 @@ METHODS = {
     "scikit-learn Nystroem + Ridge, RBF": Method(
         nystroem_ridge, "sklearn", _BASIS, _MORE_GAMMAS, BASIS_ALPHAS
     ),
-    "LightGBM lambdarank": Method(
-        lambdarank,
+    "LightGBM lambdarank": Method(lambdarank, "lightgbm", _TREES, _LEAVES, TREES),
+    "LightGBM lambdarank, views, ten": Method(
+        lambdarank_views,
         "lightgbm",
-        "num_leaves 7, 31; min_child_samples 20, 100; learning_rate 0.05; "
-        "25, 50, 100, 200, 400 trees",
-        _settings(num_leaves=(7, 31), min_child_samples=(20, 100), learning_rate=(0.05,)),
+        f"{_TREES}; raw features and, within the query, scaled ones and ranks; mean of ten models",
+        _LEAVES,
         TREES,
     ),
     "XGBoost rank:ndcg": Method(

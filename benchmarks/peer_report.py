@@ -40,7 +40,7 @@ class Run:
         return f"{self.fold} {self.method}: {cost}"
 
 
-def print_report(title: str, folds: list[Fold], runs: list[Run], against: str) -> None:
+def print_report(title: str, folds: list[Fold], runs: list[Run], against: list[str]) -> None:
     """Quality over all test queries, cost of a fold on average, paired tests."""
     y = np.concatenate([fold.test.y for fold in folds])
     qid = np.concatenate([fold.test.qid for fold in folds])
@@ -58,8 +58,14 @@ def print_report(title: str, folds: list[Fold], runs: list[Run], against: str) -
             continue
         scores[name] = np.concatenate([run.scores for run in given])
         print(f"| {name} | {' | '.join(_cells(y, scores[name], qid, given))} |")
-    if against not in scores:
-        return
+    for peer in against:
+        if peer in scores:
+            _print_tests(y, qid, scores, peer)
+
+
+def _print_tests(
+    y: np.ndarray, qid: np.ndarray, scores: dict[str, np.ndarray], against: str
+) -> None:
     print(f"\nDifferences to {against}, 95% interval by query, permutation test:\n")
     print("| | NDCG@10 | p | MAP | p | pairwise accuracy | p |")
     print("|---|---:|---:|---:|---:|---:|---:|")

@@ -42,6 +42,7 @@ from peer_report import Run, print_report
 
 from rankrls.metrics import ndcg
 
+AGAINST = ["LightGBM lambdarank", "XGBoost rank:ndcg", "scikit-learn Ridge"]
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -130,7 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the data sets")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--methods", nargs="+", help="words in the names; default: all methods")
-    parser.add_argument("--against", default="LightGBM lambdarank", help="of the paired tests")
+    parser.add_argument("--against", nargs="+", default=AGAINST, help="of the paired tests")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--max-kernel-rows", type=int, default=6000, metavar="M")
     parser.add_argument("--output", type=Path, help="keep scores and choices in this folder")
