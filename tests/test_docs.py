@@ -21,7 +21,7 @@ from rankrls.cli import main
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-GALLERY = sorted((ROOT / "examples" / "gallery").glob("plot_*.py"))
+GALLERY = sorted((ROOT / "examples" / "gallery").rglob("plot_*.py"))
 PAGES = sorted(
     page
     for page in DOCS.rglob("*.md")

@@ -1,0 +1,73 @@
+"""
+Which receptors might a new drug bind to?
+=========================================
+
+223 drugs, 95 G-protein coupled receptors and the pairs that are known to interact (Yamanishi et
+al., 2008). Drugs are given by the similarity of their structures, receptors by that of their
+sequences. A new drug has no known interaction: the receptors are ranked by what similar drugs do
+to similar receptors. Ranking them by how many drugs each is known to bind needs no model at all,
+and is the thing to beat.
+"""
+
+# %%
+# Similarities become kernels once they are symmetric and have no negative eigenvalue.
+import gzip
+import os
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from rankrls import ConditionalRankRLSCV
+from rankrls.metrics import conditional_scores, precision
+
+folder = Path(os.environ.get("RANKRLS_DATA", "../shared/data")) / "dti_yamanishi"
+
+
+def read(name):
+    with gzip.open(folder / f"gpcr_{name}.txt.gz", "rt") as lines:
+        width = len(next(lines).split())
+        return np.loadtxt(lines, usecols=range(1, width + 1))
+
+
+def kernel(similarity):
+    values, vectors = np.linalg.eigh((similarity + similarity.T) / 2)
+    return (vectors * np.maximum(values, 0)) @ vectors.T
+
+
+K, G, Y = kernel(read("simmat_dc")), kernel(read("simmat_dg")), read("admat_dgc").T
+print(f"{Y.shape[0]} drugs × {Y.shape[1]} receptors, {Y.mean():.1%} of the pairs interact")
+
+# %%
+# Ten folds of drugs. alpha is chosen within the others, by holding out drugs (``cv="rows"``).
+scores = {name: np.zeros_like(Y) for name in ("learned", "most drugs first", "nearest drug")}
+rng = np.random.default_rng(0)
+for new in np.array_split(rng.permutation(len(Y)), 10):
+    known = np.setdiff1d(np.arange(len(Y)), new)
+    ranker = ConditionalRankRLSCV(2.0 ** np.arange(-12, 13, 2), kernel="precomputed", cv="rows")
+    ranker.fit(K[np.ix_(known, known)], Y[known], Z=G)
+    scores["learned"][new] = ranker.predict(K[np.ix_(new, known)], Z=G)
+    popular = Y[known].sum(axis=0)
+    scores["most drugs first"][new] = popular
+    nearest = known[K[np.ix_(new, known)].argmax(axis=1)]
+    scores["nearest drug"][new] = Y[nearest] + 1e-6 * popular
+
+figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
+for name, score in scores.items():
+    accuracy = np.nanmean(conditional_scores(Y, score))
+    first = np.nanmean(conditional_scores(Y, score, metric=precision, k=1))
+    print(f"{name:17} pairwise accuracy {accuracy:.3f}, right in the first place {first:.3f}")
+    # the share of a drug's receptors among the first k, averaged over drugs
+    order = np.argsort(-score, axis=1, kind="stable")
+    found = np.take_along_axis(Y, order, axis=1).cumsum(axis=1) / Y.sum(axis=1, keepdims=True)
+    ax.plot(np.arange(1, 31), found.mean(axis=0)[:30], label=name)
+ax.set(xlabel="first k receptors", ylabel="share of a new drug's receptors found", ylim=(0, 1))
+ax.legend()
+
+# %%
+# Conclusion
+# ----------
+# The learned ranking finds more of a new drug's receptors than counting drugs does, at every
+# length of the list. The receptors of the most similar known drug are a strong rival: they name
+# the first receptor about as well, but have nothing to say about receptors that this one drug
+# does not bind, and the learned ranking finds more of them further down.
