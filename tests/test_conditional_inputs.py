@@ -383,6 +383,24 @@ def test_games_follow_the_relation():
     assert np.abs(share - expected).max() < 0.02
 
 
+def test_draws_are_games_if_asked():
+    """As often as both play the same move; edges of 0 that are learned from like others."""
+    data = make_rock_paper_scissors(4, 100_000, preference=3.0, keep_draws=True, random_state=1)
+    assert data.target.nnz == 200_000
+    drawn = data.target.data == 0
+    assert np.array_equal(drawn[:100_000], drawn[100_000:])
+    x, (one, other) = data.data, data.games.T
+    assert abs(drawn.mean() - (x[one] * x[other]).sum(axis=1).mean()) < 0.01
+    few = make_rock_paper_scissors(8, 40, keep_draws=True, random_state=0)
+    edges, ranker = few.target, ConditionalRankRLS(alpha=0.5, loss="regression")
+    F = ranker.fit(few.data, edges).predict(few.data)
+    products = (few.data[edges.row][:, :, None] * few.data[edges.col][:, None]).reshape(80, 9)
+    gram = products.T @ products + 0.5 * np.eye(9)
+    expected = few.data @ np.linalg.solve(gram, products.T @ edges.data).reshape(3, 3) @ few.data.T
+    assert (edges.data == 0).any()
+    assert np.allclose(F, expected)
+
+
 def test_preference_makes_favourites():
     level, strong = (
         make_rock_paper_scissors(200, 10, preference=w, random_state=0).data.max(axis=1).mean()

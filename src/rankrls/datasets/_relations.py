@@ -22,6 +22,7 @@ def make_rock_paper_scissors(
     n_games: int = 1000,
     *,
     preference: float = 10.0,
+    keep_draws: bool = False,
     random_state: Any = None,
 ) -> Bunch:
     r"""Generate games of rock, paper, scissors between players with habits of their own.
@@ -34,10 +35,13 @@ def make_rock_paper_scissors(
     n_players : int, default=100
         Number of players, at least 2.
     n_games : int, default=1000
-        Number of games that somebody won, each between two different players drawn at random.
+        Number of games, each between two different players drawn at random.
     preference : float, default=10.0
         How strongly players favour one move, >= 0. With 1 all of them play almost at random,
         with 100 almost everyone has a single move. (w1, w10 and w100 in the paper.)
+    keep_draws : bool, default=False
+        Whether a draw is a game, too, with the label 0 in both directions. By default all games
+        have a winner: instead of a draw two other players play.
     random_state : int, RandomState or None, default=None
         Seed.
 
@@ -49,12 +53,13 @@ def make_rock_paper_scissors(
         data : ndarray of shape (n_players, 3)
             Features: how often a player plays rock, paper and scissors, rows sum to 1.
         target : coo_array of shape (n_players, n_players)
-            Games, each as two edges: +1 from the winner to the loser, −1 back. Two players may
-            meet several times: entries at the same place are different games.
+            Games, each as two edges: +1 from the winner to the loser, −1 back (0 and 0 for a
+            draw). Two players may meet several times: entries at the same place are different
+            games.
         relation : ndarray of shape (n_players, n_players)
             P(row beats column) − P(column beats row), antisymmetric: what ``target`` is about.
         games : ndarray of shape (n_games, 2), int64
-            Winner and loser of each game.
+            Winner and loser of each game; the two players of a draw in any order.
         feature_names : list of str
             Names of the three moves.
 
@@ -65,7 +70,7 @@ def make_rock_paper_scissors(
 
     .. math:: x_a = \exp(w u_a) / \sum_b \exp(w u_b),
 
-    :math:`w` being ``preference``. A draw is played again by two other players. The relation is
+    :math:`w` being ``preference``. What becomes of draws is not said there. The relation is
     bilinear in the features, :math:`x^T (B - B^T) x'` with :math:`B_{ab} = 1` if move
     :math:`a` beats :math:`b`, so that a linear kernel can represent it.
 
@@ -86,11 +91,11 @@ def make_rock_paper_scissors(
     data = np.exp(scores - scores.max(axis=1, keepdims=True))
     data /= data.sum(axis=1, keepdims=True)
     wins = data @ BEATS @ data.T
-    games = _play(data, n_games, rng)
+    games, won = _play(data, n_games, keep_draws, rng)
     winners, losers = games.T
     target = sparse.coo_array(
         (
-            np.repeat([1.0, -1.0], n_games),
+            np.concatenate([won, -won]),
             (np.concatenate([winners, losers]), np.concatenate([losers, winners])),
         ),
         shape=(n_players, n_players),
@@ -104,8 +109,8 @@ def make_rock_paper_scissors(
     )
 
 
-def _play(data: Any, n_games: int, rng: np.random.RandomState) -> Any:
-    """Games that somebody won, shape (n_games, 2): winner and loser."""
+def _play(data: Any, n_games: int, keep_draws: bool, rng: np.random.RandomState) -> Any:
+    """Games, shape (n_games, 2): winner and loser; and 1 for each, or 0 if it was a draw."""
     n_players = len(data)
     cumulated = np.cumsum(data, axis=1)
     played: list[Any] = []
@@ -120,11 +125,13 @@ def _play(data: Any, n_games: int, rng: np.random.RandomState) -> Any:
         ]
         won, lost = BEATS[moves[0], moves[1]] > 0, BEATS[moves[1], moves[0]] > 0
         winner, loser = np.where(won, first, second), np.where(won, second, first)
-        decided = np.column_stack([winner, loser])[won | lost][:n_left]
-        played.append(decided)
-        n_left -= len(decided)
-        empty = 0 if len(decided) else empty + 1
+        counts = (won | lost) | keep_draws
+        found = np.column_stack([winner, loser, won | lost])[counts][:n_left]
+        played.append(found)
+        n_left -= len(found)
+        empty = 0 if len(found) else empty + 1
         if empty == 1000:
             raise ValueError("all players play the same move, and nobody ever wins: reduce "
                              "preference, or draw more players")  # fmt: skip
-    return np.concatenate(played).astype(np.int64)
+    games = np.concatenate(played).astype(np.int64)
+    return games[:, :2], games[:, 2].astype(np.float64)
