@@ -80,9 +80,9 @@ def linear(setting, alphas, train: Part, held: Part):
 
 
 def linear_cv(setting, _, train: Part, held: Part):
-    """alpha by leave-query-out on the training rows, pairwise accuracy: no held-out set."""
+    """alpha by leave-query-out on the training rows: no held-out set."""
     A, B = standardise(train, held.X)
-    ranker = RankRLSCV(LINEAR_ALPHAS, query_weighting="size")
+    ranker = RankRLSCV(LINEAR_ALPHAS, query_weighting="size", **setting)
     return ranker.fit(A, train.y, qid=train.qid).predict(B)[None]
 
 
@@ -244,7 +244,15 @@ _LEAVES = _settings(num_leaves=(7, 31), min_child_samples=(20, 100), learning_ra
 METHODS = {
     "rankrls RankRLS": Method(linear, "rankrls", _LINEAR, path=LINEAR_ALPHAS),
     "rankrls RankRLSCV": Method(
-        linear_cv, "rankrls", f"{_LINEAR}, by leave-query-out in the training rows"
+        linear_cv,
+        "rankrls",
+        f"{_LINEAR}, by leave-query-out in the training rows, pairwise accuracy",
+    ),
+    "rankrls RankRLSCV, NDCG@10": Method(
+        linear_cv,
+        "rankrls",
+        f"{_LINEAR}, by leave-query-out in the training rows, NDCG@10",
+        _settings(scoring=("ndcg@10",)),
     ),
     "rankrls RankSVM": Method(
         support, "rankrls", "alpha 2^-4, 2^-2, … 2^14", path=tuple(2.0 ** np.arange(-4, 15, 2))
