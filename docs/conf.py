@@ -71,11 +71,13 @@ html_css_files = ["rankrls.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "navbar_align": "left",
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 8,
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "navigation_with_keys": False,
 }
-html_sidebars = {"index": [], "getting_started": [], "migration": [], "mathematics": []}
+html_sidebars = {
+    page: [] for page in ("index", "getting_started", "migration", "mathematics", "results")
+}
