@@ -43,6 +43,7 @@ if "MATHJAX_PATH" in os.environ:
 write_api_pages(HERE / "api")
 autosummary_generate = [str(path) for path in sorted((HERE / "api").glob("*.rst"))]
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"  # fit(), not RankRLS.fit(), in a narrow column
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
