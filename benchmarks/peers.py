@@ -4,8 +4,9 @@
     python benchmarks/peers.py --sets lightgbm --methods RankRLS lambdarank
     python benchmarks/peers.py --output results                   # keep scores and choices
 
-Data (see peer_data.py) are read from ``--data``, by default ../shared/data seen from the project;
-where they are absent, the script says so and stops. A peer that is not installed is named as such.
+Data (see peer_data.py) are read from ``--data``, by default ../shared/data seen from the project
+(docs/data.md says what it holds); where they are absent, the script says so and stops. A peer that
+is not installed is named as such.
 
 Protocol. Parameters are chosen by NDCG@10: on the validation set where the data have one
 (OHSUMED), otherwise by five folds of the training queries, the same for everybody. Then the method

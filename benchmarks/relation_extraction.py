@@ -5,7 +5,7 @@
     python benchmarks/relation_extraction.py --corpus aimed --variants
 
 It reads {AImed,LLL}-learning-format.xml.gz from ``--data``, by default ../shared/data/ppi_corpora
-seen from the project, and stops where that is absent.
+seen from the project, and stops where that is absent (docs/data.md says where it can be got).
 
 Task: every pair of proteins named in a sentence; those that the sentence states to interact should
 come first, in one ranking of all pairs. Documents are dealt at random into ten folds; AUC and F are

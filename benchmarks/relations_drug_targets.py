@@ -8,7 +8,7 @@ interactions) and zeros (all other pairs) between them. Data: the gold standard 
     python benchmarks/relations_drug_targets.py
 
 It reads {nr,gpcr}_{admat_dgc,simmat_dc,simmat_dg}.txt.gz from ``--data``, by default
-../shared/data/dti_yamanishi seen from the project, and stops where that is absent.
+../shared/data/dti_yamanishi seen from the project (docs/data.md), and stops where that is absent.
 
 A model ranks the targets for a drug: setting 2 for drugs that it has not seen, setting 3 for known
 drugs among targets that it has not seen, setting 4 both at once. ``--condition-on targets`` swaps

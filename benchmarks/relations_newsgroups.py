@@ -9,7 +9,7 @@ others last. Train on the documents of one set of groups, test on those of anoth
 
 It reads 20news-bydate.jsonl.gz (a line {"group": …, "id": …, "text": …} for each document) from
 ``--data``, by default ../shared/data/twentynews seen from the project, and stops where that is
-absent.
+absent (docs/data.md says where the data can be got).
 
 What the paper says and is done here: the groups; a linear kernel of word frequencies and its
 Kronecker product, with no symmetry enforced; closed forms; half of the training groups held out to

@@ -43,6 +43,7 @@ if "MATHJAX_PATH" in os.environ:
 write_api_pages(HERE / "api")
 autosummary_generate = [str(path) for path in sorted((HERE / "api").glob("*.rst"))]
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"  # fit(), not RankRLS.fit(), in a narrow column
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
@@ -75,11 +76,13 @@ html_css_files = ["rankrls.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "navbar_align": "left",
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 8,
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "navigation_with_keys": False,
 }
-html_sidebars = {"index": [], "getting_started": [], "migration": [], "mathematics": []}
+html_sidebars = {
+    page: [] for page in ("index", "getting_started", "migration", "mathematics", "results")
+}

@@ -466,7 +466,10 @@ def test_demo(run, tmp_path):
     assert page.exists()
     assert str(page) in out.splitlines()[-1]
     for line in re.findall(r"^\$ rankrls (.*)$", out, re.M):
-        assert line.split()[0] in ("fit", "evaluate", "report")
+        assert line.split()[0] in ("cv", "fit", "evaluate", "report")
+    curve = [float(score) for score in re.findall(r"^1(?:0*|e[+]06) +(0[.]\d+) ", out, re.M)]
+    assert len(curve) == 7
+    assert max(curve) - max(curve[0], curve[-1]) > 0.01  # alpha matters, and neither end is best
 
 
 def test_a_model_of_the_command_line_is_used_in_python(run, folder, data, split):

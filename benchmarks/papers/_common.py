@@ -42,7 +42,7 @@ def parse(description: str | None, **options: Any) -> argparse.Namespace:
     """Options of the command line: ``--data`` and ints named in ``options`` with their defaults."""
     assert description is not None
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of all data sets")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of data: docs/data.md")
     for name, default in options.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
     return parser.parse_args()

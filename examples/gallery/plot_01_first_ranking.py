@@ -20,7 +20,7 @@ from rankrls.metrics import compare_rankers, pairwise_accuracy
 X, y, qid = make_ranking(300, (10, 40), random_state=0, return_X_y_qid=True)
 train, test = qid < 200, qid >= 200
 
-ranker = RankRLSCV(query_weighting="size").fit(X[train], y[train], qid=qid[train])
+ranker = RankRLSCV().fit(X[train], y[train], qid=qid[train])
 ridge = RidgeCV(10.0 ** np.arange(-2, 6)).fit(X[train], y[train])
 scores = {"RankRLS": ranker.predict(X[test]), "ridge regression": ridge.predict(X[test])}
 print(compare_rankers(y[test], *scores.values(), qid=qid[test], random_state=0))

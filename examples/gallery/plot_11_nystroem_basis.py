@@ -23,14 +23,13 @@ train, test = qid < 120, qid >= 120
 data = {"X": X[train], "y": y[train], "qid": qid[train]}
 sizes = [5, 10, 20, 50, 100, 200, 500]
 
-full = RankRLS(1.0, kernel="rbf", gamma=0.1, query_weighting="size").fit(**data)
-linear = RankRLSCV(query_weighting="size").fit(**data)
+full = RankRLS(10.0, kernel="rbf", gamma=0.1).fit(**data)
+linear = RankRLSCV().fit(**data)
 errors = np.empty((len(sizes), 6))
 for row, basis in enumerate(sizes):
     for seed in range(6):
-        model = RankRLS(
-            1.0, kernel="rbf", gamma=0.1, query_weighting="size", basis=basis, random_state=seed
-        ).fit(**data)
+        model = RankRLS(10.0, kernel="rbf", gamma=0.1, basis=basis, random_state=seed)
+        model.fit(**data)
         errors[row, seed] = pairwise_error(y[test], model.predict(X[test]), qid=qid[test])
 
 # %%

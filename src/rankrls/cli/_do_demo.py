@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import RidgeCV
 
 from rankrls import __version__
 from rankrls.cli._commands import cli
@@ -27,9 +27,9 @@ def demo(output: str) -> None:
     train, test, model, page = (
         str(folder / name) for name in ("train.dat", "test.dat", "model.rankrls", "report.html")
     )
-    data = make_ranking(n_queries=400, n_docs=(10, 80), n_features=30, random_state=0)
+    data = make_ranking(n_queries=130, n_docs=(5, 15), n_features=200, random_state=0)
     X, y, qid = data.data, data.target, data.qid
-    unseen = qid >= 300  # the last hundred queries are never seen in training
+    unseen = qid >= 30  # few queries are judged, and the features are many: alpha matters
     print(f"rankrls {__version__}: learning to rank search results\n")
     _describe(y, qid, unseen)
     for path, rows in ((train, ~unseen), (test, unseen)):
@@ -37,10 +37,16 @@ def demo(output: str) -> None:
         dump_letor(X[rows], y[rows], path, qid=qid[rows], comments=names)
     print(f"  files      {train}, {test}")
 
-    _run("fit", train, "-m", model, "--alpha", "auto", "--query-weighting", "size")
+    print(
+        "\nalpha is the price of large coefficients: with too small a one the ranker follows the\n"
+        "noise of the few judgements, with too large a one it hardly listens to them. Here every\n"
+        "query is held out once, for every alpha; fit --alpha auto does so over a finer grid."
+    )
+    _run("cv", train, "--alphas", "1:1e6:7")
+    _run("fit", train, "-m", model, "--alpha", "auto")
     _run("evaluate", test, "-m", model, "--undefined", "skip")
     _compare(load_model(model), X, y, qid, unseen)
-    _run("report", train, "--test", test, "--query-weighting", "size", "-o", page)
+    _run("report", train, "--test", test, "-o", page)
     print(
         "\nThe data are generated: queries differ in how high their labels are, which says\n"
         "nothing about the order within a query. A regression spends its effort on that\n"
@@ -66,7 +72,7 @@ def _describe(y: Any, qid: Any, unseen: Any) -> None:
 
 def _compare(ranker: Any, X: Any, y: Any, qid: Any, unseen: Any) -> None:
     """A table of the ranker, plain regression of the labels, and chance."""
-    ridge = Ridge(ranker.alpha_).fit(X[~unseen], y[~unseen])
+    ridge = RidgeCV(10.0 ** np.arange(-2, 7)).fit(X[~unseen], y[~unseen])
     scores = {
         "RankRLS": ranker.predict(X[unseen]),
         "plain regression": ridge.predict(X[unseen]),

@@ -74,7 +74,7 @@ class RankRLS(estimators.RankRLS):
     >>> from rankrls.dask import RankRLS
     >>> X, y, qid = make_ranking(n_queries=50, random_state=0, return_X_y_qid=True)
     >>> X = da.from_array(X, chunks=(100, -1))
-    >>> ranker = RankRLS(query_weighting="size").fit(X, y, qid=qid)
+    >>> ranker = RankRLS().fit(X, y, qid=qid)
     >>> scores = ranker.predict(X)          # lazy
     >>> bool(ranker.score(X, y, qid) > 0.9)
     True

@@ -92,7 +92,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
     >>> from rankrls import RankRLSCV
     >>> from rankrls.datasets import make_ranking
     >>> X, y, qid = make_ranking(n_queries=50, random_state=0, return_X_y_qid=True)
-    >>> ranker = RankRLSCV(query_weighting="size").fit(X, y, qid=qid)
+    >>> ranker = RankRLSCV().fit(X, y, qid=qid)
     >>> bool(ranker.best_score_ > 0.9)
     True
     """

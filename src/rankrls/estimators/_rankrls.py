@@ -45,7 +45,8 @@ class RankRLS(IncrementalRanker):
         "unit" and "relative" always drop them. (Not to be confused with ``ties`` of
         `rankrls.metrics.pairwise_error`, which is about tied predictions.)
     query_weighting : {"pair", "size", "query"}, default="pair"
-        A pair of a query with n rows counts 1, 1/n, or 1/(number of pairs of the query).
+        A pair of a query with n rows counts 1, 1/n, or 1/(number of pairs of the query), so that
+        a query counts as much as it has pairs, as much as it has rows, or as any other.
     solver : {"auto", "primal", "dual", "nystroem", "cg"}, default="auto"
         "primal" works on an n_features × n_features system, "dual" on n_rows × n_rows,
         "nystroem" on one of the size of the basis (an approximation: f is spanned by the basis
