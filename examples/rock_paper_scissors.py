@@ -18,7 +18,8 @@ repetitions, with standard errors; alpha is 2^-30, as in the paper)
     ranking                .487±.017  .4876      .0432±.0018  .0452    .00328±.00018  .00142
     …, reciprocal          .486±.017  .4880      .0416±.0018  .0429    .00135±.00008  .00135
 
-which are theirs, but for one: the ranking loss with a plain kernel at w = 100. As in the paper,
+which are theirs, but for one: the ranking loss with a plain kernel at w = 100. That is a matter of
+draws, which there are none of here (benchmarks/papers/p5_games.py has both). As in the paper,
 regression is as good as the ranking loss here, and any small alpha will do (the plot). That
 regression does not change with the reciprocal kernel is no accident: every game is there in both
 directions, and then a plain kernel learns an antisymmetric function by itself (the argument of
