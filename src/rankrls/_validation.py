@@ -122,7 +122,7 @@ def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
     except ValueError as error:
         if "Reshape your data" in str(error):
             shape = np.shape(X)
-            got = f"1-D data of length {shape[0]}" if len(shape) == 1 else f"shape {shape}"
+            got = f"1-D data of length {shape[0]}" if len(shape) == 1 else show(X)
             raise ValueError(
                 f"{name} must be 2-D, one row of features for each item; got {got}. Reshape your "
                 f"data: np.reshape({name}, (-1, 1)) if it is a single feature, (1, -1) if it is a "

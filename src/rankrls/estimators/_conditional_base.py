@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls._progress import Progress
 from rankrls._validation import check_integer, check_option, check_positive, clear_errors
+from rankrls.estimators._keywords import NO_DEVIATIONS, explained
 from rankrls.estimators._objects import Objects, check_numbers
 from rankrls.estimators._relation_inputs import (
     SIGNS,
@@ -198,6 +199,10 @@ class ConditionalRanker(BaseEstimator):
 
     # ------------------------------------------------------------------ predicting
 
+    @explained(
+        return_std=NO_DEVIATIONS,
+        qid="the objects that rankings are conditioned on take the place of queries",
+    )
     def predict(self, X: Any, Z: Any = None) -> Array:
         """Scores of all pairs of a row object and a column object.
 
