@@ -157,8 +157,9 @@ class IncrementalRanker(LeastSquaresRanker):
         ------
         ValueError
             If a query was never added, or with another number of rows or pairs, or if more would
-            go than there is. Rows are not kept, so that other rows of the same number, with other
-            values, can be told only if they are too many: forget what was added.
+            go than there is, or if alpha is below the rounding that is left. Rows are not kept,
+            so that other rows of the same number, with other values, can be told only if they are
+            too many: forget what was added.
 
         Notes
         -----
