@@ -35,9 +35,7 @@ def test_the_error_is_about_rounding(rough, options):
     held = (X[qid == 3], y[qid == 3])
     ranker = RankRLS(1e-13, random_state=0, **options).fit(X, y, qid=qid)
     before = ranker.predict(X)
-    message = (
-        r"^what was forgotten has left rounding errors of the size of \S+e-0[67] .*=1e-13 "
-    )
+    message = r"^what was forgotten has left rounding errors of the size of \S+e-0[67] .*=1e-13 "
     with pytest.raises(ValueError, match=message) as caught:
         ranker.forget(*held, qid=np.full(10, 3))
     assert "the model was left as it was before this call" in str(caught.value)
