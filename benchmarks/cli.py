@@ -3,8 +3,8 @@
 Run as ``python benchmarks/cli.py [MB] [repeats]``; by default with a LETOR file of 500 MB (some
 900,000 rows of 46 features), which is written to a temporary directory first. The peer,
 scikit-learn's load_svmlight_file, reads a file of 20 MB; its time for the large one is scaled from
-that by the megabytes, and its rows say so. That is in its favour: a megabyte of a larger file takes
-it longer (0.06, 0.08 and 0.37 s of CPU in files of 11, 44 and 89 MB).
+that by the megabytes, and its rows say so. That may be in its favour: in one run each, on a busy
+machine, a megabyte took it 0.06, 0.08 and 0.37 s of CPU in files of 11, 44 and 89 MB.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def command_rows(megabytes: float = 500, repeats: float = 2) -> Iterator[Row]:
             print(
                 f"\nload_svmlight_file read {size / 1e6:.0f} MB in {read.wall:.1f} s, of which "
                 f"{begun.wall:.1f} s is starting Python; the rest is multiplied by {ratio:.1f},"
-                " as if a megabyte of a larger file took no longer (it does)"
+                " as if a megabyte of a larger file took no longer"
             )
         for name, ours in (("rankrls fit --stream", fitted), ("rankrls predict", scored)):
             yield Row(name, ours.wall, peer, loaded.wall)

@@ -95,7 +95,8 @@ def permutation_test(
     Under the null hypothesis all orders of the labels are equally likely (within queries), so
     that max over alpha of the score is exchangeable between the true labels and the permuted
     ones: the p-value is valid however long the grid is. An alpha chosen by the true labels alone
-    and then fixed would make it too small. One decomposition serves all alphas and labellings.
+    and then fixed would make it too small. One decomposition serves all alphas and labellings
+    (leave-query-out: as many labellings as fit into some 30 MB of predictions).
 
     Examples
     --------
