@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import rankrls.cli._files
 from rankrls import RankRLS, RankRLSCV, RankSVM
 from rankrls.cli import main
+from rankrls.cli._do_cv import _around
 from rankrls.datasets import dump_letor, load_letor, make_ranking
 from rankrls.io import describe_model, load_model, save_model
 from rankrls.metrics import average_precision, ndcg, pairwise_error, reciprocal_rank
@@ -219,8 +220,8 @@ def test_columns_weights_and_one_ranking(run, folder, data, split, tmp_path):
         np.testing.assert_allclose(model.coef_, expected.coef_)
         assert model.feature_names_in_.tolist() == ["three", "one"]
     _, err = run(*words, code=2)
-    assert "t.csv:2: column 'url' is 'http://x', not a finite number; name the columns" in err
-    assert "by --features" in err
+    assert "t.csv:2: column 'url' is 'http://x', not a finite number; if it is no feature" in err
+    assert "leave it out by --drop 'url', or name the features by --features" in err
     run("fit", "train.dat", "-m", "new", "--one-ranking")
     expected = RankRLS().fit(X, y)
     np.testing.assert_allclose(load_model(folder / "new").coef_, expected.coef_)
@@ -393,6 +394,52 @@ def test_cross_validation(run, folder, data, split):
     scaled = QueryScaler().fit_transform(X, qid=qid)
     scores = RankRLSCV(found["alphas"]).fit(scaled, y, qid=qid).cv_results_["mean_score"]
     np.testing.assert_allclose(found["scores"], scores)
+
+
+def table_of(out):
+    """Alphas and scores as printed; None for a gap."""
+    lines = out.split("\n\n")[0].splitlines()[1:]
+    rows = [line.split() for line in lines if not line.startswith("(")]
+    return [None if row[0] == "…" else (row[0], row[1], row[-1] == "*") for row in rows]
+
+
+def test_a_long_grid_is_printed_around_the_best(run):
+    out, _ = run("cv", "train.dat")
+    rows, every = table_of(out), table_of(run("cv", "train.dat", "--all")[0])
+    found = json.loads(run("cv", "train.dat", "--json")[0])
+    assert len(every) == len(found["alphas"]) == 31
+    assert [float(row[1]) for row in every] == pytest.approx(found["scores"], abs=6e-5)
+    assert len(rows) <= 12
+    assert "(31 alphas; --all prints every one)" in out
+    printed = [row for row in rows if row is not None]
+    assert rows.count(None) in (1, 2)
+    assert [row for row in every if row in printed] == printed  # in their order
+    assert printed[0] == every[0]
+    assert printed[-1] == every[-1]
+    (best,) = [i for i, row in enumerate(every) if row[2]]
+    assert float(every[best][0]) == pytest.approx(found["best_alpha"], rel=1e-5)
+    assert set(every[max(best - 1, 0) : best + 2]) <= set(printed)
+    short = run("cv", "train.dat", "--alphas", "0.01:1000:12")[0]
+    assert len(table_of(short)) == 12
+    assert "--all" not in short
+
+
+@pytest.mark.parametrize("count", [1, 2, 12, 13, 14, 31, 200])
+def test_which_lines_are_printed(count):
+    for best in range(count):
+        lines = _around(best, count)
+        kept = [line for line in lines if line is not None]
+        assert kept == sorted(set(kept))
+        assert {0, best, count - 1} <= set(kept)
+        assert len(lines) <= 12
+        assert lines.count(None) <= 2
+        for at, line in enumerate(lines):  # a gap stands for two lines at least
+            if line is None:
+                assert lines[at + 1] - lines[at - 1] > 2
+            elif at and lines[at - 1] is not None:
+                assert line == lines[at - 1] + 1
+        near = set(range(max(best - 3, 0), min(best + 4, count)))
+        assert near <= set(kept)
 
 
 def test_the_edge_of_the_grid_is_a_warning(run):

@@ -118,7 +118,7 @@ CASES = {
     # ------------------------------------------------------------------ X and Z
     "X NaN": (fit(put(X, np.nan, 0), Y, Z), "Input X contains NaN"),
     "Z NaN": (fit(X, Y, put(Z, np.nan, 0)), "Input Z contains NaN"),
-    "Z 1-D": (fit(X, Y, Z[:, 0]), "Expected 2D array, got 1D array"),
+    "Z 1-D": (fit(X, Y, Z[:, 0]), "Z must be 2-D, one row of features"),
     "no features": (fit(X[:, :0], Y, Z), "0 feature"),
     "kernel not square": (fit(X, SQUARE, kernel="precomputed"), "square kernel matrix"),
     "object kernel not square": (

@@ -216,7 +216,10 @@ def good(tmp_path):
         ({"sample_weight": "zzz"}, "no column 'zzz' for sample_weight; the columns are"),
         ({"features": ["f0", "f7"]}, "no column 'f7' for features"),
         ({"features": ["f0", "f0"]}, "features names 'f0' twice"),
-        ({"features": []}, "no column left for the features"),
+        ({"drop": ["f0", "f1", "f2"]}, "no column left for the features"),
+        ({"features": [], "target": None, "qid": None}, "no column to read"),
+        ({"drop": "f7"}, "no column 'f7' for drop; the columns are"),
+        ({"drop": "label"}, "column 'label' is read, and cannot be dropped"),
         ({"features": 7}, "features must be names of columns"),
         ({"target": 3}, "are names of columns; got 3"),
         ({"rows": 0}, "rows must be an integer >= 1"),
@@ -308,7 +311,7 @@ def test_files_that_do_not_match(tmp_path):
         with pytest.raises(ValueError, match=rf"b\.parquet: {message}"):
             read(tmp_path)
     pq.write_table(table_of(X, y, qid, name=["x"] * 50), other)
-    with pytest.raises(ValueError, match="'name' is no number, but string; name the columns"):
+    with pytest.raises(ValueError, match="'name' is no number, but string; if it is no feat"):
         read(other)
     with pytest.raises(ValueError, match="must hold integers or strings, and is double"):
         read(other, qid="f0", features="f1")

@@ -27,8 +27,8 @@ __all__ = [
     "check_positive",
     "check_scores",
     "check_weights",
+    "clear_errors",
     "encode_qid",
-    "naming_columns",
     "show",
 ]
 
@@ -112,18 +112,29 @@ def _as_array(name: str, values: Any) -> NDArray[Any]:
 
 
 @contextmanager
-def naming_columns(X: Any) -> Iterator[None]:
-    """Errors of text in a data frame name its columns."""
+def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
+    """Errors of scikit-learn's checks in a line: text names its columns, 1-D data its shape.
+
+    The words "Reshape your data" are those that scikit-learn's own tests of estimators look for.
+    """
     try:
         yield
     except ValueError as error:
+        if "Reshape your data" in str(error):
+            shape = np.shape(X)
+            got = f"1-D data of length {shape[0]}" if len(shape) == 1 else show(X)
+            raise ValueError(
+                f"{name} must be 2-D, one row of features for each item; got {got}. Reshape your "
+                f"data: np.reshape({name}, (-1, 1)) if it is a single feature, (1, -1) if it is a "
+                "single row"
+            ) from None
         columns = getattr(X, "columns", None)
         if columns is None or "could not convert string" not in str(error):
             raise
         text = [name for name in columns if not _holds_numbers(X[name])]
         shown = ", ".join(map(repr, text[:5])) + ", …" * (len(text) > 5)
         raise ValueError(
-            f"X has columns that are not numbers: {shown} (drop or encode them; {error})"
+            f"{name} has columns that are not numbers: {shown} (drop or encode them; {error})"
         ) from error
 
 

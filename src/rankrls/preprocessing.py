@@ -10,7 +10,7 @@ from scipy import sparse as sp
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from rankrls._validation import Queries, check_option, encode_qid
+from rankrls._validation import Queries, check_option, clear_errors, encode_qid
 
 __all__ = ["QueryScaler"]
 
@@ -154,9 +154,10 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"method={self.method!r} does not take sparse data: subtracting the minimum or "
                 "the mean would fill in the zeros; use method='maxabs', or pass a dense array"
             )
-        return validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
-        )
+        with clear_errors(X):
+            return validate_data(
+                self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
+            )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -190,6 +190,8 @@ Examples:
 @click.option("--scoring", default="pairwise_accuracy", show_default=True, metavar="METRIC",
               help="pairwise_accuracy, ndcg, ndcg@10, average_precision, …")  # fmt: skip
 @click.option("--plot", type=FILE, metavar="FILE", help="Draw the scores: .png, .svg or .pdf.")
+@click.option("--all", "every", is_flag=True, help="Print all alphas, not only the ends of a long "
+              "grid and those around the best.")  # fmt: skip
 @model_options
 @data_options
 @json_option

@@ -16,6 +16,9 @@ from rankrls.cli._output import Work, number, queries, table, to_json
 
 __all__ = ["cross_validate"]
 
+#: Alphas that are printed without ``--all``; of more, the ends and those around the best.
+SHOWN = 10
+
 
 def cross_validate(
     data_options: DataOptions,
@@ -26,9 +29,10 @@ def cross_validate(
     cv: str,
     scoring: str,
     plot: str | None,
+    every: bool,
     as_json: bool,
 ) -> None:
-    """Print the score of every alpha."""
+    """Print the scores of the alphas."""
     if plot is not None:
         check_output(plot, data)
         kind = _picture(plot)
@@ -73,7 +77,16 @@ def cross_validate(
     if errors is not None:
         columns.append([f"{error:.4f}" for error in errors])
     head = ["alpha", scoring, "std. error"][: len(columns)]
-    table(head, list(zip(*columns, strict=True)), marked=best)
+    lines = list(zip(*columns, strict=True))
+    shown = list(range(len(lines))) if every else _around(best, len(lines))
+    gap = ["…"] * len(head)
+    table(
+        head,
+        [gap if i is None else lines[i] for i in shown],
+        marked=shown.index(best),
+    )
+    if None in shown:
+        print(f"({len(lines)} alphas; --all prints every one)")
     print(
         f"\nbest alpha {ranker.alpha_:.6g}: {scoring} {ranker.best_score_:.4f} on held-out rows, "
         f"{number(n_rows)} in {queries(n_queries)}, "
@@ -81,6 +94,23 @@ def cross_validate(
     )
     if plot is not None:
         print(f"drawn in {plot}")
+
+
+def _around(best: int, count: int) -> list[int | None]:
+    """Lines to print: all of a few; of many the ends and those next to the best, None for gaps."""
+    if count <= SHOWN + 2:
+        return list(range(count))
+    near = SHOWN - 3
+    first = min(max(best - near // 2, 0), count - near)
+    kept = sorted({0, *range(first, first + near), count - 1})
+    lines: list[int | None] = []
+    for line, following in zip(kept, [*kept[1:], None], strict=True):
+        lines.append(line)
+        if following is not None and following == line + 2:
+            lines.append(line + 1)  # it takes no more room than a gap
+        elif following is not None and following > line + 1:
+            lines.append(None)
+    return lines
 
 
 def _picture(path: str) -> str:

@@ -51,7 +51,7 @@ def _read(options: DataOptions, data: str, model: Any, scores: Any) -> tuple[Any
     found: list[Any] = []
     given = None if scores is None else _read_scores(scores)
     scorer = None if model is None else Scorer(model)
-    rows = (Rows(data, options, need=need) if scorer is None
+    rows = (Rows(data, options, need=need, named=[]) if scorer is None
             else rows_for(scorer, data, options, need))  # fmt: skip
     with Work(f"Scoring {rows.name}", rows.total) as work:
         parts = ((batch, None) for batch in rows.parts(work, by_query=False)) if (

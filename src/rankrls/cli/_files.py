@@ -78,7 +78,7 @@ class Rows:
         "-" for stdin.
     options : DataOptions
     named : list of str, optional
-        Features to read, where columns have names and the options name none.
+        Features to read, where columns have names and the options name none; others are ignored.
     **reading
         Further arguments of `load_ranking`.
     """
@@ -93,6 +93,7 @@ class Rows:
             "target": options.label or "auto",
             "qid": None if options.one_ranking else options.qid_column or "auto",
             "features": names_from(options.features),
+            "drop": list(dict.fromkeys(options.drop)) or None,
             "sample_weight": options.weight,
             "header": not options.no_header,
             "delimiter": _character(options.delimiter),
@@ -152,8 +153,15 @@ class Rows:
         kind = sniff(file)[0] if format == "auto" else format
         reading = self.reading | {"format": kind}
         if self.named is not None and kind != "letor" and reading["features"] is None:
-            reading["features"] = self.named
+            self._require_undropped()
+            reading |= {"features": self.named, "drop": None}  # no other column is read
         return reading
+
+    def _require_undropped(self) -> None:
+        """Columns that a model does not know are ignored anyway; it cannot do without its own."""
+        for name in self.reading["drop"] or ():
+            if name in (self.named or ()):
+                raise ValueError(f"--drop {name!r}: the model was fitted to this column")
 
     @contextmanager
     def named_errors(self) -> Iterator[None]:

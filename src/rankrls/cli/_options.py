@@ -95,6 +95,7 @@ class DataOptions:
     qid_column: str | None
     one_ranking: bool
     features: str | None
+    drop: tuple[str, ...]
     weight: str | None
     no_header: bool
     delimiter: str | None
@@ -150,6 +151,9 @@ def data_options(function: F) -> F:
             click.option("--features", metavar="A,B,…|@FILE",
                          help="Columns of the features (CSV, Parquet), or a file with one on each "
                          "line; by default all others."),
+            click.option("--drop", metavar="COLUMN", multiple=True,
+                         help="Column that is no feature, such as text or an id (CSV, Parquet); "
+                         "may be given several times."),
             click.option("--weight", metavar="COLUMN", help="Column of row weights."),
             click.option("--no-header", is_flag=True,
                          help="The CSV file has no names of columns: they are called 1, 2, …"),

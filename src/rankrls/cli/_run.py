@@ -23,12 +23,15 @@ __all__ = ["run"]
 OK, UNEXPECTED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 0, 1, 2, 130, 141, 143
 
 #: How options are called in Python and on the command line.
-REMEDIES = (
+REMEDIES: tuple[tuple[str, Any], ...] = (
     (r"pass zero_based=True", "use --zero-based"),
     (r"pass header=False", "use --no-header"),
     (r"pass qid=None", "use --one-ranking"),
     (r"pass sparse=True", "write it as sparse LETOR text"),
     (r"\bin features=", "by --features"),
+    (r"\bdrop=(\[[^]]*\]|'[^']*')",
+     lambda found: " ".join(f"--drop {name}" for name in re.findall(r"'[^']*'", found[1]))),
+    (r"\bfor drop\b", "for --drop"),
     (r"\bin target=", "by --label"),
     (r"\bin qid=", "by --qid-column"),
     (r"\btarget=('[^']*')", r"--label \1"),

@@ -20,6 +20,7 @@ from rankrls.dask._problem import Preferences, Problem
 from rankrls.dask._score import accuracy
 from rankrls.estimators._held_out import check_eval_set
 from rankrls.estimators._inputs import graph_accuracy
+from rankrls.estimators._keywords import NO_QID, explained
 from rankrls.feature_maps import DEFAULT_BASIS, Kernel, Products, choose_basis
 from rankrls.models import IterativeModel, LinearModel, Model, NystroemModel
 from rankrls.solvers import History, IterationOptions, converge, stop_early
@@ -297,6 +298,7 @@ class RankRLS(estimators.RankRLS):
         local.__dict__.update(fitted)
         return local
 
+    @explained(qid=NO_QID)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict scores; higher is preferred.
 

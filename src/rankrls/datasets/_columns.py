@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rankrls.datasets._arrow import Chunk, Source, pyarrow, readable
 
-__all__ = ["Columns", "check_names", "missing_column"]
+__all__ = ["Columns", "check_names", "choose_features", "droppable", "missing_column"]
 
 Array = NDArray[Any]
 
@@ -27,7 +27,7 @@ class Columns:
     source : Source
         The first file: it decides what ``features=None`` stands for.
     target, qid, sample_weight : str or None
-    features : str, sequence of str, or None
+    features, drop : str, sequence of str, or None
     dtype : dtype of the features
     """
 
@@ -38,17 +38,14 @@ class Columns:
         qid: Any,
         sample_weight: Any,
         features: Any,
+        drop: Any,
         dtype: np.dtype,
     ) -> None:
         self.target, self.qid, self.sample_weight = target, qid, sample_weight
         self.dtype = dtype
         self.others = [name for name in (target, qid, sample_weight) if name is not None]
-        if features is None:
-            self.features = [name for name in source.names if name not in self.others]
-            self.chosen = False
-        else:
-            self.features = check_names(features)
-            self.chosen = True
+        self.chosen = features is not None
+        self.features = choose_features(source.file, source.names, self.others, features, drop)
         for name in self.others:
             if not isinstance(name, str):
                 raise ValueError(
@@ -86,8 +83,6 @@ class Columns:
                 raise ValueError(f"{source.file}: {missing_column(role, name, source.names)}")
             if name is not None and counts[name] > 1:
                 raise ValueError(f"{source.file}: there are two columns {name!r}")
-        if not self.features:
-            raise ValueError(f"{source.file}: there is no column left for the features")
         types = pyarrow().types
         for role in ("target", "sample_weight"):
             if given[role] is not None and not _is_number(schema.field(given[role]).type):
@@ -104,13 +99,18 @@ class Columns:
             else:
                 self._width(name, 1, source.file)
             if not _is_number(kind):
-                hint = "" if self.chosen else "; name the columns to use in features="
                 raise ValueError(
                     f"{source.file}: column {name!r} is no number, but {schema.field(name).type}"
-                    f"{hint}"
+                    f"{'' if self.chosen else droppable(self._no_numbers(schema))}"
                 )
         if self.qid is not None:
             self._check_qid(source, schema.field(self.qid).type)
+
+    def _no_numbers(self, schema: Any) -> list[str]:
+        """Features that are neither numbers nor lists of them."""
+        kinds = {name: schema.field(name).type for name in self.features}
+        values = {name: k.value_type if _is_list(k) else k for name, k in kinds.items()}
+        return [name for name, kind in values.items() if not _is_number(kind)]
 
     def _check_qid(self, source: Source, kind: Any) -> None:
         types = pyarrow().types
@@ -230,19 +230,53 @@ def _numbers(chunk: Chunk, name: str, column: Any, dtype: np.dtype, width: int =
     return numbers
 
 
-def check_names(features: Any) -> list[str]:
+def check_names(given: Any, what: str = "features") -> list[str]:
     """Names of columns as a list; a single string is one name."""
-    if isinstance(features, str):
-        return [features]
-    if not isinstance(features, Sequence | np.ndarray) or not all(
-        isinstance(name, str) for name in features
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, Sequence | np.ndarray) or not all(
+        isinstance(name, str) for name in given
     ):
-        raise ValueError(f"features must be names of columns; got {features!r}")
-    names = [str(name) for name in features]
+        raise ValueError(f"{what} must be names of columns; got {given!r}")
+    names = [str(name) for name in given]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"features names {twice!r} twice")
+        raise ValueError(f"{what} names {twice!r} twice")
     return names
+
+
+def choose_features(
+    file: str, names: list[str], others: list[str], features: Any, drop: Any
+) -> list[str]:
+    """Columns of the features: those that are named, or all but the others and ``drop``."""
+    dropped = [] if drop is None else check_names(drop, "drop")
+    for name in dropped:
+        if name not in names:
+            raise ValueError(f"{file}: {missing_column('drop', name, names)}")
+        if name in others:
+            raise ValueError(f"{file}: column {name!r} is read, and cannot be dropped")
+    if features is not None:
+        chosen = check_names(features)
+        if not chosen and not others:
+            raise ValueError(f"{file}: there is no column to read")
+        for name in dropped:
+            if name in chosen:
+                raise ValueError(f"{file}: column {name!r} is one of the features, and dropped")
+        return chosen
+    left = [name for name in names if name not in others and name not in dropped]
+    if not left:
+        raise ValueError(f"{file}: there is no column left for the features")
+    return left
+
+
+def droppable(names: list[str]) -> str:
+    """What to do about columns that are no numbers."""
+    shown = repr(names[0]) if len(names) == 1 else f"[{', '.join(map(repr, names[:10]))}]"
+    it, more = ("it is", "") if len(names) == 1 else ("they are", ", …" * (len(names) > 10))
+    return (
+        f"; if {it} no feature, leave {'it' if len(names) == 1 else 'them'} out by drop={shown}"
+        f"{more}, or name the features in features="
+    )
 
 
 def missing_column(role: str, name: str, names: list[str]) -> str:

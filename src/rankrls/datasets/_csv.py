@@ -23,6 +23,7 @@ def load_csv(
     target: str | None,
     qid: str | None = None,
     features: Any = None,
+    drop: Any = None,
     sample_weight: str | None = None,
     dtype: DTypeLike = np.float64,
     header: bool = True,
@@ -41,6 +42,9 @@ def load_csv(
         Column of the query ids. None: there are no queries.
     features : str or sequence of str, optional
         Columns of the features, in this order. By default all others, which must be numbers.
+        An empty list reads none: labels and query ids alone.
+    drop : str or sequence of str, optional
+        Columns that are no features, such as text and ids, where ``features`` names none.
     sample_weight : str, optional
         Column of the row weights.
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
@@ -94,7 +98,7 @@ def load_csv(
     (['red shoes', 'red shoes'], ['bm25', 'clicks'])
     """
     source = CsvSource(path, header, delimiter)
-    columns = CsvColumns(source, target, qid, sample_weight, features, check_dtype(dtype))
+    columns = CsvColumns(source, target, qid, sample_weight, features, drop, check_dtype(dtype))
     chunks = source.chunks()
     return next(iter_batches(chunks, columns, np.inf, by_query=False, name=source.file))
 
@@ -105,6 +109,7 @@ def iter_csv(
     target: str | None,
     qid: str | None = None,
     features: Any = None,
+    drop: Any = None,
     sample_weight: str | None = None,
     rows: int = 100_000,
     dtype: DTypeLike = np.float64,
@@ -116,7 +121,7 @@ def iter_csv(
 
     Parameters
     ----------
-    path, target, qid, features, sample_weight, dtype, header, delimiter
+    path, target, qid, features, drop, sample_weight, dtype, header, delimiter
         As in :func:`load_csv`. The rows of a query must stand together in the file.
     rows : int, default=100_000
         Largest number of rows of a batch. A batch ends where a query ends; a query with more
@@ -147,5 +152,5 @@ def iter_csv(
     """
     rows = check_count("rows", rows)
     source = CsvSource(path, header, delimiter)
-    columns = CsvColumns(source, target, qid, sample_weight, features, check_dtype(dtype))
+    columns = CsvColumns(source, target, qid, sample_weight, features, drop, check_dtype(dtype))
     return iter_batches(source.chunks(), columns, rows, by_query=by_query, name=source.file)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.datasets._columns import check_names, missing_column
+from rankrls.datasets._columns import choose_features, droppable, missing_column
 from rankrls.datasets._numbers import NUMBER
 from rankrls.datasets._source import PathOrFile, blocks, name_of
 
@@ -78,18 +78,28 @@ class CsvChunk:
         for row in range(len(self.batch)):
             for column, texts in zip(columns, cells, strict=True):
                 text, name = texts[row], self.source.names[column][:80]
+                if _is_number(text):
+                    continue
+                hint = self._hint(row, column)
                 if not text:
                     raise ValueError(
                         f"{self.place(row)}: column {name!r} is empty; every row needs a number "
-                        "there"
+                        f"there{hint}"
                     )
-                if not NUMBER.fullmatch(text.encode()) or not math.isfinite(float(text)):
-                    shown = text if len(text) <= 40 else text[:40] + "…"
-                    raise ValueError(
-                        f"{self.place(row)}: column {name!r} is {shown!r}, not a finite number"
-                        f"{self.source.hint}"
-                    )
+                shown = text if len(text) <= 40 else text[:40] + "…"
+                raise ValueError(
+                    f"{self.place(row)}: column {name!r} is {shown!r}, not a finite number{hint}"
+                )
         raise ValueError(f"{self.place(0)}: the numbers cannot be read")  # pragma: no cover
+
+    def _hint(self, row: int, column: int) -> str:
+        """Which columns to leave out: those that are no number in this row."""
+        free = self.source.droppable
+        if column not in free:
+            return ""
+        line = self.batch[row]
+        cells = line.split(self.source.delimiter) if isinstance(line, str) else line
+        return droppable([self.source.names[j] for j in sorted(free) if not _is_number(cells[j])])
 
 
 class CsvSource:
@@ -110,7 +120,7 @@ class CsvSource:
         if not isinstance(header, bool):
             raise ValueError(f"header must be True or False; got {header!r}")
         self.file = name_of(path)
-        self.hint = ""  # added to the message about a cell that is no number
+        self.droppable: set[int] = set()  # columns that nobody has asked for
         self._blocks = self._text(path)
         self._first = next(self._blocks, None)
         number, line = self._first_line()
@@ -242,6 +252,7 @@ class CsvColumns:
         qid: Any,
         sample_weight: Any,
         features: Any,
+        drop: Any,
         dtype: np.dtype,
     ) -> None:
         self.target, self.qid, self.sample_weight = target, qid, sample_weight
@@ -253,19 +264,15 @@ class CsvColumns:
                 raise ValueError(
                     f"target, qid and sample_weight are names of columns; got {name!r}"
                 )
-        if features is None:
-            names = [name for name in source.names if name not in others]
-            source.hint = "; name the columns to use in features= if this is not one of them"
-        else:
-            names = check_names(features)
+        names = choose_features(source.file, source.names, others, features, drop)
         for role, name in [*given.items(), *(("features", name) for name in names)]:
             if name is not None and name not in source.names:
                 raise ValueError(f"{source.file}: {missing_column(role, name, source.names)}")
-        if not names:
-            raise ValueError(f"{source.file}: there is no column left for the features")
         self.feature_names = names
         self.n_features = len(names)
         at = {name: column for column, name in enumerate(source.names)}
+        if features is None:
+            source.droppable = {at[name] for name in names}
         numbers = [name for name in (target, sample_weight) if name is not None]
         self._used = [at[name] for name in [*names, *numbers]]
         self._place = {name: len(names) + place for place, name in enumerate(numbers)}
@@ -315,6 +322,11 @@ class CsvColumns:
                 "first batch are; use load_csv, which reads all ids before it decides"
             )
         return np.array(numbers, dtype=np.int64)[codes]
+
+
+def _is_number(text: str) -> bool:
+    text = text.strip()
+    return bool(NUMBER.fullmatch(text.encode())) and math.isfinite(float(text))
 
 
 def _as_int64(word: str) -> int | None:

@@ -23,6 +23,7 @@ def iter_parquet(
     target: str | None,
     qid: str | None = None,
     features: Any = None,
+    drop: Any = None,
     sample_weight: str | None = None,
     rows: int = 100_000,
     dtype: DTypeLike = np.float64,
@@ -44,7 +45,10 @@ def iter_parquet(
         Column of the query ids: integers or strings. None: there are no queries.
     features : str or sequence of str, optional
         Columns of the features, in this order. By default all others, which must be numbers. A
-        column of lists of equal length (an embedding, say) gives as many features.
+        column of lists of equal length (an embedding, say) gives as many features. An empty
+        list reads none: labels and query ids alone.
+    drop : str or sequence of str, optional
+        Columns that are no features, such as text and ids, where ``features`` names none.
     sample_weight : str, optional
         Column of the row weights.
     rows : int, default=100_000
@@ -96,7 +100,7 @@ def iter_parquet(
     rows = check_count("rows", rows)
     files = find_files(path)
     first = open_source(files[0])
-    columns = Columns(first, target, qid, sample_weight, features, check_dtype(dtype))
+    columns = Columns(first, target, qid, sample_weight, features, drop, check_dtype(dtype))
     chunks = ahead(_chunks(files, first, columns, rows))
     return iter_batches(chunks, columns, rows, by_query=by_query, name=files[0])
 

@@ -37,6 +37,7 @@ def load_ranking(
     target: str | None = "auto",
     qid: str | None = "auto",
     features: Any = None,
+    drop: Any = None,
     sample_weight: str | None = None,
     dtype: DTypeLike = np.float64,
     n_features: int | None = None,
@@ -63,7 +64,9 @@ def load_ranking(
         query-id or query, in any case. None: not read. (LETOR text has both in their places;
         ``qid=None`` ignores the query ids: all rows are one ranking.)
     features : str or sequence of str, optional
-        Columns of the features, in this order; by default all others.
+        Columns of the features, in this order; by default all others. An empty list reads none.
+    drop : str or sequence of str, optional
+        Columns that are no features, such as text and ids, where ``features`` names none.
     sample_weight : str, optional
         Column of the row weights.
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
@@ -119,21 +122,21 @@ def load_ranking(
     """
     kind, file = _open(path, format)
     roles = {"target": target, "qid": qid}
+    others = {"features": features, "drop": drop, "sample_weight": sample_weight}
     if kind == "letor":
-        _refuse_columns(file, roles, features, sample_weight)
+        _refuse_columns(file, {**roles, **others})
         letor = partial(load_letor, n_features=n_features, dtype=dtype, sparse=sparse)
         bunch = letor(file, zero_based=zero_based, beyond=beyond)
         return _from_letor(bunch, name_of(file), qid, need)
     if kind == "csv":
         source = CsvSource(file, header, delimiter)
-        found = _find_roles(source.file, source.names, roles, features, sample_weight, need)
-        columns = CsvColumns(source, **found, features=features, dtype=check_dtype(dtype))
+        found = _find_roles(source.file, source.names, roles, others, need)
+        columns = CsvColumns(source, **found, dtype=check_dtype(dtype))
         chunks = source.chunks()
         bunch = next(iter_batches(chunks, columns, np.inf, by_query=False, name=source.file))
         return _finish(bunch, kind, found)
-    found = _parquet_roles(file, roles, features, sample_weight, need)
-    options = {"features": features, "dtype": dtype, **found}
-    batches = list(iter_parquet(file, rows=100_000, by_query=False, **options))
+    found = _parquet_roles(file, roles, others, need)
+    batches = list(iter_parquet(file, rows=100_000, by_query=False, dtype=dtype, **found))
     return _finish(_joined(batches), kind, found)
 
 
@@ -146,6 +149,7 @@ def iter_ranking(
     target: str | None = "auto",
     qid: str | None = "auto",
     features: Any = None,
+    drop: Any = None,
     sample_weight: str | None = None,
     dtype: DTypeLike = np.float64,
     n_features: int | None = None,
@@ -167,7 +171,7 @@ def iter_ranking(
         rows than this is a batch of its own. Without query ids a batch has just this many rows.
     by_query : bool, default=True
         False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
-    format, target, qid, features, sample_weight, dtype, header, delimiter, need
+    format, target, qid, features, drop, sample_weight, dtype, header, delimiter, need
         As in :func:`load_ranking`.
     n_features, sparse, zero_based, beyond
         As in :func:`load_ranking`. For LETOR text without ``n_features``, a first pass over the
@@ -189,22 +193,22 @@ def iter_ranking(
     rows = check_count("rows", rows)
     kind, file = _open(path, format)
     roles = {"target": target, "qid": qid}
+    others = {"features": features, "drop": drop, "sample_weight": sample_weight}
     if kind == "letor":
-        _refuse_columns(file, roles, features, sample_weight)
+        _refuse_columns(file, {**roles, **others})
         letor = partial(iter_letor, n_features=n_features, dtype=dtype, sparse=sparse, rows=rows)
         whole = by_query and qid is not None
         batches = letor(file, zero_based=zero_based, beyond=beyond, by_query=whole)
         return (_from_letor(batch, name_of(file), qid, need) for batch in batches)
     if kind == "csv":
         source = CsvSource(file, header, delimiter)
-        found = _find_roles(source.file, source.names, roles, features, sample_weight, need)
-        columns = CsvColumns(source, **found, features=features, dtype=check_dtype(dtype))
+        found = _find_roles(source.file, source.names, roles, others, need)
+        columns = CsvColumns(source, **found, dtype=check_dtype(dtype))
         chunks = source.chunks()
         batches = iter_batches(chunks, columns, rows, by_query=by_query, name=source.file)
         return (_finish(batch, kind, found) for batch in batches)
-    found = _parquet_roles(file, roles, features, sample_weight, need)
-    options = {"features": features, "dtype": dtype, **found}
-    batches = iter_parquet(file, rows=rows, by_query=by_query, **options)
+    found = _parquet_roles(file, roles, others, need)
+    batches = iter_parquet(file, rows=rows, by_query=by_query, dtype=dtype, **found)
     return (_finish(batch, kind, found) for batch in batches)
 
 
@@ -233,8 +237,7 @@ def _finish(bunch: Bunch, kind: str, found: dict[str, Any]) -> Bunch:
     return bunch
 
 
-def _refuse_columns(file: Any, roles: dict[str, Any], features: Any, sample_weight: Any) -> None:
-    named = {**roles, "features": features, "sample_weight": sample_weight}
+def _refuse_columns(file: Any, named: dict[str, Any]) -> None:
     for role, name in named.items():
         if name not in ("auto", None):
             raise ValueError(
@@ -244,27 +247,31 @@ def _refuse_columns(file: Any, roles: dict[str, Any], features: Any, sample_weig
 
 
 def _parquet_roles(
-    file: Any, roles: dict[str, Any], features: Any, sample_weight: Any, need: Sequence[str]
+    file: Any, roles: dict[str, Any], others: dict[str, Any], need: Sequence[str]
 ) -> dict[str, Any]:
     if hasattr(file, "read"):
         raise ValueError(f"{name_of(file)}: Parquet and Arrow files are opened by name")
     first = find_files(file)[0]
-    return _find_roles(first, open_source(first).names, roles, features, sample_weight, need)
+    return _find_roles(first, open_source(first).names, roles, others, need)
 
 
 def _find_roles(
     file: str,
     names: list[str],
     roles: dict[str, Any],
-    features: Any,
-    sample_weight: Any,
+    others: dict[str, Any],
     need: Sequence[str],
 ) -> dict[str, Any]:
-    """Columns of labels, query ids and weights; those that are features are not looked at."""
-    used = [] if features is None else check_names(features)
-    free = [name for name in names if name not in used]
-    found = {role: _role(file, role, given, free, names, need) for role, given in roles.items()}
-    return {**found, "sample_weight": sample_weight}
+    """All columns by role; those that are features or dropped are not looked at for labels."""
+    used = {what: [] if others[what] is None else check_names(others[what], what)
+            for what in ("features", "drop")}  # fmt: skip
+    for role, given in roles.items():
+        if given in used["drop"]:
+            raise ValueError(f"{file}: column {given!r} for {role} cannot be dropped")
+    left = [name for name in names if name not in used["drop"]]
+    free = [name for name in left if name not in used["features"]]
+    found = {role: _role(file, role, given, free, left, need) for role, given in roles.items()}
+    return {**found, **others}
 
 
 def _role(

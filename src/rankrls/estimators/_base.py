@@ -21,6 +21,7 @@ from rankrls._validation import (
     show,
 )
 from rankrls.estimators._held_out import Split, check_eval_set, split_off
+from rankrls.estimators._keywords import NO_QID, check_return_std, explained
 from rankrls.estimators._ranker import Ranker
 from rankrls.feature_maps import Kernel, choose_basis
 from rankrls.holdout import HoldoutProblem
@@ -161,6 +162,7 @@ class LeastSquaresRanker(Ranker):
         """Validation errors of the only alpha, shape (n_checks,)."""
         return errors[:, 0]
 
+    @explained(qid=NO_QID)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict scores; higher is preferred.
 
@@ -176,6 +178,7 @@ class LeastSquaresRanker(Ranker):
         -------
         ndarray of shape (n,) or (n, n_outputs), or a pair of them
         """
+        check_return_std(return_std)
         X = self._check_new(X)
         scores = self._outputs(self._model.predict(X))
         if not return_std:

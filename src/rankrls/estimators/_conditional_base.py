@@ -13,7 +13,8 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls._progress import Progress
-from rankrls._validation import check_integer, check_option, check_positive
+from rankrls._validation import check_integer, check_option, check_positive, clear_errors
+from rankrls.estimators._keywords import NO_DEVIATIONS, explained
 from rankrls.estimators._objects import Objects, check_numbers
 from rankrls.estimators._relation_inputs import (
     SIGNS,
@@ -73,11 +74,11 @@ class ConditionalRanker(BaseEstimator):
                 f"relation={self.relation!r} is a relation between objects of one kind, the rows "
                 "of X: Z must be None"
             )
-        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
+        X = self._check_objects(X)
         rows = Objects.of(kernels[0], X)
         columns = None
         if Z is not None:
-            Z = check_array(Z, accept_sparse="csr", dtype=(np.float64, np.float32), input_name="Z")
+            Z = _check_others(Z)
             columns = Objects.of(kernels[1], Z)
         elif self.object_kernel is not None:
             columns = Objects.of(kernels[1], X)
@@ -88,6 +89,11 @@ class ConditionalRanker(BaseEstimator):
             check_relation(observations, self.relation)
         self._check_labels(observations)
         return rows, columns, observations
+
+    def _check_objects(self, X: Any, *, reset: bool = True) -> Any:
+        dtype = (np.float64, np.float32)
+        with clear_errors(X):
+            return validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=reset)
 
     def _check_labels(self, observations: Observations) -> None:
         seen = observations if self.condition_on == "rows" else observations.T
@@ -193,6 +199,10 @@ class ConditionalRanker(BaseEstimator):
 
     # ------------------------------------------------------------------ predicting
 
+    @explained(
+        return_std=NO_DEVIATIONS,
+        qid="the objects that rankings are conditioned on take the place of queries",
+    )
     def predict(self, X: Any, Z: Any = None) -> Array:
         """Scores of all pairs of a row object and a column object.
 
@@ -271,7 +281,7 @@ class ConditionalRanker(BaseEstimator):
 
     def _check_new(self, X: Any, Z: Any) -> tuple[Any, bool, Any]:
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+        X = self._check_objects(X, reset=False)
         X = self._rows.others(X)
         if Z is None:
             if self._two_domains:
@@ -282,7 +292,7 @@ class ConditionalRanker(BaseEstimator):
                 )
             return X, False, X
         columns = self._ranked
-        Z = check_array(Z, accept_sparse="csr", dtype=(np.float64, np.float32), input_name="Z")
+        Z = _check_others(Z)
         if Z.shape[1] != columns.X.shape[1]:
             raise ValueError(
                 f"Z has {Z.shape[1]} features, but the model was fitted with {columns.X.shape[1]}"
@@ -340,3 +350,8 @@ class ConditionalRanker(BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
+
+
+def _check_others(Z: Any) -> Any:
+    with clear_errors(Z, "Z"):
+        return check_array(Z, accept_sparse="csr", dtype=(np.float64, np.float32), input_name="Z")

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from rankrls._progress import Progress
 from rankrls._validation import check_option, show
 from rankrls.estimators._base import LeastSquaresRanker
+from rankrls.estimators._keywords import explained
 from rankrls.estimators._scoring import PAIR_METRICS, Scoring, choose_alpha
 from rankrls.feature_maps import Kernel
 from rankrls.holdout import HoldoutProblem, check_fold, pair_accuracies, query_folds
@@ -97,6 +98,10 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
     True
     """
 
+    @explained(
+        alpha="RankRLSCV chooses it from a grid, alphas; RankRLS takes one alpha",
+        C="the grid of regularisation is called alphas; larger ones are stronger",
+    )
     def __init__(
         self,
         alphas: ArrayLike = DEFAULT_ALPHAS,

@@ -13,7 +13,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls._progress import Progress
-from rankrls._validation import check_option, check_positive, show
+from rankrls._validation import check_option, check_positive, clear_errors, show
 from rankrls.estimators._inputs import graph_from_arguments, require_preferences
 from rankrls.estimators._rankrls import RankRLS
 from rankrls.holdout._greedy import GreedyPath, select_leave_one_out, select_leave_query_out
@@ -173,7 +173,8 @@ class GreedyRankRLS(SelectorMixin, BaseEstimator):
                 "matrices in any case. Pass X.toarray() if that fits into memory, or drop "
                 "features by a cheaper criterion first"
             )
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        with clear_errors(X):
+            X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         n_select = _count(self.n_features_to_select, X.shape[1])
         graph = graph_from_arguments(X.shape[0], y, qid=qid, sample_weight=sample_weight)
         require_preferences(graph)

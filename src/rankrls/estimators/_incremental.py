@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls._progress import Progress
-from rankrls._validation import check_positive, show
+from rankrls._validation import check_positive, clear_errors, show
 from rankrls.estimators._base import LeastSquaresRanker
 from rankrls.estimators._exact import IncrementalMethod, unchanged_on_error
 from rankrls.estimators._inputs import graph_from_arguments
@@ -157,8 +157,9 @@ class IncrementalRanker(LeastSquaresRanker):
         ------
         ValueError
             If a query was never added, or with another number of rows or pairs, or if more would
-            go than there is. Rows are not kept, so that other rows of the same number, with other
-            values, can be told only if they are too many: forget what was added.
+            go than there is, or if alpha is below the rounding that is left. Rows are not kept,
+            so that other rows of the same number, with other values, can be told only if they are
+            too many: forget what was added.
 
         Notes
         -----
@@ -312,9 +313,10 @@ class IncrementalRanker(LeastSquaresRanker):
         return kernel
 
     def _check_batch(self, X: Any, *, reset: bool) -> Any:
-        X = validate_data(
-            self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=reset
-        )
+        with clear_errors(X):
+            X = validate_data(
+                self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=reset
+            )
         return canonical(X, dense=False)
 
     def _first_basis(self, kernel: Kernel, X: Any, rows: Any = None) -> Basis | None:

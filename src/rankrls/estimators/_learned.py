@@ -13,6 +13,7 @@ from rankrls.estimators._ledger import Ledger
 from rankrls.feature_maps import Basis
 from rankrls.models import Model, NystroemModel, solve_statistics
 from rankrls.preferences import Accumulator, PreferenceGraph, batch_statistics
+from rankrls.solvers import NotPositiveError
 
 __all__ = ["Learned", "preference_counts"]
 
@@ -91,10 +92,21 @@ class Learned:
         return batch_statistics(graph, self.features(X), loss)
 
     def model(self, alpha: float) -> Model | None:
-        """The model, which takes over the arrays; None if an output has no preference yet."""
+        """The model, which takes over the arrays; None if an output has no preference yet.
+
+        Sums of queries are positive semi-definite, and differences of such sums but for rounding.
+        """
         if not (self.preferences > 0).all():
             return None
-        return solve_statistics(self.total.parts, self.basis, np.array([alpha]), self.dtype)
+        try:
+            return solve_statistics(self.total.parts, self.basis, np.array([alpha]), self.dtype)
+        except NotPositiveError as error:
+            raise ValueError(
+                "what was forgotten has left rounding errors of the size of "
+                f"{error.needed:.2g} in the sums of what stays, which alpha={alpha:g} does not "
+                "cover: the model was left as it was before this call. Fit a new one to the rows "
+                f"that stay, or use alpha above {error.needed:.2g} from the start"
+            ) from error
 
 
 def preference_counts(graph: PreferenceGraph) -> Array:

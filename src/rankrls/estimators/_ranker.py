@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._validation import naming_columns
+from rankrls._validation import clear_errors
 from rankrls.estimators._inputs import (
     graph_accuracy,
     graph_from_arguments,
@@ -74,7 +74,7 @@ class Ranker(BaseEstimator):
     ) -> tuple[Kernel, Any, PreferenceGraph]:
         """Check everything that does not need a solver: kernel, X, and the preference graph."""
         kernel = self._check_options()
-        with naming_columns(X):
+        with clear_errors(X):
             X = validate_data(
                 self,
                 X,
@@ -110,7 +110,7 @@ class Ranker(BaseEstimator):
         return self._check_rows(X)
 
     def _check_rows(self, X: Any) -> Any:
-        with naming_columns(X):
+        with clear_errors(X):
             X = validate_data(
                 self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False
             )

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from rankrls.estimators._incremental import IncrementalRanker
 from rankrls.estimators._inputs import graph_accuracy
+from rankrls.estimators._keywords import explained
 from rankrls.models import HeldOut
 
 __all__ = ["RankRLS"]
@@ -134,6 +135,11 @@ class RankRLS(IncrementalRanker):
     1.0
     """
 
+    @explained(
+        C="regularisation is called alpha; a larger one is stronger",
+        regparam="regularisation is called alpha",
+        alphas="RankRLSCV chooses alpha from a grid",
+    )
     def __init__(
         self,
         alpha: float = 1.0,

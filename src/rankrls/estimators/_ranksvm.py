@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 
 from rankrls._progress import Progress
 from rankrls._validation import check_integer, check_option, check_positive
+from rankrls.estimators._keywords import NO_QID, check_return_std, explained
 from rankrls.estimators._ranker import Ranker
 from rankrls.feature_maps import Kernel
 from rankrls.models import HINGE_SOLVERS, HingeFit, HingeModel, HingeOptions, fit_hinge
@@ -37,7 +38,8 @@ class RankSVM(Ranker):
     ----------
     alpha : float, default=1.0
         Regularisation, > 0. It multiplies ‖f‖² and nothing is rescaled: a support vector machine
-        with C = 1/(2 alpha) on the differences of all pairs.
+        with C = 1/(2 alpha) on the differences of all pairs. (There is no parameter C. From
+        SVMrank's, which divides C by the number of queries, alpha = n_queries/(2 C).)
     kernel : str or callable, default="linear"
         Any name that scikit-learn's `pairwise_kernels` takes, a function of two rows, or
         "precomputed" (X is the kernel matrix). It must be positive semi-definite.
@@ -127,6 +129,11 @@ class RankSVM(Ranker):
     True
     """
 
+    @explained(
+        C="regularisation is called alpha: 1/(2 C) of a support vector machine on pairs, "
+        "n_queries/(2 C) of SVMrank",
+        alphas="rankrls.regularization_path fits a grid of alphas",
+    )
     def __init__(
         self,
         alpha: float = 1.0,
@@ -259,6 +266,7 @@ class RankSVM(Ranker):
     def _keeps_columns(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "linear"
 
+    @explained(qid=NO_QID)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict scores; higher is preferred.
 
@@ -273,7 +281,7 @@ class RankSVM(Ranker):
         -------
         ndarray of shape (n,) or (n, n_outputs)
         """
-        if return_std:
+        if check_return_std(return_std):
             raise ValueError(
                 "RankSVM has no standard deviations: the hinge loss is not the logarithm of a "
                 "density; RankRLS has them"

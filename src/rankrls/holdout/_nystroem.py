@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve
 
 from rankrls.holdout._components import SINGULAR, make_folds
+from rankrls.holdout._large_folds import weights_without
 from rankrls.holdout._rows import penalty
 from rankrls.preferences import Factor
 
@@ -57,7 +58,8 @@ def nystroem_holdout(
     With W = (ΦᵀLΦ + alpha I)⁻¹, Φ_U the fold's features in F-coordinates, c' = Φᵀr less the fold's
     part, and E the rows of Z⁻ᵀ of its basis vectors, the weights without the fold are
     w = W(c' + Φ_Uᵀa − Eᵀλ) where a = Φ_U w and E w = 0: a system of the size of the fold. Where
-    spare basis vectors take the place of some that leave, E has fewer rows (`_Leaving`).
+    spare basis vectors take the place of some that leave, E has fewer rows (`_Leaving`). A fold
+    of q coordinates or more leaves G − Φ_UᵀΦ_U, which is decomposed again (`weights_without`).
     """
     leaving = _Leaving(Phi, back, basis, spare)
     Phi_F = factor._rmatmat(Phi)
@@ -71,6 +73,14 @@ def nystroem_holdout(
     out, unsafe = [], np.zeros((len(alphas), len(folds)), dtype=bool)
     for number, fold in enumerate(make_folds(factor, folds)):
         E, doubtful = leaving.constraints(fold.rows)
+        if len(fold.coordinates) >= len(G):
+            if doubtful:
+                unsafe[:, number] = True
+                out.append(np.full((len(alphas), len(fold.rows), c.shape[1]), np.nan))
+                continue
+            held = fold.coordinates
+            out.append(Phi[fold.rows] @ weights_without(Phi_F, factor.t, held, (G, c), E, alphas))
+            continue
         F_U = rotated_F[fold.coordinates]
         B = np.vstack([F_U, -E @ V])
         rest = rotated_c - F_U.T @ factor.t[fold.coordinates]
@@ -126,11 +136,15 @@ def nystroem_rows_holdout(
     that model, its weights are w = W(c + Φ_Uᵀp − Eᵀλ) and its intercept is 1ᵀp/m. So
 
         [[I − 11ᵀ/m − Φ_U W Φ_Uᵀ, Φ_U W Eᵀ], [E W Φ_Uᵀ, −E W Eᵀ]] [p; λ] = [Φ_U W c − s_U; −E W c].
+
+    A fold of q rows or more leaves the scatter of the others, which is decomposed again.
     """
     m = len(Phi)
     leaving = _Leaving(Phi, back, basis, spare)
     Phi, s = Phi - Phi.mean(axis=0), s - s.mean(axis=0)
-    values, V = np.linalg.eigh(Phi.T @ Phi)
+    G = Phi.T @ Phi
+    moments, features = (G, Phi.T @ s), Phi
+    values, V = np.linalg.eigh(G)
     null = values <= len(values) * np.finfo(float).eps * values.max(initial=0.0)
     values = np.where(null, 0.0, values)
     Phi = Phi @ V
@@ -139,6 +153,15 @@ def nystroem_rows_holdout(
     out, unsafe = [], np.zeros((len(alphas), len(folds)), dtype=bool)
     for number, rows in enumerate(folds):
         E, doubtful = leaving.constraints(rows)
+        if len(rows) >= len(G):
+            if doubtful:
+                unsafe[:, number] = True
+                out.append(np.full((len(alphas), len(rows), s.shape[1]), np.nan))
+                continue
+            nu = np.array([penalty(alpha, m - len(rows), query_weighting) for alpha in alphas])
+            W = weights_without(features, s, rows, moments, E, nu, centred=True)
+            out.append(features[rows] @ W)
+            continue
         B = np.vstack([Phi[rows], -E @ V])
         u = len(rows)
         predictions = np.full((len(alphas), u, s.shape[1]), np.nan)
@@ -174,13 +197,17 @@ class _Leaving:
         self.rough = len(spare) > 0 and rounding > _ZERO  # dependent, or nearly so?
 
     def constraints(self, rows: Array) -> tuple[Array, bool]:
-        """E with E w = 0, shape (n_constraints, q), and whether their number is in doubt."""
+        """E with E w = 0, shape (n_constraints, q), and whether it must not be relied on.
+
+        That is if the number of constraints is in doubt, or if they leave nothing but w = 0.
+        """
         gone, staying = np.isin(self.basis, rows), ~np.isin(self.spare, rows)
         E, filled = self.back[gone], self.C[staying][:, gone]
         if self.rough and (gone.any() or not staying.all()):
             return E, True
         if not filled.size:
-            return E, False
+            return E, len(E) == len(self.back)
         _, sigma, Vt = np.linalg.svd(filled)
         doubtful = bool(((sigma > _ZERO) & (sigma < _NOT_ZERO)).any())
-        return Vt[int((sigma >= _NOT_ZERO).sum()) :] @ E, doubtful
+        E = Vt[int((sigma >= _NOT_ZERO).sum()) :] @ E
+        return E, doubtful or len(E) == len(self.back)

@@ -10,18 +10,19 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from rankrls._validation import check_option, check_positive
+from rankrls._validation import check_integer, check_option, check_positive
 from rankrls.estimators import RankRLS
-from rankrls.estimators._cv import Scoring
-from rankrls.holdout import pair_accuracies, query_folds
+from rankrls.holdout import HoldoutProblem, pair_accuracies, query_folds
+from rankrls.metrics import pairwise_accuracy
 from rankrls.preferences import PreferenceGraph
 
 __all__ = ["PermutationTestResult", "permutation_test"]
 
 Array = NDArray[Any]
 
-#: Numbers in the permuted label vectors that are held out together.
-BATCH_NUMBERS = 2**18
+#: Numbers in the permuted label vectors that are held out together, and, leaving queries out, in
+#: their predictions at all alphas.
+BATCH_NUMBERS, BATCH_PREDICTIONS = 2**18, 2**22
 
 
 @dataclass(frozen=True)
@@ -31,16 +32,20 @@ class PermutationTestResult:
     Attributes
     ----------
     score : float
-        Cross-validated score of the true labels.
+        Cross-validated score of the true labels; of a grid of alphas the best one, which is
+        therefore optimistic.
     null_scores : ndarray of shape (n_permutations,)
-        Scores of permuted labels.
+        Scores of permuted labels, each the best of the same grid.
     p_value : float
         (1 + number of null scores >= score)/(1 + n_permutations).
+    alpha : float
+        The alpha of ``score``; of equally good ones the largest.
     """
 
     score: float
     null_scores: Array
     p_value: float
+    alpha: float
 
     def __repr__(self) -> str:
         null = self.null_scores
@@ -56,6 +61,7 @@ def permutation_test(
     y: Any,
     *,
     qid: Any = None,
+    alphas: Any = None,
     n_permutations: int = 1000,
     cv: str = "leave-pair-out",
     random_state: Any = None,
@@ -70,6 +76,10 @@ def permutation_test(
     X, y : as for ``fit``, y of shape (n,)
     qid : array-like of shape (n,), optional
         With it, labels are permuted within queries.
+    alphas : array-like of shape (n_alphas,), optional
+        A grid to choose alpha from. The choice is part of the test: the score of a labelling,
+        the true one and every permuted one alike, is the best over the grid. Default: the
+        estimator's alpha alone.
     n_permutations : int, default=1000
     cv : {"leave-pair-out", "leave-query-out"}, default="leave-pair-out"
         The latter with qid.
@@ -79,6 +89,14 @@ def permutation_test(
     -------
     PermutationTestResult
         The score is the pairwise accuracy (AUC for two classes).
+
+    Notes
+    -----
+    Under the null hypothesis all orders of the labels are equally likely (within queries), so
+    that max over alpha of the score is exchangeable between the true labels and the permuted
+    ones: the p-value is valid however long the grid is. An alpha chosen by the true labels alone
+    and then fixed would make it too small. One decomposition serves all alphas and labellings
+    (leave-query-out: as many labellings as fit into some 30 MB of predictions).
 
     Examples
     --------
@@ -91,19 +109,24 @@ def permutation_test(
     >>> result = permutation_test(RankRLS(), X, y, n_permutations=99, random_state=0)
     >>> bool(result.p_value < 0.05)
     True
+    >>> grid = 2.0 ** np.arange(-5, 11)
+    >>> result = permutation_test(RankRLS(), X, y, alphas=grid, n_permutations=99, random_state=0)
+    >>> bool(result.p_value < 0.05)
+    True
     """
     if not isinstance(estimator, RankRLS):
         raise ValueError(
             f"estimator must be a RankRLS; got a {type(estimator).__name__} (scale X before, and "
-            "fix alpha before looking at the labels; scikit-learn's permutation_test_score refits "
-            "a pipeline or a search)"
+            "give the grid that alpha is chosen from as alphas; scikit-learn's "
+            "permutation_test_score refits a pipeline or a search)"
         )
-    if isinstance(n_permutations, bool) or not isinstance(n_permutations, int | np.integer):
-        raise ValueError(f"n_permutations must be an integer >= 1; got {n_permutations!r}")
-    if n_permutations < 1:
-        raise ValueError(f"n_permutations must be an integer >= 1; got {n_permutations}")
+    n_permutations = check_integer("n_permutations", n_permutations, least=1)
     check_option("cv", cv, ("leave-pair-out", "leave-query-out"))
-    alphas = np.array([check_positive("alpha", estimator.alpha)])
+    if alphas is None:
+        grid = np.array([check_positive("alpha", estimator.alpha)])
+    else:
+        grid = np.unique(estimator._check_alphas("alphas", alphas))
+        check_positive("alphas", float(grid[0]))
     ranker = clone(estimator)
     kernel, X, graph = ranker._prepare(X, y, {"qid": qid})
     if graph.n_outputs > 1 or graph.scores is None:
@@ -124,30 +147,47 @@ def permutation_test(
     assert codes is not None
     labels = np.column_stack([s, _permuted(s, codes, n_permutations, rng)])
     batch = max(16, BATCH_NUMBERS // len(s))
-    scores = []
+    if cv == "leave-query-out":  # decomposed once for each batch
+        batch = max(batch, BATCH_PREDICTIONS // (len(s) * len(grid)))
     first = ranker._holdout_problem(kernel, X, graph)
     if cv == "leave-pair-out" and first.can_leave_pairs_out():
         first.rows(np.arange(1))  # decompose once for all batches
+    scores = []
     for start in range(0, labels.shape[1], batch):
         part = PreferenceGraph.from_scores(
             labels[:, start : start + batch], qid=codes if graph.has_qid else None
         )
         problem = first.with_graph(part)
         if cv == "leave-pair-out":
-            accuracy, _ = next(pair_accuracies(problem, alphas))
-            scores.append(accuracy)
+            scores.append(np.array([found for found, _ in pair_accuracies(problem, grid)]))
         else:
-            folds = query_folds(codes)
-            held = problem.folds(folds, alphas)
-            columns = range(part.n_outputs)
-            scoring = Scoring("pairwise_accuracy")
-            scores.append(
-                np.array([scoring.of_output(part, folds, held.predictions, 0, j) for j in columns])
-            )
-    values = np.concatenate(scores)
+            scores.append(_query_accuracies(problem, grid))
+    by_alpha = np.concatenate(scores, axis=1)
+    values = by_alpha.max(axis=0)
     null = values[1:]
     p_value = (1 + int((null >= values[0]).sum())) / (1 + n_permutations)
-    return PermutationTestResult(float(values[0]), null, p_value)
+    best = int(np.flatnonzero(by_alpha[:, 0] == values[0])[-1])
+    return PermutationTestResult(float(values[0]), null, p_value, float(grid[best]))
+
+
+def _query_accuracies(problem: HoldoutProblem, alphas: Array) -> Array:
+    """Leave-query-out accuracy of every alpha and output: shape (n_alphas, n_outputs)."""
+    s, codes = problem.graph.scores, problem.graph.query_codes
+    assert s is not None
+    assert codes is not None
+    folds = query_folds(codes)
+    held = problem.folds(folds, alphas)
+    order = np.concatenate(folds)
+    k, n_queries = s.shape[1], problem.graph.n_queries
+    # The queries of every output are queries of one long vector, counted together.
+    labels = s[order].T.ravel()
+    queries = (codes[order] + n_queries * np.arange(k)[:, None]).ravel()
+    out = np.empty((len(alphas), k))
+    for a in range(len(alphas)):
+        predictions = np.concatenate([part[a] for part in held.predictions])
+        found = pairwise_accuracy(labels, predictions.T.ravel(), qid=queries, average=None)
+        out[a] = np.nanmean(np.reshape(found, (k, n_queries)), axis=1)
+    return out
 
 
 def _permuted(s: Array, codes: Array, n: int, rng: np.random.RandomState) -> Array:

@@ -14,7 +14,7 @@ from rankrls.solvers._iterations import (
     LinearSystem,
 )
 from rankrls.solvers._spaces import FeatureSpace, Gram, KernelSpace, Space
-from rankrls.solvers._states import CholeskyState, SpectralState, factorise
+from rankrls.solvers._states import CholeskyState, NotPositiveError, SpectralState, factorise
 
 __all__ = [
     "DEFAULT_MAX_ITER",
@@ -31,6 +31,7 @@ __all__ = [
     "IterationOptions",
     "KernelSpace",
     "LinearSystem",
+    "NotPositiveError",
     "PrimalSolver",
     "Space",
     "SpectralState",

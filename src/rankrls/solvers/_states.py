@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, solve_triangular
 from scipy.linalg.lapack import get_lapack_funcs
 
-__all__ = ["CholeskyState", "SpectralState", "State", "factorise"]
+__all__ = ["CholeskyState", "NotPositiveError", "SpectralState", "State", "factorise"]
 
 Array = NDArray[Any]
 
@@ -93,6 +93,14 @@ class CholeskyState:
             raise ValueError(f"this factor was made for alpha={self.alpha:g}, not {alpha:g}")
 
 
+class NotPositiveError(ValueError):
+    """S + alpha I is not positive definite: alpha must be above ``needed``."""
+
+    def __init__(self, needed: float, message: str) -> None:
+        super().__init__(message)
+        self.needed = needed
+
+
 class SpectralState:
     """S = V diag(σ) Vᵀ, for every alpha.
 
@@ -115,10 +123,11 @@ class SpectralState:
         rounding = len(values) * max(np.finfo(values.dtype).eps * size, noise)
         lowest = values.min(initial=0.0)
         if lowest < -10 * rounding and lowest + smallest_alpha <= 0:
-            raise ValueError(
+            raise NotPositiveError(
+                float(-lowest),
                 "the kernel matrix is not positive semi-definite on the preferences: its "
                 f"smallest eigenvalue is {lowest:.3g} (largest {values.max():.3g}). Use alpha "
-                f"above {-lowest:.3g}, or a positive semi-definite kernel"
+                f"above {-lowest:.3g}, or a positive semi-definite kernel",
             )
         self.null = np.abs(values) <= rounding
         self.values = np.where(self.null, 0.0, values)

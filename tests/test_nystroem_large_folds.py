@@ -1,0 +1,193 @@
+"""Nyström hold-out of folds with more rows than basis vectors: equal to literal refits."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from rankrls import RankRLS
+from rankrls.holdout._large_folds import weights_without
+from rankrls.model_selection import holdout_predict
+
+ALPHAS = np.array([1e-3, 1.0, 1e4])
+ROWS = np.random.default_rng(9).permutation(60)
+QID = np.empty(60, dtype=np.int64)  # of rows in random order, five for each query
+QID[ROWS] = np.repeat(np.arange(12), 5)
+BASIS = np.sort(ROWS[[0, 5, 20, 30, 40, 45, 50, 55]])  # of queries 0, 1, 4, 6, 8, 9, 10, 11
+
+
+def make(seed=0, n_outputs=None, levels=None):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 3))
+    y = rng.standard_normal(60 if n_outputs is None else (60, n_outputs))
+    if levels is not None:
+        y = np.digitize(y, levels).astype(float)
+    return X, y, QID, rng
+
+
+def query_folds(qid, *groups):
+    return [np.flatnonzero(np.isin(qid, group)) for group in groups]
+
+
+def refitted(options, X, y, qid, held, alpha, basis=BASIS):
+    rest = np.setdiff1d(np.arange(X.shape[0]), held)
+    inner = np.searchsorted(rest, np.intersect1d(basis, rest))
+    ranker = RankRLS(alpha, **options | {"basis": inner, "solver": "nystroem"})
+    precomputed = options.get("kernel") == "precomputed"
+    train = X[rest][:, rest] if precomputed else X[rest]
+    new = X[held][:, rest] if precomputed else X[held]
+    return ranker.fit(train, y[rest], qid=None if qid is None else qid[rest]).predict(new)
+
+
+def assert_refits(options, X, y, qid, folds, alphas=ALPHAS, rtol=1e-8, basis=BASIS, refits=0):
+    """Predictions of every fold, up to a constant for each query."""
+    ranker = RankRLS(**options, basis=basis, solver="nystroem")
+    kernel, data, graph = ranker._prepare(X, y, {"qid": qid})
+    found = ranker._holdout_problem(kernel, data, graph).folds(folds, alphas)
+    assert found.n_refits.tolist() == [refits] * len(alphas)
+    for held, part in zip(folds, found.predictions, strict=True):
+        assert len(held) >= len(basis)
+        for a, alpha in enumerate(alphas):
+            expected = refitted(options, X, y, qid, held, alpha, basis).reshape(len(held), -1)
+            size = np.abs(expected).max()
+            difference = part[a] - expected
+            for query in np.unique(np.zeros(len(held)) if qid is None else qid[held]):
+                rows = slice(None) if qid is None else qid[held] == query
+                spread = difference[rows] - difference[rows].mean(axis=0)
+                assert np.abs(spread).max() <= rtol * size, (len(held), alpha)
+
+
+QUERIES = ([0, 1], [2, 3, 4, 5], [6, 7, 8, 9, 10, 11], list(range(1, 9)), list(range(10)))
+
+
+@pytest.mark.parametrize("weighting", ["pair", "size", "query"])
+@pytest.mark.parametrize(
+    ("cost", "ties"), [("magnitude", "keep"), ("magnitude", "drop"), ("unit", "drop"),
+                       ("relative", "drop")]
+)  # fmt: skip
+def test_queries(cost, ties, weighting):
+    """Folds of a sixth of the rows up to five sixths, in any row order, with tied labels."""
+    X, y, qid, _ = make(levels=[-0.7, 0.7])
+    options = {"kernel": "rbf", "gamma": 0.3, "cost": cost, "ties": ties}
+    options["query_weighting"] = weighting
+    assert_refits(options, X, y, qid, query_folds(qid, *QUERIES))
+
+
+@pytest.mark.parametrize("weighting", ["pair", "size", "query"])
+@pytest.mark.parametrize("n_outputs", [None, 2])
+def test_rows_of_one_ranking(weighting, n_outputs):
+    X, y, _, rng = make(seed=1, n_outputs=n_outputs)
+    order = rng.permutation(60)
+    folds = [order[:12], order[12:40], np.setdiff1d(order, BASIS[3:]), order[::2]]
+    options = {"kernel": "rbf", "gamma": 0.3, "query_weighting": weighting}
+    assert_refits(options, X, y, None, folds)
+
+
+@pytest.mark.parametrize("with_qid", [False, True])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])  # the first: of rank three
+def test_dependent_basis_vectors(kernel, with_qid):
+    """The same rows twice, inside and outside of the fold; features of a lower rank."""
+    X, y, qid, rng = make(seed=2)
+    X[BASIS[[1, 4, 7]]] = X[BASIS[[0, 3, 0]]]
+    X[ROWS[[2, 33]]] = X[BASIS[2]]
+    folds = query_folds(qid, *QUERIES) if with_qid else list(rng.permutation(60).reshape(3, 20))
+    options = {"kernel": kernel, "gamma": 0.3}
+    assert_refits(options, X, y, qid if with_qid else None, folds)
+
+
+@pytest.mark.parametrize("with_qid", [False, True])
+def test_tiny_and_huge_alpha(with_qid):
+    X, y, qid, rng = make(seed=3)
+    folds = query_folds(qid, *QUERIES) if with_qid else list(rng.permutation(60).reshape(3, 20))
+    qid = qid if with_qid else None
+    options = {"kernel": "rbf", "gamma": 0.3}
+    assert_refits(options, X, y, qid, folds, alphas=np.array([1e-6, 1e9]), rtol=1e-7)
+    assert_refits(options, X, y, qid, folds, alphas=np.array([1e-10]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("with_qid", [False, True])
+def test_other_data(with_qid):
+    """Offsets, sparse rows, single precision, kernel matrices, singleton queries."""
+    X, y, qid, rng = make(seed=4)
+    folds = query_folds(qid, *QUERIES) if with_qid else list(rng.permutation(60).reshape(3, 20))
+    some = qid if with_qid else None
+    K = np.exp(-0.2 * np.square(X[:, None] - X).sum(axis=2))
+    assert_refits({"kernel": "linear"}, X + 1e3, y + 1e4, some, folds, rtol=1e-6)
+    assert_refits({"kernel": "poly", "degree": 2}, sparse.csr_array(X), y, some, folds)
+    assert_refits({"kernel": "rbf"}, X.astype(np.float32), y, some, folds, rtol=1e-4)
+    assert_refits({"kernel": "precomputed"}, K, y, some, folds)
+    if with_qid:
+        single = np.where(np.arange(60) < 20, np.arange(60) + 100, qid)
+        folds = [np.arange(30), np.flatnonzero(single < 4)]
+        folds[0] = np.flatnonzero(np.isin(single, single[:30]))
+        assert_refits({"kernel": "rbf"}, X, y, single, folds)
+
+
+@pytest.mark.parametrize("with_qid", [False, True])
+def test_a_fold_that_carries_nearly_all_of_the_weight(with_qid):
+    """The difference of the Gram matrices would be rounding: the rest is added up."""
+    X, y, qid, _ = make(seed=5)
+    held = np.flatnonzero(qid < 5)
+    X[held] *= 1e7
+    some = qid if with_qid else None
+    basis = np.setdiff1d(BASIS, held)
+    assert_refits({"kernel": "linear"}, X, y, some, [held], np.array([0.1, 10.0]), basis=basis)
+
+
+def test_keep_basis():
+    """Basis vectors that are left out stay in the basis: against the normal equations."""
+    X, y, qid, _ = make(seed=6)
+    ranker = RankRLS(kernel="rbf", gamma=0.3, basis=BASIS)
+    folds = query_folds(qid, *QUERIES)
+    parts = holdout_predict(ranker, X, y, folds, qid=qid, alphas=ALPHAS, keep_basis=True)
+    K = np.exp(-0.3 * np.square(X[:, None] - X[BASIS]).sum(axis=2))
+    for held, part in zip(folds, parts, strict=True):
+        rest = np.setdiff1d(np.arange(60), held)
+        C = np.zeros((len(rest), len(rest)))
+        for query in np.unique(qid[rest]):
+            rows = np.flatnonzero(qid[rest] == query)
+            C[np.ix_(rows, rows)] = len(rows) * np.eye(len(rows)) - 1.0
+        for a, alpha in enumerate(ALPHAS):
+            S = K[rest].T @ C @ K[rest] + alpha * K[BASIS]
+            expected = K[held] @ np.linalg.solve(S, K[rest].T @ C @ y[rest])
+            found = np.reshape(part[a], -1)
+            for query in np.unique(qid[held]):
+                rows = qid[held] == query
+                np.testing.assert_allclose(
+                    found[rows] - found[rows].mean(),
+                    expected[rows] - expected[rows].mean(),
+                    atol=1e-8 * np.abs(expected).max(),
+                )
+
+
+@pytest.mark.parametrize("with_qid", [False, True])
+def test_a_fold_with_all_basis_vectors(with_qid):
+    X, y, qid, _ = make(seed=7)
+    held = np.flatnonzero(qid < 9)
+    basis = held[:6]
+    ranker = RankRLS(kernel="rbf", basis=basis)
+    with pytest.raises(ValueError, match="a fold holds all basis vectors"):
+        holdout_predict(ranker, X, y, [held], qid=qid if with_qid else None)
+
+
+@pytest.mark.parametrize("n_held", [4, 15, 25])
+@pytest.mark.parametrize("centred", [False, True])
+def test_weights_against_a_constrained_solve(n_held, centred):
+    """By a saddle-point system, for both ways of making the moments."""
+    rng = np.random.default_rng(8)
+    Phi, t, E = (rng.standard_normal(shape) for shape in ((30, 5), (30, 2), (2, 5)))
+    if centred:
+        Phi, t = Phi - Phi.mean(axis=0), t - t.mean(axis=0)
+    held = rng.permutation(30)[:n_held]
+    rest = np.setdiff1d(np.arange(30), held)
+    F, s = Phi[rest], t[rest]
+    if centred:
+        F, s = F - F.mean(axis=0), s - s.mean(axis=0)
+    for rows in (E, E[:0]):
+        W = weights_without(Phi, t, held, (Phi.T @ Phi, Phi.T @ t), rows, ALPHAS, centred=centred)
+        assert W.shape == (3, 5, 2)
+        for alpha, w in zip(ALPHAS, W, strict=True):
+            system = np.block(
+                [[F.T @ F + alpha * np.eye(5), rows.T], [rows, np.zeros((len(rows), len(rows)))]]
+            )
+            right = np.vstack([F.T @ s, np.zeros((len(rows), 2))])
+            np.testing.assert_allclose(w, np.linalg.solve(system, right)[:5], rtol=1e-9, atol=1e-14)
