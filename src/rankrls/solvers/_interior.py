@@ -163,10 +163,10 @@ class _Problem:
         dual_residual = 2 * self.alpha * state.u - self.adjoint(state.delta)
         primal_residual = state.lead + state.xi - state.s - 1.0
 
-        def newton(to_s: Array, to_xi: Array) -> tuple[Array, ...]:
+        def newton(to_s: Array, to_xi: Array, refine: bool) -> tuple[Array, ...]:
             """Step that changes β s by to_s and γ ξ by to_xi, and removes the residuals."""
             q = to_s / state.beta - to_xi / state.gamma - primal_residual
-            du = solve(self.adjoint(self.pairs.spread(theta * q)) - dual_residual)
+            du = solve(self.adjoint(self.pairs.spread(theta * q)) - dual_residual, refine)
             dbeta = theta * (q - self.lead(self.forward(du)))
             ds = (to_s - state.s * dbeta) / state.beta
             dxi = (to_xi + state.xi * dbeta) / state.gamma
@@ -175,12 +175,12 @@ class _Problem:
         n = 2 * len(theta)
         bs, gx = state.beta * state.s, state.gamma * state.xi
         mu = (bs.sum() + gx.sum()) / n
-        _, dbeta, ds, dxi = newton(-bs, -gx)
+        _, dbeta, ds, dxi = newton(-bs, -gx, False)
         t = _longest(state, dbeta, ds, dxi)
         ahead = (state.beta + t * dbeta) @ (state.s + t * ds)
         ahead += (state.gamma - t * dbeta) @ (state.xi + t * dxi)
         centre = mu * (ahead / n / mu) ** 3
-        du, dbeta, ds, dxi = newton(centre - bs - dbeta * ds, centre - gx + dbeta * dxi)
+        du, dbeta, ds, dxi = newton(centre - bs - dbeta * ds, centre - gx + dbeta * dxi, True)
         t = min(1.0, REACH * _longest(state, dbeta, ds, dxi))
         if not np.isfinite(du).all():
             return np.nan

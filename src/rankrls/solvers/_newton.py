@@ -1,14 +1,14 @@
 """Newton's linear systems: 2 alpha w + adjoint(L forward(w)) = b, L the Laplacian of some pairs.
 
-Each function here factorises once and returns a solver of right sides, with a step of refinement.
+Each function here factorises once and returns a solver of right sides: ``solve(b)`` takes a step of
+refinement, ``solve(b, False)`` does not.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.linalg import norm
@@ -23,7 +23,15 @@ from rankrls.preferences import PairHinge
 __all__ = ["Inverse", "Solve", "laplacian", "solver_of"]
 
 Array = NDArray[Any]
-Solve = Callable[[Array], Array]
+
+
+class Solve(Protocol):
+    """x of a right side b."""
+
+    def __call__(self, b: Array, refine: bool = True) -> Array:
+        """With a step of refinement, or without."""
+        ...
+
 
 #: A Laplacian with more than this part of its entries is multiplied as a dense matrix.
 DENSE = 0.01
@@ -66,8 +74,10 @@ def solver_of(matrix: Array) -> Solve | None:
             factor = lu_factor(matrix, check_finite=False)
     once = cho_solve if symmetric else lu_solve
 
-    def solve(b: Array) -> Array:
+    def solve(b: Array, refine: bool = True) -> Array:
         x = once(factor, b, check_finite=False)
+        if not refine:
+            return x
         return x + once(factor, b - matrix @ x, check_finite=False)
 
     return solve
@@ -116,8 +126,11 @@ class Inverse:
         lower, m = self.lower, pairs.n_rows
         G = (2 * alpha) * lower
         if len(theta):
-            first, last = np.minimum(pairs.head, pairs.tail), np.maximum(pairs.head, pairs.tail)
-            G += np.bincount(first * m + last, -theta, minlength=m * m).reshape(m, m).T
+            # Position (first row, last row) in the lower triangle, column by column.
+            place = np.minimum(pairs.head, pairs.tail)
+            place *= m
+            place += np.maximum(pairs.head, pairs.tail)
+            np.subtract.at(G.reshape(-1, order="F"), place, theta)
         G[np.diag_indices(m)] += pairs.degrees(theta)
         factor, info = dpotrf(G, lower=1, clean=0, overwrite_a=1)
         if info != 0:
@@ -127,8 +140,10 @@ class Inverse:
             f = cho_solve((factor, True), b, check_finite=False)
             return dsymv(1.0, lower, f, lower=1)
 
-        def solve(b: Array) -> Array:
+        def solve(b: Array, refine: bool = True) -> Array:
             a = once(b)
+            if not refine:
+                return a
             f = self.K @ a.astype(self.K.dtype, copy=False)
             Lf = pairs.spread(theta * (f[pairs.head] - f[pairs.tail]))
             correction = once(b - 2 * alpha * a - Lf)
