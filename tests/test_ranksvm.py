@@ -190,7 +190,7 @@ def test_few_pairs_among_many_ties_are_found(monkeypatch):
     y = (np.arange(120) < 5).astype(float)
     ranker = RankSVM(1e-2, kernel="rbf", tol=1e-6).fit(X, y)
     assert ranker.n_pairs_ == 575
-    assert rounds == [575]
+    assert set(rounds) == {575}
     assert ranker.gap_ <= 1e-6
 
 
