@@ -54,6 +54,10 @@ NEWTON_PACE = 10
 NEWTON_DIMENSION = 300
 MAX_CORNER = 200_000
 
+#: The interior-point method costs no more than this many of its iterations if pairs are so few.
+FEW_PAIRS = 50_000
+NEWTON_FEW = 8
+
 #: The corner of Newton's matrix is widened by this where steps were shorter than `SHORT`, and
 #: narrowed where they were longer than `LONG`.
 WIDEN = 4.0
@@ -107,7 +111,8 @@ def minimise_hinge(
         return search.solution()
     search.descend(w, loss.hinge, limit=HINGE_ITER, patience=PATIENCE, leave=True)
     rounded = max(ROUNDED_ITER, int(ROUNDED_PER_DIMENSION * space.dimension))
-    if space.dimension > NEWTON_DIMENSION or not search.descend_newton(limit=NEWTON_ITER):
+    newton = NEWTON_ITER if loss.n_pairs > FEW_PAIRS else NEWTON_FEW
+    if space.dimension > NEWTON_DIMENSION or not search.descend_newton(limit=newton):
         search.descend_rounded(limit=rounded, leave=True)
     search.enter()
     search.descend_rounded(limit=max_iter)
