@@ -20,6 +20,7 @@ from rankrls.datasets import make_ranking
 from rankrls.io import describe_model, load_model, save_model
 from rankrls.models import _hinge as models
 from rankrls.preferences import _hinge as losses
+from rankrls.solvers import KernelSpace
 from rankrls.solvers import _hinge as solver
 
 
@@ -107,27 +108,37 @@ def test_every_alpha_converges(kind, alpha):
     assert 0 < ranker.objective_ <= ranker.n_pairs_
 
 
-def test_the_three_ways_down(monkeypatch):
-    """Each is entered, the last with all pairs and with those near the corner only."""
+def spy_on(monkeypatch, *names):
+    """The ways that took steps, in a list that grows."""
     entered = []
 
     def spy(name, method):
         def wrapper(self, *args, **options):
             before = self.n_iter
-            method(self, *args, **options)
+            result = method(self, *args, **options)
             if self.n_iter > before:
                 entered.append(name)
+            return result
 
         return wrapper
 
-    for name in ("descend", "descend_rounded", "enter"):
+    for name in names:
         monkeypatch.setattr(solver._Search, name, spy(name, getattr(solver._Search, name)))
+    return entered
+
+
+@pytest.mark.parametrize(("dimension", "second"), [(0, "descend_rounded"), (300, "descend_newton")])
+def test_the_three_ways_down(dimension, second, monkeypatch):
+    """Each is entered, the last with all pairs and with those near the corner only."""
+    monkeypatch.setattr(solver, "NEWTON_DIMENSION", dimension)
+    entered = spy_on(monkeypatch, "descend", "descend_rounded", "descend_newton", "enter")
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (120, 3))
     y = np.sin(X[:, 0]) + rng.standard_normal(120)
     reference = RankSVM(1e-3, kernel="rbf").fit(X, y)
-    assert entered == ["descend", "descend_rounded", "enter"]
+    assert entered == ["descend", second, "enter"]
     monkeypatch.setattr(solver, "MAX_NEAR", 2000)  # of 7140
+    monkeypatch.setattr(solver, "NEAR_PER_ENTRY", 0.0)
     near = RankSVM(1e-3, kernel="rbf").fit(X, y)
     np.testing.assert_allclose(near.objective_, reference.objective_, rtol=2e-4)
     entered.clear()
@@ -135,12 +146,14 @@ def test_the_three_ways_down(monkeypatch):
     assert entered == ["descend"]
     entered.clear()
     RankSVM(1.0).fit(X, y)
-    assert entered == ["descend", "descend_rounded"]
+    assert entered == ["descend", second]
 
 
 def test_pairs_near_the_corner_are_chosen_anew(monkeypatch):
     """A third of the pairs is enough to close the gap of all."""
     monkeypatch.setattr(solver, "MAX_NEAR", 2500)
+    monkeypatch.setattr(solver, "NEAR_PER_ENTRY", 0.0)
+    monkeypatch.setattr(solver, "NEWTON_DIMENSION", 0)
     monkeypatch.setattr(solver, "ROUNDED_ITER", 1)
     monkeypatch.setattr(solver, "ROUNDED_PER_DIMENSION", 0.0)
     rounds = []
@@ -158,29 +171,26 @@ def test_pairs_near_the_corner_are_chosen_anew(monkeypatch):
 
 
 def test_few_pairs_among_many_ties_are_found(monkeypatch):
-    """So few pairs that all are wanted, so many tied rows that they are not written out."""
+    """So few pairs that all are wanted, so many tied rows that they are counted before."""
     monkeypatch.setattr(losses, "MAX_PAIRS", 0)
     monkeypatch.setattr(losses, "PAIRS_PER_ROW", 0)
     monkeypatch.setattr(solver, "MAX_NEAR", 600)
+    monkeypatch.setattr(solver, "NEAR_PER_ENTRY", 0.0)
+    monkeypatch.setattr(solver, "NEWTON_DIMENSION", 0)
     monkeypatch.setattr(solver, "HINGE_ITER", 1)
     monkeypatch.setattr(solver, "ROUNDED_ITER", 1)
     monkeypatch.setattr(solver, "ROUNDED_PER_DIMENSION", 0.0)
-    asked = []
-    between = losses.ScoreHinge.between
-
-    def limited(self, f, low, high, limit):
-        if limit == 600:
-            asked.append(high)
-            assert len(asked) < 1000  # it went on for ever
-        return between(self, f, low, high, limit)
-
-    monkeypatch.setattr(losses.ScoreHinge, "between", limited)
+    rounds = []
+    solve = solver.solve_near
+    monkeypatch.setattr(
+        solver, "solve_near", lambda *args, **o: rounds.append(args[2].n_pairs) or solve(*args, **o)
+    )
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (120, 3))
     y = (np.arange(120) < 5).astype(float)
     ranker = RankSVM(1e-2, kernel="rbf", tol=1e-6).fit(X, y)
     assert ranker.n_pairs_ == 575
-    assert asked[0] == np.inf
+    assert set(rounds) == {575}
     assert ranker.gap_ <= 1e-6
 
 
@@ -545,17 +555,18 @@ def test_no_slope_left_after_rounding_is_no_division_by_zero(seed):
 
 def test_pairs_near_the_corner_are_few_or_none(monkeypatch):
     monkeypatch.setattr(solver, "MAX_NEAR", 10)
+    monkeypatch.setattr(solver, "NEAR_PER_ENTRY", 0.0)
     monkeypatch.setattr(losses, "MAX_PAIRS", 0)
     monkeypatch.setattr(losses, "PAIRS_PER_ROW", 0)
+    space = KernelSpace(np.eye(10))
     y = np.zeros(10)
     y[0] = 1
     (loss,) = losses.hinge_losses(PreferenceGraph.from_scores(y), "pair")
-    search = solver._Search(loss, None, 1.0, 1e-3, 10)
-    # All 9 pairs may be written out, but looking for them takes 100 comparisons of rows.
+    search = solver._Search(loss, space, 1.0, 1e-3, 10)
     low, pairs = search._near(np.linspace(0, 0.1, 10))
-    assert low == 0.5
-    assert pairs.n_pairs == 0
+    assert low == -np.inf
+    assert pairs.n_pairs == 9  # all, though looking for them takes 100 comparisons of rows
     y[:5] = 1
     (loss,) = losses.hinge_losses(PreferenceGraph.from_scores(y), "pair")
-    search = solver._Search(loss, None, 1.0, 1e-3, 10)
+    search = solver._Search(loss, space, 1.0, 1e-3, 10)
     assert search._near(y) is None  # 25 pairs at the corner itself

@@ -107,8 +107,10 @@ class RankSVM(Ranker):
     -----
     The loss and its subgradient over all pairs take O(m log m) time and O(m) memory for m rows,
     whatever the number of different scores; the pairs are not written out (but for short queries,
-    where that is faster). L-BFGS minimises the hinge, then a hinge with a rounded corner; an
-    interior-point method finishes small problems with weak regularisation.
+    where that is faster). L-BFGS minimises the hinge, then a hinge with a rounded corner (Newton's
+    method does in up to 300 dimensions). An interior-point method finishes problems with weak
+    regularisation, of up to 3000 features or 8000 kernel rows: it writes out the pairs near the
+    margin, or all of them if they are few beside the entries of the kernel matrix.
 
     Not taken over from `RankRLS`: ``cost``, because every preferred row is asked to lead by 1,
     whatever the magnitude; ``ties``, because pairs with equal scores have no hinge loss; early

@@ -4,7 +4,7 @@ from rankrls.solvers._converge import converge
 from rankrls.solvers._direct import DualSolver, PrimalSolver
 from rankrls.solvers._dropped import DroppedSolver
 from rankrls.solvers._early_stopping import stop_early
-from rankrls.solvers._hinge import MAX_DIMENSION, HingeSolution, minimise_hinge
+from rankrls.solvers._hinge import HingeSolution, minimise_hinge
 from rankrls.solvers._iterations import (
     DEFAULT_MAX_ITER,
     Equations,
@@ -13,7 +13,7 @@ from rankrls.solvers._iterations import (
     IterationOptions,
     LinearSystem,
 )
-from rankrls.solvers._spaces import FeatureSpace, Gram, KernelSpace, Space
+from rankrls.solvers._spaces import MAX_DIMENSION, FeatureSpace, Gram, KernelSpace, Space
 from rankrls.solvers._states import CholeskyState, NotPositiveError, SpectralState, factorise
 
 __all__ = [

@@ -12,14 +12,11 @@ products are μ, towards μ = 0 (Mehrotra's predictor and corrector). Its linear
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.linalg import LinAlgWarning, lu_factor, lu_solve
 
 from rankrls.preferences import PairHinge
 from rankrls.solvers._spaces import Space
@@ -36,9 +33,6 @@ ENTRY = 0.1
 
 #: How much of the way to the boundary a step goes.
 REACH = 0.995
-
-#: A Laplacian with more than this part of its entries is multiplied as a dense matrix.
-DENSE = 0.01
 
 
 @dataclass(frozen=True)
@@ -61,18 +55,18 @@ class Interior:
 
 @dataclass
 class _State:
-    """Primal and dual variables: coefficients u of w, f, s and ξ; β and γ = c − β."""
+    """Primal and dual variables: coefficients u of w, s and ξ; β and γ = c − β.
+
+    What was last computed of them: leads D w, and δ = δ₀ + Dᵀβ.
+    """
 
     u: Array
-    f: Array
     s: Array
     xi: Array
     beta: Array
     gamma: Array
-
-    @property
-    def complementarity(self) -> float:
-        return float(self.beta @ self.s + self.gamma @ self.xi)
+    lead: Array
+    delta: Array
 
 
 def solve_near(
@@ -135,48 +129,44 @@ class _Problem:
 
         With z = 1 − D w = ξ − s, s solves c s² + (c z − 2μ) s − μ z = 0.
         """
-        f = self.space.forward(w).copy()
-        z, mu = 1.0 - self.lead(f), ENTRY * self.c.mean()
+        lead = self.lead(self.space.forward(w))
+        z, mu = 1.0 - lead, ENTRY * self.c.mean()
         cz = self.c * z
         root = np.hypot(cz, 2 * mu)
         # Both roots without cancellation: s and ξ are symmetric in the sign of z.
         larger = (2 * mu + np.abs(cz) + root) / (2 * self.c)
         smaller = mu / self.c * (1.0 + (2 * mu) / (np.abs(cz) + root))
         s, xi = np.where(z > 0, smaller, larger), np.where(z > 0, larger, smaller)
-        return _State(self.space.coefficients(w).copy(), f, s, xi, mu / s, mu / xi)
+        u = self.space.coefficients(w).copy()
+        return _State(u, s, xi, mu / s, mu / xi, lead, self.rest)
 
     def primal(self, state: _State) -> float:
         """alpha ‖w‖² − fᵀδ₀ + Σ c max(0, z)."""
         w = self.space.from_coefficients(state.u)
-        state.f = self.space.forward(w)
-        z = 1.0 - self.lead(state.f)
-        quadratic = self.alpha * self.space.norm2(w) - state.f @ self.rest
-        return float(quadratic + self.c @ np.maximum(z, 0.0))
+        f = self.space.forward(w)
+        state.lead = self.lead(f)
+        quadratic = self.alpha * self.space.norm2(w) - f @ self.rest
+        return float(quadratic + self.c @ np.maximum(1.0 - state.lead, 0.0))
 
     def dual(self, state: _State) -> float:
         """Σβ − ‖adjoint(δ₀ + Dᵀβ)‖²/(4 alpha)."""
-        A = self.space.adjoint(self.rest + self.pairs.spread(state.beta))
+        state.delta = self.rest + self.pairs.spread(state.beta)
+        A = self.space.adjoint(state.delta)
         return float(state.beta.sum() - self.space.norm2(A) / (4 * self.alpha))
 
     def advance(self, state: _State) -> float:
         """One step along the path; its length, or NaN if there is none."""
         theta = 1.0 / (state.xi / state.gamma + state.s / state.beta)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LinAlgWarning)
-            matrix = self.space.newton(self.alpha, laplacian(self.pairs, theta))
-            if not np.isfinite(matrix).all():
-                return np.nan
-            factor = lu_factor(matrix, check_finite=False)
-        delta = self.rest + self.pairs.spread(state.beta)
-        dual_residual = 2 * self.alpha * state.u - self.adjoint(delta)
-        primal_residual = self.lead(state.f) + state.xi - state.s - 1.0
+        solve = self.space.newton(self.alpha, self.pairs, theta)
+        if solve is None:
+            return np.nan
+        dual_residual = 2 * self.alpha * state.u - self.adjoint(state.delta)
+        primal_residual = state.lead + state.xi - state.s - 1.0
 
-        def newton(to_s: Array, to_xi: Array) -> tuple[Array, ...]:
+        def newton(to_s: Array, to_xi: Array, refine: bool) -> tuple[Array, ...]:
             """Step that changes β s by to_s and γ ξ by to_xi, and removes the residuals."""
             q = to_s / state.beta - to_xi / state.gamma - primal_residual
-            b = self.adjoint(self.pairs.spread(theta * q)) - dual_residual
-            du = lu_solve(factor, b, check_finite=False)
-            du += lu_solve(factor, b - matrix @ du, check_finite=False)
+            du = solve(self.adjoint(self.pairs.spread(theta * q)) - dual_residual, refine)
             dbeta = theta * (q - self.lead(self.forward(du)))
             ds = (to_s - state.s * dbeta) / state.beta
             dxi = (to_xi + state.xi * dbeta) / state.gamma
@@ -185,12 +175,12 @@ class _Problem:
         n = 2 * len(theta)
         bs, gx = state.beta * state.s, state.gamma * state.xi
         mu = (bs.sum() + gx.sum()) / n
-        _, dbeta, ds, dxi = newton(-bs, -gx)
+        _, dbeta, ds, dxi = newton(-bs, -gx, False)
         t = _longest(state, dbeta, ds, dxi)
         ahead = (state.beta + t * dbeta) @ (state.s + t * ds)
         ahead += (state.gamma - t * dbeta) @ (state.xi + t * dxi)
         centre = mu * (ahead / n / mu) ** 3
-        du, dbeta, ds, dxi = newton(centre - bs - dbeta * ds, centre - gx + dbeta * dxi)
+        du, dbeta, ds, dxi = newton(centre - bs - dbeta * ds, centre - gx + dbeta * dxi, True)
         t = min(1.0, REACH * _longest(state, dbeta, ds, dxi))
         if not np.isfinite(du).all():
             return np.nan
@@ -202,27 +192,13 @@ class _Problem:
         return t
 
 
+@np.errstate(divide="ignore", invalid="ignore")
 def _longest(state: _State, dbeta: Array, ds: Array, dxi: Array) -> float:
     """The longest step t <= 1 that keeps s, ξ, β and γ from becoming negative."""
     longest = 1.0
     moves = ((state.s, ds), (state.xi, dxi), (state.beta, dbeta), (state.gamma, -dbeta))
     for value, change in moves:
-        ratio = np.divide(-change, value, out=np.zeros_like(value), where=value > 0)
-        worst = ratio.max(initial=0.0)
+        worst = -np.fmin.reduce(change / value, initial=0.0)
         if worst * longest > 1.0:
             longest = 1.0 / worst
     return longest
-
-
-def laplacian(pairs: PairHinge, theta: Array) -> Any:
-    """DᵀΘD in terms of f, of shape (m, m): dense or sparse."""
-    m, head, tail = pairs.n_rows, pairs.head, pairs.tail
-    if len(theta) > DENSE * m * m:
-        L = np.bincount(head * m + tail, -theta, minlength=m * m).reshape(m, m)
-        L = L + L.T
-        L[np.diag_indices(m)] = -L.sum(axis=1)
-        return L
-    entries = np.concatenate([-theta, -theta, pairs.degrees(theta)])
-    rows = np.concatenate([head, tail, np.arange(m)])
-    columns = np.concatenate([tail, head, np.arange(m)])
-    return sparse.coo_array((entries, (rows, columns)), shape=(m, m)).tocsr()

@@ -95,14 +95,16 @@ def line_search(
     Notes
     -----
     Doubles the step until the slope changes its sign, then closes in by the secant rule, kept
-    away from the ends of the bracket. At a kink, where the slope jumps over zero, the best trial
-    is returned; it may be the start.
+    away from the ends of the bracket; an end that stays twice in a row counts half its slope (the
+    Illinois rule). At a kink, where the slope jumps over zero, the best trial is returned; it may
+    be the start.
     """
     if not start.slope < 0:
         return 0.0, start
     low, slope_low = 0.0, start.slope
     high, slope_high = np.inf, np.inf
     best = (0.0, start)
+    side = 0
     t = min(first, longest)
     for _ in range(MAX_TRIALS):
         trial = probe(t)
@@ -119,8 +121,12 @@ def line_search(
             if high == np.inf:
                 t = min(max(2 * t, min(10 * t, secant)), longest)
                 continue
+            slope_high *= 0.5 if side < 0 else 1.0
+            side = -1
         else:
             high, slope_high = t, trial.slope
+            slope_low *= 0.5 if side > 0 else 1.0
+            side = 1
         share = slope_low / (slope_low - slope_high)
         t = low + (high - low) * min(max(share, 0.1), 0.9)
     return best

@@ -13,10 +13,20 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls.feature_maps import Products
+from rankrls.preferences import PairHinge
+from rankrls.solvers._newton import Inverse, Solve, laplacian, solver_of
 
-__all__ = ["FeatureSpace", "Gram", "KernelSpace", "Space"]
+__all__ = ["MAX_DIMENSION", "FeatureSpace", "Gram", "KernelSpace", "Space"]
 
 Array = NDArray[Any]
+
+#: The largest matrix that is formed by products of matrices and factorised, and the largest for
+#: which a Cholesky factorisation is all that is needed.
+MAX_DIMENSION = 3000
+MAX_CHOLESKY = 8000
+
+#: Rows without a pair are left out of products with the features if there are so many.
+MOST_ROWS = 0.8
 
 
 class Space(ABC):
@@ -27,7 +37,7 @@ class Space(ABC):
     n_rows : int
         Number m of training rows.
     dimension : int
-        Size of the matrix of `newton`.
+        Number of coefficients: the size of Newton's linear systems.
     """
 
     n_rows: int
@@ -35,8 +45,8 @@ class Space(ABC):
 
     @property
     def has_newton(self) -> bool:
-        """Whether that matrix can be formed."""
-        return True
+        """Whether `newton` may be asked: the systems are not too large for it."""
+        return self.dimension <= MAX_DIMENSION
 
     @abstractmethod
     def zero(self) -> Array:
@@ -67,8 +77,11 @@ class Space(ABC):
         """The vector with these coefficients."""
 
     @abstractmethod
-    def newton(self, alpha: float, L: Any) -> Array:
-        """The matrix of 2 alpha w + adjoint(L forward(w)) in coefficients; ``L`` may be sparse."""
+    def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
+        """Solver of 2 alpha w + adjoint(L forward(w)) = b, in coefficients.
+
+        L is the Laplacian of ``pairs`` with the weights ``theta``. None: not to be solved.
+        """
 
 
 class FeatureSpace(Space):
@@ -108,14 +121,19 @@ class FeatureSpace(Space):
         """See `Space`."""
         return coefficients.astype(np.float64)
 
-    def newton(self, alpha: float, L: Any) -> Array:
-        """2 alpha I + ΦᵀLΦ, symmetric."""
-        Phi = self.Phi.X
+    def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
+        """By 2 alpha I + ΦᵀLΦ, from the rows that have a pair."""
+        Phi, L = self.Phi.X, laplacian(pairs, theta)
+        if sparse.issparse(L):
+            rows = np.flatnonzero(np.diff(L.indptr))
+            if len(rows) < MOST_ROWS * self.n_rows:
+                Phi, L = Phi[rows], L[rows][:, rows]
         product = Phi.T @ (L @ Phi)
         matrix = product.toarray() if sparse.issparse(product) else np.asarray(product)
         matrix = matrix.astype(np.float64, copy=False)
+        matrix = 0.5 * (matrix + matrix.T)  # rounding
         matrix[np.diag_indices_from(matrix)] += 2 * alpha
-        return matrix
+        return solver_of(matrix)
 
 
 class Gram:
@@ -147,11 +165,12 @@ class KernelSpace(Space):
     def __init__(self, K: Array | Gram) -> None:
         self.K = K
         self.n_rows = self.dimension = K.shape[0]
+        self.inverse = Inverse(K) if isinstance(K, np.ndarray) else None
 
     @property
     def has_newton(self) -> bool:
         """See `Space`."""
-        return isinstance(self.K, np.ndarray)
+        return self.inverse is not None and self.dimension <= MAX_CHOLESKY
 
     def zero(self) -> Array:
         """See `Space`."""
@@ -177,9 +196,14 @@ class KernelSpace(Space):
         """See `Space`."""
         return self.adjoint(coefficients.astype(np.float64))
 
-    def newton(self, alpha: float, L: Any) -> Array:
-        """2 alpha I + L K, not symmetric."""
+    def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
+        """By 2 alpha K⁻¹ + L, or by 2 alpha I + L K if the inverse cannot be trusted."""
         assert isinstance(self.K, np.ndarray)
-        matrix = np.asarray(L @ self.K, dtype=np.float64)
+        assert self.inverse is not None
+        if self.inverse.trusted or self.dimension > MAX_DIMENSION:
+            solve = self.inverse.solver(alpha, pairs, theta)
+            if solve is not None or self.dimension > MAX_DIMENSION:
+                return solve
+        matrix = np.asarray(laplacian(pairs, theta) @ self.K, dtype=np.float64)
         matrix[np.diag_indices_from(matrix)] += 2 * alpha
-        return matrix
+        return solver_of(matrix)
