@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,8 @@ __all__ = ["Columns", "check_names", "missing_column"]
 Array = NDArray[Any]
 
 _BLOCK_BYTES = 1 << 21
+
+_ROW_INDEX = re.compile(r"__index_level_\d+__")  # a data frame's row index, written by pandas
 
 
 class Columns:
@@ -44,7 +47,8 @@ class Columns:
         self.dtype = dtype
         self.others = [name for name in (target, qid, sample_weight) if name is not None]
         if features is None:
-            self.features = [name for name in source.names if name not in self.others]
+            left_out = {*self.others, *(n for n in source.names if _ROW_INDEX.fullmatch(n))}
+            self.features = [name for name in source.names if name not in left_out]
             self.chosen = False
         else:
             self.features = check_names(features)

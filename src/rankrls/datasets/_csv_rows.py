@@ -255,6 +255,13 @@ class CsvColumns:
                 )
         if features is None:
             names = [name for name in source.names if name not in others]
+            for name in names:
+                if name in ("", "Unnamed: 0"):  # as pandas writes, and reads, a row index
+                    raise ValueError(
+                        f"{source.file}: column {name!r} looks like the row numbers of a data "
+                        "frame; write the file with index=False, or name the columns to use in "
+                        "features="
+                    )
             source.hint = "; name the columns to use in features= if this is not one of them"
         else:
             names = check_names(features)
