@@ -715,15 +715,15 @@ BAD = [
     ),
     case(
         "one informative query",
-        "nothing is left",
+        "nothing is left, since no more than one query has a pair",
         y=ONE_QUERY,
         fit=WITH_QID,
     ),
     case("one informative query, unit", "nothing is left", y=ONE_QUERY, fit=WITH_QID, cost="unit"),
-    case("one query", "nothing is left", fit={"qid": np.zeros(N)}),
+    case("one query", r"more than one query has a pair \(leave out qid", fit={"qid": np.zeros(N)}),
     case(
         "one output informative in one query",
-        "nothing is left",
+        "nothing is left, since no more than one query has a pair",
         y=np.column_stack([Y_BAD, ONE_QUERY]),
         fit=WITH_QID,
     ),
