@@ -77,7 +77,13 @@ class ConditionalRanker(BaseEstimator):
         rows = Objects.of(kernels[0], X)
         columns = None
         if Z is not None:
-            Z = check_array(Z, accept_sparse="csr", dtype=(np.float64, np.float32), input_name="Z")
+            options = {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
+            try:
+                Z = check_array(Z, input_name="Z", **options)
+            except ValueError as error:
+                if "NaN" not in str(error):
+                    raise
+                raise ValueError(f"{error} (fit takes X, Y, Z: the labels come second)") from error
             columns = Objects.of(kernels[1], Z)
         elif self.object_kernel is not None:
             columns = Objects.of(kernels[1], X)
