@@ -471,7 +471,7 @@ CASES = [
     case(
         "probability, lengths",
         lambda f: f.plain.preference_proba(X[:5], X[:4]),
-        "X_a has 5 rows and X_b 4: they are compared row by row",
+        r"X_a has 5 row\(s\) and X_b 4: they are compared row by row \(one with many: repeat",
     ),
     case(
         "probability, features",
