@@ -6,6 +6,7 @@ import sys
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from scipy import sparse
@@ -59,6 +60,18 @@ CASES = {
         "must be a matrix of numbers",
     ),
     "Y complex": (fit(X, Y + 1j, Z), "Complex data not supported"),
+    "Y a table of pairs": (
+        fit(X, pd.DataFrame({"drug": ["a"], "target": ["b"], "affinity": [1.0]}), Z),
+        r"Y must be a matrix of numbers.*Y\.pivot",
+    ),
+    "Z and Y exchanged": (
+        fit(X, Z, np.where(Y > 0, Y, np.nan)),
+        r"Z contains NaN(.|\n)*fit takes X, Y, Z",
+    ),
+    "Y of ones only": (
+        fit(X, sparse.coo_array(np.where(Y > 0, 1.0, 0.0)), Z),
+        r"nothing to rank.*what a sparse Y does not store.*is unknown",
+    ),
     "Y ragged": (fit(X, [[1.0, 2.0], [3.0]], Z), "Y must be a matrix of numbers"),
     "Y infinite": (fit(X, put(Y, np.inf, (3, 4)), Z), r"Y\[3, 4\] is infinite"),
     "Y sparse NaN": (

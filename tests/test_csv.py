@@ -319,3 +319,29 @@ def test_queries_in_any_order_without_by_query(tmp_path):
     batches = list(iter_parquet(path, target=None, qid="q", rows=2, by_query=False))
     assert [batch.qid.tolist() for batch in batches] == [[1, 2], [1]]
     assert batches[0].target is None
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0"])
+def test_row_numbers_of_a_data_frame_are_no_feature(name):
+    text = (
+        name.encode()
+        + b","
+        + b"\n".join(
+            [
+                FILE.split(b"\n")[0],
+                *(b"%d," % i + line for i, line in enumerate(FILE.split(b"\n")[1:4])),
+            ]
+        )
+    )
+    with pytest.raises(ValueError, match=r"row numbers of a data frame.*index=False.*features="):
+        read(text)
+    np.testing.assert_array_equal(read(text, features=["a", "b"]).data, read(FILE).data)
+    assert read(text, features=[name, "a"]).feature_names == [name, "a"]  # if you insist
+
+
+def test_row_index_that_pandas_keeps_in_parquet_is_no_feature(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2, 3, 4], "label": [0, 1, 0, 1], "qid": [1, 1, 2, 2]})
+    frame.iloc[[0, 3, 1]].to_parquet(tmp_path / "some.parquet")
+    assert load_ranking(tmp_path / "some.parquet").feature_names == ["a"]
+    kept = load_ranking(tmp_path / "some.parquet", features=["a", "__index_level_0__"])
+    np.testing.assert_array_equal(kept.data[:, 1], [0, 3, 1])

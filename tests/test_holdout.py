@@ -387,6 +387,7 @@ def test_near_singular_folds_are_refitted_and_counted(monkeypatch):
         (lambda X, y, q: holdout_predict(RankRLS(), X, y, [[0, 99]]), "outside 0 to 19"),
         (lambda X, y, q: holdout_predict(RankRLS(), X, y, [[0, 0]]), "names a row twice"),
         (lambda X, y, q: holdout_predict(RankRLS(), X, y, [[]]), "non-empty"),
+        (lambda X, y, q: holdout_predict(RankRLS(), X, y, q), "row numbers; from a label for each"),
         (lambda X, y, q: holdout_predict(RankRLS(), X, y, [range(20)]), "nothing is left"),
         (
             lambda X, y, q: holdout_predict("x", X, y, [[0]]),

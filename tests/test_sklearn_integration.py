@@ -783,6 +783,27 @@ def test_cross_val_score_with_scorer(data):
         assert value == pairwise_accuracy(y[test], predictions, qid=qid[test])
 
 
+def test_scorer_that_qid_does_not_reach_is_refused(data):
+    """Without routing, rows of different queries would silently be compared."""
+    X, y, qid = data
+    pipe = make_pipeline(StandardScaler(), RankRLS()).fit(X, y, rankrls__qid=qid)
+    with sklearn.config_context(enable_metadata_routing=True):
+        score = pairwise_accuracy_scorer(pipe, X, y, qid=qid)
+    assert score == pairwise_accuracy(y, pipe.predict(X), qid=qid)
+    for model in (pipe, RankRLS().fit(X, y, qid=qid)):
+        with pytest.raises(ValueError, match=r"no qid reached the scorer.*metadata_routing"):
+            pairwise_accuracy_scorer(model, X, y)
+    search = GridSearchCV(
+        pipe, {"rankrls__alpha": ALPHAS}, cv=GroupKFold(3), scoring=pairwise_accuracy_scorer,
+        error_score="raise",
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="no qid reached the scorer"):
+        search.fit(X, y, groups=qid, rankrls__qid=qid)
+    assert pairwise_accuracy_scorer(RankRLS().fit(X, y), X, y) > 0  # one ranking
+    with pytest.raises(ValueError, match=r"metric must be a function.* got 'ndcg@10'"):
+        make_ranking_scorer("ndcg@10")
+
+
 @pytest.mark.usefixtures("routing")
 def test_sample_weight_by_routing(data):
     X, y, qid = data

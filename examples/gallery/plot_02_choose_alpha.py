@@ -66,6 +66,6 @@ right.legend()
 # Conclusion
 # ----------
 # The leave-query-out curve follows the true one, and the alpha at its top is nearly the best:
-# less than a hundredth of accuracy is lost by choosing it from the training data alone. A bad
+# about a hundredth of accuracy or less is lost by choosing it from the training data. A bad
 # alpha, too small or too large, costs several times as much. The height of the curve at its top
 # is not to be trusted as much as its place: it is the largest of many noisy numbers.

@@ -48,15 +48,16 @@ def read_labels(Y: Any, name: str = "Y") -> Array | EdgeList:
         return _read_sparse(Y, name)
     if isinstance(Y, np.ma.MaskedArray):
         Y = np.ma.filled(Y.astype(np.float64), np.nan)
-    elif hasattr(Y, "to_numpy"):
-        Y = _from_frame(Y)
     try:
-        labels = np.asarray(Y)
+        labels = np.asarray(_from_frame(Y) if hasattr(Y, "to_numpy") else Y)
         if labels.dtype.kind == "c":
             raise ValueError("Complex data not supported")
         labels = labels.astype(np.float64, copy=False)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{name} must be a matrix of numbers: {error}") from error
+        hint = ""
+        if hasattr(Y, "pivot_table"):  # pandas
+            hint = " (from one line for each pair: Y.pivot(index=…, columns=…, values=…))"
+        raise ValueError(f"{name} must be a matrix of numbers: {error}{hint}") from error
     _check_dimensions(labels.shape, name)
     infinite = np.isinf(labels)
     if infinite.any():

@@ -219,7 +219,10 @@ def check_pairs(pairs: ArrayLike, n_rows: int) -> NDArray[np.int64]:
             f"pairs must have shape (n_pairs, 2), each row (preferred, other); got {array.shape}"
         )
     if array.dtype.kind not in "iuf" or (array != np.rint(array)).any():
-        raise ValueError(f"pairs must be row numbers (integers); got dtype {array.dtype}")
+        hint = ""
+        if array.dtype.kind in "OUST":
+            hint = " (names of a data frame's index to numbers: X.index.get_indexer(names))"
+        raise ValueError(f"pairs must be row numbers (integers); got dtype {array.dtype}{hint}")
     outside = (array < 0) | (array >= n_rows)
     if outside.any():
         where = int(np.flatnonzero(outside.any(axis=1))[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,8 @@ __all__ = ["Columns", "check_names", "choose_features", "droppable", "missing_co
 Array = NDArray[Any]
 
 _BLOCK_BYTES = 1 << 21
+
+_ROW_INDEX = re.compile(r"__index_level_\d+__")  # a data frame's row index, written by pandas
 
 
 class Columns:
@@ -248,7 +251,10 @@ def check_names(given: Any, what: str = "features") -> list[str]:
 def choose_features(
     file: str, names: list[str], others: list[str], features: Any, drop: Any
 ) -> list[str]:
-    """Columns of the features: those that are named, or all but the others and ``drop``."""
+    """Columns of the features: those that are named, or all but the others and ``drop``.
+
+    The row index that pandas writes into a Parquet file is one only by name.
+    """
     dropped = [] if drop is None else check_names(drop, "drop")
     for name in dropped:
         if name not in names:
@@ -263,7 +269,8 @@ def choose_features(
             if name in chosen:
                 raise ValueError(f"{file}: column {name!r} is one of the features, and dropped")
         return chosen
-    left = [name for name in names if name not in others and name not in dropped]
+    left_out = {*others, *dropped, *(name for name in names if _ROW_INDEX.fullmatch(name))}
+    left = [name for name in names if name not in left_out]
     if not left:
         raise ValueError(f"{file}: there is no column left for the features")
     return left

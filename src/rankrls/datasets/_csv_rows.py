@@ -265,6 +265,13 @@ class CsvColumns:
                     f"target, qid and sample_weight are names of columns; got {name!r}"
                 )
         names = choose_features(source.file, source.names, others, features, drop)
+        for name in names if features is None else ():
+            if name in ("", "Unnamed: 0"):  # as pandas writes, and reads, a row index
+                raise ValueError(
+                    f"{source.file}: column {name!r} looks like the row numbers of a data frame; "
+                    f"write the file with index=False, leave it out by drop={name!r}, or name the "
+                    "features in features="
+                )
         for role, name in [*given.items(), *(("features", name) for name in names)]:
             if name is not None and name not in source.names:
                 raise ValueError(f"{source.file}: {missing_column(role, name, source.names)}")

@@ -203,7 +203,8 @@ class LeastSquaresRanker(Ranker):
         X_a, X_b = self._check_new(X_a), self._check_new(X_b)
         if X_a.shape[0] != X_b.shape[0]:
             raise ValueError(
-                f"X_a has {X_a.shape[0]} rows and X_b {X_b.shape[0]}: they are compared row by row"
+                f"X_a has {X_a.shape[0]} row(s) and X_b {X_b.shape[0]}: they are compared row by "
+                "row (one with many: repeat its row as often)"
             )
         if sparse.issparse(X_a) != sparse.issparse(X_b):
             X_a, X_b = sparse.csr_array(X_a), sparse.csr_array(X_b)

@@ -353,5 +353,11 @@ class ConditionalRanker(BaseEstimator):
 
 
 def _check_others(Z: Any) -> Any:
-    with clear_errors(Z, "Z"):
-        return check_array(Z, accept_sparse="csr", dtype=(np.float64, np.float32), input_name="Z")
+    options = {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
+    try:
+        with clear_errors(Z, "Z"):
+            return check_array(Z, input_name="Z", **options)
+    except ValueError as error:
+        if "NaN" not in str(error):
+            raise
+        raise ValueError(f"{error} (fit takes X, Y, Z: the labels come second)") from error

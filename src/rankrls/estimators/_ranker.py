@@ -156,8 +156,8 @@ class Ranker(BaseEstimator):
         if self._with_qid and qid is None and not isinstance(y, PreferenceGraph):
             raise ValueError(
                 "the model was fitted with qid, so score needs qid too: without it rows of "
-                "different queries would be compared (in a search: enable_metadata_routing and "
-                "set_score_request(qid=True))"
+                "different queries would be compared (in a search or a pipeline qid "
+                "arrives only with enable_metadata_routing and set_score_request(qid=True))"
             )
         predictions = self.predict(X)
         graph = graph_from_arguments(len(predictions), y, qid=qid, sample_weight=sample_weight)

@@ -53,8 +53,16 @@ def require_labels(observations: Observations, *, ranking: bool, condition_on: s
         if (same & (cells.y[1:] != cells.y[:-1])).any():
             return
     line = condition_on[:-1]
+    values = observations.cells.y if observations.matrix is None else None
+    hint = ""
+    if values is not None and (values == values[0]).all():
+        hint = (
+            " (what a sparse Y does not store, and NaN, is unknown; if it stands for 0, pass "
+            "Y.toarray() or fill it in)"
+        )
     raise ValueError(
         f"there is nothing to rank: no {line} of Y has two observed pairs with different labels"
+        f"{hint}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ Array = NDArray[Any]
 
 PAIR_METRICS = ("pairwise_accuracy", "concordance_index")
 LIST_METRICS = ("ndcg", "average_precision", "reciprocal_rank", "precision")
+ALIASES = {"map": "average_precision", "mrr": "reciprocal_rank", "cindex": "concordance_index"}
 
 
 def choose_alpha(grid: Array, scores: Array, *, warn: bool = True) -> int:
@@ -60,6 +62,10 @@ class Scoring:
             raise ValueError(
                 "scoring='roc_auc': of two classes 'pairwise_accuracy' is the AUC, within queries"
             )
+        if name.lower() in ALIASES or re.fullmatch(r"ndcg_?\d+", name, re.I):
+            k = "".join(filter(str.isdigit, name)) or cut
+            meant = ALIASES.get(name.lower(), "ndcg") + f"@{k}" * bool(k)
+            raise ValueError(f"scoring={scoring!r}: it is called {meant!r} here")
         check_option("scoring", name, PAIR_METRICS + LIST_METRICS)
         self.metric = getattr(metrics, name)
         if at:

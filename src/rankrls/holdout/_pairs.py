@@ -48,7 +48,10 @@ def check_fold(number: int, fold: ArrayLike, n_rows: int, name: str = "folds") -
     if rows.dtype == bool and rows.shape == (n_rows,):
         rows = np.flatnonzero(rows)
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
-        raise ValueError(f"{name}[{number}] must be a non-empty array of row numbers")
+        hint = ""
+        if rows.ndim == 0:
+            hint = "; from a label for each row: [np.flatnonzero(g == k) for k in np.unique(g)]"
+        raise ValueError(f"{name}[{number}] must be a non-empty array of row numbers{hint}")
     if rows.min() < 0 or rows.max() >= n_rows:
         raise ValueError(f"{name}[{number}] has row numbers outside 0 to {n_rows - 1}")
     if len(np.unique(rows)) != len(rows):

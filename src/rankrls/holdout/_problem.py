@@ -133,8 +133,18 @@ class HoldoutProblem:
             if number in split and left.all():
                 left = graph[np.setdiff1d(np.arange(graph.n_rows), rows)].scored_outputs()
             if not left.all():
+                hint = ""
+                if (
+                    number not in split
+                    and len(np.unique(codes[informative[:, np.argmin(left)]])) <= 1
+                ):
+                    hint = (
+                        ", since no more than one query has a pair (leave out qid if all rows are "
+                        "one ranking, to hold out pairs or folds of its rows)"
+                    )
                 raise ValueError(
                     f"fold {number} leaves no query with a pair to learn from: nothing is left"
+                    f"{hint}"
                 )
 
     def _shortcut(

@@ -22,6 +22,24 @@ __all__ = [
     "reciprocal_rank_scorer",
 ]
 
+_Scorer: Any = type(make_scorer(pairwise_accuracy))
+
+
+class _RankingScorer(_Scorer):
+    """A scorer of scikit-learn that does not let ``qid`` get lost on the way."""
+
+    def _score(self, method_caller: Any, estimator: Any, X: Any, y_true: Any, **kwargs: Any) -> Any:
+        if kwargs.get("qid", self._kwargs.get("qid")) is None:
+            steps = getattr(estimator, "steps", None)  # of a pipeline
+            ranker = steps[-1][1] if steps else estimator
+            if getattr(ranker, "_with_qid", False):
+                raise ValueError(
+                    "the model was fitted with qid, but no qid reached the scorer: without it rows "
+                    "of different queries would be compared. Switch on metadata routing, "
+                    "sklearn.set_config(enable_metadata_routing=True), and pass qid"
+                )
+        return super()._score(method_caller, estimator, X, y_true, **kwargs)
+
 
 def make_ranking_scorer(
     metric: Callable[..., Any], *, greater_is_better: bool = True, **kwargs: Any
@@ -49,8 +67,8 @@ def make_ranking_scorer(
     Inside a search or cross-validation, ``qid`` reaches the scorer by scikit-learn's metadata
     routing: switch it on with ``sklearn.set_config(enable_metadata_routing=True)``, give ``qid``
     in ``params`` (or to ``fit`` of a search), and have the estimator and the splitter ask for
-    what they need of it. Without routing the scorer sees no ``qid`` and takes all rows of a fold
-    as one query.
+    what they need of it. Without routing the scorer sees no ``qid``: it takes all rows of a fold
+    as one query, and refuses a ranker of this package that was fitted with ``qid``.
 
     Examples
     --------
@@ -65,7 +83,12 @@ def make_ranking_scorer(
     ...     cross_val_score(Ridge(), X, y, cv=2, scoring=scorer, params={"qid": qid})
     array([1., 1.])
     """
-    scorer = make_scorer(metric, greater_is_better=greater_is_better, **kwargs)
+    if not callable(metric):
+        raise ValueError(
+            f"metric must be a function, with k=… for a cut-off, such as ndcg; got {metric!r}"
+        )
+    plain = make_scorer(metric, greater_is_better=greater_is_better, **kwargs)
+    scorer = _RankingScorer(plain._score_func, plain._sign, plain._kwargs, plain._response_method)
     # A request may only be set while routing is on; it does no harm when routing is off.
     with config_context(enable_metadata_routing=True):
         return scorer.set_score_request(qid=True)

@@ -326,7 +326,10 @@ def _query_codes(X: Any, y: Any, groups: Any) -> Array:
     if groups is None:
         if isinstance(y, PreferenceGraph) and y.query_codes is not None:
             return y.query_codes
-        raise ValueError("groups must hold the query of every row (or y be a PreferenceGraph)")
+        raise ValueError(
+            "groups must hold the query of every row (or y be a PreferenceGraph); in a search with "
+            "metadata routing: cv=QueryKFold(5).set_split_request(groups='qid')"
+        )
     return encode_qid(groups, _n_rows(X, y, groups), name="groups").codes
 
 
