@@ -167,6 +167,7 @@ def test_dtype(sparse):
     ("line", "message"),
     [
         (b"good qid:1 1:2", "label 'good' is not a number"),
+        (b"label,qid,f1", r"label 'label,qid,f1' is not a number \(a table\? load_csv"),
         (b"nan qid:1 1:2", "label 'nan' is not a number"),
         (b"1_0 qid:1 1:2", "label '1_0' is not a number"),
         (b"1e999 qid:1 1:2", "label '1e999' is too large"),

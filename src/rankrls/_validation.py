@@ -7,6 +7,7 @@ what these functions return.
 from __future__ import annotations
 
 import numbers
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ __all__ = [
     "check_integer",
     "check_length",
     "check_magnitudes",
+    "check_metric_name",
     "check_number",
     "check_option",
     "check_pairs",
@@ -31,6 +33,9 @@ __all__ = [
     "encode_qid",
     "show",
 ]
+
+
+_METRICS = {"map": "average_precision", "mrr": "reciprocal_rank", "cindex": "concordance_index"}
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,15 @@ def check_option(name: str, value: Any, allowed: Iterable[str]) -> str:
         choices = ", ".join(repr(a) for a in allowed)
         raise ValueError(f"{name} must be one of {choices}; got {show(value)}")
     return value
+
+
+def check_metric_name(argument: str, value: Any) -> None:
+    """Tell those who know a metric by another name what it is called here."""
+    name, _, cut = value.partition("@") if isinstance(value, str) else ("", "", "")
+    if name.lower() in _METRICS or re.fullmatch(r"ndcg_?\d+", name, re.I):
+        k = "".join(filter(str.isdigit, name)) or cut
+        meant = _METRICS.get(name.lower(), "ndcg") + f"@{k}" * bool(k)
+        raise ValueError(f"{argument}={value!r}: it is called {meant!r} here")
 
 
 def check_positive(name: str, value: Any) -> float:

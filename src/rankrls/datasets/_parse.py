@@ -233,7 +233,8 @@ class Parser:
         if b"\0" in line.label:
             self._fail(line.number, f"{show(line.label)} is binary data, not LETOR text")
         if not NUMBER.fullmatch(line.label):
-            self._fail(line.number, f"label {show(line.label)} is not a number")
+            table = " (a table? load_csv and load_ranking read CSV)" if b"," in line.label else ""
+            self._fail(line.number, f"label {show(line.label)} is not a number{table}")
         label = float(line.label)
         if not np.isfinite(label):
             self._fail(line.number, f"label {show(line.label)} is too large")

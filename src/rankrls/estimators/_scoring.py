@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls import metrics
-from rankrls._validation import check_option
+from rankrls._validation import check_metric_name, check_option
 from rankrls.estimators._inputs import graph_accuracy
 from rankrls.preferences import PreferenceGraph
 
@@ -21,7 +20,6 @@ Array = NDArray[Any]
 
 PAIR_METRICS = ("pairwise_accuracy", "concordance_index")
 LIST_METRICS = ("ndcg", "average_precision", "reciprocal_rank", "precision")
-ALIASES = {"map": "average_precision", "mrr": "reciprocal_rank", "cindex": "concordance_index"}
 
 
 def choose_alpha(grid: Array, scores: Array, *, warn: bool = True) -> int:
@@ -62,10 +60,7 @@ class Scoring:
             raise ValueError(
                 "scoring='roc_auc': of two classes 'pairwise_accuracy' is the AUC, within queries"
             )
-        if name.lower() in ALIASES or re.fullmatch(r"ndcg_?\d+", name, re.I):
-            k = "".join(filter(str.isdigit, name)) or cut
-            meant = ALIASES.get(name.lower(), "ndcg") + f"@{k}" * bool(k)
-            raise ValueError(f"scoring={scoring!r}: it is called {meant!r} here")
+        check_metric_name("scoring", self.name)
         check_option("scoring", name, PAIR_METRICS + LIST_METRICS)
         self.metric = getattr(metrics, name)
         if at:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 from sklearn.utils import check_random_state
 
-from rankrls._validation import check_option, check_scores, encode_qid
+from rankrls._validation import check_metric_name, check_option, check_scores, encode_qid
 from rankrls.metrics._binary import average_precision, precision, reciprocal_rank
 from rankrls.metrics._inputs import check_k, check_labels_and_scores
 from rankrls.metrics._ndcg import ndcg
@@ -205,6 +205,7 @@ def _metric(metric: Any) -> tuple[str, Callable[..., Any]]:
         inner = getattr(metric, "func", metric)
         return getattr(inner, "__name__", type(metric).__name__), metric
     name, at, cutoff = metric.partition("@") if isinstance(metric, str) else (metric, "", "")
+    check_metric_name("metric", metric)
     check_option("metric", name, ("pairwise_accuracy", *_LISTS))
     if name == "pairwise_accuracy":
         if at:
