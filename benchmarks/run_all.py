@@ -124,7 +124,7 @@ def machine() -> Iterator[str]:
 def page(results: list[Result], options: argparse.Namespace) -> Iterator[str]:
     """Lines of the page: the machine, what to look at first, a table for each module."""
     rows = [row for result in results for row in result.rows]
-    sizes = "small sizes" if options.quick else "full sizes"
+    sizes = "Small sizes" if options.quick else "Full sizes"
     clock = "processor" if options.clock == "cpu" else "wall clock"
     yield f"# Speed table, {datetime.date.today():%d %B %Y}\n"
     yield f"{sizes}, {options.threads} thread(s), seconds of the {clock}, shortest of several.\n"

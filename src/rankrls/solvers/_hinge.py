@@ -40,11 +40,12 @@ Array = NDArray[Any]
 #: The hinge is left for its rounded version if so many iterations brought nothing.
 PATIENCE = 3
 
-#: Most iterations on the hinge, and on the rounded one, before the interior-point method is tried
-#: where it can be. A step of the latter costs as much as hundreds of the former if the dimension
-#: is large: then that many are allowed.
+#: Most iterations on the hinge, and on the rounded one (and those over which the pace of the
+#: latter is measured), before the interior-point method is tried where it can be. Its steps cost
+#: as much as hundreds of these if the dimension is large: then that many are allowed.
 HINGE_ITER = 100
 ROUNDED_ITER = 60
+ROUNDED_PACE = 64
 ROUNDED_PER_DIMENSION = 0.25
 
 #: Newton's method on the rounded hinge: most iterations, those over which its pace is measured,
@@ -156,15 +157,18 @@ class _Search(Search):
     def descend_rounded(self, limit: int, leave: bool = False) -> None:
         """L-BFGS from the best function, with the corner rounded as far as the slack allows.
 
-        For ``limit`` steps, or with ``leave`` until it is clear that so many will not do: its pace
-        grows on the way, so that twice as many are granted to it in that reckoning.
+        For ``limit`` steps, or with ``leave`` until it is clear that so many will not do. Its pace
+        is uneven and grows on the way: it is measured over many steps, and twice as many as the
+        limit are granted in that reckoning.
         """
         if self.done():
             return
         point, mu = self.round(self.best, 1.0)
         memory = Memory(self.space.inner)
         history = [point.excess]
-        while len(history) <= limit and (not leave or self.in_reach(history, 2 * limit)):
+        while len(history) <= limit and (
+            not leave or self.in_reach(history, 2 * limit, ROUNDED_PACE)
+        ):
             point, mu = self._round_less(point, mu)
             new = self.quasi_newton(point, memory, partial(self.loss.smoothed, mu=mu))
             if self.done() or np.array_equal(new.w, point.w):
