@@ -363,6 +363,13 @@ def test_pipeline():
     assert np.allclose(F, expected)
 
 
+def test_unknown_features_of_new_objects():
+    """The order of arguments is what may be wrong in fit, not in predict."""
+    with pytest.raises(ValueError, match="Z contains NaN") as caught:
+        TWO.predict(X, np.full_like(Z, np.nan))
+    assert "labels come second" not in str(caught.value)
+
+
 # ---------------------------------------------------------------------- rock, paper, scissors
 
 

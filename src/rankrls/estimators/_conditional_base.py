@@ -78,7 +78,13 @@ class ConditionalRanker(BaseEstimator):
         rows = Objects.of(kernels[0], X)
         columns = None
         if Z is not None:
-            Z = _check_others(Z)
+            try:
+                Z = _check_others(Z)
+            except ValueError as error:
+                if "NaN" not in str(error):
+                    raise
+                hint = "(fit takes X, Y, Z: the labels come second)"
+                raise ValueError(f"{error} {hint}") from error
             columns = Objects.of(kernels[1], Z)
         elif self.object_kernel is not None:
             columns = Objects.of(kernels[1], X)
@@ -353,11 +359,5 @@ class ConditionalRanker(BaseEstimator):
 
 
 def _check_others(Z: Any) -> Any:
-    options = {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
-    try:
-        with clear_errors(Z, "Z"):
-            return check_array(Z, input_name="Z", **options)
-    except ValueError as error:
-        if "NaN" not in str(error):
-            raise
-        raise ValueError(f"{error} (fit takes X, Y, Z: the labels come second)") from error
+    with clear_errors(Z, "Z"):
+        return check_array(Z, accept_sparse="csr", dtype=(np.float64, np.float32), input_name="Z")
