@@ -18,8 +18,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from timing import Row, print_table, seconds
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
-from rankrls.kronecker import Observations
-from rankrls.relations import RelationProblem, Stopping
+from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.problem import RelationProblem, Stopping
 
 ALPHAS = 2.0 ** np.arange(-15, 16)
 

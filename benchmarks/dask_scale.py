@@ -33,10 +33,12 @@ from threadpoolctl import threadpool_limits
 from timing import Row, seconds
 
 import rankrls
+from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.dask import RankRLS
+from rankrls.dask._census import Census, Counts, Crossing
 from rankrls.dask._graph import FAN_IN
+from rankrls.dask._parts import Plan
 from rankrls.dask._work import Loader, hold_part, part_statistics, product
-from rankrls.preferences import Census, Counts, Crossing, Plan, PreferenceGraph
 
 LOSS = {"cost": "magnitude", "ties": "keep", "query_weighting": "pair"}
 BANDWIDTH = 1.25e9

@@ -133,10 +133,10 @@ def paths() -> dict[str, Callable[[], Row]]:
     from text_data import make_text
 
     from rankrls import ConditionalRankRLS, PreferenceGraph, RankRLS, regularization_path
+    from rankrls.core.hinge.losses import hinge_losses
     from rankrls.datasets import load_letor
     from rankrls.metrics import ndcg, pairwise_error
     from rankrls.model_selection import leave_pair_out_score, leave_query_out_predict
-    from rankrls.preferences import hinge_losses
 
     warnings.simplefilter("ignore", ConvergenceWarning)
     rng = np.random.default_rng(0)

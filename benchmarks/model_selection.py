@@ -16,7 +16,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from timing import Row, print_table, seconds
 
 from rankrls import RankRLS
-from rankrls.holdout import HoldoutProblem, default_pairs
+from rankrls.core.ridge.problem import HoldoutProblem, default_pairs
 from rankrls.model_selection import (
     leave_pair_out_score,
     leave_query_out_predict,

@@ -15,7 +15,7 @@ from text_data import make_text
 from timing import Row, compare, print_table, seconds
 
 from rankrls import PreferenceGraph, RankRLS, RankSVM
-from rankrls.preferences import hinge_losses
+from rankrls.core.hinge.losses import hinge_losses
 
 
 def argsort_seconds(m: int) -> float:

@@ -27,9 +27,9 @@ from timing import Row, print_table, seconds
 
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, regularization_path
 from rankrls._threads import n_threads
-from rankrls.feature_maps import Products
-from rankrls.solvers import LinearSystem
-from rankrls.solvers._krylov import MultiShiftCG
+from rankrls.core.linalg.krylov import MultiShiftCG
+from rankrls.core.ridge.iterative import LinearSystem
+from rankrls.core.spaces.products import Products
 
 ALPHAS = 2.0 ** np.arange(-10, 11)
 

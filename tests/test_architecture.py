@@ -1,4 +1,4 @@
-"""Imports point down only: each room may use the rooms below it."""
+"""The layers of the package: imports point down, and private modules stay in their package."""
 
 import ast
 from pathlib import Path
@@ -9,26 +9,27 @@ import rankrls
 
 ROOT = Path(rankrls.__file__).parent
 
-#: Rooms from the ground up; a room may import from rooms with a smaller number.
-FLOOR = {
+#: Packages and modules by layer; each may import from layers with a smaller number.
+LAYER = {
     "_validation": 0,
     "_memory": 0,
     "_progress": 0,
+    "_atomic": 0,
     "_edges": 0,
     "_sorting": 0,
     "_threads": 1,
     "metrics": 1,
     "datasets": 1,
     "preprocessing": 1,
-    "preferences": 1,
-    "feature_maps": 1,
-    "kronecker": 1,
     "graph_kernels": 1,
     "reranking": 1,
-    "solvers": 2,
-    "models": 3,
-    "relations": 3,
-    "holdout": 4,
+    "core.linalg": 2,
+    "core.preferences": 2,
+    "core.spaces": 2,
+    "core.ridge": 3,
+    "core.hinge": 4,
+    "core.relations": 4,
+    "core.__init__": 5,
     "estimators": 5,
     "model_selection": 6,
     "dask": 6,
@@ -42,43 +43,60 @@ FLOOR = {
 }
 
 
-def room_of(path):
-    return path.relative_to(ROOT).with_suffix("").parts[0]
+def layer_name(parts):
+    """The key of `LAYER` for a dotted name below ``rankrls``."""
+    if parts[0] == "core":
+        return ".".join([*parts, "__init__"][:2])
+    return parts[0]
 
 
-def imported_rooms(path):
-    """Rooms named by `import rankrls.x` and `from rankrls[.x] import y`, at any depth of code."""
+def imported(path):
+    """Dotted names below ``rankrls`` that a file imports, at any depth of the code."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             if node.module == "rankrls":
                 for alias in node.names:
-                    yield alias.name if alias.name in FLOOR else "__init__"
+                    yield [alias.name] if alias.name in LAYER else ["__init__"]
             elif node.module and node.module.startswith("rankrls."):
-                yield node.module.split(".")[1]
+                yield node.module.split(".")[1:]
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.startswith("rankrls"):
-                    yield [*alias.name.split("."), "__init__"][1]
+                    yield [*alias.name.split("."), "__init__"][1:]
 
 
 SOURCES = sorted(ROOT.rglob("*.py"))
 
 
-def test_every_room_has_a_floor():
-    assert {room_of(path) for path in SOURCES} == set(FLOOR)
+def parts_of(path):
+    return path.relative_to(ROOT).with_suffix("").parts
+
+
+def test_every_package_has_a_layer():
+    assert {layer_name(parts_of(path)) for path in SOURCES} == set(LAYER)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_down(path):
-    here = room_of(path)
-    for there in imported_rooms(path):
-        assert there == here or FLOOR[there] < FLOOR[here], f"{here} imports {there}"
+    here = layer_name(parts_of(path))
+    for parts in imported(path):
+        there = layer_name(parts)
+        same_layer_of_core = here.startswith("core.") and there.startswith("core.")
+        below = LAYER[there] < LAYER[here] or (
+            same_layer_of_core and LAYER[there] == LAYER[here] == 2
+        )
+        assert there == here or below, f"{here} imports {there}"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_rooms_stay_small(path):
-    assert len(path.read_text().splitlines()) <= 400
+def test_private_modules_stay_in_their_package(path):
+    here = ("rankrls", *parts_of(path))
+    for parts in imported(path):
+        there = ("rankrls", *parts)
+        private = [k for k, part in enumerate(there) if part.startswith("_") and k >= 2]
+        if private and parts[-1] != "__init__":
+            assert here[: private[0]] == there[: private[0]], f"{path} imports {'.'.join(there)}"
 
 
 def test_private_scikit_learn_is_not_used():

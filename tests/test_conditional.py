@@ -15,8 +15,9 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 import oracles
 import relation_cases as cases
 from rankrls import ConditionalRankRLS, regularization_path
+from rankrls.core.relations import incomplete as _incomplete
+from rankrls.core.relations import problem as _problem
 from rankrls.metrics import conditional_scores, pairwise_accuracy
-from rankrls.relations import _incomplete, _problem
 
 LOSSES = ("ranking", "regression")
 RELATIONS = {None: 0, "symmetric": 1, "reciprocal": -1}

@@ -8,9 +8,9 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import KFold
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
+from rankrls.core.relations import cross_validation as _cross_validation
 from rankrls.metrics import conditional_scores, pairwise_accuracy
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
-from rankrls.relations import _cross_validation
 
 ALPHAS = np.array([0.01, 1.0, 100.0])
 LOSSES = ("ranking", "regression")
@@ -96,7 +96,7 @@ def test_folds_between_two_kinds_of_objects(structure, loss, gaps, monkeypatch):
         seen.append(plan)
         return original(problem, plan, *args, **kwargs)
 
-    monkeypatch.setattr("rankrls.estimators._conditional_cv.cross_validate", watch)
+    monkeypatch.setattr("rankrls.estimators.conditional_cv.cross_validate", watch)
     options = {"loss": loss, "kernel": "rbf", "gamma": 0.3}
     model = ConditionalRankRLSCV(ALPHAS, cv=structure, n_folds=3, random_state=1, **options)
     model.fit(X, Y, Z)
@@ -179,8 +179,8 @@ def test_pairs_of_incomplete_relations(relation):
     options = {"relation": relation, "kernel": "rbf"}
     model = ConditionalRankRLSCV(ALPHAS, cv="edges", n_folds=3, random_state=3, **options)
     model.fit(X, Y)
-    from rankrls.kronecker import Observations
-    from rankrls.relations import pair_folds
+    from rankrls.core.relations.observations import Observations
+    from rankrls.core.relations.plan import pair_folds
 
     cells = Observations.from_matrix(Y).cells
     fold, k = pair_folds(cells, 3, np.random.RandomState(3), paired=relation is not None)

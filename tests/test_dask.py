@@ -377,7 +377,7 @@ def test_rows_that_are_spread_too_much(monkeypatch):
 def test_many_buckets(monkeypatch):
     X, y, qid, _ = problem()
     lazy = da.from_array(X, chunks=(50, -1))
-    parts = importlib.import_module("rankrls.preferences._parts")
+    parts = importlib.import_module("rankrls.dask._parts")
     monkeypatch.setattr(parts.Plan.__init__, "__defaults__", (4,))
     for cost in COSTS:
         local = rankrls.RankRLS(cost=cost).fit(X, y, qid=qid)

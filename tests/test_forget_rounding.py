@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rankrls import RankRLS
-from rankrls.estimators._learned import Learned
-from rankrls.solvers import NotPositiveError, SpectralState
+from rankrls.core.linalg.factorizations import NotPositiveError, SpectralState
+from rankrls.estimators.learned import Learned
 
 NOISE = 1e-6
 

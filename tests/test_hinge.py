@@ -7,11 +7,11 @@ from hypothesis import given, settings
 
 import cases
 import oracles
-from rankrls.preferences import PreferenceGraph, hinge_losses
-from rankrls.preferences import _dominance as dominance
-from rankrls.preferences import _hinge as losses
-from rankrls.preferences._dominance import Dominance
-from rankrls.preferences._scored import ScoredRows
+from rankrls.core.hinge import dominance, losses
+from rankrls.core.hinge.dominance import Dominance
+from rankrls.core.hinge.losses import hinge_losses
+from rankrls.core.hinge.scored_rows import ScoredRows
+from rankrls.core.preferences.graph import PreferenceGraph
 
 
 @pytest.fixture(params=["counted", "written out"])

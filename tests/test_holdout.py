@@ -7,7 +7,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from cases import COSTS, TIES, WEIGHTINGS, Case
 from rankrls import PreferenceGraph, RankRLS
-from rankrls.holdout import HoldoutProblem
+from rankrls.core.ridge.problem import HoldoutProblem
 from rankrls.model_selection import (
     LeavePairOut,
     holdout_predict,
@@ -353,7 +353,7 @@ def test_pairs_given_inside_queries(kernel):
 
 
 def test_near_singular_folds_are_refitted_and_counted(monkeypatch):
-    from rankrls.holdout import _components
+    from rankrls.core.ridge import components as _components
 
     rng = np.random.default_rng(41)
     X, y, qid = rng.standard_normal((30, 3)), rng.standard_normal(30), rng.integers(0, 5, 30)
@@ -370,7 +370,7 @@ def test_near_singular_folds_are_refitted_and_counted(monkeypatch):
     monkeypatch.setattr(
         _components, "primal_holdout", lambda *a: (plain.predictions, np.ones((1, 5), bool))
     )
-    monkeypatch.setattr("rankrls.holdout._problem.primal_holdout", _components.primal_holdout)
+    monkeypatch.setattr("rankrls.core.ridge.problem.primal_holdout", _components.primal_holdout)
     refitted = held()
     assert refitted.n_refits == 5
     for one, other in zip(plain.predictions, refitted.predictions, strict=True):

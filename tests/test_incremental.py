@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV
 
 import cases
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV
-from rankrls.solvers import SpectralState
+from rankrls.core.linalg.factorizations import SpectralState
 
 LOSSES = [
     {"cost": cost, "ties": ties, "query_weighting": weighting}

@@ -29,13 +29,14 @@ from sklearn.preprocessing import (
 import rankrls
 from model_files import edit
 from rankrls import GreedyRankRLS, RankRLS, RankRLSCV
-from rankrls.estimators._ledger import Ledger
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.statistics import Statistics
+from rankrls.estimators.ledger import Ledger
 from rankrls.io import _archive, _migrations, _models, describe_model, load_model, save_model
 from rankrls.io._kinds import INTEGER, LABELS, array, instance, listing
 from rankrls.io._records import Record
 from rankrls.io._registry import RECORDS
 from rankrls.io._values import Decoder, Encoder
-from rankrls.preferences import PreferenceGraph, Statistics
 from rankrls.preprocessing import QueryScaler
 
 DATA = Path(__file__).parent / "data"

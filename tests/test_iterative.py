@@ -173,7 +173,7 @@ def test_no_uncertainties(ask, data):
 def test_auto_iterates_where_direct_solvers_are_too_large(monkeypatch, data):
     X, y, qid = data["X"], data["y"], data["qid"]
     assert RankRLS().fit(X, y, qid=qid).solver_ == "primal"
-    monkeypatch.setattr("rankrls.models._choice.DIRECT_SIZE", 200)
+    monkeypatch.setattr("rankrls.core.ridge.choice.DIRECT_SIZE", 200)
     assert RankRLS().fit(X, y, qid=qid).solver_ == "cg"
     assert RankRLS().fit(X.toarray(), y, qid=qid).solver_ == "primal"
     assert RankRLS(kernel="rbf").fit(X, y, qid=qid).solver_ == "dual"

@@ -12,9 +12,11 @@ from threadpoolctl import threadpool_limits
 
 from cases import COSTS, WEIGHTINGS, Case
 from rankrls._threads import n_threads
-from rankrls.feature_maps import Products, _products
-from rankrls.solvers import IterationOptions, LinearSystem, converge
-from rankrls.solvers._krylov import MultiShiftCG, ShiftedSum
+from rankrls.core.linalg.conjugate_gradients import IterationOptions, converge
+from rankrls.core.linalg.krylov import MultiShiftCG, ShiftedSum
+from rankrls.core.ridge.iterative import LinearSystem
+from rankrls.core.spaces import products as _products
+from rankrls.core.spaces.products import Products
 
 ALPHAS = 2.0 ** np.arange(-10, 11)
 

@@ -12,15 +12,9 @@ from scipy import sparse
 import oracles
 from cases import COSTS, TIES, WEIGHTINGS, queries, scores, weights
 from rankrls import PreferenceGraph
-from rankrls.preferences import (
-    Census,
-    Counts,
-    Crossing,
-    Plan,
-    Statistics,
-    bucket_shares,
-    part_shares,
-)
+from rankrls.core.preferences.statistics import Statistics
+from rankrls.dask._census import Census, Counts, Crossing
+from rankrls.dask._parts import Plan, bucket_shares, part_shares
 
 N_FEATURES = 4
 

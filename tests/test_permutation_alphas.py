@@ -117,7 +117,7 @@ def test_order_and_batches_make_no_difference(monkeypatch):
 
 def test_one_decomposition(monkeypatch):
     """The spectrum of leave-pair-out is computed once for all alphas and batches."""
-    from rankrls.holdout import _problem as problem
+    from rankrls.core.ridge import problem
 
     made = []
 

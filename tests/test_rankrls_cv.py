@@ -26,10 +26,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import cases
-import rankrls.estimators._cv as module
+import rankrls.estimators.cv as module
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, metrics
-from rankrls.estimators._scoring import choose_alpha
-from rankrls.holdout import HoldoutProblem
+from rankrls.core.ridge.problem import HoldoutProblem
+from rankrls.estimators.scoring import choose_alpha
 from rankrls.metrics import ndcg, pairwise_accuracy
 from rankrls.model_selection import ComponentKFold, LeavePairOut, LeaveQueryOut, QueryKFold
 

@@ -16,12 +16,11 @@ from sklearn.preprocessing import StandardScaler
 import cases
 import oracles
 from rankrls import PreferenceGraph, RankRLS, RankSVM, regularization_path
+from rankrls.core.hinge import losses, models
+from rankrls.core.hinge import minimize as solver
+from rankrls.core.hinge.spaces import KernelSpace
 from rankrls.datasets import make_ranking
 from rankrls.io import describe_model, load_model, save_model
-from rankrls.models import _hinge as models
-from rankrls.preferences import _hinge as losses
-from rankrls.solvers import KernelSpace
-from rankrls.solvers import _hinge as solver
 
 
 def features(case, n=4):
@@ -406,8 +405,9 @@ def test_a_warm_start_saves_iterations():
     X = rng.standard_normal((400, 10))
     y = X @ rng.standard_normal(10) + rng.standard_normal(400)
     (loss,) = losses.hinge_losses(PreferenceGraph.from_scores(y), "pair")
-    from rankrls.feature_maps import Products
-    from rankrls.solvers import FeatureSpace, minimise_hinge
+    from rankrls.core.hinge.minimize import minimise_hinge
+    from rankrls.core.hinge.spaces import FeatureSpace
+    from rankrls.core.spaces.products import Products
 
     space = FeatureSpace(Products(X))
     options = {"tol": 1e-4, "max_iter": 1000}

@@ -7,14 +7,16 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import oracles
 from rankrls import PreferenceGraph, RankSVM, regularization_path
-from rankrls.feature_maps import Products
-from rankrls.preferences import PairHinge, hinge_losses
-from rankrls.preferences import _hinge as losses
-from rankrls.solvers import FeatureSpace, KernelSpace, _spaces, minimise_hinge
-from rankrls.solvers import _hinge as solver
-from rankrls.solvers import _newton as newton
-from rankrls.solvers._lbfgs import Trial, line_search
-from rankrls.solvers._search import Search
+from rankrls.core.hinge import losses
+from rankrls.core.hinge import minimize as solver
+from rankrls.core.hinge import spaces as _spaces
+from rankrls.core.hinge.losses import PairHinge, hinge_losses
+from rankrls.core.hinge.minimize import minimise_hinge
+from rankrls.core.hinge.search import Search
+from rankrls.core.hinge.spaces import FeatureSpace, KernelSpace
+from rankrls.core.linalg import newton
+from rankrls.core.linalg.lbfgs import Trial, line_search
+from rankrls.core.spaces.products import Products
 
 
 def edges_of(y, qid=None):

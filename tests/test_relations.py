@@ -6,11 +6,13 @@ from scipy.linalg import block_diag
 
 import oracles
 import relation_cases as cases
-from rankrls.kronecker import EdgeFactor, EdgeKernel, KroneckerOperator, Observations, choose_form
-from rankrls.relations import CompleteHoldout, closed_form
-from rankrls.relations._paired import PairedRanking
-from rankrls.relations._plan import make_plan, object_folds, pair_folds
-from rankrls.relations._spectrum import centred, centred_spectrum, spectrum
+from rankrls.core.relations.edge_factor import EdgeFactor
+from rankrls.core.relations.holdout import CompleteHoldout, closed_form
+from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.operators import EdgeKernel, KroneckerOperator, choose_form
+from rankrls.core.relations.paired import PairedRanking
+from rankrls.core.relations.plan import make_plan, object_folds, pair_folds
+from rankrls.core.relations.spectrum import centred, centred_spectrum, spectrum
 
 ALPHAS = (1e-9, 1e-6, 1e-3, 1.0, 1e4, 1e9)
 LOSSES = (False, True)  # whether it is the ranking loss
@@ -79,7 +81,7 @@ def test_edge_operator(sign, form, observed):
 
 
 def test_sampled_form_in_chunks(monkeypatch):
-    from rankrls.kronecker import _operators
+    from rankrls.core.relations import operators as _operators
 
     monkeypatch.setattr(_operators, "CHUNK", 3)
     test_edge_operator(0, "sampled", "multi")

@@ -8,7 +8,7 @@ from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
 import oracles
 from cases import COSTS, TIES, WEIGHTINGS, Case
 from rankrls import RankRLS, RankSVM, regularization_path
-from rankrls.solvers import CholeskyState, SpectralState, factorise
+from rankrls.core.linalg.factorizations import CholeskyState, SpectralState, factorise
 
 ALPHAS = (1e-9, 1e-3, 1.0, 1e9)
 

@@ -24,9 +24,9 @@ from scipy.sparse import vstack
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import ConditionalRankRLSCV
-from rankrls.kronecker import Observations
+from rankrls.core.relations.incomplete import Validation, iterate
+from rankrls.core.relations.observations import Observations
 from rankrls.metrics import conditional_scores
-from rankrls.relations._incomplete import Validation, iterate
 
 ITERATIONS = (1, 2, 3, 5, 8, 12, 20, 40, 80, 200)
 N_TRAIN, N_TEST = 1000, 500

@@ -17,18 +17,8 @@ import rankrls
 __all__ = ["public_modules", "public_names", "write_api_pages"]
 
 
-#: Rooms whose names are for other rooms, or are exported by ``rankrls`` itself, and commands.
-INTERNAL = {
-    "cli",
-    "estimators",
-    "feature_maps",
-    "holdout",
-    "kronecker",
-    "models",
-    "preferences",
-    "relations",
-    "solvers",
-}
+#: Packages that are not part of the public API, or whose names ``rankrls`` itself exports.
+INTERNAL = {"cli", "core", "estimators"}
 
 
 def public_modules() -> list[str]:

@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rankrls.core.preferences.graph import PreferenceGraph
     from rankrls.estimators import (
         RankRLS,
         RankRLSCV,
@@ -15,10 +16,9 @@ if TYPE_CHECKING:
         RegularizationPath,
         regularization_path,
     )
-    from rankrls.estimators._conditional import ConditionalRankRLS
-    from rankrls.estimators._conditional_cv import ConditionalRankRLSCV
-    from rankrls.estimators._greedy import GreedyRankRLS
-    from rankrls.preferences import PreferenceGraph
+    from rankrls.estimators.conditional import ConditionalRankRLS
+    from rankrls.estimators.conditional_cv import ConditionalRankRLSCV
+    from rankrls.estimators.greedy import GreedyRankRLS
 
 __all__ = [
     "ConditionalRankRLS",
@@ -46,10 +46,10 @@ __version__ = "0.1.0"
 
 #: Names that are imported when they are first used, and where they are.
 _LAZY = {
-    "ConditionalRankRLS": "estimators._conditional",
-    "ConditionalRankRLSCV": "estimators._conditional_cv",
-    "GreedyRankRLS": "estimators._greedy",
-    "PreferenceGraph": "preferences",
+    "ConditionalRankRLS": "estimators.conditional",
+    "ConditionalRankRLSCV": "estimators.conditional_cv",
+    "GreedyRankRLS": "estimators.greedy",
+    "PreferenceGraph": "core.preferences.graph",
     "RankRLS": "estimators",
     "RankRLSCV": "estimators",
     "RankSVM": "estimators",
@@ -69,7 +69,6 @@ _ROOMS = (
     "metrics",
     "model_selection",
     "plotting",
-    "preferences",
     "preprocessing",
     "report",
     "reranking",

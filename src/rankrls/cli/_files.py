@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, BinaryIO
 
+from rankrls._atomic import atomic_file
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work
 from rankrls.datasets import iter_ranking, load_ranking
 from rankrls.datasets._arrow import SUFFIXES
 from rankrls.datasets._sniff import sniff
-from rankrls.io._atomic import atomic_file
 
 __all__ = ["Rows", "check_output", "names_from", "output_file", "shown", "write_all"]
 

@@ -9,9 +9,9 @@ import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls.core.ridge.models import Model
 from rankrls.dask._inputs import features, is_frame
 from rankrls.dask._work import Loader
-from rankrls.models import Model
 
 __all__ = ["predict_lazily"]
 

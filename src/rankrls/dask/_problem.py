@@ -21,8 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from rankrls.core.preferences.statistics import Statistics
+from rankrls.core.spaces.kernels import Kernel
+from rankrls.core.spaces.nystroem import Basis
+from rankrls.dask._census import Census, Counts, Crossing
 from rankrls.dask._graph import Tasks
 from rankrls.dask._inputs import Source
+from rankrls.dask._parts import Plan
 from rankrls.dask._work import (
     Loader,
     Summary,
@@ -37,8 +42,6 @@ from rankrls.dask._work import (
     preferences_of,
     product,
 )
-from rankrls.feature_maps import Basis, Kernel
-from rankrls.preferences import Census, Counts, Crossing, Plan, Statistics
 
 __all__ = ["HeldProblem", "Preferences", "Problem"]
 

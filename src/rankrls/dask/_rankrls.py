@@ -13,17 +13,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls import _memory, estimators
 from rankrls._progress import Progress
+from rankrls.core.linalg.conjugate_gradients import History, IterationOptions, converge, stop_early
+from rankrls.core.ridge.iterative import IterativeModel
+from rankrls.core.ridge.models import LinearModel, Model, NystroemModel
+from rankrls.core.spaces.kernels import Kernel
+from rankrls.core.spaces.nystroem import DEFAULT_BASIS, choose_basis
+from rankrls.core.spaces.products import Products
 from rankrls.dask import _inputs
 from rankrls.dask._cg import HeldEquations
 from rankrls.dask._predict import predict_lazily
 from rankrls.dask._problem import Preferences, Problem
 from rankrls.dask._score import accuracy
-from rankrls.estimators._held_out import check_eval_set
-from rankrls.estimators._inputs import graph_accuracy
-from rankrls.estimators._keywords import NO_QID, explained
-from rankrls.feature_maps import DEFAULT_BASIS, Kernel, Products, choose_basis
-from rankrls.models import IterativeModel, LinearModel, Model, NystroemModel
-from rankrls.solvers import History, IterationOptions, converge, stop_early
+from rankrls.estimators.held_out import check_eval_set
+from rankrls.estimators.inputs import graph_accuracy
+from rankrls.estimators.keywords import NO_QID, explained
 
 __all__ = ["RankRLS"]
 

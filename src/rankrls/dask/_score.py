@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.ridge.models import Model
 from rankrls.dask._graph import Tasks
 from rankrls.dask._inputs import Source
 from rankrls.dask._problem import Preferences
 from rankrls.dask._work import Loader
 from rankrls.metrics import pairwise_accuracy
-from rankrls.models import Model
-from rankrls.preferences import PreferenceGraph
 
 __all__ = ["accuracy"]
 

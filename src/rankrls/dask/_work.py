@@ -13,18 +13,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_array
 
-from rankrls.estimators._ranker import canonical
-from rankrls.feature_maps import Basis, Products
-from rankrls.preferences import (
-    Condensed,
-    Condenser,
-    PartPlan,
-    PreferenceGraph,
-    Share,
-    Statistics,
-    bucket_shares,
-    part_shares,
-)
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.statistics import Statistics
+from rankrls.core.spaces.nystroem import Basis
+from rankrls.core.spaces.products import Products
+from rankrls.dask._condensed import Condensed
+from rankrls.dask._parts import Condenser, PartPlan, Share, bucket_shares, part_shares
+from rankrls.estimators.ranker import canonical
 
 __all__ = [
     "Held",

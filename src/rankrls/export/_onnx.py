@@ -11,11 +11,11 @@ from scipy import sparse
 
 from rankrls import __version__
 from rankrls._validation import check_option
+from rankrls.core.spaces.kernels import Kernel
 from rankrls.export._fold import choose_output, fold
 from rankrls.export._graph import Graph
 from rankrls.export._steps import Affine, Parts, take_apart
 from rankrls.export._write import write_bytes
-from rankrls.feature_maps import Kernel
 
 __all__ = ["to_onnx"]
 

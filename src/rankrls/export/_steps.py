@@ -20,8 +20,8 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from rankrls.estimators._greedy import GreedyRankRLS
-from rankrls.estimators._ranker import Ranker
+from rankrls.estimators.greedy import GreedyRankRLS
+from rankrls.estimators.ranker import Ranker
 from rankrls.preprocessing import QueryScaler
 
 __all__ = ["Affine", "Parts", "take_apart"]

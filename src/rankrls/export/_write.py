@@ -6,8 +6,8 @@ import json
 import os
 from typing import Any
 
+from rankrls._atomic import atomic_file
 from rankrls._validation import show
-from rankrls.io._atomic import atomic_file
 
 __all__ = ["write_bytes", "write_json"]
 

@@ -15,9 +15,9 @@ import scipy
 import sklearn
 
 from rankrls import __version__
+from rankrls._atomic import atomic_file
 from rankrls._validation import show
 from rankrls.io._archive import ArchiveReader, write_archive
-from rankrls.io._atomic import atomic_file
 from rankrls.io._describe import describe
 from rankrls.io._kinds import require
 from rankrls.io._migrations import FORMAT, migrate

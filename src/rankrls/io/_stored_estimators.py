@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rankrls._validation import check_positive
-from rankrls.estimators._ledger import Ledger
+from rankrls.estimators.ledger import Ledger
 from rankrls.io._kinds import (
     ANY,
     FLAG,
@@ -235,7 +235,7 @@ def _unpack_ledger(cls: type[Any], values: dict[str, Any]) -> Ledger:
 
 LEDGER = Record(
     "Ledger",
-    "rankrls.estimators._ledger",
+    "rankrls.estimators.ledger",
     {"labels": ANY, "counts": array("i", "q"), "rankings": LISTING, "joined": LISTING},
     pack=_pack_ledger,
     unpack=_unpack_ledger,
@@ -279,7 +279,7 @@ VECTOR = array("f", "n")
 TRANSFORMERS = (
     EstimatorRecord(
         "GreedyRankRLS",
-        "rankrls.estimators._greedy",
+        "rankrls.estimators.greedy",
         fields={
             **SEEN,
             **OUTPUT,

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from rankrls.feature_maps import Kernel
+from rankrls.core.linalg.factorizations import CholeskyState
+from rankrls.core.ridge.solvers import DualSolver
+from rankrls.core.spaces.kernels import Kernel
 from rankrls.io._kinds import (
     INTEGER,
     MAPPING,
@@ -29,7 +31,6 @@ from rankrls.io._kinds import (
 )
 from rankrls.io._records import Record, call, fill
 from rankrls.io._stored_preferences import FACTOR
-from rankrls.solvers import CholeskyState, DualSolver
 
 __all__ = ["KERNELS", "MODELS", "SOLVERS"]
 
@@ -61,20 +62,20 @@ def _check_basis(basis: Any) -> None:
 KERNELS = (
     Record(
         "Kernel",
-        "rankrls.feature_maps",
+        "rankrls.core.spaces.kernels",
         {"metric": TEXT, "params": MAPPING, "n_jobs": maybe(INTEGER)},
         unpack=call,
         check=_check_kernel,
     ),
     Record(
         "NystroemMap",
-        "rankrls.feature_maps",
+        "rankrls.core.spaces.nystroem",
         {"Z": array("f", "q q"), "kept": array("i", "q")},
         unpack=call,
     ),
     Record(
         "Basis",
-        "rankrls.feature_maps",
+        "rankrls.core.spaces.nystroem",
         {
             "kernel": instance("Kernel"),
             "indices": array("i", "r"),
@@ -144,7 +145,7 @@ ANSWERS = {
 SOLVERS = (
     Record(
         "CholeskyState",
-        "rankrls.solvers._states",
+        "rankrls.core.linalg.factorizations",
         {"C": array("f", "p p"), "diagonal": array("f", "p"), "alpha": NUMBER, "size": NUMBER},
     ),
     Record(
@@ -160,7 +161,7 @@ SOLVERS = (
     ),
     Record(
         "SpectralState",
-        "rankrls.solvers._states",
+        "rankrls.core.linalg.factorizations",
         {
             "null": array("b", "p"),
             "values": array("f", "p"),
@@ -170,7 +171,7 @@ SOLVERS = (
     ),
     Record(
         "PrimalSolver",
-        "rankrls.solvers",
+        "rankrls.core.ridge.solvers",
         {
             **ANSWERS,
             "b": array("f", "n k"),
@@ -182,7 +183,7 @@ SOLVERS = (
     ),
     Record(
         "DualSolver",
-        "rankrls.solvers",
+        "rankrls.core.ridge.solvers",
         {
             **ANSWERS,
             "b": array("f", "p k"),
@@ -193,7 +194,7 @@ SOLVERS = (
         pack=_pack_dual,
         check=_check_dual,
     ),
-    Record("DroppedSolver", "rankrls.solvers", {"outputs": array("i", "k")}),
+    Record("DroppedSolver", "rankrls.core.ridge.dropped", {"outputs": array("i", "k")}),
 )
 
 
@@ -263,7 +264,7 @@ def _check_hinge(model: Any) -> None:
 MODELS = (
     Record(
         "HingeModel",
-        "rankrls.models",
+        "rankrls.core.hinge.models",
         {
             "alphas": array("f", "a"),
             "coef": maybe(array("f", "a n k")),
@@ -277,12 +278,12 @@ MODELS = (
     ),
     Record(
         "IterativeModel",
-        "rankrls.models",
+        "rankrls.core.ridge.iterative",
         {"alphas": array("f", "a"), "coef": array("f", "a n k")},
     ),
     Record(
         "LinearModel",
-        "rankrls.models",
+        "rankrls.core.ridge.models",
         {
             "alphas": array("f", "a"),
             "coef": array("f", "a n k"),
@@ -293,7 +294,7 @@ MODELS = (
     ),
     Record(
         "NystroemModel",
-        "rankrls.models",
+        "rankrls.core.ridge.models",
         {
             "alphas": array("f", "a"),
             "basis": instance("Basis"),
@@ -307,7 +308,7 @@ MODELS = (
     ),
     Record(
         "KernelModel",
-        "rankrls.models",
+        "rankrls.core.ridge.models",
         {
             "alphas": array("f", "a"),
             "kernel": instance("Kernel"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rankrls.core.preferences.factors import Factor
 from rankrls.io._kinds import (
     FLAG,
     INTEGER,
@@ -19,7 +20,6 @@ from rankrls.io._kinds import (
     within,
 )
 from rankrls.io._records import Record, call
-from rankrls.preferences import Factor
 
 __all__ = ["FACTOR", "PREFERENCES"]
 
@@ -57,7 +57,7 @@ def _factor(name: str, fields: dict[str, Kind], fits: Callable[[Any], bool]) -> 
     common = {"n_rows": INTEGER, "owner": array("i", "p"), "t": array("f", "p k")}
     return Record(
         name,
-        "rankrls.preferences._factors",
+        "rankrls.core.preferences.factors",
         common | fields,
         pack=_pack_factor,
         unpack=_unpack_factor,
@@ -92,7 +92,7 @@ def _stacked_fits(factor: Any) -> bool:
 PREFERENCES = (
     Record(
         "Statistics",
-        "rankrls.preferences",
+        "rankrls.core.preferences.statistics",
         {
             "outputs": array("i", "k"),
             "gram": array("f", "n n"),
@@ -108,7 +108,7 @@ PREFERENCES = (
     ),
     Record(
         "Groups",
-        "rankrls.preferences",
+        "rankrls.core.preferences.groups",
         {
             "codes": array("i", "m"),
             "n_groups": INTEGER,

@@ -33,7 +33,7 @@ def _check_objects(objects: Any) -> None:
 
 OBJECTS = Record(
     "Objects",
-    "rankrls.estimators._objects",
+    "rankrls.estimators.objects",
     {"kernel": instance("Kernel"), "X": rows("n d")},
     unpack=call,
     check=_check_objects,
@@ -101,7 +101,7 @@ def _check_cv(ranker: Any) -> None:
 CONDITIONAL = (
     EstimatorRecord(
         "ConditionalRankRLS",
-        "rankrls.estimators._conditional",
+        "rankrls.estimators.conditional",
         fields={
             **FIELDS,
             "best_iteration_": optional(INTEGER),
@@ -120,7 +120,7 @@ CONDITIONAL = (
     ),
     EstimatorRecord(
         "ConditionalRankRLSCV",
-        "rankrls.estimators._conditional_cv",
+        "rankrls.estimators.conditional_cv",
         fields={**FIELDS, "alpha_": NUMBER, "best_score_": NUMBER, "cv_results_": MAPPING},
         check=_check_cv,
         params={"n_folds": maybe(INTEGER), **PARAMS},

@@ -19,9 +19,9 @@ from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.parallel import Parallel, delayed
 
 from rankrls._validation import check_option, check_scores, encode_qid
+from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.metrics import concordance_index
 from rankrls.model_selection._splitters import LeavePairOut
-from rankrls.preferences import PreferenceGraph
 
 __all__ = [
     "averaged_auc",

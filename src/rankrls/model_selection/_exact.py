@@ -10,14 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from rankrls._validation import check_finite_array, check_pairs, check_positive, encode_qid
+from rankrls.core.ridge.pairs import check_fold, pair_accuracies, query_folds
+from rankrls.core.ridge.problem import HoldoutProblem, default_pairs
 from rankrls.estimators import RankRLS
-from rankrls.holdout import (
-    HoldoutProblem,
-    check_fold,
-    default_pairs,
-    pair_accuracies,
-    query_folds,
-)
 
 __all__ = [
     "holdout_predict",

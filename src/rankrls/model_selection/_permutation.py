@@ -11,10 +11,11 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from rankrls._validation import check_integer, check_option, check_positive
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.ridge.pairs import pair_accuracies, query_folds
+from rankrls.core.ridge.problem import HoldoutProblem
 from rankrls.estimators import RankRLS
-from rankrls.holdout import HoldoutProblem, pair_accuracies, query_folds
 from rankrls.metrics import pairwise_accuracy
-from rankrls.preferences import PreferenceGraph
 
 __all__ = ["PermutationTestResult", "permutation_test"]
 

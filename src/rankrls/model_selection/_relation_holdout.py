@@ -11,9 +11,11 @@ from sklearn.base import clone
 
 from rankrls._progress import Progress
 from rankrls._validation import check_finite_array, check_option, check_positive
-from rankrls.estimators._conditional import ConditionalRankRLS
-from rankrls.kronecker import Observations
-from rankrls.relations import CompleteHoldout, RelationProblem, complete_labels
+from rankrls.core.relations.cross_validation import complete_labels
+from rankrls.core.relations.holdout import CompleteHoldout
+from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.problem import RelationProblem
+from rankrls.estimators.conditional import ConditionalRankRLS
 
 __all__ = ["relation_holdout_predict"]
 

@@ -12,11 +12,11 @@ from sklearn.utils import check_random_state
 
 from rankrls._progress import Progress
 from rankrls._validation import check_integer
-from rankrls.estimators._conditional_base import ConditionalRanker
-from rankrls.estimators._conditional_cv import plan_for
-from rankrls.estimators._scoring import Scoring
-from rankrls.kronecker import Observations
-from rankrls.relations import BlockFold, pair_folds
+from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.plan import BlockFold, pair_folds
+from rankrls.estimators.conditional_base import ConditionalRanker
+from rankrls.estimators.conditional_cv import plan_for
+from rankrls.estimators.scoring import Scoring
 
 __all__ = ["conditional_cross_val_score"]
 

@@ -17,7 +17,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state, indexable
 
 from rankrls._validation import check_option, check_pairs, check_scores, encode_qid, show
-from rankrls.preferences import PreferenceGraph
+from rankrls.core.preferences.graph import PreferenceGraph
 
 __all__ = ["ComponentKFold", "LeavePairOut", "LeaveQueryOut", "QueryKFold"]
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.utils import check_array
 
 from rankrls._validation import check_length, check_scores, encode_qid
-from rankrls.preferences import PreferenceGraph
+from rankrls.core.preferences.graph import PreferenceGraph
 
 __all__ = ["Rankings", "check_rankings", "check_test"]
 

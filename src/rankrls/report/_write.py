@@ -9,8 +9,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from rankrls._atomic import atomic_file
 from rankrls._validation import check_integer
-from rankrls.io._atomic import atomic_file
 from rankrls.report._analysis import analyse
 from rankrls.report._data import check_rankings, check_test
 from rankrls.report._errors import Interval, UnitErrors

@@ -1,0 +1,1 @@
+"""The numerical core: arrays, operators and formulas; no data frames, files or estimators."""

@@ -1,0 +1,1 @@
+"""RankSVM: hinge losses of preferences and their minimisation."""

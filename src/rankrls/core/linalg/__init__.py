@@ -1,0 +1,1 @@
+"""Linear algebra and optimisation that know nothing of preferences."""

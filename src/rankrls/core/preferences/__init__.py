@@ -1,0 +1,1 @@
+"""Preferences as data, and as a Laplacian L, a target r, a factor F and statistics."""

@@ -1,0 +1,383 @@
+"""``PreferenceGraph``: who is preferred to whom, as data."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import LinearOperator
+
+from rankrls._validation import (
+    Queries,
+    check_magnitudes,
+    check_option,
+    check_pairs,
+    check_scores,
+    check_weights,
+    encode_qid,
+)
+from rankrls.core.preferences import objectives as _costs
+from rankrls.core.preferences.objectives import COSTS, QUERY_WEIGHTINGS, TIES, Objective
+
+__all__ = ["PreferenceGraph"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Scored rows: s of shape (m, k), their queries, and row weights or None.
+
+    ``flat``: the scores came as a vector of shape (m,).
+    """
+
+    s: Array
+    queries: Queries
+    weight: Array | None
+    flat: bool
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Given pairs (preferred, other) with magnitudes and weights, all of length l."""
+
+    pairs: Array
+    magnitude: Array
+    weight: Array
+
+    def take(self, kept: Array, number: Array) -> _Pairs:
+        return _Pairs(number[self.pairs[kept]], self.magnitude[kept], self.weight[kept])
+
+
+class PreferenceGraph:
+    """Preferences over m rows: from scores, from pairs, or from both added together.
+
+    A graph is data only; the cost that turns it into a quadratic form is chosen when L and r
+    are asked for (by the estimator, or by `laplacian` and `target`). It can be passed as ``y``
+    to every estimator of rankrls. Indexing with rows gives the graph of those rows (pairs that
+    lose an end are dropped), so that scikit-learn's splitters and searches can cut it.
+
+    Use `from_scores` and `from_pairs`; ``graph_a + graph_b`` joins scores and pairs over the
+    same rows.
+
+    Attributes
+    ----------
+    n_rows : int
+    n_outputs : int
+        Number of score columns; 1 for pairs alone.
+
+    Examples
+    --------
+    >>> from rankrls import PreferenceGraph
+    >>> graded = PreferenceGraph.from_scores([2, 1, 1, 0], qid=["a", "a", "b", "b"])
+    >>> clicks = PreferenceGraph.from_pairs([(0, 3)], n_rows=4)
+    >>> graph = graded + clicks
+    >>> graph
+    PreferenceGraph(n_rows=4, n_queries=2, n_given_pairs=1)
+    >>> graph.laplacian() @ [1.0, 0.0, 0.0, 0.0]
+    array([ 2., -1.,  0., -1.])
+    """
+
+    def __init__(self, n_rows: int, scores: _Scores | None, pairs: _Pairs | None) -> None:
+        self.n_rows = n_rows
+        self._scores = scores
+        self._pairs = pairs
+
+    @classmethod
+    def from_scores(
+        cls, y: ArrayLike, *, qid: Any = None, sample_weight: ArrayLike | None = None
+    ) -> PreferenceGraph:
+        """Prefer, within each query, the row with the higher score.
+
+        Parameters
+        ----------
+        y : array-like of shape (m,) or (m, n_outputs)
+            Scores; higher is preferred.
+        qid : array-like of shape (m,), optional
+            Query of every row, any hashable labels in any order. None: one ranking.
+        sample_weight : array-like of shape (m,), optional
+            Weights ω >= 0; a pair counts ω_i ω_j.
+        """
+        s = check_scores(y)
+        m = len(s)
+        queries = encode_qid(qid, m, of="rows of y")
+        weight = None
+        if sample_weight is not None:
+            weight = check_weights("sample_weight", sample_weight, m, of="rows of y").copy()
+        columns = s[:, None] if s.ndim == 1 else s
+        return cls(m, _Scores(columns.copy(), queries, weight, s.ndim == 1), None)
+
+    @classmethod
+    def from_pairs(
+        cls,
+        pairs: ArrayLike,
+        *,
+        n_rows: Any,
+        magnitude: ArrayLike | None = None,
+        pair_weight: ArrayLike | None = None,
+    ) -> PreferenceGraph:
+        """Take a list of preferences, repetitions and contradictions allowed.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (l, 2), int
+            Rows (preferred, other).
+        n_rows : int
+            Number m of rows that the pairs refer to.
+        magnitude : array-like of shape (l,), optional
+            How strongly, > 0. None: 1.
+        pair_weight : array-like of shape (l,), optional
+            How much each pair counts, >= 0. None: 1.
+        """
+        if isinstance(n_rows, bool) or not isinstance(n_rows, numbers.Integral) or n_rows < 1:
+            raise ValueError(f"n_rows must be the number of rows, an integer >= 1; got {n_rows!r}")
+        n_rows = int(n_rows)
+        edges = check_pairs(pairs, n_rows)
+        n_pairs = len(edges)
+        y = np.ones(n_pairs) if magnitude is None else check_magnitudes(magnitude, n_pairs)
+        weight = np.ones(n_pairs)
+        if pair_weight is not None:
+            weight = check_weights("pair_weight", pair_weight, n_pairs, of="pairs")
+        return cls(n_rows, None, _Pairs(edges, y, weight))
+
+    # ------------------------------------------------------------------ what is in it
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of score columns; 1 for pairs alone."""
+        return 1 if self._scores is None else self._scores.s.shape[1]
+
+    @property
+    def flat(self) -> bool:
+        """Whether scores, coefficients and predictions are vectors, not one column per output."""
+        return self._scores is None or self._scores.flat
+
+    @property
+    def n_queries(self) -> int:
+        """Number of different queries; 1 for pairs alone."""
+        return 1 if self._scores is None else len(self._scores.queries)
+
+    @property
+    def n_given_pairs(self) -> int:
+        """Number of pairs that were given as pairs."""
+        return 0 if self._pairs is None else len(self._pairs.pairs)
+
+    @property
+    def scores(self) -> Array | None:
+        """Scores of shape (m, n_outputs), or None for pairs alone."""
+        return None if self._scores is None else self._scores.s
+
+    @property
+    def query_codes(self) -> Array | None:
+        """Query numbers of shape (m,), or None for pairs alone."""
+        return None if self._scores is None else self._scores.queries.codes
+
+    @property
+    def sample_weight(self) -> Array | None:
+        """Row weights of shape (m,), or None."""
+        return None if self._scores is None else self._scores.weight
+
+    @property
+    def pairs(self) -> Array:
+        """The given pairs, shape (l, 2)."""
+        return np.empty((0, 2), np.int64) if self._pairs is None else self._pairs.pairs
+
+    @property
+    def pair_weight(self) -> Array:
+        """Weights of the given pairs, shape (l,)."""
+        return np.empty(0) if self._pairs is None else self._pairs.weight
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(m,): as array-like as scikit-learn's splitters need."""
+        return (self.n_rows,)
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        parts = [f"n_rows={self.n_rows}"]
+        if self._scores is not None:
+            parts.append(f"n_queries={self.n_queries}")
+        if self.n_outputs > 1:
+            parts.append(f"n_outputs={self.n_outputs}")
+        if self._pairs is not None:
+            parts.append(f"n_given_pairs={self.n_given_pairs}")
+        return f"PreferenceGraph({', '.join(parts)})"
+
+    @property
+    def has_qid(self) -> bool:
+        """Whether the scores came with query ids."""
+        return self._scores is not None and list(self._scores.queries.labels[:1]) != [None]
+
+    @property
+    def query_labels(self) -> Any:
+        """The id that each query number stands for; [None] without ids."""
+        return [None] if self._scores is None else self._scores.queries.labels
+
+    @cached_property
+    def preference_counts(self) -> Array:
+        """In how many queries every output prefers a row to another: (n_outputs,), int."""
+        if self._scores is None:
+            return np.zeros(1, dtype=np.int64)
+        s, codes = self._scores.s, self._scores.queries.codes
+        if self._scores.weight is not None:
+            used = self._scores.weight > 0
+            s, codes = s[used], codes[used]
+        n_queries = len(self._scores.queries)
+        example = np.zeros((n_queries, s.shape[1]))
+        example[codes] = s
+        found = np.zeros((n_queries, s.shape[1]), dtype=bool)
+        row, output = np.nonzero(s != example[codes])
+        found[codes[row], output] = True
+        return found.sum(axis=0)
+
+    def scored_outputs(self) -> Array:
+        """For every output, whether its scores prefer any row to any other: (n_outputs,), bool."""
+        return self.preference_counts > 0
+
+    def has_pairs(self) -> bool:
+        """Whether there are given pairs with weight."""
+        return self._pairs is not None and bool((self._pairs.weight > 0).any())
+
+    def has_preference(self) -> bool:
+        """Whether every output has at least one preference to learn."""
+        return self.has_pairs() or bool(self.scored_outputs().all())
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Array:
+        raise TypeError(
+            "a PreferenceGraph is not an array: pass it as y to an estimator of rankrls, or use "
+            "its scores and pairs"
+        )
+
+    __array_ufunc__ = None
+
+    # ------------------------------------------------------------------ joining and cutting
+
+    def __add__(self, other: PreferenceGraph) -> PreferenceGraph:
+        if not isinstance(other, PreferenceGraph):
+            return NotImplemented
+        if self.n_rows != other.n_rows:
+            raise ValueError(
+                f"graphs over {self.n_rows} and {other.n_rows} rows cannot be added: both must "
+                "speak of the same rows"
+            )
+        if self._scores is not None and other._scores is not None:
+            raise ValueError(
+                "two graphs from scores cannot be added: give one y with a qid, or make one of "
+                "them pairs"
+            )
+        scores = self._scores if self._scores is not None else other._scores
+        given = [g._pairs for g in (self, other) if g._pairs is not None]
+        pairs = None
+        if given:
+            pairs = _Pairs(
+                np.concatenate([g.pairs for g in given]),
+                np.concatenate([g.magnitude for g in given]),
+                np.concatenate([g.weight for g in given]),
+            )
+        return PreferenceGraph(self.n_rows, scores, pairs)
+
+    def __getitem__(self, rows: Any) -> PreferenceGraph:
+        """Take the graph of some rows, renumbered in the order given.
+
+        Rows that come twice (as in a bootstrap sample) are refused when there are pairs.
+        """
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
+            rows = rows[0]  # scikit-learn indexes as y[rows, ...]
+        if isinstance(rows, tuple) or rows is None:
+            raise IndexError(f"index a graph by rows, as in graph[[0, 2, 5]]; got {rows!r}")
+        chosen = np.atleast_1d(np.arange(self.n_rows)[rows])
+        if chosen.ndim != 1:
+            raise IndexError(f"index a graph by a list of rows; got shape {chosen.shape}")
+        scores = pairs = None
+        if self._scores is not None:
+            old = self._scores
+            codes = encode_qid(old.queries.codes[chosen], len(chosen))
+            labels = [old.queries.labels[int(code)] for code in codes.labels]
+            weight = None if old.weight is None else old.weight[chosen]
+            scores = _Scores(old.s[chosen], Queries(codes.codes, labels), weight, old.flat)
+        if self._pairs is not None:
+            number = np.full(self.n_rows, -1)
+            number[chosen] = np.arange(len(chosen))
+            if (number[chosen] != np.arange(len(chosen))).any():
+                raise ValueError("a row of a graph with given pairs cannot be taken twice")
+            kept = np.flatnonzero((number[self._pairs.pairs] >= 0).all(axis=1))
+            pairs = self._pairs.take(kept, number)
+        return PreferenceGraph(len(chosen), scores, pairs)
+
+    def only_pairs(self, kept: Array) -> PreferenceGraph:
+        """Take the same rows with some of the given pairs: a mask, or their numbers."""
+        if self._pairs is None:
+            raise ValueError("the graph has no given pairs")
+        pairs = self._pairs.take(kept, np.arange(self.n_rows))
+        return PreferenceGraph(self.n_rows, self._scores, pairs)
+
+    # ------------------------------------------------------------------ as a quadratic form
+
+    def objectives(
+        self, *, cost: str = "magnitude", ties: str = "keep", query_weighting: str = "pair"
+    ) -> list[Objective]:
+        """L, r and counts for a cost: one `Objective` per group of outputs that share L."""
+        check_option("cost", cost, COSTS)
+        check_option("ties", ties, TIES)
+        check_option("query_weighting", query_weighting, QUERY_WEIGHTINGS)
+        edges = None
+        if self._pairs is not None:
+            given = self._pairs
+            edges = _costs.from_edges(
+                given.pairs, given.magnitude, given.weight, self.n_rows, cost=cost
+            )
+        if self._scores is None:
+            if edges is None:
+                raise ValueError("an empty preference graph: give scores or pairs")
+            return [edges]
+        scored = _costs.from_scores(
+            self._scores.s,
+            self._scores.queries.codes,
+            len(self._scores.queries),
+            self._scores.weight,
+            cost=cost,
+            ties=ties,
+            query_weighting=query_weighting,
+        )
+        if edges is None or edges.n_pairs == 0:
+            return scored
+        return [_costs.add(objective, edges) for objective in scored]
+
+    def laplacian(
+        self,
+        *,
+        cost: str = "magnitude",
+        ties: str = "keep",
+        query_weighting: str = "pair",
+        output: int = 0,
+    ) -> LinearOperator:
+        """L as a SciPy ``LinearOperator`` of shape (m, m); O(m) per column for scores."""
+        objective, _ = self._find(output, cost, ties, query_weighting)
+        return objective.system.L
+
+    def target(
+        self,
+        *,
+        cost: str = "magnitude",
+        ties: str = "keep",
+        query_weighting: str = "pair",
+        output: int = 0,
+    ) -> Array:
+        """The right-hand side r = Σ_edges w² z (e_h − e_j), shape (m,)."""
+        objective, column = self._find(output, cost, ties, query_weighting)
+        return objective.system.r[:, column]
+
+    def _find(
+        self, output: int, cost: str, ties: str, query_weighting: str
+    ) -> tuple[Objective, int]:
+        for objective in self.objectives(cost=cost, ties=ties, query_weighting=query_weighting):
+            where = np.flatnonzero(objective.outputs == output)
+            if where.size:
+                return objective, int(where[0])
+        raise ValueError(f"output must be in range({self.n_outputs}); got {output!r}")

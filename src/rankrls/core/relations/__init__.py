@@ -1,0 +1,1 @@
+"""Conditional ranking on relations: observed cells, closed forms, iteration, hold-out."""

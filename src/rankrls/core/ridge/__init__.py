@@ -1,0 +1,1 @@
+"""Regularised least squares: one problem, decomposed once, asked many times."""

@@ -1,0 +1,398 @@
+"""Greedy forward selection by the exact hold-out error, O(mn) for each added feature.
+
+With coordinates X̃ = FᵀX and t of the preferences (L = F Fᵀ, F t = r), RankRLS on a set S of
+features is ridge regression of t on X̃_S, and leaving out a query is leaving out its
+coordinates. Two matrices over all candidate features are kept up to date as S grows:
+
+    A    residuals of every column of X̃ (and of t) after regression on S,
+    E    the same, predicted for each query by the regression without that query.
+
+Write v for a candidate's column in A, h for its column in E, W for the coefficients on S. Then
+
+    N = ‖v‖² + alpha ‖W_v‖²,   M = vᵀa + alpha W_vᵀW_a       (inner products given S),
+    N − h_qᵀv_q,  M − h_qᵀa_q                                  (the same without query q),
+
+and adding the candidate turns the held-out residual e of t into
+
+    e_q − h_q (M − h_qᵀa_q) / (alpha + N − h_qᵀv_q).
+
+It changes the columns of all other candidates in the same way.
+
+The differences lose digits where the model without q has little to say about features that the
+model with q knows: a part eps/λ is lost, with λ the smallest eigenvalue of q's block of
+alpha(X̃_S X̃_Sᵀ + alpha I)⁻¹. Where λ is tiny, q is left out literally from there on, by a
+regression of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import LinAlgError, eigh
+
+from rankrls import _memory
+from rankrls._progress import Progress
+from rankrls.core.preferences.objectives import Objective
+
+__all__ = ["GreedyPath", "select_leave_one_out", "select_leave_query_out"]
+
+Array = NDArray[Any]
+
+#: Candidates whose gains differ by less than this, relatively, are tied: the first one wins.
+TIE = 1e-10
+
+#: A fold is left out literally where its λ falls below this.
+CANCELLED = 1e-6
+
+#: Numbers in the part of A (and of E) that is worked on at a time: it should stay in cache.
+BLOCK = 2**16
+
+
+@dataclass(frozen=True)
+class GreedyPath:
+    """The features in the order in which they were added.
+
+    ``errors``: the sum of squared held-out errors after each of them, over outputs and pairs
+    (Σ w² (z − difference)², leave-query-out) or rows (leave-one-out). ``n_refits``: how many
+    folds were left out literally in the end.
+    """
+
+    selected: Array
+    errors: Array
+    n_refits: int
+
+
+def select_leave_query_out(
+    objective: Objective,
+    query_codes: Array,
+    X: Array,
+    alpha: float,
+    n_select: int,
+    progress: Progress,
+) -> GreedyPath:
+    """Select features by the error on each query of the model without it.
+
+    ``objective`` comes from scores of m rows; ``query_codes`` has shape (m,), ``X`` (m, n).
+    """
+    system = objective.system
+    factor = system.factor()
+    codes = np.unique(query_codes[factor.owner], return_inverse=True)[1]
+    order = np.argsort(codes, kind="stable")  # coordinates of a query stand together
+    t = np.broadcast_to(factor.t, (len(codes), len(objective.outputs)))[order]
+    parts = _column_blocks(len(t), X.shape[1])
+
+    def start(out: slice) -> list[Array]:
+        blocks = [factor._rmatmat(np.ascontiguousarray(X[:, part]))[order] for part in parts]
+        return [*blocks, t.copy()]
+
+    folds = Folds(codes[order], parts[0].stop)
+    path = _select(_State(start, parts, folds, alpha, n_select), progress)
+    # Σ w² (z − difference)² = ‖t − Fᵀf‖² + Σ w² z² − ‖t‖², where the last two are equal if the
+    # targets z are differences of scores.
+    energy = float(np.broadcast_to(system.energy, t.shape[1]).sum())
+    offset = energy - float(np.einsum("ij,ij->", t, t))
+    offset = offset if offset > 1e-12 * energy else 0.0
+    return GreedyPath(path.selected, path.errors + offset, path.n_refits)
+
+
+def select_leave_one_out(
+    s: Array, X: Array, nu: float, n_select: int, progress: Progress
+) -> GreedyPath:
+    """Select features by the leave-one-out error of ridge regression with a free intercept.
+
+    ``s`` has shape (m, k), ``X`` (m, n); ``nu`` is the penalty of the regressions on m − 1 rows.
+    """
+    m = len(s)
+    parts = _column_blocks(m, X.shape[1])
+
+    def start(out: slice) -> list[Array]:
+        """Deviations from the means over all rows but ``out``."""
+        centred = [block - block.mean(axis=0) for block in [*(X[:, part] for part in parts), s]]
+        left = m - (out.stop - out.start)
+        return [block + block[out].sum(axis=0) / left for block in centred]
+
+    # Without row i its deviation from the mean is m/(m − 1) times as large.
+    state = _State(start, parts, Folds(np.arange(m), parts[0].stop), nu, n_select, m / (m - 1))
+    return _select(state, progress)
+
+
+def _select(state: _State, progress: Progress) -> GreedyPath:
+    errors = np.zeros(state.n_select)
+    for step in range(state.n_select):
+        feature = state.best()
+        while state.refit_folds(feature):
+            feature = state.best()
+        state.add(feature)
+        errors[step] = state.error()
+        progress(f"{step + 1} of {state.n_select}: feature {feature}, ‖e‖² {errors[step]:.6g}")
+    return GreedyPath(np.array(state.selected), errors, len(state.refits))
+
+
+class Chunk:
+    """Some of the folds, as slices of all rows and of all folds."""
+
+    def __init__(self, folds: slice, starts: Array) -> None:
+        self.rows, self.folds = slice(int(starts[0]), int(starts[-1])), folds
+        self.starts = starts - starts[0]  # of each fold, and the end of the last
+        self.index = np.arange(self.starts[-1] + 1)
+        self.codes = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        self.single = len(starts) == len(self.index)
+        self.ones = sparse.csr_array((np.ones(len(self.codes)), self.index[:-1], self.starts))
+
+    def sums(self, values: Array) -> sparse.csr_array:
+        """One row per fold of the chunk: times V it is Σ_{i∈q} values_i V_ij."""
+        return sparse.csr_array((values[self.rows], self.index[:-1], self.starts))
+
+    def spread(self, values: Array) -> sparse.csr_array:
+        """The transpose: times B it is values_i B_{q(i),j}."""
+        return sparse.csr_array((values[self.rows], self.codes, self.index))
+
+    def column(self, values: Array) -> sparse.csr_array:
+        """One column: times a row κ it is values_i κ_j (faster than broadcasting)."""
+        return sparse.csr_array((values[self.rows], 0 * self.codes, self.index))
+
+    def products(self, U: Array, V: Array) -> Array:
+        """Σ_{i∈q} U_ij V_ij of rows of the chunk, one row per fold."""
+        return U * V if self.single else self.ones @ (U * V)
+
+
+class Folds:
+    """Rows in folds that are left out together, from the ascending fold numbers of the rows.
+
+    The folds come in chunks of so many rows that ``width`` columns of them stay in cache.
+    """
+
+    def __init__(self, codes: Array, width: int) -> None:
+        self.n_rows, self.n_folds = len(codes), int(codes[-1]) + 1
+        self.starts = np.searchsorted(codes, np.arange(self.n_folds + 1))
+        self.single = self.n_folds == self.n_rows
+        number = self.starts[:-1] // max(1, BLOCK // width)
+        first = np.flatnonzero(np.diff(number, prepend=-1)).tolist()
+        bounds = itertools.pairwise([*first, self.n_folds])
+        self.chunks = [Chunk(slice(i, j), self.starts[i : j + 1]) for i, j in bounds]
+
+    def rows(self, q: int) -> slice:
+        """The rows of a fold."""
+        return slice(int(self.starts[q]), int(self.starts[q + 1]))
+
+
+class _Regression:
+    """Ridge regression of every column on S: residuals A and coefficients W, in blocks of columns.
+
+    The columns are all candidates and, in the last block, t. The rows ``out`` are predicted but
+    not trained on. A feature is added as one step of the modified Gram-Schmidt process on the
+    columns of [A; √alpha W], which is as stable as a QR decomposition.
+    """
+
+    def __init__(self, A: list[Array], alpha: float, n_select: int, out: slice) -> None:
+        self.A = [np.ascontiguousarray(block) for block in A]
+        self.W = [np.zeros((n_select, block.shape[1])) for block in A]
+        self.alpha, self.out = alpha, out
+        self.k = 0
+
+    def column(self, feature: int) -> tuple[Array, Array]:
+        """Residuals and coefficients of a feature, shapes (p,) and (k,)."""
+        return _column(self.A, feature), _column(self.W, feature)[: self.k]
+
+    def inner(self, v: Array, w: Array, block: int) -> Array:
+        """vᵀA + alpha wᵀW for a block, shape (width,)."""
+        if self.out.stop > self.out.start:
+            v = v.copy()
+            v[self.out] = 0.0
+        return v @ self.A[block] + self.alpha * (w @ self.W[block][: self.k])
+
+    def norms(self, block: int) -> Array:
+        """‖v‖² + alpha ‖w‖² of every column of a block, shape (width,): nothing cancels."""
+        A, W = self.A[block], self.W[block][: self.k]
+        parts = (A[: self.out.start], A[self.out.stop :], np.sqrt(self.alpha) * W)
+        return sum(np.einsum("ij,ij->j", part, part) for part in parts)
+
+    def add(self, feature: int) -> None:
+        """Put a feature into S."""
+        v, w = self.column(feature)
+        block, column = divmod(feature, self.A[0].shape[1])
+        norm = self.alpha + self.norms(block)[column]
+        for block in range(len(self.A)):
+            kappa = self.inner(v, w, block) / norm
+            self.A[block] -= np.multiply.outer(v, kappa)
+            self.W[block][: self.k] -= w[:, None] * kappa
+            self.W[block][self.k] = kappa
+        self.k += 1
+
+    def gains(self, block: int) -> Array:
+        """How much the squared error of the rows ``out`` falls if a feature is added, (width,)."""
+        h, without = self.A[block][self.out], self.alpha + self.norms(block)
+        total = np.zeros(h.shape[1])
+        for a, w in zip(self.A[-1].T, self.W[-1][: self.k].T, strict=True):
+            beta = self.inner(a, w, block) / without
+            total += beta * (2 * (a[self.out] @ h) - beta * np.einsum("ij,ij->j", h, h))
+        return total
+
+
+class _State:
+    """The regression on S with all rows, and E, what is left of each fold without that fold.
+
+    ``start`` gives the blocks of columns, t the last, for a regression that leaves out a slice of
+    rows; ``parts`` are the columns of the blocks. While S is empty, the residual of a left-out
+    row is ``held_out`` times the one in the regression with all rows.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[slice], list[Array]],
+        parts: list[slice],
+        folds: Folds,
+        alpha: float,
+        n_select: int,
+        held_out: float = 1.0,
+    ) -> None:
+        self.start, self.parts, self.folds = start, parts, folds
+        self.alpha, self.n_select = alpha, n_select
+        self.require_memory(2)
+        self.full = _Regression(start(slice(0, 0)), alpha, n_select, slice(0, 0))
+        self.E = [held_out * A for A in self.full.A]
+        self.selected: list[int] = []
+        self.refits: list[_Regression] = []
+        self.literal = np.zeros(folds.n_folds, dtype=bool)
+        self.det = np.ones(folds.n_folds)  # of the fold's block of alpha(X̃_S X̃_Sᵀ + alpha I)⁻¹
+        self.X_S = np.zeros((n_select, folds.n_rows))
+
+    def require_memory(self, copies: int) -> None:
+        """Raise unless so many matrices over all rows and candidates can be held."""
+        _memory.require(
+            "greedy selection",
+            self.folds.n_rows + self.n_select,
+            self.parts[-1].stop,
+            copies=copies,
+            advice="use fewer rows, fewer candidate features, or a larger alpha",
+        )
+
+    def error(self) -> float:
+        """‖e‖², over coordinates and outputs."""
+        return float(np.einsum("ij,ij->", self.E[-1], self.E[-1]))
+
+    def best(self) -> int:
+        """The candidate with the largest gain."""
+        gains = self.gains()
+        gains[self.selected] = -np.inf
+        best = gains.max()
+        if not np.isfinite(best):
+            raise ValueError("squares of the features or scores overflow: scale X and y")
+        return int(np.argmax(gains >= best - TIE * abs(best)))
+
+    def gains(self) -> Array:
+        """How much ‖e‖² falls when a feature is added, shape (n,)."""
+        gains = np.zeros(self.parts[-1].stop)
+        full, chunks = self.full, self.folds.chunks
+        a, e, W_t = full.A[-1].T, self.E[-1].T, full.W[-1][: full.k].T
+        sums = [[(c.sums(x), c.sums(y)) for x, y in zip(a, e, strict=True)] for c in chunks]
+        for b, part in enumerate(self.parts):
+            N = full.norms(b)
+            M = [full.inner(x, w, b) for x, w in zip(a, W_t, strict=True)]
+            for chunk, a_and_e in zip(chunks, sums, strict=True):
+                A, E = full.A[b][chunk.rows], self.E[b][chunk.rows]
+                without = self.alpha_plus(N, chunk.products(E, A))
+                without[self.literal[chunk.folds]] = np.inf  # no gain here, but from refits
+                hh = chunk.products(E, E)
+                for j, (a_sums, e_sums) in enumerate(a_and_e):
+                    beta = a_sums @ E
+                    np.subtract(M[j], beta, out=beta)
+                    beta /= without
+                    # ‖e‖² − ‖e − βh‖² = βᵀ(2 hᵀe − β hᵀh)
+                    fall = e_sums @ E
+                    fall *= 2.0
+                    fall -= beta * hh
+                    gains[part] += np.einsum("ij,ij->j", beta, fall)
+            for refit in self.refits:
+                gains[part] += refit.gains(b)
+        return gains
+
+    def alpha_plus(self, N: Any, products: Array) -> Array:
+        """Alpha + (N − hᵀv), at least alpha but for rounding; overwrites ``products``."""
+        np.subtract(N, products, out=products)
+        np.maximum(products, 0.0, out=products)
+        products += self.alpha
+        return products
+
+    def refit_folds(self, feature: int) -> bool:
+        """Whether adding the feature needs folds to be left out literally; if so, they are."""
+        without, norm = self.norms_without(feature)
+        tiny = (self.det * (without / norm) < CANCELLED) & ~self.literal
+        lost = np.flatnonzero(tiny).tolist()
+        if not self.folds.single:  # the determinant is a lower bound only
+            lost = [q for q in lost if self.smallest_eigenvalue(q, feature) < CANCELLED]
+        self.require_memory(2 + len(self.refits) + len(lost))
+        for q in lost:
+            out = self.folds.rows(q)
+            refit = _Regression(self.start(out), self.alpha, self.n_select, out)
+            for earlier in self.selected:
+                refit.add(earlier)
+            self.refits.append(refit)
+            self.literal[q] = True
+            self.E[-1][out] = refit.A[-1][out]
+        return bool(lost)
+
+    def smallest_eigenvalue(self, q: int, feature: int) -> float:
+        """λ of fold q with one more feature: X̃₋qᵀX̃₋q + alpha I against X̃ᵀX̃ + alpha I."""
+        k = self.full.k
+        X_S = np.vstack([self.X_S[:k], self.original(feature)])
+        rest = np.delete(X_S, self.folds.rows(q), axis=1)
+        ridge = self.alpha * np.eye(k + 1)
+        try:
+            return float(eigh(rest @ rest.T + ridge, X_S @ X_S.T + ridge, eigvals_only=True)[0])
+        except LinAlgError:
+            return 0.0
+
+    def original(self, feature: int) -> Array:
+        """The column of X̃ from what is left of it, shape (p,)."""
+        v, w = self.full.column(feature)
+        return v + w @ self.X_S[: self.full.k]
+
+    def norms_without(self, feature: int) -> tuple[Array, float]:
+        """Alpha + N − hᵀv for every fold, shape (n_folds,), and alpha + N."""
+        v, _ = self.full.column(feature)
+        block, column = divmod(feature, self.parts[0].stop)
+        N = float(self.full.norms(block)[column])
+        products = np.add.reduceat(_column(self.E, feature) * v, self.folds.starts[:-1])
+        return self.alpha_plus(N, products), self.alpha + N
+
+    def add(self, feature: int) -> None:
+        """Put a feature into S."""
+        full, chunks = self.full, self.folds.chunks
+        without, norm = self.norms_without(feature)
+        self.det *= without / norm
+        self.X_S[full.k] = self.original(feature)
+        (v, w), h = full.column(feature), _column(self.E, feature)
+        operators = [(chunk.sums(h), chunk.spread(h), chunk.column(v)) for chunk in chunks]
+        for b in range(len(self.E)):
+            inner = full.inner(v, w, b)
+            kappa = inner / norm
+            for chunk, (h_sums, h_spread, v_column) in zip(chunks, operators, strict=True):
+                A, E = full.A[b][chunk.rows], self.E[b][chunk.rows]
+                E -= h_spread @ ((inner - h_sums @ A) / without[chunk.folds, None])
+                A -= v_column @ kappa[None, :]
+            full.W[b][: full.k] -= w[:, None] * kappa
+            full.W[b][full.k] = kappa
+        full.k += 1
+        self.selected.append(feature)
+        for refit in self.refits:
+            refit.add(feature)
+            self.E[-1][refit.out] = refit.A[-1][refit.out]
+
+
+def _column(blocks: list[Array], number: int) -> Array:
+    """A copy of a column of a matrix that is kept in blocks."""
+    block, column = divmod(number, blocks[0].shape[1])
+    return blocks[block][:, column].copy()
+
+
+def _column_blocks(p: int, n: int) -> list[slice]:
+    """Blocks of equally many columns (but for the last)."""
+    width = min(n, max(64, BLOCK // p))
+    return [slice(start, min(start + width, n)) for start in range(0, n, width)]

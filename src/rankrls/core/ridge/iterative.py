@@ -1,0 +1,208 @@
+"""Linear models by conjugate gradients: to a tolerance, or to the best iterate on held-out rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls.core.linalg.conjugate_gradients import (
+    History,
+    IterationOptions,
+    converge,
+    stop_early,
+)
+from rankrls.core.preferences.objectives import Objective
+from rankrls.core.ridge.models import Model, of_alpha
+from rankrls.core.spaces.products import Products
+
+__all__ = ["HeldOut", "IterativeModel", "LinearSystem", "fit_iterative"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Rows that a fit does not learn from, and how to score predictions for them.
+
+    Attributes
+    ----------
+    X : features of the held-out rows, shape (m', n)
+    score : function of predictions of shape (m', n_outputs), higher is better
+    rows : ndarray of int or None
+        The rows of the training data that remain, if the held-out ones are among them.
+    """
+
+    X: Any
+    score: Callable[[Array], float]
+    rows: Array | None = None
+
+
+#: Columns that are multiplied at once, which bounds the work space of m numbers for each.
+COLUMNS = 8
+
+
+class LinearSystem:
+    """G = XᵀLX and C = Xᵀr of one objective, G as a product.
+
+    Parameters
+    ----------
+    product : Products of all rows
+    objective : Objective over ``rows``
+    rows : ndarray of int, or None for all
+        The rows of X that the objective is about.
+    """
+
+    def __init__(self, product: Products, objective: Objective, rows: Array | None = None) -> None:
+        self.X = product
+        self.system = objective.system
+        self.rows = rows
+        self.outputs = objective.outputs
+        k = len(objective.outputs)
+        r = self.system.r
+        self.C = self._backward(np.repeat(r, k // r.shape[1], axis=1))
+
+    @property
+    def dtype(self) -> Any:
+        """Of the products."""
+        return self.X.X.dtype
+
+    @property
+    def n_entries(self) -> int:
+        """Numbers that are stored of X."""
+        return self.X.X.nnz if hasattr(self.X.X, "nnz") else self.X.X.size
+
+    def G(self, V: Array) -> Array:
+        """XᵀL(X V) for V of shape (n, k')."""
+        if V.shape[1] > COLUMNS:
+            starts = range(0, V.shape[1], COLUMNS)
+            return np.hstack([self.G(V[:, start : start + COLUMNS]) for start in starts])
+        U = self.X.matmat(V)
+        return self._backward(self.system.apply(U if self.rows is None else U[self.rows]))
+
+    def diagonal(self) -> Array:
+        """About the diagonal of G, shape (n,): that of Xᵀ diag(L) X for centred columns."""
+        return self.X.column_squares(self._spread(self.system.degree()))
+
+    def magnitude(self, W: Array) -> Array:
+        """About ‖X‖ ‖L‖ ‖X w‖ for every column, shape (k',): what rounding is relative to."""
+        degree = self._spread(self.system.degree())
+        mean = self.X.rmatmat(degree[:, None])[:, 0]
+        total = max(float(degree.sum()), np.finfo(float).tiny)
+        squares = self.X.column_squares(degree) + mean**2 / total
+        starts = range(0, W.shape[1], COLUMNS)
+        norms = [
+            np.linalg.norm(self.X.matmat(W[:, start : start + COLUMNS]), axis=0) for start in starts
+        ]
+        return np.sqrt(squares.sum() * degree.max()) * np.concatenate(norms)
+
+    def _backward(self, U: Array) -> Array:
+        return self.X.rmatmat(self._spread(U))
+
+    def _spread(self, U: Array) -> Array:
+        if self.rows is None:
+            return U
+        out = np.zeros((self.X.shape[0], *U.shape[1:]))
+        out[self.rows] = U
+        return out
+
+
+class IterativeModel(Model):
+    """f(x) = ⟨w, x⟩ from conjugate gradients; no factorisation, hence no uncertainties.
+
+    Parameters
+    ----------
+    outputs : sequence of ndarray of int
+        The outputs of each part of the coefficients.
+    coefficients : sequence of ndarray of shape (n_alphas, n, k)
+    alphas : ndarray of shape (n_alphas,)
+    dtype : of the coefficients
+    """
+
+    def __init__(
+        self, outputs: Sequence[Array], coefficients: Sequence[Array], alphas: Array, dtype: Any
+    ) -> None:
+        self.alphas = alphas
+        n_outputs = sum(len(part) for part in outputs)
+        self.coef = np.empty((*coefficients[0].shape[:2], n_outputs), dtype=dtype)
+        for part, values in zip(outputs, coefficients, strict=True):
+            self.coef[..., part] = values
+
+    def select(self, index: int) -> IterativeModel:
+        """The model of one alpha alone."""
+        assert self.coef is not None
+        every = np.arange(self.n_outputs)
+        coef = self.coef[[index]]
+        return IterativeModel([every], [coef], self.alphas[[index]], coef.dtype)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of columns of the coefficients."""
+        assert self.coef is not None
+        return self.coef.shape[-1]
+
+    def without_uncertainty(self) -> IterativeModel:
+        """Itself: there is nothing to leave out."""
+        return self
+
+    def predict(self, X: Any, index: int | None = 0) -> Array:
+        """X w."""
+        assert self.coef is not None
+        return X @ of_alpha(self.coef, index)
+
+    def variance(self, X: Any) -> Array:
+        """Refused: see the class."""
+        raise _no_factor("uncertainties need")
+
+    def difference_variance(self, X_a: Any, X_b: Any) -> Array:
+        """Refused: see the class."""
+        raise _no_factor("preference probabilities need")
+
+    def log_marginal_likelihood(self) -> Array:
+        """Refused: see the class."""
+        raise _no_factor("the marginal likelihood needs")
+
+
+def fit_iterative(
+    objectives: Sequence[Objective],
+    X: Any,
+    alphas: Array,
+    *,
+    options: IterationOptions,
+    threads: int,
+    held_out: HeldOut | None = None,
+) -> tuple[IterativeModel, History]:
+    """Fit for all ``alphas``, or, with held-out rows, the best of all (alpha, iteration).
+
+    Parameters
+    ----------
+    objectives : sequence of Objective, over the m rows of X or over ``held_out.rows``
+    X : ndarray, CSR or CSC of shape (m, n)
+    alphas : ndarray of shape (n_alphas,)
+    options : IterationOptions
+    threads : int
+    held_out : HeldOut, optional
+    """
+    with Products.of(X, threads) as product:
+        rows = None if held_out is None else held_out.rows
+        systems = [LinearSystem(product, objective, rows) for objective in objectives]
+        outputs = [system.outputs for system in systems]
+        if held_out is None:
+            W, history = converge(systems, alphas, options)
+        else:
+            n_outputs = sum(map(len, outputs))
+            with Products.of(held_out.X, threads) as held:
+                W, history = stop_early(systems, alphas, options, held, held_out.score, n_outputs)
+            assert history.best is not None
+            alphas = alphas[[history.best]]
+    return IterativeModel(outputs, W, alphas, X.dtype), history
+
+
+def _no_factor(what: str) -> ValueError:
+    return ValueError(
+        f"solver='cg' does not factorise a matrix, which {what}: fit with solver='primal', "
+        "'dual' or 'nystroem'"
+    )

@@ -1,0 +1,195 @@
+"""What parts of a data set tell of their preferences, so that a whole can be made of them.
+
+See `_parts.py` for the whole. Nothing here looks at features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls._validation import encode_qid
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.groups import Groups, sums
+from rankrls.core.preferences.objectives import shared_levels
+from rankrls.core.preferences.query_weights import Levels
+
+__all__ = ["Census", "Counts", "Crossing", "by_score", "fragment_rows", "preferred_alike", "scored"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Census:
+    """What a part says of itself first.
+
+    Attributes
+    ----------
+    n_rows, n_weighted : int
+        Rows, and rows with weight.
+    labels : ndarray or list of length g
+        Its queries, by their number in the part.
+    alike : ndarray of shape (k,), int
+        For every output, the first one whose preferences in this part are the same.
+    varied : ndarray of shape (k,), bool
+        Outputs that prefer some row of this part to another.
+    """
+
+    n_rows: int
+    n_weighted: int
+    labels: Any
+    alike: Array
+    varied: Array
+
+    @classmethod
+    def of(cls, graph: PreferenceGraph, *, cost: str, ties: str) -> Census:
+        """Count the rows of one part, given as a graph of scores."""
+        s, query, weight = scored(graph)
+        alike = np.zeros(s.shape[1], dtype=np.int64)
+        if s.shape[1] > 1 and by_score(cost, ties):
+            alike = preferred_alike(s, query, cost)
+        n_weighted = len(s) if weight is None else np.count_nonzero(weight)
+        labels = graph.query_labels
+        return cls(len(s), int(n_weighted), labels, alike, graph.scored_outputs())
+
+
+class Crossing:
+    """Which queries cross the borders of parts.
+
+    Parameters
+    ----------
+    censuses : sequence of Census, one for each part
+    with_qid : bool
+        Whether the parts have query ids; otherwise all rows are one ranking.
+
+    Attributes
+    ----------
+    n_queries : int
+        Different queries in all parts together.
+    n_crossing : int
+    numbers : list of ndarray
+        For every query of every part its number among the crossing ones, or −1.
+    """
+
+    def __init__(self, censuses: Sequence[Census], *, with_qid: bool) -> None:
+        sizes = [len(census.labels) for census in censuses]
+        if with_qid:
+            codes = encode_qid(_join([c.labels for c in censuses]), sum(sizes)).codes
+        else:
+            codes = np.zeros(sum(sizes), dtype=np.int64)
+        places = np.bincount(codes)
+        crosses = places > 1
+        number = np.where(crosses, np.cumsum(crosses) - 1, -1)
+        self.n_queries = len(places)
+        self.n_crossing = int(crosses.sum())
+        self.numbers = np.split(number[codes], np.cumsum(sizes)[:-1])
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The crossing queries of a part in numbers, rows without weight left out.
+
+    An entry is a query, or a distinct (query, scores) where tied pairs are dropped.
+
+    Attributes
+    ----------
+    query : ndarray of shape (e,), int, ascending
+        Number among the crossing queries.
+    scores : ndarray of shape (e, k)
+        The scores, or their mean where an entry is a query.
+    example : ndarray of shape (e, k)
+        The scores of one of the rows.
+    n, Omega, squares, log_omega : ndarray of shape (e,)
+        Number of rows, Σω, Σω², Σ log ω.
+    """
+
+    query: Array
+    scores: Array
+    example: Array
+    n: Array
+    Omega: Array
+    squares: Array
+    log_omega: Array
+
+    @classmethod
+    def of(cls, graph: PreferenceGraph, numbers: Array, *, cost: str, ties: str) -> Counts:
+        """Count one part; ``numbers`` are those of `Crossing` for its queries."""
+        rows = fragment_rows(graph, numbers)
+        s, query, weight = scored(graph)
+        s, number = s[rows], numbers[query[rows]]
+        omega = np.ones(len(rows)) if weight is None else weight[rows]
+        codes = np.unique(number, return_inverse=True)[1]
+        if by_score(cost, ties):
+            for column in s.T:  # split by one output after the other
+                codes = Levels.of(column, codes).codes
+        e = int(codes.max(initial=-1)) + 1
+        example, entry_query = np.empty((e, s.shape[1])), np.empty(e, dtype=np.int64)
+        example[codes], entry_query[codes] = s, number
+        return cls(
+            entry_query,
+            example if by_score(cost, ties) else Groups(codes, omega, e).mean(s),
+            example,
+            sums(codes, None, e),
+            sums(codes, omega, e),
+            sums(codes, omega**2, e),
+            sums(codes, np.log(omega), e),
+        )
+
+    @classmethod
+    def none(cls, n_outputs: int) -> Counts:
+        """Those of a part without crossing queries."""
+        scores, values = np.empty((0, n_outputs)), np.empty(0)
+        query = np.empty(0, dtype=np.int64)
+        return cls(query, scores, scores, values, values, values, values)
+
+    @classmethod
+    def join(cls, counts: Sequence[Counts]) -> Counts:
+        """The entries of all parts, one part after the other."""
+        columns = (
+            np.concatenate([getattr(c, name) for c in counts]) for name in cls.__annotations__
+        )
+        return cls(*columns)
+
+
+def by_score(cost: str, ties: str) -> bool:
+    """Whether the levels of a query matter: not where every pair of it counts alike."""
+    return not (cost == "magnitude" and ties == "keep")
+
+
+def fragment_rows(graph: PreferenceGraph, numbers: Array) -> Array:
+    """The rows of a part that have weight and belong to a crossing query."""
+    _, query, weight = scored(graph)
+    crosses = numbers[query] >= 0
+    return np.flatnonzero(crosses if weight is None else crosses & (weight > 0))
+
+
+def scored(graph: PreferenceGraph) -> tuple[Array, Array, Array | None]:
+    if graph.scores is None or graph.query_codes is None or graph.n_given_pairs:
+        raise ValueError("only preferences that come from scores can be cut into parts")
+    return graph.scores, graph.query_codes, graph.sample_weight
+
+
+def preferred_alike(s: Array, query: Array, cost: str) -> Array:
+    alike = np.zeros(s.shape[1], dtype=np.int64)
+    for _, outputs in shared_levels(s, query, cost):
+        alike[outputs] = outputs[0]
+    return alike
+
+
+def _join(labels: Sequence[Any]) -> Array:
+    """All labels in one array that keeps what they are (1 and "1" are different queries)."""
+    labels = [part for part in labels if len(part)]
+    kinds = {part.dtype.kind if isinstance(part, np.ndarray) else "O" for part in labels}
+    if len(kinds) == 1 and kinds != {"O"}:
+        return np.concatenate(labels)
+    joined = np.empty(sum(len(part) for part in labels), dtype=object)
+    joined[:] = [
+        label
+        for part in labels
+        for label in (part.tolist() if isinstance(part, np.ndarray) else part)
+    ]
+    return joined

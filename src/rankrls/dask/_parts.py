@@ -1,0 +1,322 @@
+"""Preferences of rows that live in several places: what each place has to know of the others.
+
+Rows are cut into *parts*, in any way and any order. A query with all its rows in one part is that
+part's own business. Of a *crossing* query a part holds a *fragment*, and by the parallel-axis
+identity (f̄_p, Ω_p: mean and weight of part p)
+
+    Σ_i ω_i (f_i − f̄)² = Σ_p Σ_{i∈p} ω_i (f_i − f̄_p)² + Σ_p Ω_p (f̄_p − f̄)²
+
+a fragment is to the rest of its query what one row, its mean, with all its weight would be. So
+
+    L = Σ_p L_p + Cᵀ L_c C,        r = Σ_p r_p + Cᵀ r_c
+
+with scatters L_p inside the parts, C the averaging of fragments into *condensed rows*, and L_c a
+system of the same kind over those few: sums of positive terms, nothing cancels. Where tied pairs
+are dropped, the levels of a query that occur in one part only are condensed together, and a level
+that occurs in several parts gives one condensed row in each; `relative` condenses every level.
+
+Three questions suffice, none about features: which queries a part has (`Census`), how often their
+scores occur if they cross (`Counts`), and, with the `Plan` made of the answers, its own system
+(`_shares.py`). Condensed rows are dealt into *buckets* of whole queries, so that they need not
+come together in one place either.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.groups import Groups
+from rankrls.core.preferences.laplacian import PooledSystem, ScatterSystem, System
+from rankrls.core.preferences.objectives import Objective, from_scores
+from rankrls.core.preferences.query_weights import Levels
+from rankrls.core.preferences.statistics import Statistics
+from rankrls.dask._census import (
+    Census,
+    Counts,
+    Crossing,
+    by_score,
+    fragment_rows,
+    preferred_alike,
+    scored,
+)
+from rankrls.dask._condensed import Condensed, Fragment, Whole, condense
+
+__all__ = ["Condenser", "PartPlan", "Plan", "Share", "bucket_shares", "part_shares"]
+
+Array = NDArray[Any]
+
+#: A bucket takes whole queries until it has this many condensed rows.
+BUCKET_ROWS = 2**14
+
+
+@dataclass(frozen=True)
+class PartPlan:
+    """What a part has to know to build its own share.
+
+    Attributes
+    ----------
+    numbers : ndarray of shape (g,)
+        See `Crossing`.
+    outputs : list of ndarray
+        Groups of outputs that share L.
+    fragments : list of Fragment, one for each group; empty if no query of the part crosses
+    loss : dict
+        cost, ties and query_weighting.
+    """
+
+    numbers: Array
+    outputs: list[Array]
+    fragments: list[Fragment]
+    loss: dict[str, str]
+
+
+class Plan:
+    """The division of one problem into shares.
+
+    Parameters
+    ----------
+    censuses : sequence of Census
+    crossing : Crossing
+    counts : sequence of Counts, one for each part
+    loss : dict
+        cost, ties and query_weighting.
+    bucket_rows : int
+        See `BUCKET_ROWS`.
+
+    Attributes
+    ----------
+    outputs : list of ndarray
+        Groups of outputs that share L.
+    varied : ndarray of shape (k,), bool
+        Outputs that prefer some row to another.
+    parts : list of PartPlan
+    buckets : list of list of Condensed
+        For every bucket the system of its condensed rows, for each group of outputs.
+    sources : list of ndarray of int
+        For every bucket the parts its condensed rows come from, in order.
+    """
+
+    def __init__(
+        self,
+        censuses: Sequence[Census],
+        crossing: Crossing,
+        counts: Sequence[Counts],
+        loss: dict[str, str],
+        bucket_rows: int = BUCKET_ROWS,
+    ) -> None:
+        cost, ties = loss["cost"], loss["ties"]
+        part = np.repeat(np.arange(len(counts)), [len(c.query) for c in counts])
+        table = Counts.join(counts)
+        example = np.empty((crossing.n_crossing, table.example.shape[1]))
+        example[table.query] = table.example
+        across = (table.example != example[table.query]).any(axis=0)
+        self.varied = across | np.any([c.varied for c in censuses], axis=0)
+        alike = [census.alike for census in censuses]
+        if by_score(cost, ties):
+            alike.append(preferred_alike(table.scores, table.query, cost))
+        self.outputs = _groups_of(np.stack(alike))
+        whole = [
+            condense(part, table, outputs, crossing.n_crossing, loss) for outputs in self.outputs
+        ]
+        bucket, n_buckets = _deal(whole, crossing.n_crossing, bucket_rows)
+        cut = [one.split(bucket, n_buckets) for one in whole]
+        self.buckets = [list(columns) for columns in zip(*cut, strict=True)]
+        self.sources = [np.unique(columns[0].part) for columns in self.buckets]
+        self.parts = []
+        for p, numbers in enumerate(crossing.numbers):
+            fragments = [one.fragment(p, bucket) for one in whole] if (numbers >= 0).any() else []
+            self.parts.append(PartPlan(numbers, self.outputs, fragments, loss))
+
+    def largest_bucket(self) -> int:
+        """Rows of the largest bucket."""
+        return max((len(c.part) for bucket in self.buckets for c in bucket), default=0)
+
+
+def _groups_of(alike: Array) -> list[Array]:
+    """Outputs whose columns of ``alike``, shape (places, k), are the same, by first appearance."""
+    groups: dict[bytes, list[int]] = {}
+    for j in range(alike.shape[1]):
+        groups.setdefault(alike[:, j].tobytes(), []).append(j)
+    return [np.asarray(outputs) for outputs in groups.values()]
+
+
+def _deal(whole: Sequence[Whole], n_crossing: int, bucket_rows: int) -> tuple[Array, int]:
+    """Bucket of every crossing query: consecutive queries, until ``bucket_rows`` are exceeded."""
+    rows = np.max([np.bincount(one.condensed.query, minlength=n_crossing) for one in whole], axis=0)
+    bucket = (np.cumsum(rows) - rows) // bucket_rows
+    used = np.unique(bucket[rows > 0])
+    return np.searchsorted(used, bucket), len(used)
+
+
+class Share:
+    """L and r of the rows of one place, for outputs that share L.
+
+    The shares of all parts and buckets add up to the whole: XᵀLX = Σ X_pᵀ L_p X_p + Σ Z_bᵀ L_b Z_b.
+
+    Parameters
+    ----------
+    outputs : ndarray of shape (k,)
+    n_rows : int
+    pieces : list of (rows, Objective)
+        Objectives over disjoint sets of rows: row numbers, or a slice.
+    counted : bool
+        Whether the rows are to be counted in ``mean`` and ``mass`` (condensed ones are not: the
+        rows they stand for are).
+    """
+
+    def __init__(
+        self,
+        outputs: Array,
+        n_rows: int,
+        pieces: list[tuple[Any, Objective]],
+        *,
+        counted: bool,
+    ) -> None:
+        self.outputs, self.n_rows, self.pieces, self.counted = outputs, n_rows, pieces, counted
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of edges that are counted here."""
+        return sum(objective.n_pairs for _, objective in self.pieces)
+
+    @property
+    def mass(self) -> float:
+        """Weight of the rows that have an edge; zero for condensed rows."""
+        weights = (objective.system.row_weight().sum() for _, objective in self.pieces)
+        return float(sum(weights)) if self.counted else 0.0
+
+    @property
+    def r(self) -> Array:
+        """Shape (m, k)."""
+        out = np.zeros((self.n_rows, len(self.outputs)))
+        for rows, objective in self.pieces:
+            out[rows] = objective.system.r
+        return out
+
+    def degree(self) -> Array:
+        """The diagonal of L, shape (m,)."""
+        out = np.zeros(self.n_rows)
+        for rows, objective in self.pieces:
+            out[rows] = objective.system.degree()
+        return out
+
+    def apply(self, V: Array) -> Array:
+        """L V, shape (m, k)."""
+        out = np.zeros(V.shape)
+        for rows, objective in self.pieces:
+            out[rows] = objective.system.apply(V[rows])
+        return out
+
+    def statistics(self, Phi: Any) -> Statistics:
+        """Of features Φ, dense or sparse, of shape (m, n)."""
+        parts = [Statistics.of(objective, Phi[rows]) for rows, objective in self.pieces]
+        if not parts:
+            return Statistics.empty(self.outputs, Phi.shape[1])
+        total = reduce(operator.add, parts)
+        return total if self.counted else replace(total, mass=0.0, mean=np.zeros_like(total.mean))
+
+
+class Condenser:
+    """Means of the fragments of a part, for outputs that share L.
+
+    Parameters
+    ----------
+    rows : ndarray of int, or slice
+        The rows of fragments.
+    units : Groups over those rows
+    bucket : ndarray of shape (u,), ascending
+        Where each mean belongs.
+    """
+
+    def __init__(self, rows: Any, units: Groups, bucket: Array) -> None:
+        self.rows, self.units, self.bucket = rows, units, bucket
+
+    def __call__(self, Phi: Any) -> dict[int, Any]:
+        """Condensed rows of Φ by bucket, each of shape (z, n); sparse if Φ is sparse."""
+        Z = self.units.mean(Phi[self.rows])
+        buckets, starts = np.unique(self.bucket, return_index=True)
+        stops = np.append(starts[1:], len(self.bucket))
+        slices = zip(buckets.tolist(), starts, stops, strict=True)
+        return {b: Z[start:stop] for b, start, stop in slices}
+
+
+def part_shares(graph: PreferenceGraph, plan: PartPlan) -> tuple[list[Share], list[Condenser]]:
+    """The shares of one part, one for each group of outputs, and how its fragments condense."""
+    s, query, weight = scored(graph)
+    m = len(s)
+    whole = np.flatnonzero(plan.numbers[query] < 0)
+    fragment = fragment_rows(graph, plan.numbers)
+    shares, condensers = [], []
+    for number, outputs in enumerate(plan.outputs):
+        pieces: list[tuple[Any, Objective]] = []
+        if len(whole):
+            rows = _as_slice(whole)
+            pieces.append((rows, _whole_queries(graph, rows, outputs, plan.loss)))
+        if len(fragment):
+            rows = _as_slice(fragment)
+            omega = None if weight is None else weight[fragment]
+            codes = np.unique(plan.numbers[query[fragment]], return_inverse=True)[1]
+            info = plan.fragments[number]
+            objective, units = _fragments(s[fragment][:, outputs], codes, omega, info, plan.loss)
+            pieces.append((rows, Objective(objective, outputs, 0, 0.0)))
+            condensers.append(Condenser(rows, Groups(units, omega, len(info.bucket)), info.bucket))
+        shares.append(Share(outputs, m, pieces, counted=True))
+    return shares, condensers
+
+
+def bucket_shares(bucket: Sequence[Condensed]) -> list[Share]:
+    """The shares of the condensed rows of one bucket, one for each group of outputs."""
+    return [
+        Share(one.outputs, len(one.part), [(slice(None), one.objective())], counted=False)
+        for one in bucket
+    ]
+
+
+def _as_slice(rows: Array) -> Any:
+    """Rows that stand together as a slice, so that dense features need not be copied."""
+    together = rows[-1] - rows[0] + 1 == len(rows)
+    return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
+
+
+def _whole_queries(
+    graph: PreferenceGraph, rows: Any, outputs: Array, loss: dict[str, str]
+) -> Objective:
+    """The objective of rows that are whole queries; their queries keep their numbers."""
+    s, query, weight = scored(graph)
+    weight = None if weight is None else weight[rows]
+    n_queries = len(graph.query_labels)
+    (objective,) = from_scores(s[rows][:, outputs], query[rows], n_queries, weight, **loss)
+    return replace(objective, outputs=outputs)
+
+
+def _fragments(
+    s: Array, query: Array, weight: Array | None, info: Fragment, loss: dict[str, str]
+) -> tuple[System, Array]:
+    """The scatters inside fragments, and the unit of every row."""
+    if not by_score(loss["cost"], loss["ties"]):
+        return ScatterSystem(Groups(query, weight, len(info.unit)), info.within, s), query
+    levels = Levels.of(s[:, 0], query)
+    codes, g = levels.codes, len(levels)
+    units = info.unit[codes]
+    if loss["cost"] == "relative":
+        # The edges are between condensed rows.
+        return ScatterSystem(Groups(codes, weight, g), info.within, np.zeros_like(s)), units
+    system: System
+    if g == len(s):
+        rows = Groups(units, weight, len(info.between))
+        system = ScatterSystem(rows, info.between, info.target[codes])
+    else:
+        rows = Groups(codes, weight, g)
+        pooled = Groups(info.unit, rows.total, len(info.between))
+        system = PooledSystem(rows, info.within, ScatterSystem(pooled, info.between, info.target))
+    if loss["cost"] == "unit":
+        system.energy = np.zeros(s.shape[1])
+    return system, units

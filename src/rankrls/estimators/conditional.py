@@ -1,0 +1,210 @@
+"""``ConditionalRankRLS``: rank these objects for that one, known or new."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rankrls._progress import Progress
+from rankrls.estimators.conditional_base import ConditionalRanker
+
+__all__ = ["ConditionalRankRLS"]
+
+
+class ConditionalRankRLS(ConditionalRanker):
+    """Learn rankings of objects conditioned on another object, from a relation between them.
+
+    The label Y_ij says how much object j is preferred given object i: how well document j
+    matches query i, how strongly drug i binds target j, how likely player i beats player j. The
+    score f(x, z) of two objects is learned from their features, so that rankings can be
+    predicted for known and for new objects on either side. It minimises
+
+        Σ_i Σ_j (y_ij − f(x_i, z_j) − c_i)² + alpha ‖f‖²
+
+    over the observed pairs, in the space of the kernel k(x, x') g(z, z'). The ranking loss gives
+    every conditioning object i a free offset c_i, so that only differences within its list
+    count; regression has c_i = 0.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Regularisation, > 0. It multiplies ‖f‖² and nothing is rescaled. With early stopping it
+        may be 0.
+    kernel : str or callable, default="linear"
+        Kernel of the row objects: any name that scikit-learn's `pairwise_kernels` takes, a
+        function of two rows, or "precomputed" (X is the kernel matrix).
+    object_kernel : str or callable, optional
+        Kernel of the column objects; None: the same, with the same parameters.
+    gamma, degree, coef0 : float
+        Parameters of the kernels that have them (``gamma=None``: 1/n_features, and 1 for chi2).
+    kernel_params : dict, optional
+        Further parameters of ``kernel``.
+    object_kernel_params : dict, optional
+        Parameters of ``object_kernel``; these override gamma, degree and coef0.
+    relation : {None, "symmetric", "reciprocal"}, default=None
+        What is known of the relation between objects of one kind: f(x, z) = f(z, x), or
+        f(x, z) = −f(z, x). A matrix Y must agree with it; edges of a sparse matrix are single
+        observations and may differ.
+    loss : {"ranking", "regression"}, default="ranking"
+    condition_on : {"rows", "columns"}, default="rows"
+        Whether each row of Y is a ranking of the columns, or each column one of the rows.
+    solver : {"auto", "closed", "primal", "dual", "cg"}, default="auto"
+        "closed" needs a complete Y (every pair of the objects that have a label observed,
+        equally often) and decomposes the two kernel matrices. "primal" factorises a system over
+        all products of a feature of X and one of Z (linear kernels, dense features), "dual" one
+        over the observed pairs. "cg" iterates, with products that never form it. "auto": "closed"
+        if Y is complete; else "primal" if products of features are fewer than observed pairs
+        and cheap enough; else "dual" up to 2000 observed pairs; else "cg".
+    max_iter : int, default=200
+        Most iterations of "cg".
+    tol : float, default=1e-6
+        "cg" ends when ‖residual‖/‖right side‖ is at most this.
+    early_stopping : bool, default=False
+        Regularise by iteration: look at held-out edges after each iteration of "cg", end when
+        their pairwise error has not improved for ``n_iter_no_change`` iterations, and keep the
+        best model seen.
+    validation_fraction : float, default=0.1
+        About this part of the pairs is held out for early stopping, as half of the lists of
+        random conditioning objects. They do not become part of the model.
+    n_iter_no_change : int, default=10
+    random_state : int, RandomState instance or None
+        For the held-out edges.
+    verbose : int, default=0
+        1: progress on stderr.
+    n_jobs : int, optional
+        Passed on to `pairwise_kernels`.
+
+    Attributes
+    ----------
+    dual_coef_ : ndarray of shape (p, g)
+        A of f(x, z) = k_xᵀ A g_z, with k_x the kernel values of x with the row objects and g_z
+        those of z with the column objects.
+    coef_ : ndarray of shape (d, e)
+        W of f(x, z) = xᵀ W z, for linear kernels.
+    solver_ : str
+        The solver that was used.
+    n_iter_ : int
+        Iterations; 1 for the direct solvers.
+    n_edges_ : int
+        Observed labels.
+    best_iteration_, validation_curve_, validation_iterations_
+        The iteration that early stopping kept, and the validation errors after each.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, if X has names
+
+    See Also
+    --------
+    ConditionalRankRLSCV : Chooses alpha by exact cross-validation.
+    rankrls.metrics.conditional_scores : Metrics for each conditioning object.
+
+    Notes
+    -----
+    The Kronecker product of the kernel matrices K ⊗ G is never formed. On complete data the
+    solution is A = V (VᵀYU ∘ 1/(λσᵀ + alpha)) Uᵀ with the eigendecompositions of K and G (of C G C,
+    C centring, for the ranking loss), singular or not. With a symmetric or reciprocal relation
+    the ranking loss leads to one more system of equations for the offsets c_i, as many as there
+    are objects.
+
+    A pair that is observed several times counts as often. With a relation, an observed pair (i, j)
+    is a term of the loss, and the pair (j, i) is another one only if it is observed too. Rows with
+    one observed pair have nothing to compare, and do not matter to the ranking loss.
+
+    Only "reciprocal" relations around zero are taken, f(x, z) = −f(z, x); subtract ½ from
+    probabilities Q(x, z) = 1 − Q(z, x).
+
+    References
+    ----------
+    Pahikkala, Airola, Stock, De Baets, Waegeman, *Efficient regularized least-squares algorithms
+    for conditional ranking on relational data*, Machine Learning 93 (2013).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import ConditionalRankRLS
+    >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])              # three users
+    >>> Z = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 0.0]])  # four items
+    >>> Y = np.array([[3, 0, 3, np.nan], [0, 3, 3, 0], [np.nan, 3, 6, 6]])  # ratings
+    >>> ranker = ConditionalRankRLS(alpha=0.01).fit(X, Y, Z)
+    >>> ranker.predict(np.array([[2.0, 1.0]]), Z).argsort()[0, ::-1]    # items for a new user
+    array([3, 2, 0, 1])
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        kernel: Any = "linear",
+        object_kernel: Any = None,
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        object_kernel_params: dict[str, Any] | None = None,
+        relation: str | None = None,
+        loss: str = "ranking",
+        condition_on: str = "rows",
+        solver: str = "auto",
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        random_state: Any = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.alpha = alpha
+        self.kernel = kernel
+        self.object_kernel = object_kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.object_kernel_params = object_kernel_params
+        self.relation = relation
+        self.loss = loss
+        self.condition_on = condition_on
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.random_state = random_state
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, Y: Any, Z: Any = None) -> ConditionalRankRLS:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (p, d)
+            The objects of Y's rows; their kernel matrix (p, p) if ``kernel="precomputed"``.
+        Y : array-like, data frame or sparse matrix of shape (p, g)
+            Labels, higher is preferred, NaN where unobserved. Of a sparse matrix the stored
+            entries are observed, zeros included; entries of a COO matrix at the same place are
+            different edges.
+        Z : array-like, sparse matrix or data frame of shape (g, e), optional
+            The objects of Y's columns. None: the same objects as X.
+
+        Returns
+        -------
+        ConditionalRankRLS
+            The fitted estimator.
+        """
+        alphas = np.array([self._check_alpha(self.alpha)])
+        self._fit_path(X, Y, Z, alphas)
+        return self
+
+    def _fit_path(self, X: Any, Y: Any, Z: Any, alphas: Any) -> Any:
+        """Fit for all ``alphas``; the fitted attributes are those of the first."""
+        self._stopping()
+        rows, columns, observations = self._prepare(X, Y, Z)
+        progress = Progress(type(self).__name__, self.verbose)
+        problem = self._problem(rows, columns, observations)
+        solution = self._solve(problem, alphas, progress)
+        progress("solved")
+        self._store(rows, columns, observations, solution, two_domains=Z is not None)
+        return self._oriented(solution.coefficients)

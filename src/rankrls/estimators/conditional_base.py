@@ -1,0 +1,363 @@
+"""What the conditional rankers share: objects, kernels, fitting, predicting, scoring."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from rankrls._progress import Progress
+from rankrls._validation import check_integer, check_option, check_positive, clear_errors
+from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.problem import SOLVERS, RelationProblem, Solution, Stopping
+from rankrls.core.spaces.kernels import Kernel
+from rankrls.estimators.keywords import NO_DEVIATIONS, explained
+from rankrls.estimators.objects import Objects, check_numbers
+from rankrls.estimators.relation_inputs import (
+    SIGNS,
+    check_relation,
+    read_relation,
+    require_labels,
+)
+from rankrls.metrics import conditional_scores
+
+__all__ = ["ConditionalRanker"]
+
+Array = NDArray[Any]
+
+LOSSES = ("ranking", "regression")
+CONDITIONS = ("rows", "columns")
+#: Edges that are predicted at a time.
+CHUNK = 1024
+
+
+class ConditionalRanker(BaseEstimator):
+    """Everything of `ConditionalRankRLS` but its constructor and ``fit``."""
+
+    kernel: Any
+    object_kernel: Any
+    gamma: float | None
+    degree: float
+    coef0: float
+    kernel_params: dict[str, Any] | None
+    object_kernel_params: dict[str, Any] | None
+    relation: str | None
+    loss: str
+    condition_on: str
+    solver: str
+    max_iter: int
+    tol: float
+    early_stopping: bool
+    validation_fraction: float
+    n_iter_no_change: int
+    random_state: Any
+    verbose: int
+    n_jobs: int | None
+
+    _rows: Objects
+    _columns: Objects | None
+    dual_coef_: Array
+
+    # ------------------------------------------------------------------ before fitting
+
+    def _prepare(self, X: Any, Y: Any, Z: Any) -> tuple[Objects, Objects | None, Observations]:
+        """Check everything: options, objects of both sides (None: the same), labels."""
+        kernels = self._check_options()
+        if SIGNS[self.relation] and Z is not None:
+            raise ValueError(
+                f"relation={self.relation!r} is a relation between objects of one kind, the rows "
+                "of X: Z must be None"
+            )
+        X = self._check_objects(X)
+        rows = Objects.of(kernels[0], X)
+        columns = None
+        if Z is not None:
+            try:
+                Z = _check_others(Z)
+            except ValueError as error:
+                if "NaN" not in str(error):
+                    raise
+                hint = "(fit takes X, Y, Z: the labels come second)"
+                raise ValueError(f"{error} {hint}") from error
+            columns = Objects.of(kernels[1], Z)
+        elif self.object_kernel is not None:
+            columns = Objects.of(kernels[1], X)
+        observations = read_relation(
+            Y, len(rows), len(rows if columns is None else columns), one_domain=Z is None
+        )
+        if not sparse.issparse(Y):
+            check_relation(observations, self.relation)
+        self._check_labels(observations)
+        return rows, columns, observations
+
+    def _check_objects(self, X: Any, *, reset: bool = True) -> Any:
+        dtype = (np.float64, np.float32)
+        with clear_errors(X):
+            return validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=reset)
+
+    def _check_labels(self, observations: Observations) -> None:
+        seen = observations if self.condition_on == "rows" else observations.T
+        ranking = self.loss == "ranking"
+        require_labels(seen, ranking=ranking, condition_on=self.condition_on)
+
+    def _check_options(self) -> tuple[Kernel, Kernel]:
+        if self.relation is not None:
+            check_option("relation", self.relation, ("symmetric", "reciprocal"))
+        check_option("loss", self.loss, LOSSES)
+        check_option("condition_on", self.condition_on, CONDITIONS)
+        check_option("solver", self.solver, SOLVERS)
+        if not isinstance(self.early_stopping, bool | np.bool_):
+            raise ValueError(f"early_stopping must be True or False; got {self.early_stopping!r}")
+        common: dict[str, Any] = {"degree": self.degree, "coef0": self.coef0, "n_jobs": self.n_jobs}
+        first = Kernel.from_options(
+            self.kernel, gamma=self.gamma, kernel_params=self.kernel_params, **common
+        )
+        if self.object_kernel is None:
+            if self.object_kernel_params is not None:
+                raise ValueError("object_kernel_params are those of object_kernel, which is None")
+            return first, first
+        if SIGNS[self.relation]:
+            raise ValueError(
+                f"relation={self.relation!r} needs the same kernel on both sides: object_kernel "
+                "must be None"
+            )
+        params = self.object_kernel_params
+        own = isinstance(params, dict) and "gamma" in params
+        second = Kernel.from_options(
+            self.object_kernel, gamma=None if own else self.gamma, kernel_params=params, **common
+        )
+        return first, second
+
+    def _stopping(self) -> Stopping:
+        fraction = None
+        if self.early_stopping:
+            fraction = check_positive("validation_fraction", self.validation_fraction)
+            if fraction >= 1:
+                raise ValueError(f"validation_fraction must be below 1; got {fraction:g}")
+        return Stopping(
+            max_iter=check_integer("max_iter", self.max_iter, least=1),
+            tol=check_positive("tol", self.tol),
+            validation_fraction=fraction,
+            patience=check_integer("n_iter_no_change", self.n_iter_no_change, least=1),
+            random_state=check_random_state(self.random_state),
+        )
+
+    def _check_alpha(self, value: Any) -> float:
+        """> 0; early stopping regularises by itself and also takes zero."""
+        if self.early_stopping is True and isinstance(value, numbers.Real) and value == 0:
+            return 0.0
+        return check_positive("alpha", value)
+
+    # ------------------------------------------------------------------ fitting
+
+    def _problem(
+        self, rows: Objects, columns: Objects | None, observations: Observations
+    ) -> RelationProblem:
+        """The problem with the conditioning objects as its rows: the one place that transposes."""
+        K = rows.gram()
+        G = K if columns is None else columns.gram()
+        X, Z = rows.features(), (rows if columns is None else columns).features()
+        features = None if X is None or Z is None else (X, Z)
+        if self.condition_on == "columns":
+            K, G, observations = G, K, observations.T
+            features = None if features is None else features[::-1]
+        return RelationProblem(
+            K,
+            G,
+            observations,
+            ranking=self.loss == "ranking",
+            sign=SIGNS[self.relation],
+            features=features,
+        )
+
+    def _oriented(self, values: Array) -> Array:
+        """Arrays (…, conditioning objects, ranked objects) as (…, rows, columns) of Y."""
+        return values if self.condition_on == "rows" else np.swapaxes(values, -1, -2)
+
+    def _solve(self, problem: RelationProblem, alphas: Array, progress: Progress) -> Solution:
+        return problem.solve(alphas, self.solver, self._stopping(), progress)
+
+    def _store(
+        self,
+        rows: Objects,
+        columns: Objects | None,
+        observations: Observations,
+        solution: Solution,
+        two_domains: bool,
+    ) -> None:
+        self._rows, self._columns, self._two_domains = rows, columns, two_domains
+        self.dual_coef_ = np.ascontiguousarray(self._oriented(solution.coefficients[0]))
+        self.solver_ = solution.solver
+        self.n_iter_ = solution.n_iter
+        self.n_edges_ = observations.n_edges
+        for name in ("best_iteration_", "validation_curve_", "validation_iterations_"):
+            self.__dict__.pop(name, None)
+        if solution.errors is not None:
+            self.best_iteration_ = solution.best_iteration
+            self.validation_curve_ = solution.errors
+            self.validation_iterations_ = np.arange(1, len(solution.errors) + 1)
+
+    # ------------------------------------------------------------------ predicting
+
+    @explained(
+        return_std=NO_DEVIATIONS,
+        qid="the objects that rankings are conditioned on take the place of queries",
+    )
+    def predict(self, X: Any, Z: Any = None) -> Array:
+        """Scores of all pairs of a row object and a column object.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (p', d)
+            Row objects, known or new. Kernel values with all training row objects if the kernel
+            is precomputed.
+        Z : array-like or sparse matrix of shape (g', e), optional
+            Column objects, known or new. None: the objects of X, if the model was fitted on
+            objects of one kind.
+
+        Returns
+        -------
+        ndarray of shape (p', g')
+            Higher is preferred. With ``condition_on="rows"`` each row ranks the columns; for the
+            ranking loss, scores of different rows are not comparable.
+        """
+        return self._predict_all(X, Z, self._fitted_coefficients()[None])[0]
+
+    def _fitted_coefficients(self) -> Array:
+        check_is_fitted(self)
+        return self.dual_coef_
+
+    def _predict_all(self, X: Any, Z: Any, coefficients: Array) -> Array:
+        """Scores for coefficients of shape (n, p, g): shape (n, p', g')."""
+        X, Z_given, Z = self._check_new(X, Z)
+        sign = SIGNS[self.relation]
+        out = np.empty((len(coefficients), X.shape[0], Z.shape[0]))
+        several = len(coefficients) > 1
+        K, G = (self._rows.values(X), self._ranked.values(Z).T) if several else (None, None)
+        for scores, A in zip(out, coefficients, strict=True):
+            if several:
+                scores[:] = K @ A @ G
+            else:  # kernel values a block at a time
+                scores[:] = self._ranked.product(Z, self._rows.product(X, A).T).T
+            if sign and not Z_given:
+                scores[:] = 0.5 * (scores + sign * scores.T)
+        return out
+
+    def predict_edges(self, X: Any, Z: Any, rows: Any, cols: Any) -> Array:
+        """Scores of some pairs only.
+
+        Parameters
+        ----------
+        X, Z : as for `predict`
+        rows, cols : array-like of shape (n_edges,), int
+            Pairs: rows of X and of Z.
+
+        Returns
+        -------
+        ndarray of shape (n_edges,)
+        """
+        X, _, Z = self._check_new(X, Z)
+        rows = check_numbers("rows", rows, X.shape[0])
+        cols = check_numbers("cols", cols, Z.shape[0])
+        if len(rows) != len(cols):
+            raise ValueError(f"rows has {len(rows)} entries and cols has {len(cols)}")
+        if not len(rows):
+            return np.empty(0)
+        used, rows = np.unique(rows, return_inverse=True)
+        left = self._rows.product(X[used], self.dual_coef_)
+        columns = self._ranked
+        used, cols = np.unique(cols, return_inverse=True)
+        right = columns.values(Z[used])
+        out = np.empty(len(rows))
+        for start in range(0, len(rows), CHUNK):
+            part = slice(start, start + CHUNK)
+            out[part] = np.vecdot(left[rows[part]], right[cols[part]])
+        return out
+
+    @property
+    def _ranked(self) -> Objects:
+        """The training objects of the columns."""
+        return self._rows if self._columns is None else self._columns
+
+    def _check_new(self, X: Any, Z: Any) -> tuple[Any, bool, Any]:
+        check_is_fitted(self)
+        X = self._check_objects(X, reset=False)
+        X = self._rows.others(X)
+        if Z is None:
+            if self._two_domains:
+                raise ValueError(
+                    "the model was fitted with Z, objects of another kind than X: pass Z, the "
+                    "objects to predict for (to rank the objects it was fitted with, their "
+                    "features; for a precomputed kernel, their kernel matrix)"
+                )
+            return X, False, X
+        columns = self._ranked
+        Z = _check_others(Z)
+        if Z.shape[1] != columns.X.shape[1]:
+            raise ValueError(
+                f"Z has {Z.shape[1]} features, but the model was fitted with {columns.X.shape[1]}"
+            )
+        return X, True, columns.others(Z)
+
+    @property
+    def coef_(self) -> Array:
+        """W of f(x, z) = xᵀ W z, shape (d, e), for linear kernels."""
+        check_is_fitted(self)
+        columns = self._ranked
+        if not (self._rows.kernel.linear and columns.kernel.linear):
+            raise AttributeError("coef_ exists for linear kernels only; see dual_coef_")
+        return self._rows.X.T @ (columns.X.T @ self.dual_coef_.T).T
+
+    def score(self, X: Any, Y: Any, Z: Any = None) -> float:
+        """Pairwise accuracy: 1 − the pairwise ranking error, mean over conditioning objects.
+
+        Parameters
+        ----------
+        X, Z : as for `predict`
+        Y : array-like or sparse matrix of shape (p', g')
+            Labels, as for ``fit``. Conditioning objects without two different labels are left
+            out.
+
+        Returns
+        -------
+        float
+
+        See Also
+        --------
+        rankrls.metrics.conditional_scores : Any metric, for each conditioning object.
+        """
+        scores = self.predict(X, Z)
+        read_relation(Y, *scores.shape, one_domain=Z is None and not self._two_domains)
+        by: Any = self.condition_on
+        values = conditional_scores(Y, scores, condition_on=by)
+        if np.isnan(values).all():
+            raise ValueError(
+                f"there is nothing to evaluate: no {self.condition_on[:-1]} of Y has two observed "
+                "pairs with different labels"
+            )
+        return float(np.nanmean(values))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "dual_coef_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "ranker"
+        tags.target_tags.required = True
+        tags.target_tags.one_d_labels = False
+        tags.target_tags.two_d_labels = True
+        tags.target_tags.multi_output = True
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+
+def _check_others(Z: Any) -> Any:
+    with clear_errors(Z, "Z"):
+        return check_array(Z, accept_sparse="csr", dtype=(np.float64, np.float32), input_name="Z")

@@ -1,0 +1,317 @@
+"""``GreedyRankRLS``: the features that rank unseen queries best, one after the other."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from rankrls._progress import Progress
+from rankrls._validation import check_option, check_positive, clear_errors, show
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.objectives import COSTS, QUERY_WEIGHTINGS, TIES, Objective
+from rankrls.core.ridge.greedy import GreedyPath, select_leave_one_out, select_leave_query_out
+from rankrls.estimators.inputs import graph_from_arguments, require_preferences
+from rankrls.estimators.rankrls import RankRLS
+
+__all__ = ["GreedyRankRLS"]
+
+Array = NDArray[Any]
+
+CVS = ("leave-query-out", "leave-one-out")
+
+
+class GreedyRankRLS(SelectorMixin, BaseEstimator):
+    """Select features for linear RankRLS by greedy forward selection on held-out data.
+
+    Starts without features and adds, one at a time, the feature that makes the exact hold-out
+    error smallest. The error is that of models refitted without the held-out rows, for every
+    candidate; no model is refitted.
+
+    Parameters
+    ----------
+    n_features_to_select : int or float
+        How many features, from 1 to all; or the part of the features, above 0.0 up to 1.0
+        (rounded down, at least one).
+    alpha : float, default=1.0
+        Regularisation of RankRLS, > 0.
+    cost : {"magnitude", "unit", "relative"}, default="magnitude"
+    ties : {"keep", "drop"}, default="keep"
+    query_weighting : {"pair", "size", "query"}, default="pair"
+        The objective, as for `RankRLS`.
+    cv : {"leave-query-out", "leave-one-out"}, default="leave-query-out"
+        What is held out: each query. Without qid there is one ranking, and each of its rows is
+        held out ("leave-one-out", which may also be asked for by name; see Notes for when it is
+        possible).
+    verbose : int, default=0
+        1: a line on stderr for every added feature.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features_to_select,)
+        Hold-out error after each added feature, a mean squared error in the unit of the
+        squared targets (see Notes). Lower is better; it rises again where features overfit.
+    selected_features_ : ndarray of shape (n_features_to_select,), int
+        The features in the order in which they were added.
+    ranking_ : ndarray of shape (n_features,), int
+        1 for the feature added first, 2 for the second …; n_features_to_select + 1 for all
+        that were not selected.
+    support_ : ndarray of shape (n_features,), bool
+        Which features were selected.
+    coef_ : ndarray of shape (n_features,) or (n_outputs, n_features)
+        Weights of RankRLS on the selected features and all rows; zero for the others.
+    cv_ : str
+        What was held out: "leave-query-out" or "leave-one-out".
+    n_refits_ : int
+        Folds for which the shortcut would have lost digits, so that they were left out
+        literally.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, if X has names
+
+    See Also
+    --------
+    RankRLS : The model that the features are selected for.
+
+    Notes
+    -----
+    **Leave-query-out.** With f₋q the RankRLS model of the features selected so far, fitted
+    without query q, the criterion is
+
+        Σ_q Σ_{edges of q} w² (z − (f₋q(x_h) − f₋q(x_j)))²  /  Σ_edges w²,
+
+    the weighted mean squared error of the held-out pairs, with the targets z and weights w² of
+    the objective. (With L = F Fᵀ and r = F t the sum is Σ_q ‖t_q − (Fᵀf₋q)_q‖² and a constant.)
+    ``query_weighting="query"`` makes it the mean over queries of the mean over their pairs.
+    Queries without a pair count nothing.
+
+    **One ranking (no qid).** For ``cost="magnitude"`` with ties kept (or without ties in y) all
+    pairs of the m − 1 rows that stay are ridge regression with a free intercept b and penalty
+    alpha/(m − 1) ("pair"), alpha ("size") or alpha (m − 2)/2 ("query"). The criterion is the
+    mean over rows of the squared error (y_i − f₋i(x_i) − b₋i)². Where a row cannot be taken out
+    of a ranking like this, for other costs, dropped ties and unequal sample weights, an error
+    is raised: give qid.
+
+    Several outputs must share their pairs; the criterion is then added up over outputs. Of
+    candidates whose gains agree to ten digits the first is taken. Selection is not unbiased:
+    ``scores_`` are optimistic about the features that were chosen by them.
+
+    O(n_rows · n_features) time for each added feature and two dense float64 matrices of
+    n_rows × n_features beside X; sparse X is refused for that reason. Where alpha is small and
+    the shortcut would lose more than ten of sixteen digits of a held-out query (or row) with
+    the feature to be added, the query is left out literally from there on: one more such
+    matrix and as much time again, for each (``n_refits_``). The candidates that this feature
+    was compared with are not: nearly equal ones may be told apart wrongly there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import GreedyRankRLS
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((60, 8))
+    >>> y = X[:, 5] - 2 * X[:, 2] + 0.1 * rng.standard_normal(60)
+    >>> selector = GreedyRankRLS(2).fit(X, y, qid=np.arange(60) // 6)
+    >>> selector.selected_features_
+    array([2, 5])
+    >>> selector.transform(X).shape
+    (60, 2)
+    """
+
+    def __init__(
+        self,
+        n_features_to_select: float,
+        alpha: float = 1.0,
+        *,
+        cost: str = "magnitude",
+        ties: str = "keep",
+        query_weighting: str = "pair",
+        cv: str = "leave-query-out",
+        verbose: int = 0,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.alpha = alpha
+        self.cost = cost
+        self.ties = ties
+        self.query_weighting = query_weighting
+        self.cv = cv
+        self.verbose = verbose
+
+    def fit(
+        self, X: Any, y: Any, *, qid: Any = None, sample_weight: ArrayLike | None = None
+    ) -> GreedyRankRLS:
+        """Select the features.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_features)
+            Dense; computed with in float64.
+        y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph from scores
+            Scores, higher is preferred.
+        qid : array-like of shape (n_rows,), optional
+            Query of every row: any hashable labels, in any row order. None: one ranking.
+        sample_weight : array-like of shape (n_rows,), optional
+            A pair counts the product of its rows' weights. Without qid all weights must be
+            equal, or zero.
+
+        Returns
+        -------
+        GreedyRankRLS
+            The fitted selector.
+        """
+        check_option("cost", self.cost, COSTS)
+        check_option("ties", self.ties, TIES)
+        check_option("query_weighting", self.query_weighting, QUERY_WEIGHTINGS)
+        check_option("cv", self.cv, CVS)
+        alpha = check_positive("alpha", self.alpha)
+        if sparse.issparse(X):
+            raise ValueError(
+                "GreedyRankRLS does not take sparse data: it keeps dense n_rows × n_features "
+                "matrices in any case. Pass X.toarray() if that fits into memory, or drop "
+                "features by a cheaper criterion first"
+            )
+        with clear_errors(X):
+            X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        n_select = _count(self.n_features_to_select, X.shape[1])
+        graph = graph_from_arguments(X.shape[0], y, qid=qid, sample_weight=sample_weight)
+        require_preferences(graph)
+        loss: dict[str, Any] = {
+            "cost": self.cost,
+            "ties": self.ties,
+            "query_weighting": self.query_weighting,
+        }
+        objective = self._shared_objective(graph, loss)
+        progress = Progress(type(self).__name__, self.verbose)
+        if graph.has_qid:
+            path, errors = _by_query(graph, objective, X, alpha, n_select, progress)
+        else:
+            path, errors = _by_row(graph, X, alpha, loss, n_select, progress)
+        self.cv_ = "leave-query-out" if graph.has_qid else "leave-one-out"
+        self.scores_ = errors
+        self.n_refits_ = path.n_refits
+        self._store(path.selected, X.shape[1])
+        ranker = RankRLS(alpha, **loss).fit(X[:, path.selected], graph)
+        self.coef_ = np.zeros((*ranker.coef_.shape[:-1], X.shape[1]))
+        self.coef_[..., path.selected] = ranker.coef_
+        return self
+
+    def _shared_objective(self, graph: PreferenceGraph, loss: dict[str, str]) -> Objective:
+        """The one objective of all outputs, if held-out errors can be had for it."""
+        if graph.n_given_pairs:
+            raise ValueError(
+                "GreedyRankRLS holds out queries, and given pairs belong to none: use scores y"
+            )
+        if self.cv == "leave-one-out" and graph.has_qid:
+            raise ValueError("cv='leave-one-out' is for one ranking, and there is a qid")
+        objectives = graph.objectives(**loss)
+        if len(objectives) > 1:
+            raise ValueError(
+                f"the {graph.n_outputs} outputs have {len(objectives)} different sets of pairs "
+                "(their ties differ), so they share no hold-out error: use cost='magnitude' "
+                "with ties='keep', or one selector for each output"
+            )
+        return objectives[0]
+
+    def _store(self, selected: Array, n_features: int) -> None:
+        self.selected_features_ = selected
+        self.ranking_ = np.full(n_features, len(selected) + 1)
+        self.ranking_[selected] = np.arange(1, len(selected) + 1)
+        self.support_ = self.ranking_ <= len(selected)
+
+    def _get_support_mask(self) -> Array:
+        check_is_fitted(self)
+        return self.support_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.input_tags.sparse = False
+        return tags
+
+
+def _count(n_features_to_select: Any, n: int) -> int:
+    """The number of features to select out of n."""
+    value: Any = n_features_to_select
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+    if number and isinstance(value, numbers.Integral):
+        if 1 <= int(value) <= n:
+            return int(value)
+        raise ValueError(
+            f"n_features_to_select must be from 1 to {n}, the number of features of X; got {value}"
+        )
+    if number and 0 < float(value) <= 1:
+        return max(1, int(n * float(value)))
+    raise ValueError(
+        "n_features_to_select must be a number of features (int) or a part of them (float, "
+        f"above 0.0 up to 1.0); got {show(value)}"
+    )
+
+
+def _by_query(
+    graph: PreferenceGraph,
+    objective: Objective,
+    X: Array,
+    alpha: float,
+    n_select: int,
+    progress: Progress,
+) -> tuple[GreedyPath, Array]:
+    """Leave-query-out: the path, and the mean squared error of held-out pairs along it."""
+    assert graph.query_codes is not None
+    system = objective.system
+    degree = system.degree()
+    if len(np.unique(graph.query_codes[degree > 0])) < 2:
+        raise ValueError(
+            "leave-query-out needs at least two queries with a pair, and there is one: without "
+            "it nothing is left to learn from (leave out qid for one ranking)"
+        )
+    path = select_leave_query_out(objective, graph.query_codes, X, alpha, n_select, progress)
+    return path, path.errors / (degree.sum() / 2)
+
+
+def _by_row(
+    graph: PreferenceGraph,
+    X: Array,
+    alpha: float,
+    loss: dict[str, str],
+    n_select: int,
+    progress: Progress,
+) -> tuple[GreedyPath, Array]:
+    """Leave-one-out in one ranking: the path, and the mean squared error of held-out rows."""
+    s, weight = graph.scores, 1.0
+    assert s is not None
+    if graph.sample_weight is not None:
+        used = graph.sample_weight > 0
+        X, s = X[used], s[used]
+        weight = float(graph.sample_weight[used][0])
+        if (graph.sample_weight[used] != weight).any():
+            raise ValueError(
+                "without qid each row is held out, and rows with unequal sample_weight leave a "
+                "different regularisation behind: use equal weights, or give qid"
+            )
+    m = len(s)
+    tied = any(len(np.unique(column)) < m for column in s.T)
+    if loss["cost"] != "magnitude" or (loss["ties"] == "drop" and tied):
+        what = f"cost={loss['cost']!r}" if loss["cost"] != "magnitude" else "ties='drop'"
+        raise ValueError(
+            f"without qid each row is held out, and with {what} that changes the targets or the "
+            "weights of the rows that stay, so there is no exact shortcut: use "
+            "cost='magnitude' with ties='keep', or give qid"
+        )
+    if m < 3:
+        raise ValueError(
+            f"without qid each row is held out, which needs at least 3 rows; there are {m} "
+            "(n_samples) with weight"
+        )
+    # The pairs of the m − 1 rows that stay are so many times their squared deviations.
+    kappa = {
+        "pair": weight**2 * (m - 1),
+        "size": weight,
+        "query": 2 / (m - 2),
+    }[loss["query_weighting"]]
+    path = select_leave_one_out(s, X, alpha / kappa, n_select, progress)
+    return path, path.errors / m

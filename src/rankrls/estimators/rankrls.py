@@ -1,0 +1,250 @@
+"""``RankRLS``: the estimator. It validates, calls the rooms below, and stores."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rankrls.core.ridge.iterative import HeldOut
+from rankrls.estimators.incremental import IncrementalRanker
+from rankrls.estimators.inputs import graph_accuracy
+from rankrls.estimators.keywords import explained
+
+__all__ = ["RankRLS"]
+
+
+class RankRLS(IncrementalRanker):
+    """Learn to rank by regularised least squares on preferences.
+
+    Minimises, over functions f of a feature space or of a kernel's space,
+
+        Σ_edges w² (z − (f(x_h) − f(x_j)))² + alpha ‖f‖²
+
+    where an edge says that row h is preferred to row j. Edges come from scores y (every pair
+    of rows of the same query), from given pairs, or from both.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Regularisation, > 0 (0 is allowed with early stopping). It multiplies ‖f‖² and nothing is
+        rescaled.
+    kernel : str or callable, default="linear"
+        Any name that scikit-learn's `pairwise_kernels` takes, a function of two rows, or
+        "precomputed" (X is the kernel matrix).
+    gamma, degree, coef0 : float
+        Parameters of the kernels that have them (``gamma=None``: 1/n_features, and 1 for chi2).
+    kernel_params : dict, optional
+        Further parameters of the kernel.
+    cost : {"magnitude", "unit", "relative"}, default="magnitude"
+        With y the difference of two scores (or a pair's magnitude): target z = y and weight 1;
+        target 1 and weight 1; target y and weight w² = 1/y².
+    ties : {"keep", "drop"}, default="keep"
+        Whether two rows of a query with equal scores are asked to get equal predictions.
+        "unit" and "relative" always drop them. (Not to be confused with ``ties`` of
+        `rankrls.metrics.pairwise_error`, which is about tied predictions.)
+    query_weighting : {"pair", "size", "query"}, default="pair"
+        A pair of a query with n rows counts 1, 1/n, or 1/(number of pairs of the query), so that
+        a query counts as much as it has pairs, as much as it has rows, or as any other.
+    solver : {"auto", "primal", "dual", "nystroem", "cg"}, default="auto"
+        "primal" works on an n_features × n_features system, "dual" on n_rows × n_rows,
+        "nystroem" on one of the size of the basis (an approximation: f is spanned by the basis
+        vectors), "cg" by conjugate gradients with products of X alone (linear kernel; no
+        uncertainties). The rule of "auto": a ``basis`` asks for "nystroem", early stopping for
+        "cg"; a kernel other than linear is solved in "dual" if two n_rows × n_rows matrices fit
+        into half of the memory, else in "nystroem", with a warning; a linear one by "cg" if X is
+        sparse with more than 5000 rows and columns or the direct solvers do not fit into memory,
+        otherwise in "primal" if n_features <= n_rows, else "dual".
+    basis : int or array of int, optional
+        Nyström basis vectors: how many to draw at random, or the row numbers. None with
+        ``solver="nystroem"``: 1000, or all rows if there are fewer.
+    max_iter : int, optional
+        Most iterations of "cg"; None: 1000.
+    tol : float, default=1e-6
+        "cg" ends when ‖residual‖/‖right side‖ is at most this.
+    early_stopping : bool, default=False
+        Regularise by iteration: look at held-out rows after each iteration of "cg", end when
+        their pairwise error has not improved for ``n_iter_no_change`` iterations, and keep the
+        best model seen.
+    validation_fraction : float, default=0.1
+        What early stopping holds out if ``fit`` gets no ``eval_set``: this part of the queries
+        (of the rows without qid, of the pairs without y), drawn at random. They do not become
+        part of the model.
+    n_iter_no_change : int, default=10
+    random_state : int, RandomState instance or None
+        For the random basis and the held-out part.
+    verbose : int, default=0
+        1: progress on stderr.
+    n_jobs : int, optional
+        Threads of `pairwise_kernels` and of the sparse products of "cg"; None: as many as BLAS
+        may use, −1: all cores.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,) or (n_outputs, n_features)
+        Weights, for the linear kernel.
+    dual_coef_ : ndarray of shape (n_rows,), (n_rows, n_outputs), or the same over the basis
+        Kernel coefficients, for solvers "dual" and "nystroem". Where the kernel matrix is
+        singular other coefficients give the same function.
+    basis_indices_ : ndarray of shape (n_basis,)
+        Rows that are basis vectors, for solver "nystroem".
+    solver_ : str
+        The solver that was used.
+    n_iter_ : int
+        Iterations of the solver: 1 for the direct ones.
+    best_iteration_ : int
+        Early stopping: the iteration of the model, which had the best validation error.
+    validation_curve_ : ndarray of shape (n_checks,)
+        Early stopping: the validation error (pairwise) at ``validation_iterations_``.
+    n_pairs_ : int
+        Edges in the objective, tied ones included when kept; outputs with graphs of their own
+        are added up.
+    n_queries_ : int
+        Different queries in the data, those without a pair included.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, if X has names
+
+    See Also
+    --------
+    rankrls.regularization_path : All coefficients for a grid of alphas, for one decomposition.
+
+    Notes
+    -----
+    With the Laplacian L and target r of the preferences, the primal solution is
+    w = (XᵀLX + alpha I)⁻¹Xᵀr and the dual one A = (LK + alpha I)⁻¹r. Predictions are scores
+    that mean something only relative to other rows: a constant may be added to them.
+
+    ``predict(X, return_std=True)`` and `preference_proba` read the model as the posterior mean
+    of a Gaussian process with covariance k and noise variance alpha/w² per edge. All pairs of n
+    scores count the noise of a score n − 1 times, so these uncertainties are too small for
+    scored data with ``query_weighting="pair"``; with "size" they are those of a process on the
+    scores themselves with a free offset per query. Probabilities are calibrated only as far as
+    alpha is the variance of the noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0], [4.0, 1.0]])
+    >>> ranker = RankRLS(alpha=0.1).fit(X, [0, 1, 2, 1, 2], qid=["a", "a", "a", "b", "b"])
+    >>> ranker.predict(X).round(2)
+    array([-0.01,  0.98,  1.96,  2.94,  3.93])
+    >>> ranker.score(X, [0, 1, 2, 1, 2], qid=["a", "a", "a", "b", "b"])
+    1.0
+    """
+
+    @explained(
+        C="regularisation is called alpha; a larger one is stronger",
+        regparam="regularisation is called alpha",
+        alphas="RankRLSCV chooses alpha from a grid",
+    )
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        kernel: Any = "linear",
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        cost: str = "magnitude",
+        ties: str = "keep",
+        query_weighting: str = "pair",
+        solver: str = "auto",
+        basis: Any = None,
+        max_iter: int | None = None,
+        tol: float = 1e-6,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        random_state: Any = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.alpha = alpha
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.cost = cost
+        self.ties = ties
+        self.query_weighting = query_weighting
+        self.solver = solver
+        self.basis = basis
+        self.max_iter = max_iter
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.random_state = random_state
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        qid: Any = None,
+        pairs: ArrayLike | None = None,
+        magnitude: ArrayLike | None = None,
+        pair_weight: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        eval_set: Any = None,
+        callback: Any = None,
+    ) -> RankRLS:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+            The kernel matrix of shape (n_rows, n_rows) if ``kernel="precomputed"``.
+        y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph
+            Scores, higher is preferred. May be None if pairs are given.
+        qid : array-like of shape (n_rows,), optional
+            Query of every row: any hashable labels, in any row order. Only rows of the same
+            query are compared. None: one ranking over all rows.
+        pairs : array-like of shape (n_pairs, 2), optional
+            Row numbers (preferred, other).
+        magnitude : array-like of shape (n_pairs,), optional
+            How strongly, > 0.
+        pair_weight : array-like of shape (n_pairs,), optional
+            How much each given pair counts, >= 0.
+        sample_weight : array-like of shape (n_rows,), optional
+            A pair from y counts the product of its rows' weights, so that an integer weight
+            equals repeating the row (except ``query_weighting="query"`` with ties kept, where
+            the copies add tied pairs).
+        eval_set : tuple (X_val, y_val) or (X_val, y_val, qid_val), optional
+            What early stopping stops by. ``y_val`` may be a `PreferenceGraph`. None:
+            ``validation_fraction`` of the queries (of the rows without qid, of the pairs without
+            y) is held out.
+        callback : function, optional
+            For solver "cg": called after every iteration with an `Iteration` (n_iter, residual,
+            error, best_error, best_iteration); training ends when it returns a true value.
+
+        Returns
+        -------
+        RankRLS
+            The fitted estimator.
+        """
+        alphas = np.array([self._check_alpha("alpha", self.alpha)])
+        if eval_set is not None and not self.early_stopping:
+            raise ValueError("eval_set is what early stopping stops by: set early_stopping=True")
+        preferences = {
+            "qid": qid,
+            "pairs": pairs,
+            "magnitude": magnitude,
+            "pair_weight": pair_weight,
+            "sample_weight": sample_weight,
+        }
+        kernel, X, graph = self._prepare(X, y, preferences)
+        held_out = None
+        if self.early_stopping:
+            split = self._split(X, graph, eval_set)
+            held_out = HeldOut(split.X, partial(graph_accuracy, split.held), split.rows)
+            graph = split.graph
+        self._fit_prepared(kernel, X, graph, alphas, held_out=held_out, callback=callback)
+        return self
