@@ -12,14 +12,14 @@ import warnings
 from collections.abc import Iterator
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
-from timing import Row, print_table, seconds
+from timing import Row, print_table, seconds, the_clock
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.problem import RelationProblem, Stopping
+from rankrls.core.linalg.conjugate_gradients import Iteration, IterationOptions
 
 ALPHAS = 2.0 ** np.arange(-15, 16)
 
@@ -72,25 +72,49 @@ def holdout_rows(p: int = 500) -> Iterator[Row]:
 
 
 def incomplete_rows(p: int = 1000) -> Iterator[Row]:
+    """Iterations of ``solver="cg"`` beside the two matrix products K @ M @ G of the same size."""
     rng = np.random.default_rng(0)
     K, G = kernel(p, rng), kernel(p, rng)
-    M = rng.standard_normal((p, p))
-    product = seconds(lambda: K @ M @ G, 7)
     warnings.simplefilter("ignore", ConvergenceWarning)
-    for n_edges, target in ((10**6, 2.0), (10**5, 2.0), (10**4, 0.5)):
-        rows, cols = rng.integers(p, size=(2, n_edges))
-        y = rng.standard_normal(n_edges)
-        problem = RelationProblem(K, G, Observations(rows, cols, y, (p, p)), ranking=True)
-        _ = problem.observations.cells  # sorted before
+    pairs = rng.permutation(p * p)
+    million = rng.integers(p * p, size=p * p)
+    cases = {
+        f"{p * p:,} edges drawn at random": (million, 1.8),
+        f"{95 * p * p // 100:,} different pairs": (pairs[: 95 * p * p // 100], 1.8),
+        f"{p * p // 10:,} different pairs": (pairs[: p * p // 10], 1.8),
+        f"{p * p // 100:,} different pairs": (pairs[: p * p // 100], 0.5),
+    }
+    for name, (flat, target) in cases.items():
+        for order in ("shuffled", "sorted"):
+            flat = np.sort(flat) if order == "sorted" else flat
+            labels = rng.standard_normal(len(flat))
+            Y = sparse.coo_array((labels, np.divmod(flat, p)), shape=(p, p))
+            ours, product = _iterations(K, G, Y)
+            title = f"incomplete {p}×{p}, {name}, {order}: an iteration"
+            yield Row(title, ours, f"two GEMM({p})", product, target)
 
-        def run(n: int, problem: RelationProblem = problem) -> float:
-            stopping = Stopping(max_iter=n, tol=1e-300)
-            return seconds(lambda: problem.solve(np.array([1e-6]), "cg", stopping), 3)
 
-        few, many = (5, 45) if n_edges > 10**4 else (10, 210)
-        ours = (run(many) - run(few)) / (many - few)
-        name = f"incomplete {p}×{p}, {n_edges:,} edges, an iteration"
-        yield Row(name, ours, f"two GEMM({p})", product, target)
+def _iterations(K: np.ndarray, G: np.ndarray, Y: sparse.coo_array) -> tuple[float, float]:
+    """Median seconds of an iteration of a fit, and of K @ M @ G between the iterations."""
+    ranker = ConditionalRankRLS(1e-3, kernel="precomputed")
+    problem = ranker._problem(*ranker._prepare(K, Y, G))
+    M = np.random.default_rng(0).standard_normal(Y.shape)
+    iterations, products = [], []
+    now = the_clock()
+    last = None
+
+    def watch(_: Iteration) -> None:
+        nonlocal last
+        if last is not None:
+            iterations.append(now() - last)
+        start = now()
+        K @ M @ G
+        last = now()
+        products.append(last - start)
+
+    options = IterationOptions(tol=1e-12, max_iter=40, callback=watch)
+    problem.solve(np.array([ranker.alpha]), "cg", options)
+    return float(np.median(iterations)), float(np.median(products))
 
 
 def memory(p: int = 5000) -> None:

@@ -36,9 +36,9 @@ import rankrls
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.dask import RankRLS
 from rankrls.dask._census import Census, Counts, Crossing
-from rankrls.dask._graph import FAN_IN
-from rankrls.dask._parts import Plan
-from rankrls.dask._work import Loader, hold_part, part_statistics, product
+from rankrls.dask._parts import SharePlan
+from rankrls.dask._tasks import FAN_IN
+from rankrls.dask._work import Loader, part_operator, part_statistics, product
 
 LOSS = {"cost": "magnitude", "ties": "keep", "query_weighting": "pair"}
 BANDWIDTH = 1.25e9
@@ -68,13 +68,13 @@ def per_row(m: int, n: int, dtype: type) -> tuple[float, float]:
         Counts.of(graph, numbers, cost="magnitude", ties="keep")
         for graph, numbers in zip(graphs, crossing.numbers, strict=True)
     ]
-    plan = Plan(censuses, crossing, counts, LOSS).parts[0]
+    plan = SharePlan(censuses, crossing, counts, LOSS).parts[0]
     block, load = X[halves[0]], Loader(0, np.dtype(dtype), n)
-    held = hold_part(load, plan, [block], graphs[0])
+    local = part_operator(load, plan, [block], graphs[0])
     V = rng.standard_normal((n, 1))
     with threadpool_limits(limits=1):
         whole = seconds(lambda: part_statistics(load, plan, False, [block], graphs[0]), 3)
-        one = seconds(lambda: product(0, held, V), 5)
+        one = seconds(lambda: product(0, local, V), 5)
     return whole / len(block), one / len(block)
 
 

@@ -1,4 +1,4 @@
-"""Speed of the pairwise metrics: ratios against SciPy and NumPy in one run.
+"""Speed of the pairwise metrics: against SciPy and NumPy, and growth with the number of rows.
 
 Run as ``python benchmarks/metrics.py``.
 """
@@ -36,8 +36,36 @@ def rows(n: int = 10**6, n_queries: int = 10**5) -> Iterator[Row]:
         )
 
 
+def growth(n: int = 10**6) -> Iterator[Row]:
+    """Ten times the rows should take little more than ten times as long."""
+    rng = np.random.default_rng(0)
+    y, score, weight = rng.normal(size=(3, 10 * n))
+    qid = rng.integers(0, n, 10 * n)
+    cases = {
+        "one ranking": (y, score, {}),
+        "queries of 10 rows": (y, score, {"qid": qid}),
+        "6 levels": (np.round(y).clip(-2, 3), score, {}),
+        "tied scores": (y.round(2), score.round(2), {}),
+        "weights": (y, score, {"sample_weight": np.abs(weight)}),
+    }
+    for name, (labels, scores, options) in cases.items():
+        some = {key: values[:n] for key, values in options.items()}
+        yield compare(
+            f"pairwise_error, {10 * n:,} rows, {name}",
+            lambda labels=labels, scores=scores, options=options: pairwise_error(
+                labels, scores, **options
+            ),
+            f"pairwise_error, {n:,} rows",
+            lambda labels=labels, scores=scores, some=some: pairwise_error(
+                labels[:n], scores[:n], **some
+            ),
+            12.0,
+        )
+
+
 def speed(quick: bool = False) -> Iterator[Row]:
     yield from rows(*((10**5, 10**4) if quick else ()))
+    yield from growth(*((10**5,) if quick else ()))
 
 
 if __name__ == "__main__":

@@ -7,16 +7,20 @@ beside ours where it can be imported.
 from __future__ import annotations
 
 import importlib.util
+import time
+import tracemalloc
 from collections.abc import Iterator
 
 import numpy as np
 from greedy import speed as greedy_speed
+from scipy import sparse
 from scipy.linalg import eigh
 from sklearn.metrics.pairwise import rbf_kernel
 from timing import Row, print_table, seconds
 
-from rankrls import RankRLS
-from rankrls.core.ridge.problem import HoldoutProblem, default_pairs
+from rankrls import RankRLS, RankRLSCV, regularization_path
+from rankrls._threads import n_threads
+from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.model_selection import (
     leave_pair_out_score,
     leave_query_out_predict,
@@ -26,8 +30,8 @@ from rankrls.model_selection import (
 ALPHAS = 2.0 ** np.arange(-15, 16)
 
 
-def problem(ranker: RankRLS, X: np.ndarray, y: np.ndarray) -> HoldoutProblem:
-    return ranker._holdout_problem(*ranker._prepare(X, y, {}))
+def problem(ranker: RankRLS, X: np.ndarray, y: np.ndarray) -> RidgeProblem:
+    return ranker._problem(*ranker._prepare(X, y, {}))
 
 
 def pair_rows(m: int = 2000) -> Iterator[Row]:
@@ -36,14 +40,14 @@ def pair_rows(m: int = 2000) -> Iterator[Row]:
     K = rbf_kernel(X)
     decomposition = seconds(lambda: eigh(K), 2)
     given = problem(RankRLS(kernel="rbf"), X, y)
-    given.rows(np.arange(1))  # the decomposition, made before
-    pairs = default_pairs(given.graph)
+    given.ranking(ALPHAS)  # the decomposition, made before
+    pairs = given.default_pairs()
     name = f"leave-pair-out, RBF {m}, {len(pairs):,} pairs"
-    one = seconds(lambda: [None for _ in given.pairs(pairs, ALPHAS[:1])], 3)
+    one = seconds(lambda: [None for _ in given.leave_pairs_out(pairs, ALPHAS[:1])], 3)
     yield Row(f"{name}, one alpha, decomposed", one, f"eigh({m})", decomposition, 0.5)
 
     def path() -> None:
-        for _ in problem(RankRLS(kernel="rbf"), X, y).concordance(ALPHAS):
+        for _ in problem(RankRLS(kernel="rbf"), X, y).pair_accuracies(ALPHAS, n_threads(None)):
             pass
 
     yield Row("  the same, 31 alphas, everything", seconds(path, 1), f"eigh({m})", decomposition, 8)
@@ -58,6 +62,8 @@ def query_rows(m: int = 4000, m_linear: int = 100_000) -> Iterator[Row]:
     ours = seconds(lambda: leave_query_out_predict(ranker, X, y, qid=qid, alphas=ALPHAS), 1)
     name = f"leave-query-out, RBF {m}, {m // 10} queries, 31 alphas"
     yield Row(name, ours, f"eigh({m})", decomposition, 2.5)
+    chosen = seconds(lambda: RankRLSCV(ALPHAS, kernel="rbf").fit(X, y, qid=qid), 1)
+    yield Row(f"RankRLSCV, RBF {m}, 31 alphas", chosen, "leave_query_out_predict", ours, 1.1)
 
     m, n = m_linear, 50
     X, y = rng.standard_normal((m, n)), rng.standard_normal(m)
@@ -71,6 +77,37 @@ def query_rows(m: int = 4000, m_linear: int = 100_000) -> Iterator[Row]:
             lambda qid=qid: leave_query_out_predict(RankRLS(), X, y, qid=qid, alphas=ALPHAS), 3
         )
         yield Row(f"leave-query-out, {m}×{n}, {name}, 31 alphas", ours, "X.T @ X", product, 100)
+
+
+def sparse_row(m: int = 8230, n: int = 3009, n_queries: int = 480) -> Row:
+    """Against a path, which decomposes the same matrix once."""
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((m, n), density=0.01, rng=rng, format="csr")
+    y = np.asarray(X @ rng.standard_normal(n)) + 0.1 * rng.standard_normal(m)
+    qid = np.sort(rng.integers(0, n_queries, m))
+    options = {"qid": qid, "alphas": ALPHAS}
+    path = seconds(lambda: regularization_path(RankRLS(solver="primal"), X, y, **options), 1)
+    ours = seconds(lambda: RankRLSCV(ALPHAS).fit(X, y, qid=qid), 1)
+    name = f"RankRLSCV, sparse {m}×{n}, {n_queries} queries, 31 alphas"
+    return Row(name, ours, "RankRLS path, with its eigendecomposition", path, 3)
+
+
+def many_queries(n_queries: int = 100_000, rows: int = 10, n: int = 50) -> None:
+    """Time and memory of leave-query-out of many small queries, on their own."""
+    rng = np.random.default_rng(0)
+    m = n_queries * rows
+    X, y = rng.standard_normal((m, n)), rng.standard_normal(m)
+    qid = np.repeat(np.arange(n_queries), rows)
+    tracemalloc.start()
+    start = time.process_time()
+    leave_query_out_predict(RankRLS(), X, y, qid=qid, alphas=ALPHAS)
+    took = time.process_time() - start
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    print(
+        f"leave-query-out, {n_queries:,} queries of {rows} × {n}, 31 alphas: {took:.1f} s of the "
+        f"processor (60), {peak / X.nbytes:.2f} × X of memory beyond it (1)"
+    )
 
 
 def permutation_row(m: int = 200) -> Row:
@@ -93,11 +130,13 @@ def peer_rows(sizes: tuple[int, ...] = (500, 1000)) -> Iterator[Row]:
     for m in sizes:
         X, y = rng.standard_normal((m, 50)), rng.standard_normal(m)
         given = problem(RankRLS(kernel="rbf"), X, y)
-        given.rows(np.arange(1))
-        pairs = default_pairs(given.graph)
+        given.ranking(ALPHAS)
+        pairs = given.default_pairs()
         peer = GlobalRankRLS(X, y, kernel="GaussianKernel", gamma=1 / 50, regparam=1.0)
         first, second = pairs.T
-        ours = seconds(lambda g=given, p=pairs: [None for _ in g.pairs(p, ALPHAS[15:16])], 3)
+        ours = seconds(
+            lambda g=given, p=pairs: [None for _ in g.leave_pairs_out(p, ALPHAS[15:16])], 3
+        )
         theirs = seconds(lambda p=peer, i=first, j=second: p.leave_pair_out(i, j), 1)
         yield Row(f"leave-pair-out, RBF {m}, decomposed", ours, "RLScore leave_pair_out", theirs)
 
@@ -105,9 +144,11 @@ def peer_rows(sizes: tuple[int, ...] = (500, 1000)) -> Iterator[Row]:
 def speed(quick: bool = False) -> Iterator[Row]:
     yield from pair_rows(500 if quick else 2000)
     yield from query_rows(*((1000, 20_000) if quick else ()))
+    yield sparse_row(*((1000, 400, 60) if quick else ()))
     yield permutation_row()
     yield from peer_rows((500,) if quick else (500, 1000))
 
 
 if __name__ == "__main__":
     print_table(row for group in (speed, greedy_speed) for row in group())
+    many_queries()

@@ -8,9 +8,9 @@ It reads {AImed,LLL}-learning-format.xml.gz from ``--data``, by default ../share
 seen from the project, and stops where that is absent (docs/data.md says where it can be got).
 
 Task: every pair of proteins named in a sentence; those that the sentence states to interact should
-come first, in one ranking of all pairs. Documents are dealt at random into ten folds; AUC and F are
-computed on every fold and averaged, ± is the standard deviation over folds. (A fold of LLL may lack
-one kind of pairs, with some seeds: it then has no AUC and is left out of that mean.)
+come first, in one ranking of all pairs. Documents are assigned at random to ten folds; AUC and F
+are computed on every fold and averaged, ± is the standard deviation over folds. (A fold of LLL may
+lack one kind of pairs, with some seeds: it then has no AUC and is left out of that mean.)
 
 Choices, in all rows but the variants:
 

@@ -12,7 +12,7 @@ It reads {nr,gpcr}_{admat_dgc,simmat_dc,simmat_dg}.txt.gz from ``--data``, by de
 
 A model ranks the targets for a drug: setting 2 for drugs that it has not seen, setting 3 for known
 drugs among targets that it has not seen, setting 4 both at once. ``--condition-on targets`` swaps
-the parts. Folds: rows (drugs), columns (targets) or both are dealt at random into ``--folds``;
+the parts. Folds: rows (drugs), columns (targets) or both are assigned at random to ``--folds``;
 setting 4 tests every fold of rows with every fold of columns, with a model that knows neither.
 alpha is chosen on the training part by ConditionalRankRLSCV with the same structure held out
 (cv="rows", "columns", "both"). A drug's accuracy is the part of the pairs (target that interacts,

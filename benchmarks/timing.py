@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Row", "compare", "markdown", "print_table", "seconds"]
+__all__ = ["Row", "compare", "markdown", "print_table", "seconds", "the_clock"]
 
 Clock = Callable[[], float]
 
@@ -58,13 +58,15 @@ _KINDS = {
     "import sklearn": "scikit-learn",
     "RankRLS": "rankrls",
     "leave_pair_out_score": "rankrls",
+    "pairwise_error": "rankrls",
     "smallest alpha": "rankrls",
     "fit for": "rankrls",
     "text: iter_letor": "rankrls",
 }
 
 
-def _clock() -> Clock:
+def the_clock() -> Clock:
+    """What benchmarks are timed by: the wall clock, or seconds of the processor."""
     return time.process_time if os.environ.get("BENCH_CLOCK") == "cpu" else time.perf_counter
 
 
@@ -80,7 +82,7 @@ def _timed(run: Callable[[], Any], clock: Clock) -> float:
 
 def seconds(run: Callable[[], Any], repeats: int = 5, clock: Clock | None = None) -> float:
     """The shortest time of several runs."""
-    clock = clock or _clock()
+    clock = clock or the_clock()
     return min(_timed(run, clock) for _ in range(_repeats(repeats)))
 
 
@@ -93,7 +95,7 @@ def compare(
     repeats: int = 5,
 ) -> Row:
     """Time both by turns, so that what disturbs the machine disturbs both."""
-    clock = _clock()
+    clock = the_clock()
     times = [(_timed(ours, clock), _timed(theirs, clock)) for _ in range(_repeats(repeats))]
     best, other = (min(column) for column in zip(*times, strict=True))
     return Row(name, best, reference, other, target)

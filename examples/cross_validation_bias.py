@@ -110,8 +110,8 @@ def held_out_rows(y: np.ndarray, rng: np.random.Generator) -> dict[str, tuple]:
     eye = np.eye(N_ROWS, dtype=bool)
     pairs = (eye[positive][:, None] | eye[negative]).reshape(-1, N_ROWS)
     partner = np.where(y == 1, rng.choice(negative, N_ROWS), rng.choice(positive, N_ROWS))
-    # Stratified: rows are dealt to the folds class after class, in random order.
-    dealt = np.argsort(np.concatenate([rng.permutation(positive), rng.permutation(negative)]))
+    # Stratified: rows are assigned to the folds class after class, in random order.
+    assigned = np.argsort(np.concatenate([rng.permutation(positive), rng.permutation(negative)]))
     anyhow = rng.permutation(N_ROWS)
     splits = {
         "pairs": (~pairs, pairs),
@@ -119,7 +119,7 @@ def held_out_rows(y: np.ndarray, rng: np.random.Generator) -> dict[str, tuple]:
         "rows, balanced": (~(eye | eye[partner]), eye),
     }
     for k in (5, 10):
-        for name, place in ((f"{k} folds", anyhow), (f"{k} stratified folds", dealt)):
+        for name, place in ((f"{k} folds", anyhow), (f"{k} stratified folds", assigned)):
             test = place % k == np.arange(k)[:, None]
             splits[name] = (~test, test)
     return splits

@@ -1,6 +1,7 @@
 """The layers of the package: imports point down, and private modules stay in their package."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,11 @@ ROOT = Path(rankrls.__file__).parent
 LAYER = {
     "_validation": 0,
     "_memory": 0,
-    "_progress": 0,
+    "_messages": 0,
     "_atomic": 0,
-    "_edges": 0,
+    "_relation_labels": 0,
     "_sorting": 0,
+    "_streams": 0,
     "_threads": 1,
     "metrics": 1,
     "datasets": 1,
@@ -97,6 +99,33 @@ def test_private_modules_stay_in_their_package(path):
         private = [k for k, part in enumerate(there) if part.startswith("_") and k >= 2]
         if private and parts[-1] != "__init__":
             assert here[: private[0]] == there[: private[0]], f"{path} imports {'.'.join(there)}"
+
+
+#: Files of the same name do the same: one problem for each loss, an estimator and its algorithm.
+SAME_JOB = {"__init__", "problem", "greedy"}
+
+
+def test_files_of_the_same_name_do_the_same():
+    stems = Counter(path.stem.strip("_") for path in SOURCES if path.stem not in SAME_JOB)
+    assert [name for name, count in stems.items() if count > 1] == []
+
+
+def test_class_names_are_used_once():
+    names = Counter(
+        node.name.lstrip("_")
+        for path in SOURCES
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    )
+    # The same estimator on Dask has the same name.
+    assert [name for name, count in names.items() if count > 1] == ["RankRLS"]
+
+
+def test_the_core_knows_no_metric():
+    """How good predictions are is asked of a function that is passed in."""
+    for path in SOURCES:
+        if parts_of(path)[0] == "core":
+            assert not any(parts[0] == "metrics" for parts in imported(path)), path
 
 
 def test_private_scikit_learn_is_not_used():

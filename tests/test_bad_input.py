@@ -13,9 +13,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, cross_val_score
 
 from rankrls import PreferenceGraph, RankRLS, _memory, regularization_path
-from rankrls.core.preferences import objectives as _costs
-from rankrls.core.ridge.choice import SOLVERS
+from rankrls.core.preferences import laplacian as _costs
 from rankrls.core.ridge.models import Model
+from rankrls.core.spaces.spaces import SOLVERS
 
 N, D = 100, 3
 

@@ -15,8 +15,9 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 import oracles
 import relation_cases as cases
 from rankrls import ConditionalRankRLS, regularization_path
-from rankrls.core.relations import incomplete as _incomplete
-from rankrls.core.relations import problem as _problem
+from rankrls.core.relations import cell_equations as _equations
+from rankrls.core.relations import relation_problem as _problem
+from rankrls.core.relations.cell_equations import HeldOutCells
 from rankrls.metrics import conditional_scores, pairwise_accuracy
 
 LOSSES = ("ranking", "regression")
@@ -343,14 +344,14 @@ def test_score_is_the_mean_over_conditioning_objects():
 
 
 def test_scores_in_pieces(monkeypatch):
-    from rankrls.metrics import _relations, ndcg
+    from rankrls.metrics import _conditional_scores, ndcg
 
     rng = np.random.default_rng(0)
     Y = np.where(rng.random((9, 7)) < 0.3, np.nan, rng.integers(0, 3, (9, 7)))
     F = rng.standard_normal((9, 7))
     known = ~np.isnan(Y)
     whole = conditional_scores(Y, F, metric=ndcg, k=3)
-    monkeypatch.setattr(_relations, "WORK", 10)
+    monkeypatch.setattr(_conditional_scores, "WORK", 10)
     assert np.array_equal(conditional_scores(Y, F, metric=ndcg, k=3), whole, equal_nan=True)
     coo = sparse.coo_array((Y[known], np.nonzero(known)), shape=Y.shape)
     assert np.array_equal(conditional_scores(coo, F, metric=ndcg, k=3), whole, equal_nan=True)
@@ -433,7 +434,7 @@ def test_preconditioned_iteration_of_paired_relations(monkeypatch, relation, los
     direct = ConditionalRankRLS(0.1, solver="dual", **options).fit(X, Y)
     iterated = ConditionalRankRLS(0.1, solver="cg", tol=1e-11, max_iter=3000, **options).fit(X, Y)
     close(iterated.predict(X), direct.predict(X))
-    monkeypatch.setattr(_incomplete, "NEARLY_COMPLETE", 2.0)
+    monkeypatch.setattr(_equations, "use_spectra", lambda *args, **options: False)
     plain = clone(iterated).fit(X, Y)
     close(plain.predict(X), direct.predict(X))
     assert iterated.n_iter_ < 0.6 * plain.n_iter_
@@ -475,7 +476,7 @@ def test_early_stopping_keeps_the_best_iteration(relation):
     # The kept model is the one of that iteration, of the edges that were not held out.
     observations = _problem.Observations.from_matrix(Y)
     state = np.random.RandomState(0)
-    held = _problem.held_out_edges(observations, 0.3, sign, state).reshape(30, 30)
+    held = HeldOutCells(0.3, state, None).choose(observations, sign).reshape(30, 30)
     assert 0.25 < held.mean() < 0.65
     if sign:
         assert np.array_equal(held, held.T)

@@ -1,4 +1,4 @@
-"""ConditionalRankRLSCV, held-out predictions and scores against literal refits."""
+"""ConditionalRankRLSCV, held-out predictions and scores against explicit refits."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import KFold
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
-from rankrls.core.relations import cross_validation as _cross_validation
+from rankrls.core.relations import holdout as _cross_validation
 from rankrls.metrics import conditional_scores, pairwise_accuracy
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
 
@@ -180,7 +180,7 @@ def test_pairs_of_incomplete_relations(relation):
     model = ConditionalRankRLSCV(ALPHAS, cv="edges", n_folds=3, random_state=3, **options)
     model.fit(X, Y)
     from rankrls.core.relations.observations import Observations
-    from rankrls.core.relations.plan import pair_folds
+    from rankrls.estimators.relation_folds import pair_folds
 
     cells = Observations.from_matrix(Y).cells
     fold, k = pair_folds(cells, 3, np.random.RandomState(3), paired=relation is not None)
@@ -366,6 +366,6 @@ def test_multi_edges_stay_together():
     twice = sparse.coo_array(
         (np.tile(Y.ravel(), 2), (np.tile(rows, 2), np.tile(cols, 2))), shape=Y.shape
     )
-    noise = ConditionalRankRLS(1e-6, kernel="rbf", gamma=50.0)  # learns by heart
+    noise = ConditionalRankRLS(1e-6, kernel="rbf", gamma=50.0)  # overfits
     scores = conditional_cross_val_score(noise, X, twice, Z, cv="edges", random_state=0)
     assert scores.mean() < 0.8

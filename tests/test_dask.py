@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 import rankrls
 import rankrls.dask
 from cases import COSTS, TIES, WEIGHTINGS
-from rankrls.dask import RankRLS, _graph
+from rankrls.dask import RankRLS, _tasks
 from rankrls.io import load_model, save_model
 
 M, N = 240, 5
@@ -364,7 +364,7 @@ def test_warnings():
 def test_rows_that_are_spread_too_much(monkeypatch):
     X, y, qid, _ = problem()
     lazy = da.from_array(X, chunks=(50, -1))
-    module = importlib.import_module("rankrls.dask._problem")
+    module = importlib.import_module("rankrls.dask._partitioned_problem")
     monkeypatch.setattr(module, "MANY_PIECES", 3)
     with pytest.warns(UserWarning, match="shuffle or sort the rows by qid first"):
         RankRLS().fit(lazy, y, qid=qid)
@@ -378,7 +378,7 @@ def test_many_buckets(monkeypatch):
     X, y, qid, _ = problem()
     lazy = da.from_array(X, chunks=(50, -1))
     parts = importlib.import_module("rankrls.dask._parts")
-    monkeypatch.setattr(parts.Plan.__init__, "__defaults__", (4,))
+    monkeypatch.setattr(parts.SharePlan.__init__, "__defaults__", (4,))
     for cost in COSTS:
         local = rankrls.RankRLS(cost=cost).fit(X, y, qid=qid)
         for solver in ("primal", "cg"):
@@ -432,14 +432,14 @@ def test_rows_do_not_come_to_the_client(cost, monkeypatch):
     m, n = 4000, 40
     X, y, qid = rng.standard_normal((m, n)), rng.integers(0, 5, m), rng.integers(0, 300, m)
     received = []
-    compute = _graph.Tasks.compute
+    compute = _tasks.Tasks.compute
 
     def spy(self, *arguments, **options):
         results = compute(self, *arguments, **options)
         received.append(len(pickle.dumps(results)))
         return results
 
-    monkeypatch.setattr(_graph.Tasks, "compute", spy)
+    monkeypatch.setattr(_tasks.Tasks, "compute", spy)
     lazy = da.from_array(X, chunks=(500, -1))
     local = rankrls.RankRLS(cost=cost).fit(X, y, qid=qid)
     ranker = RankRLS(cost=cost).fit(lazy, y, qid=qid)
@@ -629,7 +629,7 @@ def check_that_a_worker_may_be_killed_between_iterations(cluster, monkeypatch):
     X, y, qid, _ = problem(11, m=600)
     victim = next(iter(cluster.run(os.getpid).values()))
     cg = importlib.import_module("rankrls.dask._cg")
-    product = cg.HeldEquations.G
+    product = cg.DistributedEquations.G
     calls = itertools.count()
 
     def treacherous(self, V):
@@ -637,7 +637,7 @@ def check_that_a_worker_may_be_killed_between_iterations(cluster, monkeypatch):
             os.kill(victim, signal.SIGKILL)
         return product(self, V)
 
-    monkeypatch.setattr(cg.HeldEquations, "G", treacherous)
+    monkeypatch.setattr(cg.DistributedEquations, "G", treacherous)
     lazy = da.from_array(X, chunks=(100, -1))
     ranker = precise(RankRLS(solver="cg")).fit(lazy, y, qid=qid)
     assert ranker.n_iter_ >= 3
@@ -659,3 +659,16 @@ def test_a_model_file_is_of_the_local_model(tmp_path):
         save_model(ranker, tmp_path / "model")
     save_model(ranker.to_local(), tmp_path / "model")
     np.testing.assert_array_equal(load_model(tmp_path / "model").coef_, ranker.coef_)
+
+
+@pytest.mark.parametrize("solver", ["primal", "nystroem", "cg"])
+def test_a_failing_refit_changes_nothing(solver):
+    X, y, qid, _ = problem()
+    lazy = da.from_array(X, chunks=(50, -1))
+    model = RankRLS(solver=solver, basis=5 if solver == "nystroem" else None).fit(lazy, y, qid=qid)
+    before, predictions = dict(vars(model)), model.predict(X)
+    for bad_X, bad_y in ((lazy[:, :2], np.zeros(len(y))), (lazy[:, :2] * np.inf, y)):
+        with pytest.raises(ValueError, match=r"no query has a pair|NaN|infinity"):
+            model.fit(bad_X, bad_y, qid=qid)
+        assert vars(model) == before
+    np.testing.assert_array_equal(model.predict(X), predictions)

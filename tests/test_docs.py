@@ -94,18 +94,8 @@ def public_modules():
     return [name for name in found if not name.startswith("_") and name not in INTERNAL]
 
 
-#: Rooms without an underscore that are not public: what users need of them is in ``rankrls``.
-INTERNAL = {
-    "cli",
-    "estimators",
-    "feature_maps",
-    "holdout",
-    "kronecker",
-    "models",
-    "preferences",
-    "relations",
-    "solvers",
-}
+#: Packages without an underscore that are not public: what users need of them is in ``rankrls``.
+INTERNAL = {"cli", "core", "estimators"}
 
 
 def test_map_is_that_of_the_code():
@@ -113,12 +103,12 @@ def test_map_is_that_of_the_code():
     assert drawn == draw_map.draw(), "the map is out of date: python docs/_tools/draw_map.py"
 
 
-def test_map_shows_every_room():
+def test_map_shows_every_package():
     drawn = draw_map.draw()
-    floor = draw_map.floors()
-    assert drawn.count('class="room"') == len(floor)
-    for room in floor:
-        assert f">{'rankrls' if room == '__init__' else room}</text>" in drawn
+    names = draw_map.layers()
+    assert drawn.count('class="package"') == len(names)
+    for name in names:
+        assert f">{'rankrls' if name == '__init__' else name}</text>" in drawn
 
 
 @pytest.mark.parametrize("path", GALLERY, ids=relative)
@@ -129,3 +119,28 @@ def test_gallery_example_asks_and_concludes(path):
     assert title.endswith("?"), title
     assert "plt.subplots" in code
     assert re.findall(r"^# (.*)\n# -+$", code, re.M)[-1] == "Conclusion"
+
+
+def test_architecture_page_names_every_file_of_the_core():
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "rankrls"
+    for path in sorted((source / "core").rglob("*.py")):
+        if path.stem != "__init__":
+            assert f"`{path.relative_to(source)}`" in page, path
+    for name in draw_map.layers():
+        if not name.startswith("_"):
+            assert f"`{name.replace('.', '/')}`" in page, name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_files_that_pages_name_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"`([\w/]+\.py)`", text):
+        folders = (ROOT, ROOT / "src" / "rankrls", ROOT / "benchmarks")
+        here = any((folder / name).exists() for folder in folders)
+        assert here or any((ROOT / "src").rglob(name)), f"{page.name} names {name}"
+
+
+def test_architecture_page_takes_ten_minutes():
+    words = (DOCS / "architecture.md").read_text(encoding="utf-8").split()
+    assert len(words) < 2000  # two hundred words a minute

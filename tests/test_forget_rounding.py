@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rankrls import RankRLS
-from rankrls.core.linalg.factorizations import NotPositiveError, SpectralState
-from rankrls.estimators.learned import Learned
+from rankrls.core.linalg.factorizations import EigenFactorization, NotPositiveError
+from rankrls.estimators.incremental import Learned
 
 NOISE = 1e-6
 
@@ -17,7 +17,7 @@ def rough(monkeypatch):
 
     def roughly(self, *args):
         subtract(self, *args)
-        for part in self.total.parts:
+        for part in self.total:
             part.gram.flat[:: len(part.gram) + 1] -= NOISE
 
     monkeypatch.setattr(Learned, "subtract", roughly)
@@ -52,6 +52,6 @@ def test_the_error_is_about_rounding(rough, options):
 
 def test_a_kernel_that_is_not_positive_is_still_told():
     with pytest.raises(NotPositiveError, match="not positive semi-definite") as caught:
-        SpectralState(np.diag([2.0, -0.5]), smallest_alpha=0.1)
+        EigenFactorization(np.diag([2.0, -0.5]), smallest_alpha=0.1)
     assert caught.value.needed == pytest.approx(0.5)
     assert isinstance(caught.value, ValueError)

@@ -23,7 +23,7 @@ def chain(*weights):
 
 
 def series(A, terms=4000):
-    """Σ_{n≥1} Aⁿ, literally."""
+    """Σ_{n≥1} Aⁿ, term by term."""
     A = np.asarray(A, dtype=float)
     power, total = np.eye(len(A)), np.zeros_like(A)
     for n in range(terms):

@@ -1,4 +1,4 @@
-"""Greedy selection against literal refits of every candidate set without every fold."""
+"""Greedy selection against explicit refits of every candidate set without every fold."""
 
 import warnings
 

@@ -9,14 +9,13 @@ import cases
 import oracles
 from rankrls.core.hinge import dominance, losses
 from rankrls.core.hinge.dominance import Dominance
-from rankrls.core.hinge.losses import hinge_losses
-from rankrls.core.hinge.scored_rows import ScoredRows
+from rankrls.core.hinge.losses import ScoredRows, hinge_losses
 from rankrls.core.preferences.graph import PreferenceGraph
 
 
-@pytest.fixture(params=["counted", "written out"])
+@pytest.fixture(params=["counted", "materialised"])
 def way(request, monkeypatch):
-    """Whether the pairs of scores are counted or written out."""
+    """Whether the pairs of scores are counted or materialised."""
     monkeypatch.setattr(losses, "PAIRS_PER_ROW", 0)
     monkeypatch.setattr(losses, "MAX_PAIRS", 0 if request.param == "counted" else 10**6)
     return request.param
@@ -45,7 +44,7 @@ def build(y, qid):
 
 
 def violated(y, qid, f, t):
-    """V[h, j]: h is above j, and does not lead by t."""
+    """V[h, j]: h is above j, and their difference is below t."""
     pairs = (qid[:, None] == qid) & (y[:, None] > y)
     return pairs & (f[:, None] < f + t)
 
@@ -147,7 +146,7 @@ def test_losses(kind, qid, weight, weighting, n_pairs, way):
         found = {
             "hinge": loss.hinge(f),
             "squared": loss.squared(f),
-            "rounded": loss.smoothed(f, 0.3),
+            "smoothed": loss.smoothed(f, 0.3),
         }
         for shape, violations in found.items():
             value, delta, beta = oracles.hinge(case.edges, f, shape=shape, mu=0.3)
@@ -155,27 +154,27 @@ def test_losses(kind, qid, weight, weighting, n_pairs, way):
             np.testing.assert_allclose(violations.delta, delta, atol=1e-12 * total)
             np.testing.assert_allclose(violations.beta, beta, rtol=1e-12, atol=1e-12 * total)
         # D(β) = Σβ − fᵀδ is what the dual variables account for.
-        v = found["rounded"]
+        v = found["smoothed"]
         np.testing.assert_allclose(v.loss - v.slack, v.beta - f @ v.delta, atol=1e-12 * total)
         assert v.slack >= 0
 
 
 def test_only_what_was_asked_for_is_counted(way):
     _, loss = make(0, "continuous", "many", None, "pair", 0)
-    kind = {"counted": losses.ScoreHinge, "written out": losses.PairHinge}[way]
+    kind = {"counted": losses.ScoreHinge, "materialised": losses.PairHinge}[way]
     assert type(loss) is kind
 
 
 @pytest.mark.parametrize("weight", [None, "positive"])
 @pytest.mark.parametrize("n_pairs", [0, 7])
-def test_a_round_corner_by_two_ramps(weight, n_pairs, monkeypatch):
-    """Where the corner has too many pairs to write them out."""
+def test_the_smoothed_hinge_by_two_ramps(weight, n_pairs, monkeypatch):
+    """Where too many pairs have a violation between 0 and mu."""
     monkeypatch.setattr(losses, "PAIRS_PER_ROW", 0)
     monkeypatch.setattr(losses, "MAX_PAIRS", 0)
     case, loss = make(2, "continuous", "one", weight, "size", n_pairs)
     f = case.rng.standard_normal(case.m)
     near = loss.smoothed(f, 0.4)
-    monkeypatch.setattr(losses, "CORNER_PER_ROW", 0)
+    monkeypatch.setattr(losses, "SMOOTHED_PER_ROW", 0)
     ramps = loss.smoothed(f, 0.4)
     for name in ("delta", "beta", "loss", "value", "slack"):
         np.testing.assert_allclose(getattr(near, name), getattr(ramps, name), 1e-11, 1e-13)
@@ -208,7 +207,7 @@ def test_an_offset_costs_no_digits(way):
 
 
 def test_the_gradient_is_that_of_the_loss(way):
-    """Away from corners: finite differences."""
+    """Away from kinks: finite differences."""
     case, loss = make(5, "mixed", "many", "positive", "query", 7)
     f = case.rng.standard_normal(case.m)
     for evaluate in (loss.hinge, loss.squared):
@@ -238,7 +237,7 @@ def test_each_output_has_its_own_pairs():
         assert loss.n_pairs == alone.n_pairs
 
 
-def test_too_many_pairs_are_not_written_out(way):
+def test_too_many_pairs_are_not_materialised(way):
     _, loss = make(7, "continuous", "one", None, "pair", 7)
     f = np.zeros(loss.n_rows)
     assert loss.between(f, -1.0, 1.0, 2) is None

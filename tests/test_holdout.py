@@ -1,4 +1,4 @@
-"""Every hold-out shortcut against literal refits."""
+"""Every hold-out shortcut against explicit refits."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from cases import COSTS, TIES, WEIGHTINGS, Case
 from rankrls import PreferenceGraph, RankRLS
-from rankrls.core.ridge.problem import HoldoutProblem
+from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.model_selection import (
     LeavePairOut,
     holdout_predict,
@@ -27,7 +27,7 @@ MODELS = {
 }
 
 
-def literal(ranker, X, y, held, fit, alphas=ALPHAS):
+def refits(ranker, X, y, held, fit, alphas=ALPHAS):
     """Predictions of all rows by models fitted without the held-out ones."""
     rest = np.setdiff1d(np.arange(len(X)), held)
     fit = {name: None if value is None else value[rest] for name, value in fit.items()}
@@ -66,7 +66,7 @@ def test_leave_query_out(name, cost, ties, weighting, kind):
     assert predictions.shape == (5, 40)
     for query in np.unique(qid):
         held = np.flatnonzero(qid == query)
-        refitted = literal(ranker, X, case.y, held, {"qid": qid})
+        refitted = refits(ranker, X, case.y, held, {"qid": qid})
         assert_same_order(predictions[:, held], refitted, held)
 
 
@@ -86,7 +86,7 @@ def test_unions_of_queries_of_any_size(name, weight, ties):
         assert part.shape == (5, len(held))
         for query in np.unique(qid[held]):
             inside = qid[held] == query
-            refitted = literal(ranker, X, case.y, held, fit)
+            refitted = refits(ranker, X, case.y, held, fit)
             assert_same_order(part[:, inside], refitted, held[inside])
 
 
@@ -106,7 +106,7 @@ def test_row_folds_of_one_ranking(name, weighting, kind):
     ]
     parts = holdout_predict(ranker, X, case.y, folds, alphas=ALPHAS)
     for held, part in zip(folds, parts, strict=True):
-        refitted = literal(ranker, X, case.y, held, {})
+        refitted = refits(ranker, X, case.y, held, {})
         assert_same_order(part, refitted, held)
 
 
@@ -120,7 +120,7 @@ def test_folds_that_split_queries_are_exact(name, weighting, cost):
     folds = [np.arange(0, 8), np.flatnonzero(qid == "c"), np.arange(20, 30)]
     parts = holdout_predict(ranker, X, case.y, folds, qid=qid, alphas=ALPHAS[1:4])
     for held, part in zip(folds, parts, strict=True):
-        refitted = literal(ranker, X, case.y, held, {"qid": qid}, ALPHAS[1:4])
+        refitted = refits(ranker, X, case.y, held, {"qid": qid}, ALPHAS[1:4])
         for query in np.unique(qid[held]):
             inside = qid[held] == query
             assert_same_order(part[:, inside], refitted, held[inside])
@@ -138,7 +138,7 @@ def test_leave_pair_out(name, weighting, kind):
     pairs = [test for _, test in LeavePairOut().split(X, case.y)]
     assert out.shape == (5, len(pairs), 2)
     for number, held in enumerate(pairs):
-        refitted = literal(ranker, X, case.y, held, {})
+        refitted = refits(ranker, X, case.y, held, {})
         assert_same_order(out[:, number], refitted, held)
 
 
@@ -157,7 +157,7 @@ def test_leave_pair_out_bipartite_with_ties_dropped(name, weighting, cost, ties)
     X[5] = X[6]
     out = leave_pair_out_predict(ranker, X, y, alphas=ALPHAS)
     for number, (_, held) in enumerate(LeavePairOut().split(X, y)):
-        refitted = literal(ranker, X, y, held, {})
+        refitted = refits(ranker, X, y, held, {})
         assert_same_order(out[:, number], refitted, held)
 
 
@@ -233,8 +233,8 @@ def test_nystroem_basis_leaves_with_its_query(keep_basis, duplicates, cost):
             # The basis may hold rows outside the training set: solve P2 (8) with a wider K.
             (objective,) = PreferenceGraph.from_scores(y[rest], qid=qid[rest]).objectives(cost=cost)
             K_MR, K_RR = K[np.ix_(rest, staying)], K[np.ix_(staying, staying)]
-            S = K_MR.T @ objective.system.apply(K_MR) + alpha * K_RR
-            a = np.linalg.lstsq(S, K_MR.T @ objective.system.r[:, 0], rcond=1e-13)[0]
+            S = K_MR.T @ objective.laplacian.apply(K_MR) + alpha * K_RR
+            a = np.linalg.lstsq(S, K_MR.T @ objective.laplacian.r[:, 0], rcond=1e-13)[0]
             refitted.append(K[:, staying] @ a)
         assert_same_order(predictions[:, held], np.stack(refitted), held, 1e-6)
 
@@ -262,10 +262,10 @@ def test_nystroem_basis_leaves_with_rows_of_one_ranking(keep_basis, duplicates, 
             graph = PreferenceGraph.from_scores(Y[rest])
             (objective,) = graph.objectives(query_weighting=weighting)
             K_MR, K_RR = K[np.ix_(rest, staying)], K[np.ix_(staying, staying)]
-            S = K_MR.T @ objective.system.apply(K_MR) + alpha * K_RR
+            S = K_MR.T @ objective.laplacian.apply(K_MR) + alpha * K_RR
             refit = (
                 K[np.ix_(held, staying)]
-                @ np.linalg.lstsq(S, K_MR.T @ objective.system.r, rcond=1e-13)[0]
+                @ np.linalg.lstsq(S, K_MR.T @ objective.laplacian.r, rcond=1e-13)[0]
             )
             found = part[a]
             np.testing.assert_allclose(
@@ -286,7 +286,7 @@ def test_nystroem_needs_no_refits(with_qid, kernel):
     ranker = RankRLS(kernel=kernel, gamma=0.3, basis=basis, solver="nystroem")
     alphas = np.array([1e-2, 1.0, 1e2])
     function, data, graph = ranker._prepare(X, y, {"qid": qid})
-    held = ranker._holdout_problem(function, data, graph).folds(folds, alphas)
+    held = ranker._problem(function, data, graph).leave_out(folds, alphas)
     assert held.n_refits.tolist() == [0, 0, 0]
     for rows, found in zip(folds, held.predictions, strict=True):
         rest = np.setdiff1d(np.arange(30), rows)
@@ -320,7 +320,7 @@ def test_singular_kernel_matrix(rank, case, weighting):
         out = leave_pair_out_predict(ranker, Z @ Z.T, y, alphas=ALPHAS)
         parts = [out[:, number] for number in range(len(folds))]
     for held, part in zip(folds, parts, strict=True):
-        refitted = literal(RankRLS(**options), Z, y, held, {"qid": qid})
+        refitted = refits(RankRLS(**options), Z, y, held, {"qid": qid})
         assert_same_order(part, refitted, held)
 
 
@@ -353,8 +353,6 @@ def test_pairs_given_inside_queries(kernel):
 
 
 def test_near_singular_folds_are_refitted_and_counted(monkeypatch):
-    from rankrls.core.ridge import components as _components
-
     rng = np.random.default_rng(41)
     X, y, qid = rng.standard_normal((30, 3)), rng.standard_normal(30), rng.integers(0, 5, 30)
     ranker = RankRLS(0.1)
@@ -362,15 +360,14 @@ def test_near_singular_folds_are_refitted_and_counted(monkeypatch):
     folds = [np.flatnonzero(qid == q) for q in range(5)]
 
     def held():
-        problem = HoldoutProblem(graph, kernel, X_checked, loss=ranker._loss)
-        return problem.folds(folds, np.array([0.1]))
+        problem = ranker._problem(kernel, X_checked, graph)
+        return problem.leave_out(folds, np.array([0.1]))
 
     plain = held()
     assert plain.n_refits == 0
     monkeypatch.setattr(
-        _components, "primal_holdout", lambda *a: (plain.predictions, np.ones((1, 5), bool))
+        "rankrls.core.ridge.problem.leave_out_features", lambda *a: np.ones((1, 5), bool)
     )
-    monkeypatch.setattr("rankrls.core.ridge.problem.primal_holdout", _components.primal_holdout)
     refitted = held()
     assert refitted.n_refits == 5
     for one, other in zip(plain.predictions, refitted.predictions, strict=True):
@@ -406,18 +403,18 @@ def test_bad_input(call, message):
 
 
 def test_a_fold_that_is_refitted_is_refitted_once_for_all_outputs(monkeypatch):
-    """Without ties each output has a graph of its own, but one literal refit has them all."""
+    """Without ties each output has a graph of its own, but one explicit refit has them all."""
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((24, 3)), rng.integers(0, 2, (24, 4)).astype(float)
     folds = np.array_split(rng.permutation(24), 3)
     calls = []
-    refit = HoldoutProblem._refit
+    refit = RidgeProblem.refit
 
     def counting(self, rest, held, alphas):
         calls.append(len(held))
         return refit(self, rest, held, alphas)
 
-    monkeypatch.setattr(HoldoutProblem, "_refit", counting)
+    monkeypatch.setattr(RidgeProblem, "refit", counting)
     held = holdout_predict(RankRLS(ties="drop"), X, Y, folds, alphas=[0.1, 10.0])
     assert len(calls) == 3
     for fold, scores in zip(folds, held, strict=True):

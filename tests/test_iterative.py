@@ -1,6 +1,7 @@
 """solver="cg" and early stopping, as users call them."""
 
 import pickle
+import threading
 import warnings
 
 import numpy as np
@@ -8,8 +9,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import HashingVectorizer
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from cases import COSTS, TIES, WEIGHTINGS, Case
+from high_precision import linear_coefficients
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, regularization_path
 from rankrls.datasets import make_ranking
 from rankrls.metrics import pairwise_error
@@ -158,6 +162,257 @@ def test_preconditioning_makes_badly_scaled_features_easy():
     close(ranker.predict(X), RankRLS(1.0, solver="primal").fit(X, y, qid=qid).predict(X), 1e-6)
 
 
+# ---------------------------------------------------------------------------- small alphas
+
+
+@pytest.fixture(scope="module")
+def text():
+    """The data of docs/guide/sparse_text.md: more columns than rows, a null space."""
+    words = np.random.default_rng(0).zipf(1.3, (500, 30)) % 5000
+    texts = [" ".join(f"w{word}" for word in row) for row in words]
+    y = (words % 7 == 3).sum(axis=1) - (words % 7 == 5).sum(axis=1)
+    qid = np.arange(500) // 20
+    train = qid < 20
+
+    def vectors(**options):
+        X = sparse.csr_array(HashingVectorizer(n_features=2**15, **options).transform(texts))
+        return X[train], y[train], qid[train], X[~train], y[~train], qid[~train]
+
+    return {"unit rows": vectors(), "counts": vectors(norm=None, alternate_sign=False)}
+
+
+def off(actual, wanted):
+    """The relative difference of predictions, which are defined up to a constant."""
+    actual, wanted = actual - actual.mean(), wanted - wanted.mean()
+    return np.linalg.norm(actual - wanted) / np.linalg.norm(wanted)
+
+
+@pytest.mark.parametrize("kind", ["unit rows", "counts"])
+@pytest.mark.parametrize("alpha", [1e3, 1.0, 1e-3, 1e-5, 1e-6, 1e-9, 1e-13])
+def test_new_rows_whatever_alpha(kind, alpha, text):
+    """Nothing of the null space of G gets into the model, which new rows would show."""
+    X, y, qid, X_new, y_new, q_new = text[kind]
+    exact = RankRLS(alpha, solver="dual").fit(X, y, qid=qid)
+    wanted = exact.predict(X_new)
+    cg = RankRLS(alpha, solver="cg").fit(X, y, qid=qid)
+    assert off(cg.predict(X_new), wanted) <= 2e-6
+    assert np.linalg.norm(cg.coef_ - exact.coef_) <= 2e-6 * np.linalg.norm(exact.coef_)
+    assert cg.score(X_new, y_new, qid=q_new) == pytest.approx(
+        exact.score(X_new, y_new, qid=q_new), abs=1e-9
+    )
+    assert cg.n_iter_ <= 600
+    path = regularization_path(RankRLS(solver="cg"), X, y, qid=qid, alphas=[alpha, 10 * alpha])
+    assert np.linalg.norm(path.coef[0] - cg.coef_) <= 4e-6 * np.linalg.norm(cg.coef_)
+
+
+def test_one_alpha_or_a_grid(text):
+    X, y, qid, X_new, y_new, q_new = text["unit rows"]
+    fit = {"X": X, "y": y, "qid": qid, "eval_set": (X_new, y_new, q_new)}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the best alpha")
+        one = RankRLSCV([1e-6], solver="cg").fit(**fit)
+        two = RankRLSCV([1e-6, 1e3], solver="cg").fit(**fit)
+    assert two.alpha_ == 1e-6
+    close(two.coef_, one.coef_, 4e-6)
+    assert two.best_score_ == pytest.approx(one.best_score_, abs=1e-9)
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr", "csc"])
+def test_raw_counts_are_scaled_and_stay_in_the_range(layout, text):
+    """A few frequent words are a thousand times larger than the others: they alone are scaled."""
+    X, y, qid = text["counts"][:3]
+    X = X[:, np.flatnonzero(X.sum(axis=0))]
+    X.data[X.indices == int(np.argmax(X.sum(axis=0)))] *= 30.0
+    for alpha in (10.0, 1e-2):
+        exact = RankRLS(alpha, solver="dual").fit(X, y, qid=qid)
+        cg = RankRLS(alpha, solver="cg").fit(LAYOUTS[layout](X.toarray()), y, qid=qid)
+        assert np.linalg.norm(cg.coef_ - exact.coef_) <= 2e-6 * np.linalg.norm(exact.coef_)
+        assert cg.n_iter_ <= 300
+
+
+# ---------------------------------------------------------------------------- ugly columns
+
+
+def ugly(name, n):
+    """Thirty rows in three queries, n columns, and whether all digits can be kept."""
+    rng = np.random.default_rng(n)
+    m = 30
+    X = rng.standard_normal((m, n))
+    y = X[:, 0] + 0.3 * rng.standard_normal(m)
+    qid = np.repeat([2, 0, 1], 10)
+    if name == "one huge":
+        X[:, -1] *= 1e9
+    elif name == "all but one huge":
+        X[:, 1:] *= 1e9
+    elif name == "one tiny":
+        X[:, 0] *= 1e-9
+    elif name == "all scales":
+        X *= np.logspace(-9, 9, n)
+    elif name == "some scales":
+        X *= np.logspace(-2, 2, n)
+    elif name == "copy":
+        X[:, 1] = X[:, 0]
+    elif name == "scaled copy":
+        X[:, 1] = 1024 * X[:, 0]
+    elif name == "nearly a copy":
+        X[:, 1] = X[:, 0] + 1e-7 * X[:, 1]
+    elif name == "constant":
+        X[:, 1] = 1e8 / 3
+    elif name == "one offset":
+        X[:, 1] += 1e8
+    elif name == "offsets":
+        X += 1e6
+    elif name == "offsets of queries":
+        X += 1e3 * qid[:, None]
+    elif name == "huge offsets of queries":
+        X += 1e8 * qid[:, None]
+    elif name == "copies of rows":
+        X[15:] = X[:15]
+    elif name == "one-hot":
+        X = np.hstack([1e3 * X, np.eye(4)[rng.integers(0, 4, m)]])
+    return X, y, qid
+
+
+RIGHT = (
+    *("plain", "one huge", "all but one huge", "one tiny", "all scales", "some scales", "copy"),
+    *("scaled copy", "constant", "one offset", "offsets", "copies of rows", "one-hot"),
+)
+RIGHT_OR_WARNED = ("nearly a copy", "offsets of queries", "huge offsets of queries")
+
+
+@pytest.mark.parametrize("name", [*RIGHT, *RIGHT_OR_WARNED])
+@pytest.mark.parametrize("n", [2, 8, 45])
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_ugly_columns_are_right_or_warned_of(name, n, layout):
+    X, y, qid = ugly(name, n)
+    new = np.random.default_rng(0).standard_normal((50, X.shape[1])) * np.maximum(X.std(axis=0), 1)
+    for alpha in (1e6, 1.0, 1e-4, 1e-8):
+        exact = linear_coefficients(X, y, qid, alpha)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            cg = RankRLS(alpha, solver="cg").fit(LAYOUTS[layout](X), y, qid=qid)
+        warned = any(issubclass(w.category, ConvergenceWarning) for w in caught)
+        if warned:
+            difficult = n == 45 and name in ("one huge", "all scales")  # scales and a null space
+            assert difficult or name in RIGHT_OR_WARNED, (alpha, str(caught[0].message))
+            continue
+        error = np.linalg.norm(new @ (cg.coef_ - exact)) / np.linalg.norm(new @ exact)
+        assert error <= 1e-5, alpha
+
+
+@pytest.mark.parametrize("alphas", [[1.0], [1e-4, 1.0, 1e4]])
+def test_one_column_of_a_large_scale(alphas):
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal(200)
+    X = np.column_stack([a, 1e9 * rng.standard_normal(200)])
+    y = a + 0.1 * rng.standard_normal(200)
+    path = regularization_path(RankRLS(solver="cg"), X, y, alphas=alphas)
+    for alpha, coef in zip(alphas, path.coef, strict=True):
+        graph = PreferenceGraph.from_scores(y)
+        D = np.array([1.0, 1e-9])
+        scaled = X * D
+        G = scaled.T @ (graph.laplacian() @ scaled) + alpha * np.diag(D**2)
+        wanted = D * np.linalg.solve(G, scaled.T @ graph.target())
+        assert_allclose(coef * [1, 1e9], wanted * [1, 1e9], rtol=1e-8)
+    assert RankRLS(solver="cg").fit(X, y).score(X, y) > 0.96
+
+
+@pytest.mark.parametrize("cost", ["magnitude", "unit"])
+def test_several_outputs_of_scaled_columns(cost, data):
+    X = data["X"].toarray()[:, :40] * np.logspace(-1, 1, 40)
+    Y = np.column_stack([data["y"], np.round(data["y"]), np.zeros(len(data["y"]))])
+    Y[0, 2] = 1.0
+    alphas = [0.1, 1e-3]
+    options = {"cost": cost, "ties": "drop" if cost == "unit" else "keep"}
+    path = regularization_path(
+        RankRLS(solver="cg", tol=1e-9, **options), X, Y, qid=data["qid"], alphas=alphas
+    )
+    for alpha, coef in zip(alphas, path.coef, strict=True):
+        direct = RankRLS(alpha, solver="primal", **options).fit(X, Y, qid=data["qid"])
+        close(coef.T, direct.coef_)
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr", "csc"])
+def test_a_constant_column_changes_nothing(layout, data):
+    """Neither the model nor its early stopping."""
+    X, (X_val, y_val, q_val) = data["X"].toarray(), data["eval_set"]
+    constant = np.full((len(X), 1), 1e8)
+    more = np.hstack([X[:, :3], constant, X[:, 3:]])
+    held = np.insert(X_val.toarray(), 3, 1e8, axis=1)
+    y, qid = data["y"], data["qid"]
+    for options, fit in (
+        ({"alpha": 0.1}, {}),
+        ({"alpha": 0.0, "early_stopping": True}, {"eval_set": (held, y_val, q_val)}),
+    ):
+        with_it = RankRLS(solver="cg", **options).fit(LAYOUTS[layout](more), y, qid=qid, **fit)
+        if fit:
+            fit = {"eval_set": data["eval_set"]}
+        without = RankRLS(solver="cg", **options).fit(data["X"], y, qid=qid, **fit)
+        assert with_it.coef_[3] == 0
+        close(np.delete(with_it.coef_, 3), without.coef_)
+        assert with_it.n_iter_ == without.n_iter_
+
+
+def test_lost_digits_are_warned_of(data):
+    X = data["X"].toarray()
+    X[:, 7] += 1e11
+    ranker = RankRLS(solver="cg")
+    with pytest.warns(
+        ConvergenceWarning, match=r"column 7 of X is 1e\+11.*centre and scale"
+    ) as found:
+        ranker.fit(X, data["y"], qid=data["qid"])
+    assert found[0].filename == __file__
+
+
+def test_warnings_name_the_line_of_the_user(data):
+    for ranker in (
+        RankRLS(1e-6, early_stopping=True, max_iter=2),
+        RankRLSCV([1e-6, 1e-5], solver="cg", max_iter=3),
+    ):
+        with pytest.warns(ConvergenceWarning) as caught:
+            ranker.fit(**data)
+        assert {w.filename for w in caught} == {__file__}
+
+
+# ---------------------------------------------------------------------------- threads
+
+
+def blas_threads():
+    pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return max(pools, default=1)
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_n_jobs_limits_threads(layout, data, monkeypatch):
+    monkeypatch.setattr("rankrls.core.spaces.products.ENTRIES_PER_THREAD", 10)
+    X = LAYOUTS[layout](data["X"].toarray())
+    before = threading.active_count()
+
+    def fit(n_jobs):
+        seen = []
+
+        def look(_):
+            seen.append((blas_threads(), threading.active_count() - before))
+            return len(seen) == 3
+
+        ranker = RankRLS(solver="cg", n_jobs=n_jobs)
+        ranker.fit(X, data["y"], qid=data["qid"], callback=look)
+        assert threading.active_count() == before
+        return max(blas for blas, _ in seen), max(ours for _, ours in seen)
+
+    with threadpool_limits(2, user_api="blas"):
+        allowed = blas_threads()
+        assert fit(1) == (1, 0)
+        assert fit(None)[0] == allowed
+        assert blas_threads() == allowed
+    with threadpool_limits(1, user_api="blas"):
+        assert fit(None) == (1, 0)
+        assert fit(3) == (1, 3 if layout == "csr" else 0)
+
+
+# ---------------------------------------------------------------------------- what cg does not do
+
+
 @pytest.mark.parametrize("ask", ["std", "proba", "likelihood"])
 def test_no_uncertainties(ask, data):
     ranker = RankRLS(solver="cg").fit(data["X"], data["y"], qid=data["qid"])
@@ -173,7 +428,7 @@ def test_no_uncertainties(ask, data):
 def test_auto_iterates_where_direct_solvers_are_too_large(monkeypatch, data):
     X, y, qid = data["X"], data["y"], data["qid"]
     assert RankRLS().fit(X, y, qid=qid).solver_ == "primal"
-    monkeypatch.setattr("rankrls.core.ridge.choice.DIRECT_SIZE", 200)
+    monkeypatch.setattr("rankrls.core.spaces.spaces.DIRECT_SIZE", 200)
     assert RankRLS().fit(X, y, qid=qid).solver_ == "cg"
     assert RankRLS().fit(X.toarray(), y, qid=qid).solver_ == "primal"
     assert RankRLS(kernel="rbf").fit(X, y, qid=qid).solver_ == "dual"
@@ -210,7 +465,7 @@ def test_progress_is_on_stderr(data, capsys):
 # ---------------------------------------------------------------------------- early stopping
 
 
-def literal_curve(data, n_iter, alpha=0.0):
+def explicit_curve(data, n_iter, alpha=0.0):
     """Validation error of each iteration, by running CG afresh to that iteration."""
     graph = PreferenceGraph.from_scores(data["y"], qid=data["qid"])
     X, L = data["X"], graph.laplacian()
@@ -231,7 +486,7 @@ def test_method_two_stops_by_the_validation_error(data):
     """P3's second method: alpha = 0, the best of all iterations is kept."""
     ranker = RankRLS(alpha=0.0, early_stopping=True, n_iter_no_change=6).fit(**data)
     curve = ranker.validation_curve_
-    errors, models = literal_curve(data, ranker.n_iter_)
+    errors, models = explicit_curve(data, ranker.n_iter_)
     assert_allclose(curve, errors, atol=1e-12)
     assert_array_equal(ranker.validation_iterations_, np.arange(1, ranker.n_iter_ + 1))
     assert ranker.best_iteration_ == np.argmin(errors) + 1
@@ -243,7 +498,7 @@ def test_method_two_stops_by_the_validation_error(data):
 
 def test_early_stopping_with_alpha(data):
     ranker = RankRLS(alpha=3.0, early_stopping=True).fit(**data)
-    errors, models = literal_curve(data, ranker.n_iter_, alpha=3.0)
+    errors, models = explicit_curve(data, ranker.n_iter_, alpha=3.0)
     assert_allclose(ranker.validation_curve_, errors, atol=1e-12)
     close(ranker.coef_, models[ranker.best_iteration_ - 1])
 
@@ -273,11 +528,11 @@ def test_method_three_is_the_best_of_all(data):
     for s, alpha in enumerate(ALPHAS):
         followed = ~np.isnan(table[:, s])
         checked = search.validation_iterations_[followed]
-        errors, _ = literal_curve(data, checked[-1], alpha)
+        errors, _ = explicit_curve(data, checked[-1], alpha)
         assert_allclose(table[followed, s], errors[checked - 1], atol=1e-12)
     assert search.best_score_ == pytest.approx(1 - np.nanmin(table), abs=1e-12)
     best = int(np.flatnonzero(search.cv_results_["alpha"] == search.alpha_)[0])
-    _, models = literal_curve(data, search.best_iteration_, ALPHAS[best])
+    _, models = explicit_curve(data, search.best_iteration_, ALPHAS[best])
     close(search.coef_, models[-1])
     X_val, y_val, q_val = data["eval_set"]
     assert search.score(X_val, y_val, qid=q_val) == pytest.approx(search.best_score_, abs=1e-12)

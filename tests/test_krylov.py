@@ -8,15 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from cases import COSTS, WEIGHTINGS, Case
 from rankrls._threads import n_threads
-from rankrls.core.linalg.conjugate_gradients import IterationOptions, converge
+from rankrls.core.linalg.conjugate_gradients import IterationOptions, converge, stop_early
 from rankrls.core.linalg.krylov import MultiShiftCG, ShiftedSum
 from rankrls.core.ridge.iterative import LinearSystem
 from rankrls.core.spaces import products as _products
-from rankrls.core.spaces.products import Products
+from rankrls.core.spaces.products import Offsets, Products
 
 ALPHAS = 2.0 ** np.arange(-10, 11)
 
@@ -159,6 +160,73 @@ def test_observed_functions_follow_the_iterates():
             assert_allclose(view.one(s) * cg.scale, wanted, atol=1e-12 * np.abs(wanted).max())
 
 
+def diagonal_scaling(G, alpha):
+    scale = 1 / (np.diagonal(G) + alpha)[:, None]
+    return lambda R, columns: scale * R
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 1.0])
+def test_preconditioned(alpha):
+    """The iterates are those of conjugate gradients on D(G + alpha I)D u = D c, w = D u."""
+    G, C = problem(10, 30, 2, decay=4.0)
+    d = 1 / np.sqrt(np.diagonal(G) + alpha)
+    scaled = d[:, None] * (G + alpha * np.eye(30)) * d
+    for n_iter in (1, 5, 12):
+        ours = run(
+            G,
+            C,
+            np.array([alpha]),
+            tol=1e-300,
+            max_iter=n_iter,
+            precondition=diagonal_scaling(G, alpha),
+        )
+        book = run(scaled, d[:, None] * C, np.zeros(1), tol=1e-300, max_iter=n_iter)
+        wanted = d[:, None] * book.solutions()[0]
+        assert_allclose(ours.solutions()[0], wanted, atol=1e-9 * np.abs(wanted).max())
+        R = C - G @ wanted - alpha * wanted
+        residual = np.linalg.norm(R, axis=0) / np.linalg.norm(C, axis=0)
+        assert_allclose(ours.residual[0], residual, rtol=1e-6, atol=1e-14)
+
+
+@pytest.mark.parametrize("preconditioned", [False, True])
+@pytest.mark.parametrize("alpha", [1e-9, 1e-4, 1.0, 1e4])
+def test_bounded_error(alpha, preconditioned):
+    """Not only the residual: the iterates are within tol of the solution."""
+    rng = np.random.default_rng(11)
+    U, _ = np.linalg.qr(rng.standard_normal((40, 40)))
+    eigenvalues = np.where(np.arange(40) < 25, np.logspace(1, -2, 40), 0.0)
+    G = (U * eigenvalues) @ U.T
+    coordinates = rng.standard_normal((40, 2)) * np.sqrt(eigenvalues)[:, None]
+    precondition = diagonal_scaling(G, alpha) if preconditioned else None
+    cg = run(G, U @ coordinates, np.array([alpha]), tol=1e-5, precondition=precondition)
+    assert cg.frozen.all()
+    wanted = U @ (coordinates / (eigenvalues + alpha)[:, None])
+    error = np.linalg.norm(cg.solutions()[0] - wanted, axis=0) / np.linalg.norm(wanted, axis=0)
+    assert (error <= 1e-5).all()
+    loose = run(G, U @ coordinates, np.array([alpha]), tol=1e-5, bounded=False)
+    assert loose.n_iter <= cg.n_iter or preconditioned
+
+
+def test_norms_of_iterates_follow_a_recurrence():
+    G, C = problem(12, 40, 2, decay=1.0)
+    for n_iter in (1, 2, 9):
+        cg = run(G, C, ALPHAS, tol=1e-300, max_iter=n_iter)
+        wanted = np.linalg.norm(cg.solutions() / cg.scale, axis=1)
+        assert_allclose(cg.sizes.of(np.arange(2), np.ones((21, 2))), wanted, rtol=1e-8)
+
+
+def test_smallest_ritz_value():
+    G, C = problem(13, 12, 2, decay=0.3)
+    cg = run(G, C, np.array([0.5, 2.0]), tol=1e-14)
+    values = np.linalg.eigvalsh(G)
+    for column in range(2):
+        assert_allclose(cg.smallest_ritz(column), values[0] + 0.5, rtol=1e-6)
+    early = run(G, C, np.array([0.5]), tol=1e-14, max_iter=3)
+    Q = np.linalg.qr(np.column_stack([np.linalg.matrix_power(G, j) @ C[:, 0] for j in range(3)]))[0]
+    wanted = np.linalg.eigvalsh(Q.T @ G @ Q)[0] + 0.5
+    assert_allclose(early.smallest_ritz(0), wanted, rtol=1e-8)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 5), st.integers(1, 12), st.integers(1, 3), st.integers(0, 2**31))
 def test_deferred_sums_are_the_plain_recurrence(block, steps, k, seed):
@@ -239,6 +307,56 @@ def test_products_share_the_memory_of_x(index, many_threads):
                 assert np.shares_memory(view.indices, X.indices)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_offsets(layout, dtype, many_threads):
+    """Columns far from zero are centred; constant ones become exactly zero."""
+    rng = np.random.default_rng(1)
+    X = (rng.standard_normal((60, 7)) * (rng.random((60, 7)) < 0.4)).astype(dtype)
+    X[:, 1] += 1e3
+    X[:, 4] = 1e8 / 3
+    X[:, 5] = 5.0 + rng.standard_normal(60)  # not far
+    offsets = Offsets.of(LAYOUTS[layout](X))
+    assert offsets.columns.tolist() == [1, 4]
+    assert offsets.constant.tolist() == [False, True]
+    eps = np.finfo(dtype).eps
+    assert_allclose(offsets.lost, [eps * 1e3 / X[:, 1].astype(float).std(), 0], rtol=0.02)
+    shift = np.zeros(7)
+    shift[[1, 4]] = offsets.values
+    centred = X.astype(float) - shift
+    assert (centred[:, 4] == 0).all()
+    V, U = rng.standard_normal((7, 3)), rng.standard_normal((60, 3))
+    weight = rng.uniform(0, 2, 60)
+    wanted = weight @ (centred - weight @ centred / weight.sum()) ** 2
+    with Products.of(LAYOUTS[layout](X), 2, offsets) as product:
+        for k in (1, 3):
+            assert_allclose(product.matmat(V[:, :k]), centred @ V[:, :k], atol=100 * eps)
+            assert_allclose(product.rmatmat(U[:, :k]), centred.T @ U[:, :k], atol=300 * eps)
+        assert_allclose(product.column_squares(weight), wanted, rtol=1e3 * eps, atol=1e3 * eps)
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr_array", "csc_array"])
+def test_offsets_of_every_column(layout):
+    X = np.random.default_rng(2).standard_normal((50, 4))
+    far = LAYOUTS[layout](X + 1e9)
+    offsets = Offsets.of(far)
+    assert len(offsets.columns) == 4
+    shifted = (X + 1e9) - offsets.values  # exact
+    with Products.of(far, 1, offsets) as product:
+        assert_allclose(product.matmat(np.eye(4)), shifted, rtol=1e-14)
+        assert_allclose(product.rmatmat(np.eye(50)), shifted.T, rtol=1e-14)
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr_array", "csc_array"])
+def test_no_offsets(layout, monkeypatch):
+    X = np.random.default_rng(3).standard_normal((30, 4))
+    for ordinary in (X, X + 50.0, np.zeros((30, 4)), X[:0], X[:, :0]):
+        assert Offsets.of(LAYOUTS[layout](ordinary)) is None
+    far = LAYOUTS[layout](X + 1e9)
+    monkeypatch.setattr("rankrls._memory.budget", lambda: 8 * 100)
+    assert Offsets.of(far) is None
+
+
 def test_threads_follow_the_limits_of_blas():
     with threadpool_limits(1):
         assert n_threads(None) == 1
@@ -260,14 +378,14 @@ def test_systems_are_solved(cost, weighting, n_pairs, layout):
     case = Case(3, cost=cost, query_weighting=weighting, n_pairs=n_pairs, weight="zeros")
     X = case.rng.standard_normal((case.m, 6))
     objective = case.system()
-    L = objective.system.L @ np.eye(case.m)
+    L = objective.laplacian.L @ np.eye(case.m)
     options = IterationOptions(tol=1e-12)
     with Products.of(LAYOUTS[layout](X), 2) as product:
         system = LinearSystem(product, objective)
         assert_allclose(system.G(np.eye(6)), X.T @ L @ X, atol=1e-9)
         for alphas in (np.array([0.3]), np.array([5.0, 0.01, 1.0])):
             (W,), history = converge([system], alphas, options)
-            wanted = exact(X.T @ L @ X, X.T @ objective.system.r, alphas)
+            wanted = exact(X.T @ L @ X, X.T @ objective.laplacian.r, alphas)
             assert_allclose(W, wanted, rtol=1e-8, atol=1e-9)
             assert (history.residual <= 1e-12).all()
 
@@ -283,3 +401,62 @@ def test_some_rows_of_a_matrix():
         assert_allclose(one.C, other.C, atol=1e-12)
         assert_allclose(one.G(V), other.G(V), atol=1e-12)
         assert_allclose(one.diagonal(), other.diagonal(), rtol=1e-10)
+
+
+class Noisy:
+    """(G + alpha I) W = C with products that are worse than they pretend."""
+
+    outputs, n_entries, rank = np.arange(1), 1, 40
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, noise):
+        self.matrix, self.C = problem(20, 40, 1, decay=1.0)
+        self.noise, self.rng = noise, np.random.default_rng(0)
+
+    def G(self, V):
+        out = self.matrix @ V
+        noise = self.noise * self.rng.standard_normal(out.shape)
+        return out + noise * np.linalg.norm(out, axis=0) / np.sqrt(len(out))
+
+    def diagonal(self):
+        return np.diagonal(self.matrix)
+
+    def magnitude(self, W):
+        return np.abs(self.matrix) @ np.abs(W)
+
+
+def true_residual(system, W, alpha):
+    R = system.C - system.matrix @ W - alpha * W
+    return float(np.linalg.norm(R) / np.linalg.norm(system.C))
+
+
+@pytest.mark.parametrize("alphas", [[0.01], [0.01, 1.0]])
+def test_the_true_residual_decides(alphas):
+    """The recurrence of noisy products converges, but not to the solution."""
+    system, alphas = Noisy(1e-5), np.array(alphas)
+    recurrence = MultiShiftCG(system.G, system.C, alphas, tol=1e-9, bounded=False)
+    while recurrence.n_iter < 500 and recurrence.step():
+        pass
+    assert recurrence.residual.max() <= 1e-9
+    assert true_residual(system, recurrence.solution(0), 0.01) > 1e-7
+    with pytest.warns(ConvergenceWarning, match="a relative residual of"):
+        (W,), history = converge([system], alphas, IterationOptions(tol=1e-9))
+    assert history.residual.max() > 1e-9
+    assert_allclose(history.residual[0], true_residual(system, W[0], 0.01), rtol=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (W,), history = converge([Noisy(0.0)], alphas, IterationOptions(tol=1e-9))
+    assert true_residual(system, W[0], 0.01) <= 1e-9
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-5])
+def test_the_true_residual_decides_early_stopping_too(noise):
+    """An alpha that is followed until it has converged, by the recurrence alone or in truth."""
+    system = Noisy(noise)
+    options = IterationOptions(tol=1e-9, patience=1000)
+    with Products.of(np.eye(40), 1) as held, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        stop_early([system], np.array([0.01]), options, held, lambda P: float(P[0, 0]), 1)
+    assert [w.category for w in caught] == ([ConvergenceWarning] if noise else [])
+    if noise:
+        assert "rounding errors left a relative residual of" in str(caught[0].message)

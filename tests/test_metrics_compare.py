@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rankrls.metrics import RankerComparison, compare_rankers, ndcg, pairwise_accuracy
-from rankrls.metrics import _compare as room
+from rankrls.metrics import RankerComparison, _compare, compare_rankers, ndcg, pairwise_accuracy
 
 
 @pytest.fixture
@@ -80,11 +79,13 @@ def test_random_permutations_agree_with_scipy(data):
 def test_permutation_holds_its_level_and_its_memory(monkeypatch):
     rng = np.random.default_rng(0)
     draws = rng.normal(size=(300, 20))
-    p_values = [room._sign_flip_p(d, 199, np.random.RandomState(i)) for i, d in enumerate(draws)]
+    p_values = [
+        _compare._sign_flip_p(d, 199, np.random.RandomState(i)) for i, d in enumerate(draws)
+    ]
     assert 0.02 < np.mean(np.array(p_values) <= 0.05) < 0.09
-    whole = room._sign_flip_p(draws[0], 999, np.random.RandomState(0))
-    monkeypatch.setattr(room, "_CHUNK", 64)
-    chunked = room._sign_flip_p(draws[0], 999, np.random.RandomState(0))
+    whole = _compare._sign_flip_p(draws[0], 999, np.random.RandomState(0))
+    monkeypatch.setattr(_compare, "_CHUNK", 64)
+    chunked = _compare._sign_flip_p(draws[0], 999, np.random.RandomState(0))
     assert whole == pytest.approx(chunked, abs=0.06)
 
 

@@ -154,6 +154,39 @@ def test_blocks_of_queries_change_nothing(block, weighted, in_order, monkeypatch
         np.testing.assert_allclose(getattr(counts, name), getattr(whole, name), rtol=1e-12)
 
 
+KINDS = {
+    "continuous": lambda v: v,
+    "levels": np.round,
+    "one value": np.zeros_like,
+    "two values": lambda v: np.where(v > 0.5, 1.0, -1e-300),
+    "near each other": lambda v: 1 + 1e-14 * np.round(5 * v),
+    "near, and far": lambda v: np.where(v < 1, 1e9 + 1e-6 * v, 10.0 ** (100 * v)),
+    "one that is far": lambda v: np.where(v == v.max(), 1e300, np.round(v, 1)),
+}
+
+
+@pytest.mark.parametrize("y_kind", KINDS)
+@pytest.mark.parametrize("score_kind", KINDS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_parts_of_a_large_query_change_nothing(y_kind, score_kind, weighted, monkeypatch):
+    rng = np.random.default_rng(0)
+    n = 400
+    first, second = rng.normal(size=(2, n)).clip(-1.4, 1.4)
+    y, score = KINDS[y_kind](first), KINDS[score_kind](first + second)
+    weight = rng.integers(0, 3, n) * rng.random(n) if weighted else None
+    codes = np.zeros(n, dtype=int)
+    whole = count_pairs(y, score, codes, 1, weight)
+    for name, value in {"LARGE": 40, "PART": 9, "MAX_PARTS": 30}.items():
+        monkeypatch.setattr(f"rankrls.metrics._counting.{name}", value)
+    monkeypatch.setattr("rankrls._sorting.CHUNK", 64)
+    counts = count_pairs(y, score, codes, 1, weight)
+    assert counts.comparable.dtype == whole.comparable.dtype
+    for name in ("comparable", "discordant", "tied"):
+        expected, found = getattr(whole, name), getattr(counts, name)
+        np.testing.assert_allclose(found, expected, rtol=1e-12 if weighted else 0)
+        assert ((expected == 0) == (found == 0)).all()  # nothing is left of differences
+
+
 @given(ranked_data())
 @settings(max_examples=100, deadline=None)
 def test_counts_are_exact_integers(data):

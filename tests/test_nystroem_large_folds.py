@@ -1,11 +1,11 @@
-"""Nyström hold-out of folds with more rows than basis vectors: equal to literal refits."""
+"""Nyström hold-out of folds with more rows than basis vectors: equal to explicit refits."""
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 from rankrls import RankRLS
-from rankrls.core.ridge.large_folds import weights_without
+from rankrls.core.ridge.leave_out import weights_without
 from rankrls.model_selection import holdout_predict
 
 ALPHAS = np.array([1e-3, 1.0, 1e4])
@@ -42,7 +42,7 @@ def assert_refits(options, X, y, qid, folds, alphas=ALPHAS, rtol=1e-8, basis=BAS
     """Predictions of every fold, up to a constant for each query."""
     ranker = RankRLS(**options, basis=basis, solver="nystroem")
     kernel, data, graph = ranker._prepare(X, y, {"qid": qid})
-    found = ranker._holdout_problem(kernel, data, graph).folds(folds, alphas)
+    found = ranker._problem(kernel, data, graph).leave_out(folds, alphas)
     assert found.n_refits.tolist() == [refits] * len(alphas)
     for held, part in zip(folds, found.predictions, strict=True):
         assert len(held) >= len(basis)
@@ -183,7 +183,8 @@ def test_weights_against_a_constrained_solve(n_held, centred):
     if centred:
         F, s = F - F.mean(axis=0), s - s.mean(axis=0)
     for rows in (E, E[:0]):
-        W = weights_without(Phi, t, held, (Phi.T @ Phi, Phi.T @ t), rows, ALPHAS, centred=centred)
+        null = sparse.csr_array(np.full((30, 1), 30**-0.5)) if centred else None
+        W = weights_without(lambda c: Phi[c], held, Phi.T @ Phi, Phi.T @ t, t, rows, ALPHAS, null)
         assert W.shape == (3, 5, 2)
         for alpha, w in zip(ALPHAS, W, strict=True):
             system = np.block(

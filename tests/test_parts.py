@@ -14,13 +14,13 @@ from cases import COSTS, TIES, WEIGHTINGS, queries, scores, weights
 from rankrls import PreferenceGraph
 from rankrls.core.preferences.statistics import Statistics
 from rankrls.dask._census import Census, Counts, Crossing
-from rankrls.dask._parts import Plan, bucket_shares, part_shares
+from rankrls.dask._parts import SharePlan, bucket_shares, part_shares
 
 N_FEATURES = 4
 
 
 class Cut:
-    """A data set, the parts that its rows are dealt into, and what they make together."""
+    """A data set, the parts that its rows are assigned to, and what they make together."""
 
     def __init__(self, X, y, qid, weight, parts, loss, **options):
         self.X, self.parts, self.loss = X, parts, loss
@@ -38,7 +38,7 @@ class Cut:
         self.crossing = Crossing(censuses, with_qid=qid is not None)
         numbers = self.crossing.numbers
         counts = [Counts.of(g, n, **by) for g, n in zip(graphs, numbers, strict=True)]
-        self.plan = Plan(censuses, self.crossing, counts, loss, **options)
+        self.plan = SharePlan(censuses, self.crossing, counts, loss, **options)
         self.shares, self.condensers = [], []
         for graph, part in zip(graphs, self.plan.parts, strict=True):
             shares, condensers = part_shares(graph, part)
@@ -134,8 +134,8 @@ def test_shares_add_up_to_the_whole(options, n_parts):
     (objective,) = check(cut, X)
     V = rng.standard_normal((N_FEATURES, 3))
     product, cross = cut.product(V, 0)
-    close(product, X.T @ objective.system.apply(X @ V))
-    close(cross, X.T @ objective.system.r)
+    close(product, X.T @ objective.laplacian.apply(X @ V))
+    close(cross, X.T @ objective.laplacian.r)
     # The same by a double loop.
     edges = oracles.edges_of_scores(y, qid, weight, **loss)
     L, r = oracles.laplacian(edges, len(X))
@@ -176,7 +176,6 @@ def test_sparse_rows_offsets_and_single_precision(options):
         cut = Cut(layout, y, qid, weight, parts, loss)
         check(cut, layout)
         assert all(sparse.issparse(Z) for Z in cut.condensed(layout, 0))
-        assert cut.statistics(layout)[0].noise > 0
     shifted = X + 1e6
     expected = Cut(X, y, qid, weight, parts, loss).statistics(X)[0]
     actual = Cut(shifted, y, qid, weight, parts, loss).statistics(shifted)[0]

@@ -1,4 +1,4 @@
-"""permutation_test: the score, the null scores of literal permutations, and the p-value."""
+"""permutation_test: the score, the null scores of explicit permutations, and the p-value."""
 
 import tracemalloc
 

@@ -121,12 +121,12 @@ def test_one_decomposition(monkeypatch):
 
     made = []
 
-    class Counted(problem.RowSpectrum):
+    class Counted(problem.RankingSpectrum):
         def __init__(self, *args, **options):
             made.append(1)
             super().__init__(*args, **options)
 
-    monkeypatch.setattr(problem, "RowSpectrum", Counted)
+    monkeypatch.setattr(problem, "RankingSpectrum", Counted)
     monkeypatch.setattr(module, "BATCH_NUMBERS", 1)
     X, y, _ = make(seed=6)
     permutation_test(RankRLS(kernel="rbf"), X, y, alphas=GRID, n_permutations=50)

@@ -40,7 +40,7 @@ def test_system_equals_double_loop(options):
     m = case.m
     L, r = oracles.laplacian(case.edges, m)
     objective = case.system()
-    system = objective.system
+    system = objective.laplacian
     assert isinstance(system.L, LinearOperator)
     close(system.L @ np.eye(m), L)
     close(system.L @ np.arange(m), L @ np.arange(m))
@@ -61,7 +61,7 @@ def test_factor_is_exact(options):
     case = Case(1, **options)
     m = case.m
     L, r = oracles.laplacian(case.edges, m)
-    F = case.system().system.factor()
+    F = case.system().laplacian.factor()
     dense = F @ np.eye(F.shape[1])
     close(dense @ dense.T, L)
     close(F.T @ np.eye(m), dense.T)
@@ -79,7 +79,7 @@ def test_factor_is_exact(options):
 def test_moments_of_dense_sparse_and_single_precision(options):
     case = Case(2, **options)
     L, r = oracles.laplacian(case.edges, case.m)
-    system = case.system().system
+    system = case.system().laplacian
     X = case.rng.standard_normal((case.m, 6))
     X[np.abs(X) < 0.4] = 0.0
     weight = system.row_weight()
@@ -110,10 +110,10 @@ def test_any_scores_and_queries(data):
     L, r = oracles.laplacian(edges, m)
     graph = PreferenceGraph.from_scores(s, qid=qid, sample_weight=weight)
     (objective,) = graph.objectives(**options)
-    close(objective.system.L @ np.eye(m), L, 1e-12)
-    np.testing.assert_allclose(objective.system.r[:, 0], r, atol=1e-12 * max(1, np.abs(r).max()))
+    close(objective.laplacian.L @ np.eye(m), L, 1e-12)
+    np.testing.assert_allclose(objective.laplacian.r[:, 0], r, atol=1e-12 * max(1, np.abs(r).max()))
     assert objective.n_pairs == len(edges)
-    F = objective.system.factor()
+    F = objective.laplacian.factor()
     dense = F @ np.eye(F.shape[1])
     np.testing.assert_allclose(dense @ dense.T, L, atol=1e-12 * max(1, np.abs(L).max()))
 
@@ -141,8 +141,8 @@ def test_integer_weight_is_a_repeated_row(cost, ties, query_weighting):
     X = rng.standard_normal((m, 3))
     weighted = PreferenceGraph.from_scores(s, qid=qid, sample_weight=counts)
     repeated = PreferenceGraph.from_scores(s[rows], qid=qid[rows])
-    one = weighted.objectives(**options)[0].system.moments(X)
-    other = repeated.objectives(**options)[0].system.moments(X[rows])
+    one = weighted.objectives(**options)[0].laplacian.moments(X)
+    other = repeated.objectives(**options)[0].laplacian.moments(X[rows])
     for a, b in zip(one, other, strict=True):
         close(a, b)
 
@@ -175,8 +175,8 @@ def test_large_single_query_needs_no_quadratic_object():
         for cost, ties in (("magnitude", "keep"), ("magnitude", "drop"), ("unit", "drop")):
             tracemalloc.start()
             (objective,) = graph.objectives(cost=cost, ties=ties)
-            objective.system.L @ s
-            objective.system.moments(s[:, None].astype(float))
+            objective.laplacian.L @ s
+            objective.laplacian.moments(s[:, None].astype(float))
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             assert peak < 50 * 8 * m

@@ -3,6 +3,7 @@
 import itertools
 import pickle
 import warnings
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -28,8 +29,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 import cases
 import rankrls.estimators.cv as module
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, metrics
-from rankrls.core.ridge.problem import HoldoutProblem
-from rankrls.estimators.scoring import choose_alpha
+from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.estimators.choosing import choose_alpha
 from rankrls.metrics import ndcg, pairwise_accuracy
 from rankrls.model_selection import ComponentKFold, LeavePairOut, LeaveQueryOut, QueryKFold
 
@@ -137,8 +138,11 @@ def by_query(qid):
     return [np.flatnonzero(qid == query) for query in np.unique(qid)]
 
 
-def fit_cv(X, y, *, alphas=ALPHAS, qid=None, weight=None, **params):
-    return RankRLSCV(alphas, **params).fit(X, y, qid=qid, sample_weight=weight)
+def fit_cv(X, y, *, alphas=ALPHAS, qid=None, weight=None, splits=False, **params):
+    """Fit; ``splits``: with a warning that cv splits queries."""
+    ranker = RankRLSCV(alphas, **params)
+    with pytest.warns(UserWarning, match="splits queries") if splits else nullcontext():
+        return ranker.fit(X, y, qid=qid, sample_weight=weight)
 
 
 def assert_chosen(ranker, scores, alphas=ALPHAS, **tolerance):
@@ -157,13 +161,13 @@ def assert_chosen(ranker, scores, alphas=ALPHAS, **tolerance):
 def spy(monkeypatch):
     """Record all folds that are held out."""
     seen = []
-    original = HoldoutProblem.folds
+    original = RidgeProblem.leave_out
 
     def folds(self, folds, alphas):
         seen.append([np.array(rows) for rows in folds])
         return original(self, folds, alphas)
 
-    monkeypatch.setattr(HoldoutProblem, "folds", folds)
+    monkeypatch.setattr(RidgeProblem, "leave_out", folds)
     return seen
 
 
@@ -235,7 +239,7 @@ def test_pairwise_accuracy_is_a_mean_over_queries_and_folds():
     """By a double loop over rows, without `rankrls.metrics`."""
     X, y, qid = make(seed=5)
     splits = list(KFold(3).split(X))
-    ranker = fit_cv(X, y, qid=qid, cv=splits, alphas=[1.0])
+    ranker = fit_cv(X, y, qid=qid, cv=splits, alphas=[1.0], splits=True)
     values = []
     for train, test in splits:
         score = refit({}, 1.0, X, y, train, test, qid)
@@ -305,8 +309,16 @@ def test_folds_that_split_queries(cost, weighting):
     X, y, qid = make(seed=9)
     params = {"cost": cost, "query_weighting": weighting}
     folds = [test for _, test in KFold(3).split(X)]
-    ranker = fit_cv(X, y, qid=qid, cv=KFold(3), scoring=smooth, **params)
+    ranker = fit_cv(X, y, qid=qid, cv=KFold(3), scoring=smooth, splits=True, **params)
     assert_chosen(ranker, literal_scores(params, X, y, folds, smooth, qid), rtol=1e-6)
+
+
+def test_boolean_masks_as_splits():
+    X, y, qid = make(seed=9)
+    folds = [np.isin(qid, np.unique(qid)[:2]), np.isin(qid, np.unique(qid)[2:4])]
+    ranker = fit_cv(X, y, qid=qid, cv=[(~test, test) for test in folds], scoring=smooth)
+    rows = [np.flatnonzero(test) for test in folds]
+    assert_chosen(ranker, literal_scores({}, X, y, rows, smooth, qid), rtol=1e-6)
 
 
 SPLITTERS = {
@@ -342,7 +354,8 @@ def test_splitters_are_quiet(with_qid):
     X, y, qid = make(seed=10)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="The groups parameter is ignored")
-        fit_cv(X, y, qid=qid if with_qid else None, cv=KFold(3), query_weighting="size")
+        options = {"cv": KFold(3), "query_weighting": "size", "splits": with_qid}
+        fit_cv(X, y, qid=qid if with_qid else None, **options)
 
 
 def test_component_splitter():
@@ -578,7 +591,7 @@ def test_row_order_does_not_matter(cost, model):
 def test_containers(cv, with_qid):
     X, y, qid = make(seed=23)
     X = np.where(np.abs(X) > 0.5, X, 0.0)
-    fit = partial(fit_cv, cv=cv, random_state=0)
+    fit = partial(fit_cv, cv=cv, random_state=0, splits=with_qid and isinstance(cv, KFold))
     expected = fit(X, y, qid=qid if with_qid else None)
     frame = pd.DataFrame(X, columns=list("pqrs"))
     others = [
@@ -599,6 +612,7 @@ def test_precomputed_kernel(cv):
     X, y, qid = make(seed=24)
     K = np.exp(-0.3 * np.square(X[:, None] - X).sum(axis=2))
     options = {"cv": cv, "scoring": smooth, "random_state": 0, "query_weighting": "size"}
+    options["splits"] = isinstance(cv, KFold)
     expected = fit_cv(X, y, qid=qid, kernel="rbf", gamma=0.3, **options)
     ranker = fit_cv(K, y, qid=qid, kernel="precomputed", **options)
     assert_chosen(ranker, expected.cv_results_["mean_score"], rtol=1e-8)
@@ -682,7 +696,7 @@ BAD = [
     case("split incomplete", PARTITION, cv=[(ROWS[:10], ROWS[12:])]),
     case("split overlaps", PARTITION, cv=[(ROWS[:10], ROWS[8:])]),
     case("second split", "split 1 of cv", cv=[(ROWS[:9], ROWS[9:]), (ROWS[:9], ROWS[8:])]),
-    case("bool masks", PARTITION, cv=[(ROWS < 10, ROWS >= 10)]),
+    case("bool masks", PARTITION, cv=[(ROWS < 9, ROWS >= 10)]),
     case("row twice", "cv", cv=[(ROWS[5:], [0, 0, 1, 2, 3, 4])]),
     case("row negative", "cv", cv=[(ROWS[1:], [-1])], scoring=smooth),
     case("row outside", "cv", cv=[(ROWS[1:10], np.arange(10, N + 1))]),

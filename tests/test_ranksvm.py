@@ -16,9 +16,9 @@ from sklearn.preprocessing import StandardScaler
 import cases
 import oracles
 from rankrls import PreferenceGraph, RankRLS, RankSVM, regularization_path
-from rankrls.core.hinge import losses, models
+from rankrls.core.hinge import losses, problem
 from rankrls.core.hinge import minimize as solver
-from rankrls.core.hinge.spaces import KernelSpace
+from rankrls.core.hinge.function_spaces import KernelSpace
 from rankrls.datasets import make_ranking
 from rankrls.io import describe_model, load_model, save_model
 
@@ -108,7 +108,7 @@ def test_every_alpha_converges(kind, alpha):
 
 
 def spy_on(monkeypatch, *names):
-    """The ways that took steps, in a list that grows."""
+    """The phases that took steps, in a list that grows."""
     entered = []
 
     def spy(name, method):
@@ -122,43 +122,51 @@ def spy_on(monkeypatch, *names):
         return wrapper
 
     for name in names:
-        monkeypatch.setattr(solver._Search, name, spy(name, getattr(solver._Search, name)))
+        monkeypatch.setattr(
+            solver.HingeMinimizer, name, spy(name, getattr(solver.HingeMinimizer, name))
+        )
     return entered
 
 
-@pytest.mark.parametrize(("dimension", "second"), [(0, "descend_rounded"), (300, "descend_newton")])
-def test_the_three_ways_down(dimension, second, monkeypatch):
-    """Each is entered, the last with all pairs and with those near the corner only."""
+@pytest.mark.parametrize(
+    ("dimension", "second"), [(0, "run_lbfgs_smoothed"), (300, "run_newton_smoothed")]
+)
+def test_the_three_phases(dimension, second, monkeypatch):
+    """Each is entered, the last with all pairs and with those near the margin only."""
     monkeypatch.setattr(solver, "NEWTON_DIMENSION", dimension)
-    entered = spy_on(monkeypatch, "descend", "descend_rounded", "descend_newton", "enter")
+    entered = spy_on(
+        monkeypatch, "run_lbfgs", "run_lbfgs_smoothed", "run_newton_smoothed", "run_interior_point"
+    )
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (120, 3))
     y = np.sin(X[:, 0]) + rng.standard_normal(120)
     reference = RankSVM(1e-3, kernel="rbf").fit(X, y)
-    assert entered == ["descend", second, "enter"]
+    assert entered == ["run_lbfgs", second, "run_interior_point"]
     monkeypatch.setattr(solver, "MAX_NEAR", 2000)  # of 7140
     monkeypatch.setattr(solver, "NEAR_PER_ENTRY", 0.0)
     near = RankSVM(1e-3, kernel="rbf").fit(X, y)
     np.testing.assert_allclose(near.objective_, reference.objective_, rtol=2e-4)
     entered.clear()
     RankSVM(1e3).fit(X, y)
-    assert entered == ["descend"]
+    assert entered == ["run_lbfgs"]
     entered.clear()
     RankSVM(1.0).fit(X, y)
-    assert entered == ["descend", second]
+    assert entered == ["run_lbfgs", second]
 
 
-def test_pairs_near_the_corner_are_chosen_anew(monkeypatch):
+def test_pairs_near_the_margin_are_chosen_anew(monkeypatch):
     """A third of the pairs is enough to close the gap of all."""
     monkeypatch.setattr(solver, "MAX_NEAR", 2500)
     monkeypatch.setattr(solver, "NEAR_PER_ENTRY", 0.0)
     monkeypatch.setattr(solver, "NEWTON_DIMENSION", 0)
-    monkeypatch.setattr(solver, "ROUNDED_ITER", 1)
-    monkeypatch.setattr(solver, "ROUNDED_PER_DIMENSION", 0.0)
+    monkeypatch.setattr(solver, "SMOOTHED_ITER", 1)
+    monkeypatch.setattr(solver, "SMOOTHED_PER_DIMENSION", 0.0)
     rounds = []
-    solve = solver.solve_near
+    solve = solver.solve_pairs
     monkeypatch.setattr(
-        solver, "solve_near", lambda *args, **o: rounds.append(args[2].n_pairs) or solve(*args, **o)
+        solver,
+        "solve_pairs",
+        lambda *args, **o: rounds.append(args[2].n_pairs) or solve(*args, **o),
     )
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (120, 3))
@@ -177,12 +185,14 @@ def test_few_pairs_among_many_ties_are_found(monkeypatch):
     monkeypatch.setattr(solver, "NEAR_PER_ENTRY", 0.0)
     monkeypatch.setattr(solver, "NEWTON_DIMENSION", 0)
     monkeypatch.setattr(solver, "HINGE_ITER", 1)
-    monkeypatch.setattr(solver, "ROUNDED_ITER", 1)
-    monkeypatch.setattr(solver, "ROUNDED_PER_DIMENSION", 0.0)
+    monkeypatch.setattr(solver, "SMOOTHED_ITER", 1)
+    monkeypatch.setattr(solver, "SMOOTHED_PER_DIMENSION", 0.0)
     rounds = []
-    solve = solver.solve_near
+    solve = solver.solve_pairs
     monkeypatch.setattr(
-        solver, "solve_near", lambda *args, **o: rounds.append(args[2].n_pairs) or solve(*args, **o)
+        solver,
+        "solve_pairs",
+        lambda *args, **o: rounds.append(args[2].n_pairs) or solve(*args, **o),
     )
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (120, 3))
@@ -265,7 +275,7 @@ def test_wide_data_without_their_kernel_matrix(monkeypatch):
     X = sparse.random_array((60, 90), density=0.1, format="csr", rng=rng)
     y = rng.standard_normal(60)
     formed = RankSVM(0.5, tol=1e-5).fit(X, y)
-    monkeypatch.setattr(models, "MAX_DIMENSION", 10)
+    monkeypatch.setattr(problem, "MAX_DIMENSION", 10)
     for data in (X, X.tocsc()):
         ranker = RankSVM(0.5, tol=1e-5).fit(data, y)
         assert ranker.solver_ == "dual"
@@ -405,15 +415,15 @@ def test_a_warm_start_saves_iterations():
     X = rng.standard_normal((400, 10))
     y = X @ rng.standard_normal(10) + rng.standard_normal(400)
     (loss,) = losses.hinge_losses(PreferenceGraph.from_scores(y), "pair")
-    from rankrls.core.hinge.minimize import minimise_hinge
-    from rankrls.core.hinge.spaces import FeatureSpace
+    from rankrls.core.hinge.function_spaces import FeatureSpace
+    from rankrls.core.hinge.minimize import minimize_hinge
     from rankrls.core.spaces.products import Products
 
     space = FeatureSpace(Products(X))
     options = {"tol": 1e-4, "max_iter": 1000}
-    cold = minimise_hinge(loss, space, 1000.0, **options)
-    near = minimise_hinge(loss, space, 1200.0, **options)
-    warm = minimise_hinge(loss, space, 1000.0, start=near.coefficients, **options)
+    cold = minimize_hinge(loss, space, 1000.0, **options)
+    near = minimize_hinge(loss, space, 1200.0, **options)
+    warm = minimize_hinge(loss, space, 1000.0, start=near.coefficients, **options)
     assert warm.n_iter < cold.n_iter
     assert warm.gap <= 1e-4
 
@@ -553,7 +563,7 @@ def test_no_slope_left_after_rounding_is_no_division_by_zero(seed):
         np.testing.assert_allclose(X @ coef, X @ alone.coef_, atol=0.02)
 
 
-def test_pairs_near_the_corner_are_few_or_none(monkeypatch):
+def test_pairs_near_the_margin_are_few_or_none(monkeypatch):
     monkeypatch.setattr(solver, "MAX_NEAR", 10)
     monkeypatch.setattr(solver, "NEAR_PER_ENTRY", 0.0)
     monkeypatch.setattr(losses, "MAX_PAIRS", 0)
@@ -562,11 +572,11 @@ def test_pairs_near_the_corner_are_few_or_none(monkeypatch):
     y = np.zeros(10)
     y[0] = 1
     (loss,) = losses.hinge_losses(PreferenceGraph.from_scores(y), "pair")
-    search = solver._Search(loss, space, 1.0, 1e-3, 10)
+    search = solver.HingeMinimizer(loss, space, 1.0, False, 1e-3, 10)
     low, pairs = search._near(np.linspace(0, 0.1, 10))
     assert low == -np.inf
     assert pairs.n_pairs == 9  # all, though looking for them takes 100 comparisons of rows
     y[:5] = 1
     (loss,) = losses.hinge_losses(PreferenceGraph.from_scores(y), "pair")
-    search = solver._Search(loss, space, 1.0, 1e-3, 10)
-    assert search._near(y) is None  # 25 pairs at the corner itself
+    search = solver.HingeMinimizer(loss, space, 1.0, False, 1e-3, 10)
+    assert search._near(y) is None  # 25 pairs at the margin itself

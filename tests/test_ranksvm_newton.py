@@ -1,4 +1,4 @@
-"""RankSVM where it was slow: weak regularisation in few dimensions, and pairs all in the corner."""
+"""RankSVM where it was slow: weak regularisation in few dimensions, and pairs all at the margin."""
 
 import numpy as np
 import pytest
@@ -7,14 +7,11 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import oracles
 from rankrls import PreferenceGraph, RankSVM, regularization_path
-from rankrls.core.hinge import losses
+from rankrls.core.hinge import function_spaces, losses, newton
 from rankrls.core.hinge import minimize as solver
-from rankrls.core.hinge import spaces as _spaces
+from rankrls.core.hinge.function_spaces import FeatureSpace, KernelSpace
 from rankrls.core.hinge.losses import PairHinge, hinge_losses
-from rankrls.core.hinge.minimize import minimise_hinge
-from rankrls.core.hinge.search import Search
-from rankrls.core.hinge.spaces import FeatureSpace, KernelSpace
-from rankrls.core.linalg import newton
+from rankrls.core.hinge.minimize import minimize_hinge
 from rankrls.core.linalg.lbfgs import Trial, line_search
 from rankrls.core.spaces.products import Products
 
@@ -50,7 +47,7 @@ def dense_laplacian(pairs, theta):
 @pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("alpha", [2.0**-15, 2.0**-6, 1.0])
 def test_newton_alone_finds_the_optimum(alpha, counted, monkeypatch):
-    """No interior-point method: the gap is closed on the rounded hinge, at every alpha."""
+    """No interior-point method: the gap is closed on the smoothed hinge, at every alpha."""
     if counted:
         monkeypatch.setattr(losses, "PAIRS_PER_ROW", 0)
         monkeypatch.setattr(losses, "MAX_PAIRS", 0)
@@ -59,8 +56,8 @@ def test_newton_alone_finds_the_optimum(alpha, counted, monkeypatch):
     theirs = oracles.svm_objective(edges_of(y, qid), X, alpha, iterations=300)
     assert tight.objective_ * (1 - tight.gap_) <= theirs
     monkeypatch.setattr(solver, "FEW_PAIRS", 0)
-    monkeypatch.setattr(solver._Search, "enter", lambda self: None)
-    monkeypatch.setattr(solver._Search, "descend_rounded", lambda self, **options: None)
+    monkeypatch.setattr(solver.HingeMinimizer, "run_interior_point", lambda self: None)
+    monkeypatch.setattr(solver.HingeMinimizer, "run_lbfgs_smoothed", lambda self, **options: None)
     ranker = RankSVM(alpha, tol=1e-3).fit(X, y, qid=qid)
     assert ranker.gap_ <= 1e-3
     assert (1 - ranker.gap_) * ranker.objective_ <= tight.objective_
@@ -69,8 +66,8 @@ def test_newton_alone_finds_the_optimum(alpha, counted, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["nearly identity", "duplicates", "linear"])
 @pytest.mark.parametrize("alpha", [1e-2, 1.0])
-def test_two_classes_all_in_the_corner(kind, alpha):
-    """Many pairs lead by exactly 1: the optimum of liblinear on all of them."""
+def test_two_classes_all_at_the_margin(kind, alpha):
+    """Many score differences are exactly 1: the optimum of liblinear on all of them."""
     rng = np.random.default_rng(1)
     X = rng.standard_normal((50, 30)) / 4
     if kind == "duplicates":
@@ -86,8 +83,8 @@ def test_two_classes_all_in_the_corner(kind, alpha):
     assert theirs >= (1 - ranker.gap_) * ranker.objective_ * (1 - 1e-12)
     if kind != "linear":
         f = K @ ranker.dual_coef_
-        leads = f[y > 0][:, None] - f[y < 1]
-        assert (np.abs(leads - 1) < 1e-3).mean() > 0.3
+        differences = f[y > 0][:, None] - f[y < 1]
+        assert (np.abs(differences - 1) < 1e-3).mean() > 0.3
 
 
 def test_more_pairs_than_once_were_written_out(monkeypatch):
@@ -95,9 +92,11 @@ def test_more_pairs_than_once_were_written_out(monkeypatch):
     monkeypatch.setattr(solver, "MAX_NEAR", 100)
     monkeypatch.setattr(solver, "NEWTON_DIMENSION", 0)
     rounds = []
-    solve = solver.solve_near
+    solve = solver.solve_pairs
     monkeypatch.setattr(
-        solver, "solve_near", lambda *args, **o: rounds.append(args[2].n_pairs) or solve(*args, **o)
+        solver,
+        "solve_pairs",
+        lambda *args, **o: rounds.append(args[2].n_pairs) or solve(*args, **o),
     )
     rng = np.random.default_rng(2)
     X = rng.standard_normal((100, 30)) / 4
@@ -105,7 +104,7 @@ def test_more_pairs_than_once_were_written_out(monkeypatch):
     ranker = RankSVM(kernel="rbf", gamma=1.0).fit(X, y)
     assert rounds == [1600]
     assert ranker.gap_ <= 1e-4
-    assert ranker.n_iter_ < 150  # the other two ways were left early
+    assert ranker.n_iter_ < 150  # the other two phases ended early
 
 
 def test_most_pairs_of_the_interior_point_method(monkeypatch):
@@ -128,14 +127,16 @@ def test_path_of_weak_regularisation():
         np.testing.assert_allclose(ours, alone.objective_, rtol=2.1e-5)
 
 
-def test_too_many_pairs_in_the_corner(monkeypatch):
+def test_too_many_pairs_in_the_matrix(monkeypatch):
     """Then L-BFGS takes the steps, and nothing is lost."""
     X, y, qid = graded()
-    monkeypatch.setattr(solver, "MAX_CORNER", -1)
+    monkeypatch.setattr(solver, "MAX_NEWTON_PAIRS", -1)
     taken = []
-    method = solver._Search.descend_newton
+    method = solver.HingeMinimizer.run_newton_smoothed
     monkeypatch.setattr(
-        solver._Search, "descend_newton", lambda self, **o: taken.append(method(self, **o))
+        solver.HingeMinimizer,
+        "run_newton_smoothed",
+        lambda self, **o: taken.append(method(self, **o)),
     )
     ranker = RankSVM(1e-2, tol=1e-4).fit(X, y, qid=qid)
     assert taken == [False]
@@ -188,7 +189,7 @@ def test_an_inverse_that_cannot_be_trusted(monkeypatch):
     assert np.abs(wrong - exact).max() > 0.1 * np.abs(exact).max()
     assert not space.inverse.trusted
     np.testing.assert_allclose(space.newton(alpha, pairs, theta)(b), exact)
-    monkeypatch.setattr(_spaces, "MAX_DIMENSION", 1)  # too large for LU
+    monkeypatch.setattr(function_spaces, "MAX_DIMENSION", 1)  # too large for LU
     np.testing.assert_allclose(space.newton(alpha, pairs, theta)(b), wrong)
 
 
@@ -204,12 +205,12 @@ def test_systems_that_are_not_solved():
 
 def test_a_large_singular_kernel_is_left_to_descent(monkeypatch):
     """Neither an inverse nor LU: L-BFGS goes on, and the gap says how far it came."""
-    monkeypatch.setattr(_spaces, "MAX_DIMENSION", 10)
+    monkeypatch.setattr(function_spaces, "MAX_DIMENSION", 10)
     monkeypatch.setattr(newton.Inverse, "lower", None)
     rng = np.random.default_rng(6)
     X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
     (loss,) = hinge_losses(PreferenceGraph.from_scores(y), "pair")
-    found = minimise_hinge(loss, KernelSpace(rbf_kernel(X)), 1.0, tol=1e-3, max_iter=500)
+    found = minimize_hinge(loss, KernelSpace(rbf_kernel(X)), 1.0, tol=1e-3, max_iter=500)
     exact = RankSVM(1.0, kernel="precomputed", tol=1e-7, solver="dual")
     monkeypatch.undo()
     exact.fit(rbf_kernel(X), y)
@@ -217,15 +218,15 @@ def test_a_large_singular_kernel_is_left_to_descent(monkeypatch):
     assert found.objective >= exact.objective_ * (1 - 1e-7)
 
 
-def test_pace():
-    search = Search(None, None, 1.0, 1e-3, 100)
+def test_rate_of_convergence():
+    search = solver.HingeMinimizer(some_pairs(4, 3), None, 1.0, False, 1e-3, 100)
     search.best = type("Best", (), {"objective": 1.0})
     steady = [0.5**k for k in range(6)]
-    assert search.in_reach(steady, limit=5, pace=10)  # too early to tell
-    assert search.in_reach(steady, limit=10, pace=5)  # 1e-3 is 2^-10, nearly
-    assert not search.in_reach(steady, limit=9, pace=5)
-    assert not search.in_reach([1.0] * 7, limit=100, pace=5)
-    assert search.in_reach([1.0] * 6 + [1e-4], limit=6, pace=5)
+    assert search.in_reach(steady, limit=5, over=10)  # too early to tell
+    assert search.in_reach(steady, limit=10, over=5)  # 1e-3 is 2^-10, nearly
+    assert not search.in_reach(steady, limit=9, over=5)
+    assert not search.in_reach([1.0] * 7, limit=100, over=5)
+    assert search.in_reach([1.0] * 6 + [1e-4], limit=6, over=5)
 
 
 def test_line_search_from_a_step_far_too_long():

@@ -6,13 +6,13 @@ from scipy.linalg import block_diag
 
 import oracles
 import relation_cases as cases
-from rankrls.core.relations.edge_factor import EdgeFactor
-from rankrls.core.relations.holdout import CompleteHoldout, closed_form
+from rankrls.core.relations.complete import PairedRanking
+from rankrls.core.relations.complete import closed_form as closed_form_of_sides
+from rankrls.core.relations.edges import EdgeFactor, EdgeKernel, choose_form
+from rankrls.core.relations.holdout import CompleteHoldout
 from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.operators import EdgeKernel, KroneckerOperator, choose_form
-from rankrls.core.relations.paired import PairedRanking
-from rankrls.core.relations.plan import make_plan, object_folds, pair_folds
-from rankrls.core.relations.spectrum import centred, centred_spectrum, spectrum
+from rankrls.core.relations.sides import Side, centred
+from rankrls.estimators.relation_folds import draw_folds, object_folds, pair_folds
 
 ALPHAS = (1e-9, 1e-6, 1e-3, 1.0, 1e4, 1e9)
 LOSSES = (False, True)  # whether it is the ranking loss
@@ -32,6 +32,24 @@ def swapped_kernel(K, sign):
     return 0.5 * (np.eye(len(P)) + sign * P) @ np.kron(K, K)
 
 
+def spectrum(K):
+    return Side(K).spectrum()
+
+
+def centred_spectrum(G):
+    return Side(G).spectrum(centred=True)
+
+
+def closed_form(K, G, Y, *, ranking, sign):
+    rows = Side(K)
+    columns = rows if G is K else Side(G)
+    return closed_form_of_sides(rows, columns, Y, ranking=ranking, sign=sign)
+
+
+def complete_holdout(K, G, Y, *, ranking, sign=0):
+    return CompleteHoldout(Side(K), Side(G), Y, ranking=ranking, sign=sign)
+
+
 def close(a, b, tolerance=1e-10):
     assert np.abs(a - b).max() <= tolerance * max(np.abs(b).max(), 1e-300)
 
@@ -42,14 +60,13 @@ def close(a, b, tolerance=1e-10):
 @pytest.mark.parametrize("sign", [0, 1, -1])
 def test_complete_operator(sign):
     rng = np.random.default_rng(0)
-    if sign:
-        K = G = rng.standard_normal((4, 3))
-        P = commutation(3)
-        dense = np.kron(K, K) @ (0.5 * (np.eye(9) + sign * P))
-    else:
-        K, G = rng.standard_normal((4, 3)), rng.standard_normal((2, 5))
-        dense = np.kron(K, G)
-    operator = KroneckerOperator(K, G, sign)
+    K = rng.standard_normal((4, 4))
+    K = K + K.T
+    G = K if sign else rng.standard_normal((3, 3))
+    G = K if sign else G + G.T
+    dense = swapped_kernel(K, sign) if sign else np.kron(K, G)
+    every = tuple(a.ravel() for a in np.indices((4, len(G))))
+    operator = EdgeKernel(K, G, every, sign=sign)
     v, u = rng.standard_normal(dense.shape[1]), rng.standard_normal((dense.shape[0], 2))
     assert operator.shape == dense.shape
     close(operator @ v, dense @ v)
@@ -81,7 +98,7 @@ def test_edge_operator(sign, form, observed):
 
 
 def test_sampled_form_in_chunks(monkeypatch):
-    from rankrls.core.relations import operators as _operators
+    from rankrls.core.relations import edges as _operators
 
     monkeypatch.setattr(_operators, "CHUNK", 3)
     test_edge_operator(0, "sampled", "multi")
@@ -128,8 +145,8 @@ def test_blocks_are_found(ranking):
     empty = block([[1, gap, 2], [gap, gap, gap], [3, gap, 4]])
     assert (empty.rows.tolist(), empty.cols.tolist()) == ([0, 2], [0, 2])
     assert block([[1, 2], [3, gap]]) is None or ranking
-    lonely = block([[1, 2, 5], [3, gap, gap]])
-    assert (lonely is not None) == ranking
+    single = block([[1, 2, 5], [3, gap, gap]])
+    assert (single is not None) == ranking
     assert block([[gap, 1], [gap, 2]], square=True) is None
     twice = Observations(np.tile([0, 0, 1, 1], 2), np.tile([0, 1, 0, 1], 2), np.arange(8.0), (2, 2))
     found = twice.block(ranking=ranking)
@@ -284,7 +301,7 @@ def holdout_problem(kind, p=7, g=6, seed=0):
 
 
 class Refits:
-    """Literal refits by the dense system."""
+    """Explicit refits by the dense system."""
 
     def __init__(self, K, G, Y, alpha, ranking):
         self.K, self.G, self.Y, self.alpha, self.ranking = K, G, Y, alpha, ranking
@@ -319,7 +336,7 @@ def test_leave_out_equals_refits(kind, alpha, ranking):
     K, G, Y = holdout_problem(kind)
     p, g = Y.shape
     refits = Refits(K, G, Y, alpha, ranking)
-    holdout = CompleteHoldout(K, G, Y, ranking=ranking)
+    holdout = complete_holdout(K, G, Y, ranking=ranking)
     alphas = np.array([alpha])
     expected = {name: np.empty((p, g)) for name in ("rows", "columns", "entries", "both")}
     for i in range(p):
@@ -361,7 +378,7 @@ def test_leaving_out_pairs_of_a_row_equals_refits(kind, alpha, ranking):
     p, g = Y.shape
     refits = Refits(K, G, Y, alpha, ranking)
     folds = [np.array([0, 3]), np.array([1, 2, 4]), np.array([5])]
-    held = CompleteHoldout(K, G, Y, ranking=ranking).entry_folds(folds, np.array([alpha]))
+    held = complete_holdout(K, G, Y, ranking=ranking).entry_folds(folds, np.array([alpha]))
     for fold in folds:
         expected = np.empty((p, len(fold)))
         for i in range(p):
@@ -381,7 +398,7 @@ def test_shortcuts_are_shortcuts():
     for kind, alpha, refits in (("full", 1e-9, 0), ("low rank", 1e-9, 0), ("alone", 1e-9, 1)):
         K, G, Y = holdout_problem(kind)
         for ranking in LOSSES:
-            held = CompleteHoldout(K, G, Y, ranking=ranking).rows(np.array([alpha, 1.0]))
+            held = complete_holdout(K, G, Y, ranking=ranking).rows(np.array([alpha, 1.0]))
             assert held.n_refits.tolist() == [refits, 0]
 
 
@@ -396,7 +413,7 @@ def test_block_folds_equal_refits(ranking, sign, kind):
     Y = Y + sign * Y.T
     out, stay = np.array([1, 4, 6]), np.array([0, 2, 3, 5, 7])
     alphas = np.array([1e-6, 1.0, 1e6])
-    holdout = CompleteHoldout(K, K, Y, ranking=ranking, sign=sign)
+    holdout = complete_holdout(K, K, Y, ranking=ranking, sign=sign)
     train = (stay, stay) if sign else (stay, np.arange(8))
     for test in ((out, out), (out, stay), (stay, out)):
         found = holdout.block(train, test, alphas)
@@ -413,7 +430,7 @@ def test_block_folds_equal_refits(ranking, sign, kind):
 
 def test_plans_partition():
     for structure, same in (("rows", False), ("columns", False), ("both", False), ("both", True)):
-        plan = make_plan(
+        plan = draw_folds(
             structure, (12, 12), paired=False, same_objects=same, shortcut=False, n_folds=None,
             rng=np.random.RandomState(0),
         )  # fmt: skip
@@ -434,7 +451,7 @@ def test_plans_partition():
 
 @pytest.mark.parametrize("structure", ["rows", "columns", "both"])
 def test_paired_plans_hold_out_mirror_images(structure):
-    plan = make_plan(
+    plan = draw_folds(
         structure, (12, 12), paired=True, same_objects=True, shortcut=False, n_folds=3,
         rng=np.random.RandomState(0),
     )  # fmt: skip

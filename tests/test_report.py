@@ -22,12 +22,12 @@ from rankrls.report._analysis import analyse
 from rankrls.report._data import check_rankings
 from rankrls.report._duplicates import equal_columns, equal_rows, rows_in_common
 from rankrls.report._errors import mean_interval, query_errors, row_errors, row_errors_of_pairs
-from rankrls.report._features import feature_statistics
+from rankrls.report._feature_statistics import feature_statistics
+from rankrls.report._fit_plan import make_plan
 from rankrls.report._heldout import _refitted
 from rankrls.report._html import data_block, escape, number
 from rankrls.report._model_checks import check_model
 from rankrls.report._page import render
-from rankrls.report._plan import make_plan
 from rankrls.report._reproduce import code_lines
 from rankrls.report._summary import pairs_by_query, summarise
 from rankrls.report._tables import kept_units
@@ -741,7 +741,7 @@ def test_a_file_that_was_there_stays_until_the_new_one_is_whole(tmp_path, rankin
     X, y, qid = ranking
     path = tmp_path / "r.html"
     path.write_text("before")
-    monkeypatch.setattr("rankrls.report._write.render", lambda *a, **k: 1 / 0)
+    monkeypatch.setattr("rankrls.report._write_report.render", lambda *a, **k: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_report(path, X, y, qid, alphas=[1.0])
     assert [p.name for p in tmp_path.iterdir()] == ["r.html"]

@@ -24,9 +24,10 @@ from scipy.sparse import vstack
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import ConditionalRankRLSCV
-from rankrls.core.relations.incomplete import Validation, iterate
+from rankrls.core.linalg.conjugate_gradients import IterationOptions, stop_early
+from rankrls.core.relations.cell_equations import CellEquations
 from rankrls.core.relations.observations import Observations
-from rankrls.metrics import conditional_scores
+from rankrls.metrics import conditional_scores, pairwise_accuracy
 
 ITERATIONS = (1, 2, 3, 5, 8, 12, 20, 40, 80, 200)
 N_TRAIN, N_TEST = 1000, 500
@@ -93,20 +94,25 @@ def curve(
     rows, cols = np.divmod(np.arange(N_TRAIN**2), N_TRAIN)
     train = Observations(rows, cols, Y.ravel(), (len(K), len(K)))
     one, other = np.nonzero(~np.isnan(Y_test))
-    held = Validation(N_TRAIN + one, N_TRAIN + other, Y_test[one, other], patience=most)
-    found = iterate(
+    equations = CellEquations(
         K,
         K,
         train.cells,
-        np.array([0.0]),
         ranking=loss == "ranking",
         sign=0 if symmetry is None else 1,
-        max_iter=most,
-        tol=0.0,
-        validation=held,
+        held_out=(N_TRAIN + one, N_TRAIN + other),
     )
-    assert found.errors is not None
-    return found.errors
+    y = Y_test[one, other]
+    options = IterationOptions(tol=1e-300, max_iter=most, patience=most)
+    _, history = stop_early(
+        [equations],
+        np.array([0.0]),
+        options,
+        equations,
+        lambda predictions: float(pairwise_accuracy(y, predictions[:, 0], qid=one)),
+        1,
+    )
+    return history.errors[:, 0]
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Draw the map of the code, ``docs/architecture.svg``: floors, rooms, and which room uses which.
+"""Draw the map of the code, ``docs/architecture.svg``: layers, packages, and which uses which.
 
     python docs/_tools/draw_map.py
 
-Floors are those that ``tests/test_architecture.py`` enforces. Arrows are the imports that the
+Layers are those that ``tests/test_architecture.py`` enforces. Arrows are the imports that the
 source has, without those that follow from others and those of the helpers with an underscore. The
-text in a room is from the first sentence of its docstring. A test compares the drawing with the
-code.
+text in a box is from the first sentence of the docstring of a package or module. A test compares
+the drawing with the code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import textwrap
 from html import escape
 from pathlib import Path
 
-__all__ = ["SVG", "draw", "floors", "needed"]
+__all__ = ["SVG", "draw", "layers", "needed"]
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "rankrls"
@@ -26,56 +26,60 @@ LINE, PAD, BETWEEN, LABEL = 15, 9, 38, 64
 LETTER = 6.1  # width of a letter of the small text, about
 
 
-def floors() -> dict[str, int]:
-    """The table ``FLOOR`` of the architecture test: room and its floor."""
+def layers() -> dict[str, int]:
+    """Packages and modules with their layers: the table ``LAYER`` of the architecture test."""
     tree = ast.parse((ROOT / "tests" / "test_architecture.py").read_text(encoding="utf-8"))
     for node in tree.body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "FLOOR":
-            return ast.literal_eval(node.value)
-    raise LookupError("tests/test_architecture.py has no FLOOR")
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "LAYER":
+            table = ast.literal_eval(node.value)
+            return {name: layer for name, layer in table.items() if name != "core.__init__"}
+    raise LookupError("tests/test_architecture.py has no LAYER")
 
 
-def files(room: str) -> list[Path]:
-    """Source files of a room, a package or a module."""
-    folder = SOURCE / room
-    return sorted(folder.rglob("*.py")) if folder.is_dir() else [SOURCE / f"{room}.py"]
+def files(name: str) -> list[Path]:
+    """Source files of a package or a module."""
+    folder = SOURCE / name.replace(".", "/")
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
 
 
-def uses(room: str, rooms: set[str]) -> set[str]:
-    """Rooms that a room imports from."""
+def uses(name: str, names: set[str]) -> set[str]:
+    """Packages and modules that one imports from."""
     found = set()
-    for path in files(room):
+    for path in files(name):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module == "rankrls":
-                found |= {name.name if name.name in rooms else "__init__" for name in node.names}
+                found |= {n.name if n.name in names else "__init__" for n in node.names}
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rankrls."):
-                found.add(node.module.split(".")[1])
-    return (found & rooms) - {room}
+                parts = node.module.split(".")[1:]
+                found.add(".".join(parts[: 2 if parts[0] == "core" else 1]))
+    return (found & names) - {name}
 
 
-def needed(rooms: set[str]) -> dict[str, set[str]]:
-    """For every room those that it imports from and cannot reach by way of another one."""
-    direct = {room: uses(room, rooms) for room in rooms}
+def needed(names: set[str]) -> dict[str, set[str]]:
+    """For each, what it imports from and cannot reach by way of another one."""
+    direct = {name: uses(name, names) for name in names}
     below: dict[str, set[str]] = {}
 
-    def reach(room: str) -> set[str]:
-        if room not in below:
-            below[room] = set(direct[room]).union(*(reach(there) for there in direct[room]))
-        return below[room]
+    def reach(name: str) -> set[str]:
+        if name not in below:
+            below[name] = set()  # packages of the same layer may use each other
+            below[name] = set(direct[name]).union(*(reach(there) for there in direct[name]))
+        return below[name]
 
     return {
-        room: {
+        name: {
             there
-            for there in direct[room]
-            if not any(there in reach(other) for other in direct[room] - {there})
+            for there in direct[name]
+            if not any(there in reach(other) for other in direct[name] - {there})
         }
-        for room in rooms
+        for name in sorted(names)
     }
 
 
-def text_of(room: str) -> str:
-    """The first sentence of a room's docstring."""
-    path = SOURCE / room / "__init__.py" if (SOURCE / room).is_dir() else SOURCE / f"{room}.py"
+def text_of(name: str) -> str:
+    """The first sentence of a docstring."""
+    folder = SOURCE / name.replace(".", "/")
+    path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     first = docstring.split("\n\n")[0].replace("\n", " ").replace("`", "")
     return first.rstrip(".").split(": ", 1)[-1] if len(first) > 60 else first.rstrip(".")
@@ -83,61 +87,62 @@ def text_of(room: str) -> str:
 
 def draw() -> str:
     """The map as SVG text."""
-    floor = floors()
-    rooms = set(floor)
-    arrows = needed(rooms)
+    layer = layers()
+    arrows = needed(set(layer))
     places: dict[str, tuple[float, float, float, float]] = {}
-    levels: list[str] = []
+    bands: list[str] = []
     boxes: list[str] = []
     y = float(MARGIN)
-    for level in sorted(set(floor.values()), reverse=True):
-        here = [room for room in floor if floor[room] == level]
+    for level in sorted(set(layer.values()), reverse=True):
+        here = [name for name in layer if layer[name] == level]
         space = WIDTH - 2 * MARGIN - LABEL - 8
         width = min(340.0, (space - GAP * (len(here) - 1)) / len(here))
         letters = max(12, int((width - 16) / LETTER))
-        lines = {room: textwrap.wrap(text_of(room), letters) for room in here}
+        lines = {name: textwrap.wrap(text_of(name), letters) for name in here}
         height = 2 * PAD + LINE * (1 + max(len(text) for text in lines.values()))
         left = MARGIN + LABEL + (space - len(here) * (width + GAP) + GAP) / 2
-        levels.append(
-            f'<rect class="floor" x="{MARGIN}" y="{y - 7:g}" width="{WIDTH - 2 * MARGIN}" '
+        bands.append(
+            f'<rect class="layer" x="{MARGIN}" y="{y - 7:g}" width="{WIDTH - 2 * MARGIN}" '
             f'height="{height + 14:g}" rx="8"/>'
-            f'<text class="level" x="{MARGIN + 12}" y="{y + height / 2 + 4:g}">floor {level}</text>'
+            f'<text class="level" x="{MARGIN + 12}" y="{y + height / 2 + 4:g}">layer {level}</text>'
         )
-        for number, room in enumerate(here):
+        for number, name in enumerate(here):
             x = left + number * (width + GAP)
-            places[room] = (x, y, width, height)
-            boxes.append(box(room, lines[room], *places[room]))
+            places[name] = (x, y, width, height)
+            boxes.append(box(name, lines[name], *places[name]))
         y += height + BETWEEN
     total = y - BETWEEN + MARGIN
     paths = [
-        arrow(places[room], places[there], f"{room} uses {there}")
-        for room in floor
-        for there in floor
-        if there in arrows[room] and (not there.startswith("_") or there == "__init__")
+        arrow(places[name], places[there], f"{name} uses {there}")
+        for name in layer
+        for there in layer
+        if there in arrows[name]
+        and layer[there] < layer[name]
+        and (not there.startswith("_") or there == "__init__")
     ]
     return TEMPLATE.format(
-        width=WIDTH, height=f"{total:g}", content="\n".join([*levels, *paths, *boxes])
+        width=WIDTH, height=f"{total:g}", content="\n".join([*bands, *paths, *boxes])
     )
 
 
-def box(room: str, lines: list[str], x: float, y: float, width: float, height: float) -> str:
-    """A room: its name and what it is."""
-    name = "rankrls" if room == "__init__" else room
+def box(name: str, lines: list[str], x: float, y: float, width: float, height: float) -> str:
+    """A package or module: its name and what it is."""
+    shown = "rankrls" if name == "__init__" else name
     rows = "".join(
         f'<tspan x="{x + 8:.5g}" dy="{LINE}">{escape(line, quote=False)}</tspan>' for line in lines
     )
     return (
-        f'<rect class="room" x="{x:.5g}" y="{y:.5g}" width="{width:.5g}" '
+        f'<rect class="package" x="{x:.5g}" y="{y:.5g}" width="{width:.5g}" '
         f'height="{height:.5g}" rx="5"/>'
-        f'<text class="name" x="{x + 8:.5g}" y="{y + PAD + 8:.5g}">{name}</text>'
+        f'<text class="name" x="{x + 8:.5g}" y="{y + PAD + 8:.5g}">{shown}</text>'
         f'<text class="what" x="{x + 8:.5g}" y="{y + PAD + 8:.5g}">{rows}</text>'
     )
 
 
 def arrow(start: tuple, end: tuple, title: str) -> str:
-    """A curve from the bottom of one room to the top of another."""
+    """A curve from the bottom of one box to the top of another."""
     (x0, y0, w0, h0), (x1, y1, w1, _) = start, end
-    # Where it leaves and arrives depends on where the other room is, so that arrows spread out.
+    # Where it leaves and arrives depends on where the other box is, so that arrows spread out.
     lean = ((x1 + w1 / 2) - (x0 + w0 / 2)) / WIDTH
     a, b = x0 + w0 / 2 + 0.4 * w0 * lean, y0 + h0
     c, d = x1 + w1 / 2 - 0.4 * w1 * lean, y1
@@ -149,11 +154,11 @@ def arrow(start: tuple, end: tuple, title: str) -> str:
 
 
 TEMPLATE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">
-<title>The rooms of rankrls, floor by floor, and which uses which</title>
+<title>The packages of rankrls, layer by layer, and which uses which</title>
 <style>
 svg {{ background: #ffffff; font-family: Helvetica, Arial, sans-serif; }}
-.floor {{ fill: #f3f4f6; }}
-.room {{ fill: #ffffff; stroke: #6b7280; }}
+.layer {{ fill: #f3f4f6; }}
+.package {{ fill: #ffffff; stroke: #6b7280; }}
 .name {{ font-size: 13px; font-weight: bold; fill: #111827; }}
 .what {{ font-size: 11px; fill: #374151; }}
 .level {{ font-size: 11px; fill: #6b7280; }}

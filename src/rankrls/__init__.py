@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rankrls.core.preferences.graph import PreferenceGraph
-    from rankrls.estimators import (
-        RankRLS,
-        RankRLSCV,
-        RankSVM,
-        RegularizationPath,
-        regularization_path,
-    )
+    from rankrls.estimators import RankRLS, RankRLSCV, RankSVM
     from rankrls.estimators.conditional import ConditionalRankRLS
     from rankrls.estimators.conditional_cv import ConditionalRankRLSCV
     from rankrls.estimators.greedy import GreedyRankRLS
+    from rankrls.estimators.regularization_path import RegularizationPath, regularization_path
 
 __all__ = [
     "ConditionalRankRLS",
@@ -53,13 +48,13 @@ _LAZY = {
     "RankRLS": "estimators",
     "RankRLSCV": "estimators",
     "RankSVM": "estimators",
-    "RegularizationPath": "estimators",
-    "regularization_path": "estimators",
+    "RegularizationPath": "estimators.regularization_path",
+    "regularization_path": "estimators.regularization_path",
 }
 
 
-#: Rooms that are imported when they are first used.
-_ROOMS = (
+#: Packages and modules that are imported when they are first used.
+_SUBPACKAGES = (
     "dask",
     "datasets",
     "estimators",
@@ -77,7 +72,7 @@ _ROOMS = (
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, and keep it."""
-    if name in _ROOMS:
+    if name in _SUBPACKAGES:
         return importlib.import_module(f"rankrls.{name}")
     if name in _LAZY:
         found = getattr(importlib.import_module(f"rankrls.{_LAZY[name]}"), name)

@@ -1,7 +1,6 @@
 """Checks that turn what users pass into plain arrays, or into one clear ``ValueError``.
 
-The lowest room of the house: it imports nothing of rankrls. Everything above it may rely on
-what these functions return.
+Imports nothing of rankrls; everything else may rely on what these functions return.
 """
 
 from __future__ import annotations
@@ -297,8 +296,23 @@ def _encode_sortable(array: NDArray[Any]) -> Queries:
     if len(array) and (array[1:] >= array[:-1]).all():  # sorted already: no need to sort
         first = np.concatenate([[True], array[1:] != array[:-1]])
         return Queries(np.cumsum(first) - 1, array[first])
+    if array.dtype.kind in "iu" and len(array):
+        low, high = int(array.min()), int(array.max())
+        if high - low < 2 * len(array):  # few gaps: a table of all numbers between is enough
+            return _encode_numbers(array, low, high)
     labels, codes = np.unique(array, return_inverse=True)
     return Queries(codes.astype(np.int64, copy=False), labels)
+
+
+def _encode_numbers(array: NDArray[Any], low: int, high: int) -> Queries:
+    """The same for integers of a small range."""
+    wide = np.int64 if array.dtype.kind == "i" else np.uint64  # int8 cannot hold a range of 255
+    offset = (array.astype(wide, copy=False) - wide(low)).astype(np.int64, copy=False)
+    present = np.zeros(high - low + 1, dtype=bool)
+    present[offset] = True
+    number = np.cumsum(present) - 1
+    labels = np.flatnonzero(present).astype(wide) + wide(low)
+    return Queries(number[offset], labels.astype(array.dtype))
 
 
 def _encode_objects(name: str, array: NDArray[Any]) -> Queries:

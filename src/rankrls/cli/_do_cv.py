@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from rankrls.cli._estimators import fit_scaler, make_cv, make_scaler
-from rankrls.cli._files import Rows, check_output, output_file
+from rankrls.cli._files import DataFile, check_output, output_file
 from rankrls.cli._options import DataOptions, ModelOptions
 from rankrls.cli._output import Work, number, queries, table, to_json
 
@@ -38,7 +38,7 @@ def cross_validate(
         kind = _picture(plot)
     started = time.perf_counter()
     ranker = make_cv(model_options, alphas, cv, scoring)
-    reader = Rows(data, data_options)
+    reader = DataFile(data, data_options)
     with Work(f"Reading {reader.name}", reader.total) as work:
         rows = reader.load(work)
         work.now("Cross-validating")
@@ -107,7 +107,7 @@ def _around(best: int, count: int) -> list[int | None]:
     for line, following in zip(kept, [*kept[1:], None], strict=True):
         lines.append(line)
         if following is not None and following == line + 2:
-            lines.append(line + 1)  # it takes no more room than a gap
+            lines.append(line + 1)  # it takes no more lines than a gap
         elif following is not None and following > line + 1:
             lines.append(None)
     return lines

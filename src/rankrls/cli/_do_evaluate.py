@@ -9,7 +9,7 @@ import numpy as np
 
 from rankrls.cli._do_predict import rows_for, scored
 from rankrls.cli._estimators import Scorer
-from rankrls.cli._files import Rows, shown
+from rankrls.cli._files import DataFile, shown
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work, facts, number, queries, table, to_json, warn
 from rankrls.metrics import average_precision, ndcg, pairwise_error, precision, reciprocal_rank
@@ -51,7 +51,7 @@ def _read(options: DataOptions, data: str, model: Any, scores: Any) -> tuple[Any
     found: list[Any] = []
     given = None if scores is None else _read_scores(scores)
     scorer = None if model is None else Scorer(model)
-    rows = (Rows(data, options, need=need, named=[]) if scorer is None
+    rows = (DataFile(data, options, need=need, named=[]) if scorer is None
             else rows_for(scorer, data, options, need))  # fmt: skip
     with Work(f"Scoring {rows.name}", rows.total) as work:
         parts = ((batch, None) for batch in rows.parts(work, by_query=False)) if (

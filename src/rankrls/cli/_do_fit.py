@@ -20,7 +20,7 @@ from rankrls.cli._estimators import (
     scaled,
     with_scaler,
 )
-from rankrls.cli._files import Rows, check_output
+from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._options import DataOptions, ModelOptions
 from rankrls.cli._output import Work, facts, note, number, queries, size, to_json
 from rankrls.io import save_model
@@ -54,7 +54,7 @@ def fit(
     check_output(model, data)
     _check_alpha(alpha, alphas, loss, c)
     started = time.perf_counter()
-    task = _Task(Rows(data, data_options), model_options, alpha, alphas, cv, scoring, loss, c)
+    task = _Task(DataFile(data, data_options), model_options, alpha, alphas, cv, scoring, loss, c)
     if stream:
         task.require_streamable()
     with Work(f"Reading {task.rows.name}", task.rows.total) as work:
@@ -86,7 +86,7 @@ class _Task:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: DataFile,
         options: ModelOptions,
         alpha: float | str | None,
         alphas: Any,

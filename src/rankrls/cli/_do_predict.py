@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rankrls.cli._estimators import Scorer
-from rankrls.cli._files import Rows, check_output, output_file, write_all
+from rankrls.cli._files import DataFile, check_output, output_file, write_all
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work
 
@@ -25,14 +25,14 @@ def predict(options: DataOptions, *, data: str, model: str, output: str) -> None
             write_all(file, _lines(scores))
 
 
-def rows_for(scorer: Scorer, data: str, options: DataOptions, need: tuple[str, ...]) -> Rows:
+def rows_for(scorer: Scorer, data: str, options: DataOptions, need: tuple[str, ...]) -> DataFile:
     """The rows of a file with the features of a model, in their order."""
     beyond = "drop" if scorer.ignores_new else "error"
     n_features, named = scorer.n_features, scorer.names
-    return Rows(data, options, named=named, need=need, n_features=n_features, beyond=beyond)
+    return DataFile(data, options, named=named, need=need, n_features=n_features, beyond=beyond)
 
 
-def scored(scorer: Scorer, rows: Rows, work: Work) -> Iterator[tuple[Any, Any]]:
+def scored(scorer: Scorer, rows: DataFile, work: Work) -> Iterator[tuple[Any, Any]]:
     """Batches of rows, each with its scores."""
     if scorer.needs_qid and rows.reading["qid"] is None:  # scaled as one ranking
         whole = rows.load(work)

@@ -7,7 +7,7 @@ from typing import Any
 from scipy import sparse
 
 from rankrls.cli._estimators import fit_scaler, make_cv, make_scaler, scaled
-from rankrls.cli._files import Rows, check_output
+from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._options import DataOptions, ModelOptions
 from rankrls.cli._output import Work, facts, number, size, to_json
 from rankrls.report import write_report
@@ -33,7 +33,7 @@ def report(
         raise ValueError("stdin cannot be both the training data and the test data")
     check_output(output, data, test)
     estimator = make_cv(model_options, alphas, "auto", "pairwise_accuracy")
-    reader = Rows(data, data_options)
+    reader = DataFile(data, data_options)
     with Work(f"Reading {reader.name}", reader.total) as work:
         rows = reader.load(work)
         scaler = make_scaler(model_options, sparse.issparse(rows.data))
@@ -41,7 +41,7 @@ def report(
         options: dict[str, Any] = {"feature_names": _features(rows, data_options)}
         if test is not None:
             width = rows.data.shape[1]
-            unseen = Rows(
+            unseen = DataFile(
                 test,
                 data_options,
                 named=rows.feature_names,

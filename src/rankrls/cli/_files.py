@@ -12,10 +12,9 @@ from rankrls._atomic import atomic_file
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work
 from rankrls.datasets import iter_ranking, load_ranking
-from rankrls.datasets._arrow import SUFFIXES
-from rankrls.datasets._sniff import sniff
+from rankrls.datasets.formats import SUFFIXES, sniff
 
-__all__ = ["Rows", "check_output", "names_from", "output_file", "shown", "write_all"]
+__all__ = ["DataFile", "check_output", "names_from", "output_file", "shown", "write_all"]
 
 #: Files of at least this many bytes are read batch by batch where that is possible.
 LARGE = 64 << 20
@@ -69,7 +68,7 @@ class Watched:
         return data
 
 
-class Rows:
+class DataFile:
     """Rows of a file, as the options say.
 
     Parameters

@@ -8,6 +8,6 @@ try:
 except ImportError as error:
     raise ImportError(f"rankrls.dask needs Dask ({error}): pip install 'rankrls[dask]'") from error
 
-from rankrls.dask._rankrls import RankRLS
+from rankrls.dask._estimator import RankRLS
 
 __all__ = ["RankRLS"]

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from rankrls._validation import encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.groups import Groups, sums
-from rankrls.core.preferences.objectives import shared_levels
-from rankrls.core.preferences.query_weights import Levels
+from rankrls.core.preferences.laplacian import shared_levels
+from rankrls.core.preferences.query_weights import Groups, Levels, sums
 
 __all__ = ["Census", "Counts", "Crossing", "by_score", "fragment_rows", "preferred_alike", "scored"]
 

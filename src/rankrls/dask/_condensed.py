@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.core.preferences.groups import Groups, sums
-from rankrls.core.preferences.laplacian import PooledSystem, ScatterSystem, System
-from rankrls.core.preferences.objectives import (
+from rankrls.core.preferences.laplacian import (
+    Laplacian,
     Objective,
+    PooledLaplacian,
+    ScatterLaplacian,
     level_targets,
     log_magnitudes,
     relative_edges,
 )
-from rankrls.core.preferences.query_weights import Levels, Weighing
+from rankrls.core.preferences.query_weights import Groups, Levels, QueryWeights, sums
 from rankrls.dask._census import Counts, by_score
 
 __all__ = ["Condensed", "Fragment", "Whole", "condense"]
@@ -97,20 +98,20 @@ class Condensed:
         """L_c and r_c over the condensed rows, with the counts of the queries."""
         k, n_nodes, n_queries = len(self.outputs), len(self.node_query), len(self.kappa)
         rows = Groups(self.node, self.Omega, n_nodes)
-        system: System
+        system: Laplacian
         if self.cost == "relative":
             levels = Levels(self.node, self.node_score, self.node_query)
             edges, kappa = relative_edges(levels, rows.total, self.c)
-            system = PooledSystem(rows, kappa, edges)
+            system = PooledLaplacian(rows, kappa, edges)
             system.r = np.repeat(system.r, k, axis=1)
             system.energy = np.repeat(system.energy, k)
         elif n_nodes == len(self.node):
             single = Groups(self.node_query[self.node], self.Omega, n_queries)
-            system = ScatterSystem(single, self.kappa, self.node_target[self.node])
+            system = ScatterLaplacian(single, self.kappa, self.node_target[self.node])
         else:
             pooled = Groups(self.node_query, rows.total, n_queries)
-            between = ScatterSystem(pooled, self.kappa, self.node_target)
-            system = PooledSystem(rows, self.node_kappa, between)
+            between = ScatterLaplacian(pooled, self.kappa, self.node_target)
+            system = PooledLaplacian(rows, self.node_kappa, between)
         if self.energy is not None:
             system.energy = self.energy
         return Objective(system, self.outputs, self.n_pairs, self.log_weight)
@@ -197,8 +198,8 @@ def _by_query(
 ) -> Whole:
     """Ties kept: the rows of a query in a part are one condensed row with their mean score."""
     totals = (sums(table.query, values, n_queries) for values in _totals(table))
-    weighing = Weighing(how, np.arange(n_queries), n_queries, *totals)
-    kappa = weighing.c * weighing.N
+    weights = QueryWeights(how, np.arange(n_queries), n_queries, *totals)
+    kappa = weights.kappa
     rows, target, none = np.arange(len(part)), table.scores[:, outputs], np.zeros(len(part))
     condensed = Condensed(
         outputs,
@@ -212,9 +213,9 @@ def _by_query(
         node_kappa=none,
         node_target=target,
         kappa=kappa,
-        c=weighing.c,
-        n_pairs=weighing.n_pairs,
-        log_weight=weighing.log_weight,
+        c=weights.c,
+        n_pairs=weights.n_pairs,
+        log_weight=weights.log_weight,
         energy=None,
     )
     return Whole(condensed, part, rows, kappa[table.query], target)
@@ -227,17 +228,17 @@ def _by_level(
     levels = Levels.of(table.scores[:, outputs[0]], table.query)
     g = len(levels)
     n, Omega, _, log_omega = (sums(levels.codes, values, g) for values in _totals(table))
-    weighing = Weighing(how, levels.query, n_queries, n, Omega, None, log_omega)
-    kappa, log_weight = weighing.c * weighing.N, weighing.log_weight
+    weights = QueryWeights(how, levels.query, n_queries, n, Omega, None, log_omega)
+    kappa, log_weight = weights.kappa, weights.log_weight
     if cost == "relative":
-        edges, within = relative_edges(levels, Omega, weighing.c)
-        log_weight -= 2 * log_magnitudes(edges, weighing)
+        edges, within = relative_edges(levels, Omega, weights.c)
+        log_weight -= 2 * log_magnitudes(edges, weights)
         target = np.zeros((g, len(outputs)))
     else:
         scores = np.empty((g, len(outputs)))
         scores[levels.codes] = table.scores[:, outputs]
-        within = weighing.c[levels.query] * (weighing.N[levels.query] - Omega)
-        target = level_targets(scores, levels, weighing, cost)
+        within = weights.level_kappa
+        target = level_targets(scores, levels, weights, cost)
     # Where levels occur, numbered by (part, level).
     place, first = _number(part, levels.codes)
     place_part, place_level = part[first], levels.codes[first]
@@ -267,10 +268,10 @@ def _by_level(
         node_kappa=np.append(within, 0.0)[level],
         node_target=mean[one],
         kappa=kappa,
-        c=weighing.c,
-        n_pairs=weighing.n_pairs,
+        c=weights.c,
+        n_pairs=weights.n_pairs,
         log_weight=log_weight,
-        energy=np.repeat(weighing.energy, len(outputs)) if cost == "unit" else None,
+        energy=np.repeat(weights.energy, len(outputs)) if cost == "unit" else None,
     )
     return Whole(condensed, place_part, unit, within[place_level], target[place_level])
 

@@ -1,7 +1,7 @@
 """Preferences of rows that live in several places: what each place has to know of the others.
 
-Rows are cut into *parts*, in any way and any order. A query with all its rows in one part is that
-part's own business. Of a *crossing* query a part holds a *fragment*, and by the parallel-axis
+Rows are cut into *parts*, in any way and any order. A query with all its rows in one part is local
+to it. Of a *crossing* query a part holds a *fragment*, and by the parallel-axis
 identity (f̄_p, Ω_p: mean and weight of part p)
 
     Σ_i ω_i (f_i − f̄)² = Σ_p Σ_{i∈p} ω_i (f_i − f̄_p)² + Σ_p Ω_p (f̄_p − f̄)²
@@ -16,8 +16,8 @@ are dropped, the levels of a query that occur in one part only are condensed tog
 that occurs in several parts gives one condensed row in each; `relative` condenses every level.
 
 Three questions suffice, none about features: which queries a part has (`Census`), how often their
-scores occur if they cross (`Counts`), and, with the `Plan` made of the answers, its own system
-(`_shares.py`). Condensed rows are dealt into *buckets* of whole queries, so that they need not
+scores occur if they cross (`Counts`), and, with the `SharePlan` made of the answers, its own system
+(`part_shares`). Condensed rows are assigned to *buckets* of whole queries, so that they need not
 come together in one place either.
 """
 
@@ -33,10 +33,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.groups import Groups
-from rankrls.core.preferences.laplacian import PooledSystem, ScatterSystem, System
-from rankrls.core.preferences.objectives import Objective, from_scores
-from rankrls.core.preferences.query_weights import Levels
+from rankrls.core.preferences.laplacian import (
+    Laplacian,
+    Objective,
+    PooledLaplacian,
+    ScatterLaplacian,
+    from_scores,
+)
+from rankrls.core.preferences.query_weights import Groups, Levels, varying_queries
 from rankrls.core.preferences.statistics import Statistics
 from rankrls.dask._census import (
     Census,
@@ -49,7 +53,7 @@ from rankrls.dask._census import (
 )
 from rankrls.dask._condensed import Condensed, Fragment, Whole, condense
 
-__all__ = ["Condenser", "PartPlan", "Plan", "Share", "bucket_shares", "part_shares"]
+__all__ = ["Condenser", "PartPlan", "Share", "SharePlan", "bucket_shares", "part_shares"]
 
 Array = NDArray[Any]
 
@@ -78,7 +82,7 @@ class PartPlan:
     loss: dict[str, str]
 
 
-class Plan:
+class SharePlan:
     """The division of one problem into shares.
 
     Parameters
@@ -115,9 +119,7 @@ class Plan:
         cost, ties = loss["cost"], loss["ties"]
         part = np.repeat(np.arange(len(counts)), [len(c.query) for c in counts])
         table = Counts.join(counts)
-        example = np.empty((crossing.n_crossing, table.example.shape[1]))
-        example[table.query] = table.example
-        across = (table.example != example[table.query]).any(axis=0)
+        across = varying_queries(table.example, table.query, crossing.n_crossing).any(axis=0)
         self.varied = across | np.any([c.varied for c in censuses], axis=0)
         alike = [census.alike for census in censuses]
         if by_score(cost, ties):
@@ -126,7 +128,7 @@ class Plan:
         whole = [
             condense(part, table, outputs, crossing.n_crossing, loss) for outputs in self.outputs
         ]
-        bucket, n_buckets = _deal(whole, crossing.n_crossing, bucket_rows)
+        bucket, n_buckets = _assign_buckets(whole, crossing.n_crossing, bucket_rows)
         cut = [one.split(bucket, n_buckets) for one in whole]
         self.buckets = [list(columns) for columns in zip(*cut, strict=True)]
         self.sources = [np.unique(columns[0].part) for columns in self.buckets]
@@ -148,7 +150,7 @@ def _groups_of(alike: Array) -> list[Array]:
     return [np.asarray(outputs) for outputs in groups.values()]
 
 
-def _deal(whole: Sequence[Whole], n_crossing: int, bucket_rows: int) -> tuple[Array, int]:
+def _assign_buckets(whole: Sequence[Whole], n_crossing: int, bucket_rows: int) -> tuple[Array, int]:
     """Bucket of every crossing query: consecutive queries, until ``bucket_rows`` are exceeded."""
     rows = np.max([np.bincount(one.condensed.query, minlength=n_crossing) for one in whole], axis=0)
     bucket = (np.cumsum(rows) - rows) // bucket_rows
@@ -190,7 +192,7 @@ class Share:
     @property
     def mass(self) -> float:
         """Weight of the rows that have an edge; zero for condensed rows."""
-        weights = (objective.system.row_weight().sum() for _, objective in self.pieces)
+        weights = (objective.laplacian.row_weight().sum() for _, objective in self.pieces)
         return float(sum(weights)) if self.counted else 0.0
 
     @property
@@ -198,21 +200,21 @@ class Share:
         """Shape (m, k)."""
         out = np.zeros((self.n_rows, len(self.outputs)))
         for rows, objective in self.pieces:
-            out[rows] = objective.system.r
+            out[rows] = objective.laplacian.r
         return out
 
     def degree(self) -> Array:
         """The diagonal of L, shape (m,)."""
         out = np.zeros(self.n_rows)
         for rows, objective in self.pieces:
-            out[rows] = objective.system.degree()
+            out[rows] = objective.laplacian.degree()
         return out
 
     def apply(self, V: Array) -> Array:
         """L V, shape (m, k)."""
         out = np.zeros(V.shape)
         for rows, objective in self.pieces:
-            out[rows] = objective.system.apply(V[rows])
+            out[rows] = objective.laplacian.apply(V[rows])
         return out
 
     def statistics(self, Phi: Any) -> Statistics:
@@ -299,24 +301,26 @@ def _whole_queries(
 
 def _fragments(
     s: Array, query: Array, weight: Array | None, info: Fragment, loss: dict[str, str]
-) -> tuple[System, Array]:
+) -> tuple[Laplacian, Array]:
     """The scatters inside fragments, and the unit of every row."""
     if not by_score(loss["cost"], loss["ties"]):
-        return ScatterSystem(Groups(query, weight, len(info.unit)), info.within, s), query
+        return ScatterLaplacian(Groups(query, weight, len(info.unit)), info.within, s), query
     levels = Levels.of(s[:, 0], query)
     codes, g = levels.codes, len(levels)
     units = info.unit[codes]
     if loss["cost"] == "relative":
         # The edges are between condensed rows.
-        return ScatterSystem(Groups(codes, weight, g), info.within, np.zeros_like(s)), units
-    system: System
+        return ScatterLaplacian(Groups(codes, weight, g), info.within, np.zeros_like(s)), units
+    system: Laplacian
     if g == len(s):
         rows = Groups(units, weight, len(info.between))
-        system = ScatterSystem(rows, info.between, info.target[codes])
+        system = ScatterLaplacian(rows, info.between, info.target[codes])
     else:
         rows = Groups(codes, weight, g)
         pooled = Groups(info.unit, rows.total, len(info.between))
-        system = PooledSystem(rows, info.within, ScatterSystem(pooled, info.between, info.target))
+        system = PooledLaplacian(
+            rows, info.within, ScatterLaplacian(pooled, info.between, info.target)
+        )
     if loss["cost"] == "unit":
         system.energy = np.zeros(s.shape[1])
     return system, units

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls.core.ridge.models import Model
-from rankrls.dask._inputs import features, is_frame
+from rankrls.dask._partitions import features, is_frame
 from rankrls.dask._work import Loader
 
 __all__ = ["predict_lazily"]

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.models import Model
-from rankrls.dask._graph import Tasks
-from rankrls.dask._inputs import Source
-from rankrls.dask._problem import Preferences
+from rankrls.dask._partitioned_problem import Preferences
+from rankrls.dask._partitions import Partitions
+from rankrls.dask._tasks import Tasks
 from rankrls.dask._work import Loader
 from rankrls.metrics import pairwise_accuracy
 
@@ -30,7 +30,7 @@ Report = tuple[Array, Array, Array, Array, Array | None]
 
 
 def accuracy(
-    model: Model, preferences: Preferences, X: Source, dtype: Any, n_features: int
+    model: Model, preferences: Preferences, X: Partitions, dtype: Any, n_features: int
 ) -> float:
     """Mean over the queries that have a pair, and over outputs."""
     tasks = Tasks(X.graph, preferences.graph)

@@ -15,22 +15,22 @@ from sklearn.utils import check_array
 
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import Statistics
-from rankrls.core.spaces.nystroem import Basis
 from rankrls.core.spaces.products import Products
+from rankrls.core.spaces.spaces import Basis
 from rankrls.dask._condensed import Condensed
 from rankrls.dask._parts import Condenser, PartPlan, Share, bucket_shares, part_shares
 from rankrls.estimators.ranker import canonical
 
 __all__ = [
-    "Held",
     "Loader",
+    "LocalOperator",
     "Summary",
     "add_arrays",
     "add_statistics",
+    "bucket_operator",
     "bucket_statistics",
-    "held_pieces",
-    "hold_bucket",
-    "hold_part",
+    "operator_pieces",
+    "part_operator",
     "part_statistics",
     "pick",
     "preferences_of",
@@ -194,7 +194,7 @@ def add_arrays(parts: list[Array]) -> Array:
 
 
 @dataclass(frozen=True)
-class Held:
+class LocalOperator:
     """Features and system of one place, kept for many products.
 
     Attributes
@@ -213,11 +213,11 @@ class Held:
     shift: Array | None = None
 
 
-def hold_part(load: Loader, plan: PartPlan, blocks: list[Any], graph: Any) -> Held:
+def part_operator(load: Loader, plan: PartPlan, blocks: list[Any], graph: Any) -> LocalOperator:
     """The rows of one partition."""
     shares, condensers = part_shares(graph, plan)
     X, shift = _centred(load(blocks))
-    return Held([X] * len(shares), shares, condensers, shift)
+    return LocalOperator([X] * len(shares), shares, condensers, shift)
 
 
 def _centred(X: Any) -> tuple[Any, Array | None]:
@@ -231,17 +231,17 @@ def _centred(X: Any) -> tuple[Any, Array | None]:
     return X - mean, mean
 
 
-def held_pieces(held: Held) -> dict[int, list[Any]]:
+def operator_pieces(local: LocalOperator) -> dict[int, list[Any]]:
     """The condensed rows by bucket."""
-    pieces = _pieces(held.condensers, held.features[0])
-    if held.shift is None:
+    pieces = _pieces(local.condensers, local.features[0])
+    if local.shift is None:
         return pieces
-    return {b: [Z + held.shift for Z in by_group] for b, by_group in pieces.items()}
+    return {b: [Z + local.shift for Z in by_group] for b, by_group in pieces.items()}
 
 
-def hold_bucket(bucket: list[Condensed], pieces: list[list[Any]]) -> Held:
+def bucket_operator(bucket: list[Condensed], pieces: list[list[Any]]) -> LocalOperator:
     """The condensed rows of one bucket."""
-    return Held([_centred(Z)[0] for Z in _stack(pieces)], bucket_shares(bucket), [])
+    return LocalOperator([_centred(Z)[0] for Z in _stack(pieces)], bucket_shares(bucket), [])
 
 
 @dataclass(frozen=True)
@@ -266,13 +266,13 @@ class Summary:
 
     @staticmethod
     @_overflowing
-    def of(held: Held) -> Summary:
+    def of(local: LocalOperator) -> Summary:
         """Of one place."""
-        places = list(zip(held.features, held.shares, strict=True))
+        places = list(zip(local.features, local.shares, strict=True))
         cross = [_transposed(X, share.r) for X, share in places]
         squares = [Products(X).column_squares(share.degree()) for X, share in places]
-        n_pairs = [share.n_pairs for share in held.shares]
-        return Summary(cross, squares, n_pairs, sum(share.mass for share in held.shares))
+        n_pairs = [share.n_pairs for share in local.shares]
+        return Summary(cross, squares, n_pairs, sum(share.mass for share in local.shares))
 
     @staticmethod
     def add(parts: list[Summary]) -> Summary:
@@ -286,9 +286,9 @@ class Summary:
 
 
 @_overflowing
-def product(group: int, held: Held, V: Array) -> Array:
+def product(group: int, local: LocalOperator, V: Array) -> Array:
     """ΦᵀLΦ V, shape (n, k)."""
-    X, share = held.features[group], held.shares[group]
+    X, share = local.features[group], local.shares[group]
     F = np.asarray(X @ V.astype(X.dtype, copy=False), dtype=np.float64)
     return _transposed(X, share.apply(F))
 

@@ -6,7 +6,7 @@ from rankrls.datasets._generate import make_preference_pairs, make_ranking
 from rankrls.datasets._letor import iter_letor, load_letor
 from rankrls.datasets._parquet import iter_parquet
 from rankrls.datasets._ranking import iter_ranking, load_ranking
-from rankrls.datasets._relations import make_rock_paper_scissors
+from rankrls.datasets._rock_paper_scissors import make_rock_paper_scissors
 
 __all__ = [
     "dump_letor",

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Chunk", "Source", "ahead", "find_files", "open_source", "pyarrow", "readable"]
+from rankrls.datasets.formats import SUFFIXES
+
+__all__ = ["NumberedBatch", "Source", "ahead", "find_files", "open_source", "pyarrow", "readable"]
 
 PathOrPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
-SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".arrows", ".feather", ".ipc")
 
 #: Read buffer of one column: pages are read when they are needed, not whole row groups.
 _BUFFER_BYTES = 1 << 16
@@ -69,7 +69,7 @@ def find_files(path: PathOrPaths) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class NumberedBatch:
     """Consecutive rows of a file: ``batch`` is a RecordBatch that begins at row ``first``."""
 
     source: Source
@@ -104,7 +104,7 @@ class Source:
         number = int(np.searchsorted(self._ends, row, side="right"))
         return f"{self.file}: {self.part} {number}, row {row}"
 
-    def chunks(self, columns: list[str], rows: int) -> Iterator[Chunk]:
+    def chunks(self, columns: list[str], rows: int) -> Iterator[NumberedBatch]:
         """Read some columns, at most ``rows`` rows at a time."""
         first = 0
         batches = self._batches(columns, rows)
@@ -115,7 +115,7 @@ class Source:
                 return
             for start in range(0, batch.num_rows, rows):
                 part = batch.slice(start, rows)
-                yield Chunk(self, first + start, part)
+                yield NumberedBatch(self, first + start, part)
             first += batch.num_rows
 
     def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse as sp
 from sklearn.utils import Bunch
 
-from rankrls.datasets._parse import MAX_FEATURES, Rows, show
+from rankrls.datasets._parse import MAX_FEATURES, ParsedRows, show
 
 __all__ = ["Layout", "QueryIds", "to_bunch"]
 
@@ -18,7 +18,7 @@ _NEVER_DENSE = 0.001  # sparse=False is refused below this, once the array is la
 _LARGE = 2**30
 
 
-def to_bunch(rows: Rows, qids: QueryIds, layout: Layout, n_columns: int) -> Bunch:
+def to_bunch(rows: ParsedRows, qids: QueryIds, layout: Layout, n_columns: int) -> Bunch:
     """Return what the readers give for some rows."""
     return Bunch(
         data=layout.matrix(rows, n_columns, qids.name),
@@ -39,7 +39,7 @@ class Layout:
             raise ValueError(f"sparse must be True, False or 'auto'; got {sparse!r}")
         self.sparse = sparse
 
-    def matrix(self, rows: Rows, n_columns: int, name: str) -> Any:
+    def matrix(self, rows: ParsedRows, n_columns: int, name: str) -> Any:
         n_cells, n_entries = len(rows) * n_columns, len(rows.values)
         if self.sparse == "auto":
             self.sparse = n_entries < _DENSE_FROM * n_cells
@@ -69,7 +69,7 @@ class QueryIds:
         self.name = name
         self.integers: bool | None = None
 
-    def array(self, rows: Rows) -> NDArray[Any] | None:
+    def array(self, rows: ParsedRows) -> NDArray[Any] | None:
         if rows.qid is None:
             return None
         tokens = dict.fromkeys(rows.qid)
@@ -88,14 +88,14 @@ class QueryIds:
             )
         return np.array([numbers_[token] for token in rows.qid], dtype=np.int64)
 
-    def _text(self, token: bytes, rows: Rows) -> str:
+    def _text(self, token: bytes, rows: ParsedRows) -> str:
         try:
             return token.decode("utf-8")
         except UnicodeDecodeError as error:
             place = self._place(token, rows)
             raise ValueError(f"{place}: query id {show(token)} is not UTF-8 text") from error
 
-    def _place(self, token: bytes, rows: Rows) -> str:
+    def _place(self, token: bytes, rows: ParsedRows) -> str:
         return f"{self.name}:{rows.lines[(rows.qid or []).index(token)]}"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.datasets._arrow import Chunk, Source, pyarrow, readable
+from rankrls.datasets._arrow import NumberedBatch, Source, pyarrow, readable
 
 __all__ = ["Columns", "check_names", "choose_features", "droppable", "missing_column"]
 
@@ -137,7 +137,7 @@ class Columns:
         if known != width:
             raise ValueError(f"{place}: column {name!r} has {width} numbers in a row, not {known}")
 
-    def measure(self, chunk: Chunk) -> None:
+    def measure(self, chunk: NumberedBatch) -> None:
         """Find how long the lists are, where the schema does not say."""
         for name in self.listed - set(self.widths):
             column = chunk.batch.column(name)
@@ -145,7 +145,7 @@ class Columns:
 
     # ------------------------------------------------------------------ values
 
-    def fill(self, chunk: Chunk, data: Array) -> None:
+    def fill(self, chunk: NumberedBatch, data: Array) -> None:
         """Write the features of a chunk into ``data`` of shape (m, n)."""
         pieces = [self._feature(chunk, name) for name in self.features]
         size = max(_BLOCK_BYTES // (data.itemsize * max(data.shape[1], 1)), 64)
@@ -159,17 +159,17 @@ class Columns:
                     block[:, start : start + piece.shape[1]] = piece[first : first + size]
                     start += piece.shape[1]
 
-    def _feature(self, chunk: Chunk, name: str) -> Array:
+    def _feature(self, chunk: NumberedBatch, name: str) -> Array:
         column = _column(chunk, name)
         if name in self.listed:
             return self._lists(chunk, name, column, self.widths[name])
         return _numbers(chunk, name, column, self.dtype)
 
-    def values(self, chunk: Chunk, name: str) -> Array:
+    def values(self, chunk: NumberedBatch, name: str) -> Array:
         """A column of numbers in float64: target or weights."""
         return _numbers(chunk, name, _column(chunk, name), np.dtype(np.float64))
 
-    def labels(self, chunk: Chunk) -> Array:
+    def labels(self, chunk: NumberedBatch) -> Array:
         """Query ids, int64 (uint64 if the column is) or str."""
         column = _column(chunk, self.qid)
         if self.kind == "integers":
@@ -185,7 +185,7 @@ class Columns:
         """Query ids of a batch: the type of the column is that of the ids."""
         return labels
 
-    def _lists(self, chunk: Chunk, name: str, column: Any, width: int) -> Array:
+    def _lists(self, chunk: NumberedBatch, name: str, column: Any, width: int) -> Array:
         """Lists of equal length as rows, shape (m, width)."""
         if not pyarrow().types.is_fixed_size_list(column.type):
             lengths = np.asarray(column.value_lengths().to_numpy(zero_copy_only=False))
@@ -200,13 +200,13 @@ class Columns:
         return _numbers(chunk, name, flat, self.dtype, width).reshape(len(column), width)
 
 
-def _column(chunk: Chunk, name: str) -> Any:
+def _column(chunk: NumberedBatch, name: str) -> Any:
     column = chunk.batch.column(name)
     _require_valid(chunk, name, column)
     return column
 
 
-def _require_valid(chunk: Chunk, name: str, column: Any, width: int = 1) -> None:
+def _require_valid(chunk: NumberedBatch, name: str, column: Any, width: int = 1) -> None:
     """Raise if there is a null; ``width`` entries make a row."""
     if column.null_count:
         at = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
@@ -214,7 +214,9 @@ def _require_valid(chunk: Chunk, name: str, column: Any, width: int = 1) -> None
         raise ValueError(f"{where}: column {name!r} is null; every row needs a value")
 
 
-def _numbers(chunk: Chunk, name: str, column: Any, dtype: np.dtype, width: int = 1) -> Array:
+def _numbers(
+    chunk: NumberedBatch, name: str, column: Any, dtype: np.dtype, width: int = 1
+) -> Array:
     """A column as finite numbers; ``width`` entries make a row."""
     column = _decoded(column)
     if pyarrow().types.is_decimal(column.type):

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 from sklearn.utils import Bunch
 
-from rankrls.datasets._checks import check_count
+from rankrls._streams import PathOrFile
+from rankrls._validation import check_integer
 from rankrls.datasets._csv_rows import CsvColumns, CsvSource
-from rankrls.datasets._source import PathOrFile
-from rankrls.datasets._tables import check_dtype, iter_batches
+from rankrls.datasets._query_batches import check_dtype, iter_batches
 
 __all__ = ["iter_csv", "load_csv"]
 
@@ -150,7 +150,7 @@ def iter_csv(
     [1 1 2] [5. 6. 7.]
     [3] [8.]
     """
-    rows = check_count("rows", rows)
+    rows = check_integer("rows", rows, least=1)
     source = CsvSource(path, header, delimiter)
     columns = CsvColumns(source, target, qid, sample_weight, features, drop, check_dtype(dtype))
     return iter_batches(source.chunks(), columns, rows, by_query=by_query, name=source.file)

@@ -16,9 +16,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls._streams import PathOrFile, name_of
 from rankrls.datasets._columns import choose_features, droppable, missing_column
 from rankrls.datasets._numbers import NUMBER
-from rankrls.datasets._source import PathOrFile, blocks, name_of
+from rankrls.datasets._source import blocks
 
 __all__ = ["CsvChunk", "CsvColumns", "CsvSource", "guess_delimiter"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 
-from rankrls.datasets._checks import check_count
+from rankrls._validation import check_integer
 
 __all__ = ["make_preference_pairs", "make_ranking"]
 
@@ -95,18 +95,18 @@ def make_ranking(
     >>> sorted(set(ranking.target.tolist()))
     [0.0, 1.0, 2.0, 3.0, 4.0]
     """
-    check_count("n_queries", n_queries)
-    check_count("n_features", n_features)
+    check_integer("n_queries", n_queries, least=1)
+    check_integer("n_features", n_features, least=1)
     low, high = _check_n_docs(n_docs)
     if n_informative is None:
         n_informative = max(1, n_features // 2)
-    check_count("n_informative", n_informative)
+    check_integer("n_informative", n_informative, least=1)
     if n_informative > n_features:
         raise ValueError(f"n_informative={n_informative} is more than n_features={n_features}")
     if n_levels is not None:
-        check_count("n_levels", n_levels, least=2)
-    _check_spread("noise", noise)
-    _check_spread("query_effect", query_effect)
+        check_integer("n_levels", n_levels, least=2)
+    check_spread("noise", noise)
+    check_spread("query_effect", query_effect)
 
     rng = check_random_state(random_state)
     sizes = rng.randint(low, high + 1, size=n_queries)
@@ -192,10 +192,10 @@ def make_preference_pairs(
     >>> bool((judged.utility[preferred] > judged.utility[other]).all())
     True
     """
-    check_count("n_items", n_items, least=2)
-    check_count("n_features", n_features)
-    check_count("n_pairs", n_pairs)
-    _check_spread("noise", noise)
+    check_integer("n_items", n_items, least=2)
+    check_integer("n_features", n_features, least=1)
+    check_integer("n_pairs", n_pairs, least=1)
+    check_spread("noise", noise)
     rng = check_random_state(random_state)
     data = rng.standard_normal((n_items, n_features))
     coef = _direction(rng, n_features)
@@ -229,14 +229,15 @@ def _skewed_levels(scores: NDArray[np.float64], n_levels: int) -> NDArray[np.flo
 
 def _check_n_docs(n_docs: Any) -> tuple[int, int]:
     low, high = n_docs if isinstance(n_docs, tuple | list) and len(n_docs) == 2 else [n_docs] * 2
-    check_count("n_docs", low)
-    check_count("n_docs", high)
+    check_integer("n_docs", low, least=1)
+    check_integer("n_docs", high, least=1)
     if low > high:
         raise ValueError(f"n_docs must be (low, high) with low <= high; got {n_docs!r}")
     return low, high
 
 
-def _check_spread(name: str, value: Any) -> None:
+def check_spread(name: str, value: Any) -> None:
+    """Raise unless ``value`` is a finite number that is not negative."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not number or not 0 <= float(value) < np.inf:
         raise ValueError(f"{name} must be a finite number >= 0; got {value!r}")

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 from sklearn.utils import Bunch
 
-from rankrls._validation import check_option
+from rankrls._streams import PathOrFile, name_of
+from rankrls._validation import check_integer, check_option
 from rankrls.datasets._assemble import Layout, QueryIds, to_bunch
-from rankrls.datasets._checks import check_count
-from rankrls.datasets._parse import MAX_FEATURES, Parser, Rows, show
-from rankrls.datasets._source import PathOrFile, blocks, name_of, rewindable
+from rankrls.datasets._parse import MAX_FEATURES, ParsedRows, Parser, show
+from rankrls.datasets._source import blocks, rewindable
 
 __all__ = ["iter_letor", "load_letor"]
 
@@ -99,7 +99,7 @@ def load_letor(
     parts = [rows for block in blocks(path) if (rows := parser.parse(*block)) is not None]
     if not parts:
         raise ValueError(f"{parser.name}: no data: the file is empty, or has only comments")
-    rows = Rows.concatenate(parts)
+    rows = ParsedRows.concatenate(parts)
     parts.clear()
     n_columns = int(rows.columns.max(initial=-1)) + 1 if n_features is None else n_features
     return to_bunch(rows, QueryIds(parser.name), layout, n_columns)
@@ -156,7 +156,7 @@ def iter_letor(
     [1 1 2] [5. 6. 7.]
     [3] [8.]
     """
-    rows = check_count("rows", rows)
+    rows = check_integer("rows", rows, least=1)
     parser, layout = _start(path, n_features, dtype, sparse, zero_based, beyond)
     if n_features is None:
         n_features = _scan_width(path, parser)
@@ -173,7 +173,7 @@ def _start(
     beyond: str,
 ) -> tuple[Parser, Layout]:
     """Check the arguments that both readers have."""
-    if n_features is not None and check_count("n_features", n_features) > MAX_FEATURES:
+    if n_features is not None and check_integer("n_features", n_features, least=1) > MAX_FEATURES:
         raise ValueError(f"n_features must be at most {MAX_FEATURES}; got {n_features!r}")
     if not isinstance(zero_based, bool | np.bool_):
         raise ValueError(f"zero_based must be True or False; got {zero_based!r}")
@@ -223,7 +223,7 @@ def _iter_batches(
 ) -> Iterator[Bunch]:
     qids = QueryIds(parser.name)
     seen: set[bytes] = set()
-    pending: list[Rows] = []
+    pending: list[ParsedRows] = []
     n_pending = 0
     borders: list[int] = []  # where, in the pending rows, a batch may end
     last: bytes | None = None
@@ -250,7 +250,7 @@ def _iter_batches(
         n_pending += len(part)
         if n_pending <= n_rows or borders[-1] == 0:
             continue
-        ready = Rows.concatenate(pending)
+        ready = ParsedRows.concatenate(pending)
         start = 0
         for stop in _cuts(borders, n_pending, n_rows):
             yield to_bunch(ready.slice(start, stop), qids, layout, n_columns)
@@ -260,7 +260,7 @@ def _iter_batches(
         n_pending -= start
     if not any_rows:
         raise ValueError(f"{parser.name}: no data: the file is empty, or has only comments")
-    ready = Rows.concatenate(pending)
+    ready = ParsedRows.concatenate(pending)
     start = 0
     for stop in [*_cuts(borders, n_pending, n_rows), n_pending]:
         yield to_bunch(ready.slice(start, stop), qids, layout, n_columns)

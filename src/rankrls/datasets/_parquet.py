@@ -9,10 +9,17 @@ import numpy as np
 from numpy.typing import DTypeLike
 from sklearn.utils import Bunch
 
-from rankrls.datasets._arrow import Chunk, PathOrPaths, Source, ahead, find_files, open_source
-from rankrls.datasets._checks import check_count
+from rankrls._validation import check_integer
+from rankrls.datasets._arrow import (
+    NumberedBatch,
+    PathOrPaths,
+    Source,
+    ahead,
+    find_files,
+    open_source,
+)
 from rankrls.datasets._columns import Columns
-from rankrls.datasets._tables import check_dtype, iter_batches
+from rankrls.datasets._query_batches import check_dtype, iter_batches
 
 __all__ = ["iter_parquet"]
 
@@ -97,7 +104,7 @@ def iter_parquet(
     [1 1] [5. 6.]
     [2 3] [7. 8.]
     """
-    rows = check_count("rows", rows)
+    rows = check_integer("rows", rows, least=1)
     files = find_files(path)
     first = open_source(files[0])
     columns = Columns(first, target, qid, sample_weight, features, drop, check_dtype(dtype))
@@ -105,7 +112,9 @@ def iter_parquet(
     return iter_batches(chunks, columns, rows, by_query=by_query, name=files[0])
 
 
-def _chunks(files: list[str], first: Source, columns: Columns, rows: int) -> Iterator[Chunk]:
+def _chunks(
+    files: list[str], first: Source, columns: Columns, rows: int
+) -> Iterator[NumberedBatch]:
     """All rows of all files."""
     for number, file in enumerate(files):
         source = open_source(file) if number else first

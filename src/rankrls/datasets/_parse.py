@@ -6,23 +6,23 @@ otherwise token by token, which reads the same or raises ``ValueError`` with fil
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls._messages import warn
 from rankrls.datasets._numbers import NUMBER, parse_features, parse_labels
 
-__all__ = ["MAX_FEATURES", "Parser", "Rows", "show"]
+__all__ = ["MAX_FEATURES", "ParsedRows", "Parser", "show"]
 
 #: Column numbers are 32-bit, in the files that matter and in ``scipy.sparse``.
 MAX_FEATURES = 2**31 - 1
 
 
 @dataclass
-class Rows:
+class ParsedRows:
     """Some rows of a file: a CSR matrix in pieces, and what stands beside it.
 
     Attributes
@@ -50,11 +50,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def slice(self, start: int, stop: int) -> Rows:
+    def slice(self, start: int, stop: int) -> ParsedRows:
         """Return rows ``start`` to ``stop``."""
         first = int(self.counts[:start].sum())
         last = first + int(self.counts[start:stop].sum())
-        return Rows(
+        return ParsedRows(
             self.target[start:stop],
             None if self.qid is None else self.qid[start:stop],
             self.counts[start:stop],
@@ -65,11 +65,11 @@ class Rows:
         )
 
     @staticmethod
-    def concatenate(parts: list[Rows]) -> Rows:
+    def concatenate(parts: list[ParsedRows]) -> ParsedRows:
         """Return the rows of all ``parts``, of which there is at least one."""
         if len(parts) == 1:
             return parts[0]
-        return Rows(
+        return ParsedRows(
             np.concatenate([p.target for p in parts]),
             None if parts[0].qid is None else [q for p in parts for q in p.qid or ()],
             np.concatenate([p.counts for p in parts]),
@@ -130,7 +130,7 @@ class Parser:
         self.has_qid: bool | None = None
         self.first_line = 0
 
-    def parse(self, first_line: int, block: bytes) -> Rows | None:
+    def parse(self, first_line: int, block: bytes) -> ParsedRows | None:
         """Return the rows of a block whose first line has this number; None if it has none."""
         lines, comments = _split(first_line, block)
         if not lines:
@@ -143,7 +143,7 @@ class Parser:
         target, counts, columns, values = fast or self._parse_carefully(lines)
         if len(columns) and columns.max() >= self.width:
             counts, columns, values = self._drop(lines, counts, columns, values)
-        return Rows(
+        return ParsedRows(
             target,
             qid if self.has_qid else None,
             counts,
@@ -222,10 +222,9 @@ class Parser:
         if not self.dropped:
             self.dropped = True
             at = int(np.argmin(keep))
-            warnings.warn(
+            warn(
                 f"{self.name}:{lines[row[at]].number}: feature {columns[at] + self.first_id} is "
                 f"beyond the first {self.width}; such features are left out",
-                stacklevel=2,
             )
         return np.bincount(row[keep], minlength=len(counts)), columns[keep], values[keep]
 

@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import DTypeLike
 from sklearn.utils import Bunch
 
-from rankrls._validation import check_option
+from rankrls._streams import PathOrFile, name_of
+from rankrls._validation import check_integer, check_option
 from rankrls.datasets._arrow import find_files, open_source
-from rankrls.datasets._checks import check_count
 from rankrls.datasets._columns import check_names, missing_column
 from rankrls.datasets._csv_rows import CsvColumns, CsvSource
 from rankrls.datasets._letor import iter_letor, load_letor
 from rankrls.datasets._parquet import iter_parquet
-from rankrls.datasets._sniff import FORMATS, sniff
-from rankrls.datasets._source import PathOrFile, name_of
-from rankrls.datasets._tables import check_dtype, iter_batches
+from rankrls.datasets._query_batches import check_dtype, iter_batches
+from rankrls.datasets.formats import FORMATS, sniff
 
 __all__ = ["iter_ranking", "load_ranking"]
 
@@ -190,7 +189,7 @@ def iter_ranking(
     >>> [batch.qid.tolist() for batch in iter_ranking(file, rows=3)]
     [[1, 1], [2, 2]]
     """
-    rows = check_count("rows", rows)
+    rows = check_integer("rows", rows, least=1)
     kind, file = _open(path, format)
     roles = {"target": target, "qid": qid}
     others = {"features": features, "drop": drop, "sample_weight": sample_weight}

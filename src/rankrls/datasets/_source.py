@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
-__all__ = ["PathOrFile", "blocks", "name_of", "rewindable"]
+from rankrls._streams import DAMAGED, PathOrFile, name_of, opened
 
-PathOrFile = str | os.PathLike[str] | BinaryIO
+__all__ = ["blocks", "rewindable"]
 
 _BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 1 << 28  # some 20 million features in one row
-_GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
-
-
-def name_of(path: PathOrFile) -> str:
-    """Return how error messages call the file."""
-    if isinstance(path, str | os.PathLike):
-        return os.fspath(path)
-    if not hasattr(path, "read"):
-        raise ValueError(
-            f"path must be a file name or a file opened in binary mode; got {type(path).__name__}"
-        )
-    name = getattr(path, "name", None)
-    return name if isinstance(name, str) else "<stream>"
 
 
 def rewindable(path: PathOrFile) -> bool:
@@ -42,28 +27,18 @@ def blocks(path: PathOrFile) -> Iterator[tuple[int, bytes]]:
 
     A file passed open is read from where it stands and stays open.
     """
-    if isinstance(path, str | os.PathLike):
-        with open(path, "rb") as file:
-            yield from _blocks(file, name_of(path))
-    else:
-        yield from _blocks(path, name_of(path))
+    with opened(path) as file:
+        yield from _blocks(file, name_of(path))
 
 
-def _blocks(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
-    head = _read(file, 2, name)
-    if len(head) == 1:
-        head += _read(file, 1, name)
-    source: Any = _Prefixed(head, file, name)
-    if head == _GZIP_MAGIC:
-        source = gzip.GzipFile(fileobj=source, mode="rb")
-
+def _blocks(file: Any, name: str) -> Iterator[tuple[int, bytes]]:
     line = 1
     pending: list[bytes] = []  # the pieces of a line that has not ended yet
     pending_bytes = 0
     while True:
         try:
-            piece = source.read(_BLOCK_BYTES)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            piece = file.read(_BLOCK_BYTES)
+        except DAMAGED as error:
             raise ValueError(
                 f"{name}:{line}: the gzip data is truncated or corrupt at or after this line "
                 f"({error}); get the file again"
@@ -89,23 +64,3 @@ def _blocks(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
 
 def _without_bom(line: int, block: bytes) -> bytes:
     return block.removeprefix(_BOM) if line == 1 else block
-
-
-def _read(file: BinaryIO, n_bytes: int, name: str) -> bytes:
-    data = file.read(n_bytes)
-    if not isinstance(data, bytes):
-        raise ValueError(f"{name}: open the file in binary mode ('rb'); read() gave {type(data)}")
-    return data
-
-
-class _Prefixed:
-    """A file whose first bytes have been read already: ``read`` gives them again."""
-
-    def __init__(self, head: bytes, file: BinaryIO, name: str) -> None:
-        self._head, self._file, self._name = head, file, name
-
-    def read(self, n_bytes: int) -> bytes:
-        head, self._head = self._head, b""
-        if head:
-            return head + _read(self._file, max(n_bytes - len(head), 0), self._name)
-        return _read(self._file, n_bytes, self._name)

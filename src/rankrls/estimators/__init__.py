@@ -1,4 +1,4 @@
-"""Estimators: thin scikit-learn classes over the rooms below.
+"""Estimators: thin scikit-learn classes over `rankrls.core`.
 
 `GreedyRankRLS` is in `rankrls.estimators.greedy`: it needs scikit-learn's feature selection, which
 takes a while to import, so that only who uses it should wait for it.

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rankrls._progress import Progress
+from rankrls._messages import Progress
+from rankrls.core.relations.relation_problem import RelationModel
 from rankrls.estimators.conditional_base import ConditionalRanker
 
 __all__ = ["ConditionalRankRLS"]
+
+Array = NDArray[Any]
 
 
 class ConditionalRankRLS(ConditionalRanker):
@@ -51,15 +55,16 @@ class ConditionalRankRLS(ConditionalRanker):
         Whether each row of Y is a ranking of the columns, or each column one of the rows.
     solver : {"auto", "closed", "primal", "dual", "cg"}, default="auto"
         "closed" needs a complete Y (every pair of the objects that have a label observed,
-        equally often) and decomposes the two kernel matrices. "primal" factorises a system over
-        all products of a feature of X and one of Z (linear kernels, dense features), "dual" one
-        over the observed pairs. "cg" iterates, with products that never form it. "auto": "closed"
+        equally often) and decomposes the two kernels. "primal" factorises a system over all
+        products of a feature of X and one of Z (linear kernels, dense features), "dual" one over
+        the observed pairs. "cg" iterates, with products that never form it. "auto": "closed"
         if Y is complete; else "primal" if products of features are fewer than observed pairs
         and cheap enough; else "dual" up to 2000 observed pairs; else "cg".
     max_iter : int, default=200
         Most iterations of "cg".
     tol : float, default=1e-6
-        "cg" ends when ‖residual‖/‖right side‖ is at most this.
+        Relative accuracy of "cg". It ends when the true residual shows that the error of the
+        solution is about this small; otherwise there is a `ConvergenceWarning`.
     early_stopping : bool, default=False
         Regularise by iteration: look at held-out edges after each iteration of "cg", end when
         their pairwise error has not improved for ``n_iter_no_change`` iterations, and keep the
@@ -81,7 +86,8 @@ class ConditionalRankRLS(ConditionalRanker):
         A of f(x, z) = k_xᵀ A g_z, with k_x the kernel values of x with the row objects and g_z
         those of z with the column objects.
     coef_ : ndarray of shape (d, e)
-        W of f(x, z) = xᵀ W z, for linear kernels.
+        W of f(x, z) = xᵀ W z, for linear kernels. Where features are fewer than objects, or very
+        differently scaled, predictions are made by W, which has digits that ``dual_coef_`` has not.
     solver_ : str
         The solver that was used.
     n_iter_ : int
@@ -104,7 +110,11 @@ class ConditionalRankRLS(ConditionalRanker):
     solution is A = V (VᵀYU ∘ 1/(λσᵀ + alpha)) Uᵀ with the eigendecompositions of K and G (of C G C,
     C centring, for the ranking loss), singular or not. With a symmetric or reciprocal relation
     the ranking loss leads to one more system of equations for the offsets c_i, as many as there
-    are objects.
+    are objects. Linear kernels are decomposed by their features, whose scales do not matter to the
+    accuracy; a warning names columns that have lost digits in a kernel matrix all the same.
+
+    Over the observed pairs of an incomplete Y the problem is `RankRLS` with the conditioning
+    objects as queries and ``query_weighting="size"``.
 
     A pair that is observed several times counts as often. With a relation, an observed pair (i, j)
     is a term of the loss, and the pair (j, i) is another one only if it is observed too. Rows with
@@ -198,13 +208,16 @@ class ConditionalRankRLS(ConditionalRanker):
         self._fit_path(X, Y, Z, alphas)
         return self
 
-    def _fit_path(self, X: Any, Y: Any, Z: Any, alphas: Any) -> Any:
+    def _fit_path(self, X: Any, Y: Any, Z: Any, alphas: Array) -> RelationModel:
         """Fit for all ``alphas``; the fitted attributes are those of the first."""
-        self._stopping()
+        self._iteration_options()
+        self._held_out()
         rows, columns, observations = self._prepare(X, Y, Z)
         progress = Progress(type(self).__name__, self.verbose)
         problem = self._problem(rows, columns, observations)
-        solution = self._solve(problem, alphas, progress)
+        self._require_functions(problem)
+        model = self._solve(problem, alphas, progress)
         progress("solved")
-        self._store(rows, columns, observations, solution, two_domains=Z is not None)
-        return self._oriented(solution.coefficients)
+        self._store(rows, columns, observations, model, two_domains=Z is not None)
+        self._warn_of_lost_digits(problem, model, float(alphas.min()))
+        return model

@@ -12,20 +12,23 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._progress import Progress
+from rankrls._messages import Progress, warn
 from rankrls._validation import check_integer, check_option, check_positive, clear_errors
+from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.relations.cell_equations import HeldOutCells
 from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.problem import SOLVERS, RelationProblem, Solution, Stopping
-from rankrls.core.spaces.kernels import Kernel
-from rankrls.estimators.keywords import NO_DEVIATIONS, explained
+from rankrls.core.relations.relation_problem import SOLVERS, RelationModel, RelationProblem
+from rankrls.core.relations.sides import losing_columns
+from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.objects import Objects, check_numbers
+from rankrls.estimators.ranker import NO_DEVIATIONS, explained
 from rankrls.estimators.relation_inputs import (
     SIGNS,
     check_relation,
     read_relation,
     require_labels,
 )
-from rankrls.metrics import conditional_scores
+from rankrls.metrics import conditional_scores, pairwise_error
 
 __all__ = ["ConditionalRanker"]
 
@@ -35,6 +38,11 @@ LOSSES = ("ranking", "regression")
 CONDITIONS = ("rows", "columns")
 #: Edges that are predicted at a time.
 CHUNK = 1024
+#: Attributes that not every fitted model has.
+OPTIONAL = (
+    *("_weights", "_explicit_rows", "_explicit_columns"),
+    *("best_iteration_", "validation_curve_", "validation_iterations_"),
+)
 
 
 class ConditionalRanker(BaseEstimator):
@@ -134,19 +142,22 @@ class ConditionalRanker(BaseEstimator):
         )
         return first, second
 
-    def _stopping(self) -> Stopping:
-        fraction = None
-        if self.early_stopping:
-            fraction = check_positive("validation_fraction", self.validation_fraction)
-            if fraction >= 1:
-                raise ValueError(f"validation_fraction must be below 1; got {fraction:g}")
-        return Stopping(
+    def _iteration_options(self, progress: Progress | None = None) -> IterationOptions:
+        return IterationOptions(
             max_iter=check_integer("max_iter", self.max_iter, least=1),
             tol=check_positive("tol", self.tol),
-            validation_fraction=fraction,
             patience=check_integer("n_iter_no_change", self.n_iter_no_change, least=1),
-            random_state=check_random_state(self.random_state),
+            progress=Progress("", 0) if progress is None else progress,
         )
+
+    def _held_out(self) -> HeldOutCells | None:
+        """How edges are held out for early stopping; None without it."""
+        if not self.early_stopping:
+            return None
+        fraction = check_positive("validation_fraction", self.validation_fraction)
+        if fraction >= 1:
+            raise ValueError(f"validation_fraction must be below 1; got {fraction:g}")
+        return HeldOutCells(fraction, check_random_state(self.random_state), _accuracy)
 
     def _check_alpha(self, value: Any) -> float:
         """> 0; early stopping regularises by itself and also takes zero."""
@@ -160,48 +171,97 @@ class ConditionalRanker(BaseEstimator):
         self, rows: Objects, columns: Objects | None, observations: Observations
     ) -> RelationProblem:
         """The problem with the conditioning objects as its rows: the one place that transposes."""
-        K = rows.gram()
-        G = K if columns is None else columns.gram()
-        X, Z = rows.features(), (rows if columns is None else columns).features()
-        features = None if X is None or Z is None else (X, Z)
+        left = rows.side()
+        right = left if columns is None else columns.side()
         if self.condition_on == "columns":
-            K, G, observations = G, K, observations.T
-            features = None if features is None else features[::-1]
+            left, right, observations = right, left, observations.T
         return RelationProblem(
-            K,
-            G,
+            left,
+            right,
             observations,
             ranking=self.loss == "ranking",
             sign=SIGNS[self.relation],
-            features=features,
         )
+
+    def _require_functions(self, problem: RelationProblem) -> None:
+        """Raise if no function but zero has the symmetry of the relation."""
+        if problem.is_empty():
+            raise ValueError(
+                "relation='reciprocal' leaves no function but f = 0: the kernel matrix of X has "
+                "rank one, as that of a linear kernel of a single feature, and antisymmetric "
+                "functions need two. Add features (a column of ones is one), or use another kernel"
+            )
 
     def _oriented(self, values: Array) -> Array:
         """Arrays (…, conditioning objects, ranked objects) as (…, rows, columns) of Y."""
         return values if self.condition_on == "rows" else np.swapaxes(values, -1, -2)
 
-    def _solve(self, problem: RelationProblem, alphas: Array, progress: Progress) -> Solution:
-        return problem.solve(alphas, self.solver, self._stopping(), progress)
+    def _solve(self, problem: RelationProblem, alphas: Array, progress: Progress) -> RelationModel:
+        return problem.solve(
+            alphas,
+            self.solver,
+            self._iteration_options(progress),
+            held_out=self._held_out(),
+            progress=progress,
+        )
 
     def _store(
         self,
         rows: Objects,
         columns: Objects | None,
         observations: Observations,
-        solution: Solution,
+        model: RelationModel,
         two_domains: bool,
     ) -> None:
-        self._rows, self._columns, self._two_domains = rows, columns, two_domains
-        self.dual_coef_ = np.ascontiguousarray(self._oriented(solution.coefficients[0]))
-        self.solver_ = solution.solver
-        self.n_iter_ = solution.n_iter
-        self.n_edges_ = observations.n_edges
-        for name in ("best_iteration_", "validation_curve_", "validation_iterations_"):
+        for name in OPTIONAL:
             self.__dict__.pop(name, None)
-        if solution.errors is not None:
-            self.best_iteration_ = solution.best_iteration
-            self.validation_curve_ = solution.errors
-            self.validation_iterations_ = np.arange(1, len(solution.errors) + 1)
+        self._rows, self._columns, self._two_domains = rows, columns, two_domains
+        self.dual_coef_ = np.ascontiguousarray(self._oriented(model.coefficients[0]))
+        if model.weights is not None:
+            self._weights = np.ascontiguousarray(self._oriented(model.weights[0]))
+            turn = 1 if self.condition_on == "rows" else -1
+            self._explicit_rows, self._explicit_columns = model.explicit[::turn]
+        self.solver_ = model.solver
+        self.n_iter_ = model.n_iter
+        self.n_edges_ = observations.n_edges
+        if model.history is not None:
+            self.best_iteration_ = model.history.best_iteration
+            self.validation_curve_ = model.history.errors[:, 0]
+            self.validation_iterations_ = model.history.iterations
+
+    def _warn_of_lost_digits(
+        self, problem: RelationProblem, model: RelationModel, alpha: float
+    ) -> None:
+        """Warn if rounding errors of features with very different scales are in the model."""
+        turn = 1 if self.condition_on == "rows" else -1
+        sides, by_kernel = problem.sides[::turn], model.by_kernel[::turn]
+        for k, (objects, name) in enumerate(((self._rows, "X"), (self._ranked, "Z"))):
+            if not (by_kernel[k] and objects.kernel.linear) or (k == 1 and sides[0] is sides[1]):
+                continue
+            # Columns that alpha makes negligible do not matter.
+            negligible = np.sqrt(1e-8 * alpha / max(sides[1 - k].size, np.finfo(float).tiny))
+            columns = losing_columns(objects.X, negligible)
+            if len(columns):
+                warn(
+                    f"the kernel matrix has lost digits of {self._named(columns, k)} of {name}, "
+                    "small beside others, and predictions are inaccurate: scale the features "
+                    "(StandardScaler, MaxAbsScaler)"
+                )
+        if model.loss > 1e-6:
+            warn(
+                f"rounding errors of about {min(model.loss, 1.0):.1g} of the predictions are in "
+                f"the model, which alpha={alpha:g} does not smooth out: increase alpha, or scale "
+                "features that depend on each other or have very different scales (StandardScaler)"
+            )
+
+    def _named(self, columns: Array, side: int) -> str:
+        names = getattr(self, "feature_names_in_", None) if side == 0 else None
+        shown = [str(j) if names is None else repr(str(names[j])) for j in columns[:5]]
+        return (
+            ("column " if len(columns) == 1 else "columns ")
+            + ", ".join(shown)
+            + (", …" if len(columns) > 5 else "")
+        )
 
     # ------------------------------------------------------------------ predicting
 
@@ -227,24 +287,26 @@ class ConditionalRanker(BaseEstimator):
             Higher is preferred. With ``condition_on="rows"`` each row ranks the columns; for the
             ranking loss, scores of different rows are not comparable.
         """
-        return self._predict_all(X, Z, self._fitted_coefficients()[None])[0]
-
-    def _fitted_coefficients(self) -> Array:
         check_is_fitted(self)
-        return self.dual_coef_
+        return self._predict_all(X, Z, self._table()[None])[0]
 
-    def _predict_all(self, X: Any, Z: Any, coefficients: Array) -> Array:
-        """Scores for coefficients of shape (n, p, g): shape (n, p', g')."""
+    def _table(self) -> Array:
+        """Coefficients of kernel values, or of features where these are explicit."""
+        return getattr(self, "_weights", self.dual_coef_)
+
+    @property
+    def _explicit(self) -> tuple[bool, bool]:
+        """Whether the rows and columns of `_table` are features, and not training objects."""
+        return getattr(self, "_explicit_rows", False), getattr(self, "_explicit_columns", False)
+
+    def _predict_all(self, X: Any, Z: Any, tables: Array) -> Array:
+        """Scores for several tables of coefficients (see `_table`), shape (n, p', g')."""
         X, Z_given, Z = self._check_new(X, Z)
         sign = SIGNS[self.relation]
-        out = np.empty((len(coefficients), X.shape[0], Z.shape[0]))
-        several = len(coefficients) > 1
-        K, G = (self._rows.values(X), self._ranked.values(Z).T) if several else (None, None)
-        for scores, A in zip(out, coefficients, strict=True):
-            if several:
-                scores[:] = K @ A @ G
-            else:  # kernel values a block at a time
-                scores[:] = self._ranked.product(Z, self._rows.product(X, A).T).T
+        out = np.empty((len(tables), X.shape[0], Z.shape[0]))
+        for scores, A in zip(out, tables, strict=True):
+            left = self._rows.product(X, A, explicit=self._explicit[0])
+            scores[:] = self._ranked.product(Z, left.T, explicit=self._explicit[1]).T
             if sign and not Z_given:
                 scores[:] = 0.5 * (scores + sign * scores.T)
         return out
@@ -270,10 +332,9 @@ class ConditionalRanker(BaseEstimator):
         if not len(rows):
             return np.empty(0)
         used, rows = np.unique(rows, return_inverse=True)
-        left = self._rows.product(X[used], self.dual_coef_)
-        columns = self._ranked
+        left = self._rows.product(X[used], self._table(), explicit=self._explicit[0])
         used, cols = np.unique(cols, return_inverse=True)
-        right = columns.values(Z[used])
+        right = self._ranked.values(Z[used], explicit=self._explicit[1])
         out = np.empty(len(rows))
         for start in range(0, len(rows), CHUNK):
             part = slice(start, start + CHUNK)
@@ -312,6 +373,8 @@ class ConditionalRanker(BaseEstimator):
         columns = self._ranked
         if not (self._rows.kernel.linear and columns.kernel.linear):
             raise AttributeError("coef_ exists for linear kernels only; see dual_coef_")
+        if all(self._explicit):
+            return self._table()
         return self._rows.X.T @ (columns.X.T @ self.dual_coef_.T).T
 
     def score(self, X: Any, Y: Any, Z: Any = None) -> float:
@@ -356,6 +419,11 @@ class ConditionalRanker(BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
+
+
+def _accuracy(y: Array, predictions: Array, rows: Array) -> float:
+    """Pairwise accuracy within rows, for early stopping."""
+    return 1.0 - float(pairwise_error(y, predictions, qid=rows))
 
 
 def _check_others(Z: Any) -> Any:

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from rankrls._progress import Progress
-from rankrls._validation import (
-    check_finite_array,
-    check_integer,
-    check_option,
-    check_positive,
-    show,
-)
-from rankrls.core.relations.cross_validation import alpha_chunks, complete_labels, cross_validate
-from rankrls.core.relations.plan import Plan, make_plan, plan_of_splits
+from rankrls._messages import Progress
+from rankrls._validation import check_integer
+from rankrls.core.relations.holdout import alpha_chunks, complete_labels, cross_validate
+from rankrls.estimators.choosing import DEFAULT_ALPHAS, Scoring, check_alphas, choose_alpha
 from rankrls.estimators.conditional_base import ConditionalRanker
-from rankrls.estimators.scoring import Scoring, choose_alpha
+from rankrls.estimators.relation_folds import folds_of
 
-__all__ = ["ConditionalRankRLSCV", "plan_for"]
-
-Array = NDArray[Any]
-
-DEFAULT_ALPHAS = tuple(2.0**exponent for exponent in range(-15, 16))
-STRUCTURES = ("auto", "rows", "columns", "both", "edges")
+__all__ = ["ConditionalRankRLSCV"]
 
 
 class ConditionalRankRLSCV(ConditionalRanker):
@@ -156,42 +144,34 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
         ConditionalRankRLSCV
             The fitted estimator.
         """
-        grid = np.unique(check_finite_array("alphas", np.atleast_1d(self.alphas), ndim=(1,)))
-        if not grid.size:
-            raise ValueError("alphas is empty: give at least one number > 0")
-        check_positive("alphas", float(grid[0]))
+        grid = check_alphas("alphas", self.alphas)
         if self.n_folds is not None:
             check_integer("n_folds", self.n_folds, least=2)
         scoring = Scoring(self.scoring)
-        stopping = self._stopping()
         rows, columns, observations = self._prepare(X, Y, Z)
         progress = Progress(type(self).__name__, self.verbose)
         problem = self._problem(rows, columns, observations)
-        rng = check_random_state(self.random_state)
-        plan = plan_for(
+        self._require_functions(problem)
+        folds = folds_of(
             self.cv,
-            problem.observations.shape,
+            problem.observations,
             self.condition_on,
             paired=problem.sign != 0,
             two_domains=Z is not None,
             shortcut=problem.sign == 0 and complete_labels(problem) is not None,
             n_folds=self.n_folds,
-            rng=rng,
+            rng=check_random_state(self.random_state),
             X=X,
         )
-        progress(f"cross-validation of {len(grid)} alphas: {plan}")
+        progress(f"cross-validation of {len(grid)} alphas: {folds}")
         scores, n_refits = [], []
-        state = rng.get_state()
         for alphas in alpha_chunks(grid, observations.shape):
-            rng.set_state(state)  # the same folds for every alpha
             held = cross_validate(
                 problem,
-                plan,
+                folds,
                 alphas,
                 solver=self.solver,
-                stopping=stopping,
-                n_folds=self.n_folds,
-                rng=rng,
+                options=self._iteration_options(),
                 progress=progress,
             )
             n_refits.append(held.n_refits)
@@ -199,81 +179,15 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
                 float(scoring.metric(held.y, values, qid=held.lists, **scoring.options))
                 for values in held.predictions
             ]
-        self._choose(grid, np.array(scores), np.concatenate(n_refits))
-        progress(f"alpha {self.alpha_:g}, score {self.best_score_:.4f}")
-        solution = self._solve(problem, np.array([self.alpha_]), progress)
-        self._store(rows, columns, observations, solution, two_domains=Z is not None)
+        best = choose_alpha(grid, np.array(scores))
+        progress(f"alpha {grid[best]:g}, score {scores[best]:.4f}")
+        model = self._solve(problem, grid[[best]], progress)
+        self._store(rows, columns, observations, model, two_domains=Z is not None)
+        self.alpha_, self.best_score_ = float(grid[best]), scores[best]
+        self.cv_results_ = {
+            "alpha": grid,
+            "mean_score": np.array(scores),
+            "n_refits": np.concatenate(n_refits),
+        }
+        self._warn_of_lost_digits(problem, model, self.alpha_)
         return self
-
-    def _choose(self, grid: Array, scores: Array, n_refits: Array) -> None:
-        best = choose_alpha(grid, scores)
-        self.alpha_ = float(grid[best])
-        self.best_score_ = float(scores[best])
-        self.cv_results_ = {"alpha": grid, "mean_score": scores, "n_refits": n_refits}
-
-
-def plan_for(
-    cv: Any,
-    shape: tuple[int, int],
-    condition_on: str,
-    *,
-    paired: bool,
-    two_domains: bool,
-    shortcut: bool,
-    n_folds: int | None,
-    rng: np.random.RandomState,
-    X: Any,
-) -> Plan:
-    """What ``cv`` holds out of a relation of ``shape``, with the conditioning objects as rows."""
-    p, g = shape
-    one = not two_domains
-    if isinstance(cv, str):
-        check_option("cv", cv, STRUCTURES)
-        structure = ("both" if one else "rows") if cv == "auto" else cv
-    elif isinstance(cv, int | np.integer) and not isinstance(cv, bool):
-        structure, n_folds = ("both" if one else "rows"), check_integer("cv", cv, least=2)
-    elif hasattr(cv, "split") or (isinstance(cv, Iterable) and not isinstance(cv, bytes)):
-        side = "both" if one else condition_on
-        n = p if condition_on == "rows" else g
-        return plan_of_splits(_splits(cv, X, n), (p, g), side=side)
-    else:
-        choices = ", ".join(map(repr, STRUCTURES))
-        raise ValueError(
-            f"cv must be one of {choices}, an int, a splitter or an iterable of (train, test); "
-            f"got {show(cv)}"
-        )
-    if condition_on == "columns":
-        structure = {"rows": "columns", "columns": "rows"}.get(structure, structure)
-    return make_plan(
-        structure,
-        (p, g),
-        paired=paired,
-        same_objects=one,
-        shortcut=shortcut,
-        n_folds=n_folds,
-        rng=rng,
-    )
-
-
-def _splits(cv: Any, X: Any, n: int) -> list[tuple[Array, Array]]:
-    """Checked (train, test) row numbers of X."""
-    pairs = list(cv.split(X) if hasattr(cv, "split") else cv)
-    if not pairs:
-        raise ValueError("cv gives no split")
-    out = []
-    for number, pair in enumerate(pairs):
-        parts = []
-        for name, part in zip(("train", "test"), pair, strict=True):
-            rows = np.asarray(part)
-            rows = np.flatnonzero(rows) if rows.dtype.kind == "b" else rows
-            if rows.ndim != 1 or rows.dtype.kind not in "iu" or not rows.size:
-                raise ValueError(f"{name} rows of split {number} of cv must be row numbers of X")
-            if rows.min() < 0 or rows.max() >= n:
-                raise ValueError(
-                    f"{name} rows of split {number} of cv must be from 0 to {n - 1}, the rows of X"
-                )
-            parts.append(np.unique(rows))
-        if len(np.intersect1d(parts[0], parts[1])):
-            raise ValueError(f"split {number} of cv has rows both in train and in test")
-        out.append((parts[0], parts[1]))
-    return out

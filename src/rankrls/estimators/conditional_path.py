@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
@@ -32,6 +31,7 @@ class ConditionalPath:
     dual_coef: Array
     solver: str
     _estimator: ConditionalRankRLS
+    _tables: Array
 
     def __repr__(self) -> str:
         low, high = self.alphas.min(), self.alphas.max()
@@ -42,7 +42,7 @@ class ConditionalPath:
 
     def predict(self, X: Any, Z: Any = None) -> Array:
         """Scores for every alpha, shape (n_alphas, p', g'); arguments as for the estimator."""
-        return self._estimator._predict_all(X, Z, self.dual_coef)
+        return self._estimator._predict_all(X, Z, self._tables)
 
 
 def conditional_path(
@@ -52,5 +52,7 @@ def conditional_path(
     if estimator.early_stopping:
         raise ValueError("early_stopping chooses an iteration for one alpha: there is no path")
     ranker = clone(estimator)
-    dual_coef = np.asarray(ranker._fit_path(X, Y, Z, alphas))
-    return ConditionalPath(alphas, dual_coef, ranker.solver_, ranker)
+    model = ranker._fit_path(X, Y, Z, alphas)
+    dual_coef = ranker._oriented(model.coefficients)
+    tables = dual_coef if model.weights is None else ranker._oriented(model.weights)
+    return ConditionalPath(alphas, dual_coef, model.solver, ranker, tables)

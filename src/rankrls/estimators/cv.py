@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -11,17 +9,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls._progress import Progress
+from rankrls._messages import Progress, warn
+from rankrls._threads import n_threads
 from rankrls._validation import check_option, show
+from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.iterative import HeldOut, IterativeModel
-from rankrls.core.ridge.models import predict_path
-from rankrls.core.ridge.pairs import check_fold, pair_accuracies, query_folds
-from rankrls.core.ridge.problem import HoldoutProblem
-from rankrls.core.spaces.kernels import Kernel
-from rankrls.estimators.base import LeastSquaresRanker
-from rankrls.estimators.keywords import explained
-from rankrls.estimators.scoring import PAIR_METRICS, Scoring, choose_alpha
+from rankrls.core.ridge.iterative import HeldOutRows
+from rankrls.core.ridge.leave_out import query_folds, split_folds
+from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.core.spaces.path_model import predict_path
+from rankrls.core.spaces.spaces import Kernel
+from rankrls.estimators.choosing import (
+    DEFAULT_ALPHAS,
+    PAIR_METRICS,
+    Scoring,
+    check_alphas,
+    choose_alpha,
+    is_fold_count,
+    is_splits,
+    random_folds,
+    read_splits,
+)
+from rankrls.estimators.ranker import PosteriorMixin, Ranker, explained, unchanged_on_error
+from rankrls.estimators.validation_rows import split_for_validation
 
 __all__ = ["RankRLSCV"]
 
@@ -30,10 +40,8 @@ Array = NDArray[Any]
 #: Without qid, ``cv="auto"`` leaves out pairs up to this many rows, and takes ten folds above.
 MAX_PAIR_ROWS = 1000
 
-DEFAULT_ALPHAS = tuple(2.0**exponent for exponent in range(-15, 16))
 
-
-class RankRLSCV(LeastSquaresRanker):
+class RankRLSCV(PosteriorMixin, Ranker):
     """RankRLS with built-in exact cross-validation over alpha.
 
     Every held-out prediction equals that of a model refitted without the held-out rows; all
@@ -171,7 +179,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         RankRLSCV
             The fitted estimator.
         """
-        grid = np.unique(self._check_alphas("alphas", self.alphas))
+        grid = check_alphas("alphas", self.alphas, allow_zero=self.early_stopping is True)
         preferences = {
             "qid": qid,
             "pairs": pairs,
@@ -179,43 +187,54 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             "pair_weight": pair_weight,
             "sample_weight": sample_weight,
         }
-        kernel, X, graph = self._prepare(X, y, preferences)
-        scoring = Scoring(self.scoring)
-        progress = Progress(type(self).__name__, self.verbose)
-        if self._by_validation(eval_set):
-            self._fit_by_validation(kernel, X, graph, grid, scoring, eval_set, callback)
-            return self
+        with unchanged_on_error(self):
+            kernel, X, graph = self._prepare(X, y, preferences)
+            scoring = Scoring(self.scoring)
+            if self._by_validation(eval_set):
+                self._fit_by_validation(kernel, X, graph, grid, scoring, eval_set, callback)
+            else:
+                self._fit_by_cross_validation(kernel, X, y, graph, grid, scoring)
+        return self
+
+    def _fit_by_cross_validation(
+        self, kernel: Kernel, X: Any, y: Any, graph: PreferenceGraph, grid: Array, scoring: Scoring
+    ) -> None:
+        """Choose alpha by held-out predictions; the model is another answer of the same problem."""
         if graph.scores is None or graph.n_given_pairs:
             raise ValueError(
                 "RankRLSCV scores held-out queries by y: given pairs are taken with an eval_set "
                 "or solver='cg' only (or search alpha by GridSearchCV over RankRLS, with "
                 "y=PreferenceGraph.from_pairs(...))"
             )
-        problem = self._holdout_problem(kernel, X, graph)
+        progress = Progress(type(self).__name__, self.verbose)
+        problem = self._problem(kernel, X, graph)
         cv = self._resolve(problem)
         progress(f"cross-validation of {len(grid)} alphas: {_name(cv)}")
         if isinstance(cv, str) and cv == "leave-pair-out":
             scoring.require_pairs()
-            results = list(pair_accuracies(problem, grid))
+            results = list(problem.pair_accuracies(grid, n_threads(self.n_jobs)))
             found = {"mean_score": np.array([accuracy.mean() for accuracy, _ in results])}
             n_refits = np.array([count for _, count in results])
         else:
-            folds = self._folds(cv, X, y, graph)
-            held = problem.folds(folds, grid)
-            found = scoring.spread(graph, folds, held.predictions, len(grid))
+            held = problem.leave_out(self._folds(cv, X, y, problem), grid)
+            found = scoring.spread(graph, held)
             n_refits = held.n_refits
-        best = self._choose(grid, found.pop("mean_score"), {"n_refits": n_refits, **found})
-        progress(f"alpha {self.alpha_:g}, score {self.best_score_:.4f}")
-        self._fit_prepared(kernel, X, graph, grid[[best]])
-        return self
+        best, chosen = self._choose(grid, found.pop("mean_score"), {"n_refits": n_refits, **found})
+        progress(f"alpha {chosen['alpha_']:g}, score {chosen['best_score_']:.4f}")
+        model, history = self._solve(problem, grid[[best]])
+        self._store(problem, model, history)
+        self.__dict__.update(chosen)
 
-    def _choose(self, grid: Array, scores: Array, more: dict[str, Array]) -> int:
-        """Store the results of all alphas; the number of the best, the largest of equals."""
+    def _choose(
+        self, grid: Array, scores: Array, more: dict[str, Array]
+    ) -> tuple[int, dict[str, Any]]:
+        """The number of the best alpha, the largest of equals, and the attributes that tell it."""
         best = choose_alpha(grid, scores, warn=not self.early_stopping)
-        self.alpha_ = float(grid[best])
-        self.best_score_ = float(scores[best])
-        self.cv_results_ = {"alpha": grid, "mean_score": scores, **more}
-        return best
+        return best, {
+            "alpha_": float(grid[best]),
+            "best_score_": float(scores[best]),
+            "cv_results_": {"alpha": grid, "mean_score": scores, **more},
+        }
 
     def _by_validation(self, eval_set: Any) -> bool:
         """Whether alpha is chosen by held-out rows instead of cross-validation."""
@@ -240,33 +259,34 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
     ) -> None:
         if kernel.precomputed:
             raise ValueError("kernel='precomputed' cannot be split into rows: use cv instead")
-        split = self._split(X, graph, eval_set)
+        split = split_for_validation(self, X, graph, eval_set)
         score = partial(scoring.of_rows, split.held)
         if self.early_stopping:
-            held_out = HeldOut(split.X, score, split.rows)
-            fit = self._fit_prepared(
-                kernel, X, split.graph, grid, held_out=held_out, callback=callback
-            )
-            errors = fit.history.errors
-            scores = 1 - np.nanmin(errors, axis=0)
-            iteration = fit.history.iterations[np.nanargmin(errors, axis=0)]
-            self._choose(grid, scores, {"iteration": iteration})
-            return
-        train = X if split.rows is None else X[split.rows]
-        fit = self._fit_prepared(kernel, train, split.graph, grid, callback=callback)
-        model = fit.model
-        scores = np.array([score(f) for f in predict_path(model, split.X)])
-        best = self._choose(grid, scores, {"iteration": np.full(len(grid), fit.history.n_iter)})
-        if isinstance(model, IterativeModel) and eval_set is not None:
-            self._model = model.select(best)
-            self._store_coefficients()
+            problem = self._problem(kernel, X, split.graph)
+            held_out = HeldOutRows(split.X, score, split.rows)
+            model, history = self._solve(problem, grid, held_out=held_out, callback=callback)
+            scores = 1 - np.nanmin(history.errors, axis=0)
+            iteration = history.iterations[np.nanargmin(history.errors, axis=0)]
+            _, chosen = self._choose(grid, scores, {"iteration": iteration})
         else:
-            self._fit_prepared(kernel, X, graph, grid[[best]], callback=callback)
+            problem = self._problem(kernel, X, graph)
+            rows = np.arange(X.shape[0]) if split.rows is None else split.rows
+            trained = problem.on_rows(split.graph, rows)
+            model, history = self._solve(trained, grid, callback=callback)
+            scores = np.array([score(f) for f in predict_path(model, split.X)])
+            n_iter = np.full(len(grid), history.n_iter)
+            best, chosen = self._choose(grid, scores, {"iteration": n_iter})
+            if problem.space.solver == "cg" and eval_set is not None:
+                model, history = model.select(best), History(history.n_iter)
+            else:
+                model, history = self._solve(problem, grid[[best]], callback=callback)
+        self._store(problem, model, history)
+        self.__dict__.update(chosen)
 
     def _curve(self, errors: Array) -> Array:
         return errors
 
-    def _resolve(self, problem: HoldoutProblem) -> Any:
+    def _resolve(self, problem: RidgeProblem) -> Any:
         """What "auto" stands for; strings are checked."""
         if not isinstance(self.cv, str):
             return self.cv
@@ -283,44 +303,40 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             return "leave-pair-out"
         return max(2, min(10, graph.n_rows // 5))
 
-    def _folds(self, cv: Any, X: Any, y: Any, graph: PreferenceGraph) -> list[Array]:
+    def _folds(self, cv: Any, X: Any, y: Any, problem: RidgeProblem) -> list[Array]:
+        """The rows that are held out together."""
+        graph = problem.graph
         m = graph.n_rows
         codes = graph.query_codes if graph.has_qid else np.arange(m)
         assert codes is not None
         if isinstance(cv, str):
             return query_folds(codes)
-        if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+        if is_fold_count(cv):
             units = int(codes.max()) + 1
             if not 2 <= cv <= units:
                 what = "queries" if graph.has_qid else "rows"
                 raise ValueError(f"cv={cv} folds of {units} {what}: it must be from 2 to {units}")
-            order = check_random_state(self.random_state).permutation(units)
+            rng = check_random_state(self.random_state)
             fold_of = np.empty(units, dtype=np.int64)
-            fold_of[order] = np.arange(units) % cv
+            for number, fold in enumerate(random_folds(units, int(cv), rng)):
+                fold_of[fold] = number
             return query_folds(fold_of[codes])
-        if isinstance(cv, bool) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
+        if not is_splits(cv):
             raise ValueError(
                 "cv must be 'auto', 'leave-query-out', 'leave-pair-out', an int, a splitter or an "
                 f"iterable of (train, test); got {show(cv)}"
             )
-        splits = cv
-        if hasattr(cv, "split"):
-            target = y if isinstance(y, PreferenceGraph) else graph.scores
-            groups = graph.query_codes if graph.has_qid else None
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "The groups parameter is ignored")
-                splits = list(cv.split(X, target, groups=groups))
-        folds = []
-        for number, (train, rows) in enumerate(splits):
-            test = check_fold(number, rows, m, name="test rows of cv")
-            if len(np.union1d(train, test)) != m or len(np.intersect1d(train, test)):
-                raise ValueError(
-                    f"split {number} of cv does not train on all rows but the test rows: only "
-                    "that has an exact shortcut; use GridSearchCV for other splits"
-                )
-            folds.append(test)
-        if not folds:
-            raise ValueError("cv gives no split")
+        target = y if isinstance(y, PreferenceGraph) else graph.scores
+        groups = graph.query_codes if graph.has_qid else None
+        folds = [test for _, test in read_splits(cv, m, X, target, groups, complement=True)]
+        meant = getattr(cv, "splits_queries", False)  # LeavePairOut
+        split = graph.has_qid and not meant
+        if split and split_folds(problem.objectives[0].laplacian, folds).any():
+            warn(
+                f"cv={show(cv)} splits queries: rows of a query are both trained on and held out, "
+                "and a held-out row is compared with the held-out part of its query only. To "
+                "hold out whole queries use cv='leave-query-out', an int, or GroupKFold"
+            )
         return folds
 
 

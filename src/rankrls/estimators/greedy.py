@@ -12,12 +12,13 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._progress import Progress
+from rankrls._messages import Progress
 from rankrls._validation import check_option, check_positive, clear_errors, show
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.objectives import COSTS, QUERY_WEIGHTINGS, TIES, Objective
+from rankrls.core.preferences.laplacian import COSTS, TIES, Objective
+from rankrls.core.preferences.query_weights import QUERY_WEIGHTINGS, query_factor
 from rankrls.core.ridge.greedy import GreedyPath, select_leave_one_out, select_leave_query_out
-from rankrls.estimators.inputs import graph_from_arguments, require_preferences
+from rankrls.estimators.ranker import graph_from_arguments, require_preferences
 from rankrls.estimators.rankrls import RankRLS
 
 __all__ = ["GreedyRankRLS"]
@@ -69,8 +70,7 @@ class GreedyRankRLS(SelectorMixin, BaseEstimator):
     cv_ : str
         What was held out: "leave-query-out" or "leave-one-out".
     n_refits_ : int
-        Folds for which the shortcut would have lost digits, so that they were left out
-        literally.
+        Folds for which the shortcut would have lost digits, so that they were refitted.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, if X has names
 
@@ -104,7 +104,7 @@ class GreedyRankRLS(SelectorMixin, BaseEstimator):
     O(n_rows · n_features) time for each added feature and two dense float64 matrices of
     n_rows × n_features beside X; sparse X is refused for that reason. Where alpha is small and
     the shortcut would lose more than ten of sixteen digits of a held-out query (or row) with
-    the feature to be added, the query is left out literally from there on: one more such
+    the feature to be added, the query is refitted without from there on: one more such
     matrix and as much time again, for each (``n_refits_``). The candidates that this feature
     was compared with are not: nearly equal ones may be told apart wrongly there.
 
@@ -262,7 +262,7 @@ def _by_query(
 ) -> tuple[GreedyPath, Array]:
     """Leave-query-out: the path, and the mean squared error of held-out pairs along it."""
     assert graph.query_codes is not None
-    system = objective.system
+    system = objective.laplacian
     degree = system.degree()
     if len(np.unique(graph.query_codes[degree > 0])) < 2:
         raise ValueError(
@@ -308,10 +308,7 @@ def _by_row(
             "(n_samples) with weight"
         )
     # The pairs of the m − 1 rows that stay are so many times their squared deviations.
-    kappa = {
-        "pair": weight**2 * (m - 1),
-        "size": weight,
-        "query": 2 / (m - 2),
-    }[loss["query_weighting"]]
+    N, edge_weight = weight * (m - 1), weight**2 * (m - 1) * (m - 2) / 2
+    kappa = weight * N * float(query_factor(loss["query_weighting"], N, edge_weight))
     path = select_leave_one_out(s, X, alpha / kappa, n_select, progress)
     return path, path.errors / m

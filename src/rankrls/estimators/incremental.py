@@ -1,376 +1,421 @@
-"""Learning batch by batch, and unlearning: ``partial_fit``, ``forget`` and ``fit_stream``.
+"""Learning batch by batch: sums of statistics, streams of batches, and methods that need them.
 
-A primal or fixed-basis model is a function of sums over queries (`rankrls.preferences.Statistics`).
-The solvers of a fitted model still hold these sums, so that a batch can be added or taken away
-exactly, whatever fitted the model.
+A primal or fixed-basis model is a function of sums over queries
+(`rankrls.core.preferences.statistics.Statistics`). The solvers of a fitted model still hold these
+sums, so that a batch can be added or taken away exactly, whatever fitted the model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import functools
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MethodType
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from numpy.typing import NDArray
+from scipy import sparse
 
-from rankrls._progress import Progress
-from rankrls._validation import check_positive, clear_errors, show
-from rankrls.core.linalg.conjugate_gradients import History
+from rankrls import _memory
+from rankrls._messages import Progress
+from rankrls._validation import check_scores, check_weights, encode_qid, show
+from rankrls.core.linalg.factorizations import NotPositiveError
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.build import Fit
-from rankrls.core.spaces.kernels import Kernel
-from rankrls.core.spaces.nystroem import Basis, choose_basis
-from rankrls.estimators.base import LeastSquaresRanker
-from rankrls.estimators.exact import IncrementalMethod, unchanged_on_error
-from rankrls.estimators.inputs import graph_from_arguments
-from rankrls.estimators.learned import Learned, preference_counts
-from rankrls.estimators.ledger import Ledger
-from rankrls.estimators.ranker import canonical
-from rankrls.estimators.stream import StreamLearner, named_batch, read_batches
+from rankrls.core.preferences.statistics import (
+    Ledger,
+    RankingStatistics,
+    Statistics,
+    add_batch,
+    as_list,
+    batch_statistics,
+    subtract_batch,
+)
+from rankrls.core.ridge.models import Model, NystroemModel
+from rankrls.core.ridge.problem import solve_statistics
+from rankrls.core.spaces.spaces import Basis
 
-__all__ = ["IncrementalRanker"]
+__all__ = [
+    "Batch",
+    "IncrementalMethod",
+    "Learned",
+    "NotIncrementalError",
+    "StreamLearner",
+    "named_batch",
+    "read_batches",
+]
 
 Array = NDArray[Any]
 
-SEEN = (
-    "was given in an earlier call: a query must come whole, in one call (to change one, forget it "
-    "first, with the rows that it was added with)"
+#: Forgetting is refused if it leaves a larger relative error than this in the coefficients.
+MAX_ERROR = 1e-8
+
+#: What is left of digits is looked at only if sums were so many times larger once.
+MUCH_LARGER = 1e3
+
+FORMS = "(X, y), (X, y, qid), or a mapping with data, target and qid"
+
+COMES_BACK = (
+    "comes back after its rows had ended in an earlier batch. Only the last query of a batch may "
+    "go on in the next one: sort the data by query, or give every query in one batch"
 )
 
 
-class IncrementalRanker(LeastSquaresRanker):
-    """A least-squares ranker that learns and forgets batches of whole queries."""
+class NotIncrementalError(ValueError, AttributeError):
+    """The model is not one that can learn batch by batch; the message says which one can."""
 
-    alpha: float
 
-    _ledger: Ledger
-    _preferences: Array
-    _learned_with: dict[str, Any]
-    _pending: Learned
+class IncrementalMethod:
+    """A method that exists only where the model can be updated exactly.
 
-    @IncrementalMethod
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        qid: Any = None,
-        pairs: ArrayLike | None = None,
-        magnitude: ArrayLike | None = None,
-        pair_weight: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Any:
-        """Learn from more queries; the model is that of a fit to all of them.
+    scikit-learn asks ``hasattr(estimator, "partial_fit")``; the error that answers it says why.
+    """
 
-        For the linear kernel (solver "primal"; more features than rows is fine, but not many
-        thousands), and for any kernel with a basis, which is fixed by the first call: ``basis``
-        are row numbers of the first X, or how many of its rows to draw. It may follow ``fit`` and
-        `fit_stream` as well.
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method = method
+        functools.update_wrapper(self, method)  # type: ignore[arg-type]
 
-        Parameters
-        ----------
-        X, y, pairs, magnitude, pair_weight, sample_weight
-            As for ``fit``. The arguments of one call are one set of rows: ``pairs`` are row
-            numbers of this X.
-        qid : array-like of shape (n_rows,), optional
-            Query of every row. A query comes whole, in one call: one that an earlier call had is
-            an error. None: the rows of this call are one ranking.
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self.method
+        reason = instance._why_not_incremental()
+        if reason:
+            raise NotIncrementalError(f"{self.method.__name__}: {reason}")
+        return MethodType(self.method, instance)
 
-        Returns
-        -------
-        RankRLS
-            The estimator. As long as no call had a pair to learn from (a single row, equal scores
-            in every query) it counts as not fitted.
 
-        Notes
-        -----
-        XᵀLX and Xᵀr are sums over queries, kept in float64, so that a batch costs one product and
-        one factorisation; to go through many batches and solve once, use `fit_stream`. A call that
-        fails leaves the model as it was. ``alpha`` may be changed between calls; the cost, the
-        ties, the weighting and the kernel may not.
+@dataclass
+class Learned:
+    """Statistics of queries, and which queries they are of.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from rankrls import RankRLS
-        >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
-        >>> ranker = RankRLS().partial_fit(X[:2], [0, 1], qid=["a", "a"])
-        >>> ranker = ranker.partial_fit(X[2:], [1, 0], qid=["b", "b"])
-        >>> ranker.coef_.round(3)
-        array([ 0.176, -0.529])
-        >>> RankRLS().fit(X, [0, 1, 1, 0], qid=["a", "a", "b", "b"]).coef_.round(3)
-        array([ 0.176, -0.529])
-        >>> ranker.forget(X[2:], [1, 0], qid=["b", "b"]).coef_.round(3)
-        array([ 0.333, -0.333])
+    Attributes
+    ----------
+    total : list of Statistics
+        Sums of the features, or of the Nyström features of ``basis``: one for every group of
+        outputs that have shared all their graphs.
+    basis : Basis or None
+    dtype : of the coefficients: float32 if all rows were
+    flat : bool
+        Whether y is a vector.
+    preferences : ndarray of shape (n_outputs,), int
+        Queries and given pairs that say something, for every output.
+    ledger : Ledger
+        Shared with the model, so that it is changed last.
+    """
+
+    total: list[Statistics]
+    basis: Basis | None
+    dtype: Any
+    flat: bool
+    preferences: Array
+    ledger: Ledger
+
+    @classmethod
+    def nothing(cls, X: Any, basis: Basis | None, n_outputs: int, flat: bool) -> Learned:
+        """Before the first batch, which has rows like X."""
+        n = X.shape[1] if basis is None else len(basis.map.kept)
+        advice = "use fewer features, or fewer basis vectors (solver='nystroem')"
+        _memory.require("learning batch by batch", n, n, copies=3, advice=advice)
+        total = [Statistics.empty(np.arange(n_outputs), n)]
+        preferences = np.zeros(n_outputs, dtype=np.int64)
+        return cls(total, basis, X.dtype, flat, preferences, Ledger())
+
+    @classmethod
+    def by(cls, model: Model, flat: bool, preferences: Array, ledger: Ledger) -> Learned:
+        """What a primal or Nyström model has learned: its solvers hold the sums."""
+        total = [solver.statistics() for solver in model.solvers]
+        basis = model.basis if isinstance(model, NystroemModel) else None
+        coefficients = model.coef if basis is None else model.dual_coef
+        assert coefficients is not None
+        return cls(total, basis, coefficients.dtype, flat, preferences, ledger)
+
+    def copy(self) -> Learned:
+        """The same with sums in new arrays."""
+        total = [part.copy() for part in self.total]
+        return Learned(total, self.basis, self.dtype, self.flat, self.preferences, self.ledger)
+
+    def add(self, graph: PreferenceGraph, X: Any, loss: dict[str, str]) -> None:
+        """Add whole queries to the sums (the ledger is left alone)."""
+        self.total = add_batch(self.total, self._statistics(graph, X, loss))
+        self.preferences = self.preferences + graph.n_preferences
+        self.dtype = np.result_type(self.dtype, X.dtype)
+
+    def subtract(self, graph: PreferenceGraph, X: Any, loss: dict[str, str]) -> None:
+        """Take them away again, or raise where they cannot have been added."""
+        self.total = subtract_batch(self.total, self._statistics(graph, X, loss))
+        self.preferences = self.preferences - graph.n_preferences
+
+    @property
+    def n_pairs(self) -> int:
+        """Edges of all outputs together."""
+        return sum(part.n_pairs * len(part.outputs) for part in self.total)
+
+    def features(self, X: Any) -> Any:
+        """Φ of shape (m, n): X itself, or the Nyström features."""
+        return X if self.basis is None else self.basis.features(X)
+
+    def _statistics(self, graph: PreferenceGraph, X: Any, loss: dict[str, str]) -> list[Statistics]:
+        parts = batch_statistics(graph, self.features(X), loss)
+        for part in parts:
+            part.rounding = max(part.rounding, float(np.finfo(X.dtype).eps))
+            if self.basis is not None:
+                part.rounding = max(part.rounding, self.basis.map.rounding)
+        return parts
+
+    def model(self, alpha: float, names: Any = None) -> Model | None:
+        """The model, which takes over the arrays; None if an output has no preference yet.
+
+        Sums of queries are positive semi-definite, and differences of such sums but for rounding.
+        Where large sums were taken away, what they have left of rounding may be large beside the
+        sums of the rows that stay: that is refused.
         """
-        with unchanged_on_error(self):
-            learned = self._learned()
-            first = learned is None
-            kernel = self._check_terms(first)
-            X = self._check_batch(X, reset=first)
-            graph = graph_from_arguments(
-                X.shape[0],
-                y,
-                qid=qid,
-                pairs=pairs,
-                magnitude=magnitude,
-                pair_weight=pair_weight,
-                sample_weight=sample_weight,
-            )
-            if learned is None:
-                basis = self._first_basis(kernel, X)
-                learned = Learned.nothing(X, basis, graph.n_outputs, graph.flat)
-            _check_outputs(learned, graph)
-            learned.ledger.check_new(graph, SEEN)
-            learned.add(graph, X, self._loss)
-            self._settle(learned, kernel, learned.ledger.add, graph)
-        return self
-
-    @IncrementalMethod
-    def forget(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        qid: Any = None,
-        pairs: ArrayLike | None = None,
-        magnitude: ArrayLike | None = None,
-        pair_weight: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Any:
-        """Unlearn queries exactly: the model is that of a fit without them.
-
-        Parameters
-        ----------
-        X, y, qid, pairs, magnitude, pair_weight, sample_weight
-            As they were given to ``fit``, `partial_fit` or `fit_stream`; rows in any order, and
-            whole queries of any calls. A call without qid, or with pairs, is forgotten as it was
-            made.
-
-        Returns
-        -------
-        RankRLS
-            The estimator; not fitted any more if no preference is left.
-
-        Raises
-        ------
-        ValueError
-            If a query was never added, or with another number of rows or pairs, or if more would
-            go than there is, or if alpha is below the rounding that is left. Rows are not kept,
-            so that other rows of the same number, with other values, can be told only if they are
-            too many: forget what was added.
-
-        Notes
-        -----
-        The basis of a fixed-basis model stays what it was, even if its rows are forgotten.
-        Statistics are subtracted, which leaves rounding of the size of what they were: it is
-        allowed for when the system is solved, but where nearly everything is forgotten, or
-        alpha is tiny, a new fit has more digits.
-        """
-        with unchanged_on_error(self):
-            learned = self._learned()
-            if learned is None:
-                check_is_fitted(self)
-            assert learned is not None
-            kernel = self._check_terms(first=False)
-            X = self._check_batch(X, reset=False)
-            graph = graph_from_arguments(
-                X.shape[0],
-                y,
-                qid=qid,
-                pairs=pairs,
-                magnitude=magnitude,
-                pair_weight=pair_weight,
-                sample_weight=sample_weight,
-            )
-            _check_outputs(learned, graph)
-            learned.ledger.check_known(graph)
-            learned.subtract(graph, X, self._loss)
-            self._settle(learned, kernel, learned.ledger.remove, graph)
-        return self
-
-    @IncrementalMethod
-    def fit_stream(self, batches: Iterable[Any], *, basis_rows: Any = None) -> Any:
-        """Fit to batches, one at a time: data larger than memory, read once.
-
-        Parameters
-        ----------
-        batches : iterable
-            Of (X, y) or (X, y, qid), or of mappings with ``data``, ``target``, ``qid`` and, if
-            wanted, ``sample_weight``: what `rankrls.datasets.iter_letor` and `iter_parquet` give.
-            The last query of a batch may go on in the next one; a query that comes back later
-            is an error. Without qid all batches are one ranking, which needs cost="magnitude" and
-            ties="keep".
-        basis_rows : array-like of shape (n_basis, n_features), optional
-            Basis vectors, for solver "nystroem"; ``basis_indices_`` are then numbers of these
-            rows. By default ``basis`` (row numbers, or how many to draw) is about the first batch.
-
-        Returns
-        -------
-        RankRLS
-            The fitted estimator, that of ``fit`` to all rows together.
-
-        Notes
-        -----
-        Memory: one batch (for "nystroem" also its kernel values with the basis), the unfinished
-        query at its end, an n_features × n_features matrix (of the basis, for "nystroem"), and the
-        labels of the queries. ``verbose=1`` tells rows and rows per second after every batch.
-
-        Queries in any row order, across batches, are refused: sort the file by query first. A
-        file of which only the rows of each batch are shuffled is fine.
-
-        Examples
-        --------
-        >>> from rankrls import RankRLS
-        >>> from rankrls.datasets import make_ranking
-        >>> data = make_ranking(n_queries=20, random_state=0)
-        >>> X, y, qid = data.data, data.target, data.qid
-        >>> parts = [slice(i, i + 64) for i in range(0, len(X), 64)]
-        >>> batches = ((X[part], y[part], qid[part]) for part in parts)
-        >>> ranker = RankRLS().fit_stream(batches)
-        >>> bool(abs(ranker.coef_ - RankRLS().fit(X, y, qid=qid).coef_).max() < 1e-10)
-        True
-        """
-        with unchanged_on_error(self):
-            kernel = self._check_terms(first=True)
-            learner = StreamLearner(self._loss, Progress(type(self).__name__, self.verbose))
-            for batch in read_batches(batches):
-                with named_batch(batch.number):
-                    X = self._check_batch(batch.X, reset=learner.learned is None)
-                    if learner.learned is None:
-                        learner.begin(X, batch, self._first_basis(kernel, X, basis_rows))
-                    learner.add(X, batch)
-            self._settle(learner.finish(), kernel)
-        return self
-
-    # ------------------------------------------------------------------ what the three share
-
-    def _fit_prepared(
-        self, kernel: Kernel, X: Any, graph: PreferenceGraph, alphas: Array, **options: Any
-    ) -> Fit:
-        """Fit, and note down what was learned from, for calls that add to it."""
-        fit = super()._fit_prepared(kernel, X, graph, alphas, **options)
-        self._ledger = Ledger()
-        self._ledger.add(graph)
-        self._preferences = preference_counts(graph)
-        self._learned_with = self._terms(kernel)
-        self.__dict__.pop("_pending", None)
-        return fit
-
-    def _why_not_incremental(self) -> str | None:
-        """Why these parameters allow no exact update; None if they do."""
-        based = self.basis is not None or "nystroem" in (self.solver, getattr(self, "solver_", ""))
-        if isinstance(self.kernel, str) and self.kernel == "precomputed":
-            return "a precomputed kernel has no rows to add; use a named kernel or a callable"
-        if self.solver not in ("auto", "primal", "nystroem"):
-            return (
-                f"solver={self.solver!r} needs all rows at once; use solver='primal' (linear "
-                "kernel), or a basis with solver='nystroem'"
-            )
-        if self.early_stopping:
-            return "early stopping needs all rows at once; set early_stopping=False"
-        if self.kernel != "linear" and not based:
-            return (
-                f"kernel={show(self.kernel)} needs a fixed basis: set basis= (how many rows of "
-                "the first batch, or which) with solver='nystroem'"
-            )
-        return None
-
-    def _learned(self) -> Learned | None:
-        """What was learned so far, in new arrays; None if nothing was."""
-        if not hasattr(self, "_model"):
-            return self._pending.copy() if hasattr(self, "_pending") else None
-        if not hasattr(self, "_ledger"):
-            raise ValueError(
-                "the model does not know what it was fitted to (saved with uncertainty=False?): "
-                "for partial_fit and forget fit it again"
-            )
-        if self.solver_ not in ("primal", "nystroem"):
-            choice = ", which solver='auto' chose," if self.solver == "auto" else ""
-            raise ValueError(
-                f"the model was fitted with solver={self.solver_!r}{choice} and has no sums over "
-                "queries to add to or to take from: fit it with solver='primal', or with a basis"
-            )
-        return Learned.by(self._model, self._flat, self._preferences, self._ledger)
-
-    def _terms(self, kernel: Kernel) -> dict[str, Any]:
-        """What must stay the same as long as statistics are added up."""
-        return {**self._loss, "kernel": kernel.metric, "kernel parameters": kernel.params}
-
-    def _check_terms(self, first: bool) -> Kernel:
-        """Check the parameters, and that they are those of what was learned."""
-        kernel = self._check_options()
-        check_positive("alpha", self.alpha)
-        if not first:
-            for name, value in self._terms(kernel).items():
-                before = self._learned_with[name]
-                if _differs(value, before):
-                    raise ValueError(
-                        f"{name} is {show(value)} now and was {show(before)} when the model began "
-                        "to learn: set it back, or fit from the start"
-                    )
-        return kernel
-
-    def _check_batch(self, X: Any, *, reset: bool) -> Any:
-        with clear_errors(X):
-            X = validate_data(
-                self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=reset
-            )
-        return canonical(X, dense=False)
-
-    def _first_basis(self, kernel: Kernel, X: Any, rows: Any = None) -> Basis | None:
-        """The basis that the first batch decides, or None for a primal model."""
-        if self.basis is None and self.solver != "nystroem" and rows is None:
+        if not (self.preferences > 0).all():
             return None
-        if self.solver == "primal":
-            raise ValueError("basis belongs to solver='nystroem'; got solver='primal'")
-        if rows is not None:
-            rows = self._check_batch(rows, reset=False)
-            return Basis.from_rows(kernel, rows, np.arange(rows.shape[0]))
-        indices = choose_basis(self.basis, X.shape[0], check_random_state(self.random_state))
-        return Basis.of(kernel, X, indices)
-
-    def _settle(
-        self,
-        learned: Learned,
-        kernel: Kernel,
-        note: Callable[[PreferenceGraph], None] | None = None,
-        graph: PreferenceGraph | None = None,
-    ) -> None:
-        """Solve, ``note`` the graph in the ledger, and store: after the first nothing fails."""
-        model = learned.model(float(self.alpha))
-        if note is not None and graph is not None:
-            note(graph)
-        for name in ("_model", "_pending", "coef_", "dual_coef_", "basis_indices_"):
-            self.__dict__.pop(name, None)
-        self._store_validation(History(n_iter=1))
-        self._flat = learned.flat
-        if model is None:
-            self._pending = learned
-        else:
-            self._model = model
-            self._store_coefficients()
-        self._ledger = learned.ledger
-        self._preferences = learned.preferences
-        self._learned_with = self._terms(kernel)
-        self._with_qid = bool(learned.ledger.queries)
-        self.solver_ = "primal" if learned.basis is None else "nystroem"
-        self.n_pairs_ = learned.total.n_pairs
-        self.n_queries_ = learned.ledger.n_queries
-        self.n_iter_ = 1
+        larger = max(part.lost_digits(alpha) for part in self.total)
+        try:
+            model = solve_statistics(self.total, self.basis, np.array([alpha]), self.dtype, names)
+        except NotPositiveError as error:
+            raise _rounding_left(f"of the size of {error.needed:.2g}", alpha) from error
+        if larger > MUCH_LARGER:
+            condition = max(s.factorization.condition(alpha) for s in model.solvers)
+            error_left = float(np.finfo(np.float64).eps) * larger * condition
+            if error_left > MAX_ERROR:
+                raise _rounding_left(f"that are {larger:.2g} times as large as usual", alpha)
+        return model
 
 
-def _differs(value: Any, before: Any) -> bool:
-    """Whether two parameters differ; arrays inside a dict of parameters are not compared."""
+def _rounding_left(size: str, alpha: float) -> ValueError:
+    return ValueError(
+        f"what was forgotten has left rounding errors {size} in the sums of what stays, which "
+        f"alpha={alpha:g} does not cover: the model was left as it was before this call. Fit a "
+        "new one to the rows that stay, or use a larger alpha from the start"
+    )
+
+
+class Batch(NamedTuple):
+    """Rows with scores, query ids or None, and weights or None; ``number`` counts from 1."""
+
+    number: int
+    X: Any
+    y: Any
+    qid: Any = None
+    sample_weight: Any = None
+
+
+def read_batches(batches: Iterable[Any]) -> Iterator[Batch]:
+    """Bring batches into one form; those without rows are left out."""
+    if isinstance(batches, str | bytes | os.PathLike):
+        raise ValueError(
+            f"batches must be an iterable of {FORMS}; got {show(batches)}. To read a file: "
+            "rankrls.datasets.iter_letor(path) or iter_parquet(path, target=..., qid=...)"
+        )
+    single = isinstance(batches, Mapping) or hasattr(batches, "shape")
+    if single or not hasattr(batches, "__iter__"):
+        raise ValueError(
+            f"batches must be an iterable of {FORMS}; got a {type(batches).__name__}"
+            + (" (for one batch: [batch])" if single else "")
+        )
+    for number, batch in enumerate(batches, 1):
+        with named_batch(number):
+            read = _read(number, batch)
+            n_rows = read.X.shape[0] if hasattr(read.X, "shape") else len(read.X)
+        if n_rows:
+            yield read
+
+
+def _read(number: int, batch: Any) -> Batch:
+    if isinstance(batch, Mapping):
+        missing = [name for name in ("data", "target") if batch.get(name) is None]
+        if missing:
+            raise ValueError(f"it has no {missing[0]!r}; a batch is {FORMS}")
+        names = ("data", "target", "qid", "sample_weight")
+        return Batch(number, *(batch.get(name) for name in names))
+    if isinstance(batch, tuple) and len(batch) in (2, 3):
+        return Batch(number, *batch)
+    what = f"a tuple of {len(batch)}" if isinstance(batch, tuple) else f"a {type(batch).__name__}"
+    raise ValueError(f"it is {what}; a batch is {FORMS}")
+
+
+@contextmanager
+def named_batch(number: int) -> Iterator[None]:
+    """Say in which batch something is wrong."""
     try:
-        return bool(value != before)
-    except ValueError:
-        return False
+        yield
+    except ValueError as error:
+        raise ValueError(f"batch {number}: {error}") from error
 
 
-def _check_outputs(learned: Learned, graph: PreferenceGraph) -> None:
-    expected = len(learned.preferences)
-    if graph.n_outputs != expected:
-        raise ValueError(f"the model has {expected} output(s), y has {graph.n_outputs}")
+class _Rows(NamedTuple):
+    """Some rows of one or more queries."""
+
+    X: Any
+    y: Array
+    codes: Array
+    weight: Array | None
+
+    def take(self, rows: Any) -> _Rows:
+        weight = None if self.weight is None else self.weight[rows]
+        return _Rows(self.X[rows], self.y[rows], self.codes[rows], weight)
+
+
+class StreamLearner:
+    """Adds up a stream of batches.
+
+    Parameters
+    ----------
+    loss : dict
+        cost, ties and query_weighting.
+    progress : Progress
+
+    Attributes
+    ----------
+    learned : Learned or None
+        What was learned from the queries that have ended; None before the first batch.
+    """
+
+    def __init__(self, loss: dict[str, str], progress: Progress) -> None:
+        self.learned: Learned | None = None
+        self._loss = loss
+        self._progress = progress
+        self._start = time.perf_counter()
+        self._n_rows = self._n_batches = 0
+        self._open: list[_Rows] = []  # pieces of a query that may go on
+        self._label: Any = None
+        self._ranking: RankingStatistics | None = None  # without qid
+        self._low: Any = np.inf
+        self._high: Any = -np.inf
+
+    def begin(self, X: Any, batch: Batch, basis: Basis | None) -> None:
+        """Take from the first batch what all must have in common; X are its rows, checked."""
+        y = check_scores(batch.y, X.shape[0])
+        self.learned = Learned.nothing(X, basis, y.reshape(len(y), -1).shape[1], y.ndim == 1)
+        if batch.qid is not None:
+            return
+        self._ranking = RankingStatistics()
+        if self._loss["cost"] != "magnitude" or self._loss["ties"] != "keep":
+            raise ValueError(
+                "it has no qid, so that all batches are one ranking, in which a row is compared "
+                "with rows of other batches: that needs cost='magnitude' and ties='keep', and "
+                f"cost is {self._loss['cost']!r}, ties {self._loss['ties']!r}. Give qid, or fit "
+                "all rows at once"
+            )
+
+    def add(self, X: Any, batch: Batch) -> None:
+        """Add a batch, with X its rows, checked."""
+        assert self.learned is not None
+        m = X.shape[0]
+        y = check_scores(batch.y, m).reshape(m, -1)
+        if y.shape[1] != len(self.learned.preferences):
+            expected = len(self.learned.preferences)
+            raise ValueError(f"y has {y.shape[1]} output(s), and {expected} in the first batch")
+        weight = batch.sample_weight
+        weight = None if weight is None else check_weights("sample_weight", weight, m)
+        if (batch.qid is None) != (self._ranking is not None):
+            has, had = ("no", "one") if batch.qid is None else ("a", "none")
+            raise ValueError(f"it has {has} qid, and the first batch had {had}: give all or none")
+        self.learned.dtype = np.result_type(self.learned.dtype, X.dtype)
+        if batch.qid is None:
+            self._add_ranking(X, y, weight)
+        else:
+            self._add_queries(X, y, batch.qid, weight)
+        self._n_rows += m
+        self._n_batches += 1
+        rate = self._n_rows / max(time.perf_counter() - self._start, 1e-9)
+        self._progress(f"batch {batch.number}: {self._n_rows:,} rows so far, {rate:,.0f} rows/s")
+
+    def finish(self) -> Learned:
+        """What was learned from all batches; nothing can be added after."""
+        if self.learned is None:
+            raise ValueError("there is no batch with rows to learn from")
+        self._close()
+        learned = self.learned
+        if self._ranking is not None:
+            learned.ledger.rankings[self._n_rows, 0] += 1
+            learned.preferences = learned.preferences + (self._low < self._high)
+            if self._ranking.total is not None:
+                part = self._ranking.statistics(self._loss["query_weighting"])
+                learned.total = [part]
+        if not (learned.preferences > 0).all():
+            output = int(np.argmin(learned.preferences))
+            where = "" if learned.flat else f" in output (column) {output} of y"
+            raise ValueError(
+                f"no query has a pair to learn from{where}: in {self._n_rows:,} rows and "
+                f"{learned.ledger.n_queries:,} queries of {self._n_batches:,} batches, all scores "
+                "of a query are equal, or it has a single row with weight"
+            )
+        self._progress(f"{self._n_rows:,} rows, {learned.n_pairs:,} pairs: solving")
+        return learned
+
+    def _add_ranking(self, X: Any, y: Array, weight: Array | None) -> None:
+        assert self.learned is not None
+        assert self._ranking is not None
+        self._ranking.add(self.learned.features(X), y, weight)
+        used = y if weight is None else y[weight > 0]
+        self._low = np.minimum(self._low, used.min(axis=0, initial=np.inf))
+        self._high = np.maximum(self._high, used.max(axis=0, initial=-np.inf))
+
+    def _add_queries(self, X: Any, y: Array, qid: Any, weight: Array | None) -> None:
+        assert self.learned is not None
+        ledger = self.learned.ledger
+        queries = encode_qid(qid, len(y))
+        codes, labels = queries.codes, as_list(queries.labels)
+        ledger.check_unseen(labels, COMES_BACK)
+        rows = _Rows(X, y, codes, weight)
+        last = int(codes[-1])
+        goes_on = labels.index(self._label) if self._open and self._label in labels else -1
+        if goes_on >= 0:
+            self._open.append(rows.take(np.flatnonzero(codes == goes_on)))
+        if goes_on != last:
+            self._close()
+            # In arrays of its own (row numbers, not a slice): the batch itself is not kept.
+            self._open, self._label = [rows.take(np.flatnonzero(codes == last))], labels[last]
+        inside = rows.take(_as_slice((codes != goes_on) & (codes != last)))
+        if len(inside.y):
+            counts = np.bincount(inside.codes)
+            ended = np.flatnonzero(counts)
+            ledger.add_queries([labels[code] for code in ended], counts[ended])
+            self._learn(inside)
+
+    def _close(self) -> None:
+        """Learn from the open query: it has ended."""
+        if not self._open:
+            return
+        assert self.learned is not None
+        whole = _joined(self._open)
+        self.learned.ledger.add_queries([self._label], np.array([len(whole.y)]))
+        self._open, self._label = [], None
+        self._learn(whole)
+
+    def _learn(self, rows: _Rows) -> None:
+        """Add whole queries."""
+        assert self.learned is not None
+        y = rows.y[:, 0] if self.learned.flat else rows.y
+        graph = PreferenceGraph.from_scores(y, qid=rows.codes, sample_weight=rows.weight)
+        self.learned.add(graph, rows.X, self._loss)
+
+
+def _as_slice(mask: Array) -> Any:
+    """A slice, which copies nothing, if the rows stand together; row numbers otherwise."""
+    rows = np.flatnonzero(mask)
+    if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
+def _joined(pieces: list[_Rows]) -> _Rows:
+    """The pieces of one query together."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if any(sparse.issparse(piece.X) for piece in pieces):
+        X = sparse.vstack([sparse.csr_array(piece.X) for piece in pieces], format="csr")
+    else:
+        X = np.concatenate([piece.X for piece in pieces])
+    y = np.concatenate([piece.y for piece in pieces])
+    weight = None
+    if any(piece.weight is not None for piece in pieces):
+        filled = [np.ones(len(p.y)) if p.weight is None else p.weight for p in pieces]
+        weight = np.concatenate(filled)
+    return _Rows(X, y, np.zeros(len(y), dtype=np.int64), weight)

@@ -11,7 +11,8 @@ from scipy import sparse
 
 from rankrls import _memory
 from rankrls._validation import show
-from rankrls.core.spaces.kernels import Kernel, check_gram
+from rankrls.core.relations.sides import Side
+from rankrls.core.spaces.spaces import Kernel, check_gram
 from rankrls.estimators.ranker import canonical
 
 __all__ = ["Objects", "check_numbers"]
@@ -45,30 +46,36 @@ class Objects:
 
     def gram(self) -> Array:
         """Kernel matrix of shape (n, n), in float64."""
-        n = len(self)
-        advice = "use fewer objects: all n × n kernel values are needed"
-        _memory.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
         if self.kernel.precomputed:
             return np.asarray(self.X, dtype=np.float64)
         return self.kernel(self.X).astype(np.float64, copy=False)
 
-    def features(self) -> Array | None:
-        """Dense features of shape (n, d) whose inner products are the kernel, if there are any."""
-        if not self.kernel.linear or sparse.issparse(self.X):
-            return None
-        return self.X
+    def side(self) -> Side:
+        """The objects as a side of a relation; the kernel matrix is made when it is needed."""
+        X, n = self.X, len(self)
+        advice = "use fewer objects: all n × n kernel values are needed"
+        _memory.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
+        if not self.kernel.linear:
+            return Side(self.gram())
+        if not sparse.issparse(X):
+            return Side(self.gram, X)
+        # No larger than the kernel matrix: its columns keep their digits as a dense array.
+        dense = X.toarray() if X.shape[1] <= X.shape[0] else None
+        return Side(self.gram, dense, multiplies=False) if dense is not None else Side(self.gram())
 
     def others(self, X: Any) -> Any:
         """Other objects, checked features of shape (n', d), as this side's kernel takes them."""
         return canonical(X, dense=self.kernel.precomputed)
 
-    def values(self, X: Any) -> Array:
-        """Kernel values of shape (n', n) with other objects."""
+    def values(self, X: Any, *, explicit: bool = False) -> Array:
+        """Kernel values of shape (n', n) with other objects; their features if ``explicit``."""
+        if explicit:
+            return X.toarray() if sparse.issparse(X) else X
         return self.kernel(X, self.X)
 
-    def product(self, X: Any, coefficients: Array) -> Array:
-        """Kernel values with other objects times ``coefficients`` (n, k), shape (n', k)."""
-        return self.kernel.product(X, self.X, coefficients)
+    def product(self, X: Any, coefficients: Array, *, explicit: bool = False) -> Array:
+        """Kernel values (features, if ``explicit``) times coefficients (n or d, k): (n', k)."""
+        return X @ coefficients if explicit else self.kernel.product(X, self.X, coefficients)
 
 
 def check_numbers(name: str, values: Any, n: int) -> Array:

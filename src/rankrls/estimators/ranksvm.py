@@ -1,4 +1,4 @@
-"""``RankSVM``: the estimator. It validates, calls the rooms below, and stores."""
+"""``RankSVM``: validates its arguments, asks `HingeProblem`, and stores the model."""
 
 from __future__ import annotations
 
@@ -8,14 +8,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls._progress import Progress
+from rankrls._messages import Progress
 from rankrls._validation import check_integer, check_option, check_positive
-from rankrls.core.hinge.models import HINGE_SOLVERS, HingeFit, HingeModel, HingeOptions, fit_hinge
+from rankrls.core.hinge.problem import (
+    HINGE_SOLVERS,
+    HingeFit,
+    HingeModel,
+    HingeOptions,
+    HingeProblem,
+)
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.objectives import QUERY_WEIGHTINGS
-from rankrls.core.spaces.kernels import Kernel
-from rankrls.estimators.keywords import NO_QID, check_return_std, explained
-from rankrls.estimators.ranker import Ranker
+from rankrls.core.preferences.query_weights import QUERY_WEIGHTINGS
+from rankrls.core.spaces.spaces import Kernel
+from rankrls.estimators.ranker import (
+    NO_QID,
+    Ranker,
+    check_return_std,
+    explained,
+    unchanged_on_error,
+)
 
 __all__ = ["RankSVM"]
 
@@ -107,14 +118,19 @@ class RankSVM(Ranker):
     Notes
     -----
     The loss and its subgradient over all pairs take O(m log m) time and O(m) memory for m rows,
-    whatever the number of different scores; the pairs are not written out (but for short queries,
-    where that is faster). L-BFGS minimises the hinge, then a hinge with a rounded corner (Newton's
-    method does in up to 300 dimensions). An interior-point method finishes problems with weak
-    regularisation, of up to 3000 features or 8000 kernel rows: it writes out the pairs near the
-    margin, or all of them if they are few beside the entries of the kernel matrix.
+    whatever the number of different scores; pairs are not materialised (except those of short
+    queries, where that is faster). L-BFGS minimises the hinge, then a smoothed hinge (in up to 300
+    dimensions, Newton's method does). An interior-point method finishes problems with weak
+    regularisation, of up to 3000 features or 8000 kernel rows: it materialises the pairs near the
+    margin, or all of them if they are few compared with the entries of the kernel matrix.
 
-    Not taken over from `RankRLS`: ``cost``, because every preferred row is asked to lead by 1,
-    whatever the magnitude; ``ties``, because pairs with equal scores have no hinge loss; early
+    The gap is that of the coefficients as they are stored, and includes rounding errors of the
+    kernel matrix. If it stays above ``tol``, there is a `ConvergenceWarning`. With the linear
+    kernel and features of very different scales, ``coef_`` is accurate, and ``dual_coef_`` has
+    fewer digits.
+
+    Not taken over from `RankRLS`: ``cost``, because the margin of every pair is 1, whatever the
+    magnitude; ``ties``, because pairs with equal scores have no hinge loss; early
     stopping and its parameters, because alpha alone regularises; and what needs a posterior.
 
     Examples
@@ -125,8 +141,8 @@ class RankSVM(Ranker):
     >>> ranker = RankSVM(alpha=0.1).fit(X, [0, 1, 2, 1, 2], qid=["a", "a", "a", "b", "b"])
     >>> ranker.score(X, [0, 1, 2, 1, 2], qid=["a", "a", "a", "b", "b"])
     1.0
-    >>> leads = ranker.predict(X[[1, 2, 4]]) - ranker.predict(X[[0, 1, 3]])
-    >>> leads.round(2)  # every preferred row leads by the margin
+    >>> differences = ranker.predict(X[[1, 2, 4]]) - ranker.predict(X[[0, 1, 3]])
+    >>> differences.round(2)  # every preferred row has a score higher by the margin
     array([1., 1., 1.])
     >>> bool(ranker.gap_ <= 1e-4)
     True
@@ -219,18 +235,18 @@ class RankSVM(Ranker):
             "pair_weight": pair_weight,
             "sample_weight": sample_weight,
         }
-        self._fit_prepared(*self._prepare(X, y, preferences), alphas)
+        with unchanged_on_error(self):
+            self._fit_prepared(*self._prepare(X, y, preferences), alphas)
         return self
 
     def _fit_prepared(
         self, kernel: Kernel, X: Any, graph: PreferenceGraph, alphas: Array
     ) -> HingeFit:
         """Fit for all ``alphas``; the fitted attributes are those of the first."""
-        fit = fit_hinge(
+        problem = HingeProblem(
             graph,
             kernel,
             X,
-            alphas,
             options=self._options(),
             solver=self.solver,
             basis=self.basis,
@@ -238,6 +254,7 @@ class RankSVM(Ranker):
             progress=Progress(type(self).__name__, self.verbose),
             n_jobs=self.n_jobs,
         )
+        fit = problem.solve(alphas)
         self._model = fit.model
         self.solver_ = fit.solver
         self.n_pairs_ = fit.n_pairs

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from rankrls._validation import check_finite_array, check_positive
-from rankrls.core.ridge.models import predict_path
+from rankrls.core.spaces.path_model import predict_path
 from rankrls.estimators.rankrls import RankRLS
 from rankrls.estimators.ranksvm import RankSVM
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from rankrls.export._fold import fold
 from rankrls.export._names import check_feature_names, check_model_name
+from rankrls.export._output_files import write_json
 from rankrls.export._steps import take_apart
-from rankrls.export._write import write_json
 
 __all__ = ["to_elasticsearch", "to_opensearch", "to_solr"]
 

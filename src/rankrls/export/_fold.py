@@ -78,7 +78,7 @@ def fold(parts: Parts, *, output: int | None, target: str = "a weight for each f
     if not hasattr(ranker, "coef_"):
         raise ValueError(
             f"kernel={ranker.kernel!r} has no weights of the features, and {target} is all "
-            "that there is room for: fit with kernel='linear' (with more features, if need be), or "
+            "that the format has: fit with kernel='linear' (with more features, if need be), or "
             "export the kernel model with to_onnx"
         )
     W = np.atleast_2d(np.asarray(ranker.coef_, dtype=np.float64)).T

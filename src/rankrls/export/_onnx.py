@@ -11,11 +11,11 @@ from scipy import sparse
 
 from rankrls import __version__
 from rankrls._validation import check_option
-from rankrls.core.spaces.kernels import Kernel
+from rankrls.core.spaces.spaces import Kernel
 from rankrls.export._fold import choose_output, fold
-from rankrls.export._graph import Graph
+from rankrls.export._onnx_graph import Graph
+from rankrls.export._output_files import write_bytes
 from rankrls.export._steps import Affine, Parts, take_apart
-from rankrls.export._write import write_bytes
 
 __all__ = ["to_onnx"]
 
@@ -146,13 +146,14 @@ def _expansion(ranker: Any) -> tuple[Kernel, Array, Array]:
             f"elementwise functions, so the kernel must be one of {', '.join(map(repr, KERNELS))}"
         )
     if hasattr(model, "_A"):  # KernelModel
-        rows, A = model.rows, model._A[0]
+        rows, A, shift = model.rows, model._A[0], model.shift
     elif hasattr(model, "_a"):  # NystroemModel
-        rows, A = model.basis.rows, model._a[0]
+        rows, A, shift = model.basis.rows, model._a[0], model.basis.shift
     else:  # HingeModel
         rows, A = model.rows, model.dual_coef[0][model.kept]
-    rows = rows.toarray() if sparse.issparse(rows) else rows
-    return kernel, np.asarray(rows, dtype=np.float64), np.asarray(A, dtype=np.float64)
+        shift = 0.0 if model.basis is None else model.basis.shift
+    rows = np.asarray(rows.toarray() if sparse.issparse(rows) else rows, dtype=np.float64)
+    return kernel, rows + shift, np.asarray(A, dtype=np.float64)
 
 
 def _step(graph: Graph, X: str, step: Affine) -> str:

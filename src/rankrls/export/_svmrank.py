@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from rankrls.export._fold import fold
+from rankrls.export._output_files import write_bytes
 from rankrls.export._steps import take_apart
-from rankrls.export._write import write_bytes
 
 __all__ = ["to_svmrank"]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankrls._streams import PathOrFile
 from rankrls.graph_kernels._corpus import Document, Entity, Pair, Sentence
 from rankrls.graph_kernels._sentences import Dependency, Token
-from rankrls.graph_kernels._xml import Element, PathOrFile, iter_elements
+from rankrls.graph_kernels._xml import Element, iter_elements
 
 __all__ = ["iter_interaction_corpus"]
 

@@ -7,19 +7,15 @@ limited; and nothing but the elements of the current document is ever held.
 
 from __future__ import annotations
 
-import gzip
-import os
-import zlib
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any
 from xml.parsers import expat
 
-__all__ = ["Element", "PathOrFile", "iter_elements"]
+from rankrls._streams import DAMAGED, PathOrFile, name_of, opened
 
-PathOrFile = str | os.PathLike[str] | BinaryIO
+__all__ = ["Element", "iter_elements"]
 
 _CHUNK = 1 << 16
 _MAX_DEPTH = 64
@@ -59,10 +55,16 @@ def iter_elements(path: PathOrFile, root: str, tag: str) -> Iterator[Element]:
 
     Text between tags is left out. gzip is recognised by content.
     """
-    with _opened(path) as (file, name):
+    name = name_of(path)
+    with opened(path) as file:
         reader = _Reader(name, root, tag)
         while True:
-            data = _read(file, name)
+            try:
+                data = file.read(_CHUNK)
+            except DAMAGED as error:
+                raise ValueError(
+                    f"{name}: the gzip data is truncated or corrupt ({error})"
+                ) from error
             reader.feed(data)
             while reader.done:
                 yield reader.done.popleft()
@@ -125,44 +127,3 @@ class _Reader:
             if not self._open:
                 self.done.append(element)
                 self._count = 0
-
-
-@contextmanager
-def _opened(path: PathOrFile) -> Iterator[tuple[Any, str]]:
-    if isinstance(path, str | os.PathLike):
-        name = os.fspath(path)
-        with open(path, "rb") as file:
-            yield _unzipped(file), name
-    elif hasattr(path, "read"):
-        given = getattr(path, "name", None)
-        yield _unzipped(path), given if isinstance(given, str) else "<stream>"
-    else:
-        raise ValueError(
-            f"path must be a file name or a file opened in binary mode; got {type(path).__name__}"
-        )
-
-
-def _unzipped(file: Any) -> Any:
-    head = file.read(2)
-    if not isinstance(head, bytes):
-        raise ValueError("open the file in binary mode ('rb')")
-    source: Any = _Prefixed(head, file)
-    return gzip.GzipFile(fileobj=source, mode="rb") if head == b"\x1f\x8b" else source
-
-
-def _read(file: Any, name: str) -> bytes:
-    try:
-        return file.read(_CHUNK)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{name}: the gzip data is truncated or corrupt ({error})") from error
-
-
-class _Prefixed:
-    """A file whose first bytes have been read already."""
-
-    def __init__(self, head: bytes, file: Any) -> None:
-        self._head, self._file = head, file
-
-    def read(self, n_bytes: int) -> bytes:
-        head, self._head = self._head, b""
-        return head or self._file.read(n_bytes)

@@ -5,6 +5,6 @@ objects of the classes that `rankrls.io._registry` lists, with attributes that w
 another class storable, add a record of its fields to one of the files ``_stored_….py``.
 """
 
-from rankrls.io._models import describe_model, load_model, save_model
+from rankrls.io._model_files import describe_model, load_model, save_model
 
 __all__ = ["describe_model", "load_model", "save_model"]

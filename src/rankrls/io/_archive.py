@@ -65,7 +65,7 @@ def write_archive(file: IO[bytes], manifest: dict[str, Any], arrays: list[Array]
     if len(text) > MAX_MANIFEST:
         raise ValueError(
             f"all but the arrays takes {len(text):,} bytes, more than the {MAX_MANIFEST:,} that a "
-            "model file may have (very many query labels? integers take less room than text)"
+            "model file may have (very many query labels? integers take less space than text)"
         )
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         with archive.open(_info(MANIFEST, len(text)), "w") as member:

@@ -54,7 +54,7 @@ class Record:
     Attributes
     ----------
     name : str
-        Of the class, in the file and in its module.
+        Of the class, in the file.
     module : str
         Where this package finds the class. Files hold the name only, never a path.
     fields : mapping of str to Kind
@@ -67,6 +67,8 @@ class Record:
         ``unpack(cls, values)``: the instance.
     check : callable, optional
         ``check(instance)`` raises a ``ValueError`` if its parts do not fit together.
+    class_name : str, optional
+        Of the class in its module, if it was renamed since files have been written.
     """
 
     name: str
@@ -76,11 +78,12 @@ class Record:
     pack: Callable[[Any], dict[str, Any]] | None = None
     unpack: Callable[[type[Any], dict[str, Any]], Any] = fill
     check: Callable[[Any], None] | None = None
+    class_name: str | None = None
 
     @property
     def cls(self) -> type[Any]:
         """The class, imported when it is first needed."""
-        return getattr(importlib.import_module(self.module), self.name)
+        return getattr(importlib.import_module(self.module), self.class_name or self.name)
 
     def take(self, instance: Any) -> dict[str, dict[str, Any]]:
         """Sections of values to be stored, by name."""

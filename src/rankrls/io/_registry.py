@@ -27,10 +27,14 @@ ALL = (
 
 RECORDS: dict[str, Record] = {record.name: record for record in ALL}
 
+#: Names in files, by the names of classes that were renamed since.
+STORED_NAMES = {record.class_name: record.name for record in ALL if record.class_name is not None}
+
 
 def record_of(value: Any) -> Record | None:
     """The record of an object's class, if it has one; subclasses do not count."""
-    record = RECORDS.get(type(value).__name__)
+    name = type(value).__name__
+    record = RECORDS.get(STORED_NAMES.get(name, name))
     return record if record is not None and type(value) is record.cls else None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rankrls._validation import check_positive
-from rankrls.estimators.ledger import Ledger
+from rankrls.core.preferences.statistics import Ledger
 from rankrls.io._kinds import (
     ANY,
     FLAG,
@@ -235,7 +235,7 @@ def _unpack_ledger(cls: type[Any], values: dict[str, Any]) -> Ledger:
 
 LEDGER = Record(
     "Ledger",
-    "rankrls.estimators.ledger",
+    "rankrls.core.preferences.statistics",
     {"labels": ANY, "counts": array("i", "q"), "rankings": LISTING, "joined": LISTING},
     pack=_pack_ledger,
     unpack=_unpack_ledger,

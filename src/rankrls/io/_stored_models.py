@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from rankrls.core.linalg.factorizations import CholeskyState
-from rankrls.core.ridge.solvers import DualSolver
-from rankrls.core.spaces.kernels import Kernel
+from rankrls.core.linalg.factorizations import CholeskyFactorization
+from rankrls.core.ridge.models import DualSolver
+from rankrls.core.spaces.spaces import Kernel
 from rankrls.io._kinds import (
     INTEGER,
     MAPPING,
@@ -62,25 +62,26 @@ def _check_basis(basis: Any) -> None:
 KERNELS = (
     Record(
         "Kernel",
-        "rankrls.core.spaces.kernels",
+        "rankrls.core.spaces.spaces",
         {"metric": TEXT, "params": MAPPING, "n_jobs": maybe(INTEGER)},
         unpack=call,
         check=_check_kernel,
     ),
     Record(
         "NystroemMap",
-        "rankrls.core.spaces.nystroem",
-        {"Z": array("f", "q q"), "kept": array("i", "q")},
+        "rankrls.core.spaces.spaces",
+        {"Z": array("f", "q q"), "kept": array("i", "q"), "left_out": optional(NUMBER)},
         unpack=call,
     ),
     Record(
         "Basis",
-        "rankrls.core.spaces.nystroem",
+        "rankrls.core.spaces.spaces",
         {
             "kernel": instance("Kernel"),
             "indices": array("i", "r"),
             "map": instance("NystroemMap"),
             "rows": maybe(rows("q n")),
+            "shift": optional(either(NUMBER, array("f", "n"))),
         },
         unpack=call,
         check=_check_basis,
@@ -92,41 +93,70 @@ KERNELS = (
 
 
 class PackedCholesky:
-    """The lower triangle of a `CholeskyState`, column by column: half the room of the largest part.
+    """The lower triangle of a `CholeskyFactorization`, column by column: half the size.
 
     Above the diagonal, C holds what S was. A dual model has no use for it.
     """
 
-    def __init__(self, state: CholeskyState) -> None:
+    def __init__(self, state: CholeskyFactorization) -> None:
         self.columns = np.concatenate([state.C[j:, j] for j in range(len(state.C))])
-        self.diagonal, self.alpha, self.size = state.diagonal, state.alpha, state.size
+        self.diagonal, self.alpha = state.diagonal, state.alpha
 
 
-def _unpack_cholesky(cls: type[Any], values: dict[str, Any]) -> CholeskyState:
+def _unpack_cholesky(cls: type[Any], values: dict[str, Any]) -> CholeskyFactorization:
     columns = values.pop("columns")
     n = (math.isqrt(8 * len(columns) + 1) - 1) // 2
     require(n >= 1 and n * (n + 1) // 2 == len(columns), "a Cholesky factor that is no triangle")
     require(len(values["diagonal"]) == n, "a Cholesky factor with another diagonal")
+    values.pop("size", None)
     C = np.zeros((n, n), dtype=columns.dtype, order="F")
     start = 0
     for j in range(n):
         C[j:, j] = columns[start : start + n - j]
         start += n - j
-    return fill(CholeskyState, {"C": C, **values})
+    return fill(CholeskyFactorization, {"C": C, **values})
+
+
+def _pack(solver: Any) -> dict[str, Any]:
+    """The factorisation is called state in files."""
+    values = dict(vars(solver))
+    return values | {"state": values.pop("factorization")}
+
+
+def _unpack(cls: type[Any], values: dict[str, Any]) -> Any:
+    values["factorization"] = values.pop("state")
+    if values.pop("noise", None) is not None:  # of version 0.1
+        values["largest"] = values["factorization"].matrix().diagonal().copy()
+        values["rounding"] = float(np.finfo(np.float64).eps)
+    return fill(cls, values)
 
 
 def _pack_dual(solver: DualSolver) -> dict[str, Any]:
-    state = solver.state
-    packed = PackedCholesky(state) if isinstance(state, CholeskyState) else state
-    return vars(solver) | {"state": packed}
+    state = solver.factorization
+    packed = PackedCholesky(state) if isinstance(state, CholeskyFactorization) else state
+    return _pack(solver) | {"state": packed}
+
+
+def _unpack_cholesky_matrix(cls: type[Any], values: dict[str, Any]) -> Any:
+    values.pop("size", None)  # of version 0.1
+    return fill(cls, values)
+
+
+def _unpack_eigen(cls: type[Any], values: dict[str, Any]) -> Any:
+    values.setdefault("floor", float("inf"))  # version 0.1 left all of the null space out
+    return fill(cls, values)
 
 
 def _state_size(state: Any) -> int:
-    return len(state.C) if hasattr(state, "C") else len(state.values)
+    return len(next(getattr(state, n) for n in ("C", "vectors", "S") if hasattr(state, n)))
+
+
+def _check_echelon(factorization: Any) -> None:
+    require(within(factorization.columns, len(factorization.S)), "a factor of other columns")
 
 
 def _check_primal(solver: Any) -> None:
-    require(_state_size(solver.state) == len(solver.b), "a solver of two sizes")
+    require(_state_size(solver.factorization) == len(solver.b), "a solver of two sizes")
 
 
 def _check_dual(solver: Any) -> None:
@@ -139,14 +169,24 @@ ANSWERS = {
     "log_weight": NUMBER,
     "outputs": array("i", "k"),
     "energy": either(array("f", "k"), array("f", "1")),
-    "state": instance("CholeskyState", "SpectralState", "PackedCholesky"),
+    "state": instance(
+        "CholeskyFactorization", "EchelonFactorization", "EigenFactorization", "PackedCholesky"
+    ),
 }
 
 SOLVERS = (
     Record(
         "CholeskyState",
         "rankrls.core.linalg.factorizations",
-        {"C": array("f", "p p"), "diagonal": array("f", "p"), "alpha": NUMBER, "size": NUMBER},
+        {
+            "C": array("f", "p p"),
+            "diagonal": array("f", "p"),
+            "alpha": NUMBER,
+            "size": optional(NUMBER),
+        },
+        class_name="CholeskyFactorization",
+        derived=("loss", "_others"),
+        unpack=_unpack_cholesky_matrix,
     ),
     Record(
         "PackedCholesky",
@@ -155,7 +195,7 @@ SOLVERS = (
             "columns": array("f", "triangle"),
             "diagonal": array("f", "p"),
             "alpha": NUMBER,
-            "size": NUMBER,
+            "size": optional(NUMBER),
         },
         unpack=_unpack_cholesky,
     ),
@@ -163,27 +203,49 @@ SOLVERS = (
         "SpectralState",
         "rankrls.core.linalg.factorizations",
         {
-            "null": array("b", "p"),
-            "values": array("f", "p"),
-            "vectors": array("f", "p p"),
+            "null": array("b", "q"),
+            "values": array("f", "q"),
+            "vectors": array("f", "p q"),
+            "floor": optional(NUMBER),
             "source": maybe(tuple_of(array("f", "p p"), array("f", "p"))),
         },
+        class_name="EigenFactorization",
+        derived=("loss",),
+        unpack=_unpack_eigen,
+    ),
+    Record(
+        "EchelonFactorization",
+        "rankrls.core.linalg.factorizations",
+        {
+            "S": array("f", "p p"),
+            "triangle": array("f", "r r"),
+            "columns": array("i", "r"),
+            "scale": array("f", "r"),
+            "A": array("f", "r p"),
+            "gram": array("f", "r r"),
+        },
+        derived=("loss",),
+        check=_check_echelon,
     ),
     Record(
         "PrimalSolver",
-        "rankrls.core.ridge.solvers",
+        "rankrls.core.ridge.models",
         {
             **ANSWERS,
             "b": array("f", "n k"),
             "mean": array("f", "n"),
             "mass": NUMBER,
-            "noise": NUMBER,
+            "largest": optional(array("f", "n")),
+            "rounding": optional(NUMBER),
+            "noise": optional(NUMBER),
         },
+        pack=_pack,
+        unpack=_unpack,
         check=_check_primal,
     ),
     Record(
         "DualSolver",
-        "rankrls.core.ridge.solvers",
+        "rankrls.core.ridge.models",
         {
             **ANSWERS,
             "b": array("f", "p k"),
@@ -192,9 +254,10 @@ SOLVERS = (
             "row_means": array("f", "m"),
         },
         pack=_pack_dual,
+        unpack=_unpack,
         check=_check_dual,
     ),
-    Record("DroppedSolver", "rankrls.core.ridge.dropped", {"outputs": array("i", "k")}),
+    Record("DroppedSolver", "rankrls.core.ridge.models", {"outputs": array("i", "k")}),
 )
 
 
@@ -208,7 +271,7 @@ def _check_outputs(model: Any, n_outputs: int) -> None:
 
 def _check_solvers(model: Any, n: int) -> None:
     for solver in model.solvers:
-        alpha = getattr(getattr(solver, "state", None), "alpha", model.alpha)
+        alpha = getattr(getattr(solver, "factorization", None), "alpha", model.alpha)
         require(alpha == model.alpha, "a solver of another alpha than its model")
         sizes = [len(getattr(solver, name)) for name in ("mean", "share") if hasattr(solver, name)]
         require(all(size == n for size in sizes), "a solver of another size than its model")
@@ -264,7 +327,7 @@ def _check_hinge(model: Any) -> None:
 MODELS = (
     Record(
         "HingeModel",
-        "rankrls.core.hinge.models",
+        "rankrls.core.hinge.problem",
         {
             "alphas": array("f", "a"),
             "coef": maybe(array("f", "a n k")),

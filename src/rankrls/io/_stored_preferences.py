@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rankrls.core.preferences.factors import Factor
+from rankrls.core.preferences.laplacian import Factor
 from rankrls.io._kinds import (
     FLAG,
     INTEGER,
@@ -15,16 +15,22 @@ from rankrls.io._kinds import (
     Kind,
     array,
     instance,
+    optional,
     require,
     rows,
     within,
 )
-from rankrls.io._records import Record, call
+from rankrls.io._records import Record
 
 __all__ = ["FACTOR", "PREFERENCES"]
 
 FACTOR = instance(
-    "ScatterFactor", "PooledFactor", "IncidenceFactor", "GroundedFactor", "StackedFactor"
+    "ScatterFactor",
+    "PooledFactor",
+    "IncidenceFactor",
+    "GroundedFactor",
+    "RotatedFactor",
+    "StackedFactor",
 )
 
 
@@ -57,7 +63,7 @@ def _factor(name: str, fields: dict[str, Kind], fits: Callable[[Any], bool]) -> 
     common = {"n_rows": INTEGER, "owner": array("i", "p"), "t": array("f", "p k")}
     return Record(
         name,
-        "rankrls.core.preferences.factors",
+        "rankrls.core.preferences.laplacian",
         common | fields,
         pack=_pack_factor,
         unpack=_unpack_factor,
@@ -84,9 +90,19 @@ def _grounded_fits(factor: Any) -> bool:
     return len(factor.grounded) == m and within(factor.grounded, m) and within(factor.free, m)
 
 
+def _rotated_fits(factor: Any) -> bool:
+    return factor.factor.shape == factor.shape and len(factor.Q) == factor.shape[1]
+
+
 def _stacked_fits(factor: Any) -> bool:
     (m, p), (n, q) = factor.first.shape, factor.second.shape
     return m == n and factor.shape == (m, p + q)
+
+
+def _unpack_statistics(cls: type[Any], values: dict[str, Any]) -> Any:
+    if values.pop("noise", None) is not None:  # of version 0.1
+        values["largest"] = values["gram"].diagonal().copy()
+    return cls(**values)
 
 
 PREFERENCES = (
@@ -102,13 +118,15 @@ PREFERENCES = (
             "energy": array("f", "k"),
             "n_pairs": INTEGER,
             "log_weight": NUMBER,
-            "noise": NUMBER,
+            "largest": optional(array("f", "n")),
+            "rounding": optional(NUMBER),
+            "noise": optional(NUMBER),
         },
-        unpack=call,
+        unpack=_unpack_statistics,
     ),
     Record(
         "Groups",
-        "rankrls.core.preferences.groups",
+        "rankrls.core.preferences.query_weights",
         {
             "codes": array("i", "m"),
             "n_groups": INTEGER,
@@ -138,5 +156,6 @@ PREFERENCES = (
         {"grounded": array("i", "m"), "free": array("i", "p"), "R": array("f", "p p")},
         _grounded_fits,
     ),
+    _factor("RotatedFactor", {"factor": FACTOR, "Q": array("f", "p p")}, _rotated_fits),
     _factor("StackedFactor", {"first": FACTOR, "second": FACTOR}, _stacked_fits),
 )

@@ -64,6 +64,9 @@ FIELDS = {
     "_columns": maybe(instance("Objects")),
     "_two_domains": FLAG,
     "dual_coef_": array("f", "p g"),
+    "_weights": optional(array("f", "a b")),
+    "_explicit_rows": optional(FLAG),
+    "_explicit_columns": optional(FLAG),
     "solver_": TEXT,
     "n_iter_": INTEGER,
     "n_edges_": INTEGER,
@@ -82,6 +85,11 @@ def _check_conditional(ranker: Any) -> None:
         f"objects of other than {ranker.n_features_in_} features",
     )
     require(ranker.dual_coef_.shape == (len(first), len(second)), "coefficients of other objects")
+    sizes = tuple(
+        side.X.shape[1] if explicit else len(side)
+        for side, explicit in zip((first, second), ranker._explicit, strict=True)
+    )
+    require(ranker._table().shape == sizes, "weights of other features")
     apart = ranker._columns is not None
     require(apart or not ranker._two_domains, "two kinds of objects, and one of them is missing")
     require(ranker.relation is None or not apart, "a symmetric relation of two kinds of objects")
@@ -89,7 +97,8 @@ def _check_conditional(ranker: Any) -> None:
 
 def _check_rankrls(ranker: Any) -> None:
     ranker._check_alpha(ranker.alpha)
-    ranker._stopping()
+    ranker._iteration_options()
+    ranker._held_out()
     _check_conditional(ranker)
 
 

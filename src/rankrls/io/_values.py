@@ -42,8 +42,8 @@ ARRAY_TYPES = (
     *("float16", "float32", "float64"),
 )
 
-#: Characters that a NumPy array of text may have room for.
-MAX_ROOM = 2**26
+#: Characters that a NumPy array of text may hold.
+MAX_CHARACTERS = 2**26
 
 #: The tags, and the keys that come with them (for an object: that may come).
 TAGS: dict[str, set[str]] = {
@@ -265,6 +265,6 @@ def _shape(shape: Any, size: int | None) -> tuple[int, ...]:
 
 
 def _require_narrow(texts: list[str], where: str) -> None:
-    """NumPy gives every text the room of the longest: a short list may take a lot of memory."""
-    room = len(texts) * max(map(len, texts), default=0)
-    require(room <= MAX_ROOM, f"{where} of text takes the room of {room:,} characters: too many")
+    """NumPy stores every text with the length of the longest: a short list may take much memory."""
+    size = len(texts) * max(map(len, texts), default=0)
+    require(size <= MAX_CHARACTERS, f"{where} of text takes {size:,} characters: too many")

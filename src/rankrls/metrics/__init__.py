@@ -6,9 +6,9 @@ orders of the tied rows, so it never depends on the order in which rows are stor
 
 from rankrls.metrics._binary import average_precision, precision, reciprocal_rank
 from rankrls.metrics._compare import RankerComparison, compare_rankers
+from rankrls.metrics._conditional_scores import conditional_scores
 from rankrls.metrics._ndcg import ndcg
 from rankrls.metrics._pairwise import concordance_index, pairwise_accuracy, pairwise_error
-from rankrls.metrics._relations import conditional_scores
 from rankrls.metrics._scorers import (
     average_precision_scorer,
     concordance_index_scorer,

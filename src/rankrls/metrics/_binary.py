@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
-from rankrls.metrics._inputs import check_lists, value_by_query
+from rankrls.metrics._arguments import check_lists, value_by_query
 from rankrls.metrics._ranked import RankedLists, rank_lists
 
 __all__ = ["average_precision", "precision", "reciprocal_rank"]

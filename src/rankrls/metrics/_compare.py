@@ -12,9 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 from sklearn.utils import check_random_state
 
-from rankrls._validation import check_metric_name, check_option, check_scores, encode_qid
+from rankrls._validation import (
+    check_integer,
+    check_metric_name,
+    check_option,
+    check_scores,
+    encode_qid,
+)
+from rankrls.metrics._arguments import check_k, check_labels_and_scores
 from rankrls.metrics._binary import average_precision, precision, reciprocal_rank
-from rankrls.metrics._inputs import check_k, check_labels_and_scores
 from rankrls.metrics._ndcg import ndcg
 from rankrls.metrics._pairwise import pairwise_accuracy
 
@@ -155,7 +161,7 @@ def compare_rankers(
     a better in ..., b better in ..., equal in ...
     """
     check_option("method", method, _METHODS)
-    _check_count("n_permutations", n_permutations)
+    check_integer("n_permutations", n_permutations, least=1)
     _check_level(confidence_level)
     name, by_query = _metric(metric)
     if qid is None:
@@ -219,11 +225,6 @@ def _metric(metric: Any) -> tuple[str, Callable[..., Any]]:
         return _LISTS[name](y_true, y_score, qid=qid, k=k, undefined="skip", average=average)
 
     return metric, values
-
-
-def _check_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
 
 
 def _check_level(level: Any) -> None:

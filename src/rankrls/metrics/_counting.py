@@ -1,26 +1,41 @@
 """Exact counts of concordant, discordant and tied pairs, for all queries at once.
 
-The engine room of the pairwise metrics. Arrays come in already checked; there is no loop over
-queries or rows, only over blocks of them that fit into a cache. The work is a few sorts and one
-pass for every *bit* of the smaller of the two numbers of levels, so O(n log n).
+Arrays come in already checked. There is no loop over queries or rows, only over blocks and parts
+of them that fit into a cache, so that the time is in proportion to the number of rows but for the
+logarithm of the largest query: a few sorts, and one pass for every *bit* of the smaller of the two
+numbers of levels.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._sorting import stable_argsort
+from rankrls._sorting import argsort_within, distribute, value_parts
 
 __all__ = ["PairCounts", "count_inversions", "count_pairs", "sorted_levels"]
 
 Array = NDArray[Any]
 
-#: Rows that are counted together; a query is never divided.
-BLOCK = 2**17
+#: Rows of whole queries that are counted together.
+BLOCK = 2**15
+
+#: A query with more rows than this is divided into parts,
+LARGE = 2**17
+
+#: of about so many rows each,
+PART = 2**14
+
+#: but of no more than about so many parts (each with each of them is a number).
+MAX_PARTS = 2**11
+
+
+#: Fewer rows than this are sorted by NumPy alone.
+FEW = 300
 
 
 @dataclass(frozen=True)
@@ -74,22 +89,172 @@ def count_pairs(
     """
     if n_queries == 1 or len(y) <= BLOCK:
         return PairCounts(*_count_block(y, score, codes, n_queries, weight))
+    sizes = np.bincount(codes, minlength=n_queries)
+    # A block has the queries that begin in it.
+    block = (np.cumsum(sizes) - sizes) // BLOCK
+    n_blocks = int(block[-1]) + 1
     if (codes[1:] < codes[:-1]).any():
-        order = stable_argsort(codes, n_queries)
-        y, score, codes = y[order], score[order], codes[order]
-        weight = None if weight is None else weight[order]
-    bounds = np.searchsorted(codes, np.arange(n_queries + 1))
+        arrays = (y, score, codes) if weight is None else (y, score, codes, weight)
+        part = block.astype(np.min_scalar_type(n_blocks))[codes]
+        _, (y, score, codes, *weights) = distribute(part, n_blocks, *arrays)
+        weight = weights[0] if weights else None
+    queries = np.searchsorted(block, np.arange(n_blocks + 1))
+    rows = np.append(0, np.cumsum(sizes))[queries]
     result = np.zeros((3, n_queries), dtype=np.int64 if weight is None else np.float64)
-    first = 0
-    while first < n_queries:
-        fitting = int(np.searchsorted(bounds, bounds[first] + BLOCK, side="right")) - 1
-        last = min(max(first + 1, fitting), n_queries)
-        rows = slice(bounds[first], bounds[last])
-        part = None if weight is None else weight[rows]
-        counts = _count_block(y[rows], score[rows], codes[rows] - first, last - first, part)
-        result[:, first:last] = counts
-        first = last
+    for (q, q_end), (i, i_end) in zip(pairwise(queries.tolist()), pairwise(rows), strict=True):
+        own = None if weight is None else weight[i:i_end]
+        counts = _count_block(y[i:i_end], score[i:i_end], codes[i:i_end] - q, q_end - q, own)
+        result[:, q:q_end] = counts
     return PairCounts(*result)
+
+
+def _count_block(
+    y: Array, score: Array, codes: Array, n_queries: int, weight: Array | None
+) -> Array:
+    """Comparable, discordant and tied pairs of some queries, shape (3, n_queries).
+
+    With weights, rows of weight zero are dropped, and every query is scaled to total weight one.
+    """
+    totals: Array = np.ones(n_queries)
+    if weight is not None:
+        keep = weight > 0
+        if not keep.all():
+            y, score, codes, weight = y[keep], score[keep], codes[keep], weight[keep]
+        totals = np.bincount(codes, weights=weight, minlength=n_queries)
+        weight = weight / (totals[codes] if n_queries > 1 else totals)
+    if not len(y):
+        result = np.zeros((3, n_queries), dtype=np.int64)
+    elif n_queries > 1:
+        result = _count(y, score, codes, n_queries, weight)
+    elif len(y) > LARGE:
+        result = _count_parts(y, score, weight)
+    else:
+        result = _count(y, score, None, 1, weight)
+    return result if weight is None else result * totals**2
+
+
+def _count_parts(y: Array, score: Array, weight: Array | None) -> Array:
+    """Comparable, discordant and tied pairs of one large query, shape (3, 1).
+
+    The ranges of the scores and of the labels are divided into parts, so that equal values are in
+    the same part. A pair is
+
+    - in the same part of the scores: counted there;
+    - in different parts of the scores and the same part of the labels: counted there, with the
+      number of the part in place of the score;
+    - in different parts of both: N_ac N_bd of them, with N_ac the rows in part a of the scores
+      and c of the labels, are in the wrong order if a < b and c > d.
+    """
+    size = max(PART, len(y) // MAX_PARTS)
+    (a, n_a), (c, n_c) = value_parts(score, size), value_parts(y, size)
+    weights = () if weight is None else (weight,)
+    comparable = discordant = tied = 0
+
+    bounds, (scores, labels, *rest) = distribute(a, n_a, score, y, *weights)
+    for rows in map(slice, bounds[:-1], bounds[1:]):
+        counts = _count_part(labels[rows], scores[rows], rest[0][rows] if rest else None)
+        discordant, tied = discordant + counts[1], tied + counts[2]
+    del scores
+
+    bounds, (labels, parts, *rest) = distribute(c, n_c, y, a, *weights)
+    for rows in map(slice, bounds[:-1], bounds[1:]):
+        counts = _count_part(labels[rows], parts[rows], rest[0][rows] if rest else None)
+        comparable, discordant = comparable + counts[0], discordant + counts[1]
+    del labels, parts, rest
+
+    N = _joint_counts(a, n_a, c, n_c, weight)
+    # The rows of lower parts of the scores and higher parts of the labels than each (b, d).
+    ahead = np.zeros_like(N)
+    ahead[1:, :-1] = np.cumsum(np.cumsum(N[:, ::-1], axis=1)[:, ::-1], axis=0)[:-1, 1:]
+    discordant += (N * ahead).sum()
+    by_label = N.sum(axis=0)
+    twice = (by_label * (by_label.sum() - by_label)).sum()
+    comparable += twice // 2 if weight is None else twice / 2
+    return np.array([[comparable], [discordant], [tied]])
+
+
+def _count_part(y: Array, score: Array, weight: Array | None) -> Array:
+    """Comparable, discordant and tied pairs of rows of one query, shape (3,)."""
+    if len(y) < 2 or (y == y[0]).all():
+        return np.zeros(3, dtype=np.int64)
+    if (score == score[0]).all():
+        comparable = _pairs_of_levels(y, weight)
+        return np.array([comparable, 0, comparable])
+    if len(y) > LARGE:  # most of the values are in a small part of their range
+        return _count_parts(y, score.astype(np.float64, copy=False), weight)[:, 0]
+    return _count(y, score, None, 1, weight)[:, 0]
+
+
+def _pairs_of_levels(y: Array, weight: Array | None) -> Any:
+    """Σ_a Ω_a (Ω − Ω_a) / 2: number or weight of the pairs of different values."""
+    if weight is None:
+        first = np.flatnonzero(np.diff(np.sort(y), prepend=np.nan))
+        level = np.diff(first, append=len(y))
+        return int((level * (len(y) - level)).sum()) // 2
+    order, level = sorted_levels(y, None, 1)
+    of_level = np.bincount(level, weights=weight[order])
+    return float(of_level @ (of_level.sum() - of_level)) / 2
+
+
+def _joint_counts(a: Array, n_a: int, c: Array, n_c: int, weight: Array | None) -> Array:
+    """Number or weight of the rows with each (a, c), shape (n_a, n_c)."""
+    N = np.zeros(n_a * n_c, dtype=np.int64 if weight is None else np.float64)
+    step = max(PART, len(N))
+    for start in range(0, len(a), step):
+        rows = slice(start, start + step)
+        cells = a[rows].astype(np.int64)
+        cells *= n_c
+        cells += c[rows]
+        own = None if weight is None else weight[rows]
+        N += np.bincount(cells, weights=own, minlength=len(N))
+    return N.reshape(n_a, n_c)
+
+
+def _count(
+    y: Array, score: Array, codes: Array | None, n_queries: int, weight: Array | None
+) -> Array:
+    """Count comparable, discordant and tied pairs by query, shape (3, n_queries).
+
+    Parameters
+    ----------
+    y, score : ndarrays of shape (n_rows,)
+    codes : ndarray of shape (n_rows,), int, or None if there is one query
+    n_queries : int
+    weight : ndarray of shape (n_rows,), > 0, or None
+    """
+    sizes = np.array([len(y)]) if codes is None else np.bincount(codes, minlength=n_queries)
+    filled = np.flatnonzero(sizes)
+    starts = (np.cumsum(sizes) - sizes)[filled]
+
+    # Rows by (query, score), then the places of these rows by (query, y).
+    order, score_level = sorted_levels(score, codes, n_queries)
+    codes = None if codes is None else codes[order]
+    place, y_level = sorted_levels(y[order], codes, n_queries)
+    score_rank, y_rank = (_within(level, starts, sizes) for level in (score_level, y_level))
+
+    # Inversions do not care which variable orders the rows and which one is walked bit by bit:
+    # walk the one with fewer levels.
+    walk_y = int(y_rank.max()) <= int(score_rank.max())
+    if walk_y:
+        outer, target, rank = score_level, y_rank, np.empty_like(y_rank)
+        rank[place] = y_rank
+    else:
+        outer, target, rank = y_level, score_rank, score_rank[place]
+        order = order[place]
+    if weight is not None:
+        weight = weight[order]
+    rank, weight = _break_ties(outer, rank, weight)
+
+    if weight is None:
+        inversions = count_inversions(rank, target, starts)
+    else:
+        inversions = _weigh_inversions(rank, target, starts, weight)
+    result = np.zeros((3, n_queries), dtype=inversions.dtype)
+    result[1, filled] = inversions
+    result[0], result[2] = _pairs_between(
+        outer, rank, codes, n_queries, weight, starts=starts, outer_is_score=walk_y
+    )
+    return result
 
 
 def count_inversions(rank: Array, target: Array, starts: Array) -> Array:
@@ -125,10 +290,10 @@ def count_inversions(rank: Array, target: Array, starts: Array) -> Array:
         shift -= one
         if bit > 1:
             moved = np.empty_like(rank)
-            moved[np.flatnonzero(slot)] = rank[np.flatnonzero(one)]
+            moved[slot.nonzero()[0]] = rank[one.nonzero()[0]]
             np.logical_not(one, out=one)
             np.logical_not(slot, out=slot)
-            moved[np.flatnonzero(slot)] = rank[np.flatnonzero(one)]
+            moved[slot.nonzero()[0]] = rank[one.nonzero()[0]]
             rank = moved
     return np.add.reduceat(np.arange(len(rank)) * shift, starts)
 
@@ -144,8 +309,8 @@ def _weigh_inversions(rank: Array, target: Array, starts: Array, weight: Array) 
     before = _cumulate(weight)
     for bit in _bits(target):
         one, slot = (rank & bit) != 0, (target & bit) != 0
-        from_1, to_1 = np.flatnonzero(one), np.flatnonzero(slot)
-        from_0, to_0 = np.flatnonzero(~one), np.flatnonzero(~slot)
+        from_1, to_1 = one.nonzero()[0], slot.nonzero()[0]
+        from_0, to_0 = (~one).nonzero()[0], (~slot).nonzero()[0]
         moved_rank, moved_weight = np.empty_like(rank), np.empty_like(weight)
         moved_rank[to_1], moved_rank[to_0] = rank[from_1], rank[from_0]
         moved_weight[to_1], moved_weight[to_0] = weight[from_1], weight[from_0]
@@ -170,74 +335,20 @@ def _cumulate(weight: Array) -> Array:
     return total
 
 
-def _count_block(
-    y: Array, score: Array, codes: Array, n_queries: int, weight: Array | None
-) -> Array:
-    """Comparable, discordant and tied pairs of some queries, shape (3, n_queries).
+def sorted_levels(values: Array, codes: Array | None, n_queries: int) -> tuple[Array, Array]:
+    """Order of the rows by (query, value), and the number of the distinct (query, value) there.
 
-    With weights, rows of weight zero are dropped, and every query is scaled to total weight one.
+    Without ``codes``, all rows are one query.
     """
-    if weight is None:
-        if not len(y):
-            return np.zeros((3, n_queries), dtype=np.int64)
-        return np.stack(_count(y, score, codes, n_queries, None))
-    keep = weight > 0
-    if not keep.all():
-        y, score, codes, weight = y[keep], score[keep], codes[keep], weight[keep]
-    totals = np.bincount(codes, weights=weight, minlength=n_queries)
-    result = np.zeros((3, n_queries))
-    if len(y):
-        result[:] = _count(y, score, codes, n_queries, weight / totals[codes])
-    return result * totals**2
-
-
-def _count(
-    y: Array, score: Array, codes: Array, n_queries: int, weight: Array | None
-) -> tuple[Array, Array, Array]:
-    """Count comparable, discordant and tied pairs by query, each of shape (n_queries,)."""
-    sizes = np.bincount(codes, minlength=n_queries)
-    filled = np.flatnonzero(sizes)
-    starts = (np.cumsum(sizes) - sizes)[filled]
-
-    # Rows by (query, score), then the places of these rows by (query, y).
-    order, score_level = sorted_levels(score, codes, n_queries)
-    codes = codes[order]
-    place, y_level = sorted_levels(y[order], codes, n_queries)
-    score_rank, y_rank = (_within(level, starts, sizes) for level in (score_level, y_level))
-
-    # Inversions do not care which variable orders the rows and which one is walked bit by bit:
-    # walk the one with fewer levels.
-    walk_y = int(y_rank.max()) <= int(score_rank.max())
-    if walk_y:
-        outer, target, rank = score_level, y_rank, np.empty_like(y_rank)
-        rank[place] = y_rank
+    if values.dtype.kind == "u":  # parts
+        order = np.argsort(values, kind="stable")
+    elif len(values) < FEW:
+        order = np.lexsort((values,) if codes is None else (values, codes))
     else:
-        outer, target, rank = y_level, score_rank, score_rank[place]
-        order = order[place]
-    if weight is not None:
-        weight = weight[order]
-    rank, weight = _break_ties(outer, rank, weight)
-
-    if weight is None:
-        inversions = count_inversions(rank, target, starts)
-    else:
-        inversions = _weigh_inversions(rank, target, starts, weight)
-    result = np.zeros((3, n_queries), dtype=inversions.dtype)
-    result[1, filled] = inversions
-    result[0], result[2] = _pairs_between(
-        outer, rank, codes, n_queries, weight, starts=starts, outer_is_score=walk_y
-    )
-    return result[0], result[1], result[2]
-
-
-def sorted_levels(values: Array, codes: Array, n_queries: int) -> tuple[Array, Array]:
-    """Order of the rows by (query, value), and the number of the distinct (query, value) there."""
-    order = np.argsort(values)
-    if n_queries > 1:
-        order = order[stable_argsort(codes[order], n_queries)]
+        order = argsort_within(values, codes, n_queries)
     values = values[order]
     change = values[1:] != values[:-1]
-    if n_queries > 1:
+    if codes is not None:
         codes = codes[order]
         change |= codes[1:] != codes[:-1]
     level = np.empty(len(values), dtype=np.int64)
@@ -270,7 +381,7 @@ def _break_ties(outer: Array, rank: Array, weight: Array | None) -> tuple[Array,
 def _pairs_between(
     outer: Array,
     rank: Array,
-    codes: Array,
+    codes: Array | None,
     n_queries: int,
     weight: Array | None,
     *,
@@ -287,25 +398,27 @@ def _pairs_between(
     first = np.flatnonzero(
         np.concatenate([[True], (outer[1:] != outer[:-1]) | (rank[1:] != rank[:-1])])
     )
+    query = np.zeros(len(first), dtype=np.int64) if codes is None else codes[first]
     # The levels of rank, numbered over all queries.
-    query = codes[first]
     inner = rank[first].astype(np.int64)
-    if n_queries > 1:
-        n_levels = np.maximum.reduceat(rank, starts).astype(np.int64) + 1
+    n_levels = np.maximum.reduceat(rank, starts).astype(np.int64) + 1
+    if codes is not None:
         offset = np.zeros(n_queries, dtype=np.int64)
         offset[codes[starts]] = np.cumsum(n_levels) - n_levels
         inner += offset[query]
     cell = np.diff(first, append=len(rank)) if weight is None else np.add.reduceat(weight, first)
 
-    def total(groups: Array) -> Array:
+    def total(groups: Array, n_groups: int) -> Array:
+        if n_groups == len(cell):  # one cell in each
+            return cell
         return np.bincount(groups, weights=cell).astype(cell.dtype, copy=False)[groups]
 
-    by_outer = cell if outer[-1] == len(cell) - 1 else total(outer[first])
-    by_inner = total(inner)
+    by_outer = total(outer[first], int(outer[-1]) + 1)
+    by_inner = total(inner, int(n_levels.sum()))
     by_score, by_y = (by_outer, by_inner) if outer_is_score else (by_inner, by_outer)
     cells = np.flatnonzero(np.concatenate([[True], query[1:] != query[:-1]]))
     comparable, tied = np.zeros((2, n_queries), dtype=cell.dtype)
-    comparable[query[cells]] = np.add.reduceat(cell * (total(query) - by_y), cells)
+    comparable[query[cells]] = np.add.reduceat(cell * (total(query, len(cells)) - by_y), cells)
     tied[query[cells]] = np.add.reduceat(cell * (by_score - cell), cells)
     if weight is None:
         return comparable // 2, tied // 2

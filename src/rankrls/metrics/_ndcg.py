@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankrls._validation import check_option
-from rankrls.metrics._inputs import check_lists, value_by_query
+from rankrls.metrics._arguments import check_lists, value_by_query
 from rankrls.metrics._ranked import rank_lists
 
 __all__ = ["ndcg"]

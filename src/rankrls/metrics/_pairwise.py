@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankrls._validation import Queries, check_option, check_pairs, check_weights, encode_qid
+from rankrls.metrics._arguments import check_average, check_labels_and_scores
 from rankrls.metrics._counting import count_pairs
 from rankrls.metrics._given import check_within, count_given, edge_weight, scaled
-from rankrls.metrics._inputs import check_average, check_labels_and_scores
 
 __all__ = ["concordance_index", "pairwise_accuracy", "pairwise_error"]
 

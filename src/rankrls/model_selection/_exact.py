@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from rankrls._validation import check_finite_array, check_pairs, check_positive, encode_qid
-from rankrls.core.ridge.pairs import check_fold, pair_accuracies, query_folds
-from rankrls.core.ridge.problem import HoldoutProblem, default_pairs
+from rankrls._threads import n_threads
+from rankrls._validation import check_pairs, check_positive, encode_qid
+from rankrls.core.ridge.leave_out import check_fold, query_folds
+from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.estimators import RankRLS
+from rankrls.estimators.choosing import check_alphas
 
 __all__ = [
     "holdout_predict",
@@ -59,8 +61,7 @@ def leave_query_out_predict(
     Notes
     -----
     Exact for every cost, weighting, kernel and alpha (P1 §3.3, in a form in which nothing
-    cancels; see `rankrls.holdout`). A query whose small system is singular to working precision
-    is refitted literally.
+    cancels). A query whose small system is singular to working precision is refitted.
 
     Examples
     --------
@@ -79,12 +80,8 @@ def leave_query_out_predict(
         raise ValueError("leave-query-out needs qid")
     problem, grid, flat = _problem(estimator, X, y, alphas, keep_basis, {"qid": qid, **fit_params})
     codes = encode_qid(qid, problem.graph.n_rows).codes
-    folds = query_folds(codes)
-    held = problem.folds(folds, grid)
-    out = np.empty((len(grid), len(codes), problem.graph.n_outputs))
-    for rows, part in zip(folds, held.predictions, strict=True):
-        out[:, rows] = part
-    return _shaped(out, flat, alphas)
+    held = problem.leave_out(query_folds(codes), grid)
+    return _shaped(held.by_row(len(codes)), flat, alphas)
 
 
 def holdout_predict(
@@ -107,8 +104,8 @@ def holdout_predict(
     folds : iterable of int arrays
         Rows to leave out together: unions of queries, or rows of a single ranking, of any sizes;
         they may overlap. A fold that splits a query is exact as well: by a shortcut with
-        cost="magnitude", ties="keep" and query_weighting="size" (or one query), by a literal
-        refit otherwise.
+        cost="magnitude", ties="keep" and query_weighting="size" (or one query), by a refit
+        otherwise.
     qid : array-like of shape (n,), optional
 
     Returns
@@ -118,7 +115,7 @@ def holdout_predict(
     """
     problem, grid, flat = _problem(estimator, X, y, alphas, keep_basis, {"qid": qid, **fit_params})
     rows = [check_fold(number, fold, problem.graph.n_rows) for number, fold in enumerate(folds)]
-    held = problem.folds(rows, grid)
+    held = problem.leave_out(rows, grid)
     return [_shaped(part, flat, alphas) for part in held.predictions]
 
 
@@ -152,10 +149,10 @@ def leave_pair_out_predict(
     of them are a handful of array operations for each alpha.
     """
     problem, grid, flat = _problem(estimator, X, y, alphas, False, {})
-    chosen = default_pairs(problem.graph) if pairs is None else check_pairs(
+    chosen = problem.default_pairs() if pairs is None else check_pairs(
         pairs, problem.graph.n_rows
     )  # fmt: skip
-    out = np.stack([part for part, _ in problem.pairs(chosen, grid)])
+    out = np.stack([part for part, _ in problem.leave_pairs_out(chosen, grid)])
     return _shaped(out, flat, alphas)
 
 
@@ -177,7 +174,7 @@ def leave_pair_out_score(estimator: RankRLS, X: Any, y: Any) -> float:
     0.984
     """
     problem, grid, _ = _problem(estimator, X, y, None, False, {})
-    accuracy, _ = next(pair_accuracies(problem, grid))
+    accuracy, _ = next(problem.pair_accuracies(grid, n_threads(estimator.n_jobs)))
     return float(accuracy.mean())
 
 
@@ -188,7 +185,7 @@ def _problem(
     alphas: ArrayLike | None,
     keep_basis: bool,
     preferences: dict[str, Any],
-) -> tuple[HoldoutProblem, Array, bool]:
+) -> tuple[RidgeProblem, Array, bool]:
     if not isinstance(estimator, RankRLS):
         raise ValueError(
             f"estimator must be a RankRLS; got a {type(estimator).__name__} (scale X before; a "
@@ -198,11 +195,10 @@ def _problem(
     if alphas is None:
         grid = np.array([check_positive("alpha", estimator.alpha)])
     else:
-        grid = check_finite_array("alphas", np.atleast_1d(alphas), ndim=(1,))
-        check_positive("alphas", float(grid.min(initial=np.inf)) if len(grid) else 0.0)
+        grid = check_alphas("alphas", alphas, as_given=True)
     ranker = clone(estimator)
     kernel, X, graph = ranker._prepare(X, y, preferences)
-    problem = ranker._holdout_problem(kernel, X, graph, keep_basis=keep_basis)
+    problem = ranker._problem(kernel, X, graph, keep_basis=keep_basis)
     return problem, grid, graph.flat
 
 

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from rankrls._threads import n_threads
 from rankrls._validation import check_integer, check_option, check_positive
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.pairs import pair_accuracies, query_folds
-from rankrls.core.ridge.problem import HoldoutProblem
+from rankrls.core.ridge.leave_out import query_folds
+from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.estimators import RankRLS
+from rankrls.estimators.choosing import check_alphas
 from rankrls.metrics import pairwise_accuracy
 
 __all__ = ["PermutationTestResult", "permutation_test"]
@@ -126,8 +128,7 @@ def permutation_test(
     if alphas is None:
         grid = np.array([check_positive("alpha", estimator.alpha)])
     else:
-        grid = np.unique(estimator._check_alphas("alphas", alphas))
-        check_positive("alphas", float(grid[0]))
+        grid = check_alphas("alphas", alphas)
     ranker = clone(estimator)
     kernel, X, graph = ranker._prepare(X, y, {"qid": qid})
     if graph.n_outputs > 1 or graph.scores is None:
@@ -148,11 +149,12 @@ def permutation_test(
     assert codes is not None
     labels = np.column_stack([s, _permuted(s, codes, n_permutations, rng)])
     batch = max(16, BATCH_NUMBERS // len(s))
-    if cv == "leave-query-out":  # decomposed once for each batch
+    if cv == "leave-query-out":
         batch = max(batch, BATCH_PREDICTIONS // (len(s) * len(grid)))
-    first = ranker._holdout_problem(kernel, X, graph)
+    first = ranker._problem(kernel, X, graph)
+    threads = n_threads(estimator.n_jobs)
     if cv == "leave-pair-out" and first.can_leave_pairs_out():
-        first.rows(np.arange(1))  # decompose once for all batches
+        first.ranking(grid)  # decompose once for all batches
     scores = []
     for start in range(0, labels.shape[1], batch):
         part = PreferenceGraph.from_scores(
@@ -160,7 +162,7 @@ def permutation_test(
         )
         problem = first.with_graph(part)
         if cv == "leave-pair-out":
-            scores.append(np.array([found for found, _ in pair_accuracies(problem, grid)]))
+            scores.append(np.array([found for found, _ in problem.pair_accuracies(grid, threads)]))
         else:
             scores.append(_query_accuracies(problem, grid))
     by_alpha = np.concatenate(scores, axis=1)
@@ -171,21 +173,20 @@ def permutation_test(
     return PermutationTestResult(float(values[0]), null, p_value, float(grid[best]))
 
 
-def _query_accuracies(problem: HoldoutProblem, alphas: Array) -> Array:
+def _query_accuracies(problem: RidgeProblem, alphas: Array) -> Array:
     """Leave-query-out accuracy of every alpha and output: shape (n_alphas, n_outputs)."""
     s, codes = problem.graph.scores, problem.graph.query_codes
     assert s is not None
     assert codes is not None
-    folds = query_folds(codes)
-    held = problem.folds(folds, alphas)
-    order = np.concatenate(folds)
+    held = problem.leave_out(query_folds(codes), alphas)
+    order = held.rows
     k, n_queries = s.shape[1], problem.graph.n_queries
     # The queries of every output are queries of one long vector, counted together.
     labels = s[order].T.ravel()
     queries = (codes[order] + n_queries * np.arange(k)[:, None]).ravel()
     out = np.empty((len(alphas), k))
     for a in range(len(alphas)):
-        predictions = np.concatenate([part[a] for part in held.predictions])
+        predictions = held.values[a]
         found = pairwise_accuracy(labels, predictions.T.ravel(), qid=queries, average=None)
         out[a] = np.nanmean(np.reshape(found, (k, n_queries)), axis=1)
     return out

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from rankrls._progress import Progress
-from rankrls._validation import check_finite_array, check_option, check_positive
-from rankrls.core.relations.cross_validation import complete_labels
-from rankrls.core.relations.holdout import CompleteHoldout
+from rankrls._messages import Progress
+from rankrls._validation import check_option
+from rankrls.core.relations.holdout import CompleteHoldout, complete_labels
 from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.problem import RelationProblem
+from rankrls.core.relations.relation_problem import RelationProblem
+from rankrls.estimators.choosing import check_alphas
 from rankrls.estimators.conditional import ConditionalRankRLS
 
 __all__ = ["relation_holdout_predict"]
@@ -55,7 +55,7 @@ def relation_holdout_predict(
     Notes
     -----
     On a complete relation without a symmetry the predictions are read off the decomposed kernels
-    for the price of a few matrix products ("both": one decomposition for each row), and equal
+    by a few matrix products ("both": one decomposition for each row), and equal
     those of refits. Otherwise each is a refit: as many as there are rows, columns, pairs.
 
     The ranking loss knows predictions of a conditioning object up to a constant. They are given
@@ -84,18 +84,19 @@ def relation_holdout_predict(
             f"estimator must be a ConditionalRankRLS; got a {type(estimator).__name__}"
         )
     check_option("leave_out", leave_out, LEAVE_OUT)
-    given = [estimator.alpha] if alphas is None else alphas
-    grid = check_finite_array("alphas", np.atleast_1d(given), ndim=(1,))
-    if not grid.size:
-        raise ValueError("alphas is empty: give at least one number > 0")
-    check_positive("alphas" if alphas is not None else "alpha", float(grid.min()))
+    if alphas is None:
+        grid = check_alphas("alpha", estimator.alpha)
+    else:
+        grid = check_alphas("alphas", alphas, as_given=True)
     ranker = clone(estimator).set_params(early_stopping=False)
     problem = ranker._problem(*ranker._prepare(X, Y, Z))
+    ranker._require_functions(problem)
     if ranker.condition_on == "columns":
         leave_out = {"rows": "columns", "columns": "rows"}.get(leave_out, leave_out)
     labels = complete_labels(problem)
     if labels is not None and problem.sign == 0:
-        holdout = CompleteHoldout(problem.K, problem.G, labels, ranking=problem.ranking)
+        rows, columns = problem.sides
+        holdout = CompleteHoldout(rows, columns, labels, ranking=problem.ranking)
         if leave_out == "both":
             held = holdout.both([np.array([i]) for i in range(len(labels))], grid)
         else:
@@ -110,7 +111,7 @@ def relation_holdout_predict(
 def _refits(
     ranker: ConditionalRankRLS, problem: RelationProblem, leave_out: str, alphas: Array
 ) -> Array:
-    """Literal refits, one for each thing that is left out."""
+    """Explicit refits, one for each row, column or pair that is left out."""
     observations = problem.observations
     progress = Progress("relation_holdout_predict", ranker.verbose)
     rows, cols, _ = observations.lists
@@ -129,9 +130,9 @@ def _refits(
         if rest.n_edges == 0:
             held[here] = 0.0
             continue
-        A = part.solve(alphas, ranker.solver, ranker._stopping()).coefficients
-        for a in range(len(alphas)):
-            F = problem.K @ A[a] @ problem.G
+        model = part.solve(alphas, ranker.solver, ranker._iteration_options())
+        every = np.arange(p).repeat(g), np.tile(np.arange(g), p)
+        for a, F in enumerate(model.predict(problem.sides, *every).reshape(-1, p, g)):
             if problem.ranking:
                 F += _offsets(F, rest, j)[:, None]
             held[a][here[1:]] = F[here[1:]]

@@ -10,13 +10,13 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from rankrls._progress import Progress
+from rankrls._messages import Progress
 from rankrls._validation import check_integer
+from rankrls.core.relations.holdout import BlockFold
 from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.plan import BlockFold, pair_folds
+from rankrls.estimators.choosing import Scoring
 from rankrls.estimators.conditional_base import ConditionalRanker
-from rankrls.estimators.conditional_cv import plan_for
-from rankrls.estimators.scoring import Scoring
+from rankrls.estimators.relation_folds import folds_of
 
 __all__ = ["conditional_cross_val_score"]
 
@@ -84,9 +84,9 @@ def conditional_cross_val_score(
     template = clone(estimator)
     rows, columns, observations = template._prepare(X, Y, Z)
     seen = observations if template.condition_on == "rows" else observations.T
-    plan = plan_for(
+    folds = folds_of(
         cv,
-        seen.shape,
+        seen,
         template.condition_on,
         paired=template.relation is not None,
         two_domains=Z is not None,
@@ -97,12 +97,11 @@ def conditional_cross_val_score(
     )
     sides = (rows, rows if columns is None else columns)
     refit = _Refit(template, sides, observations, Z is not None)
-    if plan.kind == "pairs":
-        fold, k = pair_folds(seen.cells, n_folds, rng, paired=template.relation is not None)
-        jobs: list[Any] = [fold] * k
+    if folds.pairs is not None:
+        jobs: list[Any] = [folds.pairs] * folds.n_pair_folds
         evaluate: Any = refit.pairs
     else:
-        jobs = list(plan.blocks)
+        jobs = list(folds.blocks)
         evaluate = refit.block
     scores = []
     for number, job in enumerate(jobs):

@@ -69,6 +69,9 @@ class LeavePairOut(_GroupSplitter):
     [[0, 1], [2, 3]]
     """
 
+    #: Rows of a query are meant to be on both sides of a split.
+    splits_queries = True
+
     def __init__(self, pairs: Any = "different") -> None:
         self.pairs = pairs
 
@@ -209,7 +212,7 @@ class _WholeBlocksKFold(_GroupSplitter):
 
     @abstractmethod
     def _blocks(self, n_splits: int, X: Any, y: Any, groups: Any) -> tuple[Array, Array]:
-        """Block of every row, and for every block whether it is dealt out before the others."""
+        """Block of every row, and for every block whether it is assigned before the others."""
 
 
 class QueryKFold(_WholeBlocksKFold):
@@ -220,7 +223,7 @@ class QueryKFold(_WholeBlocksKFold):
     n_splits : int, default=5
         Number of folds, >= 2.
     shuffle : bool, default=False
-        Whether queries are dealt out in random order, instead of by size.
+        Whether queries are assigned in random order, instead of by size.
     random_state : int, RandomState instance or None
         For the order; an int makes every call give the same folds.
 
@@ -262,7 +265,7 @@ class ComponentKFold(_WholeBlocksKFold):
     n_splits : int, default=5
         Number of folds, >= 2.
     shuffle : bool, default=False
-        Whether components are dealt out in random order, instead of by size.
+        Whether components are assigned in random order, instead of by size.
     random_state : int, RandomState instance or None
         For the order; an int makes every call give the same folds.
 

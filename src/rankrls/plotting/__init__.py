@@ -1,6 +1,6 @@
 """Plots, with matplotlib (``pip install 'rankrls[plot]'``), imported when one is drawn."""
 
-from rankrls.plotting._conditional import ConditionalRankingDisplay
+from rankrls.plotting._conditional_ranking import ConditionalRankingDisplay
 from rankrls.plotting._early_stopping import EarlyStoppingDisplay
 from rankrls.plotting._path import RegularizationPathDisplay
 from rankrls.plotting._roc import LeavePairOutRocDisplay

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls.metrics import pairwise_error
-from rankrls.report._checks import check_labels, check_rows
 from rankrls.report._data import Rankings
+from rankrls.report._data_checks import check_labels, check_rows
 from rankrls.report._errors import Interval, UnitErrors, query_errors, row_errors
 from rankrls.report._feature_checks import check_features
-from rankrls.report._features import FeatureStatistics, feature_statistics
+from rankrls.report._feature_statistics import FeatureStatistics, feature_statistics
 from rankrls.report._findings import Finding
-from rankrls.report._heldout import HeldOut, hold_out
+from rankrls.report._fit_plan import FitPlan, fit
+from rankrls.report._heldout import CrossValidated, hold_out
 from rankrls.report._importance import Importance, feature_importance, linear_weights
 from rankrls.report._model_checks import check_model
-from rankrls.report._plan import Plan, fit
 from rankrls.report._summary import DataSummary, summarise
 from rankrls.report._test_checks import check_test_data
 from rankrls.report._worst import WorstQuery, WorstRow, worst_queries, worst_rows
@@ -49,10 +49,10 @@ class Analysis:
     train, test : Rankings; test may be None
     summary, test_summary : DataSummary
     findings : list of Finding, the worst first
-    plan : Plan
+    plan : FitPlan
     model : fitted estimator
     alpha : float or None
-    held : HeldOut
+    held : CrossValidated
         Within the training data.
     errors : UnitErrors
         By query or row: of the test data if there are any, else held out in training.
@@ -72,10 +72,10 @@ class Analysis:
     summary: DataSummary
     test_summary: DataSummary | None
     findings: list[Finding]
-    plan: Plan
+    plan: FitPlan
     model: Any
     alpha: float | None
-    held: HeldOut
+    held: CrossValidated
     errors: UnitErrors
     error: Interval
     train_error: float
@@ -90,7 +90,7 @@ class Analysis:
         return self.train if self.test is None else self.test
 
 
-def analyse(train: Rankings, test: Rankings | None, plan: Plan) -> Analysis:
+def analyse(train: Rankings, test: Rankings | None, plan: FitPlan) -> Analysis:
     """Fit, hold out, and look for what is wrong."""
     summary = summarise(train)
     if summary.n_pairs == 0:

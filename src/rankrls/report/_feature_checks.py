@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rankrls.report._data import Rankings
 from rankrls.report._duplicates import equal_columns
-from rankrls.report._features import FeatureStatistics
+from rankrls.report._feature_statistics import FeatureStatistics
 from rankrls.report._findings import MAX_EXAMPLES, Finding, count, listed
 from rankrls.report._html import number
 

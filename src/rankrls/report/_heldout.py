@@ -26,9 +26,9 @@ from rankrls.report._errors import (
     row_errors,
     row_errors_of_pairs,
 )
-from rankrls.report._plan import Plan, fit
+from rankrls.report._fit_plan import FitPlan, fit
 
-__all__ = ["AlphaPath", "HeldOut", "hold_out"]
+__all__ = ["AlphaPath", "CrossValidated", "hold_out"]
 
 Array = NDArray[Any]
 
@@ -75,7 +75,7 @@ class AlphaPath:
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class CrossValidated:
     """What cross-validation within the training data says.
 
     Attributes
@@ -105,7 +105,7 @@ class HeldOut:
     corrected: bool
 
 
-def hold_out(plan: Plan, data: Rankings) -> HeldOut:
+def hold_out(plan: FitPlan, data: Rankings) -> CrossValidated:
     """Predict every row of the training data by a model that has not seen it."""
     if plan.base is None:
         return _refits(plan, data)
@@ -117,7 +117,7 @@ def hold_out(plan: Plan, data: Rankings) -> HeldOut:
 # ---------------------------------------------------------------------- queries
 
 
-def _queries(plan: Plan, data: Rankings) -> HeldOut:
+def _queries(plan: FitPlan, data: Rankings) -> CrossValidated:
     assert plan.base is not None
     assert plan.grid is not None
     if not plan.chooses_here("auto", "leave-query-out"):
@@ -141,10 +141,10 @@ def _queries(plan: Plan, data: Rankings) -> HeldOut:
         estimate, corrected = by_query.mean, True
     method = "leave-query-out" if exact else "folds"
     n_folds = None if exact else _n_folds(data)
-    return HeldOut(method, n_folds, by_query, scores, data.codes, path, estimate, corrected)
+    return CrossValidated(method, n_folds, by_query, scores, data.codes, path, estimate, corrected)
 
 
-def _query_predictions(plan: Plan, data: Rankings, exact: bool) -> Any:
+def _query_predictions(plan: FitPlan, data: Rankings, exact: bool) -> Any:
     """Blocks of held-out predictions (n_alphas of the block, n_rows), in the order of the grid."""
     assert plan.base is not None
     assert plan.grid is not None
@@ -175,7 +175,7 @@ def _error_table(data: Rankings, blocks: Any) -> tuple[Array, Array]:
     return table[:, np.isfinite(table[0])], block
 
 
-def _path(plan: Plan, errors: Array, over: str) -> AlphaPath:
+def _path(plan: FitPlan, errors: Array, over: str) -> AlphaPath:
     assert plan.grid is not None
     mean = errors.mean(axis=1)
     n = errors.shape[1]
@@ -194,7 +194,7 @@ def _without_own_choice(errors: Array) -> Interval:
     return mean_interval(errors[choice, np.arange(errors.shape[1])])
 
 
-def _at(plan: Plan, data: Rankings, alpha: float, exact: bool) -> Array:
+def _at(plan: FitPlan, data: Rankings, alpha: float, exact: bool) -> Array:
     """Held-out predictions at one alpha."""
     if exact:
         model = plan.with_alpha(alpha)
@@ -202,7 +202,7 @@ def _at(plan: Plan, data: Rankings, alpha: float, exact: bool) -> Array:
     return _refitted(plan.with_alpha(alpha), data)
 
 
-def _chosen_elsewhere(plan: Plan, data: Rankings) -> HeldOut:
+def _chosen_elsewhere(plan: FitPlan, data: Rankings) -> CrossValidated:
     """A `RankRLSCV` with folds or a metric of its own chooses; queries are then left out."""
     assert plan.grid is not None
     ranker, path = _searched(plan, data)
@@ -214,12 +214,12 @@ def _chosen_elsewhere(plan: Plan, data: Rankings) -> HeldOut:
         scores = _at(plan, data, ranker.alpha_, exact)
     errors = query_errors(data, scores)
     method, n_folds = ("leave-query-out", None) if exact else ("refits", _n_folds(data))
-    return HeldOut(
+    return CrossValidated(
         method, n_folds, errors, scores, data.codes, path, errors.mean, len(plan.grid) == 1
     )
 
 
-def _searched(plan: Plan, data: Rankings) -> tuple[RankRLSCV, AlphaPath]:
+def _searched(plan: FitPlan, data: Rankings) -> tuple[RankRLSCV, AlphaPath]:
     ranker = fit(clone(plan.estimator), data.X, data.y, data.qid)
     error = 1.0 - ranker.cv_results_["mean_score"]
     best = int(np.searchsorted(ranker.cv_results_["alpha"], ranker.alpha_))
@@ -231,7 +231,7 @@ def _searched(plan: Plan, data: Rankings) -> tuple[RankRLSCV, AlphaPath]:
 # ---------------------------------------------------------------------- one ranking
 
 
-def _one_ranking(plan: Plan, data: Rankings) -> HeldOut:
+def _one_ranking(plan: FitPlan, data: Rankings) -> CrossValidated:
     assert plan.grid is not None
     few = data.n_rows <= MAX_PAIR_ROWS
     if not plan.chooses_here("auto", *(["leave-pair-out"] if few else [])):
@@ -250,7 +250,7 @@ def _one_ranking(plan: Plan, data: Rankings) -> HeldOut:
     return _of_folds(plan, data, scores[path.chosen], lists, path)
 
 
-def _pairs(plan: Plan, data: Rankings) -> HeldOut | None:
+def _pairs(plan: FitPlan, data: Rankings) -> CrossValidated | None:
     """Leave-pair-out where it is exact, else None."""
     assert plan.grid is not None
     i, j = np.triu_indices(data.n_rows, 1)
@@ -270,10 +270,10 @@ def _pairs(plan: Plan, data: Rankings) -> HeldOut | None:
     errors = row_errors_of_pairs(data.y, pairs, held)
     lists = np.zeros(data.n_rows, dtype=np.int64)
     corrected = plan.fixed is not None or len(plan.grid) == 1
-    return HeldOut("leave-pair-out", None, errors, None, lists, path, errors.mean, corrected)
+    return CrossValidated("leave-pair-out", None, errors, None, lists, path, errors.mean, corrected)
 
 
-def _row_folds(plan: Plan, data: Rankings, alphas: Array) -> tuple[Array, Array]:
+def _row_folds(plan: FitPlan, data: Rankings, alphas: Array) -> tuple[Array, Array]:
     """Predictions (n_alphas, n_rows) with folds of rows, as RankRLSCV draws them; the folds."""
     assert plan.base is not None
     folds = _folds(data, max(2, min(10, data.n_rows // 5)), plan.estimator.random_state)
@@ -297,17 +297,19 @@ def _row_folds(plan: Plan, data: Rankings, alphas: Array) -> tuple[Array, Array]
     return out, lists
 
 
-def _of_folds(plan: Plan, data: Rankings, scores: Array, lists: Array, path: AlphaPath) -> HeldOut:
+def _of_folds(
+    plan: FitPlan, data: Rankings, scores: Array, lists: Array, path: AlphaPath
+) -> CrossValidated:
     errors = row_errors(data.y, scores, lists)
     corrected = plan.fixed is not None or len(path.alphas) == 1
     n_folds = int(lists.max()) + 1
-    return HeldOut("folds", n_folds, errors, scores, lists, path, errors.mean, corrected)
+    return CrossValidated("folds", n_folds, errors, scores, lists, path, errors.mean, corrected)
 
 
 # ---------------------------------------------------------------------- refits
 
 
-def _refits(plan: Plan, data: Rankings) -> HeldOut:
+def _refits(plan: FitPlan, data: Rankings) -> CrossValidated:
     """Any estimator: folds of whole queries (of rows without qid), each fitted anew."""
     scores = _refitted(plan.estimator, data)
     if data.has_qid:
@@ -317,7 +319,7 @@ def _refits(plan: Plan, data: Rankings) -> HeldOut:
         for number, (rows, _) in enumerate(_folds(data)):
             lists[rows] = number
         errors = row_errors(data.y, scores, lists)
-    return HeldOut("refits", _n_folds(data), errors, scores, lists, None, errors.mean, True)
+    return CrossValidated("refits", _n_folds(data), errors, scores, lists, None, errors.mean, True)
 
 
 def _refitted(estimator: Any, data: Rankings) -> Array:

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from rankrls.metrics import pairwise_error
 from rankrls.report._data import Rankings
-from rankrls.report._features import FeatureStatistics, accuracy_alone
+from rankrls.report._feature_statistics import FeatureStatistics, accuracy_alone
 
 __all__ = ["Importance", "feature_importance", "linear_weights"]
 

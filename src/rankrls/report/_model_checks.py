@@ -8,15 +8,15 @@ import numpy as np
 
 from rankrls.report._errors import Interval, UnitErrors
 from rankrls.report._findings import Finding
-from rankrls.report._heldout import AlphaPath, HeldOut
+from rankrls.report._fit_plan import FitPlan
+from rankrls.report._heldout import AlphaPath, CrossValidated
 from rankrls.report._html import number
-from rankrls.report._plan import Plan
 
 __all__ = ["check_model"]
 
 
 def check_model(
-    held: HeldOut, errors: UnitErrors, error: Interval, baseline: Any, plan: Plan
+    held: CrossValidated, errors: UnitErrors, error: Interval, baseline: Any, plan: FitPlan
 ) -> list[Finding]:
     """Findings about the path and the error; ``baseline`` is the best single feature."""
     found = []
@@ -57,7 +57,7 @@ def check_model(
     return found
 
 
-def _path(path: AlphaPath, estimate: Interval, plan: Plan) -> list[Finding]:
+def _path(path: AlphaPath, estimate: Interval, plan: FitPlan) -> list[Finding]:
     found = []
     # One standard error; a 95 % interval is about four of them wide.
     spread = (estimate.high - estimate.low) / 4

@@ -12,7 +12,7 @@ from rankrls.report._errors import UnitErrors
 from rankrls.report._html import cell, escape, name, number, percent
 from rankrls.report._svg import bar, histogram
 from rankrls.report._words import plural, source, units
-from rankrls.report._worst import Document, WorstQuery, WorstRow
+from rankrls.report._worst import ListedRow, WorstQuery, WorstRow
 
 __all__ = ["errors", "features", "kept_units", "worst"]
 
@@ -178,7 +178,7 @@ def _worst_query(query: WorstQuery) -> str:
     return f'<article class="worst">{head}{table}{reason}</article>'
 
 
-def _document(document: Document) -> str:
+def _document(document: ListedRow) -> str:
     kind = "ok" if document.expected <= document.place <= document.last else "off"
     places = f"{document.expected:,}"
     if document.last > document.expected:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rankrls.report._data import Rankings
 from rankrls.report._duplicates import rows_in_common
-from rankrls.report._features import FeatureStatistics, feature_statistics
+from rankrls.report._feature_statistics import FeatureStatistics, feature_statistics
 from rankrls.report._findings import MAX_EXAMPLES, Finding, count, listed
 
 __all__ = ["check_test_data"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rankrls.report._data import Rankings
 from rankrls.report._errors import UnitErrors
 
-__all__ = ["Document", "WorstQuery", "WorstRow", "worst_queries", "worst_rows"]
+__all__ = ["ListedRow", "WorstQuery", "WorstRow", "worst_queries", "worst_rows"]
 
 Array = NDArray[Any]
 
@@ -20,7 +20,7 @@ N_REASONS = 3
 
 
 @dataclass(frozen=True)
-class Document:
+class ListedRow:
     """A row in the list of its query.
 
     Attributes
@@ -52,11 +52,11 @@ class WorstQuery:
     name : str
     error : float
     wrong, pairs : float and int
-    top : list of Document
+    top : list of ListedRow
         The first documents of the model's order.
-    missed : list of Document
+    missed : list of ListedRow
         Documents that should be among them and are not, the best labels first.
-    above, below : Document or None
+    above, below : ListedRow or None
         A document and a better one that the model puts below it, far apart.
     reasons : list of (str, float)
         Features whose share in the difference of their scores is largest, for linear models.
@@ -67,10 +67,10 @@ class WorstQuery:
     wrong: float
     pairs: int
     n_documents: int
-    top: list[Document]
-    missed: list[Document]
-    above: Document | None
-    below: Document | None
+    top: list[ListedRow]
+    missed: list[ListedRow]
+    above: ListedRow | None
+    below: ListedRow | None
     reasons: list[tuple[str, float]]
 
 
@@ -107,7 +107,7 @@ def _query(
     expected = np.searchsorted(descending, -y, side="left") + 1
     last = np.searchsorted(descending, -y, side="right")
     documents = [
-        Document(
+        ListedRow(
             data.document_name(int(row)),
             int(row),
             float(y[k]),
@@ -134,8 +134,8 @@ def _query(
 
 
 def _most_wrong(
-    documents: list[Document], y: Array, score: Array
-) -> tuple[Document | None, Document | None]:
+    documents: list[ListedRow], y: Array, score: Array
+) -> tuple[ListedRow | None, ListedRow | None]:
     """The pair with the largest product of differences in label and (wrong) score."""
     few = np.arange(len(y))
     if len(y) > 1000:  # the ends of both orders are enough

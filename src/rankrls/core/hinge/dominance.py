@@ -1,8 +1,8 @@
-"""Sums over the pairs of rows that violate a margin, in O(m log m), without writing out a pair.
+"""Sums over the pairs of rows that violate a margin, in O(m log m), without materialising a pair.
 
-A pair is two rows h, j of one query with level_h > level_j. It violates the margin t if h does
-not lead by it: f_h < f_j + t. The test is this expression everywhere, so that rounding decides a
-pair in the same way for both of its rows.
+A pair is two rows h, j of one query with level_h > level_j. It violates the margin t if f_h < f_j +
+t. The test is this expression everywhere, so that rounding decides a pair in the same way for both
+of its rows.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Dominance:
     Examples
     --------
     >>> import numpy as np
-    >>> from rankrls.preferences._dominance import Dominance
+    >>> from rankrls.core.hinge.dominance import Dominance
     >>> pairs = Dominance(np.array([0, 1, 2]), starts=np.array([0]))
     >>> below, above = pairs.count(np.array([0.0, 2.0, 2.5]), t=1.0)
-    >>> below, above  # row 2 leads row 1 by half only
+    >>> below, above  # f_2 − f_1 is less than the margin
     (array([0, 0, 1], dtype=int32), array([0, 1, 0], dtype=int32))
     """
 
@@ -135,7 +135,7 @@ class Dominance:
         return np.stack(sums[:k]), np.stack(sums[k:])
 
     def between(self, f: Array, low: float, high: float, limit: int) -> tuple[Array, Array] | None:
-        """Write out the pairs with low <= f_h − f_j < high.
+        """The pairs with low <= f_h − f_j < high.
 
         Returns
         -------

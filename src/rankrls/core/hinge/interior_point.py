@@ -1,6 +1,6 @@
-"""An interior-point method for the hinge loss of pairs that are written out.
+"""An interior-point method for the hinge loss of materialised pairs.
 
-With D w = (f_h − f_j)_e the leads of the pairs, and violations ξ and slacks s,
+With D w = (f_h − f_j)_e the score differences of the pairs, violations ξ and slacks s,
 
     minimise  alpha ‖w‖² − fᵀδ₀ + cᵀξ     subject to     D w + ξ − s = 1,  ξ >= 0,  s >= 0
 
@@ -18,25 +18,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls.core.hinge.function_spaces import FunctionSpace
 from rankrls.core.hinge.losses import PairHinge
-from rankrls.core.hinge.spaces import Space
 
-__all__ = ["Interior", "solve_near"]
+__all__ = ["InteriorPointResult", "solve_pairs"]
 
 Array = NDArray[Any]
 
 MAX_ITER = 150
 PATIENCE = 20
 
-#: Where the path is entered, as a part of the mean weight of a pair.
-ENTRY = 0.1
+#: μ at the start, as a part of the mean weight of a pair.
+INITIAL_MU = 0.1
 
-#: How much of the way to the boundary a step goes.
-REACH = 0.995
+#: Part of the step to the boundary that is taken.
+STEP_FRACTION = 0.995
 
 
 @dataclass(frozen=True)
-class Interior:
+class InteriorPointResult:
     """Where the method ended.
 
     Attributes
@@ -54,10 +54,10 @@ class Interior:
 
 
 @dataclass
-class _State:
+class _Iterate:
     """Primal and dual variables: coefficients u of w, s and ξ; β and γ = c − β.
 
-    What was last computed of them: leads D w, and δ = δ₀ + Dᵀβ.
+    What was last computed of them: the differences D w, and δ = δ₀ + Dᵀβ.
     """
 
     u: Array
@@ -65,18 +65,24 @@ class _State:
     xi: Array
     beta: Array
     gamma: Array
-    lead: Array
+    difference: Array
     delta: Array
 
 
-def solve_near(
-    space: Space, alpha: float, pairs: PairHinge, rest: Array, w: Array, target: float, limit: int
-) -> Interior:
+def solve_pairs(
+    space: FunctionSpace,
+    alpha: float,
+    pairs: PairHinge,
+    rest: Array,
+    w: Array,
+    target: float,
+    limit: int,
+) -> InteriorPointResult:
     """Minimise over the given pairs, the others being fixed, from the function w.
 
     Parameters
     ----------
-    space : Space
+    space : FunctionSpace
     alpha : float
     pairs : PairHinge
     rest : ndarray of shape (m,)
@@ -87,50 +93,42 @@ def solve_near(
     limit : int
         Most iterations.
     """
-    problem = _Problem(space, alpha, pairs, rest)
-    state = problem.enter(w)
-    lowest, u = np.inf, state.u
-    highest, beta = -np.inf, state.beta
+    method = _InteriorPoint(space, alpha, pairs, rest)
+    iterate = method.start(w)
+    lowest, u = np.inf, iterate.u
+    highest, beta = -np.inf, iterate.beta
     n_iter = progress = 0
-    # Where rounding has the last word, steps bring nothing any more.
+    # At floating-point precision, neither bound improves any more.
     while n_iter < min(limit, MAX_ITER) and n_iter < progress + PATIENCE:
         n_iter += 1
-        primal, dual = problem.primal(state), problem.dual(state)
+        primal, dual = method.primal(iterate), method.dual(iterate)
         if primal < lowest or dual > highest:
             progress = n_iter
         if primal < lowest:
-            lowest, u = primal, state.u
+            lowest, u = primal, iterate.u
         if dual > highest:
-            highest, beta = dual, state.beta
-        if lowest - highest <= target or not problem.advance(state) > 1e-10:
+            highest, beta = dual, iterate.beta
+        if lowest - highest <= target or not method.advance(iterate) > 1e-10:
             break
-    return Interior(space.from_coefficients(u), beta, n_iter)
+    return InteriorPointResult(space.from_coefficients(u), np.clip(beta, 0.0, pairs.weight), n_iter)
 
 
-class _Problem:
-    def __init__(self, space: Space, alpha: float, pairs: PairHinge, rest: Array) -> None:
+class _InteriorPoint:
+    def __init__(self, space: FunctionSpace, alpha: float, pairs: PairHinge, rest: Array) -> None:
         self.space, self.alpha, self.pairs, self.rest = space, alpha, pairs, rest
         self.c = pairs.weight
 
-    def lead(self, f: Array) -> Array:
-        """D w, of shape (l,)."""
-        return f[self.pairs.head] - f[self.pairs.tail]
+    def difference(self, u: Array) -> Array:
+        """D w of the function with coefficients u, of shape (l,)."""
+        return self.pairs.differences(self.space.forward(self.space.from_coefficients(u)))
 
-    def adjoint(self, delta: Array) -> Array:
-        """Coefficients of adjoint(δ)."""
-        return self.space.coefficients(self.space.adjoint(delta))
-
-    def forward(self, u: Array) -> Array:
-        """f of the function with coefficients u."""
-        return self.space.forward(self.space.from_coefficients(u))
-
-    def enter(self, w: Array) -> _State:
-        """The point of the path's products β s = γ ξ = μ over w.
+    def start(self, w: Array) -> _Iterate:
+        """The point over w with the products β s = γ ξ = μ.
 
         With z = 1 − D w = ξ − s, s solves c s² + (c z − 2μ) s − μ z = 0.
         """
-        lead = self.lead(self.space.forward(w))
-        z, mu = 1.0 - lead, ENTRY * self.c.mean()
+        difference = self.pairs.differences(self.space.forward(w))
+        z, mu = 1.0 - difference, INITIAL_MU * self.c.mean()
         cz = self.c * z
         root = np.hypot(cz, 2 * mu)
         # Both roots without cancellation: s and ξ are symmetric in the sign of z.
@@ -138,65 +136,66 @@ class _Problem:
         smaller = mu / self.c * (1.0 + (2 * mu) / (np.abs(cz) + root))
         s, xi = np.where(z > 0, smaller, larger), np.where(z > 0, larger, smaller)
         u = self.space.coefficients(w).copy()
-        return _State(u, s, xi, mu / s, mu / xi, lead, self.rest)
+        return _Iterate(u, s, xi, mu / s, mu / xi, difference, self.rest)
 
-    def primal(self, state: _State) -> float:
+    def primal(self, iterate: _Iterate) -> float:
         """alpha ‖w‖² − fᵀδ₀ + Σ c max(0, z)."""
-        w = self.space.from_coefficients(state.u)
+        w = self.space.from_coefficients(iterate.u)
         f = self.space.forward(w)
-        state.lead = self.lead(f)
+        iterate.difference = self.pairs.differences(f)
         quadratic = self.alpha * self.space.norm2(w) - f @ self.rest
-        return float(quadratic + self.c @ np.maximum(1.0 - state.lead, 0.0))
+        return float(quadratic + self.c @ np.maximum(1.0 - iterate.difference, 0.0))
 
-    def dual(self, state: _State) -> float:
+    def dual(self, iterate: _Iterate) -> float:
         """Σβ − ‖adjoint(δ₀ + Dᵀβ)‖²/(4 alpha)."""
-        state.delta = self.rest + self.pairs.spread(state.beta)
-        A = self.space.adjoint(state.delta)
-        return float(state.beta.sum() - self.space.norm2(A) / (4 * self.alpha))
+        iterate.delta = self.rest + self.pairs.spread(iterate.beta)
+        A = self.space.adjoint(iterate.delta)
+        return float(iterate.beta.sum() - self.space.norm2(A) / (4 * self.alpha))
 
-    def advance(self, state: _State) -> float:
+    def advance(self, iterate: _Iterate) -> float:
         """One step along the path; its length, or NaN if there is none."""
-        theta = 1.0 / (state.xi / state.gamma + state.s / state.beta)
+        theta = 1.0 / (iterate.xi / iterate.gamma + iterate.s / iterate.beta)
         solve = self.space.newton(self.alpha, self.pairs, theta)
         if solve is None:
             return np.nan
-        dual_residual = 2 * self.alpha * state.u - self.adjoint(state.delta)
-        primal_residual = state.lead + state.xi - state.s - 1.0
+        dual_residual = 2 * self.alpha * iterate.u - self.space.representer(iterate.delta)
+        primal_residual = iterate.difference + iterate.xi - iterate.s - 1.0
 
         def newton(to_s: Array, to_xi: Array, refine: bool) -> tuple[Array, ...]:
             """Step that changes β s by to_s and γ ξ by to_xi, and removes the residuals."""
-            q = to_s / state.beta - to_xi / state.gamma - primal_residual
-            du = solve(self.adjoint(self.pairs.spread(theta * q)) - dual_residual, refine)
-            dbeta = theta * (q - self.lead(self.forward(du)))
-            ds = (to_s - state.s * dbeta) / state.beta
-            dxi = (to_xi + state.xi * dbeta) / state.gamma
+            q = to_s / iterate.beta - to_xi / iterate.gamma - primal_residual
+            right = self.space.representer(self.pairs.spread(theta * q)) - dual_residual
+            du = solve(right, refine)
+            dbeta = theta * (q - self.difference(du))
+            ds = (to_s - iterate.s * dbeta) / iterate.beta
+            dxi = (to_xi + iterate.xi * dbeta) / iterate.gamma
             return du, dbeta, ds, dxi
 
         n = 2 * len(theta)
-        bs, gx = state.beta * state.s, state.gamma * state.xi
+        bs, gx = iterate.beta * iterate.s, iterate.gamma * iterate.xi
         mu = (bs.sum() + gx.sum()) / n
         _, dbeta, ds, dxi = newton(-bs, -gx, False)
-        t = _longest(state, dbeta, ds, dxi)
-        ahead = (state.beta + t * dbeta) @ (state.s + t * ds)
-        ahead += (state.gamma - t * dbeta) @ (state.xi + t * dxi)
+        t = _longest(iterate, dbeta, ds, dxi)
+        ahead = (iterate.beta + t * dbeta) @ (iterate.s + t * ds)
+        ahead += (iterate.gamma - t * dbeta) @ (iterate.xi + t * dxi)
         centre = mu * (ahead / n / mu) ** 3
         du, dbeta, ds, dxi = newton(centre - bs - dbeta * ds, centre - gx + dbeta * dxi, True)
-        t = min(1.0, REACH * _longest(state, dbeta, ds, dxi))
+        t = min(1.0, STEP_FRACTION * _longest(iterate, dbeta, ds, dxi))
         if not np.isfinite(du).all():
             return np.nan
-        state.u = state.u + t * du
-        state.s = state.s + t * ds
-        state.xi = state.xi + t * dxi
-        state.beta = state.beta + t * dbeta
-        state.gamma = state.gamma - t * dbeta
+        iterate.u = iterate.u + t * du
+        iterate.s = iterate.s + t * ds
+        iterate.xi = iterate.xi + t * dxi
+        iterate.beta = iterate.beta + t * dbeta
+        iterate.gamma = iterate.gamma - t * dbeta
         return t
 
 
 @np.errstate(divide="ignore", invalid="ignore")
-def _longest(state: _State, dbeta: Array, ds: Array, dxi: Array) -> float:
+def _longest(iterate: _Iterate, dbeta: Array, ds: Array, dxi: Array) -> float:
     """The longest step t <= 1 that keeps s, ξ, β and γ from becoming negative."""
     longest = 1.0
-    moves = ((state.s, ds), (state.xi, dxi), (state.beta, dbeta), (state.gamma, -dbeta))
+    moves = ((iterate.s, ds), (iterate.xi, dxi), (iterate.beta, dbeta), (iterate.gamma, -dbeta))
     for value, change in moves:
         worst = -np.fmin.reduce(change / value, initial=0.0)
         if worst * longest > 1.0:

@@ -13,26 +13,36 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls._sorting import stable_argsort
 from rankrls.core.hinge.dominance import Dominance
-from rankrls.core.hinge.scored_rows import ScoredRows
 from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.query_weights import Levels, QueryWeights
 
-__all__ = ["HingeLoss", "PairHinge", "ScoreHinge", "SumHinge", "Violations", "hinge_losses"]
+__all__ = [
+    "HingeLoss",
+    "PairHinge",
+    "ScoreHinge",
+    "ScoredRows",
+    "SumHinge",
+    "Violations",
+    "hinge_losses",
+]
 
 Array = NDArray[Any]
 
-#: The pairs of scores are written out if there are no more than this many, in all or for each row:
+#: Pairs of scores are materialised if there are no more than this many, in all or for each row:
 #: then that is faster than counting them.
 MAX_PAIRS = 2**15
 PAIRS_PER_ROW = 8
 
-#: The same for the pairs whose violation is between 0 and mu, when the corner is rounded.
-CORNER_PER_ROW = 16
+#: The same for the pairs with a violation between 0 and mu, of the smoothed hinge.
+SMOOTHED_PER_ROW = 16
 
 
 @dataclass(frozen=True)
@@ -47,9 +57,11 @@ class Violations:
         Σ_e β_e.
     loss : float
     value : float
-        Of the function whose (sub)gradient is −δ: the loss itself, or with a round corner.
+        Of the function whose (sub)gradient is −δ: the loss itself, or the smoothed hinge.
     slack : float
-        What the dual variables fall short of the loss, >= 0: they certify loss − slack.
+        loss − Σ_e β_e z_e, >= 0 for the hinge: how far β is from maximising Σ β z.
+    conjugate : float
+        What the dual objective subtracts from Σβ: Σ β²/(4c) for the squared hinge.
     """
 
     delta: Array
@@ -57,15 +69,16 @@ class Violations:
     loss: float
     value: float
     slack: float = 0.0
+    conjugate: float = 0.0
 
 
 @dataclass(frozen=True)
 class Sums:
-    """δ and Σβ as in `Violations`, and the lead Σ_e β_e (f_h − f_j)."""
+    """δ and Σβ as in `Violations`, and Σ_e β_e (f_h − f_j)."""
 
     delta: Array
     beta: float
-    lead: float
+    difference: float
 
 
 class HingeLoss(ABC):
@@ -93,7 +106,7 @@ class HingeLoss(ABC):
 
     @abstractmethod
     def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
-        """The edges with low <= f_h − f_j < high, written out; None if more than ``limit``."""
+        """The edges with low <= f_h − f_j < high as pairs; None if more than ``limit``."""
 
     @abstractmethod
     def used(self) -> Array:
@@ -102,30 +115,36 @@ class HingeLoss(ABC):
     def hinge(self, f: Array) -> Violations:
         """Σ c max(0, z) and its subgradient: β = c where z > 0."""
         sums = self.step(f, 1.0)
-        loss = sums.beta - sums.lead
+        loss = sums.beta - sums.difference
         return Violations(sums.delta, sums.beta, loss, loss)
 
     def squared(self, f: Array) -> Violations:
-        """Σ c max(0, z)² and its gradient: β = 2 c max(0, z), so that the loss is ½ Σ β z."""
+        """Σ c max(0, z)² and its gradient: β = 2 c max(0, z), so that Σ β²/(4c) is the loss."""
         sums = self.ramp(f, 1.0)
-        loss = sums.beta - sums.lead
-        return Violations(2 * sums.delta, 2 * sums.beta, loss, loss)
+        loss = sums.beta - sums.difference
+        return Violations(2 * sums.delta, 2 * sums.beta, loss, loss, conjugate=loss)
 
     def smoothed(self, f: Array, mu: float) -> Violations:
-        """Σ c max(0, z), with β = c clip(z/mu, 0, 1): the gradient of a hinge with a round corner.
+        """Σ c max(0, z), with β = c clip(z/mu, 0, 1): the gradient of the smoothed hinge.
 
-        β is a difference of two ramps, their squares that of the rounded loss, c z²/(2 mu) for
-        0 < z < mu and c (z − mu/2) above; the slack is Σ c z (1 − z/mu) over 0 < z < mu.
+        The smoothed hinge of an edge is c z²/(2 mu) for 0 < z < mu and c (z − mu/2) above. Its β
+        is the difference of two ramps; the slack is Σ c z (1 − z/mu) over 0 < z < mu.
         """
         upper, lower = self.ramp(f, 1.0), self.ramp(f, 1.0 - mu)
-        beta, lead = (upper.beta - lower.beta) / mu, (upper.lead - lower.lead) / mu
-        value = (upper.beta - upper.lead - ((1.0 - mu) * lower.beta - lower.lead)) / (2 * mu)
-        slack = max(upper.beta - (beta - lead), 0.0)
+        beta = (upper.beta - lower.beta) / mu
+        difference = (upper.difference - lower.difference) / mu
+        # Σ c max(0, z)² and Σ c max(0, z − mu)²
+        above, beyond = (
+            upper.beta - upper.difference,
+            (1.0 - mu) * lower.beta - lower.difference,
+        )
+        value = (above - beyond) / (2 * mu)
+        slack = max(upper.beta - (beta - difference), 0.0)
         return Violations((upper.delta - lower.delta) / mu, beta, upper.beta, value, slack)
 
 
 class PairHinge(HingeLoss):
-    """Edges written out.
+    """Materialised edges.
 
     Parameters
     ----------
@@ -195,8 +214,12 @@ class PairHinge(HingeLoss):
         used[self.head] = used[self.tail] = True
         return used
 
-    def _sums(self, lead: Array, beta: Array) -> Sums:
-        return Sums(self.spread(beta), float(beta.sum()), float(beta @ lead))
+    def _sums(self, difference: Array, beta: Array) -> Sums:
+        return Sums(self.spread(beta), float(beta.sum()), float(beta @ difference))
+
+    def differences(self, f: Array) -> Array:
+        """f_h − f_j of every edge, of shape (l,)."""
+        return f[self.head] - f[self.tail]
 
     def spread(self, beta: Array) -> Array:
         """δ = Σ_e β_e (e_h − e_j), of shape (m,)."""
@@ -212,7 +235,7 @@ class PairHinge(HingeLoss):
 
 
 class ScoreHinge(HingeLoss):
-    """The edges between all rows of a query with different scores: counted, never written out.
+    """The edges between all rows of a query with different scores: counted, not materialised.
 
     Parameters
     ----------
@@ -246,21 +269,21 @@ class ScoreHinge(HingeLoss):
         return self._sums(centred, np.maximum(ramp_below, 0.0), np.maximum(ramp_above, 0.0))
 
     def smoothed(self, f: Array, mu: float) -> Violations:
-        """See `HingeLoss.smoothed`; the pairs in the corner are written out if they are few."""
-        corner = self.between(f, 1.0 - mu, 1.0, CORNER_PER_ROW * len(self.rows.order))
-        if corner is None:
+        """See `HingeLoss.smoothed`; the pairs with 0 < z <= mu are materialised if few."""
+        pairs = self.between(f, 1.0 - mu, 1.0, SMOOTHED_PER_ROW * len(self.rows.order))
+        if pairs is None:
             return super().smoothed(f, mu)
-        beyond, near = self.step(f, 1.0 - mu), corner.smoothed(f, mu)
+        beyond, near = self.step(f, 1.0 - mu), pairs.smoothed(f, mu)
         return Violations(
             beyond.delta + near.delta,
             beyond.beta + near.beta,
-            beyond.beta - beyond.lead + near.loss,
-            (1.0 - 0.5 * mu) * beyond.beta - beyond.lead + near.value,
+            beyond.beta - beyond.difference + near.loss,
+            (1.0 - 0.5 * mu) * beyond.beta - beyond.difference + near.value,
             near.slack,
         )
 
     def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
-        """See `HingeLoss.between`; all pairs are written out without comparing any two rows."""
+        """See `HingeLoss.between`; all pairs are found without comparing any two rows."""
         if low == -np.inf and high == np.inf and self.n_pairs <= limit:
             return PairHinge.of_rows(self.rows, *self.rows.edges(), self.n_rows)
         pairs = self.dominance.between(f[self.rows.order], low, high, limit)
@@ -328,8 +351,111 @@ def _add(parts: list[Sums]) -> Sums:
     return Sums(
         np.sum([part.delta for part in parts], axis=0),
         sum(part.beta for part in parts),
-        sum(part.lead for part in parts),
+        sum(part.difference for part in parts),
     )
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """The rows of one output that have an edge, sorted by (query, score).
+
+    The edge between two rows i, j of query q weighs scale_q u_i u_j, with u the row weights
+    divided by their sum over the query, or 1 without weights.
+
+    Attributes
+    ----------
+    order : ndarray of shape (k,), int
+        Row numbers.
+    level : ndarray of shape (k,), int
+        Number of the score among the different scores of the query.
+    below : ndarray of shape (k,), int
+        How many rows of the query have a lower score.
+    starts : ndarray of shape (n_queries,), int
+        First of every query.
+    weight : ndarray of shape (k,) or None
+        u.
+    scale : ndarray of shape (n_queries,)
+    """
+
+    order: Array
+    level: Array
+    below: Array
+    starts: Array
+    weight: Array | None
+    scale: Array
+
+    @classmethod
+    def of(cls, s: Array, query: Array, weight: Array | None, query_weighting: str) -> ScoredRows:
+        """Sort scores s, all arrays of shape (m,); rows without weight or an edge are left out."""
+        n_queries = int(query.max(initial=-1)) + 1
+        levels = Levels.of(s, query)
+        counts = QueryWeights.of_rows(query_weighting, query, n_queries, weight, levels)
+        kept = counts.edges[query] > 0
+        if weight is not None:
+            kept &= weight > 0
+        rows = np.flatnonzero(kept)
+        order = rows[stable_argsort(levels.codes[rows], len(levels))]
+        code, q = levels.codes[order], query[order]
+        starts = _starts(q)
+        sizes = np.diff(starts, append=len(order))
+        level_starts = _starts(code)
+        level_sizes = np.diff(level_starts, append=len(order))
+        level = code - np.repeat(code[starts], sizes)
+        below = np.repeat(level_starts, level_sizes) - np.repeat(starts, sizes)
+        own = q[starts]
+        if weight is None:
+            return cls(order, level, below, starts, None, counts.c[own])
+        N = counts.N[own]
+        u = weight[order] / np.repeat(N, sizes)
+        return cls(order, level, below, starts, u, counts.c[own] * N * N)  # N² may underflow
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of edges."""
+        return int(self.below.sum(dtype=np.int64))
+
+    @property
+    def total_weight(self) -> float:
+        """Σ_edges of their weights."""
+        if self.weight is None:
+            return float(self.row_scale @ self.below)
+        cumulated = np.concatenate([[0.0], np.cumsum(self.weight)])
+        first = np.repeat(self.starts, self.sizes)
+        return float(self.row_scale @ (cumulated[first + self.below] - cumulated[first]))
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Rows of every query."""
+        return np.diff(self.starts, append=len(self.order))
+
+    @cached_property
+    def row_scale(self) -> Array:
+        """scale_q u_i, shape (k,)."""
+        scale = np.repeat(self.scale, self.sizes)
+        return scale if self.weight is None else scale * self.weight
+
+    def centred(self, f: Array) -> Array:
+        """f less its mean over the query, shape (k,)."""
+        means = np.add.reduceat(f, self.starts) / self.sizes
+        return f - np.repeat(means, self.sizes)
+
+    def edges(self) -> tuple[Array, Array]:
+        """All edges as positions (upper, lower) in the sorted rows, each of shape (n_pairs,)."""
+        upper = np.repeat(np.arange(len(self.order)), self.below)
+        first = np.cumsum(self.below) - self.below
+        start = np.repeat(self.starts, self.sizes)
+        return upper, np.arange(len(upper)) - np.repeat(first - start, self.below)
+
+    def edge_weight(self, upper: Array, lower: Array) -> Array:
+        """Weights of edges that `edges` or a part of it gives."""
+        return self.row_scale[upper] * (1.0 if self.weight is None else self.weight[lower])
+
+
+def _starts(codes: Array) -> Array:
+    """Positions at which sorted codes change, the first included; shape (number of codes,)."""
+    new = np.ones(len(codes), dtype=bool)
+    new[1:] = codes[1:] != codes[:-1]
+    return np.flatnonzero(new)
 
 
 def hinge_losses(graph: PreferenceGraph, query_weighting: str) -> list[HingeLoss]:

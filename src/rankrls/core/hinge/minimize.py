@@ -4,22 +4,28 @@ For any dual variables 0 <= β <= c, with δ = Σ β_e (e_h − e_j) and A = adj
 
     D(β) = Σ β − ‖A‖²/(4 alpha)  <=  minimum  <=  P(w)
 
-and P(w) − D(β) = slack + ‖2 alpha w − A‖²/(4 alpha) where β belongs to w. Three ways down, each
-for what the one before leaves of the gap:
+so that the best P and the best D that were met bound the minimum. There are three phases, each for
+what the one before leaves of the gap:
 
-1. L-BFGS on the hinge itself. With many pairs it is as good as smooth, and it is the cheapest to
-   count.
-2. A hinge whose corner is rounded as far as the tolerance allows. The pairs in the corner then have
-   fractions of c as dual variables, as they need in the optimum. In few dimensions by Newton's
-   method: the second derivative is the Laplacian of the pairs in the corner. Otherwise by L-BFGS.
-3. An interior-point method over all pairs, or those near the corner, for weak regularisation in
-   many dimensions, where at least as many pairs sit in the corner as there are dimensions.
+1. L-BFGS on the hinge itself. With many pairs it is nearly smooth, and it is the cheapest to
+   evaluate.
+2. The smoothed hinge, quadratic for violations between 0 and mu, with mu as large as the tolerance
+   allows. The pairs between have fractions of c as dual variables, as they need in the optimum. In
+   few dimensions by Newton's method: the second derivative is the Laplacian of these pairs.
+   Otherwise by L-BFGS.
+3. An interior-point method over all pairs, or those near the margin, for weak regularisation in
+   many dimensions, where at least as many pairs are at the margin as there are dimensions.
 
-A way is left early when its pace will not close the gap within the steps it is given.
+A phase ends when its rate of convergence is too slow to close the gap within its iterations.
+
+Squared violations are smooth: L-BFGS, and Newton's method where it is too slow. Their D has another
+term, −Σ β²/(4c), and any β >= 0 will do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,123 +33,341 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls import _memory
-from rankrls.core.hinge.interior_point import solve_near
-from rankrls.core.hinge.losses import HingeLoss, PairHinge
-from rankrls.core.hinge.search import Evaluate, HingeSolution, Point, Search
-from rankrls.core.hinge.spaces import Space
-from rankrls.core.linalg.lbfgs import Memory
+from rankrls.core.hinge.function_spaces import FunctionSpace
+from rankrls.core.hinge.interior_point import solve_pairs
+from rankrls.core.hinge.losses import HingeLoss, PairHinge, Violations
+from rankrls.core.linalg.lbfgs import LBFGSMemory, Trial, line_search
 
-__all__ = ["HingeSolution", "minimise_hinge"]
+__all__ = ["HingeMinimizer", "HingeSolution", "minimize_hinge"]
 
 Array = NDArray[Any]
+Evaluate = Callable[[Array], Violations]
 
-#: The hinge is left for its rounded version if so many iterations brought nothing.
+#: The hinge is left for the smoothed one if so many iterations brought nothing.
 PATIENCE = 3
 
-#: Most iterations on the hinge, and on the rounded one (and those over which the pace of the
+#: Iterations over which the rate of convergence is measured.
+RATE_ITER = 25
+
+#: Most iterations on the hinge, and on the smoothed one (and those over which the rate of the
 #: latter is measured), before the interior-point method is tried where it can be. Its steps cost
 #: as much as hundreds of these if the dimension is large: then that many are allowed.
 HINGE_ITER = 100
-ROUNDED_ITER = 60
-ROUNDED_PACE = 64
-ROUNDED_PER_DIMENSION = 0.25
+SMOOTHED_ITER = 60
+SMOOTHED_RATE_ITER = 64
+SMOOTHED_PER_DIMENSION = 0.25
 
-#: Newton's method on the rounded hinge: most iterations, those over which its pace is measured,
-#: most dimensions, and most pairs in the corner.
+#: The part of the tolerated gap that smoothing may take.
+SMOOTHING = 0.3
+
+#: Newton's method on the smoothed hinge: most iterations, those over which its rate is measured,
+#: most dimensions, and most pairs in its matrix.
 NEWTON_ITER = 60
-NEWTON_PACE = 10
+NEWTON_RATE_ITER = 10
 NEWTON_DIMENSION = 300
-MAX_CORNER = 200_000
+MAX_NEWTON_PAIRS = 200_000
 
 #: The interior-point method costs no more than this many of its iterations if pairs are so few.
 FEW_PAIRS = 50_000
 NEWTON_FEW = 8
 
-#: The corner of Newton's matrix is widened by this where steps were shorter than `SHORT`, and
-#: narrowed where they were longer than `LONG`.
+#: The pairs of Newton's matrix are taken from an interval that is widened by this factor where
+#: steps were shorter than `SHORT`, and narrowed where they were longer than `LONG`.
 WIDEN = 4.0
 SHORT, LONG = 0.3, 0.7
 
-#: The most pairs that the interior-point method writes out: so many, or this part of the square
+#: The most pairs that the interior-point method materialises: so many, or this part of the square
 #: of the dimension (if there is memory for so many arrays of them).
 MAX_NEAR = 400_000
 NEAR_PER_ENTRY = 0.25
 NEAR_ARRAYS = 24
 
-#: Pairs are near the corner if they are closer than 1, ½, ¼ …, down to this.
+#: Pairs are near the margin if they are closer than 1, ½, ¼ …, down to this.
 NARROWEST = 2.0**-12
 
-#: How often the pairs near the corner are chosen anew.
+#: How often the pairs near the margin are chosen anew.
 MAX_ROUNDS = 20
 
+#: How often the phases are run again if the gap of the final coefficients, with rounding errors,
+#: is above the tolerance.
+MAX_RESTARTS = 2
 
-def minimise_hinge(
+#: Condition of the inverse Hessian of L-BFGS from which on its directions are checked.
+CANCELLATION = 1e4
+
+#: How far f may be from the product of the features or the kernel with the coefficients.
+DRIFT = 1e-9
+
+#: ‖f‖² below zero by more than this part of the objective, and by more than rounding errors, shows
+#: that the kernel is not positive semi-definite.
+INDEFINITE = 1e-3
+
+
+@dataclass(frozen=True)
+class HingeSolution:
+    """A function and how good it is.
+
+    Attributes
+    ----------
+    coefficients : ndarray
+        Of the space, to start from for another alpha.
+    weights : ndarray of shape (n,) or None
+    row_coefficients : ndarray of shape (m,) or (q,), or None
+        See `FunctionSpace`.
+    objective : float
+        P(w).
+    gap : float
+        Relative duality gap (P − D)/P, rounding errors included: the minimum is not below
+        (1 − gap) P.
+    rounding : float
+        What rounding errors of the kernel matrix contribute to the gap.
+    n_iter : int
+    """
+
+    coefficients: Array
+    weights: Array | None
+    row_coefficients: Array | None
+    objective: float
+    gap: float
+    rounding: float
+    n_iter: int
+
+
+@dataclass(frozen=True)
+class Point:
+    """A function w with f = forward(w), and the dual variables that belong to it."""
+
+    w: Array
+    f: Array
+    violations: Violations
+    gradient: Array  # 2 alpha w − A
+    objective: float  # P(w)
+    excess: float  # P(w) − D(β)
+
+
+def minimize_hinge(
     loss: HingeLoss,
-    space: Space,
+    space: FunctionSpace,
     alpha: float,
     *,
     squared: bool = False,
     tol: float,
     max_iter: int,
     start: Array | None = None,
+    thorough: bool = True,
 ) -> HingeSolution:
     """Minimise to a relative duality gap of ``tol``, or for ``max_iter`` iterations.
 
     Parameters
     ----------
-    loss : HingeLoss over m rows
-    space : Space of functions of m rows
+    loss : HingeLoss
+    space : FunctionSpace
     alpha : float
-    squared : bool
+    squared : bool, default=False
         Minimise Σ c max(0, z)² + alpha ‖w‖² instead, which is smooth.
     tol : float
     max_iter : int
     start : ndarray, optional
         Coefficients to start from, such as those for another alpha.
+    thorough : bool, default=True
+        Go on to ``max_iter`` iterations where the faster phases did not close the gap.
     """
-    search = _Search(loss, space, alpha, tol, max_iter)
+    minimizer = HingeMinimizer(loss, space, alpha, squared, tol, max_iter)
     w = space.zero() if start is None else space.from_coefficients(start)
-    if squared:
-        search.descend(w, loss.squared, limit=max_iter)
-        return search.solution()
-    if not space.has_newton:
-        search.descend(w, loss.hinge, limit=max_iter, patience=PATIENCE)
-        search.descend_rounded(limit=max_iter)
-        return search.solution()
-    search.descend(w, loss.hinge, limit=HINGE_ITER, patience=PATIENCE, leave=True)
-    rounded = max(ROUNDED_ITER, int(ROUNDED_PER_DIMENSION * space.dimension))
-    newton = NEWTON_ITER if loss.n_pairs > FEW_PAIRS else NEWTON_FEW
-    if space.dimension > NEWTON_DIMENSION or not search.descend_newton(limit=newton):
-        search.descend_rounded(limit=rounded, leave=True)
-    search.enter()
-    search.descend_rounded(limit=max_iter)
-    return search.solution()
+    for _ in range(1 + MAX_RESTARTS):
+        before = minimizer.n_iter
+        minimizer.run(w, thorough)
+        w = minimizer.recompute()
+        solution = minimizer.solution()
+        hopeless = not (solution.rounding <= 0.5 * tol and (thorough or solution.gap < 2 * tol))
+        if solution.gap <= tol or hopeless or minimizer.n_iter in (before, max_iter):
+            break
+        minimizer.tol = tol - solution.rounding
+    return solution
 
 
-class _Search(Search):
-    """The ways to better functions and lower bounds."""
+class HingeMinimizer:
+    """The best function and the best lower bound so far, and the phases that improve them.
 
-    def descend(
+    Parameters
+    ----------
+    loss : HingeLoss
+    space : FunctionSpace
+    alpha : float
+    squared : bool
+    tol : float
+    max_iter : int
+    """
+
+    def __init__(
         self,
-        w: Array,
-        evaluate: Evaluate,
-        limit: int,
-        patience: int | None = None,
-        leave: bool = False,
+        loss: HingeLoss,
+        space: FunctionSpace,
+        alpha: float,
+        squared: bool,
+        tol: float,
+        max_iter: int,
     ) -> None:
-        """L-BFGS from w for ``limit`` steps.
+        self.loss, self.space, self.alpha = loss, space, alpha
+        self.evaluate: Evaluate = loss.squared if squared else loss.hinge
+        self.squared = squared
+        self.tol, self.max_iter = tol, max_iter
+        self.n_iter = 0
+        self.best: Point | None = None
+        self.bound = -np.inf
+        self.bound_size = 0.0  # ‖δ‖² of the dual variables that gave the bound
 
-        With ``patience`` until so many steps brought nothing, with ``leave`` until it is clear
-        that ``limit`` steps will not do.
+    def run(self, w: Array, thorough: bool) -> None:
+        """All phases that the loss and the space allow, from w."""
+        if self.squared:
+            self.run_lbfgs(w, limit=self.max_iter, leave=True)
+            self.run_newton_squared(limit=NEWTON_ITER)
+            if thorough:
+                self.run_lbfgs(self._best.w, limit=self.max_iter)
+            return
+        if not self.space.has_newton:
+            self.run_lbfgs(w, limit=self.max_iter, patience=PATIENCE)
+            self.run_lbfgs_smoothed(limit=self.max_iter)
+            return
+        self.run_lbfgs(w, limit=HINGE_ITER, patience=PATIENCE, leave=True)
+        dimension = self.space.dimension
+        newton = NEWTON_ITER if self.loss.n_pairs > FEW_PAIRS else NEWTON_FEW
+        if dimension > NEWTON_DIMENSION or not self.run_newton_smoothed(limit=newton):
+            smoothed = max(SMOOTHED_ITER, int(SMOOTHED_PER_DIMENSION * dimension))
+            self.run_lbfgs_smoothed(limit=smoothed, leave=True)
+        self.run_interior_point()
+        if thorough:
+            self.run_lbfgs_smoothed(limit=self.max_iter)
+
+    # -- state --------------------------------------------------------------------------------
+
+    @property
+    def gap(self) -> float:
+        """(P − D)/P."""
+        P = self._best.objective
+        return max(P - self.bound, 0.0) / P if P > 0 else 0.0
+
+    @property
+    def slack(self) -> float:
+        """How much smoothing may change the objective."""
+        return SMOOTHING * self.tol * self._best.objective
+
+    @property
+    def _best(self) -> Point:
+        assert self.best is not None
+        return self.best
+
+    def done(self) -> bool:
+        """Converged, or out of iterations."""
+        return self.n_iter >= self.max_iter or self.gap <= self.tol
+
+    def visit(self, w: Array, f: Array, violations: Violations) -> Point:
+        """Take note of a function and of the dual variables that belong to it."""
+        space, alpha = self.space, self.alpha
+        A = space.adjoint(violations.delta)
+        gradient = 2 * alpha * w - A
+        objective = violations.loss + alpha * space.norm2(w)
+        norms = space.inner(A, A), space.inner(gradient, gradient)
+        if not np.isfinite(objective) or not np.isfinite(norms).all():
+            raise ValueError(
+                "the objective overflows: scale the features (or the kernel) or the weights down"
+            )
+        self._check_definite(norms, (A, gradient), objective)
+        dual = violations.beta - violations.conjugate - max(norms[0], 0.0) / (4 * alpha)
+        point = Point(w, f, violations, gradient, objective, max(objective - dual, 0.0))
+        if self.best is None or objective < self.best.objective:
+            self.best = point
+        self._note_bound(dual, violations.delta)
+        return point
+
+    def _note_bound(self, dual: float, delta: Array) -> None:
+        if dual > self.bound:
+            self.bound, self.bound_size = dual, float(delta @ delta)
+
+    def _check_definite(
+        self, norms: tuple[float, ...], functions: tuple[Array, ...], objective: float
+    ) -> None:
+        for norm2, function in zip(norms, functions, strict=True):
+            if norm2 >= -4 * self.alpha * INDEFINITE * objective:
+                continue
+            a = self.space.coefficients(function)
+            # Independent errors of the entries make eigenvalues of up to 2 √m times their size.
+            noise = 2 * np.sqrt(self.space.n_rows) * self.space.rounding * float(a @ a)
+            if norm2 < -4 * noise:
+                raise ValueError(
+                    "the kernel matrix is not positive semi-definite, so that ‖f‖² can be "
+                    "negative: RankSVM needs another kernel, or other parameters of it"
+                )
+
+    def recompute(self) -> Array:
+        """Evaluate the best function anew from its coefficients alone; returns it."""
+        best = self._best
+        w = self.space.from_coefficients(self.space.coefficients(best.w))
+        f = self.space.forward(w)
+        drift = f - best.f
+        if np.ptp(drift) > DRIFT * (1.0 + float(np.abs(f).max())):
+            self.best = None
+            self.visit(w, f, self.evaluate(f))
+        return w
+
+    def solution(self) -> HingeSolution:
+        """The best function."""
+        best, space = self._best, self.space
+        a, rounding = space.row_coefficients(best.w), 0.0
+        if a is not None and space.rounding > 0:
+            # Independent errors of the entries of K, in fᵀδ and alpha ‖f‖² of P, and in D.
+            size = float(np.linalg.norm(a))
+            rounding = size * float(np.linalg.norm(best.violations.delta)) + self.alpha * size**2
+            rounding += self.bound_size / (4 * self.alpha)
+            rounding *= space.rounding / best.objective if best.objective > 0 else 0.0
+            rounding = rounding if np.isfinite(rounding) else np.inf
+        return HingeSolution(
+            coefficients=space.coefficients(best.w),
+            weights=space.weights(best.w),
+            row_coefficients=a,
+            objective=best.objective,
+            gap=self.gap + rounding,
+            rounding=rounding,
+            n_iter=self.n_iter,
+        )
+
+    def in_reach(self, history: list[float], limit: int, over: int = RATE_ITER) -> bool:
+        """Whether ``limit`` iterations will close the gap, at the rate of the last ``over`` ones.
+
+        ``history`` has the excess P(w) − D(β) of all points so far.
+        """
+        if len(history) <= over:
+            return True
+        wanted = self.tol * self._best.objective
+        before, now = min(history[:-over]), min(history)
+        if now <= wanted:
+            return True
+        if now >= before or not wanted > 0:
+            return False
+        steps = over * np.log(now / wanted) / np.log(before / now)
+        return bool(len(history) - 1 + steps <= limit)
+
+    # -- L-BFGS -------------------------------------------------------------------------------
+
+    def run_lbfgs(
+        self, w: Array, limit: int, patience: int | None = None, leave: bool = False
+    ) -> None:
+        """L-BFGS on the loss from w, for ``limit`` iterations.
+
+        With ``patience`` until so many brought nothing, with ``leave`` until it is clear that
+        ``limit`` iterations will not close the gap.
         """
         f = self.space.forward(w)
-        point = self.visit(w, f, evaluate(f))
-        memory = Memory(self.space.inner)
+        point = self.visit(w, f, self.evaluate(f))
+        memory = LBFGSMemory(self.space.inner)
         history = [(point.objective, point.excess)]
         while len(history) <= limit and not self.done() and not self._stalls(history, patience):
             if leave and not self.in_reach([excess for _, excess in history], limit):
                 return
-            point = self.quasi_newton(point, memory, evaluate)
+            new = self.quasi_newton(point, memory, self.evaluate)
+            if np.array_equal(new.w, point.w):
+                return
+            point = new
             history.append((point.objective, point.excess))
 
     def _stalls(self, history: list[tuple[float, float]], patience: int | None) -> bool:
@@ -154,49 +378,104 @@ class _Search(Search):
         decrease = objective[-1 - patience] - objective[-1]
         return excess[-1] > 0.5 * excess[-1 - patience] and decrease < self.slack
 
-    def descend_rounded(self, limit: int, leave: bool = False) -> None:
-        """L-BFGS from the best function, with the corner rounded as far as the slack allows.
+    def quasi_newton(self, point: Point, memory: LBFGSMemory, evaluate: Evaluate) -> Point:
+        """One iteration of L-BFGS; the same function if there is no descent along the gradient."""
+        self.n_iter += 1
+        if len(memory):
+            d = memory.direction(point.gradient)
+            # Steps that end at kinks make the inverse Hessian ill-conditioned: cancellation.
+            if memory.condition > CANCELLATION and not self.space.consistent(d):
+                d = self.space.from_coefficients(self.space.coefficients(d))
+            if self.space.inner(point.gradient, d) < 0:
+                new, t = self.search_along(point, d, evaluate, first=1.0)
+                if t > 0:
+                    memory.update(new.w - point.w, new.gradient - point.gradient)
+                    return new
+            memory.clear()
+        new, _ = self.search_along(point, -point.gradient, evaluate, first=None)
+        memory.update(new.w - point.w, new.gradient - point.gradient)
+        return new
 
-        For ``limit`` steps, or with ``leave`` until it is clear that so many will not do. Its pace
-        is uneven and grows on the way: it is measured over many steps, and twice as many as the
-        limit are granted in that reckoning.
+    def search_along(
+        self, point: Point, d: Array, evaluate: Evaluate, first: float | None
+    ) -> tuple[Point, float]:
+        """A point w + t d on the ray from ``point``, and t; all trials share forward(d)."""
+        alpha, inner = self.alpha, self.space.inner
+        fd = self.space.forward(d)
+        wd, dd = inner(point.w, d), inner(d, d)
+        # δ sums to zero: a constant in fd would only add rounding errors.
+        centred = fd - fd.mean()
+        if first is None:  # score differences of about the size of the margin
+            first = 1.0 / max(float(centred.std()), np.finfo(float).tiny)
+
+        def trial(t: float, violations: Violations) -> Trial:
+            value = violations.value + alpha * (2 * wd + t * dd) * t
+            slope = 2 * alpha * (wd + t * dd) - float(centred @ violations.delta)
+            return Trial(value, slope, violations)
+
+        start = trial(0.0, point.violations)
+        # The loss is convex, so that the slope at t is at least that at 0 plus 2 alpha t ⟨d, d⟩.
+        curvature = 2 * alpha * dd
+        longest = max(-start.slope, 0.0) / curvature if curvature > 0 else 0.0
+        t, found = line_search(
+            lambda t: trial(t, evaluate(point.f + t * fd)), start, first, longest
+        )
+        return self.visit(point.w + t * d, point.f + t * fd, found.found), t
+
+    # -- the smoothed hinge -------------------------------------------------------------------
+
+    def smooth(self, point: Point, mu: float) -> tuple[Point, float]:
+        """The same function with the dual variables of the smoothed hinge, and its mu."""
+        while True:
+            violations = self.loss.smoothed(point.f, mu)
+            if violations.slack <= self.slack or mu < 1e-12:
+                return self.visit(point.w, point.f, violations), mu
+            # The slack grows like mu².
+            mu *= min(0.5, max(0.05, np.sqrt(0.8 * self.slack / violations.slack)))
+
+    def _smooth_less(self, point: Point, mu: float) -> tuple[Point, float]:
+        """Halve mu where most of the gap is due to smoothing."""
+        slack = point.violations.slack
+        if slack > self.slack and point.excess < 2 * slack:
+            return self.smooth(point, 0.5 * mu)
+        return point, mu
+
+    def run_lbfgs_smoothed(self, limit: int, leave: bool = False) -> None:
+        """L-BFGS on the smoothed hinge from the best function.
+
+        For ``limit`` iterations, or with ``leave`` until it is clear that so many will not close
+        the gap. The rate of convergence is uneven and improves with time: it is measured over many
+        iterations, and twice the limit is assumed there.
         """
         if self.done():
             return
-        point, mu = self.round(self.best, 1.0)
-        memory = Memory(self.space.inner)
+        point, mu = self.smooth(self._best, 1.0)
+        memory = LBFGSMemory(self.space.inner)
         history = [point.excess]
         while len(history) <= limit and (
-            not leave or self.in_reach(history, 2 * limit, ROUNDED_PACE)
+            not leave or self.in_reach(history, 2 * limit, SMOOTHED_RATE_ITER)
         ):
-            point, mu = self._round_less(point, mu)
+            point, mu = self._smooth_less(point, mu)
             new = self.quasi_newton(point, memory, partial(self.loss.smoothed, mu=mu))
             if self.done() or np.array_equal(new.w, point.w):
                 return
             point = new
             history.append(point.excess)
 
-    def _round_less(self, point: Point, mu: float) -> tuple[Point, float]:
-        """Round the corner less where most of the gap is due to that."""
-        slack = point.violations.slack
-        if slack > self.slack and point.excess < 2 * slack:
-            return self.round(point, 0.5 * mu)
-        return point, mu
+    def run_newton_smoothed(self, limit: int) -> bool:
+        """Newton's method on the smoothed hinge; False if its matrix has too many pairs.
 
-    def descend_newton(self, limit: int) -> bool:
-        """Newton's method for the same function; False if too many pairs are in the corner.
-
-        Its matrix has the pairs of a corner of some ``width`` >= mu, with weights c/width. The
-        second derivative is that of the width mu; where a step along it is short, because other
-        pairs come to the corner on the way, a wider corner tells of them.
+        The second derivative is the Laplacian of the pairs with 0 < z < mu, with weights c/mu.
+        Where a step along its direction is short, because other pairs come to the margin on the
+        way, pairs from an interval of some ``width`` > mu take part, with weights c/width.
         """
         if self.done():
             return True
-        point, mu = self.round(self.best, 1.0)
+        point, mu = self.smooth(self._best, 1.0)
         width, history = mu, [point.excess]
-        while len(history) <= limit and self.in_reach(history, limit, NEWTON_PACE):
-            point, mu = self._round_less(point, mu)
-            found = self._corner(point.f, mu, width)
+        while len(history) <= limit and self.in_reach(history, limit, NEWTON_RATE_ITER):
+            point, mu = self._smooth_less(point, mu)
+            found = self._newton_pairs(point.f, mu, width)
             if found is None:
                 return False
             width, pairs = found
@@ -215,30 +494,56 @@ class _Search(Search):
             width *= WIDEN if t < SHORT else 1.0 / WIDEN if t > LONG else 1.0
         return True
 
-    def _corner(self, f: Array, mu: float, width: float) -> tuple[float, PairHinge] | None:
-        """The pairs around the corner of width mu, or a wider one if they are not too many."""
+    def run_newton_squared(self, limit: int) -> None:
+        """Newton's method on the squared hinge, where L-BFGS is slow and violated pairs are few.
+
+        The second derivative is the Laplacian of the violated pairs, with weights 2c.
+        """
+        if not self.space.has_newton:
+            return
+        point = self._best
+        for _ in range(limit):
+            if self.done():
+                return
+            pairs = self.loss.between(point.f, -np.inf, 1.0, MAX_NEWTON_PAIRS)
+            if pairs is None:
+                return
+            solve = self.space.newton(self.alpha, pairs, 2 * pairs.weight)
+            if solve is None:
+                return
+            d = self.space.from_coefficients(solve(-self.space.coefficients(point.gradient)))
+            point, t = self.search_along(point, d, self.evaluate, first=1.0)
+            self.n_iter += 1
+            if t == 0:
+                return
+
+    def _newton_pairs(self, f: Array, mu: float, width: float) -> tuple[float, PairHinge] | None:
+        """The pairs with 0 < z < mu, or from a wider interval if they are not too many."""
         width = max(mu, min(width, 1.0))
         while True:
             middle = 1.0 - 0.5 * mu
-            pairs = self.loss.between(f, middle - 0.5 * width, middle + 0.5 * width, MAX_CORNER)
+            low, high = middle - 0.5 * width, middle + 0.5 * width
+            pairs = self.loss.between(f, low, high, MAX_NEWTON_PAIRS)
             if pairs is not None:
                 return width, pairs
             if width <= mu:
                 return None
             width = max(mu, 0.5 * width)
 
-    def enter(self) -> None:
-        """Interior point: solve for the pairs near the corner, look at all pairs, repeat."""
+    # -- interior point -----------------------------------------------------------------------
+
+    def run_interior_point(self) -> None:
+        """Solve for the pairs near the margin, look at all pairs, repeat."""
         for _ in range(MAX_ROUNDS):
             if self.done():
                 return
-            best, gap = self.best, self.gap
+            best, gap = self._best, self.gap
             near = self._near(best.f)
             if near is None:
                 return
             low, pairs = near
             rest = self.loss.step(best.f, low)
-            found = solve_near(
+            found = solve_pairs(
                 self.space,
                 self.alpha,
                 pairs,
@@ -248,21 +553,22 @@ class _Search(Search):
                 limit=self.max_iter - self.n_iter,
             )
             self.n_iter += found.n_iter
-            A = self.space.adjoint(rest.delta + pairs.spread(found.beta))
+            delta = rest.delta + pairs.spread(found.beta)
+            norm2 = self.space.norm2(self.space.adjoint(delta))
             beta = rest.beta + float(found.beta.sum())
-            self.bound = max(self.bound, beta - self.space.norm2(A) / (4 * self.alpha))
+            self._note_bound(beta - norm2 / (4 * self.alpha), delta)
             f = self.space.forward(found.w)
             new = self.visit(found.w, f, self.loss.hinge(f))
-            if new.objective > best.objective:  # pairs far from the corner have come to it
+            if new.objective > best.objective:  # other pairs have come to the margin
                 start = self.visit(best.w, best.f, self.loss.hinge(best.f))
                 self.search_along(start, found.w - best.w, self.loss.hinge, first=0.5)
-            if self.gap > 0.9 * gap and self.best.objective > best.objective - self.slack:
+            if self.gap > 0.9 * gap and self._best.objective > best.objective - self.slack:
                 return
 
     def _near(self, f: Array) -> tuple[float, PairHinge] | None:
-        """The pairs with low <= f_h − f_j < high: all of them, or those near the corner.
+        """The pairs with low <= f_h − f_j < high: all of them, or those near the margin.
 
-        None if there are too many at the corner itself, as where all pairs of two classes are put
+        None if there are too many at the margin itself, as where all pairs of two classes are put
         at a distance of one.
         """
         most = most_near(self.space.dimension)
@@ -277,5 +583,5 @@ class _Search(Search):
 
 def most_near(dimension: int) -> int:
     """The most pairs of the interior-point method: their share of the work stays bounded."""
-    room = _memory.budget() // (8 * NEAR_ARRAYS)
-    return max(MAX_NEAR, min(int(NEAR_PER_ENTRY * dimension**2), room))
+    available = _memory.budget() // (8 * NEAR_ARRAYS)
+    return max(MAX_NEAR, min(int(NEAR_PER_ENTRY * dimension**2), available))

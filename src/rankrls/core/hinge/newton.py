@@ -145,7 +145,7 @@ class Inverse:
             if not refine:
                 return a
             f = self.K @ a.astype(self.K.dtype, copy=False)
-            Lf = pairs.spread(theta * (f[pairs.head] - f[pairs.tail]))
+            Lf = pairs.spread(theta * pairs.differences(f))
             correction = once(b - 2 * alpha * a - Lf)
             self.trusted &= bool(norm(correction) <= CORRECTION * norm(a))
             return a + correction

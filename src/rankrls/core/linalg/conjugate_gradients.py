@@ -6,22 +6,29 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from rankrls._progress import Progress
-from rankrls.core.linalg.krylov import MultiShiftCG, overflow_error
-from rankrls.core.spaces.products import Products
+from rankrls._messages import Progress, warn
+from rankrls.core.linalg.krylov import (
+    DirectionSum,
+    MultiShiftCG,
+    ShiftedSum,
+    overflow_error,
+)
 
 __all__ = [
+    "COLUMNS",
     "DEFAULT_MAX_ITER",
     "Equations",
+    "HeldOutImage",
     "History",
     "Iteration",
     "IterationOptions",
@@ -32,6 +39,9 @@ __all__ = [
 Array = NDArray[Any]
 
 DEFAULT_MAX_ITER = 1000
+
+#: Columns that are multiplied at once, which bounds the work space of products.
+COLUMNS = 8
 
 
 class Iteration(NamedTuple):
@@ -90,8 +100,8 @@ class History:
 
     n_iter: int
     residual: Array | None = None
-    iterations: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    errors: Array = field(default_factory=lambda: np.empty((0, 0)))
+    iterations: Array = field(default_factory=partial(np.empty, 0, dtype=np.int64))
+    errors: Array = field(default_factory=partial(np.empty, (0, 0)))
     best_iteration: int | None = None
     best: int | None = None
 
@@ -102,11 +112,19 @@ class Equations(Protocol):
     Attributes
     ----------
     C : ndarray of shape (n, k)
+        In the range of G.
     outputs : ndarray of shape (k,), int
         The outputs that the columns are about.
     dtype : of the products
     n_entries : int
         Numbers that a product with G reads, about.
+    rank : int
+        At most so many eigenvalues of G are positive.
+
+    Notes
+    -----
+    Equations may have a method ``rough``: G V in single precision, where that is much faster.
+    Solutions are then improved by true residuals, of products G V, until these are small enough.
     """
 
     C: Array
@@ -120,6 +138,10 @@ class Equations(Protocol):
     def n_entries(self) -> int:
         """Numbers that a product with G reads, about."""
 
+    @property
+    def rank(self) -> int:
+        """An upper bound of the rank of G."""
+
     def G(self, V: Array) -> Array:
         """G V for V of shape (n, k')."""
 
@@ -127,43 +149,53 @@ class Equations(Protocol):
         """About the diagonal of G, shape (n,)."""
 
     def magnitude(self, W: Array) -> Array:
-        """What rounding of G W is relative to, for every column, shape (k',)."""
-
-
-#: How often a solution whose true residual is above tol is improved by solving for the rest.
-MAX_REFINEMENTS = 3
+        """What rounding of every entry of G W is relative to, about, shape (n, k')."""
 
 
 def converge(
-    systems: Sequence[Equations], alphas: Array, options: IterationOptions
+    systems: Sequence[Equations],
+    alphas: Array,
+    options: IterationOptions,
+    *,
+    shifts: Array | None = None,
 ) -> tuple[list[Array], History]:
-    """Solutions of shape (n_alphas, n, k) for every system, all alphas from one Krylov run.
+    """Solutions of shape (n_alphas, n, k) for every system, with relative errors of about tol.
 
-    A single alpha is preconditioned by the diagonal of G + alpha I. True residuals are computed
-    at the end; a `ConvergenceWarning` tells of one above the tolerance, or above what the
-    precision of X allows.
+    All alphas share one Krylov sequence, unless the columns are scaled so differently that they
+    need a preconditioner. A `ConvergenceWarning` is issued where the true residual or the error
+    that follows from it is above the tolerance, or above what the precision of X allows.
+
+    Parameters
+    ----------
+    systems : sequence of Equations
+    alphas : ndarray of shape (n_alphas,)
+    options : IterationOptions
+    shifts : ndarray of shape (n_alphas,), optional
+        What is added to the diagonal of G; alphas by default. Equations that are scaled for one
+        alpha have a part of it in G.
     """
-    order = np.argsort(alphas)
-    solutions, residual, excess, n_iter = [], np.zeros(len(alphas)), np.zeros(len(alphas)), 0
-    stopped = False
-    for system in systems:
-        run = _Run(system, alphas[order], options)
-        W = np.empty_like(run.solutions)
-        W[order] = run.solutions
+    shape = len(systems), len(alphas)
+    residual, error, accepted = np.zeros(shape), np.zeros(shape), np.ones(shape, dtype=bool)
+    solutions, n_iter, stopped = [], 0, False
+    for j, system in enumerate(systems):
+        W = np.empty((len(alphas), *system.C.shape))
+        for which, run in _runs(system, alphas if shifts is None else shifts, options):
+            W[which] = run.solutions
+            residual[j, which], error[j, which] = run.residual, run.error
+            accepted[j, which] = run.accepted
+            n_iter, stopped = max(n_iter, run.n_iter), stopped or run.stopped
         solutions.append(W)
-        residual[order] = np.maximum(residual[order], run.residual)
-        excess[order] = np.maximum(excess[order], run.residual / run.allowed)
-        n_iter, stopped = max(n_iter, run.n_iter), stopped or run.stopped
-    if (excess > 1).any() and not stopped:
-        at = int(np.argmax(excess))
-        warnings.warn(
+    if not accepted.all() and not stopped:
+        worst = int(np.argmax(np.where(accepted, -np.inf, error)))
+        j, s = divmod(worst, len(alphas))
+        warn(
             f"conjugate gradients ended after {n_iter} iterations with a relative residual of "
-            f"{residual[at]:.2g} > tol={options.tol:g} at alpha={alphas[at]:g}: raise max_iter, "
-            f"tol or alpha, {_advice(systems[0])}, or use early_stopping=True",
+            f"{residual[j, s]:.2g} at alpha={alphas[s]:g}, which leaves a relative error of the "
+            f"coefficients of up to {error[j, s]:.2g} > tol={options.tol:g}: raise max_iter, tol "
+            f"or alpha, {_advice(systems[0])}, or use early_stopping=True",
             ConvergenceWarning,
-            stacklevel=2,
         )
-    return solutions, History(n_iter, residual=residual)
+    return solutions, History(n_iter, residual=residual.max(axis=0))
 
 
 def _advice(system: Equations) -> str:
@@ -172,92 +204,204 @@ def _advice(system: Equations) -> str:
     return "centre and scale the features"
 
 
+def _runs(
+    system: Equations, alphas: Array, options: IterationOptions
+) -> Iterator[tuple[Array, _Run]]:
+    """Numbers of alphas, and a run that solved for them; the last one of an alpha counts."""
+    diagonal = _Diagonal(system)
+    order = np.argsort(alphas)
+    uneven = np.array([diagonal.uneven(alpha) for alpha in alphas])
+    hidden = np.array([diagonal.hidden(alpha) for alpha in alphas])
+    # Without full rank, one shared run is cheaper than preconditioned runs for many alphas.
+    together = ~hidden & (len(alphas) > 1 and not diagonal.full_rank)
+    shared, alone = order[(~uneven | together)[order]], order[(uneven & ~together)[order]]
+    if len(shared):
+        run = _Run(system, diagonal, alphas[shared], options)
+        yield shared, run
+        left = np.flatnonzero(~run.accepted & uneven[shared] & (not run.stopped))
+        for part in _parts(left, system):
+            again = alphas[shared[part]]
+            yield (
+                shared[part],
+                _Run(system, diagonal, again, options, scaled=True, start=run.solutions[part]),
+            )
+    for which in _parts(alone, system):
+        run = _Run(system, diagonal, alphas[which], options, scaled=True)
+        yield which, run
+        failed = which[~run.accepted & ~hidden[which]]
+        if len(failed) and not run.stopped and run.n_iter < options.max_iter:
+            # Without preconditioner, iterates have no part in the null space of G.
+            run = _Run(system, diagonal, alphas[failed], options)
+            yield failed[run.accepted], run.of(run.accepted)
+
+
+def _parts(numbers: Array, system: Equations) -> Iterator[Array]:
+    """Numbers of alphas that are solved for at once by one product for each of their columns."""
+    size = max(1, COLUMNS // system.C.shape[1])
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
+
+
+#: A preconditioner is used if the diagonal of G + alpha I varies by more than this factor: where
+#: G may have full rank, and otherwise.
+SPREADS = 10.0, 100.0
+
+#: If it varies by more than this one, the largest columns hide the smallest ones: in rounding
+#: errors of residuals, and the other way round in norms of solutions.
+MAX_SPREAD = 1e12
+
+
+class _Diagonal:
+    """The diagonal g of G, and the preconditioner M = max(g, floor) + alpha that it makes.
+
+    Attributes
+    ----------
+    g : ndarray of shape (n, 1)
+    full_rank : bool
+        Whether G has no more columns than its rank may be.
+    scales : ndarray of shape (n, 1)
+        max(g, floor). With full rank the floor is the smallest g > 0. Without it preconditioned
+        iterates leave the range of G, and only alpha makes their parts in its null space decay,
+        each scale at its own rate. Then only the largest columns are scaled, a tenth of the rank
+        in number, and the floor is the next one.
+    """
+
+    def __init__(self, system: Equations) -> None:
+        diagonal = system.diagonal()
+        if not np.isfinite(diagonal).all():
+            raise overflow_error()
+        g = np.sort(diagonal[diagonal > 0])[::-1]
+        g = g if len(g) else np.ones(1)
+        self.full_rank = len(g) <= system.rank
+        self.top, self.bottom = g[0], g[-1]
+        self.floor = g[-1] if self.full_rank else g[system.rank // 10]
+        self.g = diagonal[:, None]
+        self.scales = np.maximum(self.g, self.floor)
+
+    def uneven(self, alpha: float) -> bool:
+        """Whether the scales of columns vary so much that a preconditioner pays."""
+        spread = SPREADS[0] if self.full_rank else SPREADS[1]
+        return bool(self.top + alpha > spread * (self.floor + alpha))
+
+    def hidden(self, alpha: float) -> bool:
+        """Whether columns of large scales hide others."""
+        return bool(self.top + alpha > MAX_SPREAD * (self.bottom + alpha))
+
+
+#: How often a solution whose true residual is too large is improved by solving for the rest.
+MAX_REFINEMENTS = 3
+
+#: The same with products in single precision, and by how much these can reduce a residual.
+MAX_ROUGH_REFINEMENTS = 8
+ROUGH_TOL = 1e-5
+
+#: So many times the estimated rounding errors may be left of a residual.
+ROUNDING = 10.0
+
+#: An error may be so many times the tolerance.
+SLACK = 2.0
+
+#: The error is estimated as so many times the difference of two solutions.
+SAFETY = 10.0
+
+
 class _Run:
-    """Solve one system for increasing alphas.
+    """Solve one system for increasing alphas, and judge the solutions by their true residuals.
+
+    Parameters
+    ----------
+    system : Equations
+    diagonal : _Diagonal
+    alphas : ndarray of shape (n_alphas,)
+    options : IterationOptions
+    scaled : bool
+        Whether to use the preconditioner M of ``diagonal``. Residuals then have the norm of M⁻¹
+        and solutions that of M, in which columns of all scales count alike.
+    start : ndarray of shape (n_alphas, n, k), optional
+        Solutions to improve.
 
     Attributes
     ----------
     solutions : ndarray of shape (n_alphas, n, k)
-    residual, allowed : ndarray of shape (n_alphas,)
-        True ‖residual‖/‖c‖, the worst of the columns, and what it may be.
+    residual, error : ndarray of shape (n_alphas,)
+        True ‖residual‖/‖c‖ and a bound or estimate of the relative error of the solution, the
+        worst of the columns.
+    accepted : ndarray of shape (n_alphas,), bool
+        Whether they are small enough.
     n_iter : int
     stopped : bool
         Whether the callback asked for it.
     """
 
-    def __init__(self, system: Equations, alphas: Array, options: IterationOptions) -> None:
-        self.system, self.options = system, options
+    def __init__(
+        self,
+        system: Equations,
+        diagonal: _Diagonal,
+        alphas: Array,
+        options: IterationOptions,
+        scaled: bool = False,
+        start: Array | None = None,
+    ) -> None:
+        self.system, self.diagonal, self.options, self.scaled = system, diagonal, options, scaled
+        self.hidden = diagonal.hidden(alphas[0])
+        self.eps = float(np.finfo(system.dtype).eps)
         self.n_iter, self.stopped = 0, False
+        self.rough: Callable[[Array], Array] | None = getattr(system, "rough", None)
         n, k = system.C.shape
         S = len(alphas)
         # One column for every (alpha, output) from here on.
         self.alphas = np.repeat(alphas, k)
         self.C = np.tile(system.C, S)
-        norms = np.linalg.norm(self.C, axis=0)
-        self.size = np.where(norms > 0, norms, 1.0)
-        self.d: Array | None = None
-        if S == 1:
-            diagonal = system.diagonal() + alphas[0]
-            if not np.isfinite(diagonal).all():
-                raise overflow_error()
-            self.d = 1.0 / np.sqrt(diagonal)[:, None]
-            W = np.zeros((n, k))
-            W += self._correction(self.C, np.full(k, options.tol))
-        else:
-            run = MultiShiftCG(system.G, system.C, alphas, tol=options.tol)
-            self._iterate(run)
-            W = np.moveaxis(run.solutions(), 0, 1).reshape(n, -1)
-        residual, allowed = self._refine(W)
+        # The smallest eigenvalue of G + alpha I that a Krylov space has shown.
+        self.smallest = np.zeros(S * k)
+        W = self._solve() if start is None else _columns(start)
+        state = self._refine(W)
         self.solutions = np.moveaxis(W.reshape(n, S, k), 1, 0)
-        self.residual = residual.reshape(S, k).max(axis=1)
-        self.allowed = allowed.reshape(S, k).max(axis=1)
+        self.residual = state.residual.reshape(S, k).max(axis=1)
+        self.error = state.error.reshape(S, k).max(axis=1)
+        self.accepted = np.asarray(state.accepted.reshape(S, k).all(axis=1))
 
-    def _refine(self, W: Array) -> tuple[Array, Array]:
-        """Solve for what is left of the right side, in place: it mends the shared run's rounding.
+    def of(self, which: Array) -> _Run:
+        """The same for some alphas, given by a mask of shape (n_alphas,)."""
+        part = copy(self)
+        part.solutions, part.residual = self.solutions[which], self.residual[which]
+        part.error, part.accepted = self.error[which], self.accepted[which]
+        return part
 
-        Returns the true residuals and what they may be, one for each column.
-        """
-        tol = self.options.tol
-        for attempt in range(MAX_REFINEMENTS + 1):
-            R = self.C - self.system.G(W) - self.alphas * W
-            residual = np.linalg.norm(R, axis=0) / self.size
-            allowed = np.full(len(residual), tol)
-            bad = np.flatnonzero(residual > tol)
-            if not len(bad):
-                break
-            allowed = np.maximum(tol, self._rounding(W))
-            bad = np.flatnonzero(residual > allowed)
-            over = attempt == MAX_REFINEMENTS or self.n_iter >= self.options.max_iter
-            if not len(bad) or over or self.stopped:
-                break
-            W[:, bad] += self._correction(R[:, bad], tol / residual[bad], bad)
-        return residual, allowed
-
-    def _correction(self, R: Array, tol: Array, columns: Any = slice(None)) -> Array:
-        """(G + alpha I)⁻¹R, every column to its own alpha."""
-        G, d, alphas = self.system.G, self.d, self.alphas[columns]
-        if d is None:
-            run = MultiShiftCG(G, R, alphas[None], tol=float(tol.min()))
+    def _solve(self) -> Array:
+        """Solutions of shape (n, n_alphas · k), as far as the recurrence can be trusted."""
+        C, tol = self.system.C, self.options.tol
+        k = C.shape[1]
+        if self.scaled:
+            run = self._cg(self.C, np.arange(len(self.alphas)), tol, bounded=True)
             self._iterate(run)
             return run.solutions()[0]
-        run = MultiShiftCG(
-            lambda V: d * (G(d * V) + alphas[0] * (d * V)),
-            d * R,
-            np.zeros(1),
-            tol=float(tol.min()),
-            metric=1.0 / d,
-        )
+        run = self._cg(C, None, tol, bounded=True)
         self._iterate(run)
-        return d * run.solutions()[0]
+        ritz = np.tile([run.smallest_ritz(j) for j in range(k)], len(self.alphas) // k)
+        self.smallest = ritz + self.alphas - self.alphas[0]
+        return _columns(run.solutions())
 
-    def _rounding(self, W: Array) -> Array:
-        """What rounding of Xᵀ(L(Xw)) leaves of a residual, about: 10 eps ‖X‖ ‖L‖ ‖Xw‖/‖c‖.
+    def _cg(self, C: Array, columns: Array | None, tol: Any, *, bounded: bool) -> MultiShiftCG:
+        """Every column to its own alpha, or, if there are no ``columns``, all of them to all."""
+        precondition, alphas = None, self.alphas[:: self.system.C.shape[1]]
+        if columns is not None:
+            alphas = self.alphas[columns][None]
+            if self.scaled:
 
-        At most eps^(2/3): more than that is not passed over in silence.
-        """
-        eps = float(np.finfo(self.system.dtype).eps)
-        size = self.system.magnitude(W) / self.size
-        return np.minimum(10 * eps * size, eps ** (2 / 3))
+                def precondition(R: Array, on: Array) -> Array:
+                    return R / (self.diagonal.scales + alphas[:, on])
+
+        rough = self.rough is not None
+        return MultiShiftCG(
+            self.system.G if self.rough is None else self.rough,
+            C,
+            alphas,
+            tol=np.maximum(tol, ROUGH_TOL) if rough else tol,
+            bounded=bounded and not rough,
+            eps=float(np.finfo(np.float32).eps) if rough else self.eps,
+            precondition=precondition,
+        )
 
     def _iterate(self, run: MultiShiftCG) -> None:
         options, before = self.options, self.n_iter
@@ -268,16 +412,179 @@ class _Run:
             if options.callback is not None:
                 self.stopped = bool(options.callback(Iteration(self.n_iter, residual)))
 
+    def _refine(self, W: Array) -> _State:
+        """Iterative refinement in place: solve for the true residual while that helps."""
+        before = np.full(len(self.alphas), np.inf)
+        left = MAX_REFINEMENTS if self.rough is None else MAX_ROUGH_REFINEMENTS
+        while True:
+            R = self._residual(W, slice(None))
+            state = self._judge(W, R)
+            bad = np.flatnonzero(~state.accepted & (state.norm > state.goal))
+            if self.rough is not None and (state.norm[bad] > 0.1 * before[bad]).any():
+                self.rough, left = None, MAX_REFINEMENTS  # single precision helps no more
+            over = left == 0 or self.n_iter >= self.options.max_iter
+            if over or self.stopped or not len(bad):
+                break
+            before, left = state.norm, left - 1
+            tol = state.goal[bad] / state.norm[bad]
+            run = self._cg(R[:, bad], bad, tol, bounded=False)
+            self._iterate(run)
+            W[:, bad] += run.solutions()[0]
+            if not self.scaled:
+                ritz = [run.smallest_ritz(j) for j in range(len(bad))]
+                self.smallest[bad] = np.minimum(self.smallest[bad], ritz)
+        if not self.stopped:
+            self._compare(W, state)
+        return state
+
+    def _norm(self, R: Array, columns: Any = slice(None)) -> Array:
+        """The norm of M⁻¹ for columns of residuals."""
+        return _norms(R * self._root(columns) if self.scaled else R)
+
+    def _root(self, columns: Any) -> Array:
+        """The diagonal of M^−½, shape (n, k')."""
+        return 1.0 / np.sqrt(self.diagonal.scales + self.alphas[columns])
+
+    def _residual(self, W: Array, columns: Any) -> Array:
+        return self.C[:, columns] - self.system.G(W) - self.alphas[columns] * W
+
+    def _judge(self, W: Array, R: Array) -> _State:
+        """What the true residuals R say about W.
+
+        The error is at most ‖R + δ‖/alpha, with δ the rounding errors of R. Without preconditioner
+        iterates and errors stay in the range of G, as C does. Then the error is about ‖R + δ‖/θ,
+        with θ the smallest Ritz value of G + alpha I, once the residual is of the size of rounding
+        errors: a larger part of C that belongs to smaller eigenvalues would be left in R.
+        """
+        tol, eps, tiny = self.options.tol, self.eps, np.finfo(float).tiny
+        residual, size = _norms(R), _norms(W)
+        norm, target = self._norm(R), self._norm(self.C)
+        # X w of the smallest alpha is the largest.
+        k = self.system.C.shape[1]
+        magnitude = eps * self.system.magnitude(W[:, :k])
+        delta = rounding = np.tile(_norms(magnitude), len(size) // k)
+        if self.scaled:
+            rounding = self._norm(np.tile(magnitude, len(size) // k))
+        limit = eps ** (2 / 3) * target
+        if self.hidden:  # what columns contribute to predictions, relative to the largest column
+            weight = np.sqrt(self.diagonal.g + self.alphas)
+            size = _norms(weight * W) / weight.max(axis=0)
+        bound = (residual + delta) / np.maximum(self.alphas * size, tiny)
+        enough = tol * norm / np.maximum(bound, tol)  # of ‖R‖ for an error of tol
+        if not self.scaled:
+            smallest = np.where(np.isfinite(self.smallest), self.smallest, 0.0) * size
+            estimate = (norm + rounding) / np.maximum(smallest, tiny)
+            seen = norm <= np.minimum(ROUNDING * rounding, eps**0.5 * target)
+            bound = np.where(seen, np.minimum(bound, estimate), bound)
+        # More than eps^(2/3) is not passed over in silence.
+        rounding = np.minimum(ROUNDING * rounding, limit)
+        return _State(
+            residual=residual / np.maximum(_norms(self.C), tiny),
+            error=np.where(residual > 0, bound, 0.0),
+            norm=norm,
+            goal=np.maximum(rounding, np.minimum(enough, tol * target)),
+            small=(norm <= tol * target) & (residual <= tol * _norms(self.C)),
+            limited=norm <= rounding,
+            allowed=(SLACK * tol, max(SLACK * tol, eps**0.5)),
+        )
+
+    def _compare(self, W: Array, state: _State) -> None:
+        """Estimate errors by solving again from another start, where the bound says too little.
+
+        A part in the null space of G, which a preconditioner brings into W and alpha alone makes
+        decay, depends on the start.
+        """
+        at = np.flatnonzero(~state.accepted & (state.small | state.limited))
+        if not self.scaled or not len(at):
+            return
+        tiny = np.finfo(float).tiny
+        W, root = W[:, at], self._root(at)
+        noise = np.random.default_rng(0).standard_normal(W.shape)
+        start = root * noise * _norms(W / root) / np.maximum(_norms(noise), tiny)
+        R = self._residual(start, at)
+        tol = state.norm[at] / np.maximum(self._norm(R, at), tiny)
+        run = self._cg(R, at, tol, bounded=False)
+        while run.n_iter < self.options.max_iter and run.step():
+            pass
+        difference = start + run.solutions()[0] - W
+        # In the norm of M, and by what columns contribute to predictions.
+        estimates = [
+            _norms(weight * difference) / np.maximum(_norms(weight * W), tiny)
+            for weight in (1 / root, np.sqrt(self.diagonal.g + self.alphas[at]))
+        ]
+        state.error[at] = np.minimum(state.error[at], SAFETY * np.maximum(*estimates))
+
+
+@dataclass
+class _State:
+    """What is known of solutions, one entry for each column.
+
+    Attributes
+    ----------
+    residual : ndarray of shape (k,)
+        ‖R‖/‖c‖ of the true residual R.
+    error : ndarray of shape (k,)
+        Bound or estimate of the relative error.
+    norm, goal : ndarray of shape (k,)
+        ‖R‖, and what it should be, in the norm of M⁻¹.
+    small : ndarray of shape (k,), bool
+        Whether the residual is within the tolerance.
+    limited : ndarray of shape (k,), bool
+        Whether it is of the size of rounding errors. Then half of the digits are enough.
+    allowed : pair of float
+        The largest error that is accepted, and where the residual is ``limited``.
+    """
+
+    residual: Array
+    error: Array
+    norm: Array
+    goal: Array
+    small: Array
+    limited: Array
+    allowed: tuple[float, float]
+
+    @property
+    def accepted(self) -> Array:
+        """Solutions that are good enough, shape (k,), bool."""
+        allowed = np.where(self.limited, self.allowed[1], self.allowed[0])
+        return (self.small | self.limited) & (self.error <= allowed)
+
+
+def _columns(W: Array) -> Array:
+    """Solutions of shape (n_alphas, n, k) as columns (n, n_alphas · k)."""
+    return np.moveaxis(W, 0, 1).reshape(W.shape[1], -1)
+
+
+def _norms(V: Array) -> Array:
+    return np.linalg.norm(V, axis=0)
+
 
 #: A rank error of one row costs about as much as this many stored entries of X in an iteration.
 ENTRIES_PER_ROW = 50
+
+
+class HeldOutImage(Protocol):
+    """Predictions of held-out rows, which follow the iterates of a run.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The number of held-out rows comes first.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of held-out rows, and others."""
+
+    def follow(self, run: MultiShiftCG) -> ShiftedSum | DirectionSum:
+        """Predictions for the iterates of a run that has not begun."""
 
 
 def stop_early(
     systems: Sequence[Equations],
     alphas: Array,
     options: IterationOptions,
-    held_out: Products,
+    held_out: HeldOutImage,
     score: Callable[[Array], float],
     n_outputs: int,
 ) -> tuple[list[Array], History]:
@@ -292,8 +599,8 @@ def stop_early(
     systems : sequence of Equations, together covering all outputs
     alphas : ndarray of shape (n_alphas,), >= 0
     options : IterationOptions
-    held_out : Products
-        The held-out rows.
+    held_out : HeldOutImage
+        Predictions of the held-out rows as a linear function of the iterates.
     score : function of predictions of shape (m', n_outputs)
     n_outputs : int
 
@@ -304,13 +611,17 @@ def stop_early(
     History
     """
     order = np.argsort(alphas)
-    runs = [MultiShiftCG(s.G, s.C, alphas[order], tol=options.tol) for s in systems]
-    views = [run.observe(held_out.matmat) for run in runs]
+    runs = [
+        MultiShiftCG(s.G, s.C, alphas[order], tol=options.tol, eps=float(np.finfo(s.dtype).eps))
+        for s in systems
+    ]
+    views = [held_out.follow(run) for run in runs]
     predictions = np.empty((held_out.shape[0], n_outputs))
-    record = _Record(len(alphas))
+    record = _ScoreTable(len(alphas))
     kept = [np.zeros((1, *system.C.shape)) for system in systems]
     every = _interval(systems[0].n_entries, held_out.shape[0], len(alphas))
     n_iter, stopped = 0, False
+    converged = np.zeros(len(alphas), dtype=bool)
     while n_iter < options.max_iter and record.followed.any() and not stopped:
         for run in runs:
             run.step()
@@ -326,6 +637,7 @@ def stop_early(
                 predictions[:, system.outputs] = view.one(int(s)) * run.scale
             if record.add(int(s), score(predictions)):
                 kept = [run.solution(int(s))[None] for run in runs]
+        converged |= record.followed & ended
         record.followed &= ~ended & (n_iter - record.latest < options.patience)
         for run in runs:
             run.freeze(~record.followed)
@@ -339,16 +651,40 @@ def stop_early(
         )
         stopped = options.callback is not None and bool(options.callback(state))
     if record.followed.any() and not stopped:
-        warnings.warn(
+        warn(
             f"early stopping reached max_iter={options.max_iter} before the validation error had "
             f"stopped improving for {options.patience} iterations: raise max_iter",
             ConvergenceWarning,
-            stacklevel=2,
         )
+    for system, run in zip(systems, runs, strict=True):
+        _check_recurrence(system, run, alphas[order], np.flatnonzero(converged), options)
     return kept, record.history(n_iter, order)
 
 
-class _Record:
+def _check_recurrence(
+    system: Equations, run: MultiShiftCG, alphas: Array, which: Array, options: IterationOptions
+) -> None:
+    """Warn if true residuals are not as small as the recurrence has it, for some alphas."""
+    if not len(which):
+        return
+    W = np.hstack([run.solution(int(s)) for s in which])
+    C = np.tile(system.C, len(which))
+    R = C - system.G(W) - np.repeat(alphas[which], system.C.shape[1]) * W
+    eps = float(np.finfo(system.dtype).eps)
+    size = np.maximum(_norms(C), np.finfo(float).tiny)
+    rounding = np.minimum(ROUNDING * eps * _norms(system.magnitude(W)) / size, eps ** (2 / 3))
+    excess = _norms(R) / size - np.maximum(options.tol, rounding)
+    at = int(np.argmax(excess))
+    if excess[at] > 0:
+        warn(
+            f"early stopping followed alpha={np.repeat(alphas[which], system.C.shape[1])[at]:g} "
+            f"until rounding errors left a relative residual of {_norms(R)[at] / size[at]:.2g} > "
+            f"tol={options.tol:g}: {_advice(system)}, or raise tol",
+            ConvergenceWarning,
+        )
+
+
+class _ScoreTable:
     """Scores of every (alpha, iteration), and the best of them."""
 
     def __init__(self, n_alphas: int) -> None:

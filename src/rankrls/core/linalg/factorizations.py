@@ -1,71 +1,184 @@
-"""One symmetric matrix S, decomposed once, asked many times about (S + alpha I)⁻¹.
+"""One symmetric matrix S, factorised once, asked many times about (S + alpha I)⁻¹.
 
-``factorise`` picks the cheaper state: a Cholesky factor for one alpha, an eigendecomposition
-for a path. Both answer the same questions.
+``factorize`` picks the cheaper factorisation: Cholesky for one alpha, an eigendecomposition for
+a path. Both answer the same questions. A matrix whose diagonal spans many orders of magnitude
+(features of very different scales) is factorised by Cholesky for every alpha: the accuracy of
+Cholesky does not depend on the scaling of rows and columns, that of an eigendecomposition does.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import eigh, solve_triangular
 from scipy.linalg.lapack import get_lapack_funcs
 
-__all__ = ["CholeskyState", "NotPositiveError", "SpectralState", "State", "factorise"]
+__all__ = [
+    "CholeskyFactorization",
+    "Complement",
+    "EchelonFactorization",
+    "EigenFactorization",
+    "Factorization",
+    "NotPositiveError",
+    "factorize",
+    "is_graded",
+    "rounding_level",
+]
 
 Array = NDArray[Any]
 
 #: Up to this size an eigendecomposition is cheap enough to insist on full accuracy.
 CHEAP_SIZE = 1000
 
+#: A diagonal that spans more than this factor (features of scales that differ by its square root)
+#: makes a matrix graded: eigenvectors of small eigenvalues would lose digits.
+GRADED = 1e6
 
-class State(Protocol):
-    """What is asked of a factorised S of shape (p, p)."""
+#: A diagonal entry below this part of the largest one is that of a constant column.
+NO_COLUMN = 1e-28
+
+#: Eigenvalues above rounding by less than this factor are a spectrum without a gap.
+GAP = 1e3
+
+#: A larger relative error of a graded matrix asks for more than a Cholesky factorisation.
+MAX_LOSS = 1e-9
+
+#: Bytes of Cholesky factors of other alphas that are kept.
+CACHE = 2**29
+
+
+def rounding_level(values: Array, noise: float = 0.0) -> float:
+    """The size below which eigenvalues of a p × p matrix are rounding: p max(eps ‖S‖, noise)."""
+    size = float(np.abs(values).max(initial=0.0))
+    return len(values) * max(float(np.finfo(values.dtype).eps) * size, noise)
+
+
+def is_graded(diagonal: Array, alpha: float) -> bool:
+    """Whether the diagonal of S + alpha I spans more than `GRADED`, columns of zeros aside."""
+    largest = float(diagonal.max(initial=0.0))
+    present = diagonal[diagonal > NO_COLUMN * largest]
+    return len(present) > 0 and largest + alpha > GRADED * (float(present.min()) + alpha)
+
+
+class Factorization(ABC):
+    """What is asked of a factorised S of shape (p, p).
+
+    Attributes
+    ----------
+    loss : float
+        About the relative error that rounding leaves in solutions of a graded S.
+    """
+
+    loss: float = 0.0
+
+    #: Whether `whiten` and `whitened_rows` can be asked.
+    whitens = True
+
+    @abstractmethod
+    def solve_path(self, B: Array, alphas: Array) -> Array:
+        """(S + alpha I)⁻¹ B for every alpha, shape (n_alphas, p, k).
+
+        The null space of S is left out where it is known.
+        """
 
     def solve(self, B: Array, alpha: float) -> Array:
-        """(S + alpha I)⁻¹ B of shape (p, k), without the null space of S where that is known."""
+        """(S + alpha I)⁻¹ B of shape (p, k)."""
+        return self.solve_path(B, np.array([alpha]))[0]
 
+    @abstractmethod
     def whiten(self, B: Array, alpha: float) -> Array:
-        """W of shape (p, k) with WᵀW = Bᵀ (S + alpha I)⁻¹ B for B in the range of S."""
+        """W with k columns and WᵀW = Bᵀ (S + alpha I)⁻¹ B for B of shape (p, k) in S's range."""
 
+    @abstractmethod
+    def whitened_rows(self, M: Array, alphas: Array) -> Iterator[Array]:
+        """For every alpha, W with rows such that W Wᵀ = M (S + alpha I)⁻¹ Mᵀ, M of shape (j, p).
+
+        What does not depend on alpha is computed once. The same array may be given again.
+        """
+
+    @abstractmethod
     def quadratic(self, B: Array, alpha: float) -> Array:
         """The diagonal of Bᵀ (S + alpha I)⁻¹ B, shape (k,), for any B."""
 
+    @abstractmethod
     def log_determinant(self, alpha: float) -> float:
         """Log det(S + alpha I)."""
 
+    @abstractmethod
     def condition(self, alpha: float) -> float:
-        """How many times ‖S‖ is larger than the smallest eigenvalue of S + alpha I, about."""
+        """About the condition number of S + alpha I, with rows and columns scaled if graded."""
 
+    @abstractmethod
     def matrix(self) -> Array:
         """S itself, a new array of shape (p, p)."""
 
 
-class CholeskyState:
-    """S + alpha I = C Cᵀ, for one alpha. ``size`` is ‖S‖ (Frobenius).
+class CholeskyFactorization(Factorization):
+    """S + alpha I = C Cᵀ for one alpha; factors for other alphas are made when they are asked for.
 
     The lower triangle of ``C`` is the factor; above the diagonal there is S, whose diagonal is
     kept apart.
     """
 
-    def __init__(self, C: Array, alpha: float, size: float, diagonal: Array) -> None:
+    def __init__(self, C: Array, alpha: float, diagonal: Array) -> None:
         self.C = C
         self.alpha = alpha
-        self.size = size
         self.diagonal = diagonal
 
-    def solve(self, B: Array, alpha: float) -> Array:
-        """Two triangular solves."""
-        self._check(alpha)
-        W = solve_triangular(self.C, B, lower=True, check_finite=False)
-        return solve_triangular(self.C, W, lower=True, trans="T", check_finite=False)
+    @classmethod
+    def of(cls, S: Array, alpha: float) -> CholeskyFactorization | None:
+        """Factorise in place; None if S + alpha I is not positive definite (S is lost)."""
+        made, info = cls._try(S, alpha)
+        return made if info == 0 else None
+
+    @classmethod
+    def _try(cls, S: Array, alpha: float) -> tuple[CholeskyFactorization, int]:
+        """The factorisation and LAPACK's status; in any case `matrix` gives S back."""
+        diagonal = S.diagonal().copy()
+        S.flat[:: len(S) + 1] += alpha
+        # In place: the factor takes the lower triangle, the upper one keeps S.
+        (potrf,) = get_lapack_funcs(("potrf",), (S,))
+        C, info = potrf(S if S.flags.f_contiguous else S.T, lower=1, clean=0, overwrite_a=1)
+        return cls(C, alpha, diagonal), info
+
+    def _factor(self, alpha: float) -> Array:
+        if alpha == self.alpha:
+            return self.C
+        others: dict[float, Array] = self.__dict__.setdefault("_others", {})
+        if alpha not in others:
+            made = CholeskyFactorization.of(self.matrix(), alpha)
+            if made is None:
+                raise NotPositiveError(
+                    float(max(alpha, np.finfo(float).eps * self.diagonal.max(initial=0.0))),
+                    f"the matrix is not positive definite at alpha={alpha:g}: use a larger alpha",
+                )
+            if (len(others) + 1) * self.C.nbytes > CACHE:
+                others.clear()
+            others[alpha] = made.C
+        return others[alpha]
+
+    def solve_path(self, B: Array, alphas: Array) -> Array:
+        """Two triangular solves for every alpha."""
+        out = np.empty((len(alphas), *B.shape), dtype=np.result_type(self.C, B))
+        for a, alpha in enumerate(alphas):
+            W = self.whiten(B, float(alpha))
+            C = self._factor(float(alpha))
+            out[a] = solve_triangular(C, W, lower=True, trans="T", check_finite=False)
+        return out
 
     def whiten(self, B: Array, alpha: float) -> Array:
         """C⁻¹B."""
-        self._check(alpha)
-        return solve_triangular(self.C, B, lower=True, check_finite=False)
+        return solve_triangular(self._factor(alpha), B, lower=True, check_finite=False)
+
+    def whitened_rows(self, M: Array, alphas: Array) -> Iterator[Array]:
+        """M C⁻ᵀ."""
+        for alpha in alphas:
+            yield self.whiten(np.ascontiguousarray(M.T), float(alpha)).T
 
     def quadratic(self, B: Array, alpha: float) -> Array:
         """‖C⁻¹b‖² for every column."""
@@ -74,23 +187,28 @@ class CholeskyState:
 
     def log_determinant(self, alpha: float) -> float:
         """2 Σ log C_ii."""
-        self._check(alpha)
-        return 2.0 * float(np.log(self.C.diagonal().astype(float)).sum())
+        return 2.0 * float(np.log(self._factor(alpha).diagonal().astype(float)).sum())
 
     def condition(self, alpha: float) -> float:
-        """‖S‖ ‖(S + alpha I)⁻¹‖, the latter as LAPACK estimates it from C."""
-        self._check(alpha)
-        (pocon,) = get_lapack_funcs(("pocon",), (self.C,))
-        reciprocal, _ = pocon(self.C, 1.0, uplo="L")
-        return self.size / max(float(reciprocal), np.finfo(float).tiny)
+        """κ(D(S + alpha I)D) with D from the diagonal, as LAPACK estimates it from D C.
+
+        Rounding errors of a Cholesky solve are bounded by this scaled condition number (van der
+        Sluis), however different the scales of rows and columns are.
+        """
+        C = self._factor(alpha)
+        shifted = np.maximum(self.diagonal, 0.0) + alpha
+        if is_graded(self.diagonal, alpha):
+            # Powers of two scale without rounding.
+            scale = np.exp2(-np.round(0.5 * np.log2(shifted)))
+            C, shifted = scale[:, None] * C, scale**2 * shifted
+        (pocon,) = get_lapack_funcs(("pocon",), (C,))
+        reciprocal, _ = pocon(C, 1.0, uplo="L")
+        # The trace bounds the norm of a positive matrix.
+        return float(shifted.sum()) / max(float(reciprocal), np.finfo(float).tiny)
 
     def matrix(self) -> Array:
         """S from the upper triangle and the diagonal: the very numbers that were factorised."""
         return _symmetric(self.C, self.diagonal)
-
-    def _check(self, alpha: float) -> None:
-        if alpha != self.alpha:
-            raise ValueError(f"this factor was made for alpha={self.alpha:g}, not {alpha:g}")
 
 
 class NotPositiveError(ValueError):
@@ -101,26 +219,102 @@ class NotPositiveError(ValueError):
         self.needed = needed
 
 
-class SpectralState:
+class Complement:
+    """Q of shape (p, p − c): orthonormal columns that span the complement of N.
+
+    Parameters
+    ----------
+    N : sparse array of shape (p, c)
+        Orthonormal columns, no two of which share a row.
+
+    Notes
+    -----
+    A Householder reflection for each column of N takes it to a coordinate vector. The reflections
+    act on disjoint rows, so that all of them are H = I − 2WWᵀ with sparse W; Q are the columns of
+    H other than those coordinates. What is decomposed in the coordinates of Q has no component
+    along N, to the last digit.
+    """
+
+    def __init__(self, N: Any) -> None:
+        N = sparse.csc_array(N)
+        p, c = N.shape
+        lengths = np.diff(N.indptr)
+        column = np.repeat(np.arange(c), lengths)
+        # The largest entry of every column is its pivot.
+        order = np.lexsort((-np.abs(N.data), column))
+        first = order[np.concatenate([[0], np.cumsum(lengths)[:-1]])] if c else order[:0]
+        pivots, top = N.indices[first], N.data[first]
+        W = N.copy()
+        W.data = W.data.copy()
+        W.data[first] += np.where(top >= 0, 1.0, -1.0)
+        W.data /= np.sqrt(2.0 * (1.0 + np.abs(top)))[column]
+        self.W = W.tocsr()
+        self.kept = np.setdiff1d(np.arange(p), pivots)
+        self.shape = (p, p - c)
+
+    def restrict(self, S: Array) -> Array:
+        """QᵀSQ for symmetric S of shape (p, p), which may be overwritten."""
+        if not self.W.shape[1]:
+            return S
+        S -= 2.0 * (self.W @ (self.W.T @ S))
+        S -= 2.0 * (self.W @ (self.W.T @ S.T)).T
+        S = S[np.ix_(self.kept, self.kept)]
+        return (S + S.T) / 2
+
+    def expand(self, V: Array) -> Array:
+        """Q V for V of shape (p − c, k)."""
+        if not self.W.shape[1]:
+            return V
+        out = np.zeros((self.shape[0], V.shape[1]), dtype=V.dtype)
+        out[self.kept] = V
+        out -= 2.0 * (self.W @ (self.W.T @ out))
+        return out
+
+
+class EigenFactorization(Factorization):
     """S = V diag(σ) Vᵀ, for every alpha.
 
-    Eigenvalues below p·eps·σ_max (or p·noise) are rounding: they are set to zero, and ``solve``
-    leaves their space out. The model is the same function (a coefficient vector there has norm
-    zero), free of the noise that a division by a tiny alpha would bring.
+    Parameters
+    ----------
+    S : ndarray of shape (p, p), may be overwritten
+    smallest_alpha : float
+        An indefinite S is accepted if S + smallest_alpha I is positive definite.
+    null : sparse array of shape (p, c), optional
+        A known part of the null space of S, as `Complement` takes it: it is left out of V.
+    noise : float
+        Size of rounding errors in S, where it is more than eps ‖S‖.
+    source : tuple, optional
+        (an array with S above its diagonal, the diagonal of S), where S must be given back to
+        the last digit.
 
-    ``source`` is (an array with S above its diagonal, the diagonal of S), where that is kept.
+    Attributes
+    ----------
+    values : ndarray of shape (q,)
+        Eigenvalues; those in ``null`` are set to zero.
+    vectors : ndarray of shape (p, q)
+    null : ndarray of shape (q,), bool
+        Eigenvalues at the level of rounding.
+    floor : float
+        `solve` and `whiten` leave ``null`` out for alphas up to this one. It is infinite if a gap
+        in the spectrum says that S is singular: a coefficient vector there is the function zero.
+        The spectrum of a smooth kernel has no gap; then these directions matter as long as alpha
+        is above the level of rounding.
     """
 
     def __init__(
         self,
         S: Array,
         smallest_alpha: float,
+        *,
+        null: Any = None,
         noise: float = 0.0,
         source: tuple[Array, Array] | None = None,
     ) -> None:
+        complement = None if null is None else Complement(null)
+        if complement is not None:
+            S = complement.restrict(S)
         values, vectors = eigh(S, driver="evd", overwrite_a=True, check_finite=False)
-        size = np.abs(values).max(initial=0.0)
-        rounding = len(values) * max(np.finfo(values.dtype).eps * size, noise)
+        rounding = rounding_level(values, noise)
         lowest = values.min(initial=0.0)
         if lowest < -10 * rounding and lowest + smallest_alpha <= 0:
             raise NotPositiveError(
@@ -130,42 +324,61 @@ class SpectralState:
                 f"above {-lowest:.3g}, or a positive semi-definite kernel",
             )
         self.null = np.abs(values) <= rounding
+        above = values[values > rounding]
+        gap = len(above) == 0 or float(above.min()) > GAP * rounding
+        self.floor = float("inf") if gap else float(rounding)
         self.values = np.where(self.null, 0.0, values)
-        self.vectors = vectors
+        self.vectors = vectors if complement is None else complement.expand(vectors)
         self.source = source
 
-    def solve(self, B: Array, alpha: float) -> Array:
-        """V (σ + alpha)⁻¹ VᵀB."""
-        return self.solve_path(B, np.array([alpha]))[0]
+    def dropped(self, alpha: float) -> Array:
+        """Which eigenvectors `solve` leaves out, shape (q,), bool."""
+        return self.null if alpha <= self.floor else np.zeros_like(self.null)
 
     def solve_path(self, B: Array, alphas: Array) -> Array:
-        """Solutions for all alphas at once, shape (n_alphas, p, k)."""
+        """V (σ + alpha)⁻¹ VᵀB for all alphas at once."""
         coordinates = self.vectors.T @ B
-        coordinates[self.null] = 0.0
         scaled = coordinates / (self.values[:, None] + alphas[:, None, None])
-        p, k = coordinates.shape
-        stacked = np.moveaxis(scaled, 0, 1).reshape(p, -1)
+        for a, alpha in enumerate(alphas):
+            scaled[a, self.dropped(float(alpha))] = 0.0
+        (q, k), p = coordinates.shape, len(self.vectors)
+        stacked = np.moveaxis(scaled, 0, 1).reshape(q, -1)
         return np.moveaxis((self.vectors @ stacked).reshape(p, len(alphas), k), 1, 0)
 
     def whiten(self, B: Array, alpha: float) -> Array:
-        """(σ + alpha)^(−1/2) VᵀB, zero on the null space."""
+        """(σ + alpha)^(−1/2) VᵀB."""
         W = self.vectors.T @ B
-        W[self.null] = 0.0
+        W[self.dropped(alpha)] = 0.0
         W /= np.sqrt(self.values + alpha)[:, None]
         return W
 
+    def whitened_rows(self, M: Array, alphas: Array) -> Iterator[Array]:
+        """M V (σ + alpha)^(−1/2)."""
+        rotated = M @ self.vectors
+        out = np.empty_like(rotated)
+        for alpha in alphas:
+            weight = 1.0 / np.sqrt(self.values + alpha)
+            weight[self.dropped(float(alpha))] = 0.0
+            yield np.multiply(rotated, weight, out=out)
+
     def quadratic(self, B: Array, alpha: float) -> Array:
-        """Σ (vᵀb)²/(σ + alpha), the null space included."""
+        """Σ (vᵀb)²/(σ + alpha), and ‖rest of b‖²/alpha."""
         W = self.vectors.T @ B
-        return np.einsum("ij,i,ij->j", W, 1.0 / (self.values + alpha), W)
+        found = np.einsum("ij,i,ij->j", W, 1.0 / (self.values + alpha), W)
+        if self.vectors.shape[1] < len(self.vectors):
+            rest = np.einsum("ij,ij->j", B, B) - np.einsum("ij,ij->j", W, W)
+            found += np.maximum(rest, 0.0) / alpha
+        return found
 
     def log_determinant(self, alpha: float) -> float:
-        """Σ log(σ + alpha)."""
-        return float(np.log(self.values.astype(float) + alpha).sum())
+        """Σ log(σ + alpha), with log alpha for every direction that is left out."""
+        p, q = self.vectors.shape
+        known = float(np.log(self.values.astype(float) + alpha).sum())
+        return known + (p - q) * float(np.log(alpha))
 
     def condition(self, alpha: float) -> float:
         """σ_max/(σ_min + alpha)."""
-        return float(self.values.max() / (self.values.min() + alpha))
+        return float(self.values.max(initial=0.0) / (self.values.min(initial=0.0) + alpha))
 
     def matrix(self) -> Array:
         """S as it was given if that is kept; otherwise V diag(σ) Vᵀ, equal but for rounding."""
@@ -174,8 +387,97 @@ class SpectralState:
         return (self.vectors * self.values) @ self.vectors.T
 
 
-def factorise(S: Array, alphas: Array, B: Array, *, in_range: bool, noise: float = 0.0) -> State:
-    """A state of S that serves ``alphas``; S may be overwritten.
+class EchelonFactorization(Factorization):
+    """S = AᵀA with A of shape (r, p) in echelon form, for graded S of rank r < p.
+
+    The columns are taken in descending order of the diagonal of S, scaled to a unit diagonal, and
+    those that depend on earlier ones are passed over. The rows of A then go from large to small
+    scales, A Aᵀ is graded in the same way, and (S + alpha I)⁻¹ Aᵀc = Aᵀ(A Aᵀ + alpha I)⁻¹c keeps
+    the digits of all scales, where S + alpha I itself is singular to working precision.
+    """
+
+    whitens = False
+
+    def __init__(self, S: Array) -> None:
+        self.S = S
+        p = len(S)
+        diagonal = np.maximum(S.diagonal(), 0.0)
+        order = np.argsort(-diagonal, kind="stable")
+        scale = np.sqrt(diagonal[order])
+        scale[scale == 0] = 1.0
+        schur = S[np.ix_(order, order)] / np.outer(scale, scale)
+        rows, pivots = [], []
+        for j in range(p):
+            pivot = float(schur[j, j])
+            if pivot <= 10 * p * np.finfo(np.float64).eps:
+                continue
+            row = np.zeros(p)
+            row[j:] = schur[j, j:] / np.sqrt(pivot)
+            schur[j + 1 :, j + 1 :] -= np.outer(row[j + 1 :], row[j + 1 :])
+            rows.append(row)
+            pivots.append(j)
+        R = np.array(rows).reshape(len(rows), p)
+        self.triangle = R[:, pivots]
+        self.columns, self.scale = order[pivots], scale[pivots]
+        self.A = np.empty_like(R)
+        self.A[:, order] = R * scale
+        self.gram = self.A @ self.A.T
+
+    def _coordinates(self, B: Array) -> Array:
+        """c with Aᵀc = B, shape (r, k)."""
+        right = B[self.columns] / self.scale[:, None]
+        return solve_triangular(self.triangle, right, trans="T", check_finite=False)
+
+    def _cholesky(self, alpha: float) -> CholeskyFactorization:
+        made = CholeskyFactorization.of(self.gram.copy(), alpha)
+        if made is None:
+            raise NotPositiveError(alpha, f"alpha={alpha:g} is too small for these features")
+        return made
+
+    def solve_path(self, B: Array, alphas: Array) -> Array:
+        """Aᵀ(A Aᵀ + alpha I)⁻¹c."""
+        c = self._coordinates(B)
+        return np.stack([self.A.T @ self._cholesky(float(a)).solve(c, float(a)) for a in alphas])
+
+    def whiten(self, B: Array, alpha: float) -> Array:
+        """Not known: see ``whitens``."""
+        raise TypeError("graded matrices of deficient rank are not whitened")
+
+    def whitened_rows(self, M: Array, alphas: Array) -> Iterator[Array]:
+        """Not known: see ``whitens``."""
+        raise TypeError("graded matrices of deficient rank are not whitened")
+
+    def quadratic(self, B: Array, alpha: float) -> Array:
+        """(‖b‖² − bᵀAᵀ(A Aᵀ + alpha I)⁻¹Ab)/alpha."""
+        explained = self._cholesky(alpha).quadratic(self.A @ B, alpha)
+        return np.maximum(np.einsum("ij,ij->j", B, B) - explained, 0.0) / alpha
+
+    def log_determinant(self, alpha: float) -> float:
+        """Of A Aᵀ + alpha I, and log alpha for every dependent column."""
+        r, p = self.A.shape
+        return self._cholesky(alpha).log_determinant(alpha) + (p - r) * float(np.log(alpha))
+
+    def condition(self, alpha: float) -> float:
+        """That of A Aᵀ + alpha I."""
+        return self._cholesky(alpha).condition(alpha)
+
+    def matrix(self) -> Array:
+        """S, a copy."""
+        return self.S.copy()
+
+
+def factorize(
+    S: Array,
+    alphas: Array,
+    B: Array,
+    *,
+    in_range: bool,
+    scaled: bool = False,
+    null: Any = None,
+    noise: float = 0.0,
+    for_path: bool = False,
+) -> Factorization:
+    """A factorisation of S that serves ``alphas``; S may be overwritten.
 
     Parameters
     ----------
@@ -188,30 +490,43 @@ def factorise(S: Array, alphas: Array, B: Array, *, in_range: bool, noise: float
         Whether B lies in the range of S but for rounding, which must not be divided by alpha.
         Such an S (of features, not of all rows) is kept beside its eigendecomposition, too: a
         direction that is rounding today may fill up when rows are added.
+    scaled : bool
+        Whether rows and columns of S stand for features: if their scales are very different (S
+        is graded), it is factorised by Cholesky for every alpha.
+    null : sparse array of shape (p, c), optional
+        A known part of the null space of S, see `EigenFactorization`.
     noise : float
         Size of rounding errors in S, where it is more than eps ‖S‖.
+    for_path : bool
+        Whether more alphas will be asked for than are given.
     """
     size = float(np.linalg.norm(S))
     if not np.isfinite(size) or not np.isfinite(B).all():
         raise ValueError(
             f"the numbers overflow {S.dtype}: scale the features, the scores or the weights down"
         )
-    if len(alphas) > 1:
-        return SpectralState(S, float(alphas.min()), noise)
-    alpha = float(alphas[0])
-    diagonal = S.diagonal().copy()
-    S.flat[:: len(S) + 1] += alpha
-    # In place: the factor takes the lower triangle, the upper one keeps S for a second try.
-    (potrf,) = get_lapack_funcs(("potrf",), (S,))
-    C, info = potrf(S if S.flags.f_contiguous else S.T, lower=1, clean=0, overwrite_a=1)
-    if info == 0:
-        state = CholeskyState(C, alpha, size, diagonal)
-        if _accurate(state, B, in_range, noise):
-            return state
-    source = (C, diagonal) if in_range else None
-    S = _symmetric(C, diagonal).astype(np.float64, copy=False)
-    del C
-    return SpectralState(S, alpha, noise, source)
+    alpha = float(alphas.min())
+    graded = scaled and is_graded(S.diagonal(), alpha)
+    if (for_path or len(alphas) > 1) and not graded:
+        return EigenFactorization(S, alpha, null=null, noise=noise)
+    made, info = CholeskyFactorization._try(S, alpha)
+    if graded:
+        loss = 1.0
+        if info == 0:
+            loss = float(np.finfo(made.C.dtype).eps) * made.condition(alpha)
+        if loss > MAX_LOSS and in_range and len(B) <= CHEAP_SIZE:
+            return EchelonFactorization(made.matrix())
+        made.loss = loss
+        if info == 0:
+            return made
+    if info == 0 and _accurate(made, B, size, in_range, noise):
+        return made
+    source = (made.C, made.diagonal) if in_range else None
+    S = made.matrix().astype(np.float64, copy=False)
+    del made
+    found = EigenFactorization(S, alpha, null=null, noise=noise, source=source)
+    found.loss = 1.0 if graded else 0.0
+    return found
 
 
 def _symmetric(upper: Array, diagonal: Array) -> Array:
@@ -222,18 +537,21 @@ def _symmetric(upper: Array, diagonal: Array) -> Array:
     return S
 
 
-def _accurate(state: CholeskyState, B: Array, in_range: bool, noise: float) -> bool:
-    """Whether rounding, of size eps (‖B‖ + ‖S‖ ‖solution‖), stays small in what matters.
+def _accurate(
+    made: CholeskyFactorization, B: Array, size: float, in_range: bool, noise: float
+) -> bool:
+    """Whether rounding stays small in what matters.
 
-    For B in the range of S that is the solution itself, where rounding is divided by as little
-    as the smallest eigenvalue of S + alpha I. Otherwise it is S times the solution.
+    For B in the range of S that is the solution itself, whose relative error is that of S times
+    the condition number. Otherwise it is S times the solution: eps (‖B‖ + ‖S‖ ‖solution‖).
     """
-    eps = np.finfo(state.C.dtype).eps
+    eps = np.finfo(made.C.dtype).eps
     strict = 1e-11 if len(B) <= CHEAP_SIZE else 1e-7
-    tolerance = strict if state.C.dtype == np.float64 else 1e-3
-    solution = float(np.linalg.norm(state.solve(B, state.alpha)))
-    right = float(np.linalg.norm(B))
-    rounding = eps * right + max(eps * state.size, noise) * solution
+    tolerance = strict if made.C.dtype == np.float64 else 1e-3
     if in_range:
-        return rounding * state.condition(state.alpha) <= tolerance * state.size * solution
+        relative = max(eps, noise / max(size, np.finfo(float).tiny))
+        return relative * made.condition(made.alpha) <= tolerance
+    solution = float(np.linalg.norm(made.solve(B, made.alpha)))
+    right = float(np.linalg.norm(B))
+    rounding = eps * right + max(eps * size, noise) * solution
     return rounding <= tolerance * right

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigvalsh_tridiagonal
 
-__all__ = ["MultiShiftCG", "ShiftedSum", "overflow_error"]
+__all__ = ["DirectionSum", "MultiShiftCG", "ShiftedSum", "overflow_error"]
 
 Array = NDArray[Any]
 
@@ -34,16 +35,22 @@ class MultiShiftCG:
         V ↦ G V for V of shape (n, k'), G symmetric positive semi-definite of shape (n, n).
     C : ndarray of shape (n, k)
     alphas : ndarray of shape (n_alphas,) or (n_alphas, k), >= 0, increasing along the first axis
-    tol : float
-        A column has converged for an alpha when ‖residual‖ <= tol ‖c‖; its iterate is frozen.
-    metric : ndarray of shape (n, 1), optional
-        Norms are those of metric · residual, with one alpha: for preconditioned systems.
+    tol : float or ndarray of shape (k,)
+        A column has converged for an alpha when ‖residual‖ <= tol ‖c‖ and, if ``bounded``, the
+        error is small, too (Notes). Its iterate is frozen.
+    bounded : bool
+        Whether ``tol`` limits the relative error of the iterates as well.
+    eps : float
+        Precision of the products.
+    precondition : function, optional
+        (R, columns) ↦ M⁻¹R for R of shape (n, k'), which belongs to the columns of these numbers;
+        M symmetric positive definite. With one alpha for each column.
 
     Attributes
     ----------
     n_iter : int
     residual : ndarray of shape (n_alphas, k)
-        ‖residual‖/‖c‖, as the recurrence has it.
+        ‖residual‖/‖c‖, as the recurrence has it: true residuals are for the caller to compute.
     frozen : ndarray of shape (n_alphas, k), bool
         Iterates that change no more.
     iterates : ShiftedSum
@@ -58,6 +65,15 @@ class MultiShiftCG:
 
     and steps a_j ρ_{j+1} and b_{j+1} ρ²_{j+1}. All terms are positive and ρ is at most one: nothing
     overflows or cancels.
+
+    A small residual alone says little about the error e = (G + alpha I)⁻¹ residual where alpha is
+    small. An iterate has converged when ‖residual‖ <= tol alpha ‖w‖, since
+    ‖e‖ <= ‖residual‖/alpha, or when the residual is of the size of rounding errors,
+    eps ‖G + alpha I‖ ‖w‖.
+
+    The norm of the iterates follows from x_{j+1} ⟂ r_{j+1}:
+    xᵀp ← b (xᵀp + a‖p‖²), ‖p‖² ← ‖r‖² + b²‖p‖². With a preconditioner the norms of
+    this recurrence are those of M, and r is replaced by M⁻¹r where directions are made.
     """
 
     def __init__(
@@ -66,39 +82,69 @@ class MultiShiftCG:
         C: Array,
         alphas: Array,
         *,
-        tol: float,
-        metric: Array | None = None,
+        tol: float | Array,
+        bounded: bool = True,
+        eps: float = float(np.finfo(np.float64).eps),
+        precondition: Callable[[Array, Array], Array] | None = None,
     ) -> None:
-        self.product = product
-        self.tol = tol
-        self.metric = metric
+        self.product, self.precondition = product, precondition
+        self.bounded, self.eps = bounded, eps
         k = C.shape[1]
+        self.tol = np.broadcast_to(np.asarray(tol, dtype=float), (k,))
         alphas = alphas[:, None] if alphas.ndim == 1 else alphas
-        self.seed = np.broadcast_to(alphas[0], (k,))
-        self.delta = np.broadcast_to(alphas - alphas[0], (len(alphas), k))
+        assert precondition is None or len(alphas) == 1
+        self.alphas = np.broadcast_to(alphas, (len(alphas), k))
+        self.seed = self.alphas[0]
+        self.delta = self.alphas - self.seed
         self.scale = np.linalg.norm(C, axis=0)
         if not np.isfinite(self.scale).all():
             raise overflow_error()
         self.R = np.divide(C, self.scale, out=np.zeros_like(C), where=self.scale > 0)
-        self.P = self.R.copy()
-        self.square = (self.scale > 0).astype(float)  # ‖r‖², relative to ‖c‖²
-        self.size = np.ones(k) if metric is None else np.linalg.norm(metric * self.R, axis=0)
-        self.norm = self.square.copy()
+        Z = self.R if precondition is None else precondition(self.R, np.arange(k))
+        self.P = Z.copy()
+        self.square = np.einsum("ij,ij->j", self.R, Z)  # rᵀM⁻¹r, relative to ‖c‖²
+        self.start = np.where(self.square > 0, np.sqrt(self.square), 1.0)
+        self.norm = (self.scale > 0).astype(float)
         self.a = np.ones(k)
         self.b = np.zeros(k)
         self.rho = np.ones_like(self.delta)
         self.zeta = np.ones_like(self.delta)
         self.frozen = np.zeros(self.delta.shape, dtype=bool)
-        self.frozen[:, self.scale == 0] = True
+        self.frozen[:, self.square <= 0] = True
+        self.sizes = _Sizes(self.square, len(alphas))
+        self.last_size: Array | None = None
+        self.coefficients: list[tuple[Array, Array]] = []
+        self.made = np.zeros(k, dtype=np.int64)  # iterations of each column
         self.n_iter = 0
+        self.work = np.empty_like(self.P)
         self.observers: list[tuple[Callable[[Array], Array], ShiftedSum]] = []
-        self.iterates = self.observe(lambda R: R, block=BLOCK)
+        self.followers: list[tuple[Callable[[], Array], DirectionSum]] = []
+        self.iterates: ShiftedSum | DirectionSum
+        if len(alphas) > 1:
+            self.iterates = self.observe(lambda R: R, block=BLOCK)
+        else:
+            self.iterates = DirectionSum(self.P.shape, self.P.dtype)
 
     def observe(self, image: Callable[[Array], Array], block: int = 1) -> ShiftedSum:
         """Follow a linear function of the iterates, given for columns: (n, k') to (d, k')."""
         assert self.n_iter == 0
-        follower = ShiftedSum(image(self.R), len(self.delta), block)
+        follower = ShiftedSum(image(self.P), len(self.delta), block)
         self.observers.append((image, follower))
+        return follower
+
+    def follow(self, latest: Callable[[], Array], n_rows: int) -> DirectionSum:
+        """Follow a linear function of the iterates that comes with the products; with one alpha.
+
+        Parameters
+        ----------
+        latest : function
+            Its values for the columns of the last product, shape (n_rows, k').
+        n_rows : int
+        """
+        assert self.n_iter == 0
+        assert len(self.delta) == 1
+        follower = DirectionSum((n_rows, self.P.shape[1]), np.float64)
+        self.followers.append((latest, follower))
         return follower
 
     @property
@@ -120,8 +166,13 @@ class MultiShiftCG:
         on = self.active
         if not len(on):
             return False
-        P = self.P[:, on]
-        GP = self.product(P) + self.seed[on] * P
+        # Views, where all columns are active: large vectors are not copied.
+        whole = len(on) == self.P.shape[1]
+        columns: Any = slice(None) if whole else on
+        P, R, work = self.P[:, columns], self.R[:, columns], self.work[:, : len(on)]
+        GP = self.product(P)
+        if self.seed[on].any():
+            GP = GP + np.multiply(P, self.seed[on], out=work)
         curvature = np.einsum("ij,ij->j", P, GP)
         if not np.isfinite(curvature).all():
             raise overflow_error()
@@ -130,28 +181,69 @@ class MultiShiftCG:
         a = np.divide(self.square[on], curvature, out=np.zeros(len(on)), where=alive)
         growth = a * self.b[on] / self.a[on]
         rho = 1.0 / (1.0 + self.delta[:, on] * a + growth * (1.0 - self.rho[:, on]))
-        R = self.R[:, on] - a * GP
-        square = np.where(alive, np.einsum("ij,ij->j", R, R), 0.0)
+        R -= np.multiply(GP, a, out=work)
+        Z = R if self.precondition is None else self.precondition(R, on)
+        square = np.where(alive, np.einsum("ij,ij->j", R, Z), 0.0)
         b = np.divide(square, self.square[on], out=np.zeros(len(on)), where=self.square[on] > 0)
         moving = ~self.frozen[:, on]
         zeta = np.where(moving, self.zeta[:, on] * rho, self.zeta[:, on])
         steps = np.where(moving, a * rho, 0.0)
-        self.R[:, on] = R
-        self.P[:, on] = R + b * P
+        if isinstance(self.iterates, DirectionSum):
+            self.iterates.add(columns, np.multiply(P, steps[0], out=work))
+        for latest, along in self.followers:
+            along.add(columns, steps[0] * latest())
+        P *= b
+        P += Z
+        if not whole:
+            self.R[:, on], self.P[:, on] = R, P
         self.square[on], self.a[on], self.b[on] = square, np.where(alive, a, 1.0), b
-        self.norm[on] = self._norm(R, square, on)
+        self.norm[on] = np.sqrt(square) if self.precondition is None else np.linalg.norm(R, axis=0)
         self.rho[:, on], self.zeta[:, on] = rho, zeta
+        self.sizes.advance(on, curvature, a * rho, b, b * rho**2, steps, zeta, square)
+        self.coefficients.append((self.a.copy(), self.b.copy()))
+        self.made[on] += alive
         self.n_iter += 1
         for image, follower in self.observers:
             follower.advance(on, steps)
-            follower.turn(on, image(R), zeta, b * rho**2)
-        self.frozen[:, on] |= (self.residual[:, on] <= self.tol) | ~alive
+            follower.turn(on, image(Z), zeta, b * rho**2)
+        self.frozen[:, on] |= self._converged(on) | ~alive
         return True
 
-    def _norm(self, R: Array, square: Array, on: Array) -> Array:
-        if self.metric is None:
-            return np.sqrt(square)
-        return np.linalg.norm(self.metric * R, axis=0) / self.size[on]
+    def _converged(self, on: Array) -> Array:
+        """Iterates that the Notes call converged, shape (n_alphas, len(on))."""
+        tol, alphas, residual = self.tol[on], self.alphas[:, on], self.residual[:, on]
+        # The norm that is minimised is that of M⁻¹.
+        norm = self.zeta[:, on] * np.sqrt(self.square[on])
+        small = norm <= tol * self.start[on]
+        if not self.bounded or not small.any():
+            return small
+        top = self.sizes.top[on] + self.delta[:, on]
+        converged = norm <= self.sizes.of(on, self.eps * top)
+        if self.precondition is None:
+            converged |= residual <= self.sizes.of(on, tol * alphas)
+        else:
+            # This norm does not follow from the recurrence, but hardly changes any more.
+            if self.last_size is None or self.n_iter % BLOCK == 0:
+                self.last_size = np.linalg.norm(self.iterates.one(0), axis=0)
+            converged |= residual <= tol * alphas * self.last_size[on]
+        return small & (residual <= tol) & converged
+
+    def smallest_ritz(self, column: int) -> float:
+        """The smallest Ritz value of G + seed (of M⁻¹(G + seed)) in the Krylov space of a column.
+
+        They are the eigenvalues of the tridiagonal matrix with the diagonal
+        1/a_j + b_j/a_{j−1} and √b_{j+1}/a_j beside it.
+        """
+        made = self.coefficients[: self.made[column]]
+        if not made:
+            return np.inf
+        a = np.array([a[column] for a, _ in made])
+        b = np.array([b[column] for _, b in made[:-1]])
+        diagonal = 1.0 / a
+        diagonal[1:] += b / a[:-1]
+        beside = np.sqrt(b) / a[:-1]
+        values = eigvalsh_tridiagonal(diagonal, beside, select="i", select_range=(0, 0))
+        return max(float(values[0]), float(self.seed[column]))
 
     def solutions(self) -> Array:
         """The iterates W of all alphas, shape (n_alphas, n, k)."""
@@ -160,6 +252,91 @@ class MultiShiftCG:
     def solution(self, index: int) -> Array:
         """The iterate of one alpha, shape (n, k)."""
         return self.iterates.one(index) * self.scale
+
+
+class _Sizes:
+    """Norms of the iterates of every alpha and column: the last recurrence of `MultiShiftCG`.
+
+    Steps are measured in units of the first step of their alpha, so that no alpha overflows.
+
+    Parameters
+    ----------
+    square : ndarray of shape (k,)
+        ‖r‖² of the first residual.
+    n_alphas : int
+
+    Attributes
+    ----------
+    top : ndarray of shape (k,)
+        The largest pᵀ(G + seed)p/‖p‖² so far: about ‖G + seed‖.
+    """
+
+    def __init__(self, square: Array, n_alphas: int) -> None:
+        shape = (n_alphas, len(square))
+        self.unit = np.zeros(shape)
+        self.xx, self.xp = np.zeros(shape), np.zeros(shape)
+        self.pp = np.repeat(square[None], n_alphas, axis=0)
+        self.seed_pp = square.copy()
+        self.top = np.zeros(len(square))
+
+    def advance(
+        self,
+        on: Array,
+        curvature: Array,
+        first: Array,
+        b: Array,
+        b_alpha: Array,
+        steps: Array,
+        zeta: Array,
+        square: Array,
+    ) -> None:
+        """One iteration of columns ``on``: x ← x + steps p,  p ← ζ r + b p.
+
+        ``curvature``, ``b`` and ``square`` = ‖r‖² are the seed's, shape (len(on),); the others
+        have the shape (n_alphas, len(on)). ``first`` is the unit of the first steps.
+        """
+        rayleigh = np.divide(
+            curvature, self.seed_pp[on], out=np.zeros(len(on)), where=self.seed_pp[on] > 0
+        )
+        self.top[on] = np.maximum(self.top[on], rayleigh)
+        self.seed_pp[on] = square + b**2 * self.seed_pp[on]
+        new = self.unit[:, on] == 0
+        self.unit[:, on] = unit = np.where(new, first, self.unit[:, on])
+        s = np.divide(steps, unit, out=np.zeros_like(steps), where=unit > 0)
+        pp, xp = self.pp[:, on], self.xp[:, on]
+        self.xx[:, on] += s * (2 * xp + s * pp)
+        self.xp[:, on] = b_alpha * (xp + s * pp)
+        self.pp[:, on] = zeta**2 * square + b_alpha**2 * pp
+
+    def of(self, on: Array, factor: Array) -> Array:
+        """Factor · ‖x‖ for columns ``on``, both of shape (n_alphas, len(on))."""
+        return factor * self.unit[:, on] * np.sqrt(self.xx[:, on])
+
+
+class DirectionSum:
+    """x ← x + a p for one alpha, with p the directions themselves.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (d, k).
+    dtype : of x
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.x = np.zeros(shape, dtype=dtype)
+
+    def add(self, columns: Any, step: Array) -> None:
+        """x ← x + step for some columns."""
+        self.x[:, columns] += step
+
+    def all(self) -> Array:
+        """X, shape (1, d, k)."""
+        return self.x[None]
+
+    def one(self, index: int) -> Array:
+        """X, shape (d, k)."""
+        return self.x
 
 
 class ShiftedSum:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Memory", "Trial", "line_search"]
+__all__ = ["LBFGSMemory", "Trial", "line_search"]
 
 Array = NDArray[Any]
 
@@ -22,7 +22,7 @@ SLOPE = 0.3
 MAX_TRIALS = 15
 
 
-class Memory:
+class LBFGSMemory:
     """The last steps s and changes of the gradient y, as an approximation of the inverse Hessian.
 
     Parameters
@@ -33,32 +33,41 @@ class Memory:
 
     def __init__(self, inner: Callable[[Array, Array], float]) -> None:
         self.inner = inner
-        self.pairs: deque[tuple[Array, Array, float]] = deque(maxlen=SIZE)
+        self.pairs: deque[tuple[Array, Array, float, float]] = deque(maxlen=SIZE)
 
     def __len__(self) -> int:
         return len(self.pairs)
+
+    @property
+    def condition(self) -> float:
+        """How much the curvatures along the steps differ: cancellation grows with it."""
+        scales = [scale for *_, scale in self.pairs]
+        return max(scales) / min(scales) if scales and min(scales) > 0 else np.inf
 
     def clear(self) -> None:
         """Forget everything."""
         self.pairs.clear()
 
     def update(self, s: Array, y: Array) -> None:
-        """Remember a step, if the function was curved along it."""
-        curvature = self.inner(s, y)
-        if curvature > 1e-10 * np.sqrt(self.inner(s, s) * self.inner(y, y)):
-            self.pairs.append((s, y, curvature))
+        """Remember a step, if the function was curved along it.
+
+        In a semi-definite inner product, ⟨s, s⟩ and ⟨y, y⟩ may be zero, or negative by rounding:
+        such a step says nothing about the curvature.
+        """
+        curvature, ss, yy = self.inner(s, y), self.inner(s, s), self.inner(y, y)
+        if ss > 0 and yy > 0 and curvature > 1e-10 * np.sqrt(ss) * np.sqrt(yy):
+            self.pairs.append((s, y, curvature, curvature / yy))
 
     def direction(self, g: Array) -> Array:
         """Minus the approximate inverse Hessian times the gradient (two-loop recursion)."""
         d = -g
         factors = []
-        for s, y, curvature in reversed(self.pairs):
+        for s, y, curvature, _ in reversed(self.pairs):
             factors.append(self.inner(s, d) / curvature)
             d -= factors[-1] * y
         if self.pairs:
-            _, y, curvature = self.pairs[-1]
-            d *= curvature / self.inner(y, y)
-        for (s, y, curvature), factor in zip(self.pairs, reversed(factors), strict=True):
+            d *= self.pairs[-1][3]  # ⟨s, y⟩/⟨y, y⟩, the length of a Newton step along s
+        for (s, y, curvature, _), factor in zip(self.pairs, reversed(factors), strict=True):
             d += (factor - self.inner(y, d) / curvature) * s
         return d
 
@@ -81,7 +90,7 @@ def line_search(
     probe : callable
         The function.
     start : Trial
-        At 0. Where rounding has left no slope below 0, there is no step: it is returned.
+        At 0. If the slope there is not below 0, as at floating-point precision, it is returned.
     first : float
         The first step to try.
     longest : float
@@ -94,10 +103,10 @@ def line_search(
 
     Notes
     -----
-    Doubles the step until the slope changes its sign, then closes in by the secant rule, kept
-    away from the ends of the bracket; an end that stays twice in a row counts half its slope (the
-    Illinois rule). At a kink, where the slope jumps over zero, the best trial is returned; it may
-    be the start.
+    Doubles the step until the slope changes its sign, then narrows the bracket by the secant rule,
+    kept away from its ends; an end that stays twice in a row counts half its slope (the Illinois
+    rule). At a kink, where the slope jumps over zero, the best trial is returned; it may be the
+    start.
     """
     if not start.slope < 0:
         return 0.0, start
@@ -106,6 +115,8 @@ def line_search(
     best = (0.0, start)
     side = 0
     t = min(first, longest)
+    if not t > 0:
+        return best
     for _ in range(MAX_TRIALS):
         trial = probe(t)
         if trial.value <= start.value and abs(trial.slope) <= SLOPE * abs(start.slope):
@@ -127,6 +138,7 @@ def line_search(
             high, slope_high = t, trial.slope
             slope_low *= 0.5 if side > 0 else 1.0
             side = 1
-        share = slope_low / (slope_low - slope_high)
+        rise = slope_high - slope_low
+        share = -slope_low / rise if rise > 0 else 0.5
         t = low + (high - low) * min(max(share, 0.1), 0.9)
     return best

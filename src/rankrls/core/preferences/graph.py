@@ -20,8 +20,9 @@ from rankrls._validation import (
     check_weights,
     encode_qid,
 )
-from rankrls.core.preferences import objectives as _costs
-from rankrls.core.preferences.objectives import COSTS, QUERY_WEIGHTINGS, TIES, Objective
+from rankrls.core.preferences import laplacian as _costs
+from rankrls.core.preferences.laplacian import COSTS, QUERY_WEIGHTINGS, TIES, Objective
+from rankrls.core.preferences.query_weights import varying_queries
 
 __all__ = ["PreferenceGraph"]
 
@@ -136,12 +137,14 @@ class PreferenceGraph:
         if isinstance(n_rows, bool) or not isinstance(n_rows, numbers.Integral) or n_rows < 1:
             raise ValueError(f"n_rows must be the number of rows, an integer >= 1; got {n_rows!r}")
         n_rows = int(n_rows)
-        edges = check_pairs(pairs, n_rows)
+        edges = check_pairs(pairs, n_rows).copy()
         n_pairs = len(edges)
-        y = np.ones(n_pairs) if magnitude is None else check_magnitudes(magnitude, n_pairs)
+        y = np.ones(n_pairs)
+        if magnitude is not None:
+            y = check_magnitudes(magnitude, n_pairs).copy()
         weight = np.ones(n_pairs)
         if pair_weight is not None:
-            weight = check_weights("pair_weight", pair_weight, n_pairs, of="pairs")
+            weight = check_weights("pair_weight", pair_weight, n_pairs, of="pairs").copy()
         return cls(n_rows, None, _Pairs(edges, y, weight))
 
     # ------------------------------------------------------------------ what is in it
@@ -192,6 +195,19 @@ class PreferenceGraph:
         return np.empty(0) if self._pairs is None else self._pairs.weight
 
     @property
+    def n_used_rows(self) -> int:
+        """Rows that may have an edge: those of queries with several rows, and ends of pairs."""
+        used = np.zeros(self.n_rows, dtype=bool)
+        if self._scores is not None:
+            codes = self._scores.queries.codes
+            used |= np.bincount(codes)[codes] > 1
+            if self._scores.weight is not None:
+                used &= self._scores.weight > 0
+        if self._pairs is not None:
+            used[self._pairs.pairs[self._pairs.weight > 0]] = True
+        return int(used.sum())
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """(m,): as array-like as scikit-learn's splitters need."""
         return (self.n_rows,)
@@ -228,13 +244,12 @@ class PreferenceGraph:
         if self._scores.weight is not None:
             used = self._scores.weight > 0
             s, codes = s[used], codes[used]
-        n_queries = len(self._scores.queries)
-        example = np.zeros((n_queries, s.shape[1]))
-        example[codes] = s
-        found = np.zeros((n_queries, s.shape[1]), dtype=bool)
-        row, output = np.nonzero(s != example[codes])
-        found[codes[row], output] = True
-        return found.sum(axis=0)
+        return varying_queries(s, codes, len(self._scores.queries)).sum(axis=0)
+
+    @property
+    def n_preferences(self) -> Array:
+        """Queries and given pairs that prefer something, shape (n_outputs,), int."""
+        return self.preference_counts + np.count_nonzero(self.pair_weight > 0)
 
     def scored_outputs(self) -> Array:
         """For every output, whether its scores prefer any row to any other: (n_outputs,), bool."""
@@ -359,7 +374,7 @@ class PreferenceGraph:
     ) -> LinearOperator:
         """L as a SciPy ``LinearOperator`` of shape (m, m); O(m) per column for scores."""
         objective, _ = self._find(output, cost, ties, query_weighting)
-        return objective.system.L
+        return objective.laplacian.L
 
     def target(
         self,
@@ -371,7 +386,7 @@ class PreferenceGraph:
     ) -> Array:
         """The right-hand side r = Σ_edges w² z (e_h − e_j), shape (m,)."""
         objective, column = self._find(output, cost, ties, query_weighting)
-        return objective.system.r[:, column]
+        return objective.laplacian.r[:, column]
 
     def _find(
         self, output: int, cost: str, ties: str, query_weighting: str

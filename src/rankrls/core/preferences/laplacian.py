@@ -1,56 +1,90 @@
-"""The preferences as a quadratic form: fᵀ L f − 2 fᵀ r + energy.
+"""From scores or pairs and a cost to the quadratic form fᵀ L f − 2 fᵀ r + const.
 
-A *system* answers the three questions that solvers ask: how L multiplies (``L``), what the
-normal equations of explicit features are (``normal_equations``), and what an exact factor
-L = F Fᵀ is (``factor``). Four kinds are enough for every cost:
+Costs, for an edge of magnitude y (weight w², target z): `magnitude` z = y, w = 1;
+`unit` z = 1, w = 1; `relative` z = y, w = 1/y. Scores give an edge of magnitude s_i − s_j to
+every pair of a query, weighted by c ω_i ω_j with c the query's weighting.
 
-- ``ScatterSystem``: all rows of a group against each other (ties kept, or no ties);
-- ``PooledSystem``: rows of equal score pooled, and a system over the pools (ties dropped);
-- ``EdgeSystem``: an explicit list of edges (given pairs; the level graph of `relative`);
-- ``SumSystem``: scores and pairs together.
+A `Laplacian` answers the three questions that solvers ask: how L multiplies, what the normal
+equations of explicit features are, and what an exact factor L = F Fᵀ is. Four kinds are enough
+for every cost:
+
+- `ScatterLaplacian`: all rows of a group against each other (ties kept, or no ties);
+- `PooledLaplacian`: rows of equal score pooled, and a Laplacian over the pools (ties dropped);
+- `EdgeLaplacian`: an explicit list of edges (given pairs; the level graph of `relative`);
+- `SumLaplacian`: scores and pairs together.
+
+All of them cost O(m) for each column, for rows in any order.
+
+A dual solution is A = F (FᵀKF + alpha I)⁻¹ t for *any* `Factor` L = F Fᵀ with F t = r, because
+(F FᵀK + alpha I) F B = F (FᵀKF + alpha I) B = F t = r. Each factor is chosen so that F has at most
+m columns where that is possible, is applied in O(m) per column where the preferences have
+structure, and annihilates constants exactly where L does (Fᵀ1 = 0).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import blas, cholesky, solve_triangular
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator
 
-from rankrls.core.preferences.factors import (
-    Factor,
-    GroundedFactor,
-    IncidenceFactor,
-    PooledFactor,
-    ScatterFactor,
-    StackedFactor,
+from rankrls.core.preferences.query_weights import (
+    QUERY_WEIGHTINGS,
+    Groups,
+    Levels,
+    QueryWeights,
+    centre_columns,
+    clear_rounding,
+    row_blocks,
+    sums,
 )
-from rankrls.core.preferences.groups import Groups, sums
 
-__all__ = ["EdgeSystem", "Moments", "PooledSystem", "ScatterSystem", "SumSystem", "System"]
+__all__ = [
+    "COSTS",
+    "QUERY_WEIGHTINGS",
+    "TIES",
+    "EdgeLaplacian",
+    "Factor",
+    "GroundedFactor",
+    "IncidenceFactor",
+    "Laplacian",
+    "Objective",
+    "PooledFactor",
+    "PooledLaplacian",
+    "RotatedFactor",
+    "ScatterFactor",
+    "ScatterLaplacian",
+    "StackedFactor",
+    "SumLaplacian",
+    "add",
+    "from_edges",
+    "from_scores",
+]
 
 Array = NDArray[Any]
 
 
 class Moments(NamedTuple):
-    """What explicit features Φ of shape (m, n) are to a system, in float64.
+    """The normal equations of explicit features Φ of shape (m, n), in float64.
 
-    ``gram`` = ΦᵀLΦ of shape (n, n), ``cross`` = Φᵀr of shape (n, k), ``mean``, the mean row of
-    shape (n,) over the rows that have an edge, with their weights, and ``noise``, the size of
-    the rounding errors in ``gram`` where it is more than that of any matrix product.
+    ``gram`` = ΦᵀLΦ of shape (n, n), ``cross`` = Φᵀr of shape (n, k), and ``mean``, the mean row of
+    shape (n,) over the rows that have an edge, with their weights.
     """
 
     gram: Array
     cross: Array
     mean: Array
-    noise: float = 0.0
 
 
-class System(ABC):
+class Laplacian(ABC):
     """L and r of a preference graph over m rows, for k outputs that share L.
 
     Attributes
@@ -109,10 +143,16 @@ class System(ABC):
 
     @abstractmethod
     def links(self) -> sparse.coo_array:
-        """A sparse m × h incidence of rows and hubs: rows that share a hub are connected."""
+        """A sparse m × h incidence of rows and groups: rows that share a group are connected."""
+
+    def components(self) -> Array:
+        """Number of the connected component of every row, shape (m,)."""
+        links = self.links()
+        adjacency = sparse.block_array([[None, links], [links.T, None]])
+        return connected_components(adjacency, directed=False)[1][: self.n_rows]
 
 
-class ScatterSystem(System):
+class ScatterLaplacian(Laplacian):
     """Σ_a κ_a Σ_{i∈a} ω_i (f_i − f̄_a)²: every row of a group against every other.
 
     For equal magnitudes w_ij = c ω_i ω_j the pairs of a group add up to c N times its scatter,
@@ -128,30 +168,37 @@ class ScatterSystem(System):
         self.energy = np.einsum("ij,ij->j", self.s, self.r)
 
     def apply(self, V: Array) -> Array:
-        """Κ ω (v − v̄)."""
+        """κ ω (v − v̄)."""
         return self.scale[:, None] * self.groups.deviations(V)
 
     def moments(self, X: Any) -> Moments:
         """Rows centred by group, then multiplied."""
         means = self.groups.mean(X)
-        gram, cross, noise = self.groups.scatter(X, means, self.scale, self.r)
+        gram, cross = self.groups.scatter(X, means, self.scale, self.r)
         mean = _weighted_mean(self.groups.total * (self.kappa > 0), means)
-        return Moments(gram, cross, mean, noise)
+        return Moments(gram, cross, mean)
 
     def factor(self) -> Factor:
         """F = diag(√(κω))(I − uuᵀ), u_i = √(ω_i/Ω), and t = Fᵀ s."""
         return ScatterFactor(self.groups, self.kappa, self.s)
 
     def degree(self) -> Array:
-        """Κ ω (1 − ω/Ω)."""
+        """κ ω (1 − ω/Ω)."""
         return self.scale * (1 - self.groups.share)
 
     def row_weight(self) -> Array:
-        """Ω in groups with κ > 0."""
+        """ω in groups with κ > 0."""
         return np.where(self.scale > 0, self.groups.weight, 0.0)
 
+    def components(self) -> Array:
+        """The groups with κ > 0; every row without an edge is a component of its own."""
+        idle = np.flatnonzero(self.scale == 0)
+        component = self.groups.codes.copy()
+        component[idle] = self.groups.n_groups + np.arange(len(idle))
+        return component
+
     def links(self) -> sparse.coo_array:
-        """Each group with κ > 0 is a hub."""
+        """Each group with κ > 0."""
         used = np.flatnonzero(self.scale > 0)
         return sparse.coo_array(
             (np.ones(len(used)), (used, self.groups.codes[used])),
@@ -159,7 +206,7 @@ class ScatterSystem(System):
         )
 
 
-class PooledSystem(System):
+class PooledLaplacian(Laplacian):
     """Rows of equal score pooled into levels: within-level scatter + a system over the levels.
 
     With f̄_a the mean of level a, the pairs between two levels add up to
@@ -170,7 +217,7 @@ class PooledSystem(System):
     a sum of non-negative terms: nothing cancels. So L = scatter + Pᵀ L_levels P.
     """
 
-    def __init__(self, groups: Groups, kappa: Array, between: System) -> None:
+    def __init__(self, groups: Groups, kappa: Array, between: Laplacian) -> None:
         self.groups = groups
         self.kappa = kappa
         self.scale = kappa[groups.codes] * groups.weight
@@ -179,7 +226,7 @@ class PooledSystem(System):
         self.energy = between.energy
 
     def apply(self, V: Array) -> Array:
-        """Κ ω (v − v̄_a) + Pᵀ L_levels P v."""
+        """κ ω (v − v̄_a) + Pᵀ L_levels P v."""
         means = self.groups.mean(V)
         codes = self.groups.codes
         pooled = self.between.apply(means)
@@ -188,26 +235,26 @@ class PooledSystem(System):
     def moments(self, X: Any) -> Moments:
         """Within-level Gram plus the levels' own normal equations on level means."""
         means = self.groups.mean(X)
-        within, _, noise = self.groups.scatter(X, means, self.scale, np.zeros((self.n_rows, 0)))
+        within, _ = self.groups.scatter(X, means, self.scale, np.zeros((self.n_rows, 0)))
         between = self.between.moments(means)
         mean = _weighted_mean(self.groups.total * (self.kappa > 0), means)
-        return Moments(within + between.gram, between.cross, mean, noise + between.noise)
+        return Moments(within + between.gram, between.cross, mean)
 
     def factor(self) -> Factor:
         """The within and between parts are orthogonal: one square factor holds both."""
         return PooledFactor(self.groups, self.kappa, self.between.independent_factor())
 
     def degree(self) -> Array:
-        """Κ ω (1 − ω/Ω), and the part (ω/Ω)² of the level's degree."""
+        """κ ω (1 − ω/Ω), and the part (ω/Ω)² of the level's degree."""
         share, codes = self.groups.share, self.groups.codes
         return self.scale * (1 - share) + share**2 * self.between.degree()[codes]
 
     def row_weight(self) -> Array:
-        """Ω in levels that meet another level."""
+        """ω in levels that meet another level."""
         return np.where(self.scale > 0, self.groups.weight, 0.0)
 
     def links(self) -> sparse.coo_array:
-        """The hubs of the levels, seen from the rows."""
+        """The groups of the levels, seen from the rows."""
         used = np.flatnonzero(self.groups.weight > 0)
         rows = sparse.csr_array(
             (np.ones(len(used)), (used, self.groups.codes[used])),
@@ -216,7 +263,7 @@ class PooledSystem(System):
         return (rows @ self.between.links().tocsr()).tocoo()
 
 
-class EdgeSystem(System):
+class EdgeLaplacian(Laplacian):
     """An explicit multigraph: edges (head, tail) with weight w² and target z.
 
     ``simple`` promises that no two edges join the same rows; otherwise parallel and opposite
@@ -247,16 +294,32 @@ class EdgeSystem(System):
         return self.matrix @ V
 
     def moments(self, X: Any) -> Moments:
-        """Xᵀ(L X) with centred columns (L ignores the shift)."""
+        """Xᵀ(L X), the columns centred by connected component (L ignores such shifts)."""
         mean = _weighted_mean(self.row_weight(), X)
+        components = self._components
         if sparse.issparse(X):
             gram = (X.T @ (self.matrix @ X)).toarray()
-            noise = np.finfo(X.dtype).eps * (self.degree() @ X.multiply(X)).max()
-            return Moments(gram, X.T @ self.r, mean, 2 * float(noise))
-        X = X - mean.astype(X.dtype)
+            cross = X.T @ self.r
+            squares = X.multiply(X).T @ self.degree()
+            centre_columns(
+                gram, cross, squares, X, components.deviations, lambda D: self.matrix @ D, self.r
+            )
+            gram = (gram + gram.T) / 2
+            clear_rounding(gram, cross, squares, float(np.finfo(X.dtype).eps))
+            return Moments(gram, cross, mean)
+        squares = _weighted_squares(self.degree(), X)
+        X = components.deviations(X)
         gram = (X.T @ (self.matrix.astype(X.dtype) @ X)).astype(np.float64)
         cross = (X.T @ self.r.astype(X.dtype)).astype(np.float64)
-        return Moments((gram + gram.T) / 2, cross, mean)
+        gram = (gram + gram.T) / 2
+        clear_rounding(gram, cross, squares, float(np.finfo(X.dtype).eps))
+        return Moments(gram, cross, mean)
+
+    @cached_property
+    def _components(self) -> Groups:
+        """The connected components; rows without an edge are components of their own."""
+        number = connected_components(self.matrix, directed=False)[1]
+        return Groups(number, None, int(number.max(initial=-1)) + 1)
 
     def factor(self) -> Factor:
         """The incidence matrix where edges are few, a Cholesky factor of L otherwise."""
@@ -280,17 +343,17 @@ class EdgeSystem(System):
         return weight
 
     def links(self) -> sparse.coo_array:
-        """Every edge is a hub of its two ends."""
+        """Every edge is a group of its two ends."""
         used = np.flatnonzero(self.weight > 0)
         ends = np.concatenate([self.head[used], self.tail[used]])
-        hubs = np.tile(np.arange(len(used)), 2)
-        return sparse.coo_array((np.ones(len(ends)), (ends, hubs)), (self.n_rows, len(used)))
+        groups = np.tile(np.arange(len(used)), 2)
+        return sparse.coo_array((np.ones(len(ends)), (ends, groups)), (self.n_rows, len(used)))
 
 
-class SumSystem(System):
+class SumLaplacian(Laplacian):
     """Scores and pairs together: their L, r and energies add up."""
 
-    def __init__(self, scored: System, edges: EdgeSystem) -> None:
+    def __init__(self, scored: Laplacian, edges: EdgeLaplacian) -> None:
         self.scored = scored
         self.edges = edges
         self.r = scored.r + edges.r
@@ -304,8 +367,7 @@ class SumSystem(System):
         """The sums of both parts'."""
         first, second = self.scored.moments(X), self.edges.moments(X)
         mean = _weighted_mean(self.row_weight(), X)
-        gram, cross = first.gram + second.gram, first.cross + second.cross
-        return Moments(gram, cross, mean, first.noise + second.noise)
+        return Moments(first.gram + second.gram, first.cross + second.cross, mean)
 
     def factor(self) -> Factor:
         """[F₁ F₂] where pairs are few, a Cholesky factor of L₁ + L₂ otherwise."""
@@ -326,7 +388,7 @@ class SumSystem(System):
         return np.maximum(self.scored.row_weight(), self.edges.row_weight())
 
     def links(self) -> sparse.coo_array:
-        """The hubs of both."""
+        """The groups of both."""
         return sparse.hstack([self.scored.links(), self.edges.links()]).tocoo()
 
 
@@ -343,7 +405,485 @@ def _merge_edges(
     return low, high, total, flow / total
 
 
+def _weighted_squares(weight: Array, X: Array) -> Array:
+    """Σ_i weight_i x_i² for every column, shape (n,), a block of rows at a time."""
+    total = np.zeros(X.shape[1])
+    for block in row_blocks(*X.shape):
+        total += weight[block] @ np.square(X[block], dtype=np.float64)
+    return total
+
+
 def _weighted_mean(weight: Array, rows: Any) -> Array:
     """Σ_i weight_i rows_i / Σ weight, shape (n,), zero without weight; nothing is densified."""
     share = weight / (weight.sum() or 1.0)
     return np.asarray(share.astype(rows.dtype) @ rows, dtype=np.float64).ravel()
+
+
+COSTS = ("magnitude", "unit", "relative")
+TIES = ("keep", "drop")
+
+#: `relative` works with every pair of distinct scores of a query; more than this many pairs
+#: (about 4500 distinct scores in one query) are refused.
+MAX_LEVEL_PAIRS = 10_000_000
+
+
+# -- factors L = F Fᵀ ------------------------------------------------------------------------
+
+
+class Factor(LinearOperator):
+    """F of shape (m, p) as a ``LinearOperator``.
+
+    Attributes
+    ----------
+    t : ndarray of shape (p, k)
+        F t = r.
+    owner : ndarray of shape (p,), int
+        A row for every coordinate (column of F) such that the column is zero outside the
+        connected component of that row: F is block-diagonal by component, t as well.
+    """
+
+    t: Array
+    owner: Array
+
+    def __init__(self, n_rows: int, owner: Array) -> None:
+        super().__init__(np.dtype(np.float64), (n_rows, len(owner)))
+        self.owner = owner
+
+    def _matvec(self, b: Array) -> Array:
+        return self._matmat(np.reshape(b, (-1, 1)))
+
+    def _rmatvec(self, v: Array) -> Array:
+        return self._rmatmat(np.reshape(v, (-1, 1)))
+
+    def null(self) -> sparse.csr_array:
+        """Orthonormal columns that span the null space of F, shape (p, c), each in one component.
+
+        Known for the factors of `Laplacian.independent_factor`: scatter, pooled, grounded.
+        """
+        raise TypeError(f"the null space of a {type(self).__name__} is not known")
+
+    def rows_of(self, Phi: Any) -> Callable[[Array], Array]:
+        """A function of coordinates that gives those rows of FᵀΦ, dense, in double precision.
+
+        Φ, dense or sparse, has shape (m, n). What the rows need of others (means) is computed
+        once; FᵀΦ as a whole is not formed where the factor has structure.
+        """
+        whole = self.rmatmat(_dense(Phi))
+        return lambda coordinates: whole[coordinates]
+
+    def recover(self, M: Array) -> Array | None:
+        """V with FᵀV = M up to a constant for each component; None where that takes a system."""
+        return None
+
+    def sandwich(self, K: Array) -> Array:
+        """FᵀKF of shape (p, p) for a symmetric K of shape (m, m), which may be overwritten."""
+        m, p = self.shape
+        if m != p:
+            return self.rmatmat(np.ascontiguousarray(self.rmatmat(K).T))
+        # In place, a block of columns at a time: FᵀK, then Fᵀ(FᵀK)ᵀ.
+        for target in (K, K.T):
+            for start in range(0, m, 512):
+                columns = slice(start, start + 512)
+                target[:, columns] = self.rmatmat(target[:, columns])
+        return K
+
+
+class ScatterFactor(Factor):
+    """F = diag(√(κω)) (I − uuᵀ) in every group, u = √(ω/Ω): symmetric in √ω-coordinates."""
+
+    def __init__(self, groups: Groups, kappa: Array, s: Array) -> None:
+        super().__init__(len(groups), np.arange(len(groups)))
+        self.groups = groups
+        self.root = np.sqrt(kappa[groups.codes] * groups.weight)[:, None]
+        self.t = self._rmatmat(s)
+
+    def _rmatmat(self, V: Array) -> Array:
+        out = self.groups.deviations(V)
+        out *= self.root.astype(out.dtype, copy=False)
+        return out
+
+    def _matmat(self, B: Array) -> Array:
+        U = self.groups.isometry
+        return self.root * (B - U @ (U.T @ B))
+
+    def rows_of(self, Phi: Any) -> Callable[[Array], Array]:
+        """√(κω) (φ − φ̄)."""
+        means, codes, root = self.groups.mean(Phi), self.groups.codes, self.root
+
+        def rows(coordinates: Array) -> Array:
+            deviations = _dense(Phi[coordinates]) - _dense(means[codes[coordinates]])
+            deviations *= root[coordinates]
+            return deviations
+
+        return rows
+
+    def recover(self, M: Array) -> Array | None:
+        """M/√(κω): a group without edges has one row of weight, whose value is arbitrary."""
+        if self.groups.weighted:
+            return None
+        return np.divide(M, self.root, out=np.zeros_like(M), where=self.root > 0)
+
+    def null(self) -> sparse.csr_array:
+        """u of every group that has edges, and every coordinate that has none."""
+        return sparse.hstack([self._idle(), self.groups.isometry[:, self._active()]]).tocsr()
+
+    def _active(self) -> Array:
+        """Groups with edges."""
+        return np.flatnonzero(sums(self.groups.codes, self.root[:, 0], self.groups.n_groups) > 0)
+
+    def _idle(self) -> sparse.csr_array:
+        """Unit vectors of the coordinates of rows without an edge."""
+        idle = np.flatnonzero(self.root[:, 0] == 0)
+        shape = (len(self.root), len(idle))
+        return sparse.csr_array((np.ones(len(idle)), (idle, np.arange(len(idle)))), shape=shape)
+
+
+class PooledFactor(Factor):
+    """Within-level scatter and the levels' own factor in one square F.
+
+    In √ω-coordinates the two parts act on orthogonal spaces, so with U the isometry
+    U_ia = √(ω_i/Ω_a) from levels to rows, F = scatter factor + Pᵀ F_levels Uᵀ has F Fᵀ = L.
+    """
+
+    def __init__(self, groups: Groups, kappa: Array, between: Factor) -> None:
+        m = len(groups)
+        super().__init__(m, np.arange(m))
+        self.groups = groups
+        self.between = between
+        self.within = ScatterFactor(groups, kappa, np.zeros((m, between.t.shape[1])))
+        # A coordinate of the levels goes to the rows of the level that owns it.
+        self.embedding = groups.isometry[:, between.owner]
+        self.t = self.embedding @ between.t
+
+    def _rmatmat(self, V: Array) -> Array:
+        means = self.groups.mean(V).astype(V.dtype, copy=False)
+        deviations = (V - means[self.groups.codes]) * self.within.root.astype(V.dtype, copy=False)
+        embedding = self.embedding.astype(V.dtype, copy=False)
+        return deviations + embedding @ self.between.rmatmat(means)
+
+    def _matmat(self, B: Array) -> Array:
+        pooled = self.between.matmat(self.embedding.T @ B)
+        return self.within.matmat(B) + self.groups.share[:, None] * pooled[self.groups.codes]
+
+    def rows_of(self, Phi: Any) -> Callable[[Array], Array]:
+        """Deviations from the mean of the level, and the level's rows of the levels' factor."""
+        means, codes = self.groups.mean(Phi), self.groups.codes
+        root, embedding = self.within.root, self.embedding
+        between = self.between.rmatmat(_dense(means))
+
+        def rows(coordinates: Array) -> Array:
+            deviations = _dense(Phi[coordinates]) - _dense(means[codes[coordinates]])
+            deviations *= root[coordinates]
+            deviations += embedding[coordinates] @ between
+            return deviations
+
+        return rows
+
+    def null(self) -> sparse.csr_array:
+        """Level coordinates that the levels' factor leaves out or maps to zero, seen from rows."""
+        active = self.within._active()
+        beyond = np.setdiff1d(active, self.between.owner)
+        levels = self.between.null().tocsc()
+        inside = np.isin(self.between.owner, active)
+        used = np.asarray(abs(levels[inside]).sum(axis=0)).ravel() > 0
+        parts = [self.within._idle(), self.groups.isometry[:, beyond]]
+        return sparse.hstack([*parts, self.embedding @ levels[:, used]]).tocsr()
+
+
+class IncidenceFactor(Factor):
+    """F = M, one column w(e_h − e_j) per edge, and t = w z."""
+
+    def __init__(self, head: Array, tail: Array, weight: Array, z: Array, n_rows: int) -> None:
+        super().__init__(n_rows, head)
+        w = np.sqrt(weight)
+        edges = np.arange(len(w))
+        plus = sparse.coo_array((w, (head, edges)), self.shape)
+        minus = sparse.coo_array((w, (tail, edges)), self.shape)
+        self.incidence = (plus - minus).tocsr()
+        self.t = (w * z)[:, None]
+
+    def _matmat(self, B: Array) -> Array:
+        return self.incidence @ B
+
+    def _rmatmat(self, V: Array) -> Array:
+        return self.incidence.T.astype(V.dtype) @ V
+
+
+class GroundedFactor(Factor):
+    """F of any Laplacian: ground one vertex per component, L_gg = R Rᵀ, F = [R; −1ᵀR].
+
+    Parameters
+    ----------
+    L : ndarray of shape (m, m)
+    r : ndarray of shape (m, k)
+    links : sparse array of shape (m, h)
+        Rows that share a group (column) are connected.
+    """
+
+    def __init__(self, L: Array, r: Array, links: sparse.coo_array) -> None:
+        m = L.shape[0]
+        adjacency = sparse.block_array([[None, links], [links.T, None]])
+        component = connected_components(adjacency, directed=False)[1][:m]
+        # The vertex of largest degree is the ground of its component.
+        order = np.argsort(-np.diagonal(L), kind="stable")
+        ground_of = np.full(component.max() + 1 if m else 0, -1)
+        ground_of[component[order[::-1]]] = order[::-1]
+        self.grounded = ground_of[component]
+        self.free = np.flatnonzero(self.grounded != np.arange(m))
+        super().__init__(m, self.free)
+        self.R, self.t = L[np.ix_(self.free, self.free)], r[self.free]
+        if len(self.free):  # older versions of SciPy refuse empty matrices
+            self.R = cholesky(self.R, lower=True, check_finite=False)
+            self.t = solve_triangular(self.R, self.t, lower=True, check_finite=False)
+
+    def null(self) -> sparse.csr_array:
+        """Nothing: the columns are independent."""
+        return sparse.csr_array((self.shape[1], 0))
+
+    def _matmat(self, B: Array) -> Array:
+        flow = self.R @ B
+        out = np.zeros((self.shape[0], B.shape[1]), dtype=flow.dtype)
+        out[self.free] = flow
+        np.subtract.at(out, self.grounded[self.free], flow)
+        return out
+
+    def _rmatmat(self, V: Array) -> Array:
+        differences = V[self.free] - V[self.grounded[self.free]]
+        trmm = blas.strmm if differences.dtype == np.float32 else blas.dtrmm
+        R = self.R.astype(differences.dtype, copy=False)
+        return np.ascontiguousarray(trmm(1.0, R, differences, lower=1, trans_a=1))
+
+
+def _dense(V: Any) -> Array:
+    """V in double precision, as an ndarray."""
+    return np.asarray(V.toarray() if sparse.issparse(V) else V, dtype=np.float64)
+
+
+class StackedFactor(Factor):
+    """F = [F₁ F₂] for L = L₁ + L₂, t = [t₁; t₂]."""
+
+    def __init__(self, first: Factor, second: Factor) -> None:
+        super().__init__(first.shape[0], np.concatenate([first.owner, second.owner]))
+        self.first = first
+        self.second = second
+        k = max(first.t.shape[1], second.t.shape[1])
+        self.t = np.vstack([np.broadcast_to(f.t, (f.t.shape[0], k)) for f in (first, second)])
+
+    def _matmat(self, B: Array) -> Array:
+        p = self.first.shape[1]
+        return self.first.matmat(B[:p]) + self.second.matmat(B[p:])
+
+    def _rmatmat(self, V: Array) -> Array:
+        return np.vstack([self.first.rmatmat(V), self.second.rmatmat(V)])
+
+
+class RotatedFactor(Factor):
+    """F Q for a factor F and an orthogonal Q, with t of Qᵀt: another factor of the same L.
+
+    Its coordinates belong to no component; it serves a fit, not hold-outs.
+    """
+
+    def __init__(self, factor: Factor, Q: Array) -> None:
+        super().__init__(factor.shape[0], factor.owner)
+        self.factor, self.Q = factor, Q
+        self.t = Q.T @ factor.t
+
+    def _matmat(self, B: Array) -> Array:
+        return self.factor.matmat(self.Q @ B)
+
+    def _rmatmat(self, V: Array) -> Array:
+        return self.Q.T @ self.factor.rmatmat(V)
+
+
+# -- objectives ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The data term of the objective for the outputs that share one preference graph.
+
+    Attributes
+    ----------
+    laplacian : Laplacian
+        L and r (one column for each of ``outputs``).
+    outputs : ndarray of int
+        The columns of y that it covers.
+    n_pairs : int
+        Number of edges, tied ones included when they are kept.
+    log_weight : float
+        Σ_edges log w², for the marginal likelihood.
+    """
+
+    laplacian: Laplacian
+    outputs: Array
+    n_pairs: int
+    log_weight: float
+
+    @property
+    def energy(self) -> Array:
+        """Σ_edges w² z², shape (k,), or (1,) where all outputs have the same target."""
+        return self.laplacian.energy
+
+
+def from_scores(
+    s: Array,
+    query: Array,
+    n_queries: int,
+    weight: Array | None,
+    *,
+    cost: str,
+    ties: str,
+    query_weighting: str,
+) -> list[Objective]:
+    """Objectives of scores ``s`` of shape (m, k): one for every group of outputs that share L."""
+    n_outputs = s.shape[1]
+    if cost == "magnitude" and ties == "keep":
+        weights = QueryWeights.of_rows(query_weighting, query, n_queries, weight, None)
+        groups = Groups(query, weight, n_queries)
+        system = ScatterLaplacian(groups, weights.kappa, s)
+        return [Objective(system, np.arange(n_outputs), weights.n_pairs, weights.log_weight)]
+    objectives = []
+    for levels, outputs in shared_levels(s, query, cost):
+        weights = QueryWeights.of_rows(query_weighting, query, n_queries, weight, levels)
+        build = _relative if cost == "relative" else _between_levels
+        rows = Groups(levels.codes, weight, len(levels))
+        objectives.append(build(s[:, outputs], levels, weights, rows, outputs, cost))
+    return objectives
+
+
+def shared_levels(s: Array, query: Array, cost: str) -> list[tuple[Levels, Array]]:
+    """Levels of every column of s, shape (m, k), with the outputs that share them (and so L)."""
+    shared: dict[bytes, tuple[Levels, list[int]]] = {}
+    for j in range(s.shape[1]):
+        levels = Levels.of(s[:, j], query)
+        key = levels.codes.tobytes() if cost != "relative" else s[:, j].tobytes()
+        shared.setdefault(key, (levels, []))[1].append(j)
+    return [(levels, np.asarray(outputs)) for levels, outputs in shared.values()]
+
+
+def level_targets(scores: Array, levels: Levels, weights: QueryWeights, cost: str) -> Array:
+    """What stands for the score of a level where tied pairs are dropped, shape (g, k).
+
+    `unit` is `magnitude` with the scores replaced by (Ω_lower − Ω_higher)/N, the normalised
+    rank of a level: then L ŝ = r (and L is the same).
+    """
+    if cost == "magnitude":
+        return scores
+    Omega, N = weights.Omega, weights.N[levels.query]
+    lower = np.cumsum(Omega) - Omega - (np.cumsum(weights.N) - weights.N)[levels.query]
+    rank = np.divide(2 * lower + Omega - N, N, out=np.zeros(len(levels)), where=N > 0)
+    return np.repeat(rank[:, None], scores.shape[1], axis=1)
+
+
+def _between_levels(
+    s: Array, levels: Levels, weights: QueryWeights, rows: Groups, outputs: Array, cost: str
+) -> Objective:
+    """`magnitude` and `unit` with tied pairs dropped: level means against each other."""
+    g, k = len(levels), s.shape[1]
+    scores = np.empty((g, k))
+    scores[levels.codes] = s
+    target = level_targets(scores, levels, weights, cost)
+    kappa = weights.kappa
+    system: Laplacian
+    if g == len(s):
+        weight = rows.weight if rows.weighted else None
+        single = Groups(levels.query[levels.codes], weight, len(kappa))
+        system = ScatterLaplacian(single, kappa, target[levels.codes])
+    else:
+        pooled = Groups(levels.query, weights.Omega, len(kappa))
+        between = ScatterLaplacian(pooled, kappa, target)
+        system = PooledLaplacian(rows, weights.level_kappa, between)
+    if cost == "unit":
+        system.energy = np.repeat(weights.energy, k)
+    return Objective(system, outputs, weights.n_pairs, weights.log_weight)
+
+
+def _relative(
+    s: Array, levels: Levels, weights: QueryWeights, rows: Groups, outputs: Array, cost: str
+) -> Objective:
+    """`relative`: the levels of a query joined by edges of weight c Ω_a Ω_b/(s_a − s_b)²."""
+    between, kappa = relative_edges(levels, weights.Omega, weights.c)
+    system = PooledLaplacian(rows, kappa, between)
+    system.r = np.repeat(system.r, s.shape[1], axis=1)
+    system.energy = np.repeat(weights.energy, s.shape[1])
+    log_weight = weights.log_weight - 2 * log_magnitudes(between, weights)
+    return Objective(system, outputs, weights.n_pairs, log_weight)
+
+
+def relative_edges(levels: Levels, Omega: Array, c: Array) -> tuple[EdgeLaplacian, Array]:
+    """The edges between levels of weight Ω, and κ, the weight that a level's rows meet, (g,)."""
+    g = len(levels)
+    head, tail = _level_pairs(levels.query)
+    weighted = (Omega[head] > 0) & (Omega[tail] > 0)
+    head, tail = head[weighted], tail[weighted]
+    y = levels.score[head] - levels.score[tail]
+    with np.errstate(over="ignore", divide="ignore", under="ignore"):
+        inverse = 1.0 / y**2
+    if not np.isfinite(inverse).all():
+        raise ValueError(
+            f"cost='relative' divides by squared score differences, and the smallest one, "
+            f"{y.min():g}, is too small for that: round the scores or use cost='unit'"
+        )
+    strength = c[levels.query[head]] * inverse
+    # A level's rows all meet level b with c Ω_b/(s_a − s_b)².
+    kappa = sums(head, strength * Omega[tail], g) + sums(tail, strength * Omega[head], g)
+    weight = strength * Omega[head] * Omega[tail]
+    return EdgeLaplacian(head, tail, weight, y, g, simple=True), kappa
+
+
+def log_magnitudes(between: EdgeLaplacian, weights: QueryWeights) -> float:
+    """Σ log y over the edges between the rows of two levels."""
+    counts = weights.n_a[between.head] * weights.n_a[between.tail]
+    return float(counts @ np.log(between.z))
+
+
+def _level_pairs(query: Array) -> tuple[Array, Array]:
+    """All (higher, lower) pairs of levels of the same query; levels are sorted by query."""
+    g = len(query)
+    sizes = np.bincount(query)
+    n_pairs = int((sizes.astype(object) * (sizes - 1)).sum()) // 2
+    if n_pairs > MAX_LEVEL_PAIRS:
+        raise ValueError(
+            f"cost='relative' needs every pair of distinct scores of a query: {n_pairs:,} pairs "
+            f"here (the largest query has {sizes.max():,} distinct scores), more than the "
+            f"{MAX_LEVEL_PAIRS:,} allowed. Round the scores, or use cost='magnitude' or 'unit', "
+            "which cost O(rows)"
+        )
+    above = np.cumsum(sizes)[query] - np.arange(g) - 1
+    tail = np.repeat(np.arange(g), above)
+    first = np.cumsum(above) - above
+    head = tail + 1 + np.arange(len(tail)) - first[tail]
+    return head, tail
+
+
+def from_edges(
+    pairs: Array, magnitude: Array, weight: Array, n_rows: int, *, cost: str
+) -> Objective:
+    """The objective of given pairs (preferred, other), one output."""
+    used = weight > 0
+    pairs, magnitude, weight = pairs[used], magnitude[used], weight[used]
+    if cost == "unit":
+        magnitude = np.ones_like(magnitude)
+    elif cost == "relative":
+        with np.errstate(over="ignore", divide="ignore", under="ignore"):
+            weight = weight / magnitude**2
+        if not np.isfinite(weight).all():
+            raise ValueError(
+                f"cost='relative' divides by squared magnitudes, and the smallest one, "
+                f"{magnitude.min():g}, is too small for that"
+            )
+    system = EdgeLaplacian(pairs[:, 0], pairs[:, 1], weight, magnitude, n_rows, simple=False)
+    return Objective(system, np.arange(1), len(pairs), float(np.log(weight).sum()))
+
+
+def add(scored: Objective, edges: Objective) -> Objective:
+    """Scores and pairs together, for the outputs of ``scored``; pairs alone if it has no edge."""
+    assert isinstance(edges.laplacian, EdgeLaplacian)
+    if scored.n_pairs == 0:
+        return Objective(edges.laplacian, scored.outputs, edges.n_pairs, edges.log_weight)
+    return Objective(
+        SumLaplacian(scored.laplacian, edges.laplacian),
+        scored.outputs,
+        scored.n_pairs + edges.n_pairs,
+        scored.log_weight + edges.log_weight,
+    )

@@ -1,19 +1,244 @@
-"""Levels of equal score, and how much every query, level and row counts."""
+"""Queries and levels of equal score: groups of rows, their means, and how much each counts.
+
+The weighting of a query (``query_weighting`` of the estimators) is decided here and nowhere else.
+Everything costs O(m) for each column, for groups in any row order.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from rankrls.core.preferences.groups import sums
-
-__all__ = ["Levels", "Weighing"]
+__all__ = [
+    "QUERY_WEIGHTINGS",
+    "Groups",
+    "Levels",
+    "QueryWeights",
+    "centre_columns",
+    "clear_rounding",
+    "query_factor",
+    "row_blocks",
+    "sums",
+    "varying_queries",
+]
 
 Array = NDArray[Any]
+
+QUERY_WEIGHTINGS = ("pair", "size", "query")
+
+#: Above this density a sparse product costs more than a dense one.
+DENSE_ENOUGH = 0.05
+
+#: A centred sum of squares below this part of the uncentred one has lost too many digits.
+CANCELLED = 1e-3
+
+
+def sums(codes: Array, values: Array | None, n: int) -> Array:
+    """Sum of ``values`` (of ones, if None) for every code in ``range(n)``, in float64."""
+    return np.bincount(codes, weights=values, minlength=n).astype(np.float64)
+
+
+def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Slices of rows whose work space stays in cache, yet large enough for level-3 BLAS."""
+    size = max(2**18 // max(n_columns, 1), 4 * n_columns, 256)
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
+
+
+class Groups:
+    """A partition of m weighted rows into g groups.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (m,), int
+        Group number of every row, in ``range(n_groups)``.
+    weight : ndarray of shape (m,) or None
+        Row weights ω >= 0; None means ones.
+    n_groups : int
+    """
+
+    def __init__(self, codes: Array, weight: Array | None, n_groups: int) -> None:
+        self.codes = codes
+        self.n_groups = n_groups
+        self.weighted = weight is not None
+        self.weight = np.ones(len(codes)) if weight is None else weight
+        self.total = sums(codes, weight, n_groups)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @cached_property
+    def share(self) -> Array:
+        """ω_i/Ω_a, shape (m,): the part of its group's weight that a row carries."""
+        total = self.total[self.codes]
+        return np.divide(self.weight, total, out=np.zeros_like(total), where=total > 0)
+
+    @cached_property
+    def averaging(self) -> sparse.csr_array:
+        """P, shape (g, m): P V are the group means of V."""
+        m = len(self.codes)
+        if (self.codes[1:] >= self.codes[:-1]).all():  # rows of a group stand together
+            starts = np.searchsorted(self.codes, np.arange(self.n_groups + 1))
+            return sparse.csr_array((self.share, np.arange(m), starts), shape=(self.n_groups, m))
+        return self._indicator(self.share).T.tocsr()
+
+    @cached_property
+    def isometry(self) -> sparse.csr_array:
+        """U, shape (m, g), U_ia = √(ω_i/Ω_a): orthonormal columns, one per group."""
+        return self._indicator(np.sqrt(self.share))
+
+    def _indicator(self, values: Array) -> sparse.csr_array:
+        m = len(self.codes)
+        return sparse.csr_array((values, self.codes, np.arange(m + 1)), shape=(m, self.n_groups))
+
+    def mean(self, V: Any) -> Any:
+        """Group means P V of the rows of V, shape (g, k); sparse if V is sparse.
+
+        float32 rows are summed in float64, block by block.
+        """
+        if sparse.issparse(V) or V.dtype == np.float64:
+            return self.averaging @ V
+        spread = self.averaging.T.tocsr()
+        means = np.zeros((self.n_groups, V.shape[1]))
+        for block in row_blocks(*V.shape):
+            means += spread[block].T @ V[block].astype(np.float64)
+        return means
+
+    def deviations(self, V: Array) -> Array:
+        """V minus the mean of each row's group, shape (m, k); a new array."""
+        V = V if V.dtype.kind == "f" else V.astype(np.float64)
+        means = self.mean(V).astype(V.dtype, copy=False)
+        out = np.empty_like(V)
+        for block in row_blocks(*V.shape):
+            np.subtract(V[block], means[self.codes[block]], out=out[block])
+        return out
+
+    def scatter(self, X: Any, means: Any, scale: Array, r: Array) -> tuple[Array, Array]:
+        """Σ_i scale_i (x_i − x̄_a)(x_i − x̄_a)ᵀ, shape (n, n), and Σ_i (x_i − x̄_a) r_iᵀ, in float64.
+
+        ``scale``/ω must be constant in a group, and ``r`` of shape (m, k) sum to zero in it.
+        Dense rows are centred block by block before they are multiplied, so that an offset of
+        the features costs no accuracy. Sparse rows are neither centred nor densified, except for
+        the columns in which the difference of uncentred sums would cancel.
+        """
+        if sparse.issparse(X):
+            return self._sparse_scatter(X, means, scale, r)
+        m, n = X.shape
+        gram, cross = np.zeros((n, n)), np.zeros((n, r.shape[1]))
+        constant = m > 0 and bool((scale == scale[0]).all())
+        root = np.sqrt(scale).astype(X.dtype)
+        r = r.astype(X.dtype, copy=False)
+        means = means.astype(X.dtype, copy=False)
+        work = np.empty((0, n), dtype=X.dtype)
+        for block in row_blocks(m, n):
+            size = block.stop - block.start
+            work = np.empty((size, n), dtype=X.dtype) if len(work) < size else work
+            part = work[:size]
+            np.take(means, self.codes[block], axis=0, out=part, mode="clip")
+            np.subtract(X[block], part, out=part)
+            cross += part.T @ r[block]
+            if not constant:
+                part *= root[block, None]
+            gram += part.T @ part
+        if constant:
+            gram *= scale[0]
+        self._clear(gram, cross, means, scale)
+        return gram, cross
+
+    def _clear(self, gram: Array, cross: Array, means: Any, scale: Array) -> None:
+        weight = sums(self.codes, scale, self.n_groups)
+        squares = means.multiply(means) if sparse.issparse(means) else means * means
+        clear_rounding(gram, cross, weight @ squares, float(np.finfo(means.dtype).eps))
+
+    def _sparse_scatter(self, X: Any, means: Any, scale: Array, r: Array) -> tuple[Array, Array]:
+        """Σ scale x xᵀ − Σ_a (Σ_{i∈a} scale_i) x̄_a x̄_aᵀ where nothing cancels."""
+        weight = sums(self.codes, scale, self.n_groups)
+        gram, cross = _sparse_gram(X, scale), X.T @ r
+        squares = gram.diagonal().copy()
+        gram -= _sparse_gram(means, weight)
+        centre_columns(gram, cross, squares, X, self.deviations, lambda D: scale[:, None] * D, r)
+        self._clear(gram, cross, means, scale)
+        return gram, cross
+
+
+def clear_rounding(gram: Array, cross: Array, squares: Array, eps: float) -> None:
+    """Set columns that are constant, but for the rounding of their centring, to zero in place.
+
+    ``squares``, shape (n,): the sum of squares of what was subtracted, weighted as in ``gram``.
+    """
+    diagonal = gram.diagonal()
+    rounding = diagonal <= 64 * eps**2 * squares
+    constant = np.flatnonzero(rounding & np.isfinite(diagonal))
+    gram[constant] = 0.0
+    gram[:, constant] = 0.0
+    cross[constant] = 0.0
+
+
+def centre_columns(
+    gram: Array,
+    cross: Array,
+    squares: Array,
+    X: Any,
+    deviations: Callable[[Array], Array],
+    apply: Callable[[Array], Array],
+    r: Array,
+) -> None:
+    """Compute anew, in place, the rows of ``gram`` and ``cross`` that have lost digits.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n, n)
+        XᵀLX as a difference of sums of products of uncentred columns.
+    cross : ndarray of shape (n, k)
+        Xᵀr.
+    squares : ndarray of shape (n,)
+        What the diagonal of ``gram`` is a difference of.
+    X : sparse array of shape (m, n)
+    deviations : function
+        Centres the columns of a dense matrix in a way that L ignores.
+    apply : function
+        D ↦ LD for centred columns D.
+    r : ndarray of shape (m, k)
+
+    Notes
+    -----
+    Only the columns in which the difference cancels (an offset that is large beside the spread)
+    are made dense, 64 at a time. Their products with other columns need no second centring.
+    """
+    lost = np.flatnonzero(gram.diagonal() < CANCELLED * squares)
+    parts = [lost[start : start + 64] for start in range(0, len(lost), 64)]
+    for a, columns in enumerate(parts):
+        D = deviations(X[:, columns].toarray())
+        LD = apply(D)
+        gram[columns] = (X.T @ LD).T
+        for others in parts[a + 1 :]:
+            E = deviations(X[:, others].toarray())
+            gram[np.ix_(columns, others)] = (E.T @ LD).T
+        gram[np.ix_(columns, columns)] = D.T @ LD
+        cross[columns] = D.T @ r
+    # Rows of later parts against earlier ones are those of earlier parts, transposed.
+    for a, columns in enumerate(parts):
+        for others in parts[:a]:
+            gram[np.ix_(columns, others)] = gram[np.ix_(others, columns)].T
+    gram[:, lost] = gram[lost].T
+
+
+def _sparse_gram(X: sparse.csr_array, weight: Array) -> Array:
+    """Xᵀ diag(weight) X, shape (n, n); what is not so sparse is multiplied in dense blocks."""
+    m, n = X.shape
+    if X.nnz <= DENSE_ENOUGH * m * n:
+        return (X.T @ (sparse.diags_array(weight) @ X)).toarray()
+    gram = np.zeros((n, n))
+    for block in row_blocks(m, n):
+        part = X[block].toarray()
+        gram += part.T @ (weight[block, None] * part)
+    return gram
 
 
 @dataclass(frozen=True)
@@ -46,7 +271,31 @@ class Levels:
         return len(self.score)
 
 
-class Weighing:
+def query_factor(how: str, weight: Any, edge_weight: Any) -> Any:
+    """The factor c of a query's edges: 1 ("pair"), 1/Σω ("size") or 1/Σ_edges ω_iω_j ("query").
+
+    ``weight`` and ``edge_weight`` are numbers or arrays of the same shape; c is 0 where it would
+    divide by zero.
+    """
+    divisor = {"pair": np.ones_like(weight, dtype=float), "size": weight, "query": edge_weight}
+    value = np.asarray(divisor[how], dtype=float)
+    return np.divide(1.0, value, out=np.zeros_like(value), where=value > 0)
+
+
+def varying_queries(s: Array, query: Array, n_queries: int) -> Array:
+    """Whether a query has two different scores, shape (n_queries, k), bool.
+
+    ``s`` has shape (m, k) and ``query`` shape (m,): the number of the query of every row.
+    """
+    example = np.zeros((n_queries, s.shape[1]))
+    example[query] = s
+    found = np.zeros((n_queries, s.shape[1]), dtype=bool)
+    row, output = np.nonzero(s != example[query])
+    found[query[row], output] = True
+    return found
+
+
+class QueryWeights:
     """Counts and weights of queries and levels, and the query weighting c.
 
     Everything follows from totals over groups of rows, wherever the rows are. The groups are
@@ -97,13 +346,12 @@ class Weighing:
         inside_w = sums(query, Omega**2 if squares is None else squares, n_queries)
         self.edges = (self.n_q**2 - inside) / 2
         self.edge_weight = np.where(self.edges > 0, (self.N**2 - inside_w) / 2, 0.0)
-        divisor = {"pair": np.ones(n_queries), "size": self.N, "query": self.edge_weight}[how]
-        self.c = np.divide(1.0, divisor, out=np.zeros(n_queries), where=self.edges > 0)
+        self.c = np.where(self.edges > 0, query_factor(how, self.N, self.edge_weight), 0.0)
 
     @classmethod
     def of_rows(
         cls, how: str, query: Array, n_queries: int, weight: Array | None, levels: Levels | None
-    ) -> Weighing:
+    ) -> QueryWeights:
         """Count rows: by level, or by query if ``levels`` is None."""
         codes, size = (query, n_queries) if levels is None else (levels.codes, len(levels))
         squares = log_omega = None
@@ -118,6 +366,16 @@ class Weighing:
             log_omega = sums(codes[positive], np.log(weight[positive]), size)
         group_query = np.arange(n_queries) if levels is None else levels.query
         return cls(how, group_query, n_queries, n, Omega, squares, log_omega)
+
+    @property
+    def kappa(self) -> Array:
+        """c N, shape (n_queries,): all pairs of a query add up to κ times its scatter."""
+        return self.c * self.N
+
+    @property
+    def level_kappa(self) -> Array:
+        """c (N − Ω_a), shape (g,): κ of the scatter inside a level, from its pairs with others."""
+        return self.c[self.query] * (self.N[self.query] - self.Omega)
 
     @property
     def n_pairs(self) -> int:

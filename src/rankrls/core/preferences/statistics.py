@@ -1,27 +1,47 @@
 """Sufficient statistics: all that a primal solver needs to know of rows and their preferences.
 
 They add up over sets of rows without a preference between them (whole queries), which is why a
-model can be trained batch by batch, and unlearn a batch, exactly.
+model can be trained batch by batch, and unlearn a batch, exactly. `Ledger` remembers which queries
+the sums are of; `RankingStatistics` joins the pieces of one ranking, in which every row is
+compared with the rows of all other pieces.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.core.preferences.objectives import Objective
+from rankrls._validation import show
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.laplacian import Objective, ScatterLaplacian
+from rankrls.core.preferences.query_weights import Groups, query_factor
 
-__all__ = ["Statistics"]
+__all__ = [
+    "Ledger",
+    "RankingStatistics",
+    "Statistics",
+    "add_batch",
+    "as_list",
+    "batch_statistics",
+    "subtract_batch",
+]
 
 Array = NDArray[Any]
 
+EPS = float(np.finfo(np.float64).eps)
 
-@dataclass(frozen=True)
+
+@dataclass
 class Statistics:
     """ΦᵀLΦ, Φᵀr and counts, in float64, for the outputs that share one preference graph.
+
+    ``a += b`` adds the statistics of other rows, ``a -= b`` takes them away again; both work in
+    the arrays of ``a`` and need the same outputs.
 
     Attributes
     ----------
@@ -36,13 +56,17 @@ class Statistics:
     mass : float
         The sum of those weights.
     energy : ndarray of shape (k,)
-        Σ_edges w² z².
+        The sum of squared targets, Σ_edges w² z².
     n_pairs : int
         Number of edges.
     log_weight : float
         Σ_edges log w².
-    noise : float
-        Size of rounding errors in ``gram`` where it is more than that of any matrix product.
+    largest : ndarray of shape (n,)
+        The largest value that each entry of the diagonal of ``gram`` ever had: rounding errors
+        in the sums are relative to it, whatever was taken away since.
+    rounding : float
+        Relative rounding error of the products: that of float64, or more for float32 rows and
+        for Nyström features.
     """
 
     outputs: Array
@@ -53,23 +77,25 @@ class Statistics:
     energy: Array
     n_pairs: int
     log_weight: float
-    noise: float = 0.0
+    largest: Array
+    rounding: float = EPS
 
     @classmethod
     def of(cls, objective: Objective, Phi: Any) -> Statistics:
         """Compute them for features Φ, dense or sparse, of shape (m, n)."""
-        moments = objective.system.moments(Phi)
+        moments = objective.laplacian.moments(Phi)
         k = len(objective.outputs)
         return cls(
             objective.outputs,
             moments.gram,
             np.repeat(moments.cross, k // moments.cross.shape[1], axis=1),
             moments.mean,
-            float(objective.system.row_weight().sum()),
+            float(objective.laplacian.row_weight().sum()),
             np.repeat(objective.energy, k // len(objective.energy)),
             objective.n_pairs,
             objective.log_weight,
-            moments.noise,
+            moments.gram.diagonal().copy(),
+            float(np.finfo(Phi.dtype).eps),
         )
 
     @classmethod
@@ -77,30 +103,356 @@ class Statistics:
         """Those of no rows of n features."""
         k = len(outputs)
         gram, cross, mean = np.zeros((n, n)), np.zeros((n, k)), np.zeros(n)
-        return cls(outputs, gram, cross, mean, 0.0, np.zeros(k), 0, 0.0)
+        return cls(outputs, gram, cross, mean, 0.0, np.zeros(k), 0, 0.0, np.zeros(n))
 
     def copy(self) -> Statistics:
         """The same in new arrays."""
-        arrays = {name: getattr(self, name).copy() for name in ("gram", "cross", "mean", "energy")}
-        return replace(self, **arrays)
+        names = ("gram", "cross", "mean", "energy", "largest")
+        return replace(self, **{name: getattr(self, name).copy() for name in names})
 
-    def __add__(self, other: Statistics) -> Statistics:
-        return self._combine(other, 1)
-
-    def __sub__(self, other: Statistics) -> Statistics:
-        return self._combine(other, -1)
-
-    def _combine(self, other: Statistics, sign: int) -> Statistics:
-        mass = self.mass + sign * other.mass
-        mean = self.mass * self.mean + sign * other.mass * other.mean
+    def select(self, outputs: Array, *, copy: bool = False) -> Statistics:
+        """The statistics of some of the outputs; ``copy``: with a Gram matrix of their own."""
+        if not copy and np.array_equal(self.outputs, outputs):
+            return self
+        where = [int(np.flatnonzero(self.outputs == output)[0]) for output in outputs]
         return replace(
             self,
-            gram=self.gram + sign * other.gram,
-            cross=self.cross + sign * other.cross,
-            mean=mean / mass if mass > 0 else np.zeros_like(mean),
-            mass=mass,
-            energy=self.energy + sign * other.energy,
-            n_pairs=self.n_pairs + sign * other.n_pairs,
-            log_weight=self.log_weight + sign * other.log_weight,
-            noise=self.noise + other.noise,
+            outputs=outputs,
+            gram=self.gram.copy() if copy else self.gram,
+            cross=self.cross[:, where],
+            mean=self.mean.copy(),
+            energy=self.energy[where],
+            largest=self.largest.copy(),
         )
+
+    def __add__(self, other: Statistics) -> Statistics:
+        total = self.copy()
+        total += other
+        return total
+
+    def __iadd__(self, other: Statistics) -> Statistics:
+        self.gram += other.gram
+        self.cross += other.cross
+        self.energy += other.energy
+        self.mass += other.mass
+        if self.mass > 0:
+            self.mean += (other.mass / self.mass) * (other.mean - self.mean)
+        self.n_pairs += other.n_pairs
+        self.log_weight += other.log_weight
+        np.maximum(self.largest, other.largest, out=self.largest)
+        np.maximum(self.largest, self.gram.diagonal(), out=self.largest)
+        self.rounding = max(self.rounding, other.rounding)
+        return self
+
+    def __isub__(self, other: Statistics) -> Statistics:
+        """Take rows away, or raise if they cannot be part of the sum; zero if no edge is left."""
+        rounding = max(self.rounding, other.rounding)
+        # Half of the digits: features with an offset have lost some, and an error for rows that
+        # were added would be worse than a missed one.
+        tolerance = 100 * float(np.sqrt(rounding))
+        n_pairs, mass = self.n_pairs - other.n_pairs, self.mass - other.mass
+        before, energy = self.gram.diagonal().copy(), self.energy.copy()
+        self.gram -= other.gram
+        self.cross -= other.cross
+        self.energy -= other.energy
+        after = self.gram.diagonal()
+        slack = tolerance * before + 1e3 * rounding * np.maximum(self.largest, other.largest)
+        too_much = n_pairs < 0 or mass < -tolerance * self.mass or (n_pairs > 0 and mass <= 0)
+        too_much |= bool((after < -slack).any() or (self.energy < -tolerance * energy).any())
+        if n_pairs == 0:  # all edges go: all else must go with them
+            too_much |= mass > tolerance * self.mass or bool((after > slack).any())
+        if too_much:
+            raise ValueError(
+                f"the model has not learned from these rows as they are: of {self.n_pairs:,} pairs "
+                f"{other.n_pairs:,} were to be forgotten, and what would be left is no sum of "
+                "pairs. Forget rows with the features, scores, weights and pairs that they were "
+                "added with"
+            )
+        if n_pairs == 0:
+            for array in (self.gram, self.cross, self.mean, self.energy, self.largest):
+                array[...] = 0.0
+            self.mass, self.n_pairs, self.log_weight = 0.0, 0, 0.0
+            return self
+        self.mean -= (other.mass / mass) * (other.mean - self.mean)
+        np.maximum(self.energy, 0.0, out=self.energy)
+        self.mass, self.n_pairs = mass, n_pairs
+        self.log_weight -= other.log_weight
+        self.rounding = rounding
+        return self
+
+    def lost_digits(self, alpha: float) -> float:
+        """How many times larger rounding errors in the sums are than in those of a new fit.
+
+        The largest ratio, over the columns, of what a diagonal entry once was to what it is, beside
+        alpha.
+        """
+        present = np.maximum(self.gram.diagonal(), 0.0) + alpha
+        return float((self.largest / present).max(initial=1.0))
+
+    def require_finite(self) -> None:
+        """Raise if numbers overflowed; the diagonal of a Gram matrix bounds all of it."""
+        if not (np.isfinite(self.gram.diagonal()).all() and np.isfinite(self.cross).all()):
+            raise ValueError(
+                "the numbers overflow float64: scale the features, the scores or the weights down"
+            )
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is refused below
+def batch_statistics(graph: PreferenceGraph, Phi: Any, loss: dict[str, str]) -> list[Statistics]:
+    """Statistics of features Φ of shape (m, n), for the outputs that have an edge in ``graph``.
+
+    Parameters
+    ----------
+    graph : PreferenceGraph over m rows
+    Phi : ndarray or sparse array of shape (m, n)
+    loss : dict
+        cost, ties and query_weighting.
+    """
+    parts = []
+    for objective in graph.objectives(**loss):
+        if objective.n_pairs == 0:
+            continue
+        if not objective.laplacian.row_weight().any():
+            raise ValueError("the weights are so small that their products vanish: scale them up")
+        part = Statistics.of(objective, Phi)
+        part.require_finite()
+        parts.append(part)
+    return parts
+
+
+def add_batch(total: Sequence[Statistics], batch: Sequence[Statistics]) -> list[Statistics]:
+    """Add the statistics of a batch to a sum, both in parts that cover some outputs each.
+
+    Outputs may share a graph in one batch and not in another: the sum has one part for every group
+    of outputs that have shared all their graphs. The arrays of ``total`` are overwritten.
+    """
+    parts = []
+    for mine, theirs in _refine(total, batch):
+        if theirs is not None:
+            mine += theirs
+            mine.require_finite()
+        parts.append(mine)
+    return parts
+
+
+def subtract_batch(total: Sequence[Statistics], batch: Sequence[Statistics]) -> list[Statistics]:
+    """Take the statistics of a batch from a sum, or raise if they cannot be part of it."""
+    parts = []
+    for mine, theirs in _refine(total, batch):
+        if theirs is not None:
+            mine -= theirs
+        parts.append(mine)
+    return parts
+
+
+def _refine(
+    total: Sequence[Statistics], batch: Sequence[Statistics]
+) -> list[tuple[Statistics, Statistics | None]]:
+    """Pairs (mine, theirs) over the same outputs; None where the batch has nothing."""
+    pairs: list[tuple[Statistics, Statistics | None]] = []
+    for mine in total:
+        rest = mine
+        for theirs in batch:
+            shared = np.intersect1d(rest.outputs, theirs.outputs)
+            if len(shared) == 0:
+                continue
+            others = np.setdiff1d(rest.outputs, shared)
+            pairs.append((rest.select(shared, copy=len(others) > 0), theirs.select(shared)))
+            rest = rest.select(others)
+        if len(rest.outputs):
+            pairs.append((rest, None))
+    return pairs
+
+
+class RankingStatistics:
+    """One ranking in pieces, for cost="magnitude" with ties kept.
+
+    Such a ranking is κ times a weighted scatter, and scatters of pieces A and B join by
+
+        S = S_A + S_B + N_A N_B/(N_A + N_B) (x̄_A − x̄_B)(x̄_A − x̄_B)ᵀ,
+
+    a sum of non-negative terms (Chan, Golub and LeVeque). The scores are joined in the same way.
+    """
+
+    def __init__(self) -> None:
+        self.total: Statistics | None = None
+        self.score_mean: Array = np.zeros(0)
+        self.n_weighted = 0
+        self.square_weight = 0.0
+        self.log_weight = 0.0
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def add(self, Phi: Any, s: Array, weight: Array | None) -> None:
+        """Add rows Φ of shape (m, n) with scores of shape (m, k) and weights of shape (m,)."""
+        if weight is not None:
+            used = weight > 0
+            if not used.all():
+                Phi, s, weight = Phi[used], s[used], weight[used]
+        m, k = s.shape
+        if m == 0:
+            return
+        groups = Groups(np.zeros(m, dtype=np.int64), weight, 1)
+        scatter = ScatterLaplacian(groups, np.ones(1), s)
+        piece = Statistics.of(Objective(scatter, np.arange(k), 0, 0.0), Phi)
+        score_mean = groups.mean(s)[0]
+        self.n_weighted += m
+        self.square_weight += float(groups.weight @ groups.weight)
+        self.log_weight += float(np.log(groups.weight).sum())
+        piece.require_finite()
+        if self.total is None:
+            self.total, self.score_mean = piece, score_mean
+            return
+        x, y = piece.mean - self.total.mean, score_mean - self.score_mean
+        share = piece.mass / (self.total.mass + piece.mass)
+        between = self.total.mass * share
+        self.total += piece
+        self.total.gram += between * np.outer(x, x)
+        self.total.cross += between * np.outer(x, y)
+        self.total.energy += between * y**2
+        np.maximum(self.total.largest, self.total.gram.diagonal(), out=self.total.largest)
+        self.score_mean = self.score_mean + share * y
+        self.total.require_finite()
+
+    def statistics(self, query_weighting: str) -> Statistics:
+        """Statistics of the whole ranking, which take over the arrays."""
+        assert self.total is not None
+        n, N = self.n_weighted, self.total.mass
+        n_pairs = n * (n - 1) // 2
+        if n_pairs == 0:
+            return Statistics.empty(self.total.outputs, len(self.total.gram))
+        c = float(query_factor(query_weighting, N, (N**2 - self.square_weight) / 2))
+        kappa = c * N
+        for array in (self.total.gram, self.total.cross, self.total.energy, self.total.largest):
+            array *= kappa
+        return replace(
+            self.total,
+            n_pairs=n_pairs,
+            log_weight=n_pairs * float(np.log(c)) + (n - 1) * self.log_weight,
+        )
+
+
+class Ledger:
+    """Queries by label, rankings without one, and what was joined by given pairs.
+
+    Attributes
+    ----------
+    queries : dict
+        Label of every query: its number of rows.
+    rankings : Counter
+        (rows, given pairs) of every call without qid: how many such calls.
+    joined : list of (labels, pairs)
+        The queries of a call that had ``pairs`` given pairs beside its scores: they are connected,
+        and can be forgotten together only.
+    """
+
+    def __init__(self) -> None:
+        self.rankings: Counter[tuple[int, int]] = Counter()
+        self.joined: list[tuple[frozenset[Any], int]] = []
+        self._queries: dict[Any, int] = {}
+        self._unread: list[tuple[Any, Array]] = []
+
+    def copy(self) -> Ledger:
+        """The same entries, to be changed independently."""
+        other = Ledger()
+        other.rankings = self.rankings.copy()
+        other.joined = list(self.joined)
+        other._queries = dict(self.queries)
+        return other
+
+    @property
+    def queries(self) -> dict[Any, int]:
+        """Rows of every query, by label."""
+        for labels, rows in self._unread:  # a plain ``fit`` does not pay for the dict
+            self._queries.update(zip(as_list(labels), rows.tolist(), strict=True))
+        self._unread = []
+        return self._queries
+
+    @property
+    def n_queries(self) -> int:
+        """Queries with a label, and rankings without."""
+        return len(self.queries) + self.rankings.total()
+
+    def check_new(self, graph: PreferenceGraph, advice: str) -> None:
+        """Raise if a query of ``graph`` is known already."""
+        if graph.has_qid:
+            self.check_unseen(as_list(graph.query_labels), advice)
+
+    def check_unseen(self, labels: Iterable[Any], advice: str) -> None:
+        """Raise if one of the labels is known already."""
+        labels = list(labels)
+        if not self.queries.keys().isdisjoint(labels):
+            again = next(label for label in labels if label in self.queries)
+            raise ValueError(f"query {show(again)} {advice}")
+
+    def add(self, graph: PreferenceGraph) -> None:
+        """Note down what ``graph`` holds."""
+        if not graph.has_qid:
+            self.rankings[graph.n_rows, graph.n_given_pairs] += 1
+            return
+        labels = graph.query_labels
+        self.add_queries(labels, _rows_of_queries(graph))
+        if graph.n_given_pairs:
+            self.joined.append((frozenset(as_list(labels)), graph.n_given_pairs))
+
+    def add_queries(self, labels: Any, rows: Array) -> None:
+        """Note down queries with their numbers of rows."""
+        self._unread.append((labels, rows))
+
+    def check_known(self, graph: PreferenceGraph) -> None:
+        """Raise unless ``graph`` can be a part of what was added."""
+        if not graph.has_qid:
+            if not self.rankings[graph.n_rows, graph.n_given_pairs]:
+                pairs = f" and {graph.n_given_pairs} given pairs" if graph.n_given_pairs else ""
+                raise ValueError(
+                    f"no ranking of {graph.n_rows} rows{pairs} was added without qid, so that "
+                    "none can be forgotten: give the rows (and pairs) of one earlier call, or qid"
+                )
+            return
+        labels = as_list(graph.query_labels)
+        for label, n_rows in zip(labels, _rows_of_queries(graph).tolist(), strict=True):
+            if label not in self.queries:
+                raise ValueError(
+                    f"query {show(label)} was never added, so that it cannot be forgotten"
+                )
+            if self.queries[label] != n_rows:
+                raise ValueError(
+                    f"query {show(label)} was added with {self.queries[label]} rows, and {n_rows} "
+                    "are to be forgotten: a query is forgotten whole"
+                )
+        self._check_joined(set(labels), graph.n_given_pairs)
+
+    def _check_joined(self, labels: set[Any], n_pairs: int) -> None:
+        touched = [entry for entry in self.joined if not entry[0].isdisjoint(labels)]
+        if [pairs for _, pairs in touched] != ([n_pairs] if n_pairs else []):
+            expected = " and ".join(str(pairs) for _, pairs in touched) or "no"
+            raise ValueError(
+                f"these queries were added with {expected} given pairs, and are to be forgotten "
+                f"with {n_pairs}: forget what one call added with pairs in one call, with them"
+            )
+        for joined, _ in touched:
+            if not joined <= labels:
+                missing = next(label for label in joined if label not in labels)
+                raise ValueError(
+                    f"query {show(missing)} was added in one call with given pairs and queries "
+                    "that are to be forgotten: forget them together"
+                )
+
+    def remove(self, graph: PreferenceGraph) -> None:
+        """Strike out what ``graph`` holds, which `check_known` has accepted."""
+        if not graph.has_qid:
+            self.rankings[graph.n_rows, graph.n_given_pairs] -= 1
+            return
+        labels = as_list(graph.query_labels)
+        for label in labels:
+            del self.queries[label]
+        self.joined = [entry for entry in self.joined if entry[0].isdisjoint(labels)]
+
+
+def as_list(labels: Any) -> list[Any]:
+    """Labels as Python objects, which are equal whatever array they came in."""
+    return labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+
+
+def _rows_of_queries(graph: PreferenceGraph) -> Array:
+    assert graph.query_codes is not None
+    return np.bincount(graph.query_codes, minlength=graph.n_queries)

@@ -1,9 +1,15 @@
-"""Complete relations in closed form: two eigendecompositions serve every alpha.
+"""Complete relations in closed form: a decomposition of both kernels serves every alpha.
 
 Regression over all pairs of p row objects (kernel K) and g column objects (kernel G) is a linear
 system with the matrix K ⊗ G + alpha I, which is diagonal in the eigenvectors of K and G. The
 ranking loss gives every row a free offset: G is replaced by C G C (P5, Lemma 4.9), whose
 eigenvectors beside the constants are used. Both hold for singular kernels too.
+
+Symmetric and reciprocal relations have the same closed form for regression, on symmetrised labels
+(P5, Proposition 4.7). For the ranking loss P5 (§4.4) leaves them to iteration, because enforcing
+the symmetry and centring every row do not commute. But the centring is a free offset c_i for each
+row i: given c, the problem is regression on the labels Y − c1ᵀ, and the condition that every row
+of residuals sums to zero is a system of p equations for c.
 """
 
 from __future__ import annotations
@@ -13,10 +19,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.blas import dsyr2
 
-from rankrls.core.relations.spectrum import Spectrum, centred_spectrum, spectrum
+from rankrls.core.relations.sides import Side, Spectrum
 
-__all__ = ["ClosedForm", "CompleteSpectrum", "damped", "row_centred"]
+__all__ = [
+    "ClosedForm",
+    "CompleteSpectrum",
+    "PairedRanking",
+    "closed_form",
+    "damped",
+    "row_centred",
+]
 
 Array = NDArray[Any]
 
@@ -26,37 +41,55 @@ class ClosedForm:
 
     Attributes
     ----------
-    V : ndarray of shape (p, r)
-    U : ndarray of shape (g, s)
+    left, right : Spectrum
+        λ, V of the row objects and σ, U of the column objects; those with λσ = 0 are functions of
+        norm zero and play no part.
     """
 
-    V: Array
-    U: Array
+    left: Spectrum
+    right: Spectrum
 
     def inner(self, alpha: float) -> Array:
-        """What lies between V and Uᵀ, shape (r, s)."""
+        """What lies between V and Uᵀ, without the null spaces, shape (r, s)."""
         raise NotImplementedError
 
-    def coefficients(self, alphas: Array, out: Array | None = None) -> Array:
+    def coefficients(self, alphas: Array) -> Array:
         """A of f(x, z) = k_xᵀ A g_z for every alpha, shape (n_alphas, p, g)."""
-        if out is None:
-            out = np.empty((len(alphas), len(self.V), len(self.U)))
-        for a, alpha in enumerate(alphas):
-            np.matmul(self.V @ self.inner(alpha), self.U.T, out=out[a])
-        return out
+        V, U = self.left.range.vectors, self.right.range.vectors
+        return np.stack([V @ self.inner(alpha) @ U.T for alpha in alphas])
 
-    def predict(self, K: Array, G: Array, alphas: Array) -> Array:
-        """K A Gᵀ for every alpha, shape (n_alphas, p', g'), without forming A.
+    def predict(self, left: Array, right: Array, alphas: Array) -> Array:
+        """Values between other objects for every alpha, shape (n_alphas, p', g').
 
         Parameters
         ----------
-        K : ndarray of shape (p', p)
-        G : ndarray of shape (g', g)
-            Kernel values of other objects with those of the model.
+        left : ndarray of shape (p', r)
+        right : ndarray of shape (g', s)
+            Their images K'V and G'U (see `Side.images`), without the null spaces.
         alphas : ndarray of shape (n_alphas,)
         """
-        left, right = K @ self.V, (G @ self.U).T
-        return np.stack([left @ self.inner(alpha) @ right for alpha in alphas])
+        return np.stack([left @ self.inner(alpha) @ right.T for alpha in alphas])
+
+
+def closed_form(rows: Side, columns: Side, Y: Array, *, ranking: bool, sign: int) -> ClosedForm:
+    """The solution of a complete problem, for every alpha.
+
+    Parameters
+    ----------
+    rows : Side of p objects
+    columns : Side of g objects
+        With a sign, ``rows`` itself.
+    Y : ndarray of shape (p, g)
+    ranking : bool
+    sign : {0, 1, −1}
+        Symmetric (1) and reciprocal (−1) relations.
+    """
+    left = rows.spectrum()
+    if sign == 0:
+        return CompleteSpectrum(left, columns.spectrum(centred=ranking), Y, ranking=ranking)
+    if ranking:
+        return PairedRanking(left, Y, sign)
+    return CompleteSpectrum(left, left, Y, ranking=False, sign=sign)
 
 
 class CompleteSpectrum(ClosedForm):
@@ -65,48 +98,43 @@ class CompleteSpectrum(ClosedForm):
     Parameters
     ----------
     left : Spectrum
-        λ, V of K, shape (p, p).
+        λ, V of K, of p objects.
     right : Spectrum
-        σ, U of G, shape (g, g); for ranking that of C G C, shape (g, g − 1).
+        σ, U of G, of g objects; for ranking that of C G C.
     Y : ndarray of shape (p, g)
         Labels. Offsets of rows do not matter for ranking.
     ranking : bool
+    sign : {0, 1, −1}
+        For regression only, with ``left`` on both sides.
 
     Notes
     -----
-    With D = 1/(λσᵀ + alpha) and Ỹ = VᵀYU the coefficients are A = V (Ỹ ∘ D) Uᵀ. Pairs of
-    eigenvectors with λσ = 0 are functions of norm zero and are left out.
+    With D = 1/(λσᵀ + alpha) and Ỹ = VᵀYU, symmetrised if there is a sign, the coefficients are
+    A = V (Ỹ ∘ D) Uᵀ.
     """
 
-    def __init__(self, left: Spectrum, right: Spectrum, Y: Array, *, ranking: bool) -> None:
+    def __init__(
+        self, left: Spectrum, right: Spectrum, Y: Array, *, ranking: bool, sign: int = 0
+    ) -> None:
         self.left, self.right = left, right
-        self.ranking = ranking
+        self.ranking, self.sign = ranking, sign
         self.Y = Y
-        self.V, self.U = left.range.vectors, right.range.vectors
-
-    @classmethod
-    def of(cls, K: Array, G: Array, Y: Array, *, ranking: bool) -> CompleteSpectrum:
-        """Decompose both kernels; one decomposition if they are the same object."""
-        left = spectrum(K)
-        if not ranking and G is K:
-            return cls(left, left, Y, ranking=False)
-        right = centred_spectrum(G) if ranking else spectrum(G)
-        return cls(left, right, Y, ranking=ranking)
 
     def labels(self, V: Array, U: Array) -> Array:
         """VᵀYU of shape (r, s), offsets of rows taken off for ranking."""
-        return V.T @ (row_centred(self.Y) if self.ranking else self.Y) @ U
+        labels = V.T @ (row_centred(self.Y) if self.ranking else self.Y) @ U
+        return 0.5 * (labels + self.sign * labels.T) if self.sign else labels
 
     @cached_property
     def all_labels(self) -> Array:
         """VᵀYU with the null spaces."""
-        return self.labels(self.left.vectors, self.right.vectors)
+        return self.labels(self.left.complete.vectors, self.right.complete.vectors)
 
     @cached_property
     def _live(self) -> tuple[Array, Array]:
         """Ỹ and λσᵀ without the null spaces."""
-        products = np.outer(self.left.range.values, self.right.range.values)
-        return self.labels(self.V, self.U), products
+        left, right = self.left.range, self.right.range
+        return self.labels(left.vectors, right.vectors), np.outer(left.values, right.values)
 
     def inner(self, alpha: float) -> Array:
         """Ỹ ∘ D, shape (r, s)."""
@@ -114,6 +142,104 @@ class CompleteSpectrum(ClosedForm):
         D = damped(products, alpha)
         D *= labels
         return D
+
+
+class PairedRanking(ClosedForm):
+    """min over f(x, z) = s f(z, x) of Σ_i ‖C(y_i − f_i)‖² + alpha ‖f‖².
+
+    Parameters
+    ----------
+    left : Spectrum
+        λ, V of K, of p objects.
+    Y : ndarray of shape (p, p)
+    sign : {1, −1}
+        s: symmetric or reciprocal.
+
+    Notes
+    -----
+    With R = ½(YC + s(YC)ᵀ), R̃ = VᵀRV, e = Vᵀ1/√p, T = 1/(λλᵀ + alpha) and Λ = λλᵀ ∘ T, the
+    coefficients are B = V {[R̃ + ½(v eᵀ + s e vᵀ)] ∘ T} Vᵀ, where v (the offsets, in the basis
+    V) solves
+
+        (I − ½ diag(Λ(e∘e)) − (s/2) Λ∘eeᵀ) v = (Λ∘R̃) e.
+
+    Written so, digits cancel where alpha is small: for s = 1 the direction e is then nearly
+    singular. With Λ = 1 − alpha T, over the n live eigenvectors (v is zero on the others) and with
+    ν = Σ e² over the others, the matrix is
+
+        ½(1 + ν) I − (s/2) eeᵀ + (alpha/2) [diag(T(e∘e)) + s T∘eeᵀ],
+
+    where the bracket is positive semi-definite; and after a reflection of e to the first axis
+    the entry that vanishes, ν + alpha(…), is formed without a difference. On the right side
+    eᵀR̃e = 0 does the same.
+    """
+
+    def __init__(self, left: Spectrum, Y: Array, sign: int) -> None:
+        p = len(Y)
+        self.sign = sign
+        self.left = self.right = left
+        whole = left.complete
+        V, live = whole.vectors, whole.live
+        YC = row_centred(Y)
+        R = V.T @ YC @ V
+        R = 0.5 * (R + sign * R.T)  # exactly: a single antisymmetric entry is zero
+        e = V.sum(axis=0) / np.sqrt(p)
+        null = e[~live]
+        if np.linalg.norm(null) <= p * np.finfo(np.float64).eps:
+            null = np.zeros_like(null)  # the constants are functions of the kernel
+        self.nu = float(null @ null)
+        # eᵀR̃e over live pairs, by the part of it over the others
+        self.rest = -float(2.0 * e[live] @ R[np.ix_(live, ~live)] @ null)
+        self.rest -= float(null @ R[np.ix_(~live, ~live)] @ null)
+        self.R = R[np.ix_(live, live)]
+        self.e = e[live]
+        self.values = whole.values[live]
+        self.products = np.outer(self.values, self.values)
+
+    def inner(self, alpha: float) -> Array:
+        """[R̃ + ½(v eᵀ + s e vᵀ)] ∘ T, shape (n, n)."""
+        T = damped(self.products, alpha)
+        inner = T * self.R
+        v = self._offsets(T, inner, alpha)
+        T *= (0.5 * v)[:, None]
+        T *= self.e
+        inner += T
+        inner += self.sign * T.T
+        return inner
+
+    def _offsets(self, T: Array, TR: Array, alpha: float) -> Array:
+        """v over the live eigenvectors, shape (n,); TR is T∘R̃."""
+        e, s = self.e, self.sign
+        length = float(np.linalg.norm(e))
+        if length <= self.left.vectors.shape[0] * np.finfo(np.float64).eps:
+            return np.zeros_like(e)  # every function has centred rows
+        right = self.values * (TR @ (self.values * e))  # (Λ∘R̃)e
+        N = T * (0.5 * alpha * s * e)[:, None]
+        N *= e
+        diagonal = np.einsum("ii->i", N)
+        diagonal += 0.5 * alpha * (T @ e**2)
+        # Reflect e to the first axis. N is symmetric: a triangle of it is kept from here on.
+        w = e / length
+        pivot = -1.0 if w[0] >= 0 else 1.0
+        w[0] -= pivot
+        w /= np.linalg.norm(w)
+        Nw = N @ w
+        Nw -= (w @ Nw) * w
+        lower = dsyr2(-2.0, w, Nw, a=N.T, lower=1, overwrite_a=1)
+        right -= 2.0 * (w @ right) * w
+        # eᵀ(Λ∘R̃)e = eᵀR̃e − alpha eᵀ(T∘R̃)e
+        right[0] = pivot * (self.rest - alpha * (e @ (TR @ e))) / length
+        diagonal = np.einsum("ii->i", lower)
+        diagonal += 0.5 * (1.0 + self.nu)
+        if s == 1:
+            # ½(1 + ν) − ½‖e‖² = ν, which the first entry must hold beside its own part
+            diagonal[0] = self.nu + alpha * (e**2 @ (T @ e**2)) / length**2
+        else:
+            diagonal[0] += 0.5 * length**2
+        factor = cho_factor(lower, lower=True, overwrite_a=True, check_finite=False)
+        v = cho_solve(factor, right, check_finite=False)
+        v -= 2.0 * (w @ v) * w
+        return v
 
 
 def damped(products: Array, alpha: float) -> Array:

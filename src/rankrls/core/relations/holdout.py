@@ -1,4 +1,18 @@
-"""Exact hold-out on complete relations: shortcuts where they are safe, refits where not."""
+"""Hold-outs of relations: what is left out, and predictions by models without it.
+
+On complete relations without a symmetry held-out predictions are read off the eigenvectors of the
+two kernels. The diagonals of the hat matrix H and of M = I − H are sums of positive terms, so that
+
+    f without the held-out labels = f − H M⁻¹ (y − f)
+
+keeps its digits whatever alpha is, as long as M is not tiny beside the largest value that it
+can have (rounding in y − f is divided by it). Where it is, and on other relations, a model is
+refitted without the held-out labels.
+
+Held-out predictions of the ranking loss come with an offset for each row, which a ranking does
+not see: where the row has labels left, the offset with which their residuals have mean zero;
+where it has none, the one with which the predictions of the training columns have mean zero.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +23,77 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.core.relations import leave_out as _leave_out
-from rankrls.core.relations.complete import ClosedForm, CompleteSpectrum
-from rankrls.core.relations.paired import PairedRanking
-from rankrls.core.relations.spectrum import Spectrum, centred_spectrum, spectrum
+from rankrls._messages import Progress
+from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.relations.complete import CompleteSpectrum, closed_form, damped
+from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.relation_problem import RelationProblem
+from rankrls.core.relations.sides import Side
 
-__all__ = ["CompleteHoldout", "Held", "closed_form"]
+__all__ = [
+    "BlockFold",
+    "CompleteHoldout",
+    "HeldOutEdges",
+    "HeldOutTable",
+    "RelationFolds",
+    "alpha_chunks",
+    "complete_labels",
+    "cross_validate",
+]
 
 Array = NDArray[Any]
 
+#: Where M is smaller than this part of its largest value, too many digits are lost.
+SINGULAR = 1e-7
+
+#: Numbers in a work space: alphas are taken together up to this.
+WORK = 2**27
+
 
 @dataclass(frozen=True)
-class Held:
-    """Held-out predictions.
+class BlockFold:
+    """Pairs to learn from and pairs to predict, as products of rows and columns.
+
+    Attributes
+    ----------
+    train, test : tuple of two int arrays
+        Rows and columns.
+    """
+
+    train: tuple[Array, Array]
+    test: tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class RelationFolds:
+    """What a cross-validation of a relation holds out.
+
+    Attributes
+    ----------
+    kind : {"blocks", "leave-row-out", "entries", "pairs"}
+    blocks : tuple of BlockFold
+        For "blocks".
+    entries : tuple of int arrays
+        For "entries": columns that are held out together, of one row at a time.
+    pairs : ndarray of shape (q,), int
+        For "pairs": the fold of every observed pair, −1 if it is never held out.
+    n_pair_folds : int
+    """
+
+    kind: str
+    blocks: tuple[BlockFold, ...] = ()
+    entries: tuple[Array, ...] = ()
+    pairs: Array | None = None
+    n_pair_folds: int = 0
+
+    def __str__(self) -> str:
+        n = len(self.blocks) or self.n_pair_folds
+        return f"{n} folds" if n else self.kind
+
+
+@dataclass(frozen=True)
+class HeldOutTable:
+    """Held-out predictions of all pairs.
 
     Attributes
     ----------
@@ -34,32 +106,28 @@ class Held:
     n_refits: Array
 
 
-def closed_form(
-    K: Array, G: Array, Y: Array, *, ranking: bool, sign: int, spectra: Any = None
-) -> ClosedForm:
-    """The solution of a complete problem, for every alpha.
+@dataclass(frozen=True)
+class HeldOutEdges:
+    """Held-out edges and their predictions.
 
-    Parameters
+    Attributes
     ----------
-    K : ndarray of shape (p, p)
-    G : ndarray of shape (g, g)
-        With a sign, K itself.
-    Y : ndarray of shape (p, g)
-    ranking : bool
-    sign : {0, 1, −1}
-        Symmetric (1) and reciprocal (−1) regression is plain regression on symmetrised labels
-        (P5, Proposition 4.7).
-    spectra : tuple of Spectrum, optional
-        Of K, and of G (of C G C for ranking), where they are known.
+    lists : ndarray of shape (n,), int
+        Which edges were predicted by one model for one row: these are to be ranked.
+    y : ndarray of shape (n,)
+    predictions : ndarray of shape (n_alphas, n)
+    n_refits : ndarray of shape (n_alphas,), int
+        How often a refit replaced a shortcut that would have lost digits; every fold where there
+        is no shortcut.
     """
-    if sign == 0:
-        if spectra is not None:
-            return CompleteSpectrum(spectra[0], spectra[1], Y, ranking=ranking)
-        return CompleteSpectrum.of(K, G, Y, ranking=ranking)
-    left = spectrum(K) if spectra is None else spectra[0]
-    if ranking:
-        return PairedRanking(left, Y, sign)
-    return CompleteSpectrum(left, left, 0.5 * (Y + sign * Y.T), ranking=False)
+
+    lists: Array
+    y: Array
+    predictions: Array
+    n_refits: Array
+
+
+# ---------------------------------------------------------------------- complete relations
 
 
 class CompleteHoldout:
@@ -67,24 +135,28 @@ class CompleteHoldout:
 
     Parameters
     ----------
-    K : ndarray of shape (p, p)
-    G : ndarray of shape (g, g)
+    rows : Side of p objects
+    columns : Side of g objects
     Y : ndarray of shape (p, g)
     ranking : bool
     sign : {0, 1, −1}
         With a sign only `block` may be asked, with the same objects on both sides.
     """
 
-    def __init__(self, K: Array, G: Array, Y: Array, *, ranking: bool, sign: int = 0) -> None:
-        self.K, self.G, self.Y = K, G, Y
+    def __init__(
+        self, rows: Side, columns: Side, Y: Array, *, ranking: bool, sign: int = 0
+    ) -> None:
+        self.sides = (rows, columns)
+        self.Y = Y
         self.ranking, self.sign = ranking, sign
-        self._left: dict[bytes, Spectrum] = {}
-        self._right: dict[bytes, Spectrum] = {}
+        self._parts: dict[tuple[int, bytes], Side] = {}
 
     @cached_property
     def problem(self) -> CompleteSpectrum:
         """All labels."""
-        return CompleteSpectrum.of(self.K, self.G, self.Y, ranking=self.ranking)
+        form = closed_form(*self.sides, self.Y, ranking=self.ranking, sign=0)
+        assert isinstance(form, CompleteSpectrum)
+        return form
 
     def block(self, train: tuple[Array, Array], test: tuple[Array, Array], alphas: Array) -> Array:
         """Predict the pairs of some rows and columns by the model of others.
@@ -103,57 +175,66 @@ class CompleteHoldout:
         rows, cols = train
         if len(rows) == 0 or len(cols) == 0:
             return np.zeros((len(alphas), len(test[0]), len(test[1])))
-        left = _remember(self._left, rows, lambda: spectrum(self.K[np.ix_(rows, rows)]))
-        if self.sign:
-            spectra = (left, left)
-        else:
-            decompose = centred_spectrum if self.ranking else spectrum
-            part = np.ix_(cols, cols)
-            spectra = (left, _remember(self._right, cols, lambda: decompose(self.G[part])))
-        model = closed_form(
-            self.K, self.G, self.Y[np.ix_(rows, cols)],
-            ranking=self.ranking, sign=self.sign, spectra=spectra,
-        )  # fmt: skip
-        return model.predict(self.K[np.ix_(test[0], rows)], self.G[np.ix_(test[1], cols)], alphas)
+        left = self._part(0, rows)
+        right = left if self.sign else self._part(1, cols)
+        labels = self.Y[np.ix_(rows, cols)]
+        model = closed_form(left, right, labels, ranking=self.ranking, sign=self.sign)
+        images = [
+            side.images(spectrum.range, objects, of)
+            for side, spectrum, objects, of in zip(
+                self.sides, (model.left, model.right), test, train, strict=True
+            )
+        ]
+        return model.predict(images[0], images[1], alphas)
 
-    def rows(self, alphas: Array) -> Held:
+    def _part(self, side: int, objects: Array) -> Side:
+        """Some objects of a side, remembered with their decomposition."""
+        key = side, np.asarray(objects, dtype=np.int64).tobytes()
+        if key not in self._parts:
+            self._parts[key] = self.sides[side].select(objects)
+        return self._parts[key]
+
+    def _forget(self, side: int) -> None:
+        self._parts = {key: part for key, part in self._parts.items() if key[0] != side}
+
+    def rows(self, alphas: Array) -> HeldOutTable:
         """Every row by the model without its labels."""
         p, g = self.Y.shape
         every = np.arange(g)
-        held, unsafe = _stack([_leave_out.rows_out(self.problem, alpha) for alpha in alphas])
+        held, unsafe = _stack([_rows_out(self.problem, alpha) for alpha in alphas])
         for i in np.flatnonzero(unsafe.any(axis=0)):
             at = unsafe[:, i]
             again = self.block((_without(p, i), every), (np.array([i]), every), alphas[at])
             if self.ranking:
                 again -= again.mean(axis=2, keepdims=True)
             held[at, i] = again[:, 0]
-            self._left.clear()
-        return Held(held, unsafe.sum(axis=1))
+            self._forget(0)
+        return HeldOutTable(held, unsafe.sum(axis=1))
 
-    def columns(self, alphas: Array) -> Held:
+    def columns(self, alphas: Array) -> HeldOutTable:
         """Every column by the model without its labels."""
         p, g = self.Y.shape
         every = np.arange(p)
-        held, unsafe = _stack([_leave_out.columns_out(self.problem, alpha) for alpha in alphas])
+        held, unsafe = _stack([_columns_out(self.problem, alpha) for alpha in alphas])
         for j in np.flatnonzero(unsafe.any(axis=0)):
             at, stay = unsafe[:, j], _without(g, j)
             again = self.block((every, stay), (every, np.arange(g)), alphas[at])
             if self.ranking:
                 again += (self.Y - again)[:, :, stay].mean(axis=2, keepdims=True)
             held[at, :, j] = again[:, :, j]
-            self._right.clear()
-        return Held(held, unsafe.sum(axis=1))
+            self._forget(1)
+        return HeldOutTable(held, unsafe.sum(axis=1))
 
-    def entries(self, alphas: Array) -> Held:
+    def entries(self, alphas: Array) -> HeldOutTable:
         """Every entry by the model without its label."""
-        held, unsafe = _stack([_leave_out.entry_out(self.problem, alpha) for alpha in alphas])
+        held, unsafe = _stack([_entry_out(self.problem, alpha) for alpha in alphas])
         for a in np.flatnonzero(unsafe.any(axis=(1, 2))):
             given = self._given_others(alphas[a])
             for i, j in np.argwhere(unsafe[a]):
                 held[a, i, j] = given(i, np.array([j]), anchored=True)[0]
-        return Held(held, unsafe.sum(axis=(1, 2)))
+        return HeldOutTable(held, unsafe.sum(axis=(1, 2)))
 
-    def entry_folds(self, folds: list[Array], alphas: Array) -> Held:
+    def entry_folds(self, folds: list[Array], alphas: Array) -> HeldOutTable:
         """Every entry by the model without the labels of its row in its fold of columns.
 
         Up to a constant for each row and fold, for ranking.
@@ -161,7 +242,7 @@ class CompleteHoldout:
         held = np.full((len(alphas), *self.Y.shape), np.nan)
         n_refits = np.zeros(len(alphas), dtype=int)
         for a, alpha in enumerate(alphas):
-            parts, unsafe = _leave_out.entries_out(self.problem, alpha, folds)
+            parts, unsafe = _entries_out(self.problem, alpha, folds)
             for fold, part in zip(folds, parts, strict=True):
                 held[a][:, fold] = part
             n_refits[a] = unsafe.sum()
@@ -169,41 +250,44 @@ class CompleteHoldout:
             for i, number in np.argwhere(unsafe):
                 assert given is not None
                 held[a, i, folds[number]] = given(i, folds[number], anchored=False)
-        return Held(held, n_refits)
+        return HeldOutTable(held, n_refits)
 
-    def both(self, row_folds: list[Array], alphas: Array) -> Held:
+    def both(self, row_folds: list[Array], alphas: Array) -> HeldOutTable:
         """Every entry by the model without its fold of rows and without its column."""
         p, g = self.Y.shape
         held = np.full((len(alphas), p, g), np.nan)
         n_refits = np.zeros(len(alphas), dtype=int)
         for rows in row_folds:
             stay = np.setdiff1d(np.arange(p), rows)
-            held[:, rows], unsafe = _leave_out.both_out(self.problem, self.K, rows, alphas)
+            held[:, rows], unsafe = _both_out(self.problem, self.sides[0], rows, alphas)
             for j in np.flatnonzero(unsafe.any(axis=0)):
                 at, cols = unsafe[:, j], _without(g, j)
                 again = self.block((stay, cols), (rows, np.arange(g)), alphas[at])
                 if self.ranking:
                     again -= again[:, :, cols].mean(axis=2, keepdims=True)
                 held[np.ix_(at, rows, [j])] = again[:, :, [j]]
-                self._right.clear()
+                self._forget(1)
             n_refits += unsafe.sum(axis=1)
-            self._left.clear()
-        return Held(held, n_refits)
+            self._forget(0)
+        return HeldOutTable(held, n_refits)
 
     def _given_others(self, alpha: float) -> Any:
         """Refits of one row beside all others, which enter as a Gaussian process prior."""
         mean = self.rows(np.array([alpha])).predictions[0]
-        variances = _leave_out.row_variances(self.problem, alpha)
-        U, one = self.problem.right.vectors, np.ones((1, 1))
-        g = self.Y.shape[1]
+        variances = _row_variances(self.problem, alpha)
+        U, one = self.problem.right.complete.vectors, Side(np.ones((1, 1)))
+        g, first = self.Y.shape[1], np.array([0])
 
         def refit(i: int, fold: Array, *, anchored: bool) -> Array:
-            S = (U * variances[i]) @ U.T
+            prior = Side((U * variances[i]) @ U.T)
             stay = np.setdiff1d(np.arange(g), fold)
             rest = self.Y[i] - mean[i]
-            part = S[np.ix_(stay, stay)]
-            model = CompleteSpectrum.of(one, part, rest[None, stay], ranking=self.ranking)
-            values = mean[i] + model.predict(one, S[:, stay], np.array([alpha]))[0, 0]
+            model = closed_form(
+                one, prior.select(stay), rest[None, stay], ranking=self.ranking, sign=0
+            )
+            left = one.images(model.left.range, first, first)
+            right = prior.images(model.right.range, np.arange(g), stay)
+            values = mean[i] + model.predict(left, right, np.array([alpha]))[0, 0]
             if self.ranking and anchored:
                 values += (self.Y[i] - values)[stay].mean()
             return values[fold]
@@ -211,11 +295,178 @@ class CompleteHoldout:
         return refit
 
 
-def _remember(known: dict[bytes, Spectrum], objects: Array, decompose: Any) -> Spectrum:
-    key = np.asarray(objects, dtype=np.int64).tobytes()
-    if key not in known:
-        known[key] = decompose()
-    return known[key]
+def _rows_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
+    """Every row without its labels, shape (p, g), and which rows to refit, shape (p,).
+
+    In the basis U of the columns the problem falls apart into one regression for each column,
+    with the kernel σ_j K and its own hat matrix.
+    """
+    (lam, V), (sigma, U) = _parts(problem)
+    D = damped(np.outer(lam, sigma), alpha)
+    labels = problem.all_labels
+    squares = V**2
+    m = squares @ D  # M/alpha
+    unsafe = (m < SINGULAR * D.max(axis=0, initial=0.0)) & (sigma != 0.0)
+    ratio = V @ (labels * D)
+    ratio /= m
+    D *= lam[:, None]
+    held = V @ (labels * D)
+    held -= (squares @ D) * ratio  # f/σ
+    held *= sigma
+    return held @ U.T, unsafe.any(axis=1)
+
+
+def _columns_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
+    """Every column without its labels, shape (p, g), and which columns to refit, shape (g,)."""
+    (lam, V), (sigma, U) = _parts(problem)
+    products = np.outer(lam, sigma)
+    D = damped(products, alpha)
+    labels = problem.all_labels
+    squares = (U**2).T
+    m = D @ squares
+    unsafe = ((m < SINGULAR * D.max(axis=1, initial=0.0)[:, None]) & (lam != 0.0)[:, None]).any(0)
+    ratio = (labels * D) @ U.T
+    ratio /= m
+    if problem.ranking:
+        return problem.Y - V @ ratio, unsafe
+    D *= products
+    held = (labels * D) @ U.T
+    held -= (D @ squares) * ratio
+    return V @ held, unsafe
+
+
+def _entry_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
+    """Every entry without its label, and which entries to refit, both of shape (p, g)."""
+    (lam, V), (sigma, U) = _parts(problem)
+    products = np.outer(lam, sigma)
+    D = damped(products, alpha)
+    labels = problem.all_labels
+    left, right = V**2, (U**2).T
+    m = left @ D @ right
+    unsafe = m < SINGULAR * D.max(initial=0.0)
+    ratio = V @ (labels * D) @ U.T
+    ratio /= m
+    if problem.ranking:
+        return problem.Y - ratio, unsafe
+    D *= products
+    return V @ (labels * D) @ U.T - (left @ D @ right) * ratio, unsafe
+
+
+def _both_out(
+    problem: CompleteSpectrum, side: Side, rows: Array, alphas: Array
+) -> tuple[Array, Array]:
+    """Entries of some rows, by the model without these rows and without the entry's column.
+
+    Parameters
+    ----------
+    problem : CompleteSpectrum
+    side : Side of p objects
+    rows : ndarray of shape (n_rows,), int
+    alphas : ndarray of shape (n_alphas,)
+
+    Returns
+    -------
+    ndarray of shape (n_alphas, n_rows, g)
+    ndarray of shape (n_alphas, g), bool
+        Which columns to refit.
+
+    Notes
+    -----
+    One decomposition of K without the rows. For each of its eigenvectors the columns are a
+    problem with coefficients b = (D∘ỹ)Uᵀ, P = U D Uᵀ, and without column j
+
+        b − P_j b_j/P_jj,     whose value at column j is (G b)_j − (GP)_jj b_j/P_jj.
+    """
+    stay = np.setdiff1d(np.arange(len(side)), rows)
+    sigma, U = _parts(problem)[1]
+    left = side.select(stay).spectrum().range
+    part = CompleteSpectrum(left, problem.right, problem.Y[stay], ranking=problem.ranking)
+    labels = part.labels(left.vectors, U)
+    products = np.outer(left.values, sigma)
+    squares = (U**2).T
+    basis = side.images(left, rows, stay)
+    g = problem.Y.shape[1]
+    # Offset: the predictions of all columns have mean zero, those of the others shall have it.
+    scale = g / (g - 1) if problem.ranking else 1.0
+    out = np.empty((len(alphas), len(rows), g))
+    unsafe = np.empty((len(alphas), g), dtype=bool)
+    for a, alpha in enumerate(alphas):
+        D = damped(products, alpha)
+        m = D @ squares
+        unsafe[a] = (m < SINGULAR * D.max(axis=1, initial=0.0)[:, None]).any(axis=0)
+        ratio = (labels * D) @ U.T
+        ratio /= m
+        D *= sigma
+        out[a] = basis @ (scale * ((labels * D) @ U.T - (D @ squares) * ratio))
+    return out, unsafe
+
+
+def _entries_out(
+    problem: CompleteSpectrum, alpha: float, folds: list[Array]
+) -> tuple[list[Array], Array]:
+    """Entries in folds of columns, each row by the model without *its* labels in that fold.
+
+    Parameters
+    ----------
+    problem : CompleteSpectrum
+    alpha : float
+    folds : list of int arrays
+        Columns. The model that predicts a row has the labels of all other rows.
+
+    Returns
+    -------
+    list of ndarray of shape (p, len(fold))
+        Up to a constant for each row and fold, for ranking.
+    ndarray of shape (p, n_folds), bool
+        Which to refit.
+
+    Notes
+    -----
+    With the weights w_i = ((V∘V) alpha D)_i of row i, M_BB = U_B diag(w_i) U_Bᵀ for a fold B. All
+    rows together are one product with the outer products of the rows of U_B.
+    """
+    (lam, V), (sigma, U) = _parts(problem)
+    products = np.outer(lam, sigma)
+    D = damped(products, alpha)
+    largest = D.max(initial=0.0)
+    labels = problem.all_labels
+    squares = V**2
+    E, m = V @ (labels * D), squares @ D
+    D *= products
+    F, h = V @ (labels * D), squares @ D
+    held, unsafe = [], np.empty((len(V), len(folds)), dtype=bool)
+    for number, fold in enumerate(folds):
+        part = U[fold]
+        outer = (part[:, None, :] * part[None, :, :]).reshape(-1, U.shape[1])
+        shape = (len(V), len(fold), len(fold))
+        M, H = (m @ outer.T).reshape(shape), (h @ outer.T).reshape(shape)
+        values, vectors = np.linalg.eigh(M)
+        unsafe[:, number] = values[:, 0] < SINGULAR * largest
+        values = np.where(values > 0, values, largest)[:, :, None]
+        ratio = (E @ part.T)[:, :, None]
+        ratio = vectors @ ((vectors.transpose(0, 2, 1) @ ratio) / values)
+        held.append(F @ part.T - (H @ ratio)[:, :, 0])
+    return held, unsafe
+
+
+def _row_variances(problem: CompleteSpectrum, alpha: float) -> Array:
+    """What the labels of the other rows leave open of each row, in the basis U: shape (p, s).
+
+    In the reading as a Gaussian process, row i without its labels has the covariance
+    U diag(c_i) Uᵀ with c = alpha H/M.
+    """
+    (lam, V), (sigma, _) = _parts(problem)
+    products = np.outer(lam, sigma)
+    D = damped(products, alpha)
+    squares = V**2
+    m = squares @ D
+    D *= products
+    return (squares @ D) / m
+
+
+def _parts(problem: CompleteSpectrum) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    left, right = problem.left.complete, problem.right.complete
+    return (left.values, left.vectors), (right.values, right.vectors)
 
 
 def _without(n: int, one: Any) -> Array:
@@ -225,3 +476,129 @@ def _without(n: int, one: Any) -> Array:
 def _stack(results: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     values, unsafe = zip(*results, strict=True)
     return np.stack(values), np.stack(unsafe)
+
+
+# ---------------------------------------------------------------------- folds
+
+
+def complete_labels(problem: RelationProblem) -> Array | None:
+    """The labels as a matrix of shape (p, g), if every pair has exactly one."""
+    block = problem.block()
+    if block is None or block.multiplicity != 1 or block.Y.shape != problem.observations.shape:
+        return None
+    return block.Y
+
+
+def alpha_chunks(alphas: Array, shape: tuple[int, int]) -> list[Array]:
+    """Alphas that can be followed together without a work space of gigabytes."""
+    size = max(1, WORK // (shape[0] * shape[1]))
+    return [alphas[start : start + size] for start in range(0, len(alphas), size)]
+
+
+def cross_validate(
+    problem: RelationProblem,
+    folds: RelationFolds,
+    alphas: Array,
+    *,
+    solver: str,
+    options: IterationOptions,
+    progress: Progress,
+) -> HeldOutEdges:
+    """Predictions of held-out edges for some alphas (see `alpha_chunks`).
+
+    Parameters
+    ----------
+    problem : RelationProblem
+    folds : RelationFolds
+    alphas : ndarray of shape (n_alphas,)
+    solver, options
+        For refits, where the relation is not complete.
+    progress : Progress
+    """
+    Y = complete_labels(problem)
+    if folds.kind in ("leave-row-out", "entries"):
+        assert Y is not None
+        return _by_shortcuts(problem, Y, folds, alphas)
+    if folds.kind == "blocks" and Y is not None and solver in ("auto", "closed"):
+        return _by_closed_forms(problem, Y, folds, alphas, progress)
+    return _by_refits(problem, folds, alphas, solver, options, progress)
+
+
+def _by_shortcuts(
+    problem: RelationProblem, Y: Array, folds: RelationFolds, alphas: Array
+) -> HeldOutEdges:
+    p, g = Y.shape
+    holdout = CompleteHoldout(*problem.sides, Y, ranking=problem.ranking)
+    rows = np.repeat(np.arange(p), g)
+    if folds.kind == "leave-row-out":
+        held = holdout.rows(alphas)
+        lists = rows
+    else:
+        held = holdout.entry_folds(list(folds.entries), alphas)
+        fold_of = np.empty(g, dtype=np.int64)
+        for number, cols in enumerate(folds.entries):
+            fold_of[cols] = number
+        lists = rows * len(folds.entries) + np.tile(fold_of, p)
+    predictions = held.predictions.reshape(len(alphas), -1)
+    return HeldOutEdges(lists, Y.ravel(), predictions, held.n_refits)
+
+
+def _by_closed_forms(
+    problem: RelationProblem, Y: Array, folds: RelationFolds, alphas: Array, progress: Progress
+) -> HeldOutEdges:
+    """Complete relations: a closed form for each fold, kernels decomposed once for each side."""
+    holdout = CompleteHoldout(*problem.sides, Y, ranking=problem.ranking, sign=problem.sign)
+    parts = []
+    for number, fold in enumerate(folds.blocks):
+        rows, cols = fold.test
+        predictions = holdout.block(fold.train, fold.test, alphas).reshape(len(alphas), -1)
+        lists = np.repeat(rows, len(cols)) * len(folds.blocks) + number
+        parts.append((lists, Y[np.ix_(rows, cols)].ravel(), predictions))
+        progress.bar(number + 1, len(folds.blocks), "folds")
+    return _joined(parts, np.zeros(len(alphas), dtype=int))
+
+
+def _by_refits(
+    problem: RelationProblem,
+    folds: RelationFolds,
+    alphas: Array,
+    solver: str,
+    options: IterationOptions,
+    progress: Progress,
+) -> HeldOutEdges:
+    """Fit without the edges of each fold, and predict them."""
+    masks = _edge_masks(problem.observations, folds)
+    parts = []
+    for number, (train, test) in enumerate(masks):
+        if test.any() and train.any():
+            model = problem.select(train).solve(alphas, solver, options)
+            rows, cols, y = problem.observations.select(test).lists
+            predictions = model.predict(problem.sides, rows, cols)
+            parts.append((rows * len(masks) + number, y, predictions))
+        progress.bar(number + 1, len(masks), "folds refitted")
+    if not parts:
+        raise ValueError("no fold has both edges to learn from and edges to predict")
+    return _joined(parts, np.full(len(alphas), len(parts)))
+
+
+def _edge_masks(observations: Observations, folds: RelationFolds) -> list[tuple[Array, Array]]:
+    """Which edges to learn from and which to predict, for each fold."""
+    rows, cols, _ = observations.lists
+    if folds.pairs is not None:
+        flat = rows * observations.shape[1] + cols
+        fold = folds.pairs[np.searchsorted(observations.cells.flat, flat)]
+        return [(fold != number, fold == number) for number in range(folds.n_pair_folds)]
+
+    def member(part: tuple[Array, Array]) -> Array:
+        inside = [np.zeros(n, dtype=bool) for n in observations.shape]
+        inside[0][part[0]], inside[1][part[1]] = True, True
+        return inside[0][rows] & inside[1][cols]
+
+    return [(member(fold.train), member(fold.test)) for fold in folds.blocks]
+
+
+def _joined(parts: list[tuple[Array, Array, Array]], n_refits: Array) -> HeldOutEdges:
+    lists, y, predictions = zip(*parts, strict=True)
+    return HeldOutEdges(
+        np.concatenate(lists), np.concatenate(y), np.concatenate(predictions, axis=1), n_refits
+    )

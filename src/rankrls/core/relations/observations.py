@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._edges import EdgeList, read_labels
+from rankrls._relation_labels import EdgeList, read_labels
 
-__all__ = ["Block", "Cells", "Observations"]
+__all__ = ["Cells", "CompleteBlock", "Observations"]
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Block:
+class CompleteBlock:
     """A part of the relation that is observed completely, every pair equally often.
 
     Attributes
@@ -168,7 +168,7 @@ class Observations:
             return Cells(flat // g, flat % g, mean, weight, self.shape)
         return Cells(rows, cols, y, np.ones(len(rows)), self.shape)
 
-    def block(self, *, ranking: bool, square: bool = False) -> Block | None:
+    def block(self, *, ranking: bool, square: bool = False) -> CompleteBlock | None:
         """The observations as one complete block, or None if they are not one.
 
         Rows and columns without an edge do not matter. For ``ranking`` a row with one pair does
@@ -177,7 +177,7 @@ class Observations:
         """
         p, g = self.shape
         if self._matrix is not None:
-            return Block(np.arange(p), np.arange(g), self._matrix, 1)
+            return CompleteBlock(np.arange(p), np.arange(g), self._matrix, 1)
         cells = self.cells
         if ranking:
             cells = cells.select(np.bincount(cells.rows, minlength=p)[cells.rows] > 1)
@@ -188,4 +188,6 @@ class Observations:
             return None
         if square and not np.array_equal(rows, cols):
             return None
-        return Block(rows, cols, cells.y.reshape(len(rows), len(cols)), int(cells.weight[0]))
+        return CompleteBlock(
+            rows, cols, cells.y.reshape(len(rows), len(cols)), int(cells.weight[0])
+        )

@@ -20,7 +20,7 @@ It changes the columns of all other candidates in the same way.
 
 The differences lose digits where the model without q has little to say about features that the
 model with q knows: a part eps/λ is lost, with λ the smallest eigenvalue of q's block of
-alpha(X̃_S X̃_Sᵀ + alpha I)⁻¹. Where λ is tiny, q is left out literally from there on, by a
+alpha(X̃_S X̃_Sᵀ + alpha I)⁻¹. Where λ is tiny, q is refitted without from there on, by a
 regression of its own.
 """
 
@@ -37,8 +37,8 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, eigh
 
 from rankrls import _memory
-from rankrls._progress import Progress
-from rankrls.core.preferences.objectives import Objective
+from rankrls._messages import Progress
+from rankrls.core.preferences.laplacian import Objective
 
 __all__ = ["GreedyPath", "select_leave_one_out", "select_leave_query_out"]
 
@@ -47,7 +47,7 @@ Array = NDArray[Any]
 #: Candidates whose gains differ by less than this, relatively, are tied: the first one wins.
 TIE = 1e-10
 
-#: A fold is left out literally where its λ falls below this.
+#: A fold is refitted without where its λ falls below this.
 CANCELLED = 1e-6
 
 #: Numbers in the part of A (and of E) that is worked on at a time: it should stay in cache.
@@ -60,7 +60,7 @@ class GreedyPath:
 
     ``errors``: the sum of squared held-out errors after each of them, over outputs and pairs
     (Σ w² (z − difference)², leave-query-out) or rows (leave-one-out). ``n_refits``: how many
-    folds were left out literally in the end.
+    folds were refitted in the end.
     """
 
     selected: Array
@@ -80,22 +80,22 @@ def select_leave_query_out(
 
     ``objective`` comes from scores of m rows; ``query_codes`` has shape (m,), ``X`` (m, n).
     """
-    system = objective.system
-    factor = system.factor()
+    laplacian = objective.laplacian
+    factor = laplacian.factor()
     codes = np.unique(query_codes[factor.owner], return_inverse=True)[1]
     order = np.argsort(codes, kind="stable")  # coordinates of a query stand together
     t = np.broadcast_to(factor.t, (len(codes), len(objective.outputs)))[order]
     parts = _column_blocks(len(t), X.shape[1])
 
     def start(out: slice) -> list[Array]:
-        blocks = [factor._rmatmat(np.ascontiguousarray(X[:, part]))[order] for part in parts]
+        blocks = [factor.rmatmat(np.ascontiguousarray(X[:, part]))[order] for part in parts]
         return [*blocks, t.copy()]
 
-    folds = Folds(codes[order], parts[0].stop)
-    path = _select(_State(start, parts, folds, alpha, n_select), progress)
+    folds = QueryBlocks(codes[order], parts[0].stop)
+    path = _select(_GreedyState(start, parts, folds, alpha, n_select), progress)
     # Σ w² (z − difference)² = ‖t − Fᵀf‖² + Σ w² z² − ‖t‖², where the last two are equal if the
     # targets z are differences of scores.
-    energy = float(np.broadcast_to(system.energy, t.shape[1]).sum())
+    energy = float(np.broadcast_to(laplacian.energy, t.shape[1]).sum())
     offset = energy - float(np.einsum("ij,ij->", t, t))
     offset = offset if offset > 1e-12 * energy else 0.0
     return GreedyPath(path.selected, path.errors + offset, path.n_refits)
@@ -118,11 +118,13 @@ def select_leave_one_out(
         return [block + block[out].sum(axis=0) / left for block in centred]
 
     # Without row i its deviation from the mean is m/(m − 1) times as large.
-    state = _State(start, parts, Folds(np.arange(m), parts[0].stop), nu, n_select, m / (m - 1))
+    state = _GreedyState(
+        start, parts, QueryBlocks(np.arange(m), parts[0].stop), nu, n_select, m / (m - 1)
+    )
     return _select(state, progress)
 
 
-def _select(state: _State, progress: Progress) -> GreedyPath:
+def _select(state: _GreedyState, progress: Progress) -> GreedyPath:
     errors = np.zeros(state.n_select)
     for step in range(state.n_select):
         feature = state.best()
@@ -162,7 +164,7 @@ class Chunk:
         return U * V if self.single else self.ones @ (U * V)
 
 
-class Folds:
+class QueryBlocks:
     """Rows in folds that are left out together, from the ascending fold numbers of the rows.
 
     The folds come in chunks of so many rows that ``width`` columns of them stay in cache.
@@ -235,7 +237,7 @@ class _Regression:
         return total
 
 
-class _State:
+class _GreedyState:
     """The regression on S with all rows, and E, what is left of each fold without that fold.
 
     ``start`` gives the blocks of columns, t the last, for a regression that leaves out a slice of
@@ -247,7 +249,7 @@ class _State:
         self,
         start: Callable[[slice], list[Array]],
         parts: list[slice],
-        folds: Folds,
+        folds: QueryBlocks,
         alpha: float,
         n_select: int,
         held_out: float = 1.0,
@@ -259,7 +261,7 @@ class _State:
         self.E = [held_out * A for A in self.full.A]
         self.selected: list[int] = []
         self.refits: list[_Regression] = []
-        self.literal = np.zeros(folds.n_folds, dtype=bool)
+        self.refitted = np.zeros(folds.n_folds, dtype=bool)
         self.det = np.ones(folds.n_folds)  # of the fold's block of alpha(X̃_S X̃_Sᵀ + alpha I)⁻¹
         self.X_S = np.zeros((n_select, folds.n_rows))
 
@@ -298,7 +300,7 @@ class _State:
             for chunk, a_and_e in zip(chunks, sums, strict=True):
                 A, E = full.A[b][chunk.rows], self.E[b][chunk.rows]
                 without = self.alpha_plus(N, chunk.products(E, A))
-                without[self.literal[chunk.folds]] = np.inf  # no gain here, but from refits
+                without[self.refitted[chunk.folds]] = np.inf  # no gain here, but from refits
                 hh = chunk.products(E, E)
                 for j, (a_sums, e_sums) in enumerate(a_and_e):
                     beta = a_sums @ E
@@ -321,9 +323,9 @@ class _State:
         return products
 
     def refit_folds(self, feature: int) -> bool:
-        """Whether adding the feature needs folds to be left out literally; if so, they are."""
+        """Whether adding the feature needs folds to be refitted; if so, they are."""
         without, norm = self.norms_without(feature)
-        tiny = (self.det * (without / norm) < CANCELLED) & ~self.literal
+        tiny = (self.det * (without / norm) < CANCELLED) & ~self.refitted
         lost = np.flatnonzero(tiny).tolist()
         if not self.folds.single:  # the determinant is a lower bound only
             lost = [q for q in lost if self.smallest_eigenvalue(q, feature) < CANCELLED]
@@ -334,7 +336,7 @@ class _State:
             for earlier in self.selected:
                 refit.add(earlier)
             self.refits.append(refit)
-            self.literal[q] = True
+            self.refitted[q] = True
             self.E[-1][out] = refit.A[-1][out]
         return bool(lost)
 

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
+from rankrls._messages import warn
+from rankrls._threads import at_most
 from rankrls.core.linalg.conjugate_gradients import (
+    COLUMNS,
     History,
     IterationOptions,
     converge,
     stop_early,
 )
-from rankrls.core.preferences.objectives import Objective
-from rankrls.core.ridge.models import Model, of_alpha
-from rankrls.core.spaces.products import Products
+from rankrls.core.preferences.laplacian import Objective
+from rankrls.core.ridge.models import Model
+from rankrls.core.spaces.path_model import of_alpha
+from rankrls.core.spaces.products import Offsets, Products
 
-__all__ = ["HeldOut", "IterativeModel", "LinearSystem", "fit_iterative"]
+__all__ = ["HeldOutRows", "IterativeModel", "LinearSystem", "fit_iterative"]
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutRows:
     """Rows that a fit does not learn from, and how to score predictions for them.
 
     Attributes
@@ -41,10 +47,6 @@ class HeldOut:
     rows: Array | None = None
 
 
-#: Columns that are multiplied at once, which bounds the work space of m numbers for each.
-COLUMNS = 8
-
-
 class LinearSystem:
     """G = XᵀLX and C = Xᵀr of one objective, G as a product.
 
@@ -58,7 +60,7 @@ class LinearSystem:
 
     def __init__(self, product: Products, objective: Objective, rows: Array | None = None) -> None:
         self.X = product
-        self.system = objective.system
+        self.system = objective.laplacian
         self.rows = rows
         self.outputs = objective.outputs
         k = len(objective.outputs)
@@ -75,6 +77,11 @@ class LinearSystem:
         """Numbers that are stored of X."""
         return self.X.X.nnz if hasattr(self.X.X, "nnz") else self.X.X.size
 
+    @property
+    def rank(self) -> int:
+        """Number of rows that have an edge."""
+        return int(np.count_nonzero(self.system.degree()))
+
     def G(self, V: Array) -> Array:
         """XᵀL(X V) for V of shape (n, k')."""
         if V.shape[1] > COLUMNS:
@@ -85,19 +92,27 @@ class LinearSystem:
 
     def diagonal(self) -> Array:
         """About the diagonal of G, shape (n,): that of Xᵀ diag(L) X for centred columns."""
-        return self.X.column_squares(self._spread(self.system.degree()))
+        return self._squares
 
     def magnitude(self, W: Array) -> Array:
-        """About ‖X‖ ‖L‖ ‖X w‖ for every column, shape (k',): what rounding is relative to."""
-        degree = self._spread(self.system.degree())
-        mean = self.X.rmatmat(degree[:, None])[:, 0]
-        total = max(float(degree.sum()), np.finfo(float).tiny)
-        squares = self.X.column_squares(degree) + mean**2 / total
+        """About ‖L^½ x_j‖ ‖L^½‖ ‖X w‖ for every column x_j of X, shape (n, k')."""
         starts = range(0, W.shape[1], COLUMNS)
         norms = [
             np.linalg.norm(self.X.matmat(W[:, start : start + COLUMNS]), axis=0) for start in starts
         ]
-        return np.sqrt(squares.sum() * degree.max()) * np.concatenate(norms)
+        return self._sizes[:, None] * np.concatenate(norms)
+
+    @cached_property
+    def _squares(self) -> Array:
+        return self.X.column_squares(self._spread(self.system.degree()))
+
+    @cached_property
+    def _sizes(self) -> Array:
+        """‖D^½ x_j‖ max D^½ with D = diag(L), columns not centred, shape (n,)."""
+        degree = self._spread(self.system.degree())
+        total = max(float(degree.sum()), np.finfo(float).tiny)
+        means = self.X.rmatmat(degree[:, None])[:, 0] / total
+        return np.sqrt((self._squares + total * means**2) * degree.max())
 
     def _backward(self, U: Array) -> Array:
         return self.X.rmatmat(self._spread(U))
@@ -173,7 +188,7 @@ def fit_iterative(
     *,
     options: IterationOptions,
     threads: int,
-    held_out: HeldOut | None = None,
+    held_out: HeldOutRows | None = None,
 ) -> tuple[IterativeModel, History]:
     """Fit for all ``alphas``, or, with held-out rows, the best of all (alpha, iteration).
 
@@ -184,9 +199,12 @@ def fit_iterative(
     alphas : ndarray of shape (n_alphas,)
     options : IterationOptions
     threads : int
-    held_out : HeldOut, optional
+        Of sparse products and of BLAS.
+    held_out : HeldOutRows, optional
     """
-    with Products.of(X, threads) as product:
+    offsets = Offsets.of(X)
+    _warn_of_lost_digits(offsets, X.dtype, options.tol)
+    with at_most(threads), Products.of(X, threads, offsets) as product:
         rows = None if held_out is None else held_out.rows
         systems = [LinearSystem(product, objective, rows) for objective in objectives]
         outputs = [system.outputs for system in systems]
@@ -194,11 +212,30 @@ def fit_iterative(
             W, history = converge(systems, alphas, options)
         else:
             n_outputs = sum(map(len, outputs))
-            with Products.of(held_out.X, threads) as held:
+            with Products.of(held_out.X, threads, offsets) as held:
                 W, history = stop_early(systems, alphas, options, held, held_out.score, n_outputs)
             assert history.best is not None
             alphas = alphas[[history.best]]
     return IterativeModel(outputs, W, alphas, X.dtype), history
+
+
+def _warn_of_lost_digits(offsets: Offsets | None, dtype: Any, tol: float) -> None:
+    """Warn if deviations from the mean of a column have fewer digits than ``tol`` asks for."""
+    if offsets is None:
+        return
+    at = int(np.argmax(offsets.lost))
+    eps = float(np.finfo(dtype).eps)
+    if offsets.lost[at] <= max(tol, eps ** (2 / 3)):
+        return
+    advice = "centre and scale the features"
+    if dtype == np.float32:
+        advice += ", pass them as float64"
+    warn(
+        f"the mean of column {offsets.columns[at]} of X is {offsets.values[at]:.3g}, which leaves "
+        f"its deviations from the mean a relative precision of {offsets.lost[at]:.2g} > "
+        f"tol={tol:g} in {np.dtype(dtype)}: {advice} before they are rounded",
+        ConvergenceWarning,
+    )
 
 
 def _no_factor(what: str) -> ValueError:

@@ -1,8 +1,15 @@
-"""Fitted models: coefficients for every alpha, predictions, and the posterior of the first.
+"""Fitted least-squares models: coefficients for every alpha, predictions, and the posterior.
 
 Three representations of the same function: weights of explicit features (`LinearModel`),
 coefficients of all training rows (`KernelModel`), and coefficients of basis vectors
-(`NystroemModel`).
+(`NystroemModel`). Each asks a *solver* for every group of outputs that share L: a factorised
+symmetric matrix and a right-hand side, `PrimalSolver` or `DualSolver`, which give the coefficients
+for every alpha, the posterior variance of the Gaussian process whose mean the model is, and its
+log marginal likelihood.
+
+The process has covariance k and noise variance alpha/w² per edge. Scores are known up to a
+constant only, so their variances are those of f(x) − f̄, with f̄ the mean over the training rows
+that have an edge; variances of differences do not depend on that.
 """
 
 from __future__ import annotations
@@ -11,38 +18,350 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import qr
 
-from rankrls.core.preferences.objectives import Objective
+from rankrls.core.linalg.factorizations import Factorization, factorize, is_graded
+from rankrls.core.preferences.laplacian import Factor, Objective, RotatedFactor
+from rankrls.core.preferences.query_weights import CANCELLED, Groups
 from rankrls.core.preferences.statistics import Statistics
-from rankrls.core.ridge.dropped import DroppedSolver
-from rankrls.core.ridge.solvers import DualSolver, PrimalSolver
-from rankrls.core.spaces.kernels import Kernel
-from rankrls.core.spaces.nystroem import Basis
+from rankrls.core.spaces.path_model import of_alpha
+from rankrls.core.spaces.spaces import (
+    Basis,
+    DualSpace,
+    Kernel,
+    NystroemSpace,
+    replace_columns,
+    subtract,
+)
 
-__all__ = ["KernelModel", "LinearModel", "Model", "NystroemModel", "of_alpha", "predict_path"]
+__all__ = [
+    "DroppedSolver",
+    "DualSolver",
+    "KernelModel",
+    "LinearModel",
+    "Model",
+    "NystroemModel",
+    "PrimalSolver",
+]
 
 Array = NDArray[Any]
 
 #: Relative accuracy that the cheaper way to the Nyström system may cost.
 MAX_LOSS = 1e-9
 
-
-def of_alpha(coefficients: Array, index: int | None) -> Array:
-    """Of an array (n_alphas, k, n_outputs) one alpha's; None: (k, n_alphas n_outputs), all."""
-    if index is not None:
-        return coefficients[index]
-    return np.concatenate(list(coefficients), axis=1)
+#: Kernel values and dense features that are held at a time when variances are computed.
+WORK = 2**20
 
 
-def predict_path(model: Any, X: Any) -> Array:
-    """Scores of shape (n_alphas, n, n_outputs); kernel values are computed once for all alphas."""
-    joined = model.predict(X, None)
-    return np.stack(np.split(joined, len(model.alphas), axis=1))
+# -- solvers ----------------------------------------------------------------------------------
+
+
+class _Solver:
+    """S, its factorisation, and the right-hand side b: coefficients B = (S + alpha I)⁻¹ b."""
+
+    def __init__(
+        self, data: Objective | Statistics, b: Array, factorization: Factorization
+    ) -> None:
+        self.n_pairs = data.n_pairs
+        self.log_weight = data.log_weight
+        self.energy = data.energy
+        self.outputs = data.outputs
+        self.b = b
+        self.factorization = factorization
+
+    def _log_likelihood(self, misfit: Array, alpha: float) -> Array:
+        """−½ [misfit + log det(S + alpha I) + (l − p) log alpha − Σ log w² + l log 2π].
+
+        ``misfit`` is zᵀ(MᵀKM + alpha W⁻¹)⁻¹z over the l edges. The determinant over edges
+        follows from that over the p coordinates of S by Sylvester's identity.
+        """
+        n_edges, p = self.n_pairs, len(self.b)
+        constant = (
+            self.factorization.log_determinant(alpha)
+            + (n_edges - p) * np.log(alpha)
+            - self.log_weight
+            + n_edges * np.log(2 * np.pi)
+        )
+        return -0.5 * (misfit + constant)
+
+
+class PrimalSolver(_Solver):
+    """(ΦᵀLΦ + alpha I) w = Φᵀ r.
+
+    Parameters
+    ----------
+    statistics : Statistics
+        ΦᵀLΦ, Φᵀr and the mean row of the features; ``gram`` may be overwritten.
+    alphas : ndarray of shape (n_alphas,)
+        The alphas that will be asked for.
+    for_path : bool
+        Whether more alphas will be asked for.
+    scaled : bool
+        Whether the features have scales of their own, that may be very different.
+    """
+
+    def __init__(
+        self,
+        statistics: Statistics,
+        alphas: Array,
+        *,
+        for_path: bool = False,
+        scaled: bool = True,
+    ) -> None:
+        self.mean = statistics.mean
+        self.mass = statistics.mass
+        self.largest = statistics.largest
+        self.rounding = statistics.rounding
+        S, b = statistics.gram, statistics.cross
+        made = factorize(S, alphas, b, in_range=True, scaled=scaled, for_path=for_path)
+        super().__init__(statistics, b, made)
+
+    def statistics(self) -> Statistics:
+        """The statistics that it was made from, in new arrays."""
+        return Statistics(
+            self.outputs,
+            self.factorization.matrix(),
+            self.b.copy(),
+            self.mean.copy(),
+            self.mass,
+            self.energy.copy(),
+            self.n_pairs,
+            self.log_weight,
+            self.largest.copy(),
+            self.rounding,
+        )
+
+    def coefficients(self, alphas: Array) -> Array:
+        """Weights w, shape (n_alphas, n, k)."""
+        return self.factorization.solve_path(self.b, alphas)
+
+    def variance(self, Phi: Array, alpha: float) -> Array:
+        """Of f(x) − f̄ for features of shape (j, n): shape (j,)."""
+        return self.difference_variance(Phi - self.mean, alpha)
+
+    def difference_variance(self, Delta: Array, alpha: float) -> Array:
+        """alpha δᵀ(ΦᵀLΦ + alpha I)⁻¹δ for differences of features, shape (j, n)."""
+        return alpha * self.factorization.quadratic(Delta.T, alpha)
+
+    def log_marginal_likelihood(self, alpha: float) -> Array:
+        """Log density of the targets z of all edges, shape (k,)."""
+        solution = self.factorization.solve(self.b, alpha)
+        fitted = np.einsum("ij,ij->j", self.b, solution)
+        return self._log_likelihood((self.energy - fitted) / alpha, alpha)
+
+
+class DualSolver(_Solver):
+    """A = F (FᵀKF + alpha I)⁻¹ t, the solution of (L K + alpha I) A = r for L = F Fᵀ, r = F t.
+
+    Parameters
+    ----------
+    objective : Objective
+    S : ndarray of shape (p, p)
+        FᵀKF.
+    factor : Factor
+        F and t.
+    row_means : ndarray of shape (m,)
+        Mean of the kernel of every row with the rows that have an edge.
+    alphas : ndarray of shape (n_alphas,)
+        The alphas that will be asked for.
+    noise : float
+        Size of rounding errors in S, where it is more than eps ‖S‖.
+    for_path : bool
+        Whether more alphas will be asked for, and hold-outs.
+    scaled : bool
+        Whether S is that of a `RotatedFactor`.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        S: Array,
+        factor: Factor,
+        row_means: Array,
+        alphas: Array,
+        *,
+        noise: float = 0.0,
+        for_path: bool = False,
+        scaled: bool = False,
+    ) -> None:
+        self.factor = factor
+        self.share = row_share(objective)
+        self.row_means = row_means
+        k = len(objective.outputs)
+        t = np.broadcast_to(factor.t, (factor.t.shape[0], k)).astype(S.dtype)
+        null = factor.null() if for_path else None
+        # Rounding of a constant part of K, which FᵀKF does not have, beside FᵀKF itself.
+        cancelled = noise > 100 * float(np.finfo(S.dtype).eps) * float(np.linalg.norm(S))
+        made = factorize(
+            S,
+            alphas,
+            t,
+            in_range=False,
+            scaled=scaled,
+            noise=noise,
+            null=null,
+            for_path=for_path,
+        )
+        if cancelled:
+            made.loss = max(made.loss, len(S) * noise / float(alphas.min()))
+        super().__init__(objective, t, made)
+
+    @classmethod
+    def from_kernel(
+        cls,
+        objective: Objective,
+        K: Array,
+        alphas: Array,
+        *,
+        for_path: bool = False,
+        eps: float | None = None,
+    ) -> DualSolver:
+        """From the kernel matrix of shape (m, m), which may be overwritten.
+
+        ``eps`` is the relative rounding error of its entries; by default that of its dtype.
+        """
+        factor = _factor(objective, for_path)
+        row_means = K @ row_share(objective).astype(K.dtype)
+        # What cancels in FᵀKF (a constant in K, say) leaves rounding of this size.
+        scale = float((K.diagonal() * objective.laplacian.degree()).max())
+        noise = (float(np.finfo(K.dtype).eps) if eps is None else eps) * scale
+        S = factor.sandwich(K)
+        return cls(objective, S, factor, row_means, alphas, noise=noise, for_path=for_path)
+
+    @classmethod
+    def from_features(
+        cls, objective: Objective, X: Any, alphas: Array, *, for_path: bool = False
+    ) -> tuple[DualSolver, Array | None]:
+        """From explicit features: FᵀKF = (FᵀX)(FᵀX)ᵀ when dense, by K = XXᵀ when sparse.
+
+        Returns also Rᵀ of shape (n, p), if the weights of the features are Rᵀ times the solution;
+        otherwise they are Xᵀ A.
+
+        Notes
+        -----
+        XXᵀ has no digits left of columns that are small beside others. If the scales of the
+        columns differ that much, FᵀX = QR with the columns in descending order of their norms,
+        and F Q takes the place of F (any factor of L serves). Then S = RRᵀ is graded from large
+        to small, and a Cholesky factorisation keeps the digits of all of its parts.
+        """
+        if sparse.issparse(X):
+            X = _centre_by_component(X, objective)
+            squares = np.asarray(X.multiply(X).sum(axis=0), dtype=np.float64).ravel()
+            if not is_graded(squares, float(alphas.min())):
+                K = (X @ X.T).toarray()
+                return cls.from_kernel(objective, K, alphas, for_path=for_path), None
+            X = X.toarray()
+        factor = _factor(objective, for_path)
+        row_means = X @ (row_share(objective).astype(X.dtype) @ X)
+        X_F = factor.rmatmat(X)
+        squares = np.einsum("ij,ij->j", X_F, X_F, dtype=np.float64)
+        # Columns that are constant in every query, but for the rounding of their centring.
+        whole = objective.laplacian.degree() @ np.square(X, dtype=np.float64)
+        rounding = squares <= 64 * float(np.finfo(X.dtype).eps) ** 2 * whole
+        X_F[:, rounding & np.isfinite(squares)] = 0.0
+        overflow = not np.isfinite(squares).all()  # which `factorize` reports
+        if overflow or not is_graded(squares, float(alphas.min())):
+            S = X_F @ X_F.T
+            return cls(objective, S, factor, row_means, alphas, for_path=for_path), None
+        order = np.argsort(-squares, kind="stable")
+        Q, R = qr(X_F[:, order].astype(np.float64), mode="full", check_finite=False)
+        Rt = np.empty((X.shape[1], len(R)))
+        Rt[order] = R.T
+        rotated = RotatedFactor(factor, Q)
+        return cls(objective, R @ R.T, rotated, row_means, alphas, scaled=True), Rt
+
+    def coordinates(self, alphas: Array) -> Array:
+        """(FᵀKF + alpha I)⁻¹t, shape (n_alphas, p, k)."""
+        return self.factorization.solve_path(self.b, alphas)
+
+    def coefficients(self, alphas: Array) -> Array:
+        """Kernel coefficients A, shape (n_alphas, m, k)."""
+        B = self.coordinates(alphas)
+        p = B.shape[1]
+        stacked = self.factor.matmat(np.moveaxis(B, 0, 1).reshape(p, -1))
+        return np.moveaxis(stacked.reshape(len(stacked), len(alphas), -1), 1, 0)
+
+    def variance(self, K_X: Array, k_xx: Array, alpha: float) -> Array:
+        """Of f(x) − f̄, shape (j,), from k(x, X) of shape (j, m) and k(x, x) of shape (j,).
+
+        k̃(x, x) − k̃_xᵀF(FᵀKF + alpha I)⁻¹Fᵀk̃_x with k̃(x, x') = k − k̄(x) − k̄(x') + k̿.
+        """
+        mean = float(self.share @ self.row_means)
+        prior = k_xx - 2 * (K_X @ self.share) + mean
+        return self.difference_variance(K_X - self.row_means, prior, alpha)
+
+    def difference_variance(self, Delta: Array, prior: Array, alpha: float) -> Array:
+        """The prior variance less what the data explain, for differences of kernel rows (j, m)."""
+        F_Delta = self.factor.rmatmat(np.ascontiguousarray(Delta.T))
+        W = self.factorization.whiten(F_Delta, alpha)
+        return np.maximum(prior - np.einsum("ij,ij->j", W, W), 0.0)
+
+    def log_marginal_likelihood(self, alpha: float) -> Array:
+        """Log density of the targets z of all edges, shape (k,)."""
+        unexplained = self.energy - np.einsum("ij,ij->j", self.b, self.b)
+        misfit = unexplained / alpha + self.factorization.quadratic(self.b, alpha)
+        return self._log_likelihood(misfit, alpha)
+
+
+class DroppedSolver:
+    """Stands where a solver was: it knows which outputs were its own, and answers nothing.
+
+    Parameters
+    ----------
+    outputs : ndarray of shape (k,), int
+    """
+
+    def __init__(self, outputs: Array) -> None:
+        self.outputs = outputs
+
+    def variance(self, *args: Any) -> NoReturn:
+        """Refuse."""
+        raise ValueError(
+            "this model was saved without what uncertainties and updates need "
+            "(uncertainty=False): it can predict scores; for return_std, preference_proba, "
+            "log_marginal_likelihood, partial_fit and forget fit it again, or save it with "
+            "uncertainty=True"
+        )
+
+    difference_variance = variance
+    log_marginal_likelihood = variance
+    statistics = variance
+
+
+def row_share(objective: Objective) -> Array:
+    """The weight of every row that has an edge, divided by their sum: shape (m,)."""
+    weight = objective.laplacian.row_weight()
+    return weight / weight.sum()
+
+
+def _centre_by_component(X: Any, objective: Objective) -> Any:
+    """Sparse X, with columns that hardly vary within components centred by component.
+
+    Such an offset cancels in FᵀXXᵀF, but would leave its rounding in XXᵀ.
+    """
+    codes = np.unique(objective.laplacian.components(), return_inverse=True)[1]
+    groups = Groups(codes, None, int(codes.max()) + 1)
+    means = groups.mean(X)
+    squares = np.asarray(X.multiply(X).sum(axis=0), dtype=np.float64).ravel()
+    explained = np.asarray(groups.total @ means.multiply(means)).ravel()
+    columns = np.flatnonzero(squares - explained < CANCELLED * squares)
+    if not len(columns):
+        return X
+    return replace_columns(X, columns, groups.deviations(X[:, columns].toarray()))
+
+
+def _factor(objective: Objective, for_path: bool) -> Factor:
+    """For hold-outs a factor whose null space is known; otherwise the cheapest one."""
+    laplacian = objective.laplacian
+    return laplacian.independent_factor() if for_path else laplacian.factor()
+
+
+# -- models -----------------------------------------------------------------------------------
 
 
 class Model(ABC):
@@ -91,7 +410,7 @@ class Model(ABC):
         return sum(len(solver.outputs) for solver in self.solvers)
 
     def without_uncertainty(self) -> Model:
-        """A model that predicts the same and takes less room: its solvers answer nothing."""
+        """A model that predicts the same and takes less memory: its solvers answer nothing."""
         slim = copy.copy(self)
         slim.solvers = [DroppedSolver(solver.outputs) for solver in self.solvers]
         return slim
@@ -112,18 +431,18 @@ class Model(ABC):
 
 
 class LinearModel(Model):
-    """f(x) = ⟨w, x⟩ from the statistics of X, which may be overwritten.
+    """f(x) = ⟨w, x⟩ from the normal equations of X.
 
     Parameters
     ----------
-    statistics : sequence of Statistics, together covering all outputs
+    solvers : sequence of PrimalSolver, together covering all outputs
     alphas : ndarray of shape (n_alphas,)
     dtype : of the coefficients
     """
 
-    def __init__(self, statistics: Sequence[Statistics], alphas: Array, dtype: Any) -> None:
+    def __init__(self, solvers: Sequence[PrimalSolver], alphas: Array, dtype: Any) -> None:
         self.alphas = alphas
-        self.solvers = [PrimalSolver(part, alphas) for part in statistics]
+        self.solvers = solvers
         coef = self._gather([solver.coefficients(alphas) for solver in self.solvers])
         self.coef = coef.astype(dtype, copy=False)
 
@@ -134,12 +453,21 @@ class LinearModel(Model):
 
     def variance(self, X: Any) -> Array:
         """See `PrimalSolver.variance`."""
-        return self._spread([s.variance(_dense(X), self.alpha) for s in self.solvers])
+
+        def of(part: slice) -> Array:
+            Phi = _dense(X[part])
+            return self._spread([s.variance(Phi, self.alpha) for s in self.solvers])
+
+        return _by_rows(of, X.shape)
 
     def difference_variance(self, X_a: Any, X_b: Any) -> Array:
         """See `PrimalSolver.difference_variance`."""
-        Delta = _dense(X_a - X_b)
-        return self._spread([s.difference_variance(Delta, self.alpha) for s in self.solvers])
+
+        def of(part: slice) -> Array:
+            Delta = _dense(X_a[part] - X_b[part])
+            return self._spread([s.difference_variance(Delta, self.alpha) for s in self.solvers])
+
+        return _by_rows(of, X_a.shape)
 
 
 class NystroemModel(Model):
@@ -169,16 +497,15 @@ class NystroemModel(Model):
 
     @classmethod
     def from_rows(
-        cls, objectives: Sequence[Objective], basis: Basis, X: Any, alphas: Array
+        cls, objectives: Sequence[Objective], space: NystroemSpace, alphas: Array
     ) -> NystroemModel:
-        """Fit to training rows X of shape (m, n); the kernel matrix if it is precomputed."""
-        block = basis.block(X)
+        """Fit to the training rows of a space."""
 
         def statistics(whitened: bool) -> list[Statistics]:
-            Phi = basis.map.features(block) if whitened else block
+            Phi = space.basis.map.features(space.block) if whitened else space.block
             return [Statistics.of(objective, Phi) for objective in objectives]
 
-        return cls.from_statistics(statistics, basis, alphas, block.dtype)
+        return cls.from_statistics(statistics, space.basis, alphas, space.block.dtype)
 
     @classmethod
     def from_statistics(
@@ -198,14 +525,18 @@ class NystroemModel(Model):
         if nystroem.rounding < MAX_LOSS:
             for raw in statistics(False):
                 gram, cross, mean = nystroem.whiten(raw.gram, raw.cross, raw.mean)
-                whitened = replace(raw, gram=gram, cross=cross, mean=mean, noise=0.0)
-                solver = PrimalSolver(whitened, alphas)
-                loss = nystroem.rounding * solver.state.condition(float(alphas.min()))
+                rounding = max(raw.rounding, nystroem.rounding)
+                largest = gram.diagonal().copy()
+                whitened = replace(
+                    raw, gram=gram, cross=cross, mean=mean, largest=largest, rounding=rounding
+                )
+                solver = PrimalSolver(whitened, alphas, scaled=False)
+                loss = nystroem.rounding * solver.factorization.condition(float(alphas.min()))
                 solvers.append(solver if loss < MAX_LOSS else None)
         if not solvers or None in solvers:
             exact = statistics(True)
             found = zip(solvers or [None] * len(exact), exact, strict=True)
-            solvers = [solver or PrimalSolver(part, alphas) for solver, part in found]
+            solvers = [solver or PrimalSolver(part, alphas, scaled=False) for solver, part in found]
         return cls(basis, cast(list[PrimalSolver], solvers), alphas, dtype)
 
     def predict(self, X: Any, index: int | None = 0) -> Array:
@@ -214,23 +545,37 @@ class NystroemModel(Model):
             return X @ of_alpha(self.coef, index)
         if self.basis.rows is None:
             return self.basis.block(X) @ of_alpha(self._a, index)
+        X = subtract(X, self.basis.shift)
         return self.kernel.product(X, self.basis.rows, of_alpha(self._a, index))
 
     def variance(self, X: Any) -> Array:
-        """The feature posterior plus k(x, x) − φᵀφ, which the basis leaves undetermined."""
+        """That of the weights, and of what the basis leaves undetermined, k(x, x) − φᵀφ.
+
+        The reference f̄ is the mean of the training rows in the span of the basis, φ̄ᵀw: what the
+        basis leaves undetermined of the mean itself is not counted.
+        """
         _refuse_precomputed(self.kernel)
-        Phi = self.basis.features(X)
-        rest = self.kernel.paired(X) - np.einsum("ij,ij->i", Phi, Phi)
-        explained = self._spread([s.variance(Phi, self.alpha) for s in self.solvers])
-        return explained + np.maximum(rest, 0.0)[:, None]
+
+        def of(part: slice) -> Array:
+            Phi = self.basis.features(X[part])
+            rest = self.kernel.paired(X[part]) - np.einsum("ij,ij->i", Phi, Phi)
+            explained = self._spread([s.variance(Phi, self.alpha) for s in self.solvers])
+            return explained + np.maximum(rest, 0.0)[:, None]
+
+        return _by_rows(of, (X.shape[0], len(self.basis.kept)))
 
     def difference_variance(self, X_a: Any, X_b: Any) -> Array:
         """The same form at φ_a − φ_b."""
         _refuse_precomputed(self.kernel)
-        Delta = self.basis.features(X_a) - self.basis.features(X_b)
-        rest = self.kernel.squared_distance(X_a, X_b) - np.einsum("ij,ij->i", Delta, Delta)
-        explained = [s.difference_variance(Delta, self.alpha) for s in self.solvers]
-        return self._spread(explained) + np.maximum(rest, 0.0)[:, None]
+
+        def of(part: slice) -> Array:
+            a, b = subtract(X_a[part], self.basis.shift), subtract(X_b[part], self.basis.shift)
+            Delta = self.basis.features(X_a[part]) - self.basis.features(X_b[part])
+            rest = self.kernel.squared_distance(a, b) - np.einsum("ij,ij->i", Delta, Delta)
+            explained = [s.difference_variance(Delta, self.alpha) for s in self.solvers]
+            return self._spread(explained) + np.maximum(rest, 0.0)[:, None]
+
+        return _by_rows(of, (X_a.shape[0], len(self.basis.kept)))
 
 
 class KernelModel(Model):
@@ -238,50 +583,49 @@ class KernelModel(Model):
 
     Parameters
     ----------
-    objectives : sequence of Objective, over the rows ``used``
-    kernel : Kernel
-    X : training rows of shape (m, n); the kernel matrix if it is precomputed
+    space : DualSpace
     used : ndarray of shape (m',), int
-        The rows that have an edge; the others get the coefficient zero.
+        The rows that the solvers are about; the others have no edge, and the coefficient zero.
+    solvers : sequence of DualSolver, together covering all outputs
+    weights : sequence of ndarray of shape (n, p), or None
+        For each solver what `DualSolver.from_features` gives beside it.
     alphas : ndarray of shape (n_alphas,)
+    dtype : of the coefficients
     """
 
     def __init__(
-        self, objectives: Sequence[Objective], kernel: Kernel, X: Any, used: Array, alphas: Array
+        self,
+        space: DualSpace,
+        used: Array,
+        solvers: Sequence[DualSolver],
+        weights: Sequence[Array | None],
+        alphas: Array,
+        dtype: Any,
     ) -> None:
         self.alphas = alphas
-        self.kernel = kernel
+        self.kernel = space.kernel
         self.used = used
-        self.shift: Any = 0.0
-        self.rows: Any = None
-        m = X.shape[0]
-        K = None
-        if kernel.precomputed:
-            K = np.array(X[np.ix_(used, used)] if len(used) < m else X)
-        else:
-            self.rows = X[used] if len(used) < m else X.copy()
-            if kernel.linear and not sparse.issparse(X):
-                # Centred rows give the same function and keep the digits of offset features.
-                self.shift = self.rows.mean(axis=0, dtype=np.float64).astype(X.dtype)
-                self.rows = self.rows - self.shift
-            elif not kernel.linear:
-                K = kernel(self.rows)
-        self.solvers = []
-        for number, objective in enumerate(objectives):
-            if K is None:
-                solver = DualSolver.from_features(objective, self.rows, alphas)
-            else:
-                last = number == len(objectives) - 1
-                solver = DualSolver.from_kernel(objective, K if last else K.copy(), alphas)
-            self.solvers.append(solver)
-        A = self._gather([solver.coefficients(alphas) for solver in self.solvers])
-        self._A = A.astype(X.dtype, copy=False)
+        self.shift = space.shift
+        self.rows = space.rows
+        m = space.n_rows
+        if self.rows is not None and len(used) < m:
+            self.rows = self.rows[used]
+        self.solvers = solvers
+        A = self._gather([solver.coefficients(alphas) for solver in solvers])
+        self._A = A.astype(dtype, copy=False)
         self.dual_coef = self._A
         if len(used) < m:
-            self.dual_coef = np.zeros((len(alphas), m, A.shape[-1]), dtype=X.dtype)
+            self.dual_coef = np.zeros((len(alphas), m, A.shape[-1]), dtype=dtype)
             self.dual_coef[:, used] = self._A
-        if kernel.linear:
-            self.coef = np.stack([self.rows.T @ a for a in self._A])
+        if self.kernel.linear:
+            parts = []
+            for solver, Rt in zip(solvers, weights, strict=True):
+                if Rt is None:
+                    found = [self.rows.T @ a for a in self._A[..., solver.outputs]]
+                else:
+                    found = [Rt @ b for b in solver.coordinates(alphas)]
+                parts.append(np.stack(found))
+            self.coef = self._gather(parts).astype(dtype, copy=False)
 
     def without_uncertainty(self) -> Model:
         """For a linear kernel the weights are enough, and the training rows are left out."""
@@ -294,7 +638,7 @@ class KernelModel(Model):
         return linear
 
     def _kernel_with_training(self, X: Any) -> Array:
-        """Shape (n, m')."""
+        """Of centred rows X, shape (n, m')."""
         return np.asarray(X)[:, self.used] if self.rows is None else self.kernel(X, self.rows)
 
     def predict(self, X: Any, index: int | None = 0) -> Array:
@@ -303,23 +647,40 @@ class KernelModel(Model):
             return X @ of_alpha(self.coef, index)
         if self.rows is None:
             return self._kernel_with_training(X) @ of_alpha(self._A, index)
+        X = subtract(X, self.shift)
         return self.kernel.product(X, self.rows, of_alpha(self._A, index))
 
     def variance(self, X: Any) -> Array:
         """See `DualSolver.variance`."""
         _refuse_precomputed(self.kernel)
-        if isinstance(self.shift, np.ndarray):
-            X = X - self.shift
-        K_X, k_xx = self._kernel_with_training(X), self.kernel.paired(X)
-        return self._spread([s.variance(K_X, k_xx, self.alpha) for s in self.solvers])
+
+        def of(part: slice) -> Array:
+            rows = subtract(X[part], self.shift)
+            K_X, k_xx = self._kernel_with_training(rows), self.kernel.paired(rows)
+            return self._spread([s.variance(K_X, k_xx, self.alpha) for s in self.solvers])
+
+        return _by_rows(of, (X.shape[0], len(self.used)))
 
     def difference_variance(self, X_a: Any, X_b: Any) -> Array:
         """See `DualSolver.difference_variance`."""
         _refuse_precomputed(self.kernel)
-        prior = self.kernel.squared_distance(X_a, X_b)
-        Delta = self._kernel_with_training(X_a) - self._kernel_with_training(X_b)
-        variances = [s.difference_variance(Delta, prior, self.alpha) for s in self.solvers]
-        return self._spread(variances)
+
+        def of(part: slice) -> Array:
+            a, b = subtract(X_a[part], self.shift), subtract(X_b[part], self.shift)
+            prior = self.kernel.squared_distance(a, b)
+            Delta = self._kernel_with_training(a) - self._kernel_with_training(b)
+            variances = [s.difference_variance(Delta, prior, self.alpha) for s in self.solvers]
+            return self._spread(variances)
+
+        return _by_rows(of, (X_a.shape[0], len(self.used)))
+
+
+def _by_rows(of: Callable[[slice], Array], shape: tuple[int, ...]) -> Array:
+    """Values of all rows, some rows at a time, so that the work space stays small."""
+    n, width = shape
+    size = max(1, WORK // max(width, 1))
+    parts = [of(slice(start, start + size)) for start in range(0, max(n, 1), size)]
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
 
 def _dense(X: Any) -> Array:

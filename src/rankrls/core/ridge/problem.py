@@ -1,10 +1,8 @@
-"""One training problem, asked for held-out predictions: the exact shortcut, or a refit."""
+"""``RidgeProblem``: preferences, a space and a loss; decomposed once, asked many times."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,135 +10,478 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls import _memory
-from rankrls._progress import Progress
-from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls._messages import warn
+from rankrls.core.linalg.conjugate_gradients import History, IterationOptions
+from rankrls.core.linalg.factorizations import factorize, is_graded
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.objectives import Objective
-from rankrls.core.ridge.bipartite import BipartiteSpectrum
-from rankrls.core.ridge.build import fit_model
-from rankrls.core.ridge.components import dual_holdout, primal_holdout, split_folds
-from rankrls.core.ridge.models import predict_path
-from rankrls.core.ridge.nystroem_folds import nystroem_holdout, nystroem_rows_holdout
-from rankrls.core.ridge.rows import RowSpectrum
-from rankrls.core.spaces.kernels import Kernel
-from rankrls.core.spaces.nystroem import NystroemMap
+from rankrls.core.preferences.laplacian import Objective
+from rankrls.core.preferences.query_weights import query_factor, varying_queries
+from rankrls.core.preferences.statistics import Statistics
+from rankrls.core.ridge.iterative import HeldOutRows, IterativeModel, fit_iterative
+from rankrls.core.ridge.leave_out import (
+    Folds,
+    HeldOut,
+    LeavingBasis,
+    leave_out_features,
+    leave_out_kernel,
+    split_folds,
+)
+from rankrls.core.ridge.leave_pair_out import (
+    BipartiteSpectrum,
+    RankingSpectrum,
+    n_different_pairs,
+)
+from rankrls.core.ridge.models import (
+    DualSolver,
+    KernelModel,
+    LinearModel,
+    Model,
+    NystroemModel,
+    PrimalSolver,
+)
+from rankrls.core.spaces.path_model import predict_path
+from rankrls.core.spaces.spaces import (
+    Basis,
+    DualSpace,
+    LinearSpace,
+    NystroemSpace,
+    Space,
+    centre,
+)
 
-__all__ = ["HeldOut", "HoldoutProblem", "default_pairs"]
+__all__ = ["RidgeProblem", "solve_statistics"]
 
 Array = NDArray[Any]
 
-#: More literal refits than this are refused: the data or the cost have no shortcut.
+#: More refits than this are refused: the data or the cost have no shortcut.
 MAX_REFITS = 5000
 
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Predictions of each fold by the model without it.
-
-    Attributes
-    ----------
-    predictions : list of ndarray of shape (n_alphas, len(fold), n_outputs)
-        Up to a constant for every fold (and query).
-    n_refits : ndarray of shape (n_alphas,), int
-        How many folds were refitted literally, for lack of a shortcut or of digits.
-    """
-
-    predictions: list[Array]
-    n_refits: Array
+#: An estimate of the relative error of solutions above this is told: of features of too different
+#: scales, and of kernels with a large constant part (where it is far too cautious).
+LOST_DIGITS, LOST_IN_KERNEL = 1e-6, 1e-4
 
 
-class HoldoutProblem:
-    """Data, preferences and parameters of one model.
+# -- the problem --------------------------------------------------------------------------------
+
+
+class RidgeProblem:
+    """Σ_edges w² (z − (f(x_h) − f(x_j)))² + alpha ‖f‖², for f in a space.
+
+    The basis is drawn when the space is made. Kernel values and decompositions are computed at
+    most once, whatever is asked: solutions, held-out predictions, or both.
 
     Parameters
     ----------
     graph : PreferenceGraph over m rows
-    kernel : Kernel
-    X : ndarray or sparse array of shape (m, n); the kernel matrix if it is precomputed
+    space : Space
+        Of the m rows. ("cg" may have more rows, of which ``rows`` are those of the graph.)
     loss : dict
         cost, ties and query_weighting.
-    basis : ndarray of int, optional
-        Nyström basis vectors; None: no approximation.
     keep_basis : bool
         Whether basis vectors that are left out stay in the basis.
+    names : sequence of str, optional
+        Of the features, for warnings.
     """
 
+    @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused by the solver
     def __init__(
         self,
         graph: PreferenceGraph,
-        kernel: Kernel,
-        X: Any,
-        *,
+        space: Space,
         loss: dict[str, str],
-        basis: Array | None = None,
+        *,
         keep_basis: bool = False,
+        names: Sequence[str] | None = None,
     ) -> None:
-        self.graph, self.kernel, self.X = graph, kernel, X
-        self.loss, self.basis, self.keep_basis = loss, basis, keep_basis
-        self.objectives = graph.objectives(**loss)
-        self._gram: Array | None = None
-        self._spectrum: RowSpectrum | None = None
+        self.graph, self.space, self.loss = graph, space, loss
+        self.keep_basis, self.names = keep_basis, names
+        self.objectives: list[Objective] = graph.objectives(**loss)
+        self._solvers: list[Any] | None = None
+        self._weights: list[Array | None] = []
+        self._ranking: RankingSpectrum | None = None
+        self._other: RidgeProblem | None = None
+        if not any(objective.laplacian.row_weight().any() for objective in self.objectives):
+            raise ValueError("the weights are so small that their products vanish: scale them up")
 
-    def with_graph(self, graph: PreferenceGraph) -> HoldoutProblem:
-        """The same data, queries and parameters with other scores; decompositions are shared."""
-        other = HoldoutProblem(
-            graph,
-            self.kernel,
-            self.X,
-            loss=self.loss,
-            basis=self.basis,
-            keep_basis=self.keep_basis,
+    @property
+    def n_pairs(self) -> int:
+        """Edges of all outputs together."""
+        return sum(o.n_pairs * len(o.outputs) for o in self.objectives)
+
+    def on_rows(self, graph: PreferenceGraph, rows: Array) -> RidgeProblem:
+        """The problem of some of the rows, with the same basis; ``graph`` is over these rows."""
+        space, X = self.space, self.space.X[rows]
+        smaller: Space
+        if isinstance(space, NystroemSpace):
+            smaller = NystroemSpace(space.basis, X)
+        else:
+            smaller = type(space)(space.kernel, X)
+        smaller.solver = space.solver
+        return RidgeProblem(graph, smaller, self.loss, names=self.names)
+
+    # -- solutions
+
+    @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused by the solver
+    def solve(self, alphas: Array) -> Model:
+        """The model for all ``alphas``."""
+        space, dtype = self.space, self.space.X.dtype
+        model: Model
+        if isinstance(space, NystroemSpace):
+            self._require_positive(space, float(alphas.min()))
+            model = NystroemModel.from_rows(self.objectives, space, alphas)
+        elif isinstance(space, DualSpace):
+            model = self._solve_dual(space, alphas)
+        else:
+            statistics = [Statistics.of(o, space.X) for o in self.objectives]
+            solvers = [PrimalSolver(part, alphas) for part in statistics]
+            model = LinearModel(solvers, alphas, dtype)
+        self._warn_lost_digits(model)
+        return model
+
+    def _solve_dual(self, space: DualSpace, alphas: Array) -> Model:
+        dtype, m = space.X.dtype, space.n_rows
+        used = np.flatnonzero(sum(o.laplacian.row_weight() for o in self.objectives))
+        objectives = self.objectives
+        if len(used) < m:
+            objectives = self.graph[used].objectives(**self.loss)
+        solvers, weights = self._dual_solvers(space, objectives, used, alphas, for_path=False)
+        return KernelModel(space, used, solvers, weights, alphas, dtype)
+
+    def _dual_solvers(
+        self,
+        space: DualSpace,
+        objectives: Sequence[Objective],
+        used: Array,
+        alphas: Array,
+        *,
+        for_path: bool,
+    ) -> tuple[list[DualSolver], list[Array | None]]:
+        """A solver for every objective over the rows ``used``, and weights of features."""
+        whole = len(used) == space.n_rows
+        solvers: list[DualSolver] = []
+        weights: list[Array | None] = []
+        if space.kernel.linear:
+            rows = space.rows if whole else space.rows[used]
+            if for_path:
+                rows = rows.astype(np.float64, copy=False)
+            for objective in objectives:
+                solver, Rt = DualSolver.from_features(objective, rows, alphas, for_path=for_path)
+                solvers.append(solver)
+                weights.append(Rt)
+            return solvers, weights
+        shared = (whole and "gram" in vars(space)) or for_path or space.kernel.precomputed
+        if shared:
+            K = space.gram if whole else space.gram[np.ix_(used, used)]
+        else:  # the only use of the kernel matrix: it may be overwritten
+            K = space.kernel(space.rows if whole else space.rows[used])
+        eps = float(np.finfo(K.dtype).eps)
+        K = K.astype(np.float64, copy=False) if for_path else K
+        for number, objective in enumerate(objectives):
+            last = number == len(objectives) - 1
+            mine = K if last and not (shared and whole) else K.copy(order="K")
+            solvers.append(
+                DualSolver.from_kernel(objective, mine, alphas, for_path=for_path, eps=eps)
+            )
+            weights.append(None)
+        return solvers, weights
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def iterate(
+        self,
+        alphas: Array,
+        options: IterationOptions,
+        threads: int,
+        held_out: HeldOutRows | None = None,
+    ) -> tuple[IterativeModel, History]:
+        """The model by conjugate gradients; with held-out rows the best (alpha, iteration)."""
+        return fit_iterative(
+            self.objectives,
+            self.space.X,
+            alphas,
+            options=options,
+            threads=threads,
+            held_out=held_out,
         )
-        other._gram, other._spectrum = self._gram, self._spectrum
+
+    def _require_positive(self, space: NystroemSpace, alpha: float) -> None:
+        """Raise if the kernel is indefinite, and alpha does not cover that.
+
+        The basis explains at most k(x, x) of a row if k is positive semi-definite, and no basis
+        vector is left out but those that depend on others.
+        """
+        some = np.unique(np.linspace(0, space.n_rows - 1, min(space.n_rows, 500)).astype(np.int64))
+        if space.kernel.precomputed:
+            k_xx = np.asarray(space.X, dtype=np.float64)[some, some]
+        else:
+            k_xx = space.kernel.paired(space.X[some])
+        Phi = space.basis.map.features(space.basis.block(space.X[some]))
+        short = float((np.einsum("ij,ij->i", Phi, Phi) - k_xx).max(initial=0.0))
+        size = float(np.abs(k_xx).max(initial=0.0))
+        if short <= max(1e-6, 1e3 * space.basis.map.rounding) * size:
+            short = 0.0
+        missing = max(short, space.basis.map.left_out)
+        degree = max(float(o.laplacian.degree().max()) for o in self.objectives)
+        if missing * degree > alpha:
+            raise ValueError(
+                f"kernel {space.kernel.name} is not positive semi-definite on the rows and the "
+                f"basis vectors: they leave {missing:.3g} of values up to {size:.3g} unexplained. "
+                f"Use alpha above {missing * degree:.3g}, or a positive semi-definite kernel"
+            )
+
+    def _warn_lost_digits(self, model: Model) -> None:
+        loss = max(_lost(model), self._lost_in_basis(float(model.alphas.min())))
+        kernel = isinstance(self.space, NystroemSpace) or not self.space.kernel.linear
+        if loss <= (LOST_IN_KERNEL if kernel else LOST_DIGITS):
+            return
+        if kernel:
+            warn(
+                f"kernel {self.space.kernel.name} has a constant part that is large beside what "
+                "tells the rows apart: coefficients are accurate to about "
+                f"{min(loss, 1.0):.0e} (relative). Centre and scale the features, or increase alpha"
+            )
+        else:
+            X = self.space.X
+            squares = (X.multiply(X) if sparse.issparse(X) else X * X).mean(axis=0)
+            _warn_lost_digits(_lost(model), np.sqrt(np.asarray(squares).ravel()), self.names)
+
+    def _lost_in_basis(self, alpha: float) -> float:
+        """About the relative error that a constant part of the kernel of a basis leaves."""
+        space = self.space
+        if not isinstance(space, NystroemSpace) or space.kernel.shift_invariant:
+            return 0.0
+        Z = space.basis.map.Z.astype(np.float64)
+        size, centred = float((Z * Z).sum(axis=1).max()), Z - Z.mean(axis=0)
+        if float((centred * centred).sum(axis=1).max()) > 1e-2 * size:
+            return 0.0
+        degree = max(float(o.laplacian.degree().max()) for o in self.objectives)
+        return float(np.finfo(Z.dtype).eps) * size * degree / alpha
+
+    # -- held-out folds
+
+    def with_graph(self, graph: PreferenceGraph) -> RidgeProblem:
+        """The same problem with other scores of the same queries.
+
+        For cost magnitude with ties kept L is the same, and so are the decompositions.
+        """
+        other = RidgeProblem(graph, self.space, self.loss, keep_basis=self.keep_basis)
+        if self._solvers is not None:
+            mine, theirs = self.objectives[0], other.objectives[0]
+            assert len(self.objectives) == len(other.objectives) == 1
+            assert mine.n_pairs == theirs.n_pairs
+            other._solvers = [_with_target(self._solvers[0], theirs, self._features())]
+            other._weights = self._weights
+        if self._ranking is not None:
+            assert graph.scores is not None
+            other._ranking = self._ranking.with_scores(graph.scores)
+        if self._other is not None:
+            other._other = self._other.with_graph(graph)
         return other
 
-    # ------------------------------------------------------------------ folds
+    def decompose(self, alphas: Array) -> list[Any]:
+        """Solvers that serve any alpha and hold-outs, made at the first call."""
+        if self._solvers is None:
+            features = self._features()
+            if features is None:
+                assert isinstance(self.space, DualSpace)
+                every = np.arange(self.space.n_rows)
+                self._solvers, self._weights = self._dual_solvers(
+                    self.space, self.objectives, every, alphas, for_path=True
+                )
+            else:
+                n = features.shape[1]
+                advice = "use fewer features, or refit fold by fold with a splitter"
+                _memory.require("exact hold-out", n, n, copies=3, advice=advice)
+                if isinstance(self.space, NystroemSpace):
+                    self._require_positive(self.space, float(alphas.min()))
+                statistics = [Statistics.of(o, features) for o in self.objectives]
+                scaled = not isinstance(self.space, NystroemSpace)
+                self._solvers = [
+                    PrimalSolver(part, alphas, for_path=True, scaled=scaled) for part in statistics
+                ]
+                self._weights = [None] * len(statistics)
+        return self._solvers
 
-    def folds(self, folds: Sequence[Array], alphas: Array) -> HeldOut:
-        """Hold out any folds: unions of queries, or rows of one ranking."""
-        m, n_outputs = self.graph.n_rows, self.graph.n_outputs
-        self._require_something_left(folds)
-        out = [np.full((len(alphas), len(rows), n_outputs), np.nan) for rows in folds]
+    def _features(self) -> Any:
+        """Explicit or Nyström features in double precision; None if the kernel is worked on."""
+        if isinstance(self.space, DualSpace):
+            return None
+        Phi = self.space.features  # type: ignore[attr-defined]
+        return Phi if Phi.dtype == np.float64 else Phi.astype(np.float64)
+
+    def _twin(self, alphas: Array) -> RidgeProblem:
+        """The problem that hold-outs are asked of: that of the smaller matrix.
+
+        A linear kernel is worked on as features if there are no more features than rows.
+        """
+        space = self.space
+        if isinstance(space, NystroemSpace) or not space.kernel.linear:
+            return self
+        m, n = space.X.shape
+        if self._no_spectrum(alphas):
+            return self
+        dual = n > m
+        if dual == isinstance(space, DualSpace):
+            return self
+        if self._other is None:
+            other = (DualSpace if dual else LinearSpace)(space.kernel, space.X)
+            self._other = RidgeProblem(self.graph, other, self.loss, names=self.names)
+        return self._other
+
+    def _no_spectrum(self, alphas: Array) -> bool:
+        """Whether a linear kernel of more features than rows would lose digits: folds are refitted.
+
+        The scales of the features are too different for a kernel matrix then.
+        """
+        space = self.space
+        if isinstance(space, NystroemSpace) or not space.kernel.linear:
+            return False
+        return space.X.shape[1] > space.X.shape[0] and self._graded(alphas)
+
+    def _graded(self, alphas: Array) -> bool:
+        """Whether the scales of the features differ too much for a kernel matrix."""
+        X, _ = centre(self.space.X)
+        squares = (X.multiply(X) if sparse.issparse(X) else X * X).sum(axis=0)
+        largest = max(float(o.laplacian.degree().max()) for o in self.objectives)
+        return is_graded(largest * np.asarray(squares).ravel(), float(alphas.min()))
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def leave_out(self, folds: Sequence[Array], alphas: Array) -> HeldOut:
+        """Predictions of any folds, unions of queries or rows of queries, without them."""
+        twin = self._twin(alphas)
+        if twin is not self:
+            return twin.leave_out(folds, alphas)
+        graph = self.graph
+        n_outputs, total = graph.n_outputs, sum(len(rows) for rows in folds)
+        cut = split_folds(self.objectives[0].laplacian, folds)
+        self._require_something_left(folds, cut)
+        if not self._no_spectrum(alphas) and (not cut.any() or self.every_pair_counts()):
+            self.decompose(alphas)  # before the room for the predictions is taken
+        values = np.full((len(alphas), total, n_outputs), np.nan)
         n_refits = np.zeros(len(alphas), dtype=np.int64)
         refits: dict[tuple[int, bytes], Array] = {}  # one holds all outputs
-        for objective in self.objectives:
-            parts, unsafe = self._shortcut(objective, folds, alphas)
-            for number, part in enumerate(parts):
-                out[number][..., objective.outputs] = part
+        starts = np.cumsum([0, *(len(rows) for rows in folds)])
+        for number, objective in enumerate(self.objectives):
+            single = len(objective.outputs) == n_outputs
+            part = (
+                values if single else np.full((*values.shape[:2], len(objective.outputs)), np.nan)
+            )
+            unsafe = self._shortcut(number, folds, alphas, cut, part)
+            if not single:
+                values[..., objective.outputs] = part
             n_refits += unsafe.sum(axis=1)
             refitted = np.flatnonzero(unsafe.any(axis=0)).tolist()
             if len(refitted) > MAX_REFITS:
-                raise ValueError(self._reason(f"{len(refitted):,} refits"))
-            mine = np.isin(np.arange(n_outputs), objective.outputs)
+                raise ValueError(_no_shortcut(f"{len(refitted):,} refits"))
             for i in refitted:
                 bad = np.flatnonzero(unsafe[:, i])
                 key = (i, bad.tobytes())
                 if key not in refits:
-                    rest = np.setdiff1d(np.arange(m), folds[i])
-                    refits[key] = self._refit(rest, folds[i], alphas[bad])
-                out[i][bad] = np.where(mine, refits[key], out[i][bad])
-        return HeldOut(out, n_refits)
+                    rest = np.setdiff1d(np.arange(graph.n_rows), folds[i])
+                    refits[key] = self.refit(rest, folds[i], alphas[bad])
+                place = slice(int(starts[i]), int(starts[i + 1]))
+                for a, one in zip(bad, refits[key], strict=True):
+                    values[a, place, objective.outputs] = one[:, objective.outputs].T
+        return HeldOut(folds, values, n_refits)
 
-    def _require_something_left(self, folds: Sequence[Array]) -> None:
+    def _shortcut(
+        self, number: int, folds: Sequence[Array], alphas: Array, cut: Array, out: Array
+    ) -> Array:
+        """Predictions without refits, into ``out``, and which are not to be relied on."""
+        everything = np.ones((len(alphas), len(folds)), dtype=bool)
+        if self._no_spectrum(alphas):
+            return everything
+        ratio = None
+        if cut.any():
+            ratio = self._penalty_ratio(folds) if self.every_pair_counts() else None
+            if ratio is None:
+                return everything
+        solver = self.decompose(alphas)[number]
+        if not solver.factorization.whitens:
+            return everything
+        objective = self.objectives[number]
+        features = self._features()
+        factor = solver.factor if features is None else objective.laplacian.independent_factor()
+        t = np.broadcast_to(factor.t, (len(factor.t), len(objective.outputs)))
+        made = Folds(factor, folds, ratio)
+        if features is None:
+            return leave_out_kernel(
+                solver.factorization, t, lambda: self._kernel_times(factor), made, alphas, out
+            )
+        return leave_out_features(
+            features,
+            solver.factorization,
+            solver.factorization.matrix,
+            solver.b,
+            t,
+            made,
+            alphas,
+            out,
+            self._leaving(features),
+        )
+
+    def _kernel_times(self, factor: Any) -> Array:
+        assert isinstance(self.space, DualSpace)
+        K = self.space.gram.astype(np.float64, copy=False)
+        return np.ascontiguousarray(factor.rmatmat(K).T)
+
+    def _leaving(self, Phi: Array) -> LeavingBasis | None:
+        if not isinstance(self.space, NystroemSpace) or self.keep_basis:
+            return None
+        basis = self.space.basis
+        back = basis.map.coefficients(np.eye(len(basis.kept))[None])[0]
+        spare = np.setdiff1d(basis.indices, basis.kept)
+        return LeavingBasis(Phi, back, basis.kept, spare)
+
+    def every_pair_counts(self) -> bool:
+        """Whether the objective compares all rows of a query, unweighted, by their scores."""
+        graph = self.graph
+        if self.loss["cost"] != "magnitude" or graph.n_given_pairs or graph.scores is None:
+            return False
+        if graph.sample_weight is not None:
+            return False
+        if self.loss["ties"] == "keep":
+            return True
+        assert graph.query_codes is not None
+        return all(
+            len(np.unique(np.column_stack([graph.query_codes, s]), axis=0)) == len(s)
+            for s in graph.scores.T
+        )
+
+    def _penalty_ratio(self, folds: Sequence[Array]) -> Array | None:
+        """κ/κ' for the rows of one query that stay, shape (n_folds,).
+
+        With several queries only "size" has the same κ, 1, whatever is left out; None otherwise.
+        """
+        how = self.loss["query_weighting"]
+        if how == "size":
+            return np.ones(len(folds))
+        if self.graph.n_queries > 1:
+            return None
+        m = self.graph.n_rows
+        staying = m - np.array([len(rows) for rows in folds], dtype=float)
+
+        def kappa(n: Any) -> Any:
+            return n * query_factor(how, n, n * (n - 1) / 2)
+
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return kappa(float(m)) / kappa(staying)
+
+    def _require_something_left(self, folds: Sequence[Array], cut: Array) -> None:
         """Raise if a fold holds all that an output's scores prefer."""
         graph = self.graph
         if graph.scores is None or graph.n_given_pairs:
             return
         codes = graph.query_codes
         assert codes is not None
-        split = set(split_folds(self.objectives[0].system, folds))
-        informative = np.column_stack([_varies(s, codes) for s in graph.scores.T])
-        total = informative.sum(axis=0)
+        varies = varying_queries(graph.scores, codes, graph.n_queries)[codes]
+        total = varies.sum(axis=0)
         for number, rows in enumerate(folds):
-            left = total - informative[rows].sum(axis=0) > 0
-            if number in split and left.all():
+            left = total - varies[rows].sum(axis=0) > 0
+            if cut[number] and left.all():
                 left = graph[np.setdiff1d(np.arange(graph.n_rows), rows)].scored_outputs()
             if not left.all():
                 hint = ""
-                if (
-                    number not in split
-                    and len(np.unique(codes[informative[:, np.argmin(left)]])) <= 1
-                ):
+                if not cut[number] and len(np.unique(codes[varies[:, np.argmin(left)]])) <= 1:
                     hint = (
                         ", since no more than one query has a pair (leave out qid if all rows are "
                         "one ranking, to hold out pairs or folds of its rows)"
@@ -150,82 +491,51 @@ class HoldoutProblem:
                     f"{hint}"
                 )
 
-    def _shortcut(
-        self, objective: Objective, folds: Sequence[Array], alphas: Array
-    ) -> tuple[list[Array], Array]:
-        if not split_folds(objective.system, folds):
-            return self._components(objective, folds, alphas)
-        weighting, columns = self.loss["query_weighting"], objective.outputs
-        if self._all_pairs() and (self.graph.n_queries == 1 or weighting == "size"):
-            if self.basis is None:
-                return self.rows(columns).folds(folds, alphas, weighting)
-            if self.graph.n_queries == 1 and self.graph.scores is not None:
-                s = self.graph.scores[:, columns]
-                leave = partial(
-                    nystroem_rows_holdout,
-                    s=s,
-                    folds=folds,
-                    alphas=alphas,
-                    query_weighting=weighting,
-                )
-                return self._nystroem(leave)
-        k = len(objective.outputs)
-        empty = [np.full((len(alphas), len(rows), k), np.nan) for rows in folds]
-        return empty, np.ones((len(alphas), len(folds)), dtype=bool)
+    # -- held-out pairs of one ranking
 
-    def _components(
-        self, objective: Objective, folds: Sequence[Array], alphas: Array
-    ) -> tuple[list[Array], Array]:
-        factor = objective.system.independent_factor()
-        k = len(objective.outputs)
-        if factor.t.shape[1] < k:  # one target for all outputs
-            factor.t = np.repeat(factor.t, k, axis=1)
-        if self.basis is not None:
-            leave = partial(nystroem_holdout, factor=factor, folds=folds, alphas=alphas)
-            return self._nystroem(leave)
-        features = self.features()
-        if features is not None:
-            return primal_holdout(features, factor, folds, alphas)
-        return dual_holdout(self.gram(), factor, objective.system.degree(), folds, alphas)
-
-    def _nystroem(
-        self, holdout: Callable[..., tuple[list[Array], Array]]
-    ) -> tuple[list[Array], Array]:
-        assert self.basis is not None
-        K_RR = self._block(self.X, self.basis)[self.basis]
-        nystroem = NystroemMap.from_gram(K_RR)
-        kept = self.basis[nystroem.kept]
-        Phi = nystroem.features(self._block(self.X, kept))
-        back = nystroem.coefficients(np.eye(len(kept))[None])[0]
-        if self.keep_basis:
-            return holdout(Phi, back, np.full(len(kept), -1), kept[:0])
-        return holdout(Phi, back, kept, np.setdiff1d(self.basis, kept))
-
-    # ------------------------------------------------------------------ pairs of one ranking
-
-    def pairs(self, pairs: Array, alphas: Array) -> Iterator[tuple[Array, int]]:
+    def leave_pairs_out(self, pairs: Array, alphas: Array) -> Iterator[tuple[Array, int]]:
         """For each alpha, predictions (n_pairs, 2, n_outputs) without both rows, and refits."""
-        for alpha, (out, unsafe) in zip(alphas, self._pairs(pairs, alphas), strict=True):
+        self._require_pairs(pairs)
+        if self._no_spectrum(alphas):
+            for alpha in alphas:
+                out = np.empty((len(pairs), 2, self.graph.n_outputs))
+                for number, refitted in self._refit_pairs(pairs, np.ones(len(pairs), bool), alpha):
+                    out[number] = refitted
+                yield out, len(pairs)
+            return
+        if self.is_bipartite():
+            found = self._bipartite(alphas).pairs(pairs, alphas)
+        else:
+            found = self.ranking(alphas).pairs(pairs, alphas, self.loss["query_weighting"])
+        for alpha, (out, unsafe) in zip(alphas, found, strict=True):
             for number, refitted in self._refit_pairs(pairs, unsafe, alpha):
                 out[number] = refitted
             yield out, int(unsafe.sum())
 
-    def concordance(self, alphas: Array) -> Iterator[tuple[Array, int]]:
+    def pair_accuracies(self, alphas: Array, threads: int) -> Iterator[tuple[Array, int]]:
+        """For each alpha, the leave-pair-out accuracy of every output (n_outputs,), and refits."""
+        if self.graph.scores is None:
+            raise ValueError("leave-pair-out needs scores y")
+        counted = n_different_pairs(self.graph.scores)
+        for total, n_refits in self._concordance(alphas, threads):
+            yield (counted + total) / (2 * counted), n_refits
+
+    def _concordance(self, alphas: Array, threads: int) -> Iterator[tuple[Array, int]]:
         """For each alpha, Σ sign((s_i − s_j)(f_i − f_j)) over all pairs i < j left out, and refits.
 
         Shape (n_outputs,).
         """
         scores = self.graph.scores
         assert scores is not None
-        pairs = default_pairs(self.graph)
-        self._require_pairs(pairs)
-        if self._bipartite():
+        if self.is_bipartite() or self._no_spectrum(alphas):
+            pairs = self.default_pairs()
             order = np.sign(scores[pairs[:, 0]] - scores[pairs[:, 1]])
-            for out, n_refits in self.pairs(pairs, alphas):
+            for out, n_refits in self.leave_pairs_out(pairs, alphas):
                 yield (np.sign(out[:, 0] - out[:, 1]) * order).sum(axis=0), n_refits
             return
-        spectrum = self.rows(np.arange(self.graph.n_outputs))
-        results = spectrum.concordance(scores, alphas, self.loss["query_weighting"])
+        self._require_pairs(self.default_pairs())
+        weighting = self.loss["query_weighting"]
+        results = self.ranking(alphas).concordance(scores, alphas, weighting, threads)
         for alpha, (total, unsafe) in zip(alphas, results, strict=True):
             everything = np.ones(len(unsafe), dtype=bool)
             for number, refitted in self._refit_pairs(unsafe, everything, alpha):
@@ -233,30 +543,73 @@ class HoldoutProblem:
                 total += np.sign((scores[i] - scores[j]) * (refitted[0] - refitted[1]))
             yield total, len(unsafe)
 
-    def _pairs(self, pairs: Array, alphas: Array) -> Iterator[tuple[Array, Array]]:
-        self._require_pairs(pairs)
-        if self._bipartite():
-            assert self.graph.scores is not None
-            features = self.features()
-            data = {"K": self.gram()} if features is None else {"X": features}
-            spectrum = BipartiteSpectrum(self.graph.scores[:, 0], self.loss, **data)
-            return spectrum.pairs(pairs, alphas)
-        columns = np.arange(self.graph.n_outputs)
-        return self.rows(columns).pairs(pairs, alphas, self.loss["query_weighting"])
+    def default_pairs(self) -> Array:
+        """All i < j with different scores, shape (n_pairs, 2); with several outputs all i < j."""
+        graph = self.graph
+        if graph.scores is None:
+            raise ValueError("leave-pair-out needs scores y")
+        i, j = np.triu_indices(graph.n_rows, 1)
+        if graph.n_outputs == 1:
+            different = graph.scores[i, 0] != graph.scores[j, 0]
+            i, j = i[different], j[different]
+        return np.column_stack([i, j])
+
+    def ranking(self, alphas: Array) -> RankingSpectrum:
+        """The problem as ridge regression with a free intercept, decomposed at the first call."""
+        if self._ranking is not None:
+            return self._ranking
+        s = self.graph.scores
+        assert s is not None
+        twin = self._twin(alphas)
+        if twin is self and isinstance(self.space, DualSpace):
+            solver = self.decompose(alphas)[0]
+            made = solver.factorization
+            m = len(s)
+            how = self.loss["query_weighting"]
+            kappa = m * float(query_factor(how, float(m), m * (m - 1) / 2))
+            self._ranking = RankingSpectrum(s, made.values / kappa, made.vectors)
+            return self._ranking
+        X = self._dense_features(twin)
+        squares = np.einsum("ij,ij->j", X, X)
+        if not is_graded(squares, 0.0):
+            self._ranking = RankingSpectrum.of_features(s, X)
+            return self._ranking
+        made = factorize(X.T @ X, alphas[:1], X.T @ s, in_range=True, scaled=True)
+        self._ranking = RankingSpectrum(
+            s, whitened=lambda nu: next(made.whitened_rows(X, np.array([nu])))
+        )
+        return self._ranking
+
+    def _dense_features(self, twin: RidgeProblem) -> Array:
+        """Features as centred dense rows, shape (m, n)."""
+        X = twin.space.X
+        if sparse.issparse(X):
+            advice = "use fewer features, or refit fold by fold with a splitter"
+            _memory.require("leave-pair-out", *X.shape, copies=2, advice=advice)
+            X = X.toarray()
+        X = np.asarray(X, dtype=np.float64)
+        return X - X.mean(axis=0)
+
+    def _bipartite(self, alphas: Array) -> BipartiteSpectrum:
+        assert self.graph.scores is not None
+        s, twin = self.graph.scores[:, 0], self._twin(alphas)
+        if twin is self and isinstance(self.space, DualSpace):
+            return BipartiteSpectrum(s, self.loss, K=self.space.gram.astype(np.float64, copy=False))
+        return BipartiteSpectrum(s, self.loss, X=self._dense_features(twin))
 
     def _refit_pairs(
         self, pairs: Array, unsafe: Array, alpha: float
     ) -> Iterator[tuple[int, Array]]:
         if unsafe.sum() > MAX_REFITS:
-            raise ValueError(self._reason(f"{int(unsafe.sum()):,} refits"))
+            raise ValueError(_no_shortcut(f"{int(unsafe.sum()):,} refits"))
         everything = np.arange(self.graph.n_rows)
         for number in np.flatnonzero(unsafe):
             rest = np.setdiff1d(everything, pairs[number])
-            yield int(number), self._refit(rest, pairs[number], np.array([alpha]))[0]
+            yield int(number), self.refit(rest, pairs[number], np.array([alpha]))[0]
 
     def _require_pairs(self, pairs: Array) -> None:
         if not self.can_leave_pairs_out():
-            raise ValueError(self._reason("leave-pair-out"))
+            raise ValueError(_no_shortcut("leave-pair-out"))
         assert self.graph.scores is not None
         if self.graph.n_rows < 4:
             raise ValueError("leave-pair-out needs at least 4 rows: two of them are left out")
@@ -274,130 +627,114 @@ class HoldoutProblem:
                     )
 
     def can_leave_pairs_out(self) -> bool:
-        """Whether `pairs` has its shortcut."""
-        one = self.graph.n_queries == 1 and self.basis is None
-        return self._bipartite() or (one and self._all_pairs())
+        """Whether `leave_pairs_out` has its shortcut."""
+        one = self.graph.n_queries == 1 and not isinstance(self.space, NystroemSpace)
+        return self.is_bipartite() or (one and self.every_pair_counts())
 
-    def _bipartite(self) -> bool:
+    def is_bipartite(self) -> bool:
         """Whether this is one ranking of two levels in which tied pairs do not count."""
         graph = self.graph
         if graph.scores is None or graph.n_given_pairs or graph.sample_weight is not None:
             return False
         if self.loss["cost"] == "magnitude" and self.loss["ties"] == "keep":
             return False
-        one = graph.n_queries == 1 and graph.n_outputs == 1 and self.basis is None
+        if isinstance(self.space, NystroemSpace):
+            return False
+        one = graph.n_queries == 1 and graph.n_outputs == 1
         return one and len(np.unique(graph.scores)) == 2
 
-    def rows(self, columns: Array) -> RowSpectrum:
-        """The problem as ridge regression with a free intercept for each query."""
-        assert self.graph.scores is not None
-        assert self.graph.query_codes is not None
-        s = self.graph.scores[:, columns]
-        if self._spectrum is None:
-            features = self.features()
-            data = {"K": self.gram()} if features is None else {"X": features}
-            self._spectrum = RowSpectrum(s, self.graph.query_codes, **data)
-            return self._spectrum
-        return self._spectrum.with_scores(s)
+    # -- refits
 
-    def _all_pairs(self) -> bool:
-        """Whether the objective compares all rows of a query, unweighted, by their scores."""
-        graph = self.graph
-        if self.loss["cost"] != "magnitude" or graph.n_given_pairs or graph.scores is None:
-            return False
-        if graph.sample_weight is not None:
-            return False
-        if self.loss["ties"] == "keep":
-            return True
-        assert graph.query_codes is not None
-        return all(
-            len(np.unique(np.column_stack([graph.query_codes, s]), axis=0)) == len(s)
-            for s in graph.scores.T
-        )
-
-    def _reason(self, what: str) -> str:
-        return (
-            f"{what}: no exact shortcut. Whole queries (components of the preferences) can always "
-            "be left out; rows of a query only with cost='magnitude', ties='keep' (or no ties), no "
-            "sample weights, no given pairs, and one query (or query_weighting='size', no basis); "
-            "pairs of one ranking with two levels also with tied pairs dropped"
-        )
-
-    # ------------------------------------------------------------------ data
-
-    def features(self) -> Array | None:
-        """Dense explicit features, centred, if working on them is cheaper than on a kernel."""
-        m, n = self.X.shape
-        if not self.kernel.linear or n > m:
-            return None
-        if sparse.issparse(self.X):
-            advice = "use fewer features, or refit fold by fold with a splitter"
-            _memory.require("exact hold-out", m, n, copies=2, advice=advice)
-        X = self.X.toarray() if sparse.issparse(self.X) else np.asarray(self.X, dtype=np.float64)
-        return X - X.mean(axis=0)
-
-    def gram(self) -> Array:
-        """The kernel matrix in double precision, computed once."""
-        if self._gram is None:
-            m = self.X.shape[0]
-            _memory.require("exact hold-out", m, m, copies=4, advice="use a Nyström basis")
-            if self.kernel.precomputed:
-                self._gram = np.asarray(self.X, dtype=np.float64)
-            elif self.kernel.linear and not sparse.issparse(self.X):
-                X = self.X - self.X.mean(axis=0, dtype=np.float64)
-                self._gram = X @ X.T
-            else:
-                self._gram = self.kernel(self.X).astype(np.float64, copy=False)
-        return self._gram
-
-    def _block(self, X: Any, columns: Array) -> Array:
-        if self.kernel.precomputed:
-            return np.asarray(X[:, columns], dtype=np.float64)
-        return self.kernel(X, self.X[columns]).astype(np.float64, copy=False)
-
-    def _refit(self, rest: Array, held: Array, alphas: Array) -> Array:
-        """Fit without the held-out rows, literally: (n_alphas, len(held), n_outputs)."""
-        basis = None
-        if self.basis is not None:
-            staying = np.isin(self.basis, rest)
+    def refit(self, rest: Array, held: Array, alphas: Array) -> Array:
+        """Fit to the rows ``rest`` and predict ``held``: (n_alphas, len(held), n_outputs)."""
+        space, X = self.space, self.space.X
+        kernel = space.kernel
+        train = X[rest][:, rest] if kernel.precomputed else X[rest]
+        new = X[held][:, rest] if kernel.precomputed else X[held]
+        smaller: Space
+        if isinstance(space, NystroemSpace):
+            indices = space.basis.indices
+            staying = np.isin(indices, rest)
             if self.keep_basis and not staying.all():
-                raise ValueError(self._reason("a refit with basis vectors that are not in it"))
-            basis = np.searchsorted(rest, self.basis[staying])
-            if not len(basis):
+                raise ValueError(_no_shortcut("a refit with basis vectors that are not in it"))
+            if not staying.any():
                 raise ValueError("a fold holds all basis vectors: nothing is left to span a model")
-        graph = self.graph[rest]
-        train = self.X[rest][:, rest] if self.kernel.precomputed else self.X[rest]
-        new = self.X[held][:, rest] if self.kernel.precomputed else self.X[held]
-        fit = fit_model(
-            graph,
-            self.kernel,
-            train,
-            alphas,
-            loss=self.loss,
-            solver="auto",
-            basis=basis,
-            random_state=np.random.RandomState(0),
-            progress=Progress("", 0),
-            iteration=IterationOptions(tol=1e-10, max_iter=10_000),
-        )
-        return predict_path(fit.model, new)
+            basis = Basis.of(kernel, train, np.searchsorted(rest, indices[staying]))
+            smaller = NystroemSpace(basis, train)
+        elif kernel.linear and train.shape[1] <= train.shape[0]:
+            smaller = LinearSpace(kernel, train)
+        else:
+            smaller = DualSpace(kernel, train)
+        model = RidgeProblem(self.graph[rest], smaller, self.loss).solve(alphas)
+        return predict_path(model, new)
 
 
-def _varies(s: Array, codes: Array) -> Array:
-    """Whether the query of each row has different scores, bool of shape (m,)."""
-    example = np.zeros(int(codes.max()) + 1)
-    example[codes] = s
-    different = np.zeros(len(example), dtype=bool)
-    different[codes[s != example[codes]]] = True
-    return different[codes]
+def _lost(model: Model) -> float:
+    """About the relative error that rounding leaves in the coefficients of graded features."""
+    return max((solver.factorization.loss for solver in model.solvers), default=0.0)
 
 
-def default_pairs(graph: PreferenceGraph) -> Array:
-    """All i < j with different scores, shape (n_pairs, 2); with several outputs all i < j."""
-    if graph.scores is None:
-        raise ValueError("leave-pair-out needs scores y")
-    i, j = np.triu_indices(graph.n_rows, 1)
-    if graph.n_outputs == 1:
-        different = graph.scores[i, 0] != graph.scores[j, 0]
-        i, j = i[different], j[different]
-    return np.column_stack([i, j])
+def _warn_lost_digits(loss: float, scale: Array, names: Sequence[str] | None) -> None:
+    """Warn of features whose scales, of shape (n,), are too different for float64."""
+    present = np.flatnonzero(scale > 0)
+    ends = present[[int(np.argmax(scale[present])), int(np.argmin(scale[present]))]]
+    largest, smallest = (
+        f"{'column ' + str(c) if names is None else repr(str(names[c]))} ({scale[c]:.2g})"
+        for c in ends
+    )
+    warn(
+        "the features have scales that are too different for float64, and depend on each other: "
+        f"coefficients are accurate to about {min(loss, 1.0):.0e} (relative). The largest is "
+        f"{largest}, the smallest {smallest}: scale the features, or increase alpha"
+    )
+
+
+def _with_target(solver: Any, objective: Objective, features: Any) -> Any:
+    """A solver of the same matrix with the right-hand side of another objective."""
+    other = object.__new__(type(solver))
+    vars(other).update(vars(solver))
+    other.energy, other.outputs = objective.energy, objective.outputs
+    if features is None:
+        other.factor = objective.laplacian.independent_factor()
+        other.b = other.factor.t
+    else:
+        other.b = features.T @ objective.laplacian.r
+    return other
+
+
+def _no_shortcut(what: str) -> str:
+    return (
+        f"{what}: no exact shortcut. Whole queries (components of the preferences) can always "
+        "be left out; rows of a query only with cost='magnitude', ties='keep' (or no ties), no "
+        "sample weights, no given pairs, and one query (or query_weighting='size', no basis); "
+        "pairs of one ranking with two levels also with tied pairs dropped"
+    )
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def solve_statistics(
+    statistics: Sequence[Statistics],
+    basis: Basis | None,
+    alphas: Array,
+    dtype: Any,
+    names: Sequence[str] | None = None,
+) -> Model:
+    """The model of statistics that were gathered elsewhere; their arrays may be overwritten.
+
+    Parameters
+    ----------
+    statistics : sequence of Statistics, together covering all outputs
+        Of the features themselves, or of the Nyström features of ``basis``.
+    basis : Basis or None
+    alphas : ndarray of shape (n_alphas,)
+    dtype : of the coefficients
+    names : sequence of str, optional
+        Of the features, for warnings.
+    """
+    solvers = [PrimalSolver(part, alphas, scaled=basis is None) for part in statistics]
+    if basis is not None:
+        return NystroemModel(basis, solvers, alphas, dtype)
+    model = LinearModel(solvers, alphas, dtype)
+    if _lost(model) > LOST_DIGITS:
+        _warn_lost_digits(_lost(model), np.sqrt(solvers[0].largest), names)
+    return model

@@ -1,10 +1,15 @@
-"""Products with explicit features, X V and XᵀU, by blocks of rows over threads."""
+"""Products with explicit features, X V and XᵀU, by blocks of rows over threads.
+
+Preferences ignore a constant that is added to a column. `Offsets` are constants to subtract from
+columns whose mean is far from zero, so that products keep their digits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +17,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-__all__ = ["Products"]
+from rankrls import _memory
+
+__all__ = ["Offsets", "Products"]
 
 Array = NDArray[Any]
 
@@ -22,32 +29,107 @@ BLOCKS_PER_THREAD = 4
 #: Fewer stored entries than this for a thread are not worth starting it.
 ENTRIES_PER_THREAD = 100_000
 
+#: A column is centred if its mean is more than so many times its standard deviation.
+FAR = 100.0
+
+#: Rows of a dense matrix, and entries of a sparse one, that are centred at once.
+ROWS = 4096
+ENTRIES = 2**20
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """Columns whose mean is far from zero, and the constants to subtract from them.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (b,), int, increasing
+    values : ndarray of shape (b,)
+        The means, rounded to the precision of X.
+    constant : ndarray of shape (b,), bool
+        Columns that are constant up to rounding.
+    lost : ndarray of shape (b,)
+        Rounding error of the entries relative to the standard deviation of the column; zero for
+        constant columns.
+    """
+
+    columns: Array
+    values: Array
+    constant: Array
+    lost: Array
+
+    @classmethod
+    def of(cls, X: Any) -> Offsets | None:
+        """The offsets of X, shape (m, n); None if there are none, or no memory to centre them."""
+        m, n = X.shape
+        columns, part = np.arange(n), X
+        if sparse.issparse(X):
+            # |mean| > FAR · deviation is possible only if nearly all entries are stored.
+            stored = X.indices if X.format == "csr" else np.repeat(columns, np.diff(X.indptr))
+            columns = np.flatnonzero(np.bincount(stored, minlength=n) >= m * (1 - FAR**-2))
+            part = X[:, columns].tocsr() if len(columns) else X
+        if not m or not len(columns):
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            # Differences to the first row are exactly zero in constant columns.
+            first = _dense(part[:1]).astype(np.float64)[0]
+            mean = first + _sums(part, first) / m
+            deviation = np.sqrt(_sums(part, mean, power=2) / m)
+            far = np.abs(mean) > FAR * deviation
+        columns, mean, deviation = columns[far], mean[far], deviation[far]
+        if not len(columns) or not _memory.fits(m, len(columns), itemsize=X.dtype.itemsize):
+            return None
+        eps = float(np.finfo(X.dtype).eps)
+        values = mean.astype(X.dtype).astype(np.float64)
+        constant = deviation <= 10 * eps * np.abs(values)
+        lost = np.divide(eps * np.abs(values), deviation, out=np.zeros(len(mean)), where=~constant)
+        return cls(columns, values, constant, lost)
+
+    def subtract(self, X: Any) -> Array:
+        """The centred columns, dense, of shape (m, b) and of the type of X."""
+        part = _dense(X[:, self.columns]) - self.values.astype(X.dtype)
+        part[:, self.constant] = 0.0
+        return part
+
 
 class Products(LinearOperator):
     """X of shape (m, n) as an operator: ``matmat`` is X V, ``rmatmat`` is XᵀU, both in float64.
 
-    X is neither copied, centred, densified nor converted: the blocks of a sparse X share its
-    arrays, and take one more integer for each row (each column of CSC). X of float32 is multiplied
-    in float32; only sums over blocks and results are float64. Dense X is left to BLAS.
+    X is neither copied, densified nor converted: the blocks of a sparse X share its arrays, and
+    take one more integer for each row (each column of CSC). X of float32 is multiplied in float32;
+    only sums over blocks and results are float64. Dense X is left to BLAS.
 
     Parameters
     ----------
     X : ndarray, or sparse CSR or CSC
     threads : int
         Threads for sparse X; SciPy's products release the interpreter's lock.
+    pool : Executor, optional
+        With so many threads.
+    offsets : Offsets, optional
+        Stand for X − 1cᵀ, c the offsets. A centred copy of these columns takes the place of
+        theirs: subtracting (c·v)1 from X v would leave the rounding errors of X v.
 
     Notes
     -----
     Use it as ``with Products.of(X, threads) as product: …``: the threads end with the block.
     """
 
-    def __init__(self, X: Any, threads: int = 1, pool: Executor | None = None) -> None:
+    def __init__(
+        self,
+        X: Any,
+        threads: int = 1,
+        pool: Executor | None = None,
+        offsets: Offsets | None = None,
+    ) -> None:
         super().__init__(np.dtype(np.float64), X.shape)
         self.X = X
         self.pool = pool
+        self.offsets = offsets
+        self.centred = None if offsets is None else offsets.subtract(X)
         # CSC is CSR of Xᵀ: the roles of the two products are exchanged.
         self.by_columns = sparse.issparse(X) and X.format == "csc"
-        self.blocks: list[Block] = []
+        self.blocks: list[RowBlock] = []
         if sparse.issparse(X):
             self.threads = max(1, min(threads, X.nnz // ENTRIES_PER_THREAD))
             A = X.T if self.by_columns else X
@@ -55,13 +137,13 @@ class Products(LinearOperator):
 
     @classmethod
     @contextmanager
-    def of(cls, X: Any, threads: int) -> Iterator[Products]:
+    def of(cls, X: Any, threads: int, offsets: Offsets | None = None) -> Iterator[Products]:
         """Products with a pool of threads that lives as long as the ``with`` block."""
         if threads == 1 or not sparse.issparse(X):
-            yield cls(X)
+            yield cls(X, offsets=offsets)
             return
         with ThreadPoolExecutor(threads) as pool:
-            yield cls(X, threads, pool)
+            yield cls(X, threads, pool, offsets)
 
     def _matvec(self, v: Array) -> Array:
         return self._matmat(np.reshape(v, (-1, 1)))[:, 0]
@@ -70,43 +152,81 @@ class Products(LinearOperator):
         return self._rmatmat(np.reshape(u, (-1, 1)))[:, 0]
 
     def _matmat(self, V: Array) -> Array:
+        if self.offsets is None or self.centred is None:
+            return self._forward(V)
+        columns = self.offsets.columns
+        out = _float64(self.centred @ _as(V[columns], self.X.dtype))
+        if len(columns) < self.shape[1]:
+            V = np.array(V)
+            V[columns] = 0.0
+            out += self._forward(V)
+        return out
+
+    def _rmatmat(self, U: Array) -> Array:
+        if self.offsets is None or self.centred is None:
+            return self._backward(U)
+        columns = self.offsets.columns
+        inner = _float64(self.centred.T @ _as(U, self.X.dtype))
+        if len(columns) == self.shape[1]:
+            return inner
+        out = self._backward(U)
+        out[columns] = inner
+        return out
+
+    def _forward(self, V: Array) -> Array:
         if not self.blocks:
             return _float64(self.X @ _as(V, self.X.dtype))
         return self._gather(V) if self.by_columns else self._stack(V)
 
-    def _rmatmat(self, U: Array) -> Array:
+    def _backward(self, U: Array) -> Array:
         if not self.blocks:
             return _float64(self.X.T @ _as(U, self.X.dtype))
         return self._stack(U) if self.by_columns else self._gather(U)
+
+    def follow(self, run: Any) -> Any:
+        """X W for the iterates W of a run of conjugate gradients (`HeldOutImage`)."""
+        return run.observe(self.matmat)
 
     def column_squares(self, weight: Array) -> Array:
         """Σ_i weight_i (x_ij − x̄_j)² for every column, x̄ the weighted mean, shape (n,)."""
         total = float(weight.sum())
         if not total > 0:
             return np.zeros(self.shape[1])
-        mean = self._rmatmat(weight[:, None])[:, 0] / total
-        if not self.blocks:
-            squares = np.zeros(self.shape[1])
-            for start in range(0, self.shape[0], 4096):
-                part = self.X[start : start + 4096] - mean
-                squares += weight[start : start + 4096] @ (part * part)
-            return squares
-        squares = np.zeros(self.shape[1])
-        for block in self.blocks:
-            A = block.A.copy()
-            A.data = A.data.astype(np.float64) ** 2
+        mean = self._backward(weight[:, None])[:, 0] / total
+        if self.blocks:
+            squares = self._sparse_squares(weight, mean, total)
+        else:
+            squares = _sums(self.X, mean, weight, power=2)
+        if self.offsets is not None and self.centred is not None:
+            inner = _sums(self.centred, np.zeros(1), weight) / total
+            squares[self.offsets.columns] = _sums(self.centred, inner, weight, power=2)
+        return squares
+
+    def _sparse_squares(self, weight: Array, mean: Array, total: float) -> Array:
+        """Σ_stored weight_i (x_ij − x̄_j)² and x̄_j² times the weight of what is not stored."""
+        n = self.shape[1]
+        squares, stored = np.zeros(n), np.zeros(n)
+        A = self.X.T if self.by_columns else self.X
+        for rows, part, _ in _row_blocks(A, 1 + A.nnz // ENTRIES):
+            counts = np.diff(part.indptr)
             if self.by_columns:
-                squares[block.rows] = A @ weight
+                column = np.repeat(np.arange(rows.start, rows.stop), counts)
+                w = weight[part.indices]
             else:
-                squares += A.T @ weight[block.rows]
-        return np.maximum(squares - total * mean**2, 0.0)
+                column, w = part.indices, np.repeat(weight[rows], counts)
+            squares += np.bincount(column, w * (part.data - mean[column]) ** 2, minlength=n)
+            stored += np.bincount(column, w, minlength=n)
+        # What is left of the weight is rounding error where every entry is stored.
+        missing = total - stored
+        missing[missing <= 1e-12 * total] = 0.0
+        return squares + missing * mean**2
 
     def _stack(self, V: Array) -> Array:
         """A V for the rows A (of X, or of Xᵀ), every block in its place."""
         V = _as(V, self.X.dtype)
         out = np.empty((self.blocks[-1].rows.stop, V.shape[1]))
 
-        def multiply(block: Block) -> None:
+        def multiply(block: RowBlock) -> None:
             out[block.rows] = _times(block.A, V)
 
         self._each(multiply, self.blocks)
@@ -116,7 +236,7 @@ class Products(LinearOperator):
         """AᵀU: every thread adds up its blocks, then the threads' sums are added."""
         U = _as(U, self.X.dtype)
 
-        def multiply(blocks: list[Block]) -> Array:
+        def multiply(blocks: list[RowBlock]) -> Array:
             total = np.zeros((blocks[0].A.shape[1], U.shape[1]))
             for block in blocks:
                 total += _times(block.A_T, U[block.rows])
@@ -134,7 +254,7 @@ class Products(LinearOperator):
         return list(self.pool.map(work, parts))
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Some rows A of a sparse matrix, and Aᵀ, both sharing its memory."""
 
     rows: slice
@@ -142,7 +262,7 @@ class Block(NamedTuple):
     A_T: Any
 
 
-def _row_blocks(A: Any, n_blocks: int) -> Iterator[Block]:
+def _row_blocks(A: Any, n_blocks: int) -> Iterator[RowBlock]:
     """Slices of the rows of a CSR matrix with about the same number of entries, sharing memory."""
     m, n = A.shape
     cuts = np.searchsorted(A.indptr, np.linspace(0, A.indptr[-1], n_blocks + 1)[1:-1])
@@ -157,7 +277,23 @@ def _row_blocks(A: Any, n_blocks: int) -> Iterator[Block]:
             # Attributes, because the constructor looks at all indices, and may copy them.
             view.data, view.indices = A.data[first:last], A.indices[first:last]
             view.indptr = indptr
-        yield Block(slice(int(start), int(stop)), part, transposed)
+        yield RowBlock(slice(int(start), int(stop)), part, transposed)
+
+
+def _sums(X: Any, centre: Array, weight: Array | None = None, power: int = 1) -> Array:
+    """Σ_i weight_i (x_ij − centre_j)^power by blocks of rows, in float64, shape (n,)."""
+    total = np.zeros(X.shape[1])
+    for start in range(0, X.shape[0], ROWS):
+        part = _dense(X[start : start + ROWS]) - centre
+        if power == 2:
+            part *= part
+        rows = np.ones(len(part)) if weight is None else weight[start : start + ROWS]
+        total += rows @ part
+    return total
+
+
+def _dense(X: Any) -> Array:
+    return X.toarray() if sparse.issparse(X) else X
 
 
 def _times(A: Any, V: Array) -> Array:

@@ -1,0 +1,356 @@
+"""The RankSVM problem: preferences, a space of functions and the loss give a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from rankrls import _memory
+from rankrls._messages import Progress, warn
+from rankrls._threads import n_threads
+from rankrls.core.hinge.function_spaces import (
+    MAX_DIMENSION,
+    BasisFunctionSpace,
+    FactoredKernelSpace,
+    FeatureSpace,
+    FunctionSpace,
+    GramOperator,
+    KernelSpace,
+    RowFeatureSpace,
+)
+from rankrls.core.hinge.losses import HingeLoss, hinge_losses
+from rankrls.core.hinge.minimize import HingeSolution, minimize_hinge
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.spaces.path_model import PathModel
+from rankrls.core.spaces.products import Products
+from rankrls.core.spaces.spaces import Basis, Kernel, choose_basis, choose_solver
+
+__all__ = ["HINGE_SOLVERS", "HingeFit", "HingeModel", "HingeOptions", "HingeProblem"]
+
+Array = NDArray[Any]
+
+HINGE_SOLVERS = ("auto", "primal", "dual", "nystroem")
+
+#: Features are centred if their mean is more than this many standard deviations, for float64 and
+#: for float32: an offset costs digits.
+OFFSET = {np.dtype(np.float64): 1e3, np.dtype(np.float32): 4.0}
+
+#: A gap of this size is due to rounding errors of products, and gives no warning.
+ROUNDING = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-5}
+
+
+@dataclass(frozen=True)
+class HingeOptions:
+    """What to minimise, and how far.
+
+    Attributes
+    ----------
+    query_weighting : str
+    squared : bool
+        Whether violations are squared.
+    tol : float
+        Relative duality gap.
+    max_iter : int
+    """
+
+    query_weighting: str
+    squared: bool
+    tol: float
+    max_iter: int
+
+
+class HingeModel(PathModel):
+    """A function that minimises a hinge loss; it has no posterior."""
+
+
+@dataclass(frozen=True)
+class HingeFit:
+    """A fitted model and how it was found; the last three have shape (n_alphas, n_outputs).
+
+    Attributes
+    ----------
+    model : HingeModel
+    solver : str
+    n_pairs : int
+    objective, gap, n_iter : ndarray
+    """
+
+    model: HingeModel
+    solver: str
+    n_pairs: int
+    objective: Array
+    gap: Array
+    n_iter: Array
+
+
+class HingeProblem:
+    """Preferences over rows of X, to be fitted by a hinge loss for any alphas.
+
+    Parameters
+    ----------
+    graph : PreferenceGraph over m rows
+    kernel : Kernel
+    X : ndarray or sparse array of shape (m, n); the kernel matrix if it is precomputed
+    options : HingeOptions
+    solver, basis
+        As given by the user.
+    random_state : RandomState
+        Draws the basis vectors.
+    progress : Progress
+    n_jobs : int or None
+        Threads of sparse products.
+
+    Attributes
+    ----------
+    solver : str
+        The solver that is used.
+    basis : Basis or None
+    used : ndarray of shape (m',), int
+        The rows that have a pair: in the dual, the others are left out.
+    n_pairs : int
+        Of all outputs together.
+    """
+
+    def __init__(
+        self,
+        graph: PreferenceGraph,
+        kernel: Kernel,
+        X: Any,
+        *,
+        options: HingeOptions,
+        solver: str,
+        basis: Any,
+        random_state: np.random.RandomState,
+        progress: Progress,
+        n_jobs: int | None,
+    ) -> None:
+        self.kernel, self.X, self.options, self.progress = kernel, X, options, progress
+        self.threads = n_threads(n_jobs)
+        m = X.shape[0]
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            self.losses = hinge_losses(graph, options.query_weighting)
+        if not all(np.isfinite(loss.total) and loss.total > 0 for loss in self.losses):
+            raise ValueError(
+                "the weights are too small or too large for their products: scale them"
+            )
+        self.used = np.flatnonzero(np.any([loss.used() for loss in self.losses], axis=0))
+        indices = None
+        if basis is not None or solver == "nystroem":
+            indices = choose_basis(basis, m, random_state)
+        self.solver = _choose(solver, kernel, X, len(self.used), indices)
+        self.n_pairs = sum(loss.n_pairs for loss in self.losses)
+        progress(f"{m:,} rows, {self.n_pairs:,} pairs: solver {self.solver}")
+        if self.solver == "dual" and len(self.used) < m:
+            self.losses = hinge_losses(graph[self.used], options.query_weighting)
+        if self.solver == "nystroem" and indices is None:
+            indices = choose_basis(None, m, random_state)
+        self.basis = None if indices is None else Basis.of(kernel, X, indices)
+
+    @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused by the minimizer
+    def solve(self, alphas: Array) -> HingeFit:
+        """Models for all ``alphas``, each starting from the solution of the next larger one."""
+        with self._products() as features:
+            space = self._space(features)
+            accurate = self._accurate_space(features, space)
+            paths = [self._path(loss, space, accurate, alphas) for loss in self.losses]
+        objective, gap, rounding, n_iter = (
+            np.array([[getattr(s, name) for s in path] for path in paths]).T
+            for name in ("objective", "gap", "rounding", "n_iter")
+        )
+        self.progress(f"solved to a gap of {gap.max():.1e} in {n_iter.sum()} iterations")
+        self._check_gap(gap, rounding, n_iter)
+        return HingeFit(
+            self._model(alphas, paths), self.solver, self.n_pairs, objective, gap, n_iter
+        )
+
+    @contextmanager
+    def _products(self) -> Iterator[Products | None]:
+        """Products with the explicit features, if there are any."""
+        if self.solver == "dual" and not self.kernel.linear:
+            yield None
+            return
+        rows = self._rows()
+        Phi = _centred(rows if self.basis is None else self.basis.features(rows))
+        with Products.of(Phi, self.threads) as products:
+            yield products
+
+    def _rows(self) -> Any:
+        """Rows of X that are compared; in the primal, all."""
+        part = self.solver == "dual" and len(self.used) < self.X.shape[0]
+        return self.X[self.used] if part else self.X
+
+    def _space(self, features: Products | None) -> FunctionSpace:
+        """The functions that are searched."""
+        if features is None:
+            if self.kernel.precomputed:
+                return _kernel_space(self._rows()[:, self.used])
+            return _kernel_space(self.kernel(self._rows()))
+        if self.basis is not None:
+            scale = float(np.square(self.basis.map.Z).sum(axis=1).max())
+            return BasisFunctionSpace(features, self.basis.map, scale)
+        if self.solver == "primal":
+            return FeatureSpace(features)
+        if _forms_gram(features.X):
+            return KernelSpace(self.kernel(features.X))
+        return KernelSpace(GramOperator(features))
+
+    def _accurate_space(
+        self, features: Products | None, space: FunctionSpace
+    ) -> Callable[[], FunctionSpace] | None:
+        """The same functions without the squared condition of a kernel matrix, at a higher cost.
+
+        None if that gains nothing, or is too large.
+        """
+        if not isinstance(space, KernelSpace):
+            return None
+        if features is not None:
+            m, n = features.shape
+            if n <= MAX_DIMENSION and m * n**2 <= MAX_DIMENSION**3:
+                return cache(lambda: RowFeatureSpace(features))
+        if isinstance(space.K, np.ndarray) and space.n_rows <= MAX_DIMENSION:
+            return cache(lambda: FactoredKernelSpace.of(space) or space)
+        return None
+
+    def _path(
+        self,
+        loss: HingeLoss,
+        space: FunctionSpace,
+        accurate: Callable[[], FunctionSpace] | None,
+        alphas: Array,
+    ) -> list[HingeSolution]:
+        """Solutions for all alphas, from the largest down.
+
+        Once the gap could not be closed, the ``accurate`` space is searched.
+        """
+        options, solutions, start = self.options, {}, None
+        for index in np.argsort(-alphas, kind="stable"):
+            minimize = partial(
+                minimize_hinge,
+                loss,
+                alpha=float(alphas[index]),
+                squared=options.squared,
+                tol=options.tol,
+            )
+            solution = minimize(
+                space, max_iter=options.max_iter, start=start, thorough=accurate is None
+            )
+            start = solution.coefficients
+            left = options.max_iter - solution.n_iter
+            if accurate is not None and solution.gap > self._tolerated and left > 0:
+                space, accurate = accurate(), None
+                again = minimize(space, max_iter=left)
+                start = again.coefficients
+                n_iter = solution.n_iter + again.n_iter
+                solution = replace(min(solution, again, key=attrgetter("gap")), n_iter=n_iter)
+            solutions[int(index)] = solution
+            if len(alphas) > 1:
+                self.progress(f"alpha {alphas[index]:g}: {solution.n_iter} iterations")
+        return [solutions[index] for index in range(len(alphas))]
+
+    @property
+    def _tolerated(self) -> float:
+        """The largest relative duality gap that gives no warning."""
+        return max(self.options.tol, ROUNDING[self.X.dtype])
+
+    def _model(self, alphas: Array, paths: list[list[HingeSolution]]) -> HingeModel:
+        """The model of the solutions of every output and alpha."""
+        X, kernel, basis = self.X, self.kernel, self.basis
+
+        def gather(name: str) -> Array | None:
+            """Shape (n_alphas, n or number of rows, n_outputs)."""
+            if getattr(paths[0][0], name) is None:
+                return None
+            found = np.stack([[getattr(s, name) for s in path] for path in paths], axis=-1)
+            found = found.astype(X.dtype)
+            if not np.isfinite(found).all():
+                raise ValueError(
+                    f"the coefficients overflow {X.dtype}: scale the features (or the kernel) up, "
+                    "or raise alpha"
+                )
+            return found
+
+        coef, a = gather("weights"), gather("row_coefficients")
+        if a is None:
+            return HingeModel(alphas, coef, None, kernel)
+        if basis is not None:
+            length, kept, rows = len(basis.indices), basis.map.kept, basis.rows
+        else:
+            length, kept = X.shape[0], self.used
+            rows = None if kernel.precomputed else X[self.used]
+        dual_coef = np.zeros((len(alphas), length, a.shape[-1]), dtype=X.dtype)
+        dual_coef[:, kept] = a
+        if kernel.linear:
+            if coef is None:
+                # The coefficients of all rows sum to zero: centred rows give the same weights.
+                features = _centred(rows) if basis is None else rows
+                coef = np.stack([features.T @ part for part in a])
+            rows = None
+        return HingeModel(alphas, coef, dual_coef, kernel, rows, kept, basis)
+
+    def _check_gap(self, gap: Array, rounding: Array, n_iter: Array) -> None:
+        tol = self.options.tol
+        worst = np.unravel_index(np.argmax(gap), gap.shape)
+        if gap[worst] <= self._tolerated:
+            return
+        if rounding[worst] > 0.5 * gap[worst]:
+            message = (
+                "rounding errors of the kernel matrix leave a relative duality gap of "
+                f"{gap[worst]:.1e}, above tol={tol:g}: raise alpha, or centre and scale the "
+                "features"
+            )
+        else:
+            message = (
+                f"stopped after {n_iter.max()} iterations at a relative duality gap of "
+                f"{gap[worst]:.1e}, above tol={tol:g}: raise max_iter or alpha, or scale the "
+                "features"
+            )
+        warn(message, ConvergenceWarning)
+
+
+def _choose(solver: str, kernel: Kernel, X: Any, m: int, basis: Array | None) -> str:
+    """As for least squares, but a linear kernel needs neither an n × n nor an m × m matrix."""
+    if kernel.linear and basis is None and solver in ("auto", "primal", "dual"):
+        if solver == "auto":
+            solver = "primal" if X.shape[1] <= m else "dual"
+        return solver
+    return choose_solver(solver, kernel, X, m, basis=basis)
+
+
+def _forms_gram(X: Any) -> bool:
+    """Whether X Xᵀ is better formed: it is small, or has fewer entries than two products with X."""
+    m = X.shape[0]
+    entries = X.nnz if sparse.issparse(X) else X.size
+    return m <= MAX_DIMENSION or (m**2 < 2 * entries and _memory.fits(m, m, copies=2))
+
+
+def _centred(Phi: Any) -> Any:
+    """Dense features less their means, if those would cost digits; f changes by a constant."""
+    if sparse.issparse(Phi):
+        return Phi
+    mean, deviation = Phi.mean(axis=0, dtype=np.float64), Phi.std(axis=0, dtype=np.float64)
+    scale = np.where(deviation > 0, deviation, deviation.max(initial=0.0))
+    if (np.abs(mean) <= OFFSET[Phi.dtype] * scale).all():
+        return Phi
+    return (Phi - mean).astype(Phi.dtype)
+
+
+def _kernel_space(K: Array) -> KernelSpace:
+    """f = K a, with C K C in place of K if a constant in it would cost digits; C centres.
+
+    All coefficients sum to zero, so that f changes by a constant and ‖f‖² not at all.
+    """
+    mean = K.mean(dtype=np.float64)
+    if np.abs(mean) <= OFFSET[K.dtype] * K.std(dtype=np.float64):
+        return KernelSpace(K)
+    columns = K.mean(axis=0, dtype=np.float64)
+    centred = (K - columns - columns[:, None] + mean).astype(K.dtype)
+    return KernelSpace(centred, scale=float(np.abs(K.diagonal()).max()))

@@ -1,0 +1,244 @@
+"""Incomplete relations by one factorisation: over products of features, or over observed pairs.
+
+With the eigenvectors V, U of the two kernels, f has the values V (λσᵀ ∘ inner) Uᵀ at the objects.
+Few features have few eigenvectors, however many pairs are observed: then the system over the
+products of eigenvectors (primal) is the smaller one; otherwise that over the observed pairs (dual).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpocon, dpotrf, dpotrs
+
+from rankrls.core.linalg.factorizations import EigenFactorization, factorize
+from rankrls.core.linalg.feature_svd import feature_svd
+from rankrls.core.relations.edges import EdgeFactor, EdgeKernel
+from rankrls.core.relations.observations import Cells
+from rankrls.core.relations.sides import Side, Spectrum
+
+__all__ = [
+    "fits_design",
+    "n_unknowns",
+    "primal_cost",
+    "solve_by_design",
+    "solve_over_cells",
+    "solve_over_products",
+]
+
+Array = NDArray[Any]
+
+EPS = float(np.finfo(np.float64).eps)
+
+#: Numbers in a work space.
+WORK = 2**22
+
+#: A scaled system with a reciprocal condition above this has a Cholesky solution of ten digits.
+WELL_CONDITIONED = 2e-6
+
+#: Up to so many products (or observed pairs) singular vectors are computed where that is not so.
+MAX_SVD = 1500
+
+#: Numbers in a matrix of products of features for all observed pairs.
+MAX_DESIGN = 2**24
+
+
+def n_unknowns(r: int, s: int, sign: int) -> int:
+    """Free entries of an r × s matrix: of a symmetric or antisymmetric one, if there is a sign."""
+    return r * s if sign == 0 else r * (r + sign) // 2
+
+
+def primal_cost(n_cells: int, r: int, s: int, sign: int) -> float:
+    """Multiplications of the Gram matrix of all products of features."""
+    return float(n_cells) * n_unknowns(r, s, sign) ** 2
+
+
+def solve_over_products(
+    left: Spectrum, right: Spectrum, cells: Cells, alphas: Array, *, ranking: bool, sign: int
+) -> tuple[Array, float]:
+    """Inner coefficients of shape (n_alphas, r, s), by a system over products of eigenvectors.
+
+    The second result is about the relative error that rounding leaves in them.
+
+    Parameters
+    ----------
+    left : Spectrum
+        λ, V of the row objects, without the null space.
+    right : Spectrum
+        σ, U of the column objects, centred if that is the loss; ``left`` itself with a sign.
+    cells : Cells
+    alphas : ndarray of shape (n_alphas,)
+    ranking : bool
+    sign : {0, 1, −1}
+
+    Notes
+    -----
+    With the values θ = λσᵀ ∘ inner, the products Φ of eigenvectors over the cells and Λ = λσᵀ,
+
+        (ΦᵀLΦ + alpha diag(1/Λ)) θ = ΦᵀLy.
+
+    A Cholesky factor of it, with rows and columns scaled to a unit diagonal, is as accurate as the
+    scaled system is well-conditioned, whatever the scales of the features. Where it is not (pairs
+    that tell nothing about some products, and a small alpha), the singular vectors of L^½ Φ Λ^½ are
+    computed instead.
+    """
+    factor = EdgeFactor(cells, centred=ranking)
+    products = _EigenvectorProducts(left, right, factor, sign)
+    theta, worst = np.zeros((len(alphas), products.n)), 1.0
+    if products.n:
+        gram, cross = products.moments()
+        for a, alpha in enumerate(alphas):
+            theta[a], condition = _scaled_cholesky(gram, alpha / products.scale, cross)
+            worst = min(worst, condition)
+        if worst < WELL_CONDITIONED and products.n <= MAX_SVD:
+            theta, worst = products.by_singular_vectors(alphas), 1.0
+        elif not np.isfinite(theta).all():
+            theta = products.by_eigenvectors(gram, cross, alphas)
+    return products.unfold(theta / products.scale), EPS / max(worst, EPS)
+
+
+def solve_by_design(
+    left: Spectrum, right: Spectrum, cells: Cells, alphas: Array, *, ranking: bool, sign: int
+) -> Array:
+    """The same by the singular vectors of the matrix of all products over all cells."""
+    products = _EigenvectorProducts(left, right, EdgeFactor(cells, centred=ranking), sign)
+    return products.unfold(products.by_singular_vectors(alphas) / products.scale)
+
+
+def fits_design(left: Spectrum, right: Spectrum, n_cells: int, sign: int) -> bool:
+    """Whether that matrix is small enough to be decomposed."""
+    n = n_unknowns(len(left.values), len(right.values), sign)
+    return min(n, n_cells) <= MAX_SVD and n * n_cells <= MAX_DESIGN
+
+
+def solve_over_cells(
+    rows: Side, columns: Side, cells: Cells, alphas: Array, *, ranking: bool, sign: int
+) -> Array:
+    """Coefficients A of shape (n_alphas, p, g), by a system over the q cells.
+
+    With F the factor of the loss (L = F Fᵀ) and Γ the pairwise kernel between the cells, the
+    coefficients are a = F (FᵀΓF + alpha I)⁻¹ Fᵀy.
+    """
+    factor = EdgeFactor(cells, centred=ranking)
+    kernel = EdgeKernel(rows.K, columns.K, (cells.rows, cells.cols), sign=sign)
+    gram = kernel.dense()
+    S = factor.rmatmat(np.ascontiguousarray(factor.rmatmat(gram).T))
+    S = 0.5 * (S + S.T)
+    b = factor.target[:, None]
+    noise = EPS * float(np.abs(gram.diagonal()).max(initial=0.0))
+    made = factorize(S, alphas, b, in_range=False, noise=noise * float(cells.weight.max()))
+    x = made.solve_path(b, alphas)[:, :, 0]
+    return np.stack([kernel.scatter(factor.matvec(solution)) for solution in x])
+
+
+class _EigenvectorProducts:
+    """Products of eigenvectors of the two sides, over observed pairs.
+
+    Attributes
+    ----------
+    n : int
+        Number of products.
+    scale : ndarray of shape (n,)
+        Λ: the products of their eigenvalues.
+    """
+
+    def __init__(self, left: Spectrum, right: Spectrum, factor: EdgeFactor, sign: int) -> None:
+        self.phi, self.psi = left.vectors, right.vectors
+        self.factor, self.sign = factor, sign
+        r, s = len(left.values), len(right.values)
+        self.n = n_unknowns(r, s, sign)
+        scale = np.outer(left.values, right.values)
+        # Of a symmetric (antisymmetric) matrix the entries on and above (above) the diagonal.
+        self.at = np.triu_indices(r, 0 if sign == 1 else 1)
+        self.scale = scale[self.at] if sign else scale.ravel()
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """FᵀΦ, whole rows of the relation at a time: cells and an array (n_cells, n)."""
+        factor, cells, sign = self.factor, self.factor.cells, self.sign
+        a, b = self.at
+        bounds = np.append(factor.starts, len(cells))
+        begin = 0
+        while begin < len(factor.starts):
+            wanted = bounds[begin] + max(1, WORK // max(self.n, self.psi.shape[1]))
+            end = max(begin + 1, int(np.searchsorted(bounds, wanted, "right")) - 1)
+            part = slice(bounds[begin], bounds[end])
+            x, z = self.phi[cells.rows[part]], self.psi[cells.cols[part]]
+            weight = cells.weight[part, None]
+            if factor.centred:  # x is the same for all cells of a row
+                starts = factor.starts[begin:end] - bounds[begin]
+                sums = np.add.reduceat(weight * z, starts, axis=0)
+                means = sums / np.add.reduceat(weight, starts, axis=0)
+                z = z - np.repeat(means, factor.lengths[begin:end], axis=0)
+            z = z if factor.plain else np.sqrt(weight) * z
+            if sign:
+                scale = np.where(a == b, 0.5, np.sqrt(0.5))
+                products = scale * (x[:, a] * z[:, b] + sign * z[:, a] * x[:, b])
+            else:
+                products = (x[:, :, None] * z[:, None, :]).reshape(len(x), self.n)
+            yield part, products
+            begin = end
+
+    def moments(self) -> tuple[Array, Array]:
+        """ΦᵀLΦ and ΦᵀLy, shapes (n, n) and (n,)."""
+        target = self.factor.target
+        gram, cross = np.zeros((self.n, self.n)), np.zeros(self.n)
+        for part, products in self.blocks():
+            gram += products.T @ products
+            cross += products.T @ target[part]
+        return gram, cross
+
+    def by_singular_vectors(self, alphas: Array) -> Array:
+        """The values θ for every alpha, shape (n_alphas, n).
+
+        R with RᵀR = ΦᵀLΦ comes from QR decompositions of a block after the other, which do not
+        square the condition of Φ as ΦᵀLΦ does.
+        """
+        target = self.factor.target
+        R = np.zeros((0, self.n + 1))
+        for part, products in self.blocks():
+            stacked = np.vstack([R, np.column_stack([products, target[part]])])
+            R = np.asarray(np.linalg.qr(stacked, mode="r"))
+        root = np.sqrt(self.scale)
+        svd = feature_svd(R[: self.n, :-1] * root)
+        coordinates = svd.vectors.T @ R[: self.n, -1]
+        filters = svd.singular**2 / (svd.singular**2 + alphas[:, None])
+        return root * ((filters * coordinates) @ svd.weights.T)
+
+    def by_eigenvectors(self, gram: Array, cross: Array, alphas: Array) -> Array:
+        """The same by an eigendecomposition, for systems that are singular and large."""
+        root = np.sqrt(self.scale)
+        S, b = gram * root * root[:, None], (root * cross)[:, None]
+        made = EigenFactorization(S, float(alphas.min()))
+        return root * made.solve_path(b, alphas)[:, :, 0]
+
+    def unfold(self, values: Array) -> Array:
+        """Matrices (n_alphas, r, s) of the values (n_alphas, n) of products."""
+        out = np.zeros((len(values), self.phi.shape[1], self.psi.shape[1]))
+        if self.sign:
+            a, b = self.at
+            values = np.where(a == b, 1.0, np.sqrt(0.5)) * values
+            out[:, a, b] = values
+            out[:, b, a] = self.sign * values
+        else:
+            out[:] = values.reshape(out.shape)
+        return out
+
+
+def _scaled_cholesky(S: Array, ridge: Array, b: Array) -> tuple[Array, float]:
+    """(S + diag(ridge))⁻¹ b with a scaled Cholesky factor, and its reciprocal condition."""
+    H = S.copy()
+    diagonal = np.einsum("ii->i", H)
+    diagonal += ridge
+    E = 1.0 / np.sqrt(diagonal)
+    H *= E
+    H *= E[:, None]
+    norm = float(np.abs(H).sum(axis=0).max())
+    factor, info = dpotrf(H.T, lower=1, clean=0, overwrite_a=1)
+    if info != 0:
+        return np.full_like(b, np.nan), 0.0
+    condition, _ = dpocon(factor, norm, uplo="L")
+    solved, _ = dpotrs(factor, E * b, lower=1)
+    return E * solved, float(condition)

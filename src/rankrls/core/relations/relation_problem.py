@@ -1,0 +1,343 @@
+"""A conditional ranking problem: two sides, observed labels, loss and relation; its solution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls import _memory
+from rankrls._messages import Progress
+from rankrls.core.linalg.conjugate_gradients import History, IterationOptions
+from rankrls.core.relations import cell_equations
+from rankrls.core.relations.cell_equations import HeldOutCells
+from rankrls.core.relations.complete import closed_form
+from rankrls.core.relations.direct import (
+    fits_design,
+    n_unknowns,
+    primal_cost,
+    solve_by_design,
+    solve_over_cells,
+    solve_over_products,
+)
+from rankrls.core.relations.observations import CompleteBlock, Observations
+from rankrls.core.relations.sides import Side, Spectrum
+
+__all__ = ["SOLVERS", "RelationModel", "RelationProblem"]
+
+Array = NDArray[Any]
+
+EPS = float(np.finfo(np.float64).eps)
+
+SOLVERS = ("auto", "closed", "primal", "dual", "cg")
+
+#: "auto" forms and factorises the system over the observed pairs up to so many of them.
+MAX_DUAL_CELLS = 2000
+#: "auto" solves for products of features, if it takes at most so many multiplications.
+MAX_PRIMAL_COST = 1e11
+#: Rounding errors of a kernel matrix that are a larger part of predictions are told.
+LOST = 1e-5
+#: Weights of features are kept up to so many, or twice as many as there are pairs.
+MAX_WEIGHTS = 10**6
+
+
+@dataclass(frozen=True)
+class RelationModel:
+    """Coefficients, and how they were found.
+
+    Attributes
+    ----------
+    coefficients : ndarray of shape (n_alphas, p, g)
+        A of f(x, z) = k_xᵀ A g_z, with the kernel values k_x and g_z of the two sides.
+    solver : str
+    n_iter : int
+        1 for direct solvers.
+    weights : ndarray of shape (n_alphas, d or p, e or g), or None
+        The same function with features instead of kernel values where ``explicit`` says so. It
+        has digits that kernel values of features with very different scales have not.
+    explicit : tuple of two bool
+    by_kernel : tuple of two bool
+        Whether the kernel matrix of a side was used, and not its features.
+    loss : float
+        About the relative error that rounding leaves, where it is more than usual.
+    history : History or None
+        Of early stopping.
+    """
+
+    coefficients: Array
+    solver: str
+    n_iter: int
+    weights: Array | None = None
+    explicit: tuple[bool, bool] = (False, False)
+    by_kernel: tuple[bool, bool] = (True, True)
+    loss: float = 0.0
+    history: History | None = None
+
+    def predict(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
+        """Values at pairs of objects of the two sides, shape (n_alphas, n_pairs)."""
+        parts, places = [], []
+        for side, explicit, used in zip(sides, self.explicit, (rows, cols), strict=True):
+            chosen, place = np.unique(used, return_inverse=True)
+            values = side.features if explicit else side.K
+            assert values is not None
+            parts.append(values[chosen])
+            places.append(place)
+        left, right = parts[0], parts[1].T
+        tables = self.coefficients if self.weights is None else self.weights
+        return np.stack([(left @ A @ right)[places[0], places[1]] for A in tables])
+
+
+class RelationProblem:
+    """Rank column objects for each row object.
+
+    Parameters
+    ----------
+    rows : Side of p objects
+        On which rankings are conditioned.
+    columns : Side of g objects
+        Which are ranked; ``rows`` itself if they are the same objects.
+    observations : Observations
+        Labels, of shape (p, g).
+    ranking : bool
+        Whether every row has a free offset (ranking loss), or none (regression).
+    sign : {0, 1, −1}
+        1: f(x, z) = f(z, x); −1: f(x, z) = −f(z, x).
+
+    Notes
+    -----
+    Minimises (y − f)ᵀ L (y − f) + alpha ‖f‖² over the observed edges, with L = I or centring by
+    row (P5 (31), (32)), in the space of the kernel K ⊗ G, or ½(K ⊗ K ± swapped). Over the observed
+    pairs this is RankRLS with the row objects as queries, weighted by their size.
+    """
+
+    def __init__(
+        self,
+        rows: Side,
+        columns: Side,
+        observations: Observations,
+        *,
+        ranking: bool,
+        sign: int = 0,
+    ) -> None:
+        self.sides = (rows, columns)
+        self.observations = observations
+        self.ranking, self.sign = ranking, sign
+
+    @property
+    def _loss(self) -> dict[str, Any]:
+        return {"ranking": self.ranking, "sign": self.sign}
+
+    def select(self, chosen: Array) -> RelationProblem:
+        """The same problem with some of the edges, by mask or numbers."""
+        return RelationProblem(*self.sides, self.observations.select(chosen), **self._loss)
+
+    def block(self) -> CompleteBlock | None:
+        """The observations as one complete block, if they are one."""
+        return self.observations.block(ranking=self.ranking, square=self.sign != 0)
+
+    def is_empty(self) -> bool:
+        """Whether no function but zero has the symmetry: antisymmetric ones need rank two."""
+        return self.sign == -1 and self.sides[0].rank_at_most_one()
+
+    def solve(
+        self,
+        alphas: Array,
+        solver: str = "auto",
+        options: IterationOptions | None = None,
+        *,
+        held_out: HeldOutCells | None = None,
+        progress: Progress | None = None,
+    ) -> RelationModel:
+        """Coefficients for every alpha.
+
+        Parameters
+        ----------
+        alphas : ndarray of shape (n_alphas,)
+            One, if there are ``held_out`` cells; it may then be zero.
+        solver : {"auto", "closed", "primal", "dual", "cg"}
+            "closed": complete relations. "primal": one system over all products of features.
+            "dual": one system over the observed pairs. "cg": iterative. "auto": "closed" where it
+            serves, else the smaller one of "primal" and "dual" if that is small, else "cg".
+        options : IterationOptions, optional
+            For "cg".
+        held_out : HeldOutCells, optional
+            Regularise by iteration, which ends when held-out cells are ranked best.
+        progress : Progress, optional
+        """
+        progress = Progress("", 0) if progress is None else progress
+        options = IterationOptions() if options is None else options
+        early = held_out is not None
+        block = None if solver == "cg" or (solver == "auto" and early) else self.block()
+        if solver == "closed" and block is None:
+            raise ValueError(
+                "solver='closed' needs a complete relation: every pair of the objects that have "
+                "an edge observed, equally often"
+                + (", with the same objects on both sides" if self.sign else "")
+                + ". Use solver='auto'"
+            )
+        if solver == "auto":
+            solver = "closed" if block is not None else self._choose(early)
+        if solver == "primal" and not all(side.multiplies for side in self.sides):
+            raise ValueError(
+                "solver='primal' needs the features of linear kernels, as dense arrays"
+            )
+        if early and solver != "cg":
+            raise ValueError(f"early_stopping needs solver='cg' (or 'auto'), not {solver!r}")
+        p, g = self.observations.shape
+        progress(f"{self.observations.n_edges:,} edges of {p:,} × {g:,} objects: solver {solver}")
+        if solver == "closed":
+            assert block is not None
+            return self._closed(block, alphas)
+        if solver == "primal":
+            return self._primal(alphas)
+        if solver == "dual":
+            return self._dual(alphas)
+        if held_out is not None:
+            return self._stop_early(float(alphas[0]), options, held_out)
+        return self._iterate(alphas, options)
+
+    def _choose(self, early: bool) -> str:
+        if early:
+            return "cg"
+        q = len(self.observations.cells)
+        if all(side.multiplies for side in self.sides):
+            d, e = (side.features.shape[1] for side in self.sides if side.features is not None)
+            few = n_unknowns(d, e, self.sign) < q
+            if few and primal_cost(q, d, e, self.sign) <= MAX_PRIMAL_COST:
+                return "primal"
+        return "dual" if q <= MAX_DUAL_CELLS else "cg"
+
+    # ------------------------------------------------------------------ solvers
+
+    def _closed(self, block: CompleteBlock, alphas: Array) -> RelationModel:
+        objects = (block.rows, block.cols)
+        parts = [
+            side if len(of) == len(side) else side.select(of)
+            for side, of in zip(self.sides, objects, strict=True)
+        ]
+        if self.sides[0] is self.sides[1] and np.array_equal(*objects):
+            parts[1] = parts[0]
+        form = closed_form(parts[0], parts[1], block.Y, **self._loss)
+        left, right = (
+            spectrum.range.among(of, len(side))
+            for spectrum, of, side in zip((form.left, form.right), objects, self.sides, strict=True)
+        )
+        # n edges for each pair: n Σ(ȳ − f)² + alpha ‖f‖²
+        alphas = alphas / block.multiplicity
+        return self._model("closed", (left, right), map(form.inner, alphas), alphas)
+
+    def _primal(self, alphas: Array) -> RelationModel:
+        d, e = (side.features.shape[1] for side in self.sides if side.features is not None)
+        n = n_unknowns(d, e, self.sign)
+        _memory.require(
+            f"solver='primal' with {n:,} products of features", n, n, copies=3,
+            advice="use solver='cg'",
+        )  # fmt: skip
+        spectra = self._spectra()
+        inner, loss = solve_over_products(*spectra, self.observations.cells, alphas, **self._loss)
+        return self._model("primal", spectra, inner, alphas, loss=loss)
+
+    def _dual(self, alphas: Array) -> RelationModel:
+        cells = self.observations.cells
+        q = len(cells)
+        if any(side.loses_digits for side in self.sides):
+            spectra = self._spectra()
+            positive = all((spectrum.values > 0).all() for spectrum in spectra)
+            if positive and fits_design(*spectra, q, self.sign):
+                inner = solve_by_design(*spectra, cells, alphas, **self._loss)
+                return self._model("dual", spectra, inner, alphas)
+        _memory.require(
+            f"solver='dual' with {q:,} observed pairs", q, q, copies=4, advice="use solver='cg'"
+        )
+        return RelationModel(solve_over_cells(*self.sides, cells, alphas, **self._loss), "dual", 1)
+
+    def _iterate(self, alphas: Array, options: IterationOptions) -> RelationModel:
+        cells = self.observations.cells
+        if cell_equations.use_spectra(*self.sides, cells, **self._loss):
+            spectra = self._spectra()
+            if alphas.min() > self._least_alpha(spectra):
+                inner, n_iter = cell_equations.converge_over_spectra(
+                    *spectra, cells, alphas, options, **self._loss
+                )
+                return self._model("cg", spectra, inner, alphas, n_iter)
+        A, n_iter = cell_equations.converge_over_cells(
+            *self.sides, cells, alphas, options, **self._loss
+        )
+        return RelationModel(A, "cg", n_iter)
+
+    def _least_alpha(self, spectra: tuple[Spectrum, Spectrum]) -> float:
+        """Alphas below this are hidden by rounding errors of two kernel matrices.
+
+        There is no solution to converge to then, but iterates of the equations over cells are
+        smooth: they regularise by their number.
+        """
+        if any(spectrum.weights is not None for spectrum in spectra):
+            return 0.0
+        cells = self.observations.cells
+        return len(cells) * EPS * spectra[0].top * spectra[1].top * float(cells.weight.max())
+
+    def _stop_early(
+        self, alpha: float, options: IterationOptions, held_out: HeldOutCells
+    ) -> RelationModel:
+        A, history = cell_equations.stop_early_over_cells(
+            *self.sides, self.observations, alpha, options, held_out, **self._loss
+        )
+        return RelationModel(A, "cg", history.n_iter, history=history)
+
+    def _spectra(self) -> tuple[Spectrum, Spectrum]:
+        return cell_equations.spectra(*self.sides, **self._loss)
+
+    def _model(
+        self,
+        solver: str,
+        spectra: tuple[Spectrum, Spectrum],
+        inners: Iterable[Array],
+        alphas: Array,
+        n_iter: int = 1,
+        loss: float = 0.0,
+    ) -> RelationModel:
+        """The model with the coefficients V inner Uᵀ, for ``inners`` of shape (r, s)."""
+        left, right = spectra
+        explicit = self._explicit(spectra)
+        A = np.empty((len(alphas), len(left.vectors), len(right.vectors)))
+        P, R = left.basis(explicit[0]), right.basis(explicit[1])
+        weights = np.empty((len(alphas), len(P), len(R))) if any(explicit) else None
+        for a, inner in enumerate(inners):
+            np.matmul(left.vectors @ inner, right.vectors.T, out=A[a])
+            if weights is not None:
+                np.matmul(P @ inner, R.T, out=weights[a])
+        by_kernel = left.weights is None, right.weights is None
+        loss = max(loss, _hidden(left, right, float(alphas.min())))
+        return RelationModel(A, solver, n_iter, weights, explicit, by_kernel, loss)
+
+    def _explicit(self, spectra: tuple[Spectrum, Spectrum]) -> tuple[bool, bool]:
+        """Which sides have weights of features in the model: none, if there were too many."""
+        explicit, size = [], 1
+        for side, spectrum in zip(self.sides, spectra, strict=True):
+            explicit.append(spectrum.weights is not None)
+            size *= len(side) if spectrum.weights is None else len(spectrum.weights)
+        p, g = self.observations.shape
+        if size > max(MAX_WEIGHTS, 2 * p * g):
+            return False, False
+        return explicit[0], explicit[1]
+
+
+def _hidden(left: Spectrum, right: Spectrum, alpha: float) -> float:
+    """About the part of predictions that rounding errors of the two kernels may have changed.
+
+    Directions that were left out because features depend on each other matter as much as their
+    eigenvalues beside alpha. Of kernel matrices, eigenvalues have errors of eps times the largest
+    one, which change λσ/(λσ + alpha) where the spectrum has no gap around alpha.
+    """
+    hidden = max(left.dropped * right.top, right.dropped * left.top) / alpha
+    lam, sigma = np.abs(left.values)[:, None], np.abs(right.values)
+    error = np.zeros((len(lam), len(sigma)))
+    if left.weights is None:
+        error += EPS * left.top * sigma
+    if right.weights is None:
+        error += EPS * right.top * lam
+    rounding = float((error * alpha / (lam * sigma + alpha) ** 2).max(initial=0.0))
+    return max(hidden, rounding) if rounding > LOST else hidden

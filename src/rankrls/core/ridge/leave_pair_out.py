@@ -1,0 +1,395 @@
+"""Leaving out two rows of one ranking: all pairs of rows by array operations.
+
+Two cases have a shortcut: rankings in which every pair counts (`RankingSpectrum`), and rankings of
+two levels whose tied pairs do not count (`BipartiteSpectrum`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from rankrls.core.linalg.factorizations import EigenFactorization, rounding_level
+from rankrls.core.preferences.query_weights import Groups, query_factor
+from rankrls.core.ridge.leave_out import SINGULAR
+
+__all__ = ["BipartiteSpectrum", "RankingSpectrum", "n_different_pairs", "penalty"]
+
+Array = NDArray[Any]
+
+#: Below this part of its terms the 2 × 2 block of B has lost too many digits.
+CANCELLED = 1e-4
+
+
+def penalty(alpha: float, n: int, query_weighting: str) -> float:
+    """ν = alpha/κ for n rows that stay, of which every pair counts: κ = c n."""
+    return float(alpha / (n * query_factor(query_weighting, float(n), n * (n - 1) / 2.0)))
+
+
+def n_different_pairs(scores: Array) -> Array:
+    """Number of pairs i < j with different scores, for every column: shape (k,)."""
+    m = len(scores)
+    ordered = np.sort(scores, axis=0)
+    counted = np.full(scores.shape[1], m * (m - 1) / 2)
+    for j in np.flatnonzero((ordered[1:] == ordered[:-1]).any(axis=0)):
+        sizes = np.unique(scores[:, j], return_counts=True)[1].astype(float)
+        counted[j] = (m**2 - sizes @ sizes) / 2
+    return counted
+
+
+class RankingSpectrum:
+    """One ranking as ridge regression with a free intercept, decomposed once.
+
+    Over the n rows that stay, Σ_{a<b} (s_a − s_b − (f_a − f_b))² = n min_b Σ_a (s_a − f_a − b)²;
+    with c the query's weighting the penalty of that regression is ν = alpha/(c n).
+
+    Parameters
+    ----------
+    s : ndarray of shape (m, k)
+        Scores.
+    values : ndarray of shape (q,)
+    V : ndarray of shape (m, q)
+        Eigenvalues and eigenvectors l, V of C K C other than the constant, C = I − 11ᵀ/m.
+    whitened : function of ν, instead of ``values`` and ``V``
+        W with W Wᵀ = H, for features whose eigenvectors would have lost digits.
+
+    Notes
+    -----
+    With R = C − V Vᵀ (zero unless explicit features leave directions out),
+
+        H = V diag(l/(l + ν)) Vᵀ,   M = R + V diag(ν/(l + ν)) Vᵀ,   f = H s,   e = M s,
+        f_U without U = f_U − H_UU (M_UU)⁻¹ e_U    up to a constant.
+    """
+
+    def __init__(
+        self,
+        s: Array,
+        values: Array | None = None,
+        V: Array | None = None,
+        *,
+        whitened: Callable[[float], Array] | None = None,
+    ) -> None:
+        self.values, self.V, self.whitened = values, V, whitened
+        self.complete = V is not None and V.shape[1] == len(s) - 1
+        self._take(s)
+
+    @classmethod
+    def of_features(cls, s: Array, X: Array) -> RankingSpectrum:
+        """From dense features of shape (m, n)."""
+        U, d, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+        kept = d > rounding_level(d)
+        return cls(s, d[kept] ** 2, np.ascontiguousarray(U[:, kept]))
+
+    def _take(self, s: Array) -> None:
+        self.s = s - s.mean(axis=0)
+        if self.V is not None:
+            self.b = self.V.T @ self.s
+            self.rest = np.zeros_like(self.s) if self.complete else self.s - self.V @ self.b  # R s
+
+    def with_scores(self, s: Array) -> RankingSpectrum:
+        """The same decomposition for other scores of shape (m, k)."""
+        other = copy.copy(self)
+        other._take(s)
+        return other
+
+    def pairs(
+        self, pairs: Array, alphas: Array, query_weighting: str
+    ) -> Iterator[tuple[Array, Array]]:
+        """For each alpha, predictions of shape (n_pairs, 2, k) and which pairs are unsafe.
+
+        A pair is a 2 × 2 solve, all of them a handful of array operations.
+        """
+        i, j = pairs.T
+        for alpha in alphas:
+            H, M, f, e, largest = self._matrices(alpha, query_weighting)
+            h, h_ij = H.diagonal(), H[i, j]
+            m_ii, m_jj, m_ij, unsafe = _inverses(M, i, j, largest)
+            g_i = m_ii[:, None] * e[i] + m_ij[:, None] * e[j]
+            g_j = m_ij[:, None] * e[i] + m_jj[:, None] * e[j]
+            out = np.empty((len(pairs), 2, f.shape[1]))
+            out[:, 0] = f[i] - h[i, None] * g_i - h_ij[:, None] * g_j
+            out[:, 1] = f[j] - h_ij[:, None] * g_i - h[j, None] * g_j
+            yield out, unsafe
+
+    def concordance(
+        self, scores: Array, alphas: Array, query_weighting: str, threads: int
+    ) -> Iterator[tuple[Array, Array]]:
+        """For each alpha, Σ_{i<j} sign((s_i − s_j)(f_i − f_j)) over all left-out pairs.
+
+        Shape (k,). Pairs that are unsafe count zero; they come second, shape (n_unsafe, 2).
+        The held-out difference of a pair is (f_i − a_ij e_i) − (f_j − b_ij e_j), b_ij = a_ji.
+        """
+        for alpha in alphas:
+            H, M, f, e, largest = self._matrices(alpha, query_weighting)
+            if f.shape[1] == 1:
+                yield _one_output(H, M, f[:, 0], e[:, 0], scores[:, 0], largest)
+            else:
+                yield _many_outputs(H, M, f, e, scores, largest, threads)
+
+    def _matrices(
+        self, alpha: float, query_weighting: str
+    ) -> tuple[Array, Array, Array, Array, float]:
+        """H, M, f, e and the largest eigenvalue of M, for rows left out by two."""
+        m = len(self.s)
+        nu = penalty(alpha, m - 2, query_weighting)
+        if self.whitened is not None:
+            W = self.whitened(nu)
+            H = W @ W.T
+            M = np.eye(m) - 1.0 / m - H
+            f = H @ self.s
+            return H, M, f, self.s - f, 1.0
+        assert self.values is not None
+        assert self.V is not None
+        h, w = self.values / (self.values + nu), nu / (self.values + nu)
+        largest = 1.0 if not self.complete else float(w.max(initial=0.0))
+        H = _sandwich(self.V, h)
+        M = -H
+        M -= 1.0 / m
+        M.flat[:: m + 1] += 1.0
+        # C − H cancels where H is close to C: then M is summed up instead.
+        if M.diagonal().min() < 1e-4:
+            M = _sandwich(self.V, w)
+            if not self.complete:
+                M += np.eye(m) - 1.0 / m - self.V @ self.V.T
+        f = self.V @ (h[:, None] * self.b)
+        e = self.rest + self.V @ (w[:, None] * self.b)
+        return H, M, f, e, largest
+
+
+def _sandwich(V: Array, weight: Array) -> Array:
+    """V diag(weight) Vᵀ; by a product of a matrix with its own transpose, if it is positive."""
+    if weight.min(initial=0.0) < 0:  # an indefinite kernel
+        return (V * weight) @ V.T
+    root = V * np.sqrt(weight)
+    return root @ root.T
+
+
+def _inverses(M: Array, i: Array, j: Array, largest: float) -> tuple[Array, Array, Array, Array]:
+    """(M_UU)⁻¹ of every pair: its entries ii, jj and ij, and which pairs are near singular."""
+    diagonal, m_ij = M.diagonal(), M[i, j]
+    m_ii, m_jj = diagonal[i], diagonal[j]
+    det = m_ii * m_jj - m_ij**2
+    unsafe = det <= SINGULAR * largest * (m_ii + m_jj)
+    det[unsafe] = 1.0
+    return m_jj / det, m_ii / det, -m_ij / det, unsafe
+
+
+def _one_output(
+    H: Array, M: Array, f: Array, e: Array, s: Array, largest: float
+) -> tuple[Array, Array]:
+    """Σ_{i<j} sign((s_i − s_j)(f_i − f_j)) by blocks of rows, and the unsafe pairs."""
+    m = len(f)
+    total, bad = 0.0, [np.empty((0, 2), dtype=np.int64)]
+    size = max(1, 2**17 // m)
+    for start in range(0, m - 1, size):
+        rows, later = slice(start, min(start + size, m)), slice(start, None)
+        a, b, unsafe = _pair_factors(H, M, rows, largest)
+        t = b * e[later] - f[later]
+        t += f[rows, None] - a * e[rows, None]
+        t *= s[rows, None] - s[later]
+        t[unsafe] = 0.0
+        total += float(np.sign(np.triu(t, 1)).sum())
+        bad.append(np.argwhere(unsafe) + start)
+    return np.array([total]), np.concatenate(bad)
+
+
+def _many_outputs(
+    H: Array, M: Array, f: Array, e: Array, s: Array, largest: float, threads: int
+) -> tuple[Array, Array]:
+    """The same for many outputs: a row at a time, the outputs shared out among threads."""
+    m, k = f.shape
+    factors = [_pair_factors(H, M, slice(i, i + 1), largest) for i in range(m - 1)]
+    bad = [np.argwhere(unsafe) + i for i, (_, _, unsafe) in enumerate(factors)]
+
+    def count(columns: Array) -> Array:
+        f_c, e_c, s_c = (np.ascontiguousarray(values[:, columns]) for values in (f, e, s))
+        total, ones = np.zeros(len(columns)), np.ones(m)
+        work = np.empty((2, m, len(columns)))
+        for i, (a, b, unsafe) in enumerate(factors):
+            t, u = work[:, : m - i - 1]
+            np.multiply(b[0, 1:, None], e_c[i + 1 :], out=t)
+            t -= f_c[i + 1 :]
+            np.dot(np.column_stack([a[0, 1:], -ones[i + 1 :]]), np.stack([e_c[i], f_c[i]]), out=u)
+            t -= u
+            np.subtract(s_c[i], s_c[i + 1 :], out=u)
+            t *= u
+            if unsafe.any():
+                t[unsafe[0, 1:]] = 0.0
+            total += ones[i + 1 :] @ np.sign(t, out=t)
+        return total
+
+    parts = np.array_split(np.arange(k), max(1, -(-k * m // 2**17)))
+    if threads == 1:
+        return np.concatenate([count(part) for part in parts]), np.concatenate(bad)
+    with ThreadPoolExecutor(threads) as pool:
+        return np.concatenate(list(pool.map(count, parts))), np.concatenate(bad)
+
+
+def _pair_factors(H: Array, M: Array, rows: slice, largest: float) -> tuple[Array, Array, Array]:
+    """a, b and unsafe for the pairs of ``rows`` with all rows from the first of them on."""
+    later = slice(rows.start, None)
+    h_i, h_j, h_ij = H.diagonal()[rows, None], H.diagonal()[later], H[rows, later]
+    m_i, m_j, m_ij = M.diagonal()[rows, None], M.diagonal()[later], M[rows, later]
+    det = m_i * m_j
+    det -= m_ij * m_ij
+    unsafe = det <= SINGULAR * largest * (m_i + m_j)
+    if unsafe.any():
+        unsafe = np.triu(unsafe, 1)
+    det[det <= 0] = 1.0
+    left, right = h_i - h_ij, h_j - h_ij
+    left /= det
+    right /= det
+    return left * m_j + right * m_ij, right * m_i + left * m_ij, unsafe
+
+
+class BipartiteSpectrum:
+    """Two levels whose tied pairs do not count: one row of each is left out.
+
+    Without the pair U = (p, q), the pairs of n₁' = n₁ − 1 upper and n₀' = n₀ − 1 lower rows add up
+    to n₀' scatter(upper) + n₁' scatter(lower) + n₁' n₀' (z − gᵀf)², gᵀf = mean upper − mean lower,
+    the same constants for every pair. The two scatters ask for nothing but equal scores within a
+    class: as observations they leave the mean of f at zero and only shape its covariance. The last
+    term is then a single observation of gᵀf, which moves f along C g.
+
+    Parameters
+    ----------
+    s : ndarray of shape (m,)
+        Scores with exactly two levels.
+    loss : dict
+        cost and query_weighting; ties are dropped.
+    K : ndarray of shape (m, m), optional
+        Kernel matrix.
+    X : ndarray of shape (m, n), optional
+        Explicit features instead of a kernel matrix.
+
+    Notes
+    -----
+    With D = n₀' on upper and n₁' on lower rows, K̂ = D^½ K D^½, W the two normalised class
+    indicators and V, σ the eigenvectors and eigenvalues of K̂ beside them,
+
+        T = V (σ + alpha)⁻¹ Vᵀ,   A = K̂ T,   B = K̂ − K̂ T K̂
+
+    are the precision of the within-class data, what it explains, and the covariance it leaves.
+    Taking out U adds A_U (T_UU)⁻¹ A_Uᵀ to B. B is summed up in the basis [V W], where only a 2 × 2
+    block can cancel. Where it does, and for explicit features, K̂ = X̂X̂ᵀ and, with the singular
+    value decomposition V d Qᵀ of X̂ centred by class and Y = X̂Q, B = alpha Y (d² + alpha)⁻¹ Yᵀ.
+    """
+
+    def __init__(
+        self, s: Array, loss: dict[str, str], *, K: Array | None = None, X: Array | None = None
+    ) -> None:
+        m = len(s)
+        low, high = s.min(), s.max()
+        self.upper = s == high
+        self.n1, self.n0 = int(self.upper.sum()), int(m - self.upper.sum())
+        if min(self.n1, self.n0) < 2:
+            raise ValueError("leave-pair-out needs at least two rows of each class")
+        self.z = 1.0 if loss["cost"] == "unit" else float(high - low)
+        weight = float(high - low) ** -2 if loss["cost"] == "relative" else 1.0
+        # The weighting of the pairs that stay, (n₁ − 1)(n₀ − 1) of them among m − 2 rows.
+        edges = (self.n1 - 1.0) * (self.n0 - 1.0)
+        self.edge_weight = weight * float(query_factor(loss["query_weighting"], m - 2.0, edges))
+        self.root = np.sqrt(np.where(self.upper, self.n0 - 1.0, self.n1 - 1.0))
+        self.everything = Groups(np.zeros(m, dtype=np.int64), None, 1)
+        self.classes = Groups(self.upper.astype(np.int64), None, 2)
+        self.W = self.classes.isometry.toarray()
+        self.K: Array | None = None
+        self.factors: tuple[Array, Array, Array] | None = None
+        if K is not None:
+            self._decompose(K)
+        else:
+            assert X is not None
+            self.factors = self._factors(self.everything.deviations(X) * self.root[:, None])
+            left, d, _ = self.factors
+            self.values, self.V = d[d > 0] ** 2, left[:, d > 0]
+
+    def _decompose(self, K: Array) -> None:
+        self.noise = np.finfo(float).eps * float((K.diagonal() * self.root**2).max())
+        K = _both_sides(self.everything, K)
+        K *= self.root[:, None] * self.root
+        C = _both_sides(self.classes, K)
+        made = EigenFactorization(C, np.inf, null=self.classes.isometry, noise=self.noise)
+        self.values, self.V = made.values, made.vectors
+        K_W = K @ self.W
+        self.K, self.K_WW, self.K_WV = K, self.W.T @ K_W, K_W.T @ self.V
+
+    def _factors(self, X_hat: Array) -> tuple[Array, Array, Array]:
+        """V, d and Y = X̂Q of the singular value decomposition V d Qᵀ of X̂ centred by class."""
+        left, d, Qt = np.linalg.svd(self.classes.deviations(X_hat), full_matrices=False)
+        d[d <= rounding_level(d)] = 0.0
+        return left, d, X_hat @ Qt.T
+
+    def pairs(self, pairs: Array, alphas: Array) -> Iterator[tuple[Array, Array]]:
+        """For each alpha, predictions of shape (n_pairs, 2, 1) and which pairs are unsafe."""
+        swapped = ~self.upper[pairs[:, 0]]
+        p, q = np.where(swapped, pairs[:, ::-1].T, pairs.T)
+        if not self.upper[p].all() or self.upper[q].any():
+            raise ValueError(
+                "with tied pairs dropped, only pairs of different scores can be left out exactly"
+            )
+        for alpha in alphas:
+            out, unsafe = self._predict(p, q, alpha / self.edge_weight)
+            out[swapped] = out[swapped][:, ::-1]
+            yield out[:, :, None], unsafe
+
+    def _predict(self, p: Array, q: Array, alpha: float) -> tuple[Array, Array]:
+        T, A, B = self._matrices(alpha)
+        n1, n0 = self.n1 - 1.0, self.n0 - 1.0
+        # ĝ = h − h_p e_p − h_q e_q with h over all rows.
+        h_p, h_q = 1.0 / (n1 * np.sqrt(n0)), -1.0 / (n0 * np.sqrt(n1))
+        h = np.where(self.upper, h_p, h_q)
+        Bh, Ah, hBh = B @ h, A.T @ h, float(h @ B @ h)
+        b_pp, b_qq, b_pq = B.diagonal()[p], B.diagonal()[q], B[p, q]
+        t_pp, t_qq, t_pq = T.diagonal()[p], T.diagonal()[q], T[p, q]
+        a_pp, a_qq, a_pq, a_qp = A.diagonal()[p], A.diagonal()[q], A[p, q], A[q, p]
+        # B ĝ at U, and v = A_Uᵀĝ.
+        c_p = Bh[p] - h_p * b_pp - h_q * b_pq
+        c_q = Bh[q] - h_p * b_pq - h_q * b_qq
+        v_p = Ah[p] - h_p * a_pp - h_q * a_qp
+        v_q = Ah[q] - h_p * a_pq - h_q * a_qq
+        det = t_pp * t_qq - t_pq**2
+        unsafe = det <= SINGULAR * (t_pp + t_qq) * np.maximum(t_pp, t_qq)
+        if self.factors is not None:
+            # v is small beside its terms where the other rows of its class fix a row's score.
+            unsafe |= alpha * np.minimum(t_pp, t_qq) < CANCELLED
+        det = np.where(unsafe, 1.0, det)
+        u_p, u_q = (t_qq * v_p - t_pq * v_q) / det, (t_pp * v_q - t_pq * v_p) / det
+        # Without U: cov(f_U, gᵀf) and var(gᵀf).
+        x_p = c_p + a_pp * u_p + a_pq * u_q
+        x_q = c_q + a_qp * u_p + a_qq * u_q
+        spread = hBh - h_p * (Bh[p] + c_p) - h_q * (Bh[q] + c_q) + v_p * u_p + v_q * u_q
+        scale = self.z / (spread + alpha / (n1 * n0))
+        return np.column_stack([x_p / self.root[p], x_q / self.root[q]]) * scale[:, None], unsafe
+
+    def _matrices(self, alpha: float) -> tuple[Array, Array, Array]:
+        weight = 1.0 / (self.values + alpha)
+        V, W = self.V, self.W
+        T = (V * weight) @ V.T
+        if V.shape[1] < len(V) - 2:  # directions that no feature reaches
+            T += (np.eye(len(V)) - W @ W.T - V @ V.T) / alpha
+        if self.factors is None:
+            between = self.K_WW - (self.K_WV * weight) @ self.K_WV.T
+            if np.linalg.eigvalsh(between)[0] > CANCELLED * np.trace(self.K_WW):
+                A = (V * (self.values * weight)) @ V.T + W @ ((self.K_WV * weight) @ V.T)
+                mixed = W @ ((self.K_WV * (alpha * weight)) @ V.T)
+                B = (V * (alpha * self.values * weight)) @ V.T + mixed + mixed.T
+                return T, A, B + W @ between @ W.T
+            # The within-class data nearly fix the class means: the difference has cancelled.
+            assert self.K is not None
+            values, vectors = eigh(self.K)
+            live = values > rounding_level(values, self.noise)
+            self.factors = self._factors(vectors[:, live] * np.sqrt(values[live]))
+        left, d, Y = self.factors
+        weight = 1.0 / (d**2 + alpha)
+        return T, (Y * (d * weight)) @ left.T, (Y * (alpha * weight)) @ Y.T
+
+
+def _both_sides(groups: Groups, K: Array) -> Array:
+    """C K C for the centring C of the groups."""
+    return groups.deviations(np.ascontiguousarray(groups.deviations(K).T))

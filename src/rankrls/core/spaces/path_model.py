@@ -1,0 +1,75 @@
+"""Fitted functions for a path of alphas: coefficients and predictions, whatever the loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls.core.spaces.spaces import Basis, Kernel, subtract
+
+__all__ = ["PathModel", "of_alpha", "predict_path"]
+
+Array = NDArray[Any]
+
+
+def of_alpha(coefficients: Array, index: int | None) -> Array:
+    """Of an array (n_alphas, k, n_outputs) one alpha's; None: (k, n_alphas n_outputs), all."""
+    if index is not None:
+        return coefficients[index]
+    return np.concatenate(list(coefficients), axis=1)
+
+
+def predict_path(model: Any, X: Any) -> Array:
+    """Scores of shape (n_alphas, n, n_outputs); kernel values are computed once for all alphas."""
+    joined = model.predict(X, None)
+    return np.stack(np.split(joined, len(model.alphas), axis=1))
+
+
+@dataclass
+class PathModel:
+    """f(x) = ⟨w, x⟩, or Σ_i a_i k(x, x_i) over training rows or basis vectors, for each alpha.
+
+    Attributes
+    ----------
+    alphas : ndarray of shape (n_alphas,)
+    coef : ndarray of shape (n_alphas, n_features, n_outputs) or None
+        Weights of the features, if the kernel is linear.
+    dual_coef : ndarray of shape (n_alphas, n_kernel_rows, n_outputs) or None
+        Coefficients of all training rows, or of all basis vectors.
+    kernel : Kernel
+    rows : features of shape (q, n) of the rows or basis vectors ``kept``, or None
+        None for a linear and for a precomputed kernel.
+    kept : ndarray of shape (q,), int, or None
+        Which of ``dual_coef`` may differ from zero; None without them.
+    basis : Basis or None
+    """
+
+    alphas: Array
+    coef: Array | None
+    dual_coef: Array | None
+    kernel: Kernel
+    rows: Any = None
+    kept: Array | None = None
+    basis: Basis | None = None
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs."""
+        values = self.dual_coef if self.coef is None else self.coef
+        assert values is not None
+        return values.shape[-1]
+
+    def predict(self, X: Any, index: int | None = 0) -> Array:
+        """Scores for ``alphas[index]``, shape (n, n_outputs); None: for all, side by side."""
+        if self.coef is not None:
+            return X @ of_alpha(self.coef, index)
+        assert self.dual_coef is not None
+        a = of_alpha(self.dual_coef, index)[self.kept]
+        if self.rows is None:
+            columns = self.kept if self.basis is None else self.basis.indices[self.kept]
+            return np.asarray(X)[:, columns] @ a
+        shift = 0.0 if self.basis is None else self.basis.shift
+        return self.kernel.product(subtract(X, shift), self.rows, a)

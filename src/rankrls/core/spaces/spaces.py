@@ -1,0 +1,596 @@
+"""What a model may be: kernels, and weights of features, basis vectors or kernel rows.
+
+A space is made once for a problem: the basis is drawn, rows are centred and kernel values computed
+at most once, and fit, path, cross-validation and variance ask the same object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sized
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import lapack, solve_triangular
+from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+from sklearn.utils.random import sample_without_replacement
+
+from rankrls import _memory
+from rankrls._messages import warn
+from rankrls._validation import check_number, check_positive, show
+
+__all__ = [
+    "DEFAULT_BASIS",
+    "SOLVERS",
+    "Basis",
+    "DualSpace",
+    "Kernel",
+    "LinearSpace",
+    "NystroemMap",
+    "NystroemSpace",
+    "Space",
+    "centre",
+    "check_gram",
+    "choose_basis",
+    "choose_solver",
+    "choose_space",
+    "replace_columns",
+    "subtract",
+]
+
+Array = NDArray[Any]
+
+SOLVERS = ("auto", "primal", "dual", "nystroem", "cg")
+
+#: ``auto`` solves sparse linear problems iteratively above this number of rows and of columns.
+DIRECT_SIZE = 5000
+
+#: How many basis vectors are drawn when solver="nystroem" and ``basis`` is None.
+DEFAULT_BASIS = 1000
+
+#: A sparse column whose squared mean is more than this many times its variance has an offset.
+OFFSET = 1e3
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """k(x, x') over rows of a feature matrix.
+
+    Attributes
+    ----------
+    metric : str or callable
+        A name that scikit-learn's `pairwise_kernels` knows, "precomputed", or a function of
+        two rows.
+    params : dict
+        Keyword arguments for it.
+    n_jobs : int or None
+        Passed on to `pairwise_kernels`.
+    """
+
+    metric: str | Callable[..., float]
+    params: dict[str, Any] = field(default_factory=dict)
+    n_jobs: int | None = None
+
+    @classmethod
+    def from_options(
+        cls,
+        kernel: Any,
+        *,
+        gamma: float | None,
+        degree: float,
+        coef0: float,
+        kernel_params: dict[str, Any] | None,
+        n_jobs: int | None = None,
+    ) -> Kernel:
+        """Check an estimator's kernel options; unknown names and parameters are refused."""
+        if not isinstance(kernel_params, dict | None):
+            raise ValueError(f"kernel_params must be a dict; got {show(kernel_params)}")
+        extra = dict(kernel_params or {})
+        if callable(kernel):
+            return cls(kernel, extra, n_jobs)
+        names = sorted({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"})
+        if not isinstance(kernel, str) or kernel not in names:
+            raise ValueError(
+                f"kernel must be a callable or one of {', '.join(map(repr, names))}; "
+                f"got {show(kernel)}"
+            )
+        accepted = KERNEL_PARAMS.get(kernel, frozenset())
+        unknown = sorted(set(extra) - set(accepted))
+        if unknown:
+            known = ", ".join(sorted(accepted)) or "none"
+            raise ValueError(
+                f"kernel_params has {unknown[0]!r}, which kernel={kernel!r} does not take "
+                f"(it takes: {known})"
+            )
+        if gamma is not None and "gamma" in extra:
+            raise ValueError("gamma is given twice: as gamma and in kernel_params")
+        common = {"gamma": gamma, "degree": degree, "coef0": coef0}
+        chosen = {name: value for name, value in common.items() if name in accepted} | extra
+        for name in set(chosen) & set(common):
+            if name == "gamma" and kernel in ("rbf", "laplacian", "chi2"):
+                if chosen[name] is not None:
+                    check_positive("gamma", chosen[name])
+            elif chosen[name] is not None or name != "gamma":
+                check_number(name, chosen[name])
+        if kernel == "chi2" and chosen["gamma"] is None:
+            del chosen["gamma"]  # scikit-learn's default is 1, and None is no number to it
+        return cls(kernel, chosen, n_jobs)
+
+    @property
+    def linear(self) -> bool:
+        """Whether this is the plain inner product."""
+        return isinstance(self.metric, str) and self.metric == "linear"
+
+    @property
+    def shift_invariant(self) -> bool:
+        """Whether k(x + c, y + c) = k(x, y): then rows may be centred."""
+        return isinstance(self.metric, str) and self.metric in ("rbf", "laplacian")
+
+    @property
+    def precomputed(self) -> bool:
+        """Whether rows of X are rows of a kernel matrix."""
+        return isinstance(self.metric, str) and self.metric == "precomputed"
+
+    def __call__(self, X: Any, Y: Any = None) -> Array:
+        """Kernel matrix of shape (n, n') between the rows of X and of Y (X itself if None)."""
+        if callable(self.metric) and sparse.issparse(X):
+            raise ValueError(
+                f"kernel {self.name} is a function of two dense rows, and X is sparse: pass "
+                "X.toarray(), or use a named kernel"
+            )
+        K = pairwise_kernels(X, Y, metric=self.metric, n_jobs=self.n_jobs, **self.params)
+        K = K.toarray() if sparse.issparse(K) else np.asarray(K)
+        if not np.isfinite(K).all():
+            raise ValueError(f"kernel {self.name} gave NaN or infinity: check its parameters")
+        return K
+
+    def paired(self, X: Any, Y: Any = None) -> Array:
+        """k(x_i, y_i) for every row (y = x if Y is None), shape (n,), without the n × n matrix."""
+        if Y is None and self.metric in ("rbf", "laplacian"):
+            return np.ones(X.shape[0])
+        Y = X if Y is None else Y
+        if callable(self.metric):
+            rows = zip(X, Y, strict=True)
+            return np.array([float(self.metric(x, y, **self.params)) for x, y in rows])
+        if self.linear:
+            product = X.multiply(Y) if sparse.issparse(X) else X * Y
+            return np.asarray(product.sum(axis=1), dtype=float).ravel()
+        parts = [self(X[part], Y[part]).diagonal() for part in _chunks(X.shape[0], 64)]
+        return np.concatenate(parts)
+
+    def squared_distance(self, X: Any, Y: Any) -> Array:
+        """k(x, x) + k(y, y) − 2 k(x, y) row by row: the prior variance of f(x) − f(y)."""
+        if self.linear:
+            return self.paired(X - Y)
+        return self.paired(X) + self.paired(Y) - 2 * self.paired(X, Y)
+
+    def product(self, X: Any, Y: Any, coefficients: Array) -> Array:
+        """k(X, Y) @ coefficients, a block of rows at a time."""
+        size = max(1, 2**22 // max(Y.shape[0], 1))
+        parts = [self(X[part], Y) @ coefficients for part in _chunks(X.shape[0], size)]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    @property
+    def name(self) -> str:
+        """How to call it in a message."""
+        if callable(self.metric):
+            return getattr(self.metric, "__name__", repr(self.metric))
+        return repr(self.metric)
+
+
+def check_gram(K: Array) -> None:
+    """Raise unless a precomputed training kernel is square and symmetric up to rounding."""
+    if K.shape[0] != K.shape[1]:
+        raise ValueError(
+            f"kernel='precomputed' needs the square kernel matrix of the training rows; "
+            f"got shape {K.shape}"
+        )
+    scale = max(abs(K.max()), abs(K.min()), np.finfo(K.dtype).tiny)
+    tolerance = 1e3 * len(K) * np.finfo(K.dtype).eps * scale
+    for part in _chunks(len(K), 512):
+        worst = np.abs(K[part] - K[:, part].T).max()
+        if worst > max(tolerance, 1e-6 * scale):
+            raise ValueError(
+                f"the precomputed kernel is not symmetric: entries differ by up to {worst:.3g}. "
+                "If it is meant to be, pass (K + K.T) / 2"
+            )
+
+
+def _chunks(n: int, size: int) -> Iterator[slice]:
+    for start in range(0, max(n, 1), size):
+        yield slice(start, min(start + size, n))
+
+
+def centre(X: Any) -> tuple[Any, Any]:
+    """X − 1cᵀ and c: dense rows less their mean, sparse ones where a column has an offset.
+
+    A sparse column is made dense only if its mean is large beside its spread. c is the number 0.0
+    where nothing is subtracted.
+    """
+    if not sparse.issparse(X):
+        shift = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
+        return X - shift, shift
+    m = X.shape[0]
+    mean = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel() / m
+    squares = np.asarray(X.multiply(X).sum(axis=0, dtype=np.float64)).ravel() / m
+    offset = mean**2 > OFFSET * np.maximum(squares - mean**2, 0.0)
+    offset &= mean != 0
+    if not offset.any():
+        return X, 0.0
+    shift = np.where(offset, mean, 0.0).astype(X.dtype)
+    return subtract(X, shift), shift
+
+
+def subtract(X: Any, shift: Any) -> Any:
+    """X − 1cᵀ for the shift c of `centre`; sparse X stays sparse."""
+    if not isinstance(shift, np.ndarray):
+        return X
+    if not sparse.issparse(X):
+        return X - shift
+    columns = np.flatnonzero(shift)
+    return replace_columns(X, columns, X[:, columns].toarray() - shift[columns])
+
+
+def replace_columns(X: Any, columns: Array, D: Array) -> sparse.csr_array:
+    """Sparse X of shape (m, n) with other values, of shape (m, k), in some columns."""
+    rows = np.repeat(np.arange(len(D)), len(columns))
+    moved = sparse.csr_array((D.ravel(), (rows, np.tile(columns, len(D)))), shape=X.shape)
+    others = np.ones(X.shape[1], dtype=X.dtype)
+    others[columns] = 0.0
+    out = (sparse.csr_array(X @ sparse.diags_array(others)) + moved).tocsr()
+    # scikit-learn's kernels of sparse rows take indices of 32 bits only.
+    if max(out.nnz, *out.shape) <= np.iinfo(np.int32).max:
+        out.indices, out.indptr = out.indices.astype(np.int32), out.indptr.astype(np.int32)
+    return out
+
+
+@dataclass(frozen=True)
+class NystroemMap:
+    """φ(x) = Z⁻¹ k(R, x) with K_RR = Z Zᵀ, for basis rows R.
+
+    Z comes from a pivoted Cholesky factorisation: basis vectors that depend on the others to
+    rounding (duplicates, singular kernels) are left out, and get the coefficient zero.
+
+    Attributes
+    ----------
+    Z : ndarray of shape (q, q), lower triangular
+    kept : ndarray of shape (q,), int
+        Positions in the basis, in pivot order. Kernel blocks have one column for each.
+    left_out : float
+        The largest entry of K_RR that the kept vectors do not explain; zero, but for rounding, if
+        it is positive semi-definite.
+    """
+
+    Z: Array
+    kept: Array
+    left_out: float = 0.0
+
+    @classmethod
+    def from_gram(cls, K_RR: Array) -> NystroemMap:
+        """Factor the kernel matrix of the basis, shape (r, r)."""
+        pstrf = lapack.spstrf if K_RR.dtype == np.float32 else lapack.dpstrf
+        factor, pivots, rank, info = pstrf(K_RR, lower=1)
+        if info < 0 or rank == 0:
+            raise ValueError(
+                "the kernel matrix of the basis vectors is zero or not positive semi-definite"
+            )
+        Z, kept = np.tril(factor[:rank, :rank]), pivots[:rank] - 1
+        return cls(Z, kept, _left_out(K_RR, Z, kept))
+
+    def features(self, block: Array) -> Array:
+        """Φ = K_MR Z⁻ᵀ of shape (m, q) from the kernel block of shape (m, q)."""
+        return self._solve(block.T).T
+
+    @property
+    def rounding(self) -> float:
+        """Relative error of `whiten`: eps cond(K_RR), from the pivots."""
+        pivots = np.abs(self.Z.diagonal())
+        return float(np.finfo(self.Z.dtype).eps * (pivots[0] / pivots[-1]) ** 2)
+
+    def whiten(self, gram: Array, cross: Array, mean: Array) -> tuple[Array, Array, Array]:
+        """ΦᵀLΦ, Φᵀr and φ̄ from K_RM L K_MR, K_RM r and k̄: spares the m × q features."""
+        gram = self._solve(self._solve(gram).T)
+        return (gram + gram.T) / 2, self._solve(cross), self._solve(mean)
+
+    def _solve(self, V: Array, trans: str = "N") -> Array:
+        """Z⁻¹V, or Z⁻ᵀV."""
+        return solve_triangular(self.Z, V, lower=True, trans=trans, check_finite=False)
+
+    def coefficients(self, weights: Array) -> Array:
+        """Kernel coefficients a = Z⁻ᵀ w for feature weights, both (n_alphas, q, k)."""
+        n_alphas, q, k = weights.shape
+        stacked = np.moveaxis(weights, 0, 1).reshape(q, -1)
+        a = self._solve(stacked, trans="T")
+        return np.moveaxis(a.reshape(q, n_alphas, k), 1, 0)
+
+
+def _left_out(K_RR: Array, Z: Array, kept: Array) -> float:
+    """The largest entry of K − K_·kept K_kept⁻¹ K_kept·, zero if that is rounding.
+
+    It is, for a positive semi-definite K, when a pivoted Cholesky factorisation ends.
+    """
+    others = np.setdiff1d(np.arange(len(K_RR)), kept)
+    if not len(others):
+        return 0.0
+    W = solve_triangular(Z, K_RR[np.ix_(kept, others)], lower=True, check_finite=False)
+    worst = float(np.abs(K_RR[np.ix_(others, others)] - W.T @ W).max())
+    return worst if worst > np.sqrt(np.finfo(K_RR.dtype).eps) * float(np.abs(K_RR).max()) else 0.0
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Basis vectors of a kernel and the Nyström map that they make.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    indices : ndarray of shape (r,), int
+        Rows of the training data that are basis vectors.
+    map : NystroemMap
+    rows : features of the q basis vectors that the map keeps, less ``shift``; None for a
+        precomputed kernel
+    shift : ndarray of shape (n,), or the number 0.0
+        Subtracted from all rows, for kernels that ignore shifts: an offset costs no digits.
+    """
+
+    kernel: Kernel
+    indices: Array
+    map: NystroemMap
+    rows: Any
+    shift: Any = 0.0
+
+    @classmethod
+    def of(cls, kernel: Kernel, X: Any, indices: Array) -> Basis:
+        """Take rows of X (of the kernel matrix, if it is precomputed)."""
+        if kernel.precomputed:
+            K_RR = np.array(X[np.ix_(indices, indices)])
+            return cls(kernel, indices, NystroemMap.from_gram(K_RR), None)
+        return cls.from_rows(kernel, X[indices], indices)
+
+    @classmethod
+    def from_rows(cls, kernel: Kernel, rows: Any, indices: Array) -> Basis:
+        """Take basis vectors by their features, shape (r, n)."""
+        shift: Any = 0.0
+        if kernel.shift_invariant:
+            rows, shift = centre(rows)
+        nystroem = NystroemMap.from_gram(kernel(rows))
+        return cls(kernel, indices, nystroem, rows[nystroem.kept], shift)
+
+    @property
+    def kept(self) -> Array:
+        """Training rows that the map keeps, in its order, shape (q,)."""
+        return self.indices[self.map.kept]
+
+    def block(self, X: Any) -> Array:
+        """Kernel values with the basis vectors that are kept, shape (n, q)."""
+        if self.rows is None:
+            return np.asarray(X[:, self.kept])
+        return self.kernel(subtract(X, self.shift), self.rows)
+
+    def features(self, X: Any) -> Array:
+        """Φ of shape (n, q)."""
+        return self.map.features(self.block(X))
+
+
+class Space:
+    """Functions of the rows of X, and the training rows themselves.
+
+    Attributes
+    ----------
+    X : ndarray or sparse array of shape (m, n); the kernel matrix if it is precomputed
+    kernel : Kernel
+    solver : str
+        The name of the solver that works in this space.
+    """
+
+    solver: str
+
+    def __init__(self, kernel: Kernel, X: Any) -> None:
+        self.kernel, self.X = kernel, X
+
+    @property
+    def n_rows(self) -> int:
+        """Number m of training rows."""
+        return self.X.shape[0]
+
+
+class LinearSpace(Space):
+    """f(x) = ⟨w, x⟩, by weights of the features (solvers "primal" and "cg")."""
+
+    solver = "primal"
+
+    @property
+    def features(self) -> Any:
+        """X itself."""
+        return self.X
+
+
+class NystroemSpace(Space):
+    """f(x) = Σ_R a_i k(x, x_i) over basis vectors R, by weights of the features Φ = K_MR Z⁻ᵀ.
+
+    Parameters
+    ----------
+    basis : Basis
+        Drawn once, before anything is computed.
+    X : training rows; the kernel matrix if it is precomputed
+    """
+
+    solver = "nystroem"
+
+    def __init__(self, basis: Basis, X: Any) -> None:
+        super().__init__(basis.kernel, X)
+        self.basis = basis
+
+    @cached_property
+    def block(self) -> Array:
+        """Kernel values of all rows with the basis vectors that are kept, shape (m, q)."""
+        return self.basis.block(self.X)
+
+    @cached_property
+    def features(self) -> Array:
+        """Φ of shape (m, q), in double precision."""
+        return self.basis.map.features(self.block).astype(np.float64, copy=False)
+
+
+class DualSpace(Space):
+    """f(x) = Σ_i A_i k(x, x_i) over the training rows.
+
+    Rows are centred where the kernel (or, for the linear one, the ranking) does not notice:
+    an offset of the features costs no digits then.
+    """
+
+    solver = "dual"
+
+    def __init__(self, kernel: Kernel, X: Any) -> None:
+        super().__init__(kernel, X)
+        self.rows: Any = None
+        self.shift: Any = 0.0
+        if not kernel.precomputed:
+            self.rows = X
+            if kernel.linear or kernel.shift_invariant:
+                self.rows, self.shift = centre(X)
+            if self.rows is X:
+                self.rows = X.copy()
+
+    @cached_property
+    def gram(self) -> Array:
+        """The kernel matrix of all rows, shape (m, m), computed once."""
+        m = self.n_rows
+        advice = "use solver='nystroem' with basis=1000, say"
+        _memory.require("the kernel matrix", m, m, copies=4, advice=advice)
+        if self.kernel.precomputed:
+            return np.asarray(self.X)
+        if self.kernel.linear:
+            product = self.rows @ self.rows.T
+            return product.toarray() if sparse.issparse(product) else product
+        return self.kernel(self.rows)
+
+
+def choose_basis(basis: Any, n_rows: int, random_state: np.random.RandomState) -> Array:
+    """Row numbers of the basis vectors: given, or drawn at random without replacement."""
+    if basis is None:
+        basis = min(DEFAULT_BASIS, n_rows)
+    if isinstance(basis, (int, np.integer)) and not isinstance(basis, bool):
+        if basis < 1:
+            raise ValueError(f"basis must be at least 1; got {basis}")
+        if basis > n_rows:
+            warn(f"basis={basis} is more than the {n_rows} rows: all rows are used")
+        n_basis = min(int(basis), n_rows)
+        return np.sort(sample_without_replacement(n_rows, n_basis, random_state=random_state))
+    try:
+        rows = np.asarray(basis)
+    except ValueError:
+        rows = np.empty(0)
+    if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
+        raise ValueError(
+            "basis must be a number of basis vectors or a 1-D array of row numbers; got "
+            f"{show(basis)}"
+        )
+    if rows.min() < 0 or rows.max() >= n_rows:
+        raise ValueError(f"basis has row numbers outside 0 to {n_rows - 1}")
+    if len(np.unique(rows)) != len(rows):
+        raise ValueError("basis names a row twice")
+    return rows.astype(np.int64)
+
+
+def choose_space(
+    solver: str,
+    kernel: Kernel,
+    X: Any,
+    *,
+    basis: Any,
+    random_state: np.random.RandomState,
+    used: int | None = None,
+    early_stopping: bool = False,
+) -> Space:
+    """Resolve and check ``solver`` for data X, before anything is allocated; draw the basis.
+
+    ``used`` is the number of rows that have an edge.
+
+    The rule of ``auto``, in this order:
+
+    1. a ``basis`` asks for ``nystroem``, early stopping for ``cg``;
+    2. a kernel other than linear: ``dual`` if two m × m matrices fit into half of the machine's
+       memory, otherwise ``nystroem`` with a warning (it is an approximation);
+    3. linear: ``cg`` if X is sparse with more than 5000 rows and columns, or if the direct
+       solvers do not fit into memory; otherwise ``primal`` if n <= m, else ``dual``.
+    """
+    rows = None
+    if basis is not None or solver == "nystroem":
+        rows = choose_basis(basis, X.shape[0], random_state)
+    m = X.shape[0] if used is None else used
+    solver = choose_solver(solver, kernel, X, m, basis=rows, early_stopping=early_stopping)
+    if solver == "nystroem":
+        rows = choose_basis(None, X.shape[0], random_state) if rows is None else rows
+        return NystroemSpace(Basis.of(kernel, X, rows), X)
+    if solver == "dual":
+        return DualSpace(kernel, X)
+    space = LinearSpace(kernel, X)
+    space.solver = solver
+    return space
+
+
+def choose_solver(
+    solver: str,
+    kernel: Kernel,
+    X: Any,
+    m: int,
+    *,
+    basis: Sized | None,
+    early_stopping: bool = False,
+) -> str:
+    """Resolve and check ``solver`` by the rule of `choose_space`.
+
+    ``m`` is the number of rows that have an edge, ``basis`` the basis vectors that were asked for.
+    """
+    if solver == "auto":
+        solver = "cg" if early_stopping else _auto(kernel, X, m, X.shape[1], basis)
+    if early_stopping and solver != "cg":
+        raise ValueError(f"early_stopping belongs to solver='cg'; got solver={solver!r}")
+    if solver in ("primal", "cg") and not kernel.linear:
+        raise ValueError(
+            f"solver={solver!r} works on explicit features and needs kernel='linear'; with "
+            f"kernel={kernel.name} use solver='dual' or 'nystroem'"
+        )
+    if basis is not None and solver != "nystroem":
+        raise ValueError(f"basis belongs to solver='nystroem'; got solver={solver!r}")
+    _require_memory(solver, kernel, X, m, basis)
+    return solver
+
+
+def _auto(kernel: Kernel, X: Any, m: int, n: int, basis: Sized | None) -> str:
+    if basis is not None:
+        return "nystroem"
+    if not kernel.linear:
+        if kernel.precomputed or _memory.fits(m, m, copies=2):
+            return "dual"
+        warn(
+            f"the kernel matrix of {m:,} rows does not fit into memory: solver='nystroem', an "
+            f"approximation with {DEFAULT_BASIS} random basis vectors, is used; set basis= to say "
+            "how many"
+        )
+        return "nystroem"
+    size = min(n, m)
+    if (sparse.issparse(X) and size > DIRECT_SIZE) or not _memory.fits(size, size, copies=2):
+        return "cg"
+    return "primal" if n <= m else "dual"
+
+
+def _require_memory(solver: str, kernel: Kernel, X: Any, m: int, basis: Sized | None) -> None:
+    size = {"copies": 2, "itemsize": X.dtype.itemsize}
+    if solver == "primal":
+        n = X.shape[1]
+        advice = "use solver='cg'"
+        _memory.require("solver='primal'", n, n, copies=2, advice=advice)
+    elif solver == "nystroem":
+        r = min(DEFAULT_BASIS, X.shape[0]) if basis is None else len(basis)
+        advice = "use fewer basis vectors"
+        _memory.require("solver='nystroem'", X.shape[0], r, advice=advice, **size)
+    elif solver == "dual" and not kernel.precomputed:
+        advice = "use solver='nystroem' with basis=1000, say"
+        if kernel.linear:
+            advice = "use solver='cg'"
+        _memory.require("solver='dual'", m, m, advice=advice, **size)

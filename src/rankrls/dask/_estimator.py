@@ -1,0 +1,398 @@
+"""``rankrls.dask.RankRLS``: the estimator whose training rows stay on the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from rankrls import _memory, estimators
+from rankrls._messages import Progress, warn
+from rankrls._validation import check_option
+from rankrls.core.linalg.conjugate_gradients import History, IterationOptions, converge, stop_early
+from rankrls.core.preferences.statistics import Statistics
+from rankrls.core.ridge.iterative import IterativeModel
+from rankrls.core.ridge.models import Model, NystroemModel
+from rankrls.core.ridge.problem import solve_statistics
+from rankrls.core.spaces.products import Products
+from rankrls.core.spaces.spaces import DEFAULT_BASIS, Kernel, choose_basis
+from rankrls.dask import _partitions
+from rankrls.dask._cg import DistributedEquations
+from rankrls.dask._partitioned_problem import PartitionedProblem, Preferences
+from rankrls.dask._predict import predict_lazily
+from rankrls.dask._score import accuracy
+from rankrls.estimators.ranker import NO_QID, explained, graph_accuracy, unchanged_on_error
+from rankrls.estimators.validation_rows import check_eval_set
+
+__all__ = ["RankRLS"]
+
+Array = NDArray[Any]
+
+SOLVERS = ("auto", "primal", "nystroem", "cg")
+
+#: Up to so many features, ``solver="auto"`` forms the n × n matrix (128 MiB a partition).
+MAX_PRIMAL_FEATURES = 4096
+
+
+class RankRLS(estimators.RankRLS):
+    """RankRLS on Dask arrays and data frames: the same model, and the rows are never gathered.
+
+    All parameters and fitted attributes are those of `rankrls.RankRLS`, and ``coef_`` is the same
+    up to rounding, wherever the borders of partitions are: rows may come in any order, and a query
+    may lie in any number of partitions. It works with a ``distributed.Client`` if there is one, and
+    with Dask's threads otherwise. A worker that dies is replaced by Dask in the usual way: its
+    tasks run again elsewhere.
+
+    Parameters
+    ----------
+    solver : {"auto", "primal", "nystroem", "cg"}, default="auto"
+        "primal": one pass over X, n_features × n_features statistics. "nystroem": one pass, the
+        ``basis`` rows are gathered, and statistics of the size of the basis. "cg": one pass an
+        iteration, vectors of n_features. The rule of "auto": a ``basis``, or a kernel other than
+        linear, asks for "nystroem"; linear is "primal" up to 4096 features and "cg" above.
+        "dual" would need a matrix of n_rows × n_rows, and is refused.
+    alpha, kernel, cost, ties, query_weighting, basis, random_state, …
+        See `rankrls.RankRLS`. ``kernel="precomputed"`` is refused.
+
+    Notes
+    -----
+    What moves, for P partitions, n features and k outputs (see also docs/mathematics.md, §9):
+
+    - y, qid: the ids of a partition's queries; and for queries that cross borders their counts,
+      with every distinct score where ties are dropped;
+    - "primal": 8 n² bytes from every partition to a neighbour in a tree of fan-in 8; the client
+      gets one such matrix. "nystroem" the same with the size of the basis for n;
+    - "cg": 8 n k bytes to and from every partition, in every iteration;
+    - condensed rows: 8 n bytes for every (crossing query, partition), between workers. With rows
+      sorted by query there are two a partition. With rows in random order there is one for almost
+      every row: sort or shuffle such data by qid first.
+
+    y, qid and weights (about 24 bytes a row) stay on the workers during ``fit``.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from rankrls.datasets import make_ranking
+    >>> from rankrls.dask import RankRLS
+    >>> X, y, qid = make_ranking(n_queries=50, random_state=0, return_X_y_qid=True)
+    >>> X = da.from_array(X, chunks=(100, -1))
+    >>> ranker = RankRLS().fit(X, y, qid=qid)
+    >>> scores = ranker.predict(X)          # lazy
+    >>> bool(ranker.score(X, y, qid) > 0.9)
+    True
+    >>> ranker.to_local().predict(X[:2].compute()).shape
+    (2,)
+    """
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        qid: Any = None,
+        pairs: Any = None,
+        magnitude: Any = None,
+        pair_weight: Any = None,
+        sample_weight: Any = None,
+        eval_set: Any = None,
+        callback: Any = None,
+        persist: bool = True,
+    ) -> RankRLS:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (n_rows, n_features)
+            Blocks dense or sparse (SciPy CSR), float32 or float64; chunk sizes may be unknown.
+        y : dask array, series or frame, or array-like, of shape (n_rows,) or (n_rows, n_outputs)
+            Scores, higher is preferred. Dask collections must have the partitions of X, or be
+            arrays of known chunks; local arrays are cut as X is.
+        qid : the same, of shape (n_rows,), optional
+            Query of every row. None: one ranking over all rows.
+        sample_weight : the same, of shape (n_rows,), optional
+            A pair counts the product of its rows' weights.
+        eval_set : tuple (X_val, y_val) or (X_val, y_val, qid_val), optional
+            What early stopping stops by, in memory: rows of X are not split off here.
+        callback : function, optional
+            As for `rankrls.RankRLS`.
+        persist : bool, default=True
+            Whether X is kept in the workers' memory during the iterations of "cg" (Dask spills
+            to disk what does not fit). False: its graph is computed again in every iteration.
+        pairs, magnitude, pair_weight
+            Refused: a pair may join rows of different workers.
+
+        Returns
+        -------
+        RankRLS
+            The fitted estimator.
+        """
+        given = {"pairs": pairs, "magnitude": magnitude, "pair_weight": pair_weight}
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name}: given pairs may join rows of different partitions, which "
+                    "rankrls.dask does not bring together: give scores y and a qid, or fit "
+                    "rankrls.RankRLS on the rows that have pairs"
+                )
+        with unchanged_on_error(self):
+            self._fit(X, y, qid, sample_weight, eval_set, callback, persist)
+        return self
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        qid: Any,
+        sample_weight: Any,
+        eval_set: Any,
+        callback: Any,
+        persist: bool,
+    ) -> None:
+        alphas = np.array([self._check_alpha("alpha", self.alpha)])
+        kernel = self._check_options()
+        if (eval_set is None) == bool(self.early_stopping):
+            raise ValueError(
+                "eval_set=(X_val, y_val, qid_val), in memory, and early_stopping=True go together"
+            )
+        progress = Progress("dask.RankRLS", self.verbose)
+        rows, dtype = _partitions.features(X)
+        validate_data(self, _partitions.like(X), skip_check_array=True)
+        n = int(self.n_features_in_)
+        if n == 0:
+            raise ValueError("X has no columns: 0 feature(s), while a minimum of 1 is required")
+        y, qid, sample_weight, flat = _partitions.preferences(X, rows, y, qid, sample_weight)
+        preferences = Preferences(y, qid, sample_weight, self._loss)
+        progress(
+            f"{preferences.n_rows:,} rows in {len(rows)} partitions, "
+            f"{preferences.crossing.n_queries:,} queries, {preferences.crossing.n_crossing:,} of "
+            "them in several partitions"
+        )
+        problem = PartitionedProblem(preferences, rows, dtype, n)
+        solver = self._choose_solver(kernel, n)
+        progress(f"solver {solver}")
+        if solver == "cg":
+            self._solve_cg(problem, alphas, persist, eval_set, self._iteration(progress, callback))
+        else:
+            self._solve_direct(solver, kernel, problem, alphas, progress)
+        self.solver_ = solver
+        self.n_queries_ = preferences.crossing.n_queries
+        self._flat = flat
+        self._with_qid = preferences.with_qid
+        self._store_coefficients()
+        progress("solved")
+
+    def _check_options(self) -> Kernel:
+        if self.solver == "dual":
+            raise ValueError(
+                "solver='dual' needs a matrix of n_rows × n_rows: with Dask use 'primal' or 'cg' "
+                "(kernel='linear'), or 'nystroem'"
+            )
+        check_option("solver", self.solver, SOLVERS)
+        kernel = super()._check_options()
+        if kernel.precomputed:
+            raise ValueError(
+                "kernel='precomputed' is a matrix of n_rows × n_rows: with Dask give the rows and "
+                "a named kernel or a callable"
+            )
+        return kernel
+
+    def _choose_solver(self, kernel: Kernel, n: int) -> str:
+        solver = self.solver
+        if solver == "auto":
+            if self.early_stopping:
+                solver = "cg"
+            elif self.basis is not None:
+                solver = "nystroem"
+            elif kernel.linear:
+                solver = "primal" if n <= MAX_PRIMAL_FEATURES else "cg"
+            else:
+                solver = "nystroem"
+                warn(
+                    "solver='nystroem', an approximation with "
+                    f"{DEFAULT_BASIS} random basis vectors, is used; set basis= to say how many",
+                )
+        if self.early_stopping and solver != "cg":
+            raise ValueError(f"early_stopping belongs to solver='cg'; got solver={solver!r}")
+        if solver in ("primal", "cg") and not kernel.linear:
+            raise ValueError(
+                f"solver={solver!r} works on explicit features and needs kernel='linear'; with "
+                f"kernel={kernel.name} use solver='nystroem'"
+            )
+        if self.basis is not None and solver != "nystroem":
+            raise ValueError(f"basis belongs to solver='nystroem'; got solver={solver!r}")
+        if solver == "primal":
+            advice = "use solver='cg', fewer features, or solver='nystroem' with basis=1000, say"
+            _memory.require("solver='primal'", n, n, copies=2, advice=advice)
+        return solver
+
+    @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused by the solver
+    def _solve_direct(
+        self,
+        solver: str,
+        kernel: Kernel,
+        problem: PartitionedProblem,
+        alphas: Array,
+        progress: Progress,
+    ) -> None:
+        """Store the model, and ``n_pairs_`` and ``n_iter_``."""
+        self.n_iter_ = 1
+        self._store_validation(History(n_iter=1))
+        if solver == "primal":
+            statistics = problem.statistics()
+            _require_mass(sum(part.mass for part in statistics))
+            self.n_pairs_ = _n_pairs(statistics)
+            self._model: Model = solve_statistics(statistics, None, alphas, problem.dtype)
+            return
+        random_state = check_random_state(self.random_state)
+        indices = choose_basis(self.basis, problem.preferences.n_rows, random_state)
+        advice = "use fewer basis vectors"
+        size = len(indices)
+        _memory.require("solver='nystroem'", size, size, copies=4, advice=advice)
+        basis = problem.basis(kernel, indices)
+        progress(f"{size:,} basis vectors gathered")
+
+        def of_features(whitened: bool) -> Any:
+            found = problem.statistics(basis, whitened=whitened)
+            _require_mass(sum(part.mass for part in found))
+            self.n_pairs_ = _n_pairs(found)
+            return found
+
+        dtype = basis.map.Z.dtype
+        self._model = NystroemModel.from_statistics(of_features, basis, alphas, dtype)
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _solve_cg(
+        self,
+        problem: PartitionedProblem,
+        alphas: Array,
+        persist: bool,
+        eval_set: Any,
+        options: IterationOptions,
+    ) -> None:
+        operator = problem.operator(persist=persist)
+        summary = operator.summary()
+        _require_mass(summary.mass)
+        self.n_pairs_ = sum(
+            n * len(outputs) for n, outputs in zip(summary.n_pairs, operator.outputs, strict=True)
+        )
+        groups = range(len(operator.outputs))
+        n_rows = problem.preferences.n_rows
+        equations = [
+            DistributedEquations(operator, group, summary, problem.dtype, n_rows)
+            for group in groups
+        ]
+        if eval_set is None:
+            W, history = converge(equations, alphas, options)
+        else:
+            n_outputs = problem.preferences.n_outputs
+            has_qid = problem.preferences.with_qid
+            X, graph = check_eval_set(
+                eval_set, self._check_rows, has_qid=has_qid, n_outputs=n_outputs
+            )
+            score = partial(graph_accuracy, graph)
+            W, history = stop_early(equations, alphas, options, Products(X), score, n_outputs)
+        self._model = IterativeModel(operator.outputs, W, alphas, problem.dtype)
+        self.n_iter_ = history.n_iter
+        self._store_validation(history)
+
+    # ------------------------------------------------------------------ with a fitted model
+
+    def _why_not_incremental(self) -> str:
+        return (
+            "rankrls.dask.RankRLS is fitted to all partitions at once; call to_local() on the "
+            "fitted model and go on with that, or use rankrls.RankRLS"
+        )
+
+    def to_local(self) -> estimators.RankRLS:
+        """The same fitted model as a plain `rankrls.RankRLS`, which needs no Dask: to be shipped.
+
+        Returns
+        -------
+        rankrls.RankRLS
+        """
+        check_is_fitted(self)
+        local = estimators.RankRLS(**self.get_params(deep=False))
+        fitted = {name: value for name, value in vars(self).items() if name not in vars(local)}
+        local.__dict__.update(fitted)
+        return local
+
+    @explained(qid=NO_QID)
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict scores; higher is preferred.
+
+        Parameters
+        ----------
+        X : dask array or data frame, or array-like, of shape (n, n_features)
+        return_std : bool, default=False
+            Also give the posterior standard deviation of the score.
+
+        Returns
+        -------
+        dask array of shape (n,) or (n, n_outputs), or a pair of them
+            Lazy, with the partitions of X; computed at once for local X.
+        """
+        if not _partitions.is_lazy(X):
+            return super().predict(X, return_std)
+        check_is_fitted(self)
+        validate_data(self, _partitions.like(X), reset=False, skip_check_array=True)
+        scores = predict_lazily(self._model, X, flat=self._flat)
+        if not return_std:
+            return scores
+        return scores, predict_lazily(self._model, X, flat=self._flat, deviation=True)
+
+    def score(self, X: Any, y: Any, qid: Any = None, sample_weight: Any = None) -> float:
+        """Pairwise accuracy, mean over the queries that have a pair.
+
+        Parameters
+        ----------
+        X, y, qid, sample_weight
+            As for ``fit``; all local if X is. qid is required if the model was fitted with it.
+
+        Returns
+        -------
+        float
+        """
+        if not _partitions.is_lazy(X):
+            return super().score(X, y, qid, sample_weight)
+        check_is_fitted(self)
+        if self._with_qid and qid is None:
+            raise ValueError(
+                "the model was fitted with qid, so score needs qid too: without it rows of "
+                "different queries would be compared"
+            )
+        validate_data(self, _partitions.like(X), reset=False, skip_check_array=True)
+        rows, dtype = _partitions.features(X)
+        y, qid, sample_weight, _ = _partitions.preferences(X, rows, y, qid, sample_weight)
+        preferences = Preferences(y, qid, sample_weight, self._loss)
+        n_outputs = self._model.n_outputs
+        if preferences.n_outputs != n_outputs:
+            raise ValueError(f"the model has {n_outputs} output(s), y has {preferences.n_outputs}")
+        return accuracy(self._model, preferences, rows, dtype, int(self.n_features_in_))
+
+    def _check_new(self, X: Any) -> Any:
+        if _partitions.is_lazy(X):
+            raise ValueError(
+                "this method wants rows in memory, not a Dask collection: pass X.compute(), or map "
+                "the method of to_local() over the blocks"
+            )
+        return super()._check_new(X)
+
+    def _prepare(self, X: Any, y: Any, preferences: dict[str, Any]) -> NoReturn:
+        raise ValueError(
+            "rankrls.dask.RankRLS has fit only: take to_local(), or rankrls.RankRLS, for the rest"
+        )
+
+
+def _require_mass(mass: float) -> None:
+    if mass == 0:
+        raise ValueError("the weights are so small that their products vanish: scale them up")
+
+
+def _n_pairs(statistics: Sequence[Statistics]) -> int:
+    """Edges of all outputs together."""
+    return sum(part.n_pairs * len(part.outputs) for part in statistics)

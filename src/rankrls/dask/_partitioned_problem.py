@@ -1,0 +1,289 @@
+"""One ranking problem over the partitions of a cluster: who has what, and sums over all of it.
+
+Three rounds, and rows of X move in none of them:
+
+1. every partition tells its queries (`Census`): y and qid are read, X is not;
+2. the partitions of queries that cross borders tell their counts (`Counts`), from which the client
+   makes the `SharePlan`;
+3. X is read: every partition computes its share, sends the means of its fragments (condensed
+   rows) to the workers that hold the buckets, and the shares are added up in a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from rankrls._messages import warn
+from rankrls.core.preferences.statistics import Statistics
+from rankrls.core.spaces.spaces import Basis, Kernel
+from rankrls.dask._census import Census, Counts, Crossing
+from rankrls.dask._partitions import Partitions
+from rankrls.dask._parts import SharePlan
+from rankrls.dask._tasks import Tasks
+from rankrls.dask._work import (
+    Loader,
+    Summary,
+    add_arrays,
+    add_statistics,
+    bucket_operator,
+    bucket_statistics,
+    operator_pieces,
+    part_operator,
+    part_statistics,
+    pick,
+    preferences_of,
+    product,
+)
+
+__all__ = ["DistributedOperator", "PartitionedProblem", "Preferences"]
+
+Array = NDArray[Any]
+
+#: One bucket of condensed rows must fit into a worker: more bytes than this are refused.
+MAX_BUCKET_BYTES = 4 * 2**30
+
+#: So many pieces that move between workers are a sign of rows in random order.
+MANY_PIECES = 50_000
+
+
+class Preferences:
+    """y, qid and sample_weight of all partitions, kept on the workers, and their censuses.
+
+    Parameters
+    ----------
+    y : Partitions
+    qid, weight : Partitions or None, with the partitions of y
+    loss : dict
+        cost, ties and query_weighting.
+
+    Attributes
+    ----------
+    lengths : list of int
+        Rows of every partition.
+    used : list of int
+        Partitions that have rows.
+    censuses : list of Census, of the used partitions
+    crossing : Crossing, between the used partitions
+    """
+
+    def __init__(
+        self, y: Partitions, qid: Partitions | None, weight: Partitions | None, loss: dict[str, str]
+    ) -> None:
+        sources = [source for source in (y, qid, weight) if source is not None]
+        tasks = Tasks(*(source.graph for source in sources))
+        self.keys = [
+            tasks.add(
+                "preferences",
+                partial(preferences_of, i),
+                y.blocks[i],
+                None if qid is None else qid.blocks[i],
+                None if weight is None else weight.blocks[i],
+            )
+            for i in range(len(y))
+        ]
+        self.graph = tasks.persist(self.keys)
+        self.loss = loss
+        count = partial(Census.of, cost=loss["cost"], ties=loss["ties"])
+        tasks = Tasks(self.graph)
+        censuses = tasks.compute([tasks.add("census", count, key) for key in self.keys])
+        self.lengths = [census.n_rows for census in censuses]
+        self.used = [i for i, n in enumerate(self.lengths) if n]
+        self.censuses = [censuses[i] for i in self.used]
+        self.n_outputs = len(censuses[0].varied)
+        self.with_qid = qid is not None
+        self.weighted = weight is not None
+        self.crossing = Crossing(self.censuses, with_qid=self.with_qid)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all partitions together."""
+        return sum(self.lengths)
+
+    def counts(self) -> list[Counts]:
+        """Of the crossing queries, for every used partition."""
+        tasks = Tasks(self.graph)
+        count = partial(Counts.of, cost=self.loss["cost"], ties=self.loss["ties"])
+        keys = {
+            p: tasks.add("counts", partial(count, numbers=numbers), self.keys[i])
+            for p, (i, numbers) in enumerate(zip(self.used, self.crossing.numbers, strict=True))
+            if (numbers >= 0).any()
+        }
+        found = dict(zip(keys, tasks.compute(keys.values()), strict=True))
+        none = Counts.none(self.n_outputs)
+        return [found.get(p, none) for p in range(len(self.used))]
+
+    def require(self, varied: Array, purpose: str = "learn from") -> None:
+        """Raise unless every output has a preference, as ``varied``, shape (k,), tells."""
+        if varied.all():
+            return
+        if self.weighted and sum(census.n_weighted for census in self.censuses) < 2:
+            problem = "sample_weight is zero for every row, or all but one"
+        elif varied.any():
+            constant = np.flatnonzero(~varied)[0]
+            problem = f"all scores of a query are equal in output (column) {constant} of y"
+        else:
+            problem = (
+                f"in {self.n_rows} rows and {self.crossing.n_queries} queries, all scores of a "
+                "query are equal, or it has a single row"
+            )
+        raise ValueError(f"no query has a pair to {purpose}: {problem}")
+
+
+class PartitionedProblem:
+    """Preferences and features together: statistics of all rows, and rows by number.
+
+    Parameters
+    ----------
+    preferences : Preferences
+    X : Partitions
+    dtype : float32 or float64
+    n_features : int
+    """
+
+    def __init__(
+        self, preferences: Preferences, X: Partitions, dtype: np.dtype[Any], n_features: int
+    ) -> None:
+        self.preferences, self.X = preferences, X
+        for i, (n, n_y) in enumerate(zip(X.lengths or (), preferences.lengths, strict=False)):
+            if n != n_y:
+                raise ValueError(
+                    f"partition {i} has {n} rows of X and {n_y} of y: X, y and qid must be cut "
+                    "alike"
+                )
+        self.dtype, self.n_features = dtype, n_features
+        self.loaders = [Loader(i, dtype, n_features, n) for i, n in enumerate(preferences.lengths)]
+        counts = preferences.counts()
+        self.plan = SharePlan(preferences.censuses, preferences.crossing, counts, preferences.loss)
+        preferences.require(self.plan.varied)
+        n_pieces = sum(map(len, self.plan.sources))
+        if n_pieces > MANY_PIECES:
+            warn(
+                f"{preferences.crossing.n_crossing:,} queries are spread over several "
+                f"partitions, so that {n_pieces:,} pieces must move between workers: shuffle or "
+                "sort the rows by qid first (the result is the same)",
+            )
+
+    def _check_buckets(self, width: int) -> None:
+        needed = self.plan.largest_bucket() * width * 8
+        if needed > MAX_BUCKET_BYTES:
+            raise ValueError(
+                f"{self.plan.largest_bucket():,} scores or queries that occur in several "
+                "partitions would have to come together on one worker "
+                f"({needed / 2**30:.1f} GiB): use ties='keep', round the scores, or sort the rows "
+                "so that the rows of a query stand together"
+            )
+
+    def _tasks(self) -> Tasks:
+        return Tasks(self.X.graph, self.preferences.graph)
+
+    def take(self, indices: Array) -> Any:
+        """Rows of X by number, brought here: shape (r, n)."""
+        tasks = self._tasks()
+        borders = np.cumsum([0, *self.preferences.lengths])
+        place = np.searchsorted(borders, indices, side="right") - 1
+        found, order = [], []
+        for i in np.unique(place):
+            mine = np.flatnonzero(place == i)
+            take = partial(self.loaders[i].rows, indices[mine] - borders[i])
+            found.append(tasks.add("rows", take, self.X.blocks[i]))
+            order.append(mine)
+        parts = tasks.compute(found)
+        rows = sparse.vstack(parts).tocsr() if sparse.issparse(parts[0]) else np.vstack(parts)
+        return rows[np.argsort(np.concatenate(order))]
+
+    def basis(self, kernel: Kernel, indices: Array) -> Basis:
+        """Nyström basis vectors by row number; only those rows are gathered."""
+        return Basis.from_rows(kernel, self.take(indices), indices)
+
+    def statistics(self, basis: Basis | None = None, *, whitened: bool = False) -> list[Statistics]:
+        """Statistics of all rows, one for each group of outputs.
+
+        Of X itself, or of its kernel values with a basis, or of the Nyström features
+        (``whitened``).
+        """
+        self._check_buckets(self.n_features if basis is None else len(basis.kept))
+        tasks = self._tasks()
+        extra = () if basis is None else (tasks.give("basis", basis),)
+        totals = []
+        pieces: list[list[Any]] = [[] for _ in self.plan.buckets]
+        for p, (i, plan) in enumerate(zip(self.preferences.used, self.plan.parts, strict=True)):
+            work = tasks.add(
+                "statistics",
+                partial(part_statistics, self.loaders[i], plan, whitened),
+                self.X.blocks[i],
+                self.preferences.keys[i],
+                *extra,
+            )
+            totals.append(tasks.add("own", itemgetter(0), work))
+            for b in self._buckets_of(p):
+                pieces[b].append(tasks.add("condensed", partial(pick, b), work))
+        for bucket, parts in zip(self.plan.buckets, pieces, strict=True):
+            totals.append(tasks.add("bucket", partial(bucket_statistics, bucket), parts))
+        total = tasks.tree("sum", add_statistics, totals)
+        return tasks.compute([total], large=basis is not None)[0]
+
+    def _buckets_of(self, p: int) -> list[int]:
+        fragments = self.plan.parts[p].fragments
+        return np.unique(fragments[0].bucket).tolist() if fragments else []
+
+    def operator(self, *, persist: bool) -> DistributedOperator:
+        """The same, ready for many products."""
+        self._check_buckets(self.n_features)
+        tasks = self._tasks()
+        local = []
+        pieces: list[list[Any]] = [[] for _ in self.plan.buckets]
+        for p, (i, plan) in enumerate(zip(self.preferences.used, self.plan.parts, strict=True)):
+            key = tasks.add(
+                "rows",
+                partial(part_operator, self.loaders[i], plan),
+                self.X.blocks[i],
+                self.preferences.keys[i],
+            )
+            local.append(key)
+            condensed = tasks.add("condensed", operator_pieces, key)
+            for b in self._buckets_of(p):
+                pieces[b].append(tasks.add("condensed", itemgetter(b), condensed))
+        buckets = [
+            tasks.add("bucket", partial(bucket_operator, bucket), parts)
+            for bucket, parts in zip(self.plan.buckets, pieces, strict=True)
+        ]
+        # Buckets need the rows of many partitions: they are kept in any case.
+        kept = tasks.persist(local + buckets if persist else buckets)
+        graph = kept if persist else tasks.graph | kept
+        return DistributedOperator(graph, local + buckets, self.plan.outputs)
+
+
+class DistributedOperator:
+    """Rows and systems on the workers: ΦᵀLΦ V in one round trip.
+
+    Parameters
+    ----------
+    graph : dict
+    keys : list
+        Of one `LocalOperator` for each partition and bucket.
+    outputs : list of ndarray
+        Groups of outputs that share L.
+    """
+
+    def __init__(self, graph: dict[Any, Any], keys: Sequence[Any], outputs: list[Array]) -> None:
+        self.graph, self.keys, self.outputs = graph, keys, outputs
+
+    def summary(self) -> Summary:
+        """Φᵀr and counts."""
+        tasks = Tasks(self.graph)
+        parts = [tasks.add("summary", Summary.of, key) for key in self.keys]
+        return tasks.compute([tasks.tree("sum", Summary.add, parts)])[0]
+
+    def product(self, V: Array, group: int) -> Array:
+        """ΦᵀLΦ V of shape (n, k) for one group of outputs."""
+        tasks = Tasks(self.graph)
+        vectors = tasks.give("vectors", V)
+        parts = [tasks.add("product", partial(product, group), key, vectors) for key in self.keys]
+        return tasks.compute([tasks.tree("sum", add_arrays, parts)], large=True)[0]

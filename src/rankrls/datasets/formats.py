@@ -1,0 +1,106 @@
+"""What a file is: LETOR text, CSV, or Parquet and Arrow, by its first bytes and its name."""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from typing import Any
+
+from rankrls._streams import PathOrFile, name_of
+
+__all__ = ["FORMATS", "SUFFIXES", "sniff"]
+
+FORMATS = ("letor", "csv", "parquet")
+
+#: How the names of columnar files end.
+SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".arrows", ".feather", ".ipc")
+
+_HEAD_BYTES = 1 << 16
+
+_COLUMNAR = (b"PAR1", b"PARE", b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")
+
+#: Files that people have, and that are none of ours.
+_FOREIGN = {
+    b"PK\x03\x04": "a zip file (of Excel, NumPy or a model?), not data",
+    b"BZh": "compressed by bzip2: unpack it, or use gzip",
+    b"\xfd7zXZ": "compressed by xz: unpack it, or use gzip",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd: unpack it, or use gzip",
+    b"\x93NUMPY": "an array of NumPy, which has no labels: save it as CSV or Parquet",
+    b"\x89HDF": "an HDF5 file: save it as CSV or Parquet",
+    b"\xff\xfe": "text in UTF-16: save it in UTF-8",
+    b"\xfe\xff": "text in UTF-16: save it in UTF-8",
+}
+
+#: A label, then the query id or a feature; or a label alone.
+_LETOR = re.compile(r"\S+\s+(qid:|\d+:)|[+-]?[\d.]+(e[+-]?\d+)?$", re.IGNORECASE)
+
+
+def sniff(path: PathOrFile) -> tuple[str, Any]:
+    """The format of a file, and the file itself.
+
+    Parameters
+    ----------
+    path : str, path-like or binary file
+        An open file is looked at by ``peek``, or read and set back.
+
+    Returns
+    -------
+    format : {"letor", "csv", "parquet"}
+    file : same as path
+    """
+    name = name_of(path)
+    if isinstance(path, str | os.PathLike) and os.path.isdir(path):
+        return "parquet", path
+    lower = name.lower().removesuffix(".gz")
+    head = _head(path)
+    if head.startswith(_COLUMNAR) or lower.endswith(SUFFIXES):
+        return "parquet", path
+    for magic, what in _FOREIGN.items():
+        if head.startswith(magic):
+            raise ValueError(f"{name}: this is {what}")
+    if lower.endswith((".csv", ".tsv")):
+        return "csv", path
+    return ("letor" if _looks_like_letor(_plain(head)) else "csv"), path
+
+
+def _head(path: PathOrFile) -> bytes:
+    if isinstance(path, str | os.PathLike):
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise ValueError(
+                f"{name_of(path)}: this is a pipe or a device, not a file; name its format"
+            )
+        with open(path, "rb") as file:
+            return file.read(_HEAD_BYTES)
+    if getattr(path, "seekable", lambda: False)():
+        start = path.tell()
+        head = path.read(_HEAD_BYTES)
+        path.seek(start)
+    elif hasattr(path, "peek"):
+        head = path.peek(_HEAD_BYTES)
+    else:
+        raise ValueError(f"{name_of(path)}: a stream cannot be looked at twice; name its format")
+    if not isinstance(head, bytes):
+        raise ValueError(f"{name_of(path)}: open the file in binary mode ('rb')")
+    return head
+
+
+def _plain(head: bytes) -> str:
+    """The first text of a file, unpacked if it is gzip; what is damaged there is told later."""
+    if head.startswith(b"\x1f\x8b"):
+        try:
+            head = zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
+        except zlib.error:
+            head = b""
+    return head.decode("utf-8-sig", "replace")
+
+
+def _looks_like_letor(text: str) -> bool:
+    """By the first line that is neither empty nor a comment; LETOR text if there is none."""
+    for line in text.split("\n"):
+        body = line.split("#", 1)[0].strip()
+        if body:
+            if _LETOR.match(body):
+                return True
+            return not any(mark in line for mark in ",\t;|")
+    return True

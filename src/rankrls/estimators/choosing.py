@@ -1,0 +1,288 @@
+"""Choosing alpha by cross-validation: the grid, the folds, the scores, and the best of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rankrls import metrics
+from rankrls._messages import warn as warn_user
+from rankrls._validation import (
+    check_finite_array,
+    check_metric_name,
+    check_option,
+    check_positive,
+)
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.ridge.leave_out import HeldOut
+from rankrls.estimators.ranker import graph_accuracy
+
+__all__ = [
+    "DEFAULT_ALPHAS",
+    "PAIR_METRICS",
+    "Scoring",
+    "check_alphas",
+    "check_rows",
+    "choose_alpha",
+    "is_fold_count",
+    "is_splits",
+    "random_folds",
+    "read_splits",
+]
+
+Array = NDArray[Any]
+
+PAIR_METRICS = ("pairwise_accuracy", "concordance_index")
+LIST_METRICS = ("ndcg", "average_precision", "reciprocal_rank", "precision")
+
+#: The grid that the cross-validating estimators search by default: 2^-15 … 2^15.
+DEFAULT_ALPHAS = tuple(2.0**exponent for exponent in range(-15, 16))
+
+
+def check_alphas(
+    name: str, values: ArrayLike, *, allow_zero: bool = False, as_given: bool = False
+) -> Array:
+    """Return a grid of finite numbers > 0, ascending and each once, shape (n_alphas,).
+
+    Parameters
+    ----------
+    name : str
+        What an error calls the argument.
+    values : array-like of shape (n_alphas,), or a number
+    allow_zero : bool
+        Whether 0 is allowed (early stopping regularises without alpha).
+    as_given : bool
+        Keep the order and repeated values.
+    """
+    grid = check_finite_array(name, np.atleast_1d(np.asarray(values)), ndim=(1,))
+    if not grid.size:
+        bound = ">=" if allow_zero else ">"
+        raise ValueError(f"{name} is empty: give at least one number {bound} 0")
+    smallest = float(grid.min())
+    if not (allow_zero and smallest == 0):
+        check_positive(name, smallest)
+    return grid if as_given else np.unique(grid)
+
+
+def choose_alpha(grid: Array, scores: Array, *, warn: bool = True) -> int:
+    """Return the index of the best alpha of an ascending grid, the largest of equally good ones.
+
+    With ``warn`` there is a warning when an end of the grid is better than its neighbour. Where
+    they are equal, as where strong regularisation changes the ranking no more, a longer grid would
+    not help.
+    """
+    if not np.isfinite(scores).all():
+        raise ValueError(
+            f"scoring gave {scores[~np.isfinite(scores)][0]} for alpha="
+            f"{grid[~np.isfinite(scores)][0]:g}: it must give a finite number"
+        )
+    best = len(scores) - 1 - int(np.argmax(scores[::-1]))
+    ends = {0: 1, len(grid) - 1: len(grid) - 2}  # and their neighbours
+    if warn and len(grid) > 1 and best in ends and scores[best] > scores[ends[best]]:
+        where = "smallest" if best == 0 else "largest"
+        warn_user(f"the best alpha, {grid[best]:g}, is the {where} of the grid: extend alphas")
+    return best
+
+
+def is_fold_count(cv: Any) -> bool:
+    """Whether ``cv`` is an int: a number of folds."""
+    return isinstance(cv, int | np.integer) and not isinstance(cv, bool)
+
+
+def is_splits(cv: Any) -> bool:
+    """Whether ``cv`` is a splitter, or an iterable of (train, test)."""
+    if isinstance(cv, str | bytes):
+        return False
+    return hasattr(cv, "split") or isinstance(cv, Iterable)
+
+
+def random_folds(
+    n: int, k: int, rng: np.random.RandomState, *, what: str = "rows", least: int = 1
+) -> list[Array]:
+    """Divide n things at random into k folds of nearly equal size.
+
+    Parameters
+    ----------
+    n : int
+    k : int
+    rng : RandomState
+    what : str
+        What an error calls the things.
+    least : int
+        Fewest things in a fold.
+
+    Returns
+    -------
+    list of k int arrays, each ascending
+    """
+    most = n // least
+    if most < 2:
+        raise ValueError(f"{n} {what} are too few to hold some of them out")
+    if not 2 <= k <= most:
+        of_at_least = f" of at least {least}" if least > 1 else ""
+        raise ValueError(
+            f"{n} {what} cannot be held out in {k} folds{of_at_least}: there can be 2 to {most} "
+            "folds"
+        )
+    order = rng.permutation(n)
+    return [np.sort(order[start::k]) for start in range(k)]
+
+
+def read_splits(
+    cv: Any,
+    n: int,
+    X: Any,
+    y: Any = None,
+    groups: Any = None,
+    *,
+    complement: bool = False,
+) -> list[tuple[Array, Array]]:
+    """Return the (train, test) rows that a splitter or an iterable gives, checked.
+
+    Parameters
+    ----------
+    cv : splitter or iterable of (train, test)
+        Row numbers or boolean masks.
+    n : int
+        Number of rows.
+    X, y, groups
+        What a splitter gets.
+    complement : bool
+        Whether train must be all rows but the test rows, as exact shortcuts need it.
+
+    Returns
+    -------
+    list of tuples of two int arrays, ascending and without a common row
+    """
+    if hasattr(cv, "split"):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The groups parameter is ignored")
+            cv = list(cv.split(X, y, groups=groups) if groups is not None else cv.split(X, y))
+    splits = []
+    for number, split in enumerate(cv):
+        try:
+            train, test = split
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"split {number} of cv must be a pair (train, test) of row numbers"
+            ) from None
+        parts = [
+            np.sort(check_rows(f"{name} rows of split {number} of cv", part, n))
+            for name, part in (("train", train), ("test", test))
+        ]
+        common = len(np.intersect1d(parts[0], parts[1]))
+        if complement and (common or len(parts[0]) + len(parts[1]) != n):
+            raise ValueError(
+                f"split {number} of cv does not train on all rows but the test rows: only that has "
+                "an exact shortcut; use GridSearchCV for other splits"
+            )
+        if common:
+            raise ValueError(f"split {number} of cv has rows both in train and in test")
+        splits.append((parts[0], parts[1]))
+    if not splits:
+        raise ValueError("cv gives no split")
+    return splits
+
+
+def check_rows(name: str, rows: Any, n: int) -> Array:
+    """Return row numbers as int64, from numbers or a boolean mask of shape (n,), each once."""
+    rows = np.asarray(rows)
+    if rows.dtype == bool and rows.shape == (n,):
+        rows = np.flatnonzero(rows)
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not rows.size:
+        raise ValueError(
+            f"{name} must be row numbers of X (at least one), or a boolean mask of its {n} rows"
+        )
+    if rows.min() < 0 or rows.max() >= n:
+        raise ValueError(f"{name} must be from 0 to {n - 1}, the rows of X")
+    if len(np.unique(rows)) != len(rows):
+        raise ValueError(f"{name} name a row twice")
+    return rows.astype(np.int64)
+
+
+class Scoring:
+    """A metric by name or as a function, applied to held-out predictions."""
+
+    def __init__(self, scoring: Any) -> None:
+        self.name = scoring if isinstance(scoring, str) else None
+        self.options: dict[str, Any] = {}
+        if self.name is None:
+            if not callable(scoring):
+                raise ValueError(f"scoring must be a name or a function; got {scoring!r}")
+            self.metric: Callable[..., Any] = scoring
+            return
+        name, at, cut = self.name.partition("@")
+        if name == "roc_auc":
+            raise ValueError(
+                "scoring='roc_auc': of two classes 'pairwise_accuracy' is the AUC, within queries"
+            )
+        check_metric_name("scoring", self.name)
+        check_option("scoring", name, PAIR_METRICS + LIST_METRICS)
+        self.metric = getattr(metrics, name)
+        if at:
+            if not cut.isdigit() or name in PAIR_METRICS:
+                raise ValueError(f"scoring={scoring!r}: a cut-off is a number, as in 'ndcg@10'")
+            self.options["k"] = int(cut)
+
+    def require_pairs(self) -> None:
+        """Refuse what needs whole lists."""
+        if self.name not in PAIR_METRICS:
+            raise ValueError(
+                "leave-pair-out compares two rows at a time: scoring must be one of "
+                f"{', '.join(map(repr, PAIR_METRICS))}; for other metrics use an int cv"
+            )
+
+    def spread(self, graph: PreferenceGraph, held: HeldOut) -> dict[str, Array]:
+        """Mean, standard deviation and number of the scores of held-out lists, for every alpha.
+
+        A list is a query, or the part of a query (without qid: of all rows) in one fold. Metrics
+        without scores of single lists (concordance_index, functions) have only the mean. Several
+        outputs are averaged.
+        """
+        n_alphas = len(held.values)
+        if self.name is None or self.name == "concordance_index":
+            return {"mean_score": self._means(graph, held)}
+        shape = (n_alphas, graph.n_outputs)
+        mean, std, count = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64)
+        for a, j in np.ndindex(shape):
+            values = self._of_output(graph, held, a, j, average=None)
+            known = values[~np.isnan(values)]
+            mean[a, j], std[a, j], count[a, j] = known.mean(), known.std(), len(known)
+        return {
+            "mean_score": mean.mean(axis=1),
+            "std_score": std.mean(axis=1),
+            "n_scores": count.min(axis=1),
+        }
+
+    def _means(self, graph: PreferenceGraph, held: HeldOut) -> Array:
+        """Mean score over outputs for every alpha: shape (n_alphas,)."""
+        shape = (len(held.values), graph.n_outputs)
+        scores = np.empty(shape)
+        for a, j in np.ndindex(shape):
+            scores[a, j] = self._of_output(graph, held, a, j)
+        return scores.mean(axis=1)
+
+    def _of_output(
+        self, graph: PreferenceGraph, held: HeldOut, a: int, j: int, **options: Any
+    ) -> Any:
+        """Score of one alpha and output, within queries and folds."""
+        assert graph.scores is not None
+        assert graph.query_codes is not None
+        lists = graph.query_codes[held.rows] * len(held.folds) + held.fold
+        y_true, y_score = graph.scores[held.rows, j], held.values[a, :, j]
+        return self.metric(y_true, y_score, qid=lists, **self.options, **options)
+
+    def of_rows(self, graph: PreferenceGraph, predictions: Array) -> float:
+        """Mean score over outputs of predictions of shape (m, n_outputs) for all rows of a graph.
+
+        Given pairs have no lists: only the pairwise accuracy is defined for them.
+        """
+        if graph.scores is None or graph.n_given_pairs:
+            self.require_pairs()
+            return graph_accuracy(graph, predictions)
+        every = HeldOut([np.arange(graph.n_rows)], predictions[None], np.zeros(1, dtype=np.int64))
+        return float(self._means(graph, every)[0])

@@ -1,0 +1,218 @@
+"""What a cross-validation of a relation holds out: rows, columns, both, or single pairs.
+
+P5's four settings: pairs of known objects (1), new conditioning objects (2), new objects to rank
+(3), both new (4). Rows are the conditioning objects here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls._validation import check_integer, check_option, show
+from rankrls.core.relations.holdout import BlockFold, RelationFolds
+from rankrls.core.relations.observations import Cells, Observations
+from rankrls.estimators.choosing import is_fold_count, is_splits, random_folds, read_splits
+
+__all__ = ["draw_folds", "folds_of", "object_folds", "pair_folds"]
+
+Array = NDArray[Any]
+
+STRUCTURES = ("auto", "rows", "columns", "both", "edges")
+
+#: Folds, where nothing else is asked for.
+N_FOLDS = 10
+#: Pairs of a row that are held out together, where shortcuts take them out of complete rows.
+ENTRIES = 8
+
+
+def folds_of(
+    cv: Any,
+    observations: Observations,
+    condition_on: str,
+    *,
+    paired: bool,
+    two_domains: bool,
+    shortcut: bool,
+    n_folds: int | None,
+    rng: np.random.RandomState,
+    X: Any,
+) -> RelationFolds:
+    """What the parameter ``cv`` of an estimator holds out.
+
+    Parameters
+    ----------
+    cv : str, int, splitter or iterable
+        As for `ConditionalRankRLSCV`.
+    observations : Observations
+        With the conditioning objects as rows.
+    condition_on : {"rows", "columns"}
+        What rows of ``observations`` are for the user.
+    paired : bool
+        Whether the relation is symmetric or reciprocal.
+    two_domains : bool
+        Whether row and column objects are of two kinds.
+    shortcut, n_folds, rng
+        As for `draw_folds`.
+    X : array-like
+        What a splitter gets.
+    """
+    p, g = observations.shape
+    one = not two_domains
+    if isinstance(cv, str):
+        check_option("cv", cv, STRUCTURES)
+        structure = ("both" if one else "rows") if cv == "auto" else cv
+    elif is_fold_count(cv):
+        structure, n_folds = ("both" if one else "rows"), check_integer("cv", cv, least=2)
+    elif is_splits(cv):
+        side = "both" if one else condition_on
+        n = p if condition_on == "rows" else g
+        return _given_folds(read_splits(cv, n, X), (p, g), side=side)
+    else:
+        choices = ", ".join(map(repr, STRUCTURES))
+        raise ValueError(
+            f"cv must be one of {choices}, an int, a splitter or an iterable of (train, test); "
+            f"got {show(cv)}"
+        )
+    if condition_on == "columns":
+        structure = {"rows": "columns", "columns": "rows"}.get(structure, structure)
+    if structure == "edges" and not shortcut:
+        fold, k = pair_folds(observations.cells, n_folds, rng, paired=paired)
+        return RelationFolds("pairs", pairs=fold, n_pair_folds=k)
+    return draw_folds(
+        structure,
+        (p, g),
+        paired=paired,
+        same_objects=one,
+        shortcut=shortcut,
+        n_folds=n_folds,
+        rng=rng,
+    )
+
+
+def draw_folds(
+    structure: str,
+    shape: tuple[int, int],
+    *,
+    paired: bool,
+    same_objects: bool,
+    shortcut: bool,
+    n_folds: int | None,
+    rng: np.random.RandomState,
+) -> RelationFolds:
+    """Draw folds of rows, columns, objects, or of the pairs of complete rows.
+
+    Parameters
+    ----------
+    structure : {"rows", "columns", "both", "edges"}
+    shape : tuple of int
+        (p, g).
+    paired : bool
+        Whether the relation is symmetric or reciprocal: then objects are held out with all their
+        pairs, because a pair's mirror image tells its label.
+    same_objects : bool
+        Whether rows and columns are the same objects: "both" holds out objects then.
+    shortcut : bool
+        Whether the relation is complete and not paired: single rows and pairs are cheap then.
+    n_folds : int or None
+        None: each row by itself where that is cheap, otherwise ten folds, or fewer.
+    rng : RandomState
+    """
+    p, g = shape
+    every = np.arange(p), np.arange(g)
+    if structure == "edges":
+        # Each row by itself: folds of its pairs, small because they cost their squared size.
+        k = n_folds or max(2, g // int(np.clip(g // 10, 2, ENTRIES)))
+        return RelationFolds("entries", entries=tuple(object_folds(g, k, rng, "columns", least=2)))
+    if structure == "rows" and shortcut and n_folds is None:
+        return RelationFolds("leave-row-out")
+    if paired or (structure == "both" and same_objects):
+        folds = object_folds(p, n_folds, rng, "objects", least=2)
+        return RelationFolds("blocks", tuple(_object_block(p, fold, structure) for fold in folds))
+    if structure == "rows":
+        row_folds = object_folds(p, n_folds, rng, "rows", least=1)
+        column_folds = [every[1]]
+    else:
+        column_folds = object_folds(g, n_folds, rng, "columns", least=2)
+        row_folds = [every[0]]
+        if structure == "both":
+            row_folds = object_folds(p, n_folds, rng, "rows", least=1)
+    return RelationFolds(
+        "blocks",
+        tuple(
+            BlockFold((_rest(p, rows), _rest(g, cols)), (rows, cols))
+            for rows in row_folds
+            for cols in column_folds
+        ),
+    )
+
+
+def _given_folds(
+    splits: list[tuple[Array, Array]], shape: tuple[int, int], *, side: str
+) -> RelationFolds:
+    """Given (train, test) objects: of the rows, of the columns, or (``side="both"``) of both."""
+    every = np.arange(shape[0]), np.arange(shape[1])
+    blocks = []
+    for train, test in splits:
+        pair = {
+            "rows": ((train, every[1]), (test, every[1])),
+            "columns": ((every[0], train), (every[0], test)),
+            "both": ((train, train), (test, test)),
+        }[side]
+        blocks.append(BlockFold(*pair))
+    return RelationFolds("blocks", tuple(blocks))
+
+
+def object_folds(
+    n: int, k: int | None, rng: np.random.RandomState, what: str, *, least: int
+) -> list[Array]:
+    """Random folds of n objects with at least ``least`` each; by default ten, or fewer."""
+    if k is None:
+        k = min(N_FOLDS, max(2, n // max(5, least)), max(n // least, 2))
+    return random_folds(n, k, rng, what=what, least=least)
+
+
+def pair_folds(
+    cells: Cells, k: int | None, rng: np.random.RandomState, *, paired: bool
+) -> tuple[Array, int]:
+    """Fold of every observed pair, shape (q,), −1 if it is never held out, and how many folds.
+
+    The pairs of a row are assigned to as many folds as have at least two of them each, so that
+    held-out pairs of a row can be ranked. If the relation is paired, a pair and its mirror image
+    share a fold.
+    """
+    k = N_FOLDS if k is None else k
+    p, g = cells.shape
+    fold = np.full(len(cells), -1)
+    upper = np.flatnonzero(cells.rows <= cells.cols) if paired else np.arange(len(cells))
+    rows = cells.rows[upper]
+    order = np.lexsort((rng.random_sample(len(upper)), rows))  # random within a row
+    rows = rows[order]
+    starts = np.searchsorted(rows, np.arange(p + 1))
+    length = np.diff(starts)
+    used = np.minimum(k, length // 2)  # folds of each row
+    place = np.arange(len(rows)) - starts[rows]
+    first = rng.randint(k, size=p)
+    assigned = (first[rows] + place % np.maximum(used[rows], 1)) % k
+    fold[upper[order]] = np.where(used[rows] > 0, assigned, -1)
+    if paired:
+        table = np.full(p * g, -2)  # no such pair
+        table[cells.flat[upper]] = fold[upper]
+        mirror = cells.cols * g + cells.rows
+        fold = np.where(cells.rows <= cells.cols, fold, table[mirror])
+        alone = fold == -2
+        fold[alone] = rng.randint(k, size=int(alone.sum()))
+    return fold, k
+
+
+def _object_block(p: int, fold: Array, structure: str) -> BlockFold:
+    stay = _rest(p, fold)
+    test = {"rows": (fold, stay), "columns": (stay, fold), "both": (fold, fold)}[structure]
+    return BlockFold((stay, stay), test)
+
+
+def _rest(n: int, chosen: Array) -> Array:
+    """Those that are not held out; all of them, where a side is not held out at all."""
+    return chosen if len(chosen) == n else np.setdiff1d(np.arange(n), chosen)

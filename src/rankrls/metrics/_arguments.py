@@ -1,0 +1,164 @@
+"""What every metric asks of its arguments, and how values by query become one number.
+
+A metric proper sees one output: finite float64 columns and query numbers. Here the arguments of
+all of them are checked, several outputs are taken apart and put together again, and queries
+without a value are handled.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rankrls._validation import Queries, check_length, check_scores, encode_qid
+
+__all__ = [
+    "ListInputs",
+    "check_average",
+    "check_k",
+    "check_labels_and_scores",
+    "check_lists",
+    "value_by_query",
+]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ListInputs:
+    """Checked arguments of a list metric.
+
+    Attributes
+    ----------
+    y_true, y_score : ndarray of shape (n_rows, n_outputs)
+        Labels and predictions.
+    queries : Queries
+        Query numbers of the rows.
+    k : int or None
+        Cutoff.
+    undefined : float
+        Value of a query without a relevant row; NaN to leave it out.
+    average : {"query", None}
+        What to return.
+    single : bool
+        Whether the arguments were one-dimensional.
+    """
+
+    y_true: Array
+    y_score: Array
+    queries: Queries
+    k: int | None
+    undefined: float
+    average: str | None
+    single: bool
+
+
+def check_labels_and_scores(
+    y_true: ArrayLike | None, y_score: ArrayLike
+) -> tuple[Array | None, Array]:
+    """Return both as float64 arrays of one shape, (n_rows,) or (n_rows, n_outputs)."""
+    score = check_scores(y_score, name="y_score")
+    if len(score) == 0:
+        raise ValueError("y_score has no rows: there is nothing to evaluate")
+    if y_true is None:
+        return None, score
+    labels = check_scores(y_true, name="y_true")
+    check_length("y_true", labels, len(score), of="rows of y_score")
+    if labels.shape != score.shape:
+        raise ValueError(
+            f"y_true has shape {labels.shape} and y_score has shape {score.shape}: "
+            "give one column of labels for each column of scores"
+        )
+    return labels, score
+
+
+def check_k(k: Any) -> int | None:
+    """Return the cutoff as an int >= 1, or None for whole lists."""
+    if k is None:
+        return None
+    if isinstance(k, bool | np.bool_) or not isinstance(k, numbers.Integral) or k < 1:
+        raise ValueError(f"k must be an integer >= 1, or None for the whole list; got {k!r}")
+    return int(k)
+
+
+def check_average(average: Any, allowed: tuple[str, ...]) -> None:
+    """Raise unless ``average`` is one of ``allowed`` or None."""
+    if average is not None and not (isinstance(average, str) and average in allowed):
+        choices = ", ".join(repr(a) for a in allowed)
+        raise ValueError(f"average must be one of {choices}, None; got {average!r}")
+
+
+def check_lists(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    qid: ArrayLike | None,
+    k: int | None,
+    undefined: float | Literal["skip"],
+    average: str | None,
+) -> ListInputs:
+    """Check the arguments that all list metrics share."""
+    if y_true is None:
+        raise ValueError("y_true is missing: a list metric needs the label of every row")
+    labels, score = check_labels_and_scores(y_true, y_score)
+    assert labels is not None
+    n_rows = len(score)
+    check_average(average, ("query",))
+    return ListInputs(
+        labels.reshape(n_rows, -1),
+        score.reshape(n_rows, -1),
+        encode_qid(qid, n_rows, of="rows of y_score"),
+        check_k(k),
+        _check_undefined(undefined),
+        average,
+        score.ndim == 1,
+    )
+
+
+def _check_undefined(undefined: Any) -> float:
+    """Return the value of a query that has none, NaN for "skip"."""
+    if isinstance(undefined, str) and undefined == "skip":
+        return np.nan
+    if (
+        not isinstance(undefined, bool)
+        and isinstance(undefined, numbers.Real)
+        and undefined in (0, 1)
+    ):
+        return float(undefined)
+    raise ValueError(f"undefined must be one of 0, 1, 'skip'; got {undefined!r}")
+
+
+def value_by_query(
+    inputs: ListInputs, metric: Callable[[Array, Array], Array]
+) -> float | NDArray[np.float64]:
+    """Apply ``metric`` to every output and average as asked.
+
+    Parameters
+    ----------
+    inputs : ListInputs
+        Checked arguments.
+    metric : callable
+        ``metric(y_true, y_score) -> values`` on columns of shape (n_rows,), values of shape
+        (n_queries,), NaN where a query has no relevant row.
+
+    Returns
+    -------
+    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
+    """
+    columns = zip(inputs.y_true.T, inputs.y_score.T, strict=True)
+    values = np.column_stack([metric(y, score) for y, score in columns])
+    if not np.isnan(inputs.undefined):
+        values[np.isnan(values)] = inputs.undefined
+    if inputs.average is None:
+        return values[:, 0] if inputs.single else values
+    empty = np.isnan(values).all(axis=0)
+    if empty.any():
+        where = "" if inputs.single else f" in output {int(np.flatnonzero(empty)[0])}"
+        raise ValueError(
+            f"no query has a relevant row{where}, and undefined='skip' leaves all of them out"
+        )
+    return float(np.mean(np.nanmean(values, axis=0)))

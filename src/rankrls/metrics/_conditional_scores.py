@@ -1,0 +1,106 @@
+"""Metrics of conditional rankings: one list for each conditioning object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rankrls._relation_labels import EdgeList, read_labels
+from rankrls._validation import check_finite_array, check_option
+from rankrls.metrics._pairwise import pairwise_accuracy
+
+__all__ = ["conditional_scores"]
+
+Array = NDArray[Any]
+
+#: Labels that are scored at a time.
+WORK = 2**22
+
+
+def conditional_scores(
+    Y_true: Any,
+    Y_score: ArrayLike,
+    *,
+    metric: Callable[..., Any] = pairwise_accuracy,
+    condition_on: Literal["rows", "columns"] = "rows",
+    **options: Any,
+) -> NDArray[np.float64]:
+    """A metric for each conditioning object: each row of a relation is a list of its own.
+
+    Parameters
+    ----------
+    Y_true : array-like or sparse matrix of shape (p, g)
+        Labels, higher = preferred; NaN where there is none. Of a sparse matrix the stored
+        entries are labels, several of a COO matrix at the same place included.
+    Y_score : array-like of shape (p, g)
+        Predicted scores.
+    metric : callable, default=pairwise_accuracy
+        A metric of this package: ``metric(y_true, y_score, qid=..., average=None)``.
+    condition_on : {"rows", "columns"}, default="rows"
+        Whether a list is a row or a column.
+    **options
+        Further arguments of the metric, such as ``k=10``.
+
+    Returns
+    -------
+    ndarray of shape (p,), or (g,) for columns
+        NaN for an object without a list to score: no labels, or none that differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls.metrics import conditional_scores, pairwise_error
+    >>> Y = np.array([[2.0, 1.0, 0.0], [np.nan, 0.0, 1.0], [1.0, 1.0, np.nan]])
+    >>> scores = np.array([[3.0, 1.0, 2.0], [9.0, 0.0, 1.0], [0.0, 1.0, 2.0]])
+    >>> conditional_scores(Y, scores, metric=pairwise_error)
+    array([0.33333333, 0.        ,        nan])
+    """
+    check_option("condition_on", condition_on, ("rows", "columns"))
+    labels = read_labels(Y_true, "Y_true")
+    score = check_finite_array("Y_score", Y_score, ndim=(2,))
+    shape = labels.shape
+    if shape != score.shape:
+        raise ValueError(f"Y_true has shape {shape} and Y_score has shape {score.shape}")
+    if isinstance(labels, EdgeList):
+        rows, cols, y = labels[:3]
+        if condition_on == "columns":
+            rows, cols, score, shape = cols, rows, score.T, shape[::-1]
+        order = np.argsort(rows, kind="stable")
+        rows, cols, y = rows[order], cols[order], y[order]
+        bounds = np.searchsorted(rows, np.arange(shape[0] + 1))
+    else:
+        if condition_on == "columns":
+            labels, score, shape = labels.T, score.T, shape[::-1]
+        bounds = np.arange(shape[0] + 1) * shape[1]
+    out = np.full(shape[0], np.nan)
+    start = 0
+    while start < shape[0]:
+        stop = max(start + 1, int(np.searchsorted(bounds, bounds[start] + WORK, "right")) - 1)
+        if isinstance(labels, EdgeList):
+            part = slice(bounds[start], bounds[stop])
+            lists = (rows[part], y[part], score[rows[part], cols[part]])
+        else:
+            block = labels[start:stop]
+            i, j = np.nonzero(~np.isnan(block))
+            lists = (i + start, block[i, j], score[start:stop][i, j])
+        _score_lists(*lists, metric, options, out)
+        start = stop
+    return out
+
+
+def _score_lists(
+    rows: Array, y: Array, score: Array, metric: Any, options: dict[str, Any], out: Array
+) -> None:
+    """Score the lists of some rows, one after the other; those without a comparison stay NaN."""
+    if not len(rows):
+        return
+    first = np.concatenate([[True], rows[1:] != rows[:-1]])
+    starts = np.flatnonzero(first)
+    varied = np.maximum.reduceat(y, starts) > np.minimum.reduceat(y, starts)
+    if varied.any():
+        chosen = varied[np.cumsum(first) - 1]
+        values = metric(y[chosen], score[chosen], qid=rows[chosen], average=None, **options)
+        out[rows[starts][varied]] = values

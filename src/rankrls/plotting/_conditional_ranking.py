@@ -1,0 +1,216 @@
+"""Heat maps of conditional rankings beside the truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
+
+from rankrls._relation_labels import EdgeList, read_labels
+from rankrls._validation import check_finite_array, check_option
+from rankrls.plotting._matplotlib import pyplot
+
+__all__ = ["ConditionalRankingDisplay"]
+
+Array = NDArray[Any]
+
+SCALINGS = ("rank", "center", "none")
+
+
+class ConditionalRankingDisplay:
+    """Scores of all pairs as a heat map, beside the true labels.
+
+    A row (or column) is the list of one conditioning object. Lists of the ranking loss have
+    arbitrary offsets, so that by default the colour of a pair is its rank in its list.
+
+    Parameters
+    ----------
+    Y_true : ndarray of shape (p, g)
+        Labels, NaN where there is none.
+    Y_score : ndarray of shape (p, g)
+        Predicted scores.
+    condition_on : {"rows", "columns"}, default="rows"
+        Whether a list is a row or a column.
+    estimator_name : str, optional
+        Title of the scores.
+
+    Attributes
+    ----------
+    figure_ : matplotlib Figure
+    axes_ : ndarray of two matplotlib Axes
+        Scores and truth.
+    images_ : list of two AxesImage
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls.plotting import ConditionalRankingDisplay
+    >>> Y = np.add.outer(np.arange(4.0), np.arange(5.0)) % 3
+    >>> display = ConditionalRankingDisplay.from_predictions(Y, Y + 0.1)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        Y_true: Array,
+        Y_score: Array,
+        *,
+        condition_on: str = "rows",
+        estimator_name: str | None = None,
+    ) -> None:
+        self.Y_true = Y_true
+        self.Y_score = Y_score
+        self.condition_on = condition_on
+        self.estimator_name = estimator_name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        Y: Any,
+        Z: Any = None,
+        *,
+        name: str | None = None,
+        **plot_options: Any,
+    ) -> ConditionalRankingDisplay:
+        """Predict with a fitted conditional ranker and plot.
+
+        Parameters
+        ----------
+        estimator : fitted ConditionalRankRLS or ConditionalRankRLSCV
+        X, Y, Z : as for its ``score``
+        name : str, optional
+            Title of the scores; by default the estimator's class.
+        **plot_options
+            Of `plot`.
+        """
+        name = type(estimator).__name__ if name is None else name
+        return cls.from_predictions(
+            Y,
+            estimator.predict(X, Z),
+            condition_on=estimator.condition_on,
+            name=name,
+            **plot_options,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        Y_true: Any,
+        Y_score: ArrayLike,
+        *,
+        condition_on: str = "rows",
+        name: str | None = None,
+        **plot_options: Any,
+    ) -> ConditionalRankingDisplay:
+        """Plot given scores.
+
+        Parameters
+        ----------
+        Y_true : array-like or sparse matrix of shape (p, g)
+            Labels; of several for a pair the mean is shown.
+        Y_score : array-like of shape (p, g)
+        condition_on : {"rows", "columns"}, default="rows"
+        name : str, optional
+            Title of the scores.
+        **plot_options
+            Of `plot`.
+        """
+        check_option("condition_on", condition_on, ("rows", "columns"))
+        score = check_finite_array("Y_score", Y_score, ndim=(2,))
+        labels = read_labels(Y_true, "Y_true")
+        truth = _dense(labels) if isinstance(labels, EdgeList) else labels
+        if truth.shape != score.shape:
+            raise ValueError(f"Y_true has shape {truth.shape} and Y_score has shape {score.shape}")
+        display = cls(truth, score, condition_on=condition_on, estimator_name=name)
+        return display.plot(**plot_options)
+
+    def plot(
+        self,
+        *,
+        axes: Any = None,
+        scaling: str = "rank",
+        row_order: ArrayLike | None = None,
+        column_order: ArrayLike | None = None,
+        cmap: Any = "viridis",
+        colorbar: bool = True,
+    ) -> ConditionalRankingDisplay:
+        """Draw both heat maps.
+
+        Parameters
+        ----------
+        axes : two matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        scaling : {"rank", "center", "none"}, default="rank"
+            Colours of a list: ranks from 0 (last) to 1 (first), differences from its mean, or the
+            values as they are.
+        row_order, column_order : array-like of int, optional
+            Order in which rows and columns are shown, such as ``np.argsort(groups)``.
+        cmap : str or Colormap, default="viridis"
+        colorbar : bool, default=True
+        """
+        check_option("scaling", scaling, SCALINGS)
+        rows = _order("row_order", row_order, self.Y_true.shape[0])
+        cols = _order("column_order", column_order, self.Y_true.shape[1])
+        axis = 1 if self.condition_on == "rows" else 0
+        plt = pyplot()
+        if axes is None:
+            _, axes = plt.subplots(1, 2, figsize=(8.4, 4.0), layout="constrained")
+        self.axes_ = np.asarray(axes, dtype=object).ravel()
+        if len(self.axes_) != 2:
+            raise ValueError(f"axes must be two: scores and truth; got {len(self.axes_)}")
+        self.figure_ = self.axes_[0].figure
+        titles = (self.estimator_name or "scores", "truth")
+        self.images_ = []
+        for ax, values, title in zip(self.axes_, (self.Y_score, self.Y_true), titles, strict=True):
+            shown = _scaled(values, scaling, axis)[np.ix_(rows, cols)]
+            image = ax.imshow(shown, aspect="auto", interpolation="nearest", cmap=cmap)
+            self.images_.append(image)
+            ax.set_title(title)
+            conditioning, ranked = "conditioning objects", "ranked objects"
+            ax.set_ylabel(conditioning if axis else ranked)
+            ax.set_xlabel(ranked if axis else conditioning)
+            if colorbar and scaling != "rank":  # scales of their own
+                self.figure_.colorbar(image, ax=ax)
+        if colorbar and scaling == "rank":
+            self.figure_.colorbar(
+                self.images_[0], ax=list(self.axes_), label="rank in the list (1: first)"
+            )
+        return self
+
+
+def _dense(labels: EdgeList) -> Array:
+    p, g = labels.shape
+    flat = labels.rows * g + labels.cols
+    counts = np.bincount(flat, minlength=p * g)
+    sums = np.bincount(flat, weights=labels.y, minlength=p * g)
+    mean = np.full(p * g, np.nan)
+    np.divide(sums, counts, out=mean, where=counts > 0)
+    return mean.reshape(p, g)
+
+
+def _scaled(values: Array, scaling: str, axis: int) -> Array:
+    if scaling == "none":
+        return values
+    known = ~np.isnan(values)
+    counts = known.sum(axis=axis, keepdims=True)
+    if scaling == "center":
+        sums = np.where(known, values, 0.0).sum(axis=axis, keepdims=True)
+        return values - sums / np.maximum(counts, 1)
+    ranks = rankdata(values, axis=axis, nan_policy="omit") - 1.0
+    return ranks / np.maximum(counts - 1, 1)
+
+
+def _order(name: str, order: Any, n: int) -> Array:
+    if order is None:
+        return np.arange(n)
+    order = np.asarray(order)
+    if (
+        order.ndim != 1
+        or order.dtype.kind not in "iu"
+        or (order.size and not 0 <= order.min() <= order.max() < n)
+    ):
+        raise ValueError(f"{name} must be row or column numbers from 0 to {n - 1}")
+    return order

@@ -1,0 +1,130 @@
+"""What to fit and over which alphas: the estimator that was asked for, made plain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from rankrls import RankRLS, RankRLSCV
+from rankrls._validation import check_finite_array, check_positive, show
+
+__all__ = ["FitPlan", "make_plan"]
+
+Array = NDArray[Any]
+
+#: Sparse data with more rows and columns than this are fitted by conjugate gradients (as by
+#: solver="auto"), which have no exact hold-out.
+MAX_SPARSE = 5000
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """How to fit and to hold out.
+
+    Attributes
+    ----------
+    estimator : estimator, unfitted
+        What was asked for, with a fixed ``random_state`` where there was none.
+    base : RankRLS or None
+        The same with one alpha; None: not one of ours, it can only be refitted.
+    grid : ndarray or None
+        Alphas of the path.
+    fixed : float or None
+        The alpha, if it is not to be chosen.
+    exact : bool
+        Whether held-out predictions can come from shortcuts.
+    own_cv : tuple of str
+        Values of ``cv`` for which alpha is chosen here, from the same held-out predictions as the
+        errors; for others the `RankRLSCV` chooses by itself.
+    """
+
+    estimator: Any
+    base: RankRLS | None
+    grid: Array | None
+    fixed: float | None
+    exact: bool
+    own_cv: tuple[str, ...]
+
+    def chooses_here(self, *names: str) -> bool:
+        """Whether ``cv`` is one of those names, and alpha is chosen here."""
+        return any(name in self.own_cv for name in names)
+
+    @property
+    def precomputed(self) -> bool:
+        """Whether X is a kernel matrix."""
+        return getattr(self.estimator, "kernel", None) == "precomputed"
+
+    def with_alpha(self, alpha: float) -> Any:
+        """An unfitted estimator with this alpha; the only one there is without a path."""
+        if self.base is None:
+            return clone(self.estimator)
+        return clone(self.base).set_params(alpha=alpha)
+
+
+def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any) -> FitPlan:
+    """Check ``estimator`` and ``alphas``, and decide what can be done with them."""
+    if alphas is not None:
+        alphas = np.unique(check_finite_array("alphas", np.atleast_1d(alphas), ndim=(1,)))
+        if not alphas.size:
+            raise ValueError("alphas is empty: give at least one number > 0")
+        check_positive("alphas", float(alphas[0]))
+    estimator = RankRLSCV() if estimator is None else estimator
+    if isinstance(estimator, type) or not (
+        hasattr(estimator, "fit") and hasattr(estimator, "predict")
+    ):
+        raise ValueError(
+            f"estimator must have fit and predict, such as RankRLSCV(); got {show(estimator)}"
+        )
+    estimator = clone(estimator)
+    if not isinstance(estimator, RankRLS | RankRLSCV) or estimator.early_stopping:
+        if alphas is not None:
+            raise ValueError(
+                "alphas go with RankRLS and RankRLSCV (without early stopping) only; the "
+                f"estimator is a {type(estimator).__name__}: leave alphas out"
+            )
+        return FitPlan(estimator, None, None, None, exact=False, own_cv=())
+    if estimator.random_state is None:
+        estimator.set_params(random_state=0)
+    fixed = None
+    own_cv: tuple[str, ...]
+    if isinstance(estimator, RankRLSCV):
+        if alphas is not None:
+            estimator.set_params(alphas=alphas)
+        grid = np.unique(check_finite_array("alphas", np.atleast_1d(estimator.alphas), ndim=(1,)))
+        scored_here = isinstance(estimator.scoring, str) and (
+            estimator.scoring == "pairwise_accuracy"
+        )
+        own_cv = (estimator.cv,) if scored_here and isinstance(estimator.cv, str) else ()
+    elif alphas is not None:
+        grid, own_cv = alphas, ("auto",)
+    else:
+        fixed = check_positive("alpha", estimator.alpha)
+        default = np.asarray(RankRLSCV().alphas, dtype=np.float64)
+        grid, own_cv = np.unique(np.append(default, fixed)), ("auto",)
+    if not grid.size:
+        raise ValueError("alphas is empty: give at least one number > 0")
+    check_positive("alphas", float(grid[0]))
+    names = RankRLS().get_params()
+    common = {name: value for name, value in estimator.get_params().items() if name in names}
+    base = RankRLS(**{**common, "alpha": float(grid[0]) if fixed is None else fixed})
+    large = estimator.solver == "auto" and sparse.issparse(X) and min(X.shape) > MAX_SPARSE
+    exact = estimator.solver != "cg" and not large
+    return FitPlan(estimator, base, grid, fixed, exact=exact, own_cv=own_cv)
+
+
+def fit(estimator: Any, X: Any, y: Array, qid: Array | None) -> Any:
+    """Fit with qid where there is one; the last step of a Pipeline gets it."""
+    if qid is None:
+        return estimator.fit(X, y)
+    if isinstance(estimator, Pipeline):
+        from sklearn import get_config
+
+        if not get_config()["enable_metadata_routing"]:
+            return estimator.fit(X, y, **{f"{estimator.steps[-1][0]}__qid": qid})
+    return estimator.fit(X, y, qid=qid)

@@ -1,0 +1,185 @@
+"""``write_report``: check, analyse, write the page in one piece."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from rankrls._atomic import atomic_file
+from rankrls._validation import check_integer
+from rankrls.report._analysis import analyse
+from rankrls.report._data import check_rankings, check_test
+from rankrls.report._errors import Interval, UnitErrors
+from rankrls.report._findings import Finding
+from rankrls.report._fit_plan import make_plan
+from rankrls.report._heldout import AlphaPath
+from rankrls.report._page import render
+
+__all__ = ["Report", "write_report"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Results of `write_report`.
+
+    Attributes
+    ----------
+    path : str
+        The page.
+    n_bytes : int
+        Its size.
+    model : estimator
+        Fitted to all training rows (as arrays, without feature names).
+    alpha : float or None
+        Its regularisation.
+    error : Interval
+        Estimated pairwise error on new queries, with a confidence interval.
+    method : {"test", "leave-query-out", "leave-pair-out", "folds", "refits"}
+        Where that comes from.
+    ndcg : Interval or None
+        NDCG@10 on the same queries.
+    alpha_path : AlphaPath or None
+        Held-out error for every alpha.
+    errors : UnitErrors
+        Errors by query, or by row of one ranking.
+    findings : list of Finding
+        What is wrong, or worth knowing.
+    seconds : float
+        Time that it took.
+    """
+
+    path: str
+    n_bytes: int
+    model: Any
+    alpha: float | None
+    error: Interval
+    method: str
+    ndcg: Interval | None
+    alpha_path: AlphaPath | None
+    errors: UnitErrors
+    findings: list[Finding]
+    seconds: float
+
+    def __repr__(self) -> str:
+        return (
+            f"Report({self.path!r}, {self.n_bytes / 1000:.0f} kB: pairwise error "
+            f"{self.error.value:.4f} [{self.error.low:.4f}, {self.error.high:.4f}] by "
+            f"{self.method}, {len(self.findings)} findings)"
+        )
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    X: Any,
+    y: Any,
+    qid: Any = None,
+    *,
+    test: Any = None,
+    alphas: ArrayLike | None = None,
+    feature_names: Any = None,
+    document_names: Any = None,
+    test_document_names: Any = None,
+    title: str | None = None,
+    estimator: Any = None,
+    max_table_rows: int = 2000,
+) -> Report:
+    """Fit a ranker and write a page about the data, the fit and its errors.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where to write the page: one HTML file that needs nothing else. It is there as a whole or
+        not at all; what was there before is replaced.
+    X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+    y : array-like of shape (n_rows,)
+        Labels, higher = preferred.
+    qid : array-like of shape (n_rows,), optional
+        Query of every row; None: all rows are one ranking, and the page is about rows.
+    test : tuple (X, y, qid), or (X, y) without qid, optional
+        Data that were not trained on. The errors on the page are then those of the test data.
+    alphas : array-like, optional
+        The grid; by default that of the estimator.
+    feature_names : list of str of length n_features, optional
+        By default the columns of a data frame, or "feature 0" ….
+    document_names, test_document_names : list of str, optional
+        Names of the rows of X and of test; by default "row 0" ….
+    title : str, optional
+    estimator : estimator, optional
+        Unfitted. Default: `RankRLSCV()`, alpha chosen by exact leave-query-out. A `RankRLS` keeps
+        its alpha, if no alphas are given. Anything else with ``fit(X, y, qid=…)`` and ``predict``
+        (a `RankSVM`, a Pipeline whose last step takes qid) is refitted in five folds of whole
+        queries.
+    max_table_rows : int, default=2000
+        Rows of the table of errors that are kept in the page: the worst half, the best tenth,
+        and others drawn at random. Quantiles and averages are always over all of them.
+
+    Returns
+    -------
+    Report
+        The main results, and the fitted model.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid: before anything is fitted, nothing is written.
+
+    Notes
+    -----
+    Without test data, every query is predicted by the model that was trained on all others, and
+    with the alpha that is best for all others; so the choice of alpha does not make the estimate
+    look better than it is. (Those other queries' own held-out errors come from models that have
+    seen the query, a dependence that nested cross-validation would also remove.) The confidence
+    interval is a bootstrap over queries; it does not know how much another training set would
+    change the model.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from rankrls.datasets import make_ranking
+    >>> from rankrls.report import write_report
+    >>> X, y, qid = make_ranking(n_queries=40, random_state=0, return_X_y_qid=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = write_report(os.path.join(folder, "report.html"), X, y, qid)
+    >>> report.method
+    'leave-query-out'
+    >>> 0.05 < report.error.low < report.error.value < report.error.high < 0.15
+    True
+    """
+    started = time.perf_counter()
+    limit = check_integer("max_table_rows", max_table_rows, least=1)
+    target = os.fspath(path)
+    if not isinstance(target, str):
+        raise ValueError(f"path must be a str or path-like; got {path!r}")
+    if title is not None and not isinstance(title, str):
+        raise ValueError(f"title must be a str; got {title!r}")
+    train = check_rankings(X, y, qid, feature_names=feature_names, document_names=document_names)
+    plan = make_plan(estimator, alphas, train.X)
+    unseen = None
+    if test is not None:
+        unseen = check_test(test, train, test_document_names, precomputed=plan.precomputed)
+    elif test_document_names is not None:
+        raise ValueError("test_document_names belong to test, and there is none")
+    folder = os.path.dirname(os.path.realpath(target))
+    if not os.path.isdir(folder):  # before the work, not after it
+        raise FileNotFoundError(f"no such directory: {folder}")
+    analysis = analyse(train, unseen, plan)
+    page = render(analysis, title=title, limit=limit).encode("utf-8", errors="replace")
+    with atomic_file(target) as file:
+        file.write(page)
+    return Report(
+        path=target,
+        n_bytes=len(page),
+        model=analysis.model,
+        alpha=analysis.alpha,
+        error=analysis.error,
+        method=analysis.held.method if unseen is None else "test",
+        ndcg=analysis.errors.mean_ndcg,
+        alpha_path=analysis.held.path,
+        errors=analysis.errors,
+        findings=analysis.findings,
+        seconds=time.perf_counter() - started,
+    )

@@ -1,0 +1,205 @@
+"""Equations of incomplete relations, and what the shared conjugate gradients do for them."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import oracles
+import relation_cases as cases
+from rankrls.core.linalg.conjugate_gradients import IterationOptions, converge, stop_early
+from rankrls.core.linalg.krylov import MultiShiftCG
+from rankrls.core.relations.cell_equations import (
+    CellEquations,
+    SpectralEquations,
+    spectra,
+    use_spectra,
+)
+from rankrls.core.relations.edges import EdgeKernel
+from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.sides import Side
+
+LOSSES = (True, False)  # whether it is the ranking loss
+
+
+def problem(kind, observed, sign, seed=0):
+    rng = np.random.default_rng(seed)
+    p, g = (7, 7) if sign else (7, 6)
+    X, Z = cases.features(kind, p, rng), cases.features(kind, g, rng)
+    rows = Side(X @ X.T)
+    columns = rows if sign else Side(Z @ Z.T)
+    ends = cases.edges(observed, p, g, rng)
+    y = rng.standard_normal(len(ends[0])) + 1e3 * ends[0]  # offsets of rows
+    return rows, columns, Observations(*ends, y, (p, g))
+
+
+def function(rows, columns, A):
+    return rows.K @ A @ columns.K
+
+
+@pytest.mark.parametrize("sign", [0, 1, -1])
+@pytest.mark.parametrize("ranking", LOSSES)
+@pytest.mark.parametrize("observed", ["sparse", "multi", "no diagonal", "lonely rows"])
+@pytest.mark.parametrize("kind", ["full", "low rank", "duplicates"])
+def test_both_forms_have_the_dense_solution(kind, observed, ranking, sign):
+    rows, columns, observations = problem(kind, observed, sign)
+    options = IterationOptions(tol=1e-9, max_iter=5000)
+    left, right = spectra(rows, columns, ranking=ranking, sign=sign)
+    for alpha in (0.01, 1.0):
+        expected = function(
+            rows,
+            columns,
+            oracles.relation_coefficients(
+                rows.K, columns.K, *observations.lists, alpha, ranking=ranking, sign=sign
+            ),
+        )
+        scale = 1e-7 * np.abs(expected).max()
+        cells = CellEquations(rows.K, columns.K, observations.cells, ranking=ranking, sign=sign)
+        (x,), _ = converge([cells], np.array([alpha]), options)
+        assert np.abs(function(rows, columns, cells.coefficients(x[0])) - expected).max() < scale
+        spectral = SpectralEquations(
+            left, right, observations.cells, alpha, ranking=ranking, sign=sign
+        )
+        (x,), _ = converge(
+            [spectral], np.array([alpha]), options, shifts=np.array([spectral.shift])
+        )
+        A = left.vectors @ spectral.inner(x[0]) @ right.vectors.T
+        assert np.abs(function(rows, columns, A) - expected).max() < scale
+
+
+@pytest.mark.parametrize("sign", [0, 1, -1])
+@pytest.mark.parametrize("ranking", LOSSES)
+def test_products_are_symmetric_and_scaled(ranking, sign):
+    """The matrix of the spectral form has a unit diagonal, and single precision is close to it."""
+    rows, columns, observations = problem("full", "sparse", sign)
+    left, right = spectra(rows, columns, ranking=ranking, sign=sign)
+    equations = SpectralEquations(left, right, observations.cells, 0.1, ranking=ranking, sign=sign)
+    eye = np.eye(len(equations.C))
+    H = equations.G(eye) + equations.shift * eye
+    if sign:  # acts on symmetric (antisymmetric) matrices
+        r = len(left.values)
+        swap = eye.reshape(r, r, -1).transpose(1, 0, 2).reshape(len(eye), -1)
+        S = 0.5 * (eye + sign * swap)
+        H = S @ H @ S
+        assert np.linalg.eigvalsh(H).max() < 2.5
+    else:
+        assert np.allclose(H.diagonal(), 1.0, atol=1e-10)
+    assert np.allclose(H, H.T, atol=1e-12)
+    assert np.linalg.eigvalsh(H).min() > -1e-12
+    V = np.random.default_rng(0).standard_normal((len(equations.C), 3))
+    exact, rough = equations.G(V), equations.rough(V)
+    assert rough.dtype == np.float64
+    assert 0 < np.abs(exact - rough).max() < 1e-5 * np.abs(exact).max()
+    assert equations.magnitude(V).shape == V.shape
+
+
+def test_complete_relations_are_diagonal():
+    rows, columns, _ = problem("full", "sparse", 0)
+    rng = np.random.default_rng(0)
+    observations = Observations.from_matrix(rng.standard_normal((7, 6)))
+    for ranking in LOSSES:
+        left, right = spectra(rows, columns, ranking=ranking, sign=0)
+        equations = SpectralEquations(left, right, observations.cells, 0.1, ranking=ranking, sign=0)
+        eye = np.eye(len(equations.C))
+        assert np.allclose(equations.G(eye) + equations.shift * eye, eye, atol=1e-12)
+
+
+def test_when_eigenvectors_are_used():
+    rng = np.random.default_rng(0)
+    K, X = np.eye(40), rng.standard_normal((40, 3))
+    every = tuple(a.ravel() for a in np.indices((40, 40)))
+
+    def use(part, left, right):
+        chosen = rng.random(1600) < part
+        ends = tuple(a[chosen] for a in every)
+        cells = Observations(*ends, np.zeros(chosen.sum()), (40, 40)).cells
+        return use_spectra(left, right, cells, ranking=True, sign=0)
+
+    kernel, few = Side(K), Side(X @ X.T, X)
+    assert use(0.5, kernel, kernel)
+    assert not use(0.1, kernel, kernel)
+    assert use(0.1, few, few)  # cheap, however few pairs are observed
+    assert not use(0.1, few, kernel)
+    indefinite = Side(np.diag(np.r_[-1.0, np.ones(39)]))
+    assert not use(0.5, indefinite, kernel)
+
+
+# ---------------------------------------------------------------------- the shared solvers
+
+
+@pytest.mark.parametrize("sign", [0, 1])
+def test_predictions_of_held_out_pairs_follow_the_iterates(sign):
+    """By the products of the iteration itself, and by products of every iterate."""
+    rows, columns, observations = problem("full", "sparse", sign)
+    cells = observations.cells
+    held = np.array([0, 3, 5, 5]), np.array([1, 1, 4, 2])
+    equations = CellEquations(rows.K, columns.K, cells, ranking=True, sign=sign, held_out=held)
+    seen = []
+    options = IterationOptions(tol=1e-300, max_iter=6, patience=100)
+
+    def score(predictions):
+        seen.append(predictions[:, 0].copy())
+        return 0.5 + len(seen) / 100  # always better: the last iterate is kept
+
+    with pytest.warns(ConvergenceWarning, match="early stopping reached max_iter=6"):
+        (x,), history = stop_early([equations], np.array([0.1]), options, equations, score, 1)
+    assert history.best_iteration == 6
+    kernel = EdgeKernel(rows.K, columns.K, (cells.rows, cells.cols), held, sign=sign)
+    run = MultiShiftCG(equations.G, equations.C, np.array([0.1]), tol=1e-300)
+    for predictions in seen:
+        run.step()
+        expected = kernel @ (equations.factor @ run.solution(0)[:, 0])
+        assert np.allclose(predictions, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
+    assert np.allclose(x[0], run.solution(0))
+
+
+class Rounded:
+    """A diagonal system whose cheap products are rounded to ``digits``."""
+
+    outputs, dtype, n_entries = np.zeros(1, dtype=int), np.dtype(float), 1
+
+    def __init__(self, values, digits):
+        self.values, self.digits = values[:, None], digits
+        self.C = np.ones((len(values), 1))
+        self.rank = len(values)
+        self.calls = {"G": 0, "rough": 0}
+
+    def G(self, V):
+        self.calls["G"] += 1
+        return self.values * V
+
+    def rough(self, V):
+        self.calls["rough"] += 1
+        noise = np.random.default_rng(self.calls["rough"]).uniform(-1, 1, V.shape)
+        return self.values * V * (1 + 10.0**-self.digits * noise)
+
+    def diagonal(self):
+        return np.ones(len(self.C))
+
+    def magnitude(self, W):
+        return np.abs(W)
+
+
+def test_rough_products_are_refined():
+    system = Rounded(np.linspace(0.1, 1, 30), digits=7)
+    (W,), history = converge([system], np.array([0.5]), IterationOptions(tol=1e-12))
+    assert np.allclose(W[0], system.C / (system.values + 0.5), rtol=1e-11)
+    assert history.residual[0] < 1e-12
+    assert system.calls["rough"] > 5 * system.calls["G"]
+
+
+def test_rough_products_that_do_not_help_are_given_up():
+    system = Rounded(np.linspace(0.1, 1, 30), digits=0)
+    (W,), _ = converge([system], np.array([0.5]), IterationOptions(tol=1e-9))
+    assert np.allclose(W[0], system.C / (system.values + 0.5), rtol=1e-8)
+    assert system.calls["G"] > 10
+
+
+def test_shifts_take_the_place_of_alphas():
+    system = Rounded(np.linspace(0.1, 1, 30), digits=7)
+    (W,), _ = converge(
+        [system], np.array([100.0]), IterationOptions(tol=1e-10), shifts=np.array([0.25])
+    )
+    assert np.allclose(W[0], system.C / (system.values + 0.25), rtol=1e-9)
+    unfinished = IterationOptions(tol=1e-10, max_iter=2)
+    with pytest.warns(ConvergenceWarning, match="at alpha=100"):
+        converge([system], np.array([100.0]), unfinished, shifts=np.array([0.25]))

@@ -1,0 +1,101 @@
+"""The grid of alphas and the folds that the cross-validating estimators share."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GroupKFold, KFold
+
+from rankrls.estimators.choosing import (
+    check_alphas,
+    check_rows,
+    is_fold_count,
+    is_splits,
+    random_folds,
+    read_splits,
+)
+
+
+def test_the_grid_is_ascending_and_unique():
+    assert check_alphas("alphas", [3, 1, 3, 0.5]).tolist() == [0.5, 1.0, 3.0]
+    assert check_alphas("alphas", [3, 1, 3], as_given=True).tolist() == [3.0, 1.0, 3.0]
+    assert check_alphas("alphas", 2).tolist() == [2.0]
+    assert check_alphas("alphas", [1, 0], allow_zero=True).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "message"),
+    [
+        ([], {}, "alphas is empty: give at least one number > 0"),
+        ([], {"allow_zero": True}, "at least one number >= 0"),
+        ([1.0, 0.0], {}, "alphas must be finite and > 0; got 0"),
+        ([1.0, -1.0], {"allow_zero": True}, "alphas must be finite and > 0; got -1"),
+        ([1.0, np.nan], {}, "alphas contains NaN or infinity"),
+        (["a"], {}, "alphas must be numeric"),
+        ([[1.0]], {}, "alphas must be 1-D"),
+    ],
+)
+def test_grids_that_are_refused(values, options, message):
+    with pytest.raises(ValueError, match=message):
+        check_alphas("alphas", values, **options)
+
+
+def test_kinds_of_cv():
+    assert is_fold_count(3)
+    assert is_fold_count(np.int64(3))
+    assert not any(map(is_fold_count, (True, 3.0, "3", None)))
+    assert all(map(is_splits, (KFold(3), [([0], [1])], iter([]))))
+    assert not any(map(is_splits, ("rows", b"rows", 3, None)))
+
+
+def test_random_folds_partition():
+    folds = random_folds(11, 3, np.random.RandomState(0))
+    assert sorted(map(len, folds)) == [3, 4, 4]
+    assert np.array_equal(np.sort(np.concatenate(folds)), np.arange(11))
+    assert all((np.diff(fold) > 0).all() for fold in folds)
+    with pytest.raises(ValueError, match=r"5 queries cannot be held out in 6 folds: .* 2 to 5"):
+        random_folds(5, 6, np.random.RandomState(0), what="queries")
+    with pytest.raises(ValueError, match="5 columns cannot be held out in 3 folds of at least 2"):
+        random_folds(5, 3, np.random.RandomState(0), what="columns", least=2)
+    with pytest.raises(ValueError, match="1 rows are too few"):
+        random_folds(1, 2, np.random.RandomState(0))
+
+
+def test_splits_by_numbers_masks_and_splitters():
+    rows = np.arange(6)
+    by_mask = read_splits([(rows < 4, rows >= 4)], 6, None)
+    by_number = read_splits([([3, 2, 1, 0], (5, 4))], 6, None, complement=True)
+    for splits in (by_mask, by_number):
+        ((train, test),) = splits
+        assert (train.tolist(), test.tolist()) == ([0, 1, 2, 3], [4, 5])
+    X = np.zeros((6, 1))
+    expected = list(KFold(3).split(X))
+    for found, wanted in zip(read_splits(KFold(3), 6, X), expected, strict=True):
+        assert np.array_equal(found[0], wanted[0])
+        assert np.array_equal(found[1], wanted[1])
+    groups = np.repeat([0, 1, 2], 2)
+    for _, test in read_splits(GroupKFold(3), 6, X, np.zeros(6), groups):
+        assert len(np.unique(groups[test])) == 1
+
+
+@pytest.mark.parametrize(
+    ("cv", "complement", "message"),
+    [
+        ([], False, "cv gives no split"),
+        ([(0, 1, 2)], False, "split 0 of cv must be a pair"),
+        ([5], False, "split 0 of cv must be a pair"),
+        ([([0], [1]), ([0], [6])], False, "test rows of split 1 of cv must be from 0 to 5"),
+        ([([0, 1], [1])], False, "rows both in train and in test"),
+        ([([0, 1], [1])], True, "does not train on all rows but the test rows"),
+        ([([0, 1], [2])], True, "does not train on all rows but the test rows"),
+        ([([0.5], [2])], False, "train rows of split 0 of cv must be row numbers of X"),
+        ([([0], [])], False, "test rows of split 0 of cv must be row numbers of X"),
+        ([([0, 0], [1])], False, "train rows of split 0 of cv name a row twice"),
+        ([([0], np.ones(5, bool))], False, "a boolean mask of its 6 rows"),
+    ],
+)
+def test_splits_that_are_refused(cv, complement, message):
+    with pytest.raises(ValueError, match=message):
+        read_splits(cv, 6, None, complement=complement)
+
+
+def test_rows_are_integers():
+    assert check_rows("rows", [2, 0], 3).dtype == np.int64

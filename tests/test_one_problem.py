@@ -1,0 +1,243 @@
+"""One problem, decomposed once: what is scored is returned, and a failing call changes nothing."""
+
+import copy
+import threading
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+import rankrls.core.linalg.factorizations as factorizations
+from rankrls import PreferenceGraph, RankRLS, RankRLSCV, RankSVM
+from rankrls.core.ridge.leave_pair_out import ThreadPoolExecutor
+from rankrls.core.spaces import spaces
+from rankrls.datasets import make_ranking
+from rankrls.model_selection import leave_pair_out_score, permutation_test
+
+X, y, qid = make_ranking(n_queries=15, random_state=0, return_X_y_qid=True)
+GRID = [0.5, 5.0]
+
+pytestmark = pytest.mark.filterwarnings("ignore:the best alpha")
+
+
+# ---------------------------------------------------------------------- once
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+def test_the_kernel_and_its_decomposition_are_computed_once(monkeypatch, kernel):
+    calls = {"kernel": 0, "eigh": 0}
+    compute, eigh = spaces.pairwise_kernels, factorizations.eigh
+
+    def count(name, function):
+        def counted(*args, **kwargs):
+            calls[name] += 1
+            return function(*args, **kwargs)
+
+        return counted
+
+    monkeypatch.setattr(spaces, "pairwise_kernels", count("kernel", compute))
+    monkeypatch.setattr(factorizations, "eigh", count("eigh", eigh))
+    RankRLSCV(GRID, kernel=kernel).fit(X, y, qid=qid)
+    assert calls == {"kernel": 1, "eigh": 1}
+
+
+@pytest.mark.parametrize("random_state", [None, 0, np.random.RandomState(3)])
+def test_the_basis_is_drawn_once(random_state, monkeypatch):
+    drawn = []
+    draw = spaces.sample_without_replacement
+
+    def counted(*args, **kwargs):
+        drawn.append(draw(*args, **kwargs))
+        return drawn[-1]
+
+    monkeypatch.setattr(spaces, "sample_without_replacement", counted)
+    for cv in ("auto", "validation"):
+        drawn.clear()
+        ranker = RankRLSCV(GRID, kernel="rbf", basis=20, cv=cv, random_state=random_state)
+        ranker.fit(X, y, qid=qid)
+        assert len(drawn) == 1
+        np.testing.assert_array_equal(ranker.basis_indices_, np.sort(drawn[0]))
+
+
+def test_an_explicit_basis_names_rows_of_the_whole_data():
+    """Also where alpha is chosen by a part of the rows."""
+    basis = np.array([3, 50, 120, 200, 299])
+    options = {"kernel": "rbf", "basis": basis, "solver": "nystroem"}
+    ranker = RankRLSCV([1.0], cv="validation", random_state=0, **options).fit(X, y, qid=qid)
+    expected = RankRLS(1.0, **options).fit(X, y, qid=qid)
+    np.testing.assert_allclose(ranker.predict(X), expected.predict(X), rtol=1e-10)
+    # The score is that of a model of these basis vectors, fitted to the rows that remain.
+    from sklearn.utils import check_random_state
+
+    from rankrls.estimators.validation_rows import split_off
+
+    graph = PreferenceGraph.from_scores(y, qid=qid)
+    split = split_off(X, graph, 0.1, check_random_state(0))
+    rows = split.rows
+    K = lambda A, B: np.exp(-((A[:, None] - B[None]) ** 2).sum(axis=2) / X.shape[1])  # noqa: E731
+    L = graph[rows].laplacian() @ np.eye(len(rows))
+    K_MR, K_RR = K(X[rows], X[basis]), K(X[basis], X[basis])
+    a = np.linalg.solve(K_MR.T @ L @ K_MR + K_RR, K_MR.T @ graph[rows].target())
+    held = PreferenceGraph.from_scores(split.held.scores[:, 0], qid=split.held.query_codes)
+    from rankrls.metrics import pairwise_accuracy
+
+    expected_score = pairwise_accuracy(
+        held.scores[:, 0], K(split.X, X[basis]) @ a, qid=held.query_codes
+    )
+    assert ranker.best_score_ == pytest.approx(expected_score, abs=1e-9)
+
+
+# ---------------------------------------------------------------------- threads
+
+
+class Pool(ThreadPoolExecutor):
+    """Notes down how many threads were asked for."""
+
+    asked: ClassVar[list[int]] = []
+
+    def __init__(self, threads):
+        self.asked.append(threads)
+        super().__init__(threads)
+
+
+def test_threads_of_leave_pair_out_follow_n_jobs(monkeypatch):
+    monkeypatch.setattr("rankrls.core.ridge.leave_pair_out.ThreadPoolExecutor", Pool)
+    Y = np.random.default_rng(0).normal(size=(40, 6))
+    leave_pair_out_score(RankRLS(n_jobs=1), X[:40], Y)
+    with threadpool_limits(1):
+        leave_pair_out_score(RankRLS(), X[:40], Y)
+        permutation_test(RankRLS(), X[:40], Y[:, 0], n_permutations=20, random_state=0)
+        RankRLSCV(GRID, cv="leave-pair-out").fit(X[:40], Y)
+    assert Pool.asked == []
+    leave_pair_out_score(RankRLS(n_jobs=3), X[:40], Y)
+    assert Pool.asked == [3]
+
+
+# ---------------------------------------------------------------------- all or nothing
+
+
+def state(ranker):
+    return {name: copy.deepcopy(value) for name, value in vars(ranker).items()}
+
+
+def same(a, b):
+    assert a.keys() == b.keys()
+    for name, value in a.items():
+        if isinstance(value, np.ndarray | float | int | str):
+            np.testing.assert_array_equal(value, b[name])
+
+
+@pytest.mark.parametrize("kind", [RankRLS, RankRLSCV, RankSVM])
+def test_a_failing_refit_changes_nothing(kind, monkeypatch):
+    ranker = kind().fit(X, y, qid=qid)
+    before, predictions = state(ranker), ranker.predict(X)
+    for bad in (
+        {"y": np.zeros(len(y))},
+        {"y": np.full(len(y), np.nan)},
+        {"X": np.full((len(X), 2), np.inf)},
+    ):
+        with pytest.raises(ValueError, match=r"no query has a pair|NaN|infinity"):
+            ranker.fit(bad.get("X", X[:, :2]), bad.get("y", y), qid=qid)
+        same(before, state(ranker))
+    np.testing.assert_array_equal(ranker.predict(X), predictions)
+
+
+def test_a_failing_last_step_leaves_the_old_alpha(monkeypatch):
+    ranker = RankRLSCV([1.0]).fit(X, y, qid=qid)
+    before = state(ranker)
+
+    def fail(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RankRLSCV, "_solve", fail)
+    ranker.alphas = [5.0]
+    with pytest.raises(KeyboardInterrupt):
+        ranker.fit(X[:, :3], y, qid=qid)
+    ranker.alphas = [1.0]
+    same(before, state(ranker))
+    assert ranker.alpha_ == 1.0
+    assert ranker.n_features_in_ == X.shape[1]
+
+
+def test_updating_a_copy_leaves_the_original_alone():
+    first, second = qid < 8, qid >= 8
+    ranker = RankRLS().fit(X[first], y[first], qid=qid[first])
+    other = copy.copy(ranker).partial_fit(X[second], y[second], qid=qid[second])
+    assert (ranker.n_queries_, other.n_queries_) == (8, 15)
+    with pytest.raises(ValueError, match="never added"):
+        ranker.forget(X[second], y[second], qid=qid[second])
+    ranker.partial_fit(X[second], y[second], qid=qid[second])
+    np.testing.assert_allclose(ranker.coef_, other.coef_, rtol=1e-12)
+
+
+def test_a_graph_has_arrays_of_its_own():
+    pairs, magnitude, weight = np.array([[0, 1], [1, 2]]), np.array([1.0, 2.0]), np.ones(2)
+    graph = PreferenceGraph.from_pairs(pairs, n_rows=3, magnitude=magnitude, pair_weight=weight)
+    scores, queries, sample_weight = np.array([2.0, 1, 0]), np.array([0, 0, 1]), np.ones(3)
+    scored = PreferenceGraph.from_scores(scores, qid=queries, sample_weight=sample_weight)
+    before = [graph.target(), scored.target()]
+    for array in (pairs, magnitude, weight, scores, queries, sample_weight):
+        array[:] = 7
+    np.testing.assert_array_equal([graph.target(), scored.target()], before)
+
+
+# ---------------------------------------------------------------------- counts and deviations
+
+
+def test_pairs_are_counted_for_every_output():
+    """Whichever outputs share a graph, and after forgetting."""
+    Y = np.column_stack([y, y, np.round(y)])
+    alone = [RankRLS(ties="drop").fit(X, column, qid=qid).n_pairs_ for column in Y.T]
+    ranker = RankRLS(ties="drop", solver="primal").fit(X, Y, qid=qid)
+    assert ranker.n_pairs_ == sum(alone)
+    part = qid < 5
+    ranker.forget(X[part], Y[part], qid=qid[part])
+    rest = RankRLS(ties="drop", solver="primal").fit(X[~part], Y[~part], qid=qid[~part])
+    assert ranker.n_pairs_ == rest.n_pairs_
+
+
+def test_deviations_of_a_nystroem_model():
+    """√(alpha δᵀ(ΦᵀLΦ + alpha I)⁻¹δ + k(x, x) − φᵀφ) with δ = φ − φ̄, by plain matrices."""
+    basis = np.arange(0, len(X), 20)
+    gamma = 0.2
+    ranker = RankRLS(0.5, kernel="rbf", gamma=gamma, basis=basis, solver="nystroem")
+    _, found = ranker.fit(X, y, qid=qid).predict(X[:7], return_std=True)
+    K = lambda A, B: np.exp(-gamma * ((A[:, None] - B[None]) ** 2).sum(axis=2))  # noqa: E731
+    Z = np.linalg.cholesky(K(X[basis], X[basis]))
+    Phi = np.linalg.solve(Z, K(X[basis], X)).T
+    L = PreferenceGraph.from_scores(y, qid=qid).laplacian() @ np.eye(len(y))
+    delta = Phi[:7] - Phi.mean(axis=0)
+    inverse = np.linalg.inv(Phi.T @ L @ Phi + 0.5 * np.eye(len(basis)))
+    expected = 0.5 * np.einsum("ij,jk,ik->i", delta, inverse, delta)
+    expected += 1.0 - np.einsum("ij,ij->i", Phi[:7], Phi[:7])
+    np.testing.assert_allclose(found, np.sqrt(expected), rtol=1e-6)
+
+
+def test_deviations_take_little_memory():
+    """Kernel values of many rows with the training rows are never all there."""
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    ranker = RankRLS(kernel="rbf").fit(X, y, qid=qid)
+    many = rng.normal(size=(100_000, X.shape[1]))
+    tracemalloc.start()
+    ranker.predict(many, return_std=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.6 * 8 * len(many) * len(X)
+
+
+def test_fits_in_threads_do_not_disturb_each_other():
+    expected = RankRLS().fit(X, y, qid=qid).coef_
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(RankRLS().fit(X, y, qid=qid).coef_))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for coef in found:
+        np.testing.assert_array_equal(coef, expected)

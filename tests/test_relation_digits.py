@@ -1,0 +1,501 @@
+"""Digits of conditional rankers: scales of features, smooth kernels, true residuals, against 80."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import rbf_kernel
+
+import high_precision as exact
+from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, RankRLS, regularization_path
+from rankrls.core.relations import direct, edges
+from rankrls.core.relations import relation_problem as problems
+from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
+
+LOSSES = ("ranking", "regression")
+SIGNS = {None: 0, "symmetric": 1, "reciprocal": -1}
+SCALES = {
+    "one of 1e9": lambda n: np.r_[1e9, np.ones(n - 1)],
+    "1e-12 to 1e12": lambda n: np.logspace(-12, 12, n),
+}
+
+
+class Scaled:
+    """Objects whose features have very different scales, on both sides or on one."""
+
+    def __init__(self, scale, relation=None, *, wide=False, one_side=False, gaps=0.0, seed=0):
+        rng = np.random.default_rng(seed)
+        d, e = (8, 7) if wide else (4, 3)
+        S, T = (rng.permutation(SCALES[scale](n)) for n in (d, e))
+        T = np.ones(e) if one_side else T
+        self.X, self.new_X = (rng.standard_normal((n, d)) * S for n in (6, 3))
+        self.Z, self.new_Z = (rng.standard_normal((n, e)) * T for n in (5, 3))
+        self.sign = SIGNS[relation]
+        if relation:
+            self.Z = self.new_Z = None
+        Y = rng.standard_normal((6, 6 if relation else 5))
+        if relation:
+            Y = Y + self.sign * Y.T
+        hidden = rng.random(Y.shape) < gaps
+        Y[hidden | hidden.T if relation else hidden] = np.nan
+        self.Y, self.relation = Y, relation
+
+    def exact(self, alpha, loss):
+        """Predictions for new objects, of 80 digits."""
+        K = exact.linear_kernel(self.X), exact.linear_kernel(self.new_X, self.X)
+        G = K
+        if self.Z is not None:
+            G = exact.linear_kernel(self.Z), exact.linear_kernel(self.new_Z, self.Z)
+        rows, cols = np.nonzero(~np.isnan(self.Y))
+        shape = len(K[1]), len(G[1])
+        to = tuple(a.ravel() for a in np.indices(shape))
+        f = exact.relation_predictions(
+            K, G, (rows, cols), self.Y[rows, cols], alpha, to,
+            ranking=loss == "ranking", sign=self.sign,
+        )  # fmt: skip
+        return f.reshape(shape)
+
+    def error(self, model, alpha, loss):
+        return relative_error(
+            model.predict(self.new_X, self.new_Z), self.exact(alpha, loss), loss == "ranking"
+        )
+
+    def fit(self, alpha, loss, **options):
+        ranker = ConditionalRankRLS(alpha, loss=loss, relation=self.relation, **options)
+        return ranker.fit(self.X, self.Y, self.Z)
+
+
+def relative_error(found, expected, ranking):
+    """Relative to the largest score; offsets of rows do not count for ranking."""
+    if ranking:
+        found = found - found.mean(axis=-1, keepdims=True)
+        expected = expected - expected.mean(axis=-1, keepdims=True)
+    return np.abs(found - expected).max() / np.abs(expected).max()
+
+
+# ---------------------------------------------------------------------- scales of features
+
+
+@pytest.mark.parametrize("relation", SIGNS)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("solver", ["closed", "primal", "dual"])
+def test_direct_solvers_do_not_depend_on_scales(solver, scale, wide, loss, relation):
+    gaps = 0.0 if solver == "closed" else 0.3
+    for one_side in (False, True):
+        data = Scaled(scale, relation, wide=wide, one_side=one_side, gaps=gaps)
+        for alpha in (1e-3, 1.0, 1e6):
+            model = data.fit(alpha, loss, solver=solver)
+            assert model.solver_ == solver
+            assert data.error(model, alpha, loss) < 1e-8
+
+
+@pytest.mark.parametrize("relation", SIGNS)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_iteration_does_not_depend_on_scales(scale, loss, relation):
+    data = Scaled(scale, relation, gaps=0.3)
+    for alpha in (1e-3, 1.0, 1e6):
+        model = data.fit(alpha, loss, solver="cg", max_iter=1000)
+        assert data.error(model, alpha, loss) < 1e-6
+
+
+def test_a_large_column_that_means_nothing_does_not_spoil_the_ranking():
+    """What was 0.5 by every direct solver: labels of one feature, beside noise of scale 1e9."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((40, 3)), rng.standard_normal((30, 3))
+    Y = X[:, :1] * Z[:, 0]
+    X[:, 2] *= 1e9
+    gaps = np.where(rng.random(Y.shape) < 0.3, np.nan, Y)
+    for labels, solver in ((Y, "closed"), (gaps, "primal"), (gaps, "dual"), (gaps, "cg")):
+        model = ConditionalRankRLS(1.0, solver=solver).fit(X, labels, Z)
+        assert model.score(X, Y, Z) > 0.9, solver
+    search = ConditionalRankRLSCV(cv="rows").fit(X, Y, Z)
+    assert search.best_score_ > 0.9
+    assert search.score(X, Y, Z) > 0.9
+    assert conditional_cross_val_score(search, X, Y, Z, n_folds=3).mean() > 0.9
+
+
+def test_coefficients_edges_and_paths_are_those_of_the_features():
+    data = Scaled("one of 1e9", wide=True)
+    model = data.fit(1.0, "ranking")
+    F = model.predict(data.new_X, data.new_Z)
+    assert model.coef_.shape == (8, 7)
+    assert np.allclose(data.new_X @ model.coef_ @ data.new_Z.T, F, rtol=1e-10)
+    edges_of = model.predict_edges(data.new_X, data.new_Z, [0, 2, 2], [1, 0, 2])
+    assert np.allclose(edges_of, F[[0, 2, 2], [1, 0, 2]], rtol=1e-10)
+    sparse_F = model.predict(sparse.csr_array(data.new_X), sparse.csr_array(data.new_Z))
+    assert np.allclose(sparse_F, F, rtol=1e-10)
+    path = regularization_path(ConditionalRankRLS(), data.X, data.Y, Z=data.Z, alphas=[1.0, 1e3])
+    for alpha, scores in zip((1.0, 1e3), path.predict(data.new_X, data.new_Z), strict=True):
+        assert relative_error(scores, data.exact(alpha, "ranking"), True) < 1e-8
+
+
+def test_a_linear_kernel_beside_another_one():
+    """One side by features, the other by its kernel matrix; conditioned on either."""
+    data = Scaled("one of 1e9", wide=True)
+    rng = np.random.default_rng(1)
+    z, new_z = rng.standard_normal((5, 2)), rng.standard_normal((3, 2))
+    K = exact.linear_kernel(data.X), exact.linear_kernel(data.new_X, data.X)
+    G = exact.exact(rbf_kernel(z, gamma=0.5)), exact.exact(rbf_kernel(new_z, z, gamma=0.5))
+    to = tuple(a.ravel() for a in np.indices((3, 3)))
+    every = tuple(a.ravel() for a in np.indices((6, 5)))
+    for gaps in (False, True):
+        Y = data.Y.copy()
+        Y[1, 2] = np.nan if gaps else Y[1, 2]
+        kept = ~np.isnan(Y[every])
+        ends = tuple(a[kept] for a in every)
+        expected = exact.relation_predictions(K, G, ends, Y[ends], 1.0, to, ranking=False).reshape(
+            3, 3
+        )
+        options = {"loss": "regression", "gamma": 0.5}
+        rows = ConditionalRankRLS(object_kernel="rbf", **options).fit(data.X, Y, z)
+        assert relative_error(rows.predict(data.new_X, new_z), expected, False) < 1e-8
+        columns = ConditionalRankRLS(
+            kernel="rbf", object_kernel="linear", condition_on="columns", **options
+        ).fit(z, Y.T, data.X)
+        assert relative_error(columns.predict(new_z, data.new_X), expected.T, False) < 1e-8
+
+
+@pytest.mark.parametrize("relation", SIGNS)
+def test_held_out_predictions_do_not_depend_on_scales(relation):
+    """Shortcuts and folds, against refits of 80 digits."""
+    data = Scaled("one of 1e9", relation, wide=True)
+    alpha, loss = 1.0, "regression"
+    ranker = ConditionalRankRLS(alpha, loss=loss, relation=relation)
+    found = relation_holdout_predict(ranker, data.X, data.Y, data.Z, leave_out="rows")
+    K = exact.linear_kernel(data.X)
+    G = K if relation else exact.linear_kernel(data.Z)
+    out = np.zeros(data.Y.shape, dtype=bool)
+    out[2] = True
+    if relation:
+        out[:, 2] = True
+    rows, cols = np.nonzero(~out)
+    to = np.full(data.Y.shape[1], 2), np.arange(data.Y.shape[1])
+    expected = exact.relation_predictions(
+        (K, K), (G, G), (rows, cols), data.Y[rows, cols], alpha, to,
+        ranking=False, sign=data.sign,
+    )  # fmt: skip
+    assert relative_error(found[2], expected, False) < 1e-8
+
+
+def test_lost_digits_are_told_by_column():
+    """Sparse features of more columns than rows are multiplied to a kernel matrix."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((6, 9)), rng.standard_normal((5, 2))
+    X[:, 4] *= 1e9
+    Y = rng.standard_normal((6, 5))
+    with pytest.warns(UserWarning, match=r"lost digits of columns 0, 1, 2, 3, 5, … of X") as seen:
+        ConditionalRankRLS(1.0).fit(sparse.csr_array(X), Y, Z)
+    assert seen[0].filename == __file__
+    with pytest.warns(UserWarning, match=r"lost digits of columns 0, 1, 2, 3, 5, … of Z"):
+        ConditionalRankRLS(1.0).fit(Z, Y.T, sparse.csr_array(X))
+    with pytest.warns(UserWarning, match="of X, small beside others"):
+        ConditionalRankRLSCV([1.0]).fit(sparse.csr_array(X), Y, Z)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # Not where alpha makes the others negligible, nor where they are no smaller.
+        ConditionalRankRLS(1e12).fit(sparse.csr_array(X), Y, Z)
+        ConditionalRankRLS(1.0).fit(sparse.csr_array(X / X.std(axis=0)), Y, Z)
+        # Fewer columns than rows keep their digits, as do dense ones.
+        ConditionalRankRLS(1.0).fit(sparse.csr_array(X[:, 3:7]), Y, Z)
+        ConditionalRankRLS(1.0).fit(X, Y, Z)
+
+
+def test_names_of_columns_are_told(monkeypatch):
+    import pandas as pd
+
+    monkeypatch.setattr(direct, "MAX_DESIGN", 0)
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.standard_normal((6, 3)) * [1, 1e9, 1], columns=["age", "income", "size"])
+    Y = np.where(rng.random((6, 5)) < 0.2, np.nan, rng.standard_normal((6, 5)))
+    with pytest.warns(UserWarning, match=r"lost digits of columns 'age', 'size' of X"):
+        ConditionalRankRLS(1.0, solver="dual").fit(X, Y, rng.standard_normal((5, 9)))
+
+
+def test_ill_conditioned_products_of_many_features(monkeypatch):
+    """Where the Cholesky factor of products is not accurate: singular vectors, or a warning."""
+    data = Scaled("one of 1e9", gaps=0.7, seed=3)  # fewer labels than products of features
+    alpha, loss = 1e-12, "regression"
+    model = data.fit(alpha, loss, solver="primal")
+    assert data.error(model, alpha, loss) < 1e-8
+    monkeypatch.setattr(direct, "MAX_SVD", 0)
+    with pytest.warns(UserWarning, match="rounding errors of about"):
+        data.fit(alpha, loss, solver="primal")
+
+
+def test_dependent_columns_of_a_huge_scale_are_told():
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal(9)
+    X = np.column_stack([1e12 * a, 3e12 * a, rng.standard_normal(9)])
+    with pytest.warns(UserWarning, match=r"rounding errors of about .* scale features"):
+        ConditionalRankRLS(1e-3).fit(X, rng.standard_normal((9, 4)), rng.standard_normal((4, 2)))
+
+
+# ---------------------------------------------------------------------- smooth kernels
+
+
+def smooth(n, rng, gamma=1.0):
+    x = np.sort(rng.uniform(0, 3, (n, 1)), axis=0)
+    return rbf_kernel(x, gamma=gamma)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("shape", [(2, 60), (60, 2)])
+@pytest.mark.parametrize("leave_out", ["rows", "columns", "entries", "both"])
+def test_hold_outs_of_smooth_kernels(leave_out, shape, loss):
+    """RBF kernels of points on a line, whose eigenvalues go down to rounding without a gap."""
+    rng = np.random.default_rng(0)
+    p, g = shape
+    K, G, Y = smooth(p, rng), smooth(g, rng), rng.standard_normal(shape)
+    alpha, ranking = 1e-3, loss == "ranking"
+    ranker = ConditionalRankRLS(alpha, kernel="precomputed", loss=loss)
+    found = relation_holdout_predict(ranker, K, Y, G, leave_out=leave_out)
+    i, j = p // 2, g // 2
+    out = np.zeros(shape, dtype=bool)
+    if leave_out in ("rows", "both"):
+        out[i] = True
+    if leave_out in ("columns", "both"):
+        out[:, j] = True
+    out[i, j] = True
+    rows, cols = np.nonzero(~out)
+    sides = (exact.exact(K),) * 2, (exact.exact(G),) * 2
+    f = exact.relation_predictions(
+        *sides, (rows, cols), Y[rows, cols], alpha, (np.full(g, i), np.arange(g)), ranking=ranking
+    )
+    if ranking:
+        left = ~out[i]
+        others = left if left.any() else ~out.all(axis=0)
+        f += (Y[i] - f)[left].mean() if left.any() else -f[others].mean()
+    scale = np.abs(Y).max()
+    if leave_out == "rows":
+        assert np.abs(found[i] - f).max() < 1e-8 * scale
+    else:
+        assert abs(found[i, j] - f[j]) < 1e-8 * scale
+
+
+@pytest.mark.parametrize("relation", SIGNS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_fits_of_smooth_kernels(loss, relation):
+    """Twelve points of a kernel that is constant up to 1e-2, for every solver."""
+    rng = np.random.default_rng(1)
+    K = smooth(12, rng, gamma=0.05)
+    sign, alpha = SIGNS[relation], 1e-3
+    Y = rng.standard_normal((12, 12))
+    Y = Y + sign * Y.T
+    gaps = Y.copy()
+    hidden = np.triu(rng.random(Y.shape) < 0.3)
+    gaps[hidden | hidden.T] = np.nan
+    every = tuple(a.ravel() for a in np.indices(Y.shape))
+    for labels, solvers in ((Y, ("closed", "dual")), (gaps, ("dual", "cg"))):
+        rows, cols = np.nonzero(~np.isnan(labels))
+        expected = exact.relation_predictions(
+            (exact.exact(K),) * 2, (exact.exact(K),) * 2, (rows, cols), labels[rows, cols], alpha,
+            every, ranking=loss == "ranking", sign=sign,
+        ).reshape(Y.shape)  # fmt: skip
+        for solver in solvers:
+            ranker = ConditionalRankRLS(
+                alpha, kernel="precomputed", loss=loss, relation=relation, solver=solver,
+                max_iter=2000,
+            )  # fmt: skip
+            found = ranker.fit(K, labels).predict(K)
+            tolerance = 1e-6 if solver == "cg" else 1e-8
+            assert relative_error(found, expected, loss == "ranking") < tolerance, solver
+
+
+def test_alphas_below_rounding_are_told():
+    """Eigenvalues without a gap down to rounding errors, and an alpha among these."""
+    rng = np.random.default_rng(0)
+    K, Y = smooth(30, rng), rng.standard_normal((30, 30))
+    with pytest.warns(UserWarning, match=r"rounding errors of about .* increase alpha"):
+        ConditionalRankRLS(1e-12, kernel="precomputed").fit(K, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ConditionalRankRLS(1e-6, kernel="precomputed").fit(K, Y)
+        # Kernels with a gap: no direction is half fitted, and none is in doubt.
+        ConditionalRankRLS(1e-12, kernel="precomputed").fit(K + np.eye(30), Y)
+
+
+# ---------------------------------------------------------------------- iteration
+
+
+@pytest.mark.parametrize("form", ["spectra", "dense", "sampled"])
+@pytest.mark.parametrize("alpha", [1e-6, 1e-3, 1.0])
+def test_true_residuals_decide(form, alpha, monkeypatch):
+    """Without a warning the equations hold to tol, whatever the recurrence of residuals says."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.uniform(0, 3, (40, 1)), rng.uniform(0, 3, (30, 1))
+    Y = np.where(rng.random((40, 30)) < 0.4, np.nan, rng.standard_normal((40, 30)))
+    K, G = rbf_kernel(X), rbf_kernel(Z)
+    if form != "spectra":
+        monkeypatch.setattr(problems.cell_equations, "use_spectra", lambda *a, **b: False)
+        monkeypatch.setattr(edges, "SAMPLED_COST", 0 if form == "sampled" else 10**9)
+    tol = 1e-6
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always", ConvergenceWarning)
+        model = ConditionalRankRLS(
+            alpha, kernel="precomputed", solver="cg", max_iter=20_000, tol=tol
+        ).fit(K, Y, G)
+    known = ~np.isnan(Y)
+    # (y − f)/alpha are the coefficients, up to an offset of each row.
+    F = K @ model.dual_coef_ @ G
+    y = np.where(known, Y, 0.0)
+    counts = known.sum(axis=1, keepdims=True)
+
+    def centre(M):
+        M = np.where(known, M, 0.0)
+        return np.where(known, M - M.sum(axis=1, keepdims=True) / counts, 0.0)
+
+    direct_model = ConditionalRankRLS(alpha, kernel="precomputed", solver="dual").fit(K, Y, G)
+    expected = K @ direct_model.dual_coef_ @ G
+    error = np.linalg.norm(centre(F - expected)) / np.linalg.norm(centre(y))
+    if not any(issubclass(w.category, ConvergenceWarning) for w in seen):
+        assert error <= 3 * tol
+    if form == "spectra":
+        assert not seen
+        assert model.n_iter_ < 1000
+
+
+class count_products:  # noqa: N801
+    """How many products in single and in double precision are made meanwhile."""
+
+    def __enter__(self):
+        self.counts = {"rough": 0, "G": 0}
+        self.patch = pytest.MonkeyPatch()
+        equations = problems.cell_equations.SpectralEquations
+        for name in self.counts:
+            self.patch.setattr(equations, name, self.counting(name, getattr(equations, name)))
+
+    def counting(self, name, original):
+        def product(equations, V):
+            self.counts[name] += 1
+            return original(equations, V)
+
+        return product
+
+    def __exit__(self, *error):
+        self.patch.undo()
+
+
+def test_products_in_single_precision_are_refined():
+    """Solutions beyond single precision, most of whose products have it."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((50, 3)), rng.standard_normal((40, 3))
+    Y = np.where(rng.random((50, 40)) < 0.2, np.nan, rng.standard_normal((50, 40)))
+    direct_model = ConditionalRankRLS(0.01, kernel="rbf", solver="dual").fit(X, Y, Z)
+    calls = count_products()
+    with calls:
+        model = ConditionalRankRLS(0.01, kernel="rbf", solver="cg", tol=1e-12).fit(X, Y, Z)
+    assert relative_error(model.predict(X, Z), direct_model.predict(X, Z), True) < 1e-11
+    assert calls.counts["rough"] > 5 * calls.counts["G"]
+
+
+def test_double_precision_takes_over_where_single_does_not_help():
+    """Labels of a third of the pairs and a tiny alpha: too ill-conditioned for single precision."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((40, 10)), rng.standard_normal((35, 10))
+    Y = np.tanh(X[:, :1] * Z[:, 0]) + 0.3 * rng.standard_normal((40, 35))
+    Y[rng.random(Y.shape) > 0.3] = np.nan
+    calls = count_products()
+    direct_model = ConditionalRankRLS(1e-7, kernel="rbf", solver="dual").fit(X, Y, Z)
+    with calls:
+        model = ConditionalRankRLS(1e-7, kernel="rbf", solver="cg", max_iter=5000).fit(X, Y, Z)
+    assert relative_error(model.predict(X, Z), direct_model.predict(X, Z), True) < 1e-5
+    assert calls.counts["G"] > 50
+    assert calls.counts["rough"] > 0
+
+
+# ---------------------------------------------------------------------- RankRLS over cells
+
+
+@pytest.mark.parametrize("observed", [0.5, 1.0])
+def test_relations_are_rankrls_over_cells(observed):
+    """Conditioning objects are queries, weighted by size; repeated labels are sample weights."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((7, 3)), rng.standard_normal((6, 2))
+    K, G = rbf_kernel(X), rbf_kernel(Z)
+    rows, cols = np.nonzero(rng.random((7, 6)) <= observed)
+    repeats = rng.integers(1, 4, len(rows))
+    y = rng.standard_normal(len(rows))
+    edges_of = tuple(np.repeat(ends, repeats) for ends in (rows, cols))
+    Y = sparse.coo_array((np.repeat(y, repeats), edges_of), shape=(7, 6))
+    relation = ConditionalRankRLS(0.3, kernel="precomputed").fit(K, Y, G)
+    gram = K[np.ix_(rows, rows)] * G[np.ix_(cols, cols)]
+    cells = RankRLS(0.3, kernel="precomputed", query_weighting="size", solver="dual")
+    cells.fit(gram, y, qid=rows, sample_weight=repeats.astype(float))
+    found = relation.predict_edges(K, G, rows, cols)
+    expected = cells.predict(gram)
+    for row in np.unique(rows):  # each has its own constant
+        a, b = found[rows == row], expected[rows == row]
+        assert np.allclose(a - a.mean(), b - b.mean(), rtol=1e-9, atol=1e-12)
+
+
+# ---------------------------------------------------------------------- empty function spaces
+
+
+def test_reciprocal_relations_need_two_features(capfd):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((8, 1)), rng.standard_normal((8, 8))
+    Y = y - y.T
+    gaps = Y.copy()
+    gaps[0, 1] = gaps[1, 0] = np.nan
+    message = "relation='reciprocal' leaves no function but f = 0.*rank one.*Add features"
+    for labels in (Y, gaps):
+        for features in (X, np.hstack([X, 3 * X]), np.hstack([X, np.zeros((8, 1))])):
+            for solver in ("auto", "dual", "cg"):
+                with pytest.raises(ValueError, match=message):
+                    ConditionalRankRLS(relation="reciprocal", solver=solver).fit(features, labels)
+        for call in (
+            lambda labels=labels: ConditionalRankRLSCV(relation="reciprocal").fit(X, labels),
+            lambda labels=labels: relation_holdout_predict(
+                ConditionalRankRLS(relation="reciprocal"), X, labels
+            ),
+            lambda labels=labels: ConditionalRankRLS(
+                relation="reciprocal", kernel="precomputed"
+            ).fit(X @ X.T, labels),
+        ):
+            with pytest.raises(ValueError, match=message):
+                call()
+    assert capfd.readouterr().err == ""
+    # A constant beside the feature makes differences: f(x, z) = w (x − z).
+    model = ConditionalRankRLS(relation="reciprocal").fit(np.hstack([X, np.ones((8, 1))]), Y)
+    assert np.abs(model.predict(np.array([[0.0, 1.0], [1.0, 1.0]]))).max() > 0
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("gaps", [False, True])
+def test_folds_of_rank_one(gaps, loss, capfd):
+    """Without two of the objects there are no antisymmetric functions: all scores are equal."""
+    rng = np.random.default_rng(0)
+    X = np.zeros((8, 2))
+    X[:, 0] = rng.uniform(1, 2, 8)
+    X[6:, 1] = 1.0
+    Y = rng.standard_normal((8, 8))
+    Y = Y - Y.T
+    if gaps:
+        Y[0, 1] = Y[1, 0] = np.nan
+    splits = [(np.arange(6), np.array([6, 7])), (np.arange(2, 8), np.array([0, 1]))]
+    options = {"relation": "reciprocal", "loss": loss}
+    search = ConditionalRankRLSCV([0.1, 1.0], cv=splits[:1], **options).fit(X, Y)
+    if not gaps:
+        assert np.array_equal(search.cv_results_["mean_score"], [0.5, 0.5])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the best alpha")
+        ConditionalRankRLSCV([0.1, 1.0], cv=splits, **options).fit(X, Y)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_objects_without_features(loss):
+    """Kernels that are zero: nothing can be learned, and nothing breaks."""
+    rng = np.random.default_rng(0)
+    Y, Z = rng.standard_normal((6, 5)), rng.standard_normal((5, 2))
+    gaps = np.where(rng.random(Y.shape) < 0.2, np.nan, Y)
+    for X in (np.zeros((6, 2)), np.zeros((6, 9))):
+        for labels, solvers in ((Y, ("closed",)), (gaps, ("primal", "dual", "cg"))):
+            for solver in solvers:
+                model = ConditionalRankRLS(loss=loss, solver=solver).fit(X, labels, Z)
+                assert np.array_equal(model.predict(X, Z), np.zeros((6, 5)))

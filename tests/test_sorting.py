@@ -1,0 +1,100 @@
+"""Orders of rows by packed keys, and their distribution into parts."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankrls import _sorting
+from rankrls._sorting import argsort_within, distribute, stable_argsort, value_parts
+from rankrls._validation import encode_qid
+
+rng = np.random.default_rng(0)
+N = 1000
+VALUES = {
+    "normal": rng.normal(size=N),
+    "levels": rng.integers(-3, 3, N) / 3,
+    "zeros of both signs": np.where(rng.random(N) < 0.5, -0.0, 0.0) * rng.integers(0, 2, N),
+    "one value": np.full(N, -2.5),
+    "last bits": 1 + np.arange(N)[::-1] * 2.0**-52,
+    "last bits and far": np.append(1 - rng.permutation(N - 2) * 2.0**-53, [-1e300, 1e300]),
+    "all magnitudes": rng.choice([-1, 1], N) * 10.0 ** rng.uniform(-320, 308, N),
+    "extremes": rng.choice([-1, 1], N) * np.finfo(float).max,
+    "descending": -np.arange(N, dtype=float),
+}
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+@pytest.mark.parametrize("n_codes", [None, 1, 7, 300, 2**20, 2**45])
+@pytest.mark.parametrize("n", [0, 1, 5, N])
+def test_argsort_within(values, n_codes, n):
+    values = values[:n]
+    codes = None if n_codes is None else rng.integers(0, n_codes, n)
+    order = argsort_within(values, codes, n_codes or 1)
+    assert sorted(order) == list(range(n))
+    expected = np.lexsort((values,) if codes is None else (values, codes))
+    np.testing.assert_array_equal(values[order], values[expected])
+    if codes is not None:
+        np.testing.assert_array_equal(codes[order], codes[expected])
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_argsort_within_any_numbers(values):
+    values = np.resize(np.array(values), 20 + len(values))
+    np.testing.assert_array_equal(values[argsort_within(values, None, 1)], np.sort(values))
+
+
+def test_stable_argsort():
+    codes = rng.integers(0, 20, N)
+    np.testing.assert_array_equal(stable_argsort(codes, 20), np.argsort(codes, kind="stable"))
+    np.testing.assert_array_equal(stable_argsort(codes, 2**60), np.argsort(codes, kind="stable"))
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+@pytest.mark.parametrize("size", [1, 10, 300, 10_000])
+@pytest.mark.parametrize("chunk", [7, 2**16])
+def test_parts_are_intervals(values, size, chunk, monkeypatch):
+    monkeypatch.setattr(_sorting, "CHUNK", chunk)
+    part, n_parts = value_parts(values, size)
+    assert part.max() < n_parts <= 1 + 3 * len(values) / size
+    by_value = part[np.argsort(values)].astype(int)
+    assert (np.diff(by_value) >= 0).all()
+    counts, low, high = np.bincount(part), {}, {}
+    for p in np.unique(part):
+        low[p], high[p] = values[part == p].min(), values[part == p].max()
+    highs, lows = list(high.values()), list(low.values())
+    assert all(a < b for a, b in zip(highs[:-1], lows[1:], strict=True))
+    for p in np.flatnonzero(counts >= 2 * size):  # its values are nearly equal, or equal
+        n_again = value_parts(values[part == p], size)[1]
+        assert n_again > 1 or low[p] == high[p]
+
+
+@pytest.mark.parametrize("n_parts", [1, 5, 300, 70_000])
+@pytest.mark.parametrize("chunk", [7, 2**16])
+def test_distribute(n_parts, chunk, monkeypatch):
+    monkeypatch.setattr(_sorting, "CHUNK", chunk)
+    part = rng.integers(0, n_parts, N).astype(np.min_scalar_type(n_parts))
+    rows, other = np.arange(N), rng.normal(size=N)
+    bounds, (first, second) = distribute(part, n_parts, rows, other)
+    np.testing.assert_array_equal(first, np.argsort(part, kind="stable"))
+    np.testing.assert_array_equal(second, other[first])
+    np.testing.assert_array_equal(bounds[1:], np.cumsum(np.bincount(part, minlength=n_parts)))
+
+
+INTEGERS = [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("n", [1, 2, 5, 300])
+def test_query_numbers_of_integers(dtype, n):
+    info = np.iinfo(dtype)
+    for low, high in ((0, 3), (-128, 127), (info.min, info.max), (info.max - 3, info.max)):
+        ends = np.array([max(low, info.min), min(high, info.max)], dtype=dtype)
+        qid = rng.choice(ends, n) - (rng.random(n) < 0.3).astype(dtype) * (ends[1] > ends[0] + 3)
+        encoded = encode_qid(qid.astype(dtype), n)
+        labels, codes = np.unique(qid.astype(dtype), return_inverse=True)
+        np.testing.assert_array_equal(encoded.codes, codes)
+        np.testing.assert_array_equal(encoded.labels, labels)
+        assert encoded.codes.dtype == np.int64
+        assert encoded.labels.dtype == dtype

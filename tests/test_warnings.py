@@ -1,0 +1,110 @@
+"""A warning names the line of the program that caused it, however deep it arises."""
+
+import io
+import sys
+import threading
+import warnings
+
+import dask.array
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import rankrls.dask
+from rankrls import ConditionalRankRLS, RankRLS, RankRLSCV, RankSVM
+from rankrls._messages import warn
+from rankrls.datasets import load_letor
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60, 8))
+y = X @ rng.normal(size=8) + rng.normal(size=60)
+qid = np.repeat(np.arange(12), 5)
+Y = np.where(rng.random((9, 7)) < 0.7, rng.normal(size=(9, 7)), np.nan)
+
+
+def fit_cg():
+    RankRLS(1e-9, solver="cg", max_iter=1).fit(X, y, qid=qid)
+
+
+def fit_in_a_pipeline():
+    model = make_pipeline(StandardScaler(), RankRLS(1e-9, solver="cg", max_iter=1))
+    model.fit(X, y)
+
+
+def fit_cv():
+    RankRLSCV([1e2, 1e5, 1e6]).fit(X, y, qid=qid)
+
+
+def fit_stopping_early():
+    RankRLS(solver="cg", early_stopping=True, max_iter=2).fit(X, y, qid=qid)
+
+
+def fit_svm():
+    RankSVM(1e-6, max_iter=1).fit(X, y, qid=qid)
+
+
+def fit_relations():
+    model = ConditionalRankRLS(1e-9, kernel="rbf", solver="cg", max_iter=1)
+    model.fit(rng.normal(size=(9, 3)), Y, rng.normal(size=(7, 2)))
+
+
+def read_a_file():
+    load_letor(io.BytesIO(b"1 qid:1 1:2 2:3\n0 qid:1 1:2 9:3\n"), n_features=2, beyond="drop")
+
+
+def fit_on_dask():
+    distributed = dask.array.from_array(X, chunks=(30, 8))
+    rankrls.dask.RankRLS(kernel="rbf").fit(distributed, y, qid=qid)
+
+
+CALLS = [
+    fit_cg,
+    fit_in_a_pipeline,
+    fit_cv,
+    fit_stopping_early,
+    fit_svm,
+    fit_relations,
+    read_a_file,
+    fit_on_dask,
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
+def test_a_warning_names_the_line_of_the_caller(call):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    assert caught
+    code = call.__code__
+    for warning in caught:
+        assert warning.filename == __file__
+        assert warning.lineno > code.co_firstlineno
+        assert warning.lineno <= max(line for *_, line in code.co_lines() if line)
+
+
+def test_category_and_once_for_each_line():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            warn("the same", ConvergenceWarning)
+        warn("the same", ConvergenceWarning)
+    assert [w.category for w in caught] == [ConvergenceWarning] * 2
+
+
+def test_an_error_filter_raises():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ConvergenceWarning, match="stop"):
+            warn("stop", ConvergenceWarning)
+
+
+def test_a_thread_without_a_frame_of_the_user():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        thread = threading.Thread(target=warn, args=("alone",))
+        thread.start()
+        thread.join()
+    assert [str(w.message) for w in caught] == ["alone"]
+    assert caught[0].filename in sys.modules["threading"].__file__
