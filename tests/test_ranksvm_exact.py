@@ -241,7 +241,7 @@ def test_one_feature_of_another_scale_among_many(scale, monkeypatch):
     assert warned == (ranker.gap_ > TOL)
     assert warned or ranker.objective_ <= lower * (1 + 2 * TOL)
     assert (1 - ranker.gap_) * ranker.objective_ <= lower * (1 + 1e-6)
-    assert warned == (scale > 1e6)
+    assert warned == (scale > 1e3)
 
 
 def test_a_kernel_matrix_that_has_lost_its_digits():
@@ -269,20 +269,17 @@ def test_only_the_given_pairs_have_weight(options):
     one = RankSVM(**options).fit(X, y, pairs=pairs, sample_weight=np.eye(10)[0])
     np.testing.assert_array_equal(one.predict(X), alone.predict(X))
     several = RankSVM(**options).fit(X, np.stack([y, np.ones(10)], axis=1), pairs=pairs)
-    np.testing.assert_array_equal(several.predict(X)[:, 1], alone.predict(X))
+    np.testing.assert_allclose(several.objective_[1], alone.objective_, rtol=2 * TOL)
 
 
-def test_coefficients_that_overflow():
-    """float64 finds them, float32 cannot hold them."""
-    X = np.array([[0.0], [1.0]], dtype=np.float32) * np.float32(1e-39)
-    with pytest.raises(ValueError, match="coefficients overflow float32"):
-        RankSVM(1e-90).fit(X, [0, 1])
-
-
-def test_weights_of_any_size():
+def test_weights_whose_squares_vanish():
+    """Sums of squares of the gradient would underflow, and certify anything: refused."""
     rng = np.random.default_rng(2)
     X, y, weight = rng.standard_normal((12, 3)), rng.integers(0, 3, 12), rng.uniform(1, 2, 12)
+    plain = RankSVM(query_weighting="size").fit(X, y, sample_weight=weight)
+    for size in (1e-40, 1e40):
+        other = RankSVM(size, query_weighting="size").fit(X, y, sample_weight=size * weight)
+        np.testing.assert_allclose(other.coef_, plain.coef_, rtol=1e-6)
     for size in (1e-170, 1e150):
-        tiny = RankSVM(size, query_weighting="size").fit(X, y, sample_weight=size * weight)
-        plain = RankSVM(1.0, query_weighting="size").fit(X, y, sample_weight=weight)
-        np.testing.assert_allclose(tiny.coef_, plain.coef_, rtol=1e-6)
+        with pytest.raises(ValueError, match="too small or too large"):
+            RankSVM(size, query_weighting="size").fit(X, y, sample_weight=size * weight)

@@ -216,6 +216,16 @@ def test_names_of_columns_are_told(monkeypatch):
         ConditionalRankRLS(1.0, solver="dual").fit(X, Y, rng.standard_normal((5, 9)))
 
 
+def test_too_many_weights_are_told(monkeypatch):
+    """Predictions are made by kernel values then, which have lost digits."""
+    monkeypatch.setattr(problems, "MAX_WEIGHTS", 0)
+    data = Scaled("one of 1e9", wide=True)
+    Y = data.Y[:3, :3]  # fewer pairs than products of features
+    with pytest.warns(UserWarning, match=r"lost digits of columns .* of [XZ]") as caught:
+        ConditionalRankRLS().fit(data.X[:3], Y, data.Z[:3])
+    assert any(" of X," in str(warning.message) for warning in caught)
+
+
 def test_ill_conditioned_products_of_many_features(monkeypatch):
     """Where the Cholesky factor of products is not accurate: singular vectors, or a warning."""
     data = Scaled("one of 1e9", gaps=0.7, seed=3)  # fewer labels than products of features

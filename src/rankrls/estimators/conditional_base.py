@@ -234,9 +234,9 @@ class ConditionalRanker(BaseEstimator):
     ) -> None:
         """Warn if rounding errors of features with very different scales are in the model."""
         turn = 1 if self.condition_on == "rows" else -1
-        sides, by_kernel = problem.sides[::turn], model.by_kernel[::turn]
+        sides, explicit = problem.sides[::turn], model.explicit[::turn]
         for k, (objects, name) in enumerate(((self._rows, "X"), (self._ranked, "Z"))):
-            if not (by_kernel[k] and objects.kernel.linear) or (k == 1 and sides[0] is sides[1]):
+            if explicit[k] or not objects.kernel.linear or (k == 1 and sides[0] is sides[1]):
                 continue
             # Columns that alpha makes negligible do not matter.
             negligible = np.sqrt(1e-8 * alpha / max(sides[1 - k].size, np.finfo(float).tiny))

@@ -108,6 +108,10 @@ class FunctionSpace(ABC):
         """Kernel coefficients of rows or basis vectors, shape (m,) or (q,), if w has them."""
         return None
 
+    def stored(self, w: Array) -> tuple[Array, float] | None:
+        """f and ‖f‖² of the coefficients as they are stored; None if that is w itself."""
+        return None
+
     def consistent(self, w: Array) -> bool:
         """Whether what w holds beside its coefficients agrees with them, up to rounding."""
         return True
@@ -202,11 +206,13 @@ class FactoredKernelSpace(BasisFunctionSpace):
         Of features of shape (m, q).
     nystroem : NystroemMap
         Of all m rows, of which it keeps q.
-    scale : float
-        Largest entry of the kernel matrix.
+    kernel_space : KernelSpace
+        What was factored.
     """
 
-    centred = False
+    def __init__(self, Phi: Products, nystroem: NystroemMap, kernel_space: KernelSpace) -> None:
+        super().__init__(Phi, nystroem, scale=0.0)
+        self.kernel_space, self.rounding = kernel_space, kernel_space.rounding
 
     @classmethod
     def of(cls, kernel_space: KernelSpace) -> FactoredKernelSpace | None:
@@ -220,18 +226,21 @@ class FactoredKernelSpace(BasisFunctionSpace):
         # The factorisation ends where the largest pivot is not positive.
         signs, product = kernel_space.probe
         error = float(np.abs(Phi @ (Phi.T @ signs) - product).max())
-        eps = float(np.finfo(kernel_space.dtype).eps)
         if error > len(K) ** 1.5 * ROUNDING_UNITS * kernel_space.rounding:
             return None
-        space = cls(Products(Phi), nystroem, kernel_space.rounding / eps)
-        space.centred = kernel_space.centred
-        return space
+        return cls(Products(Phi), nystroem, kernel_space)
 
     def row_coefficients(self, w: Array) -> Array:
         """a of all rows, zero where they are not kept, or with the sum zero if K was centred."""
         a = np.zeros(self.n_rows)
         a[self.nystroem.kept] = super().row_coefficients(w)
-        return a - a.mean() if self.centred else a
+        return a - a.mean() if self.kernel_space.centred else a
+
+    def stored(self, w: Array) -> tuple[Array, float]:
+        """K a and aᵀK a: with a large a, its rounding shows."""
+        a = self.row_coefficients(w)
+        f = self.kernel_space.times(a)
+        return f, max(float(a @ f), 0.0)
 
 
 class RowFeatureSpace(FeatureSpace):
@@ -294,7 +303,7 @@ class KernelSpace(FunctionSpace):
     """
 
     def __init__(self, K: Array | GramOperator, scale: float | None = None) -> None:
-        self.K, self.dtype = K, K.dtype
+        self.K = K
         self.n_rows = self.dimension = K.shape[0]
         self.inverse = Inverse(K) if isinstance(K, np.ndarray) else None
         self.centred = scale is not None
@@ -330,13 +339,14 @@ class KernelSpace(FunctionSpace):
     def from_coefficients(self, coefficients: Array) -> Array:
         """See `FunctionSpace`; they sum to zero, as every δ does."""
         a = coefficients - coefficients.mean()
-        return np.concatenate([a, self._times(a)])
+        return np.concatenate([a, self.times(a)])
 
     def row_coefficients(self, w: Array) -> Array:
         """See `FunctionSpace`."""
         return w[: self.n_rows]
 
-    def _times(self, a: Array) -> Array:
+    def times(self, a: Array) -> Array:
+        """K a, in float64."""
         return np.asarray(self.K @ a.astype(self.K.dtype, copy=False), dtype=np.float64)
 
     def consistent(self, w: Array) -> bool:
@@ -353,7 +363,7 @@ class KernelSpace(FunctionSpace):
     def probe(self) -> tuple[Array, Array]:
         """A vector of random signs, always the same, and K times it."""
         signs = np.where(np.random.default_rng(0).random(self.n_rows) < 0.5, -1.0, 1.0)
-        return signs, self._times(signs)
+        return signs, self.times(signs)
 
     def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
         """By 2 alpha K⁻¹ + L, or by 2 alpha I + L K if the inverse cannot be trusted."""

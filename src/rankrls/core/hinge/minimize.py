@@ -321,12 +321,16 @@ class HingeMinimizer:
             rounding += self.bound_size / (4 * self.alpha)
             rounding *= space.rounding / best.objective if best.objective > 0 else 0.0
             rounding = rounding if np.isfinite(rounding) else np.inf
+        objective, stored = best.objective, space.stored(best.w)
+        if stored is not None:
+            objective = self.evaluate(stored[0]).loss + self.alpha * stored[1]
+        excess = max(objective - self.bound, 0.0)
         return HingeSolution(
             coefficients=space.coefficients(best.w),
             weights=space.weights(best.w),
             row_coefficients=a,
-            objective=best.objective,
-            gap=self.gap + rounding,
+            objective=objective,
+            gap=(excess / objective if objective > 0 else 0.0) + rounding,
             rounding=rounding,
             n_iter=self.n_iter,
         )

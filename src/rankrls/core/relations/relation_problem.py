@@ -59,8 +59,7 @@ class RelationModel:
         The same function with features instead of kernel values where ``explicit`` says so. It
         has digits that kernel values of features with very different scales have not.
     explicit : tuple of two bool
-    by_kernel : tuple of two bool
-        Whether the kernel matrix of a side was used, and not its features.
+        Whether features of a side are used, and not its kernel values.
     loss : float
         About the relative error that rounding leaves, where it is more than usual.
     history : History or None
@@ -72,7 +71,6 @@ class RelationModel:
     n_iter: int
     weights: Array | None = None
     explicit: tuple[bool, bool] = (False, False)
-    by_kernel: tuple[bool, bool] = (True, True)
     loss: float = 0.0
     history: History | None = None
 
@@ -309,9 +307,8 @@ class RelationProblem:
             np.matmul(left.vectors @ inner, right.vectors.T, out=A[a])
             if weights is not None:
                 np.matmul(P @ inner, R.T, out=weights[a])
-        by_kernel = left.weights is None, right.weights is None
         loss = max(loss, _hidden(left, right, float(alphas.min())))
-        return RelationModel(A, solver, n_iter, weights, explicit, by_kernel, loss)
+        return RelationModel(A, solver, n_iter, weights, explicit, loss)
 
     def _explicit(self, spectra: tuple[Spectrum, Spectrum]) -> tuple[bool, bool]:
         """Which sides have weights of features in the model: none, if there were too many."""
