@@ -406,7 +406,7 @@ class EchelonFactorization(Factorization):
         scale = np.sqrt(diagonal[order])
         scale[scale == 0] = 1.0
         schur = S[np.ix_(order, order)] / np.outer(scale, scale)
-        rows, pivots = [], []
+        rows, pivots, smallest = [], [], 1.0
         for j in range(p):
             pivot = float(schur[j, j])
             if pivot <= 10 * p * np.finfo(np.float64).eps:
@@ -416,6 +416,9 @@ class EchelonFactorization(Factorization):
             schur[j + 1 :, j + 1 :] -= np.outer(row[j + 1 :], row[j + 1 :])
             rows.append(row)
             pivots.append(j)
+            smallest = min(smallest, pivot)
+        # A column that nearly depends on others has lost digits.
+        self.loss = float(np.finfo(np.float64).eps) / smallest
         R = np.array(rows).reshape(len(rows), p)
         self.triangle = R[:, pivots]
         self.columns, self.scale = order[pivots], scale[pivots]
