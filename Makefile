@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-browser lint docs bench guard clean
+.PHONY: demo test test-browser fuzz lint docs bench guard clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/rankrls demo -o build/demo
@@ -15,6 +15,11 @@ test: $(VENV)/.installed-dev
 test-browser: $(VENV)/.installed-browser
 	@sh tests/browser/chromium.sh
 	$(BIN)/python -m pytest -m browser tests/browser
+
+# Damaged and forged files; `make fuzz FUZZ_SECONDS=600 FUZZ_SEED=1` for more, or for the same again.
+FUZZ_SECONDS ?= 60
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python tests/fuzz.py --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

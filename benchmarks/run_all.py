@@ -39,6 +39,7 @@ MODULES = (
     "core",
     "metrics",
     "model_selection",
+    "judgements",
     "greedy",
     "letor",
     "streaming",

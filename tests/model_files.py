@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
+
+import numpy as np
 
 
 def members(path):
@@ -31,3 +34,21 @@ def edit(path, change, target=None):
     manifest = manifest if changed is None else changed
     contents["manifest.json"] = json.dumps(manifest).encode()
     write(target or path, contents.items())
+
+
+def forge(path, change):
+    """Rewrite a file by ``change(manifest, add)``; ``add(array)`` gives the tree of a new array."""
+    contents = members(path)
+    manifest = json.loads(contents["manifest.json"])
+
+    def add(array):
+        number = len(manifest["arrays"])
+        manifest["arrays"].append({"dtype": array.dtype.name, "shape": list(array.shape)})
+        stream = io.BytesIO()
+        np.save(stream, array)
+        contents[f"arrays/{number}.npy"] = stream.getvalue()
+        return {"array": number}
+
+    change(manifest, add)
+    contents["manifest.json"] = json.dumps(manifest, separators=(",", ":")).encode()
+    write(path, contents.items())

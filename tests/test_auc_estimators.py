@@ -2,6 +2,7 @@
 
 import itertools
 import runpy
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
@@ -274,3 +276,25 @@ def test_the_example_runs(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert all(name in printed for name in example["STRATEGIES"])
     assert (tmp_path / "bias.png").stat().st_size > 0
+
+
+class FirstColumn(BaseEstimator):
+    """Learns nothing, quickly."""
+
+    def fit(self, X, y):
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def predict(self, X):
+        return X[:, 0]
+
+
+@pytest.mark.parametrize("estimate", [leave_one_out_auc, balanced_leave_one_out_auc])
+def test_training_rows_of_all_splits_are_never_kept(estimate):
+    X, y = make_data(1000)
+    tracemalloc.start()
+    try:
+        call(estimate, FirstColumn(), X, y)
+        assert tracemalloc.get_traced_memory()[1] < 1000 * 999 * 8 / 4
+    finally:
+        tracemalloc.stop()

@@ -222,11 +222,11 @@ CASES = [
         rf"\({2**63 + 1}, 1\) is out of range",
     ),
     case("pairs out of range with y", fit_xy(pairs=[(0, 100)]), "PreferenceGraph"),
-    case("magnitude zero", fit_pairs(PAIRS, magnitude=[1, 0, 1]), "magnitude must be > 0; entry 1"),
+    case("magnitudes zero", fit_pairs(PAIRS, magnitude=[0, 0, 0]), "every pair is a tie"),
     case(
         "magnitude negative",
         fit_pairs(PAIRS, magnitude=[1, 1, -2]),
-        "magnitude must be > 0; entry 2 is -2 .*swap the pair",
+        "magnitude must be >= 0 .* entry 2 is -2 .*swap the pair",
     ),
     case("magnitude < 0", fit_pairs(PAIRS, magnitude=[1, 1, -2]), "magnitude must be >.* entry 2"),
     case("magnitude NaN", fit_pairs(PAIRS, magnitude=[1, np.nan, 1]), "magnitude contains NaN"),

@@ -1,21 +1,36 @@
 """Errors that users meet first: short, in the words of the class that they called."""
 
 import inspect
+import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import model_selection as sk
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from rankrls import (
     ConditionalRankRLS,
     ConditionalRankRLSCV,
     GreedyRankRLS,
+    PreferenceGraph,
     RankRLS,
     RankRLSCV,
     RankSVM,
+    metrics,
+)
+from rankrls.model_selection import (
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+    holdout_predict,
+    leave_query_out_predict,
+    permutation_test,
 )
 from rankrls.preprocessing import QueryScaler
+from rankrls.reranking import Candidates
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((12, 3))
@@ -138,3 +153,169 @@ def test_signatures_are_those_that_are_written(kind):
     assert clone(ranker).get_params() == ranker.get_params()
     assert list(inspect.signature(kind.predict).parameters) == ["self", "X", "return_std"]
     assert kind.predict.__doc__.startswith("Predict scores")
+
+
+# ---------------------------------------------------------------------- queries by other names
+
+QID = np.repeat([0, 1, 2], 4)
+SCORES = np.tile([0.0, 1.0, 2.0, 1.0], 3)
+FITTED = RankRLS().fit(X, SCORES, qid=QID)
+
+TAKE_QUERIES = {
+    "RankRLS.fit": RankRLS().fit,
+    "RankRLSCV.fit": RankRLSCV().fit,
+    "RankSVM.fit": RankSVM().fit,
+    "GreedyRankRLS.fit": GreedyRankRLS(1).fit,
+    "RankRLS.partial_fit": RankRLS().partial_fit,
+    "RankRLS.forget": FITTED.forget,
+    "leave_query_out_predict": partial(leave_query_out_predict, RankRLS()),
+    "holdout_predict": partial(holdout_predict, RankRLS(), folds=[[0]]),
+    "permutation_test": partial(permutation_test, RankRLS()),
+    "cross_val_score": partial(cross_val_score, RankRLS()),
+    "cross_validate": partial(cross_validate, RankRLS()),
+    "cross_val_predict": partial(cross_val_predict, RankRLS()),
+}
+METRICS = (
+    metrics.ndcg,
+    metrics.average_precision,
+    metrics.reciprocal_rank,
+    metrics.precision,
+    metrics.pairwise_error,
+    metrics.pairwise_accuracy,
+    metrics.concordance_index,
+)
+
+
+@pytest.mark.parametrize(("name", "call"), TAKE_QUERIES.items(), ids=TAKE_QUERIES)
+def test_queries_by_other_names(name, call):
+    with pytest.raises(TypeError, match=rf"^{name}\(\) got .* 'group': .*qid=np.repeat\("):
+        call(X, SCORES, group=[4, 4, 4])
+    refused = (TypeError, rf"^{name}\(\) got .* 'groups': .* is called qid")
+    if name == "RankRLSCV.fit":  # which has groups of given pairs
+        refused = (ValueError, "^groups says which given pairs .* is called qid")
+    with pytest.raises(refused[0], match=refused[1]):
+        call(X, SCORES, groups=QID)
+    if name != "holdout_predict":  # which takes folds before
+        message = (
+            rf"^{name}\(\) takes .*X and y as positional arguments, and what follows by name: qid=…"
+        )
+        with pytest.raises(TypeError, match=message):
+            call(X, SCORES, QID)
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'foo'"):
+        call(X, SCORES, foo=1, **({"qid": QID} if "leave" in name else {}))
+
+
+def test_other_places_that_take_queries():
+    with pytest.raises(TypeError, match=r"^RankRLS.score\(\) got .* 'group': .*np.repeat"):
+        FITTED.score(X, SCORES, group=[4, 4, 4])
+    with pytest.raises(TypeError, match=r"^PreferenceGraph.from_scores\(\) got .* 'group_id': "):
+        PreferenceGraph.from_scores(SCORES, group_id=QID)
+    with pytest.raises(TypeError, match=r"^QueryScaler.fit_transform\(\) got .* 'groups': "):
+        QueryScaler().fit_transform(X, groups=QID)
+    for kind in RELATIONS:
+        for method in (kind().fit, kind().fit(X, X @ X.T).score):
+            with pytest.raises(TypeError, match="take the place of queries"):
+                method(X, X @ X.T, qid=QID)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.__name__)
+def test_metrics_with_queries_by_other_names(metric):
+    with pytest.raises(TypeError, match=rf"^{metric.__name__}\(\) got .* 'group': .*np.repeat"):
+        metric(SCORES, SCORES, group=[4, 4, 4])
+    with pytest.raises(TypeError, match=r"takes y_true and y_score as positional.*qid=…"):
+        metric(SCORES, SCORES, QID)
+    assert pickle.loads(pickle.dumps(metric)) is metric
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("NDCG", "'ndcg'"),
+        ("NDCG@10", "'ndcg@10'"),
+        ("ndcg_at_5", "'ndcg@5'"),
+        ("ndcg_score", "'ndcg'"),
+        ("MAP@3", "'average_precision@3'"),
+        ("mrr", "'reciprocal_rank'"),
+        ("p@5", "'precision@5'"),
+        ("auc", "of two classes 'pairwise_accuracy' is the AUC, within queries"),
+        ("roc_auc", "of two classes 'pairwise_accuracy' is the AUC, within queries"),
+        ("c-index", "'concordance_index'"),
+    ],
+)
+def test_metrics_by_other_names(name, meant):
+    for call in (
+        lambda: RankRLSCV(scoring=name).fit(X, SCORES, qid=QID),
+        lambda: ConditionalRankRLSCV(scoring=name).fit(X, X @ X.T),
+        lambda: cross_val_score(RankRLS(), X, SCORES, qid=QID, cv=3, scoring=name),
+        lambda: metrics.compare_rankers(SCORES, SCORES, SCORES, qid=QID, metric=name),
+    ):
+        with pytest.raises(ValueError, match=f"{name}': .*{meant}"):
+            call()
+    with pytest.raises(ValueError, match="metric must be a function"):
+        metrics.conditional_scores(X @ X.T, X @ X.T, metric=name)
+
+
+def test_functions_by_other_names():
+    with pytest.raises(AttributeError, match="no attribute 'ndcg_score': it is called 'ndcg' here"):
+        metrics.ndcg_score  # noqa: B018
+    with pytest.raises(
+        AttributeError, match="'auc': of two classes 'pairwise_accuracy' is the AUC"
+    ):
+        metrics.auc  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'other'$"):
+        metrics.other  # noqa: B018
+    assert not hasattr(metrics, "map")
+
+
+def test_p_values_by_the_name_of_scipy():
+    tested = permutation_test(RankRLS(), X, np.arange(12.0), n_permutations=9, random_state=0)
+    assert tested.pvalue == tested.p_value
+    compared = metrics.compare_rankers(SCORES, SCORES, -SCORES, qid=QID, random_state=0)
+    assert compared.pvalue == compared.p_value
+
+
+def test_pairs_of_unknown_names():
+    with pytest.raises(ValueError, match=r"pairs\[1\] = \(2, -1\) is out of range: -1 is what"):
+        RankRLS().fit(X, pairs=[(0, 1), (2, -1)])
+    with pytest.raises(ValueError, match="is out of range: rows are numbered"):
+        RankRLS().fit(X, pairs=[(0, 1), (2, -2)])
+
+
+def test_scikit_learns_auc():
+    label = np.arange(12) % 2
+    for ranker in (RankRLS(), RankSVM(), RankRLSCV()):
+        found = sk.cross_val_score(ranker, X, label, cv=sk.StratifiedKFold(2), scoring="roc_auc")
+        expected = sk.cross_val_score(ranker, X, label, cv=sk.StratifiedKFold(2))
+        np.testing.assert_allclose(found, expected)
+        search = sk.GridSearchCV(ranker, {"tol": [1e-6]}, scoring="roc_auc", error_score="raise")
+        search.set_params(cv=sk.StratifiedKFold(2)).fit(X, label)
+    with pytest.raises(ValueError, match="scores of different queries are not comparable"):
+        FITTED.decision_function(X)
+    with pytest.raises(NotFittedError):
+        RankRLS().decision_function(X)
+
+
+def test_candidates_with_keys():
+    lists = {"a": (X[:2], [1.0, 2.0]), "b": (X[2:5], [1.0, 2.0, 0.0])}
+    expected = Candidates.from_lists(lists)
+    found = Candidates.from_lists(list(lists.items()))
+    np.testing.assert_array_equal(found.qid, expected.qid)
+    np.testing.assert_array_equal(found.X, expected.X)
+    with pytest.raises(ValueError, match="list 'a' comes twice"):
+        Candidates.from_lists([("a", lists["a"]), ("a", lists["b"])])
+    with pytest.raises(ValueError, match=r"list 1 is .*, unlike list 0"):
+        Candidates.from_lists([("a", lists["a"]), lists["b"]])
+
+
+def test_lazy_frames_of_polars():
+    pl = pytest.importorskip("polars")
+    lazy = pl.DataFrame({"a": [1.0, 2.0, 3.0], "b": [3.0, 1.0, 2.0]}).lazy()
+    with pytest.raises(ValueError, match=r"X is a LazyFrame, .* pass X.collect\(\)"):
+        RankRLS().fit(lazy, [1, 2, 3])
+
+
+def test_dates_as_labels():
+    dates = np.array(["2024-01-01", "2024-02-01", "2024-03-01"], dtype="datetime64[D]")
+    for y in (dates, pd.Series(dates)):
+        with pytest.raises(ValueError, match="y must be numeric; got dates or times"):
+            RankRLS().fit(X[:3], y)

@@ -23,6 +23,9 @@ from rankrls.io import describe_model, load_model, save_model
 from rankrls.metrics import average_precision, ndcg, pairwise_error, reciprocal_rank
 from rankrls.preprocessing import QueryScaler
 
+#: A ranker of the features as they are, with a given alpha.
+PLAIN = ("--alpha", "1", "--scale", "none")
+
 
 @pytest.fixture(scope="module")
 def data():
@@ -79,7 +82,8 @@ def scores_of(text):
 @pytest.mark.parametrize("how", ["--in-memory", "--stream"])
 def test_fit_of_any_file_is_fit_of_its_rows(run, folder, data, split, kind, how):
     X, y, qid = (part[split] for part in data)
-    out, err = run("fit", f"train.{kind}", "-m", "new", "--alpha", "0.3", "--cost", "unit", how)
+    words = ("--alpha", "0.3", "--scale", "none", "--cost", "unit", how)
+    out, err = run("fit", f"train.{kind}", "-m", "new", *words)
     assert err == ""
     assert f"rows      {len(X):,} in 28 queries" in out
     assert ("batch by batch" in out) == (how == "--stream")
@@ -96,7 +100,7 @@ def test_fit_from_stdin(run, folder, data, split):
     X, y, qid = (part[split] for part in data)
     expected = RankRLS().fit(X, y, qid=qid).coef_
     for kind in ("dat", "dat.gz", "csv"):
-        run("fit", "-", "-m", "new", stdin=(folder / f"train.{kind}").read_bytes())
+        run("fit", "-", "-m", "new", *PLAIN, stdin=(folder / f"train.{kind}").read_bytes())
         np.testing.assert_allclose(load_model(folder / "new").coef_, expected, rtol=1e-12)
 
 
@@ -107,9 +111,15 @@ def test_large_files_are_streamed_and_small_ones_are_not(run, monkeypatch):
     out, err = run("fit", "train.dat", "-m", "new", "--json")
     assert json.loads(out)["streamed"] is True
     assert err == (
+        "rankrls: train.dat is large: fitted batch by batch with alpha 1, not cross-validated "
+        "(--in-memory for all at once)\n"
+    )
+    out, err = run("fit", "train.dat", "-m", "new", "--alpha", "2")
+    assert "alpha 2, solver primal, read batch by batch" in out
+    assert err == (
         "rankrls: train.dat is large: fitted batch by batch (--in-memory for all at once)\n"
     )
-    for words in (["--alpha", "auto"], ["--kernel", "rbf"], ["--loss", "hinge"],
+    for words in (["--alpha", "auto"], ["--kernel", "rbf"], ["--loss", "hinge"], ["--cv", "3"],
                   ["--in-memory"], ["--solver", "dual"]):  # fmt: skip
         out, err = run("fit", "train.dat", "-m", "new", "--json", *words)
         assert json.loads(out)["streamed"] is False
@@ -117,8 +127,11 @@ def test_large_files_are_streamed_and_small_ones_are_not(run, monkeypatch):
 
 def test_alpha_auto(run, folder, data, split):
     X, y, qid = (part[split] for part in data)
-    words = ("--alpha", "auto", "--alphas", "0.01:10000:7", "--query-weighting", "size")
+    words = ("--alphas", "0.01:10000:7", "--query-weighting", "size", "--scale", "none")
     out, _ = run("fit", "train.dat", "-m", "new", *words, "--json")
+    assert json.loads(out)["scale"] == "none"
+    explicit, _ = run("fit", "train.dat", "-m", "new", *words, "--alpha", "auto", "--json")
+    assert json.loads(explicit)["alpha"] == json.loads(out)["alpha"]
     grid = np.geomspace(0.01, 10000, 7)
     expected = RankRLSCV(grid, query_weighting="size", random_state=0).fit(X, y, qid=qid)
     about = json.loads(out)
@@ -129,7 +142,7 @@ def test_alpha_auto(run, folder, data, split):
 
 def test_kernels_and_bases(run, folder, data, split):
     X, y, qid = (part[split] for part in data)
-    words = ("--kernel", "poly", "--gamma", "0.1", "--degree", "2", "--coef0", "0.5")
+    words = ("--kernel", "poly", "--gamma", "0.1", "--degree", "2", "--coef0", "0.5", *PLAIN)
     run("fit", "train.dat", "-m", "new", *words, "--n-components", "20", "--seed", "3")
     expected = RankRLS(kernel="poly", gamma=0.1, degree=2, coef0=0.5, basis=20, random_state=3)
     expected.fit(X, y, qid=qid)
@@ -138,7 +151,8 @@ def test_kernels_and_bases(run, folder, data, split):
 
 def test_hinge_loss_and_the_c_of_svmrank(run, folder, data, split):
     X, y, qid = (part[split] for part in data)
-    out, _ = run("fit", "train.dat", "-m", "new", "--loss", "hinge", "-c", "3", "--json")
+    out, _ = run("fit", "train.dat", "-m", "new", "--loss", "hinge", "-c", "3", "--scale",
+                 "none", "--json")  # fmt: skip
     assert json.loads(out)["alpha"] == pytest.approx(28 / 6)  # queries / (2 C)
     expected = RankSVM(28 / 6, random_state=0).fit(X, y, qid=qid)
     np.testing.assert_allclose(load_model(folder / "new").coef_, expected.coef_, rtol=1e-6)
@@ -149,7 +163,7 @@ def test_hinge_loss_and_the_c_of_svmrank(run, folder, data, split):
 def test_scaling_is_part_of_the_model(run, folder, data, split, how, kind):
     X, y, qid = data
     train, test = split, ~split
-    run("fit", f"train.{kind}", "-m", "new", "--scale", "standard", how)
+    run("fit", f"train.{kind}", "-m", "new", "--alpha", "1", how)
     scaler = StandardScaler().fit(X[train])
     ranker = RankRLS().fit(scaler.transform(X[train]), y[train], qid=qid[train])
     expected = ranker.predict(scaler.transform(X[test]))
@@ -165,7 +179,7 @@ def test_scaling_is_part_of_the_model(run, folder, data, split, how, kind):
 def test_scaling_within_queries(run, folder, data, split, how, monkeypatch):
     X, y, qid = data
     train, test = split, ~split
-    run("fit", "train.dat", "-m", "new", "--scale", "query-standard", how)
+    run("fit", "train.dat", "-m", "new", "--alpha", "1", "--scale", "query-standard", how)
     scaled = QueryScaler("standard").fit_transform(X, qid=qid)
     expected = RankRLS().fit(scaled[train], y[train], qid=qid[train]).predict(scaled[test])
     np.testing.assert_allclose(scores_of(run("predict", "test.dat", "-m", "new")[0]), expected)
@@ -176,7 +190,8 @@ def test_scaling_within_queries(run, folder, data, split, how, monkeypatch):
     monkeypatch.chdir(folder)
     _, err = run("predict", "-", "-m", "new", stdin=b"1 1:2\n", code=2)
     assert "stdin: the lines have no query ids" in err
-    run("fit", "train.dat", "-m", "new", "--scale", "query-standard", "--one-ranking")
+    run("fit", "train.dat", "-m", "new", "--alpha", "1", "--scale",
+        "query-standard", "--one-ranking")  # fmt: skip
     whole = QueryScaler("standard").fit_transform(X[test])
     expected = load_model(folder / "new").steps[-1][1].predict(whole)
     out, _ = run("predict", "test.dat", "-m", "new", "--one-ranking")
@@ -188,7 +203,7 @@ def test_sparse_rows_stay_sparse(run, folder, tmp_path):
     X = sparse.random_array((60, 40), density=0.05, rng=rng, format="csr")
     y, qid = rng.random(60), np.arange(60) // 6
     dump_letor(X, y, tmp_path / "sparse.dat", qid=qid)
-    run("fit", tmp_path / "sparse.dat", "-m", "new", "--scale", "standard")
+    run("fit", tmp_path / "sparse.dat", "-m", "new", "--alpha", "1")
     scaled = StandardScaler(with_mean=False).fit_transform(X)
     expected = RankRLS().fit(scaled, y, qid=qid).predict(scaled)
     out, _ = run("predict", tmp_path / "sparse.dat", "-m", "new")
@@ -212,7 +227,7 @@ def test_columns_weights_and_one_ranking(run, folder, data, split, tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False)
     (tmp_path / "names.txt").write_text("three\none\n\n")
     columns = ("--label", "stars", "--qid-column", "session", "--weight", "w")
-    words = ("fit", tmp_path / "t.csv", "-m", "new", *columns)
+    words = ("fit", tmp_path / "t.csv", "-m", "new", *columns, *PLAIN)
     for features in ("three,one", f"@{tmp_path / 'names.txt'}"):
         run(*words, "--features", features)
         model = load_model(folder / "new")
@@ -222,7 +237,7 @@ def test_columns_weights_and_one_ranking(run, folder, data, split, tmp_path):
     _, err = run(*words, code=2)
     assert "t.csv:2: column 'url' is 'http://x', not a finite number; if it is no feature" in err
     assert "leave it out by --drop 'url', or name the features by --features" in err
-    run("fit", "train.dat", "-m", "new", "--one-ranking")
+    run("fit", "train.dat", "-m", "new", "--one-ranking", *PLAIN)
     expected = RankRLS().fit(X, y)
     np.testing.assert_allclose(load_model(folder / "new").coef_, expected.coef_)
 
@@ -252,7 +267,7 @@ def test_predictions_in_batches_are_the_same(run, folder, data, split, monkeypat
 
 
 def test_columns_are_found_by_name_in_any_order_without_labels(run, folder, data, split, tmp_path):
-    run("fit", "train.csv", "-m", "named")
+    run("fit", "train.csv", "-m", "named", *PLAIN)
     frame = pd.read_csv(folder / "test.csv").drop(columns=["label", "qid"])
     frame["more"] = "text"
     frame[["f4", "more", "f0", "f5", "f1", "f2", "f3"]].to_csv(tmp_path / "t.csv", index=False)
@@ -376,7 +391,8 @@ def test_negative_labels_have_no_gain(run):
 
 def test_cross_validation(run, folder, data, split):
     X, y, qid = (part[split] for part in data)
-    words = ("cv", "train.dat", "--alphas", "0.1,1,100", "--scoring", "ndcg@10", "--cv", "4")
+    words = ("cv", "train.dat", "--alphas", "0.1,1,100", "--scoring", "ndcg@10", "--cv", "4",
+             "--scale", "none")  # fmt: skip
     out, _ = run(*words, "--json", "--seed", "5")
     found = json.loads(out)
     expected = RankRLSCV([0.1, 1, 100], scoring="ndcg@10", cv=4, random_state=5)
@@ -443,7 +459,7 @@ def test_which_lines_are_printed(count):
 
 
 def test_the_edge_of_the_grid_is_a_warning(run):
-    _, err = run("cv", "train.dat", "--alphas", "10,1000,10000")
+    _, err = run("cv", "train.dat", "--alphas", "1,3,10000")
     assert re.fullmatch(r"rankrls: warning: the best alpha, .* of the grid: widen --alphas\n", err)
 
 
@@ -451,7 +467,7 @@ def test_the_edge_of_the_grid_is_a_warning(run):
 
 
 def test_exports(run, folder):
-    run("fit", "train.csv", "-m", "named")
+    run("fit", "train.csv", "-m", "named", *PLAIN)
     out, _ = run("export", "-m", "named", "--to", "elasticsearch", "--name", "shop")
     body = json.loads(out)["model"]
     assert body["name"] == "shop"
@@ -522,7 +538,7 @@ def test_demo(run, tmp_path):
 def test_a_model_of_the_command_line_is_used_in_python(run, folder, data, split):
     """A pipeline whose ranker asks for qid, with scikit-learn's routing."""
     X, y, qid = (part[~split] for part in data)
-    run("fit", "train.dat", "-m", "new", "--scale", "standard")
+    run("fit", "train.dat", "-m", "new", "--alpha", "1")
     pipeline = load_model(folder / "new")
     expected = make_pipeline(StandardScaler(), RankRLS())
     assert [type(step) for _, step in pipeline.steps] == [type(s) for _, s in expected.steps]

@@ -369,3 +369,15 @@ def test_multi_edges_stay_together():
     noise = ConditionalRankRLS(1e-6, kernel="rbf", gamma=50.0)  # overfits
     scores = conditional_cross_val_score(noise, X, twice, Z, cv="edges", random_state=0)
     assert scores.mean() < 0.8
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_default_grid_goes_as_far_as_the_scale_asks(scale):
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((30, 3)), rng.standard_normal((20, 2))
+    Y = X[:, :1] * Z[:, 0] + rng.standard_normal((30, 20))
+    plain = ConditionalRankRLSCV(cv="rows").fit(X, Y, Z)
+    np.testing.assert_array_equal(plain.alphas_, 2.0 ** np.arange(-15, 16))
+    other = ConditionalRankRLSCV(cv="rows").fit(scale * X, Y, Z)
+    assert other.best_score_ == pytest.approx(plain.best_score_, abs=1e-2)
+    assert other.alpha_ > 2.0**15 if scale > 1 else other.alpha_ < 2.0**-15

@@ -1,5 +1,6 @@
 """`rankrls.dask.RankRLS`: the same model as in memory, whatever the partitions are."""
 
+import copy
 import importlib
 import inspect
 import itertools
@@ -24,6 +25,8 @@ import rankrls.dask
 from cases import COSTS, TIES, WEIGHTINGS
 from rankrls.dask import RankRLS, _tasks
 from rankrls.io import load_model, save_model
+from rankrls.model_selection import cross_val_score, leave_query_out_predict
+from rankrls.preprocessing import QueryScaler
 
 M, N = 240, 5
 
@@ -244,8 +247,9 @@ def test_partitions_that_do_not_fit_together():
     dd = pytest.importorskip("dask.dataframe")
     table, names = frame()
     lazy = dd.from_pandas(table, npartitions=5)
-    with pytest.raises(ValueError, match="y has 3 partitions and X has 5"):
-        RankRLS().fit(lazy[names].to_dask_array(), da.from_array(table.target.to_numpy(), 80))
+    y = da.from_array(table.target.to_numpy(), chunks=80)
+    with pytest.raises(ValueError, match="y has 160 entries for 240 rows of X"):
+        RankRLS().fit(lazy[names].to_dask_array(), y[:160])
     other = dd.from_pandas(table, npartitions=4)
     with pytest.raises(ValueError, match="qid and X have different divisions"):
         RankRLS().fit(lazy[names], lazy.target, qid=other["query"])
@@ -261,6 +265,53 @@ def test_partitions_that_do_not_fit_together():
         RankRLS().fit(X, y[1:])
     with pytest.raises(ValueError, match="partition 0 has 48 rows of X and 40 of y"):
         RankRLS().fit(X, dd.from_dask_array(y))
+
+
+def test_partitions_that_are_cut_again():
+    """Lengths that nobody knows: those of arrays made of a data frame."""
+    dd = pytest.importorskip("dask.dataframe")
+    table, names = frame()
+    lazy = dd.from_pandas(table, npartitions=5)
+    reference = rankrls.RankRLS().fit(table[names], table.target, qid=table["query"])
+    y = da.from_array(table[["target"]].to_numpy(), chunks=(80, 1))
+    empty = da.concatenate([y[:0], y[:130], y[:0], y[130:], y[:0]])
+    for target in (y[:, 0], y, empty, da.concatenate([y, y], axis=1)):
+        for X in (lazy[names].to_dask_array(), lazy[names]):
+            ranker = RankRLS().fit(X, target, qid=da.from_array(table["query"].to_numpy(), 70))
+            same(np.atleast_2d(ranker.coef_)[0], reference.coef_)
+
+
+@pytest.mark.parametrize("filesystem", ["fsspec", "arrow"])
+def test_columns_of_one_file(filesystem, tmp_path):
+    """Dask joins partitions of files of which few columns are read: y is not X then."""
+    dd = pytest.importorskip("dask.dataframe")
+    pytest.importorskip("pyarrow")
+    table, names = frame()
+    table["query"] = pd.factorize(table["query"])[0]
+    table = table.assign(weight=np.linspace(0.5, 2, len(table)), **{f"x{j}": 0.0 for j in range(9)})
+    for part in range(6):
+        table[part * 40 : part * 40 + 40].to_parquet(tmp_path / f"{part}.parquet")
+    lazy = dd.read_parquet(tmp_path, filesystem=filesystem)
+    table = lazy.compute()  # files may come in any order
+    assert lazy.target.optimize().npartitions < lazy.npartitions
+    arguments = {"qid": table["query"], "sample_weight": table.weight}
+    reference = rankrls.RankRLS().fit(table[names], table.target, **arguments)
+    for y, qid, weight in (
+        (lazy.target, lazy["query"], lazy.weight),
+        (lazy.target.values, lazy["query"].values, lazy.weight.values),
+    ):
+        for X in (lazy[names], lazy[names].values):
+            ranker = RankRLS().fit(X, y, qid=qid, sample_weight=weight)
+            same(ranker.coef_, reference.coef_)
+            expected = reference.score(table[names], table.target, table["query"])
+            assert ranker.score(X, y, qid) == pytest.approx(expected)
+            predicted = ranker.predict(X)
+            assert predicted.npartitions == X.npartitions
+            same(predicted.compute(), reference.predict(table[names]))
+    some = lazy[lazy.target > 0]
+    kept = table[table.target > 0]
+    ranker = RankRLS().fit(some[names], some.target, qid=some["query"])
+    same(ranker.coef_, rankrls.RankRLS().fit(kept[names], kept.target, qid=kept["query"]).coef_)
 
 
 # ---------------------------------------------------------------------- what is refused
@@ -652,6 +703,66 @@ def test_no_increments_of_partitions(method):
         getattr(RankRLS(), method)
 
 
+@pytest.mark.parametrize("lazy_qid", [True, False])
+@pytest.mark.parametrize("options", [{}, {"solver": "nystroem", "basis": list(range(9))}])
+def test_a_local_model_goes_on_learning(options, lazy_qid, tmp_path):
+    X, y, qid, _ = problem()
+    ids = np.array([f"q{q}" for q in qid])
+    new = np.isin(qid, np.unique(qid)[-3:])
+    old = np.flatnonzero(~new)  # their queries cross the borders of partitions
+    rows = da.from_array(X[old], chunks=(50, -1))
+    labels = da.from_array(ids[old], chunks=50) if lazy_qid else ids[old].tolist()
+    model = RankRLS(**options).fit(rows, y[old], qid=labels)
+    reference = rankrls.RankRLS(solver="primal").set_params(**options)
+    reference.fit(X[old], y[old], qid=ids[old])
+    local = model.to_local()
+    assert local._ledger.queries == reference._ledger.queries
+    np.testing.assert_array_equal(local._preferences, reference._preferences)
+    save_model(local, tmp_path / "model")
+    for ranker in (local, load_model(tmp_path / "model")):
+        ranker.partial_fit(X[new], y[new], qid=ids[new])
+        expected = copy.copy(reference).partial_fit(X[new], y[new], qid=ids[new])
+        same(ranker.predict(X), expected.predict(X), 1e-8)
+        ranker.forget(X[new], y[new], qid=ids[new])
+        same(ranker.predict(X), reference.predict(X), 1e-8)
+        with pytest.raises(ValueError, match="was given in an earlier call"):
+            ranker.partial_fit(X[old[:30]], y[old[:30]], qid=ids[old[:30]])
+    assert model._ledger.queries == reference._ledger.queries  # the copy has its own
+
+
+def test_a_local_model_without_sums():
+    X, y, qid, _ = problem()
+    model = RankRLS(solver="cg").fit(da.from_array(X, chunks=(50, -1)), y, qid=qid).to_local()
+    with pytest.raises(AttributeError, match="solver='cg' needs all rows at once"):
+        model.partial_fit(X, y, qid=qid)
+
+
+def test_local_estimators_refuse_rows_elsewhere():
+    X, y, qid, _ = problem()
+    lazy = da.from_array(X, chunks=(50, -1))
+    fitted = rankrls.RankRLS().fit(X, y, qid=qid)
+    calls = {
+        "fit": lambda: rankrls.RankRLS().fit(lazy, y, qid=qid),
+        "cv": lambda: rankrls.RankRLSCV().fit(lazy, y, qid=qid),
+        "svm": lambda: rankrls.RankSVM().fit(lazy, y, qid=qid),
+        "greedy": lambda: rankrls.GreedyRankRLS(1).fit(lazy, y, qid=qid),
+        "relation": lambda: rankrls.ConditionalRankRLS().fit(lazy, np.eye(len(X))),
+        "partial_fit": lambda: rankrls.RankRLS().partial_fit(lazy, y, qid=qid),
+        "predict": lambda: fitted.predict(lazy),
+        "score": lambda: fitted.score(lazy, y, qid),
+        "hold-out": lambda: leave_query_out_predict(rankrls.RankRLS(), lazy, y, qid=qid),
+        "cross_val_score": lambda: cross_val_score(rankrls.RankRLS(), lazy, y, qid=qid),
+        "scaler": lambda: QueryScaler().fit_transform(lazy, qid=qid),
+    }
+    for call in calls.values():
+        with pytest.raises(ValueError, match=r"X is a Dask Array.*rankrls.dask.RankRLS.*compute"):
+            call()
+    dd = pytest.importorskip("dask.dataframe")
+    table, names = frame()
+    with pytest.raises(ValueError, match="X is a Dask DataFrame"):
+        rankrls.RankRLS().fit(dd.from_pandas(table, npartitions=2)[names], table.target)
+
+
 def test_a_model_file_is_of_the_local_model(tmp_path):
     X = da.from_array(np.random.default_rng(0).standard_normal((30, 2)), chunks=(10, -1))
     ranker = RankRLS().fit(X, np.arange(30.0))
@@ -672,3 +783,17 @@ def test_a_failing_refit_changes_nothing(solver):
             model.fit(bad_X, bad_y, qid=qid)
         assert vars(model) == before
     np.testing.assert_array_equal(model.predict(X), predictions)
+
+
+def test_columns_like_ids_and_unequal_scales_are_told():
+    dd = pytest.importorskip("dask.dataframe")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(200, 3)) * [1, 1, 1e4], columns=list("abc"))
+    frame = frame.assign(doc_id=np.arange(200), y=frame.a, q=np.repeat(np.arange(20), 10))
+    lazy = dd.from_pandas(frame, npartitions=3)
+    with pytest.warns() as told:
+        RankRLS().fit(lazy[["a", "b", "c", "doc_id"]], lazy.y, qid=lazy.q)
+    ids, scales = (str(one.message) for one in told)
+    assert "column 'doc_id' of X looks like an id" in ids
+    assert "column 'c'" in scales
+    RankRLS().fit(lazy[["a", "b"]], lazy.y, qid=lazy.q)

@@ -10,6 +10,8 @@ from scipy import sparse
 from rankrls import RankRLS, RankRLSCV, regularization_path
 from rankrls.model_selection import leave_pair_out_predict, leave_query_out_predict
 
+pytestmark = pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
+
 # ---------------------------------------------------------------------- an exact solution
 
 

@@ -138,7 +138,7 @@ def test_no_features_at_all(folder, data, name):
 @pytest.mark.parametrize("how", ["--in-memory", "--stream"])
 def test_fit(run, folder, data, name, how):
     X, y, qid = data
-    run(f"fit {name} -m new {how} {DROP} --drop url")
+    run(f"fit {name} -m new --alpha 1 --scale none {how} {DROP} --drop url")
     model = load_model(folder / "new")
     assert model.feature_names_in_.tolist() == FEATURES
     np.testing.assert_allclose(model.coef_, RankRLS().fit(X, y, qid=qid).coef_)

@@ -96,6 +96,23 @@ def test_every_check_passes(name):
     assert statuses["passed"] >= AT_LEAST - len(SKIPPED)
 
 
+@pytest.mark.parametrize("alpha", [0, 1])
+def test_early_stopping(alpha):
+    """Rows that are held out at random have a pair, whatever the seed."""
+    weights = {
+        f"check_sample_weight_equivalence_on_{kind}_data": "rows are held out at random"
+        for kind in ("dense", "sparse")
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):  # the seed is scikit-learn's in some checks, and none in others
+            ranker = RankRLS(alpha, early_stopping=True)
+            results = check_estimator(
+                ranker, on_skip=None, on_fail=None, expected_failed_checks=weights
+            )
+            assert [r["check_name"] for r in results if r["status"] == "failed"] == []
+
+
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 @pytest.mark.filterwarnings("ignore:basis=20 is more than the")
 def test_names_of_columns(name):

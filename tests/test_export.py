@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectKBest, VarianceThreshold, f_regression
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -29,6 +30,8 @@ from rankrls.export import (
     to_svmrank,
 )
 from rankrls.preprocessing import QueryScaler
+
+pytestmark = pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 
 NAMES = ["title match", "bm25(body)", "recency", "clicks", "größe"]
 
@@ -173,6 +176,41 @@ def test_pipelines_are_folded(scaler):
     pipeline = make_pipeline(scaler, RankRLS(0.5)).fit(X, y, rankrls__qid=qid)
     Z = data(seed=1)[0]
     check_everything(pipeline, pipeline.predict(Z), Z)
+
+
+def with_gaps(X):
+    X = X.copy()
+    X[::4, 1] = X[3, 0] = np.nan
+    return X
+
+
+def test_an_imputer_that_fills_with_zero_is_folded():
+    """A missing feature counts as 0 in the engines, too."""
+    X, y, _qid = data()
+    X = with_gaps(X)
+    zero = SimpleImputer(strategy="constant", fill_value=0)
+    pipeline = make_pipeline(MaxAbsScaler(), zero, StandardScaler(), RankRLS()).fit(X, y)
+    check_everything(pipeline, pipeline.predict(X), np.nan_to_num(X))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (SimpleImputer(),),
+        (SimpleImputer(missing_values=-1.0, strategy="constant", fill_value=0),),
+        (StandardScaler(), SimpleImputer(strategy="constant", fill_value=0)),
+    ],
+    ids=["mean", "another value", "after a shift"],
+)
+def test_other_imputers_are_not_folded(steps):
+    X, y, _qid = data()
+    X = X if steps[0].__dict__.get("missing_values") == -1.0 else with_gaps(X)
+    pipeline = make_pipeline(*steps, RankRLS()).fit(X, y)
+    for export in (to_elasticsearch, to_opensearch, to_solr):
+        with pytest.raises(ValueError, match=r"missing feature counts as 0.*to_onnx"):
+            export(pipeline, NAMES)
+    with pytest.raises(ValueError, match=r"missing feature counts as 0.*to_onnx"):
+        to_svmrank(pipeline)
 
 
 def test_several_steps_and_pipelines_in_pipelines():

@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.feature_selection import VarianceThreshold
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
@@ -16,6 +17,8 @@ from rankrls import GreedyRankRLS, RankRLS, RankRLSCV, RankSVM
 from rankrls.export import to_onnx
 from rankrls.io import load_model, save_model
 from rankrls.preprocessing import QueryScaler
+
+pytestmark = pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -86,6 +89,55 @@ def test_every_kind_of_step(kernel):
     steps = (RobustScaler(), VarianceThreshold(0.05), MinMaxScaler(), PCA(3))
     pipeline = make_pipeline(*steps, RankRLS(kernel=kernel)).fit(X, y)
     check(pipeline, data(seed=1)[0])
+
+
+IMPUTERS = {
+    "mean": SimpleImputer(),
+    "median": SimpleImputer(strategy="median"),
+    "frequent": SimpleImputer(strategy="most_frequent"),
+    "constant": SimpleImputer(strategy="constant", fill_value=2),
+    "zero": SimpleImputer(strategy="constant"),
+    "number": SimpleImputer(missing_values=-1000.0),
+}
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("name", IMPUTERS)
+def test_imputers(name, kernel):
+    X, y, _ = data()
+    X = X.astype(np.float32).astype(float)
+    new = data(seed=1)[0]
+    imputer = IMPUTERS[name]
+    for rows in (X, new):
+        rows[::3, 1] = rows[4, 2] = imputer.missing_values
+    for steps in ((imputer, StandardScaler()), (MinMaxScaler(), imputer, PCA(3))):
+        if name == "number" and len(steps) == 3:
+            continue  # the scaler would move the number
+        pipeline = make_pipeline(*steps, RankRLS(kernel=kernel)).fit(X, y)
+        check(pipeline, new)
+        scores = run(to_onnx(pipeline, dtype="float64"), new)
+        np.testing.assert_array_equal(np.argsort(scores), np.argsort(pipeline.predict(new)))
+
+
+@pytest.mark.filterwarnings("ignore:Skipping features")
+def test_an_imputer_drops_features_without_values():
+    X, y, _ = data()
+    empty = np.c_[np.full(len(X), np.nan), X]
+    empty[3, 2] = np.nan
+    check(make_pipeline(SimpleImputer(), StandardScaler(), RankRLS()).fit(empty, y), empty)
+
+
+def test_imputers_that_are_not_exported():
+    X, y, _ = data()
+    X[2, 1] = np.nan
+    with pytest.raises(ValueError, match="add_indicator=False"):
+        to_onnx(make_pipeline(SimpleImputer(add_indicator=True), RankRLS()).fit(X, y))
+    X[2, 1] = 0.1
+    pipeline = make_pipeline(SimpleImputer(missing_values=0.1), RankRLS()).fit(X, y)
+    with pytest.raises(ValueError, match=r"0\.1 of SimpleImputer is not a number of 32 bits"):
+        to_onnx(pipeline)
+    scores = run(to_onnx(pipeline, dtype="float64"), X)
+    np.testing.assert_allclose(scores, pipeline.predict(X), rtol=1e-10)
 
 
 def test_other_rankers():

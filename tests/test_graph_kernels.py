@@ -291,6 +291,62 @@ def test_divergence_is_decided_by_the_spectral_radius(kind, radius):
                 AllPathsGraphFeatures().fit([graph])
 
 
+@pytest.mark.parametrize("gather", ["sum", "max"])
+@pytest.mark.parametrize("kind", ["cyclic", "signed", "symmetric", "dag"])
+def test_divergent_graphs_are_scaled(kind, gather):
+    """Equal to scaling them beforehand; other graphs are as they were."""
+    rng = np.random.default_rng(11)
+    radii = [0.5, 1.29, 0.9, 1.001, 40.0, 0.99]
+    graphs = [random_graph(rng, v, kind, r) for r in radii for v in (3, 12, 25)]
+    expected, scales = [], []
+    for A, labels in graphs:
+        radius = np.abs(np.linalg.eigvals(A)).max(initial=0.0)
+        scales.append(0.9 / radius if radius >= 1 - 1e-12 else 1.0)
+        expected.append((A * scales[-1], labels))
+    features = AllPathsGraphFeatures(gather, divergent="scale")
+    plain = AllPathsGraphFeatures(gather)
+    if kind == "dag":
+        X = features.fit_transform(graphs)
+        assert (features.graph_scales_ == 1).all()
+    else:
+        n = int(np.sum(np.array(scales) != 1))
+        assert n >= 6
+        with pytest.warns(UserWarning, match=rf"paths of {n} of 18 graphs diverge.*graphs\[3\] by"):
+            X = features.fit_transform(graphs)
+        assert np.allclose(features.graph_scales_, scales, rtol=1e-9)
+        with pytest.warns(UserWarning, match=rf"paths of {n} of 18 graphs"):
+            again = features.transform(graphs)
+        assert np.array_equal(again.toarray(), X.toarray())
+        with pytest.warns(UserWarning, match=r"graphs_a\[3\] by"):
+            kernel = all_paths_graph_kernel(graphs, gather=gather, divergent="scale")
+        assert np.allclose(kernel, (X @ X.T).toarray())
+    wanted = plain.fit_transform(expected)
+    assert (features.label_pairs_ == plain.label_pairs_).all()
+    assert np.allclose(X.toarray(), wanted.toarray(), rtol=1e-6, atol=1e-12)
+    for i in range(3):  # against the series itself
+        assert as_dict(features, X[[i]]) == pytest.approx(naive(expected[i], gather), rel=1e-9)
+    kept = [i for i, scale in enumerate(scales) if scale == 1]
+    alone = AllPathsGraphFeatures(gather).fit([graphs[i] for i in kept])
+    for i, row in zip(kept, alone.transform([graphs[i] for i in kept]), strict=True):
+        assert as_dict(features, X[[i]]) == as_dict(alone, sp.csr_array(row.reshape(1, -1)))
+
+
+def test_a_cycle_behind_a_long_chain_is_scaled():
+    """Eigenvalues of the whole matrix are ill-conditioned; those of its cycles are not."""
+    v = 60
+    A = chain(*[50.0] * (v - 1))
+    A[v - 1, v - 2] = 2 / 50  # the last two nodes: a cycle of weight 2
+    with pytest.warns(UserWarning, match=r"1 of 1 graphs diverge.*by 0\.636"):
+        features = AllPathsGraphFeatures(divergent="scale").fit([(A, ["a"] * v)])
+    assert features.graph_scales_[0] == pytest.approx(0.9 / np.sqrt(2), rel=1e-12)
+
+
+def test_overflow_cannot_be_scaled():
+    graph = (chain(1e200, 1e200), ["a", "b", "c"])
+    with pytest.raises(ValueError, match=r"graphs\[0\]"):
+        AllPathsGraphFeatures(divergent="scale").fit([graph])
+
+
 def test_signed_weights_converge_where_their_absolute_values_do_not():
     A = np.array([[0.5, -0.6], [0.6, 0.5]])  # ρ(A) = 0.78, ρ(|A|) = 1.1
     X = AllPathsGraphFeatures().fit_transform([(A, ["a", "b"])])
@@ -408,7 +464,7 @@ def test_clone_pickle_and_pipeline():
     rng = np.random.default_rng(7)
     graphs = [random_graph(rng, 10, "dag") for _ in range(20)]
     features = clone(AllPathsGraphFeatures("max", normalize=True))
-    assert features.get_params() == {"gather": "max", "normalize": True}
+    assert features.get_params() == {"gather": "max", "normalize": True, "divergent": "error"}
     X = features.fit_transform(graphs)
     again = pickle.loads(pickle.dumps(features))
     assert (again.transform(graphs) != X).nnz == 0

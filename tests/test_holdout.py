@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 from cases import COSTS, TIES, WEIGHTINGS, Case
-from rankrls import PreferenceGraph, RankRLS
+from rankrls import PreferenceGraph, RankRLS, RankRLSCV
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.model_selection import (
     LeavePairOut,
@@ -14,7 +14,9 @@ from rankrls.model_selection import (
     leave_pair_out_auc,
     leave_pair_out_predict,
     leave_pair_out_score,
+    leave_pair_out_tournament,
     leave_query_out_predict,
+    permutation_test,
 )
 
 ALPHAS = np.array([1e-9, 1e-4, 1.0, 1e4, 1e9])
@@ -410,9 +412,9 @@ def test_a_fold_that_is_refitted_is_refitted_once_for_all_outputs(monkeypatch):
     calls = []
     refit = RidgeProblem.refit
 
-    def counting(self, rest, held, alphas):
+    def counting(self, rest, held, alphas, **options):
         calls.append(len(held))
-        return refit(self, rest, held, alphas)
+        return refit(self, rest, held, alphas, **options)
 
     monkeypatch.setattr(RidgeProblem, "refit", counting)
     held = holdout_predict(RankRLS(ties="drop"), X, Y, folds, alphas=[0.1, 10.0])
@@ -424,3 +426,29 @@ def test_a_fold_that_is_refitted_is_refitted_once_for_all_outputs(monkeypatch):
                 alone = RankRLS(alpha, ties="drop").fit(X[rest], Y[rest, output])
                 expected = alone.predict(X[fold])
                 np.testing.assert_allclose(found[:, output], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e154, 1e300])
+def test_features_that_overflow_are_refused_as_by_fit(scale):
+    rng = np.random.default_rng(0)
+    X, y = scale * rng.standard_normal((12, 3)), rng.standard_normal(12)
+    calls = [
+        RankRLS().fit,
+        lambda X, y: leave_pair_out_score(RankRLS(), X, y),
+        lambda X, y: leave_pair_out_predict(RankRLS(), X, y),
+        lambda X, y: leave_pair_out_tournament(RankRLS(), X, y),
+        lambda X, y: permutation_test(RankRLS(), X, y, n_permutations=2),
+        lambda X, y: holdout_predict(RankRLS(), X, y, folds=[[0, 1]]),
+        RankRLSCV().fit,
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="the numbers overflow float64: scale the features"):
+            call(X, y)
+
+
+def test_features_of_a_huge_scale_by_conjugate_gradients():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
+    coef = RankRLS(1e-12, solver="cg", tol=1e-10).fit(X, y).coef_
+    huge = RankRLS(1e-12, solver="cg", tol=1e-10).fit(1e150 * X, y).coef_
+    np.testing.assert_allclose(1e150 * huge, coef, rtol=1e-8)

@@ -199,6 +199,7 @@ def test_pairs_alone():
     close(incremental.coef_, clone(ranker).fit(X[5:10], pairs=pairs[:, ::-1]).coef_)
 
 
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 @pytest.mark.parametrize("alpha", [1e-9, 1e-3, 1e9])
 @pytest.mark.parametrize("kind", ["plain", "offset", "duplicates", "wide", "sparse", "scales"])
 def test_awkward_features(alpha, kind):
@@ -227,6 +228,7 @@ def test_awkward_features(alpha, kind):
     close(f - f[0], g - g[0], max(tolerance, 1e-9))
 
 
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 def test_directions_that_begin_as_rounding_fill_up():
     """A feature far below the rounding of another one in each batch alone, not in their sum."""
     rng = np.random.default_rng(0)

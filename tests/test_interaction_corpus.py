@@ -4,9 +4,11 @@ import gzip
 import io
 import tracemalloc
 
+import numpy as np
 import pytest
 
 from rankrls.graph_kernels import Dependency, Pair, Token, iter_interaction_corpus
+from rankrls.graph_kernels._reader import _TokenRanges
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<corpus source="Toy">\n'
 SENTENCE = """<sentence id="s0" text="AB binds C-D">
@@ -213,3 +215,68 @@ def test_unreadable_files(tmp_path):
         list(iter_interaction_corpus(3))
     with pytest.raises(FileNotFoundError):
         list(iter_interaction_corpus(tmp_path / "missing.xml"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("<!--", "-->"), ("<?x ", "?>"), ('<document id="', '"/>')],
+    ids=["comment", "instruction", "attribute"],
+)
+def test_long_tokens_are_not_looked_at_again_and_again(before, after):
+    """What expat has not used yet is at most as long as the next piece that it gets."""
+    pieces = []
+
+    class Counted(io.BytesIO):
+        def read(self, n):
+            pieces.append(n)
+            return super().read(n)
+
+    text = f'{HEAD}{before}{"x" * 3_000_000}{after}<document id="d"/>{TAIL}'
+    documents = list(iter_interaction_corpus(Counted(text.encode())))
+    assert documents[-1].id == "d"
+    assert len(pieces) < 20  # 46 pieces of 64 KiB
+
+
+def test_elements_take_little_memory():
+    text = f'{HEAD}<document id="d">{"<a/>" * 50_000}</document>{TAIL}'.encode()
+    tracemalloc.start()
+    read(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 110 * 50_000
+
+
+@pytest.mark.parametrize("encoding", ["no-such", "rot13", "shift_jis", "utf-7"])
+def test_encodings_that_cannot_be_read(encoding):
+    with pytest.raises(ValueError, match="<stream>:1: the encoding of the file cannot be read"):
+        read(f'<?xml version="1.0" encoding="{encoding}"?><corpus source="x"/>')
+
+
+def test_tokens_of_entities_against_a_double_loop():
+    rng = np.random.default_rng(0)
+
+    def draw(n):
+        begin = rng.integers(0, 60, n)
+        return list(zip(begin.tolist(), (begin + rng.integers(0, 6, n)).tolist(), strict=True))
+
+    for _ in range(200):
+        tokens = [draw(rng.integers(1, 3)) for _ in range(rng.integers(0, 12))]
+        entity = draw(rng.integers(1, 5))
+        expected = [
+            index
+            for index, token in enumerate(tokens)
+            if any(a <= d and c <= b for a, b in entity for c, d in token)
+        ]
+        assert list(_TokenRanges(tokens).touched(entity)) == expected
+
+
+def test_entities_that_cover_everything(monkeypatch):
+    monkeypatch.setattr("rankrls.graph_kernels._reader._MAX_TOUCHED", 3)
+    with pytest.raises(ValueError, match=r"<entity id='e2'> and those before it cover over 3"):
+        read(CORPUS.replace('"11-11" text="D" type', '"0-99" text="D" type'), parser="one")
+
+
+@pytest.mark.parametrize("offset", ["5", "5-", "-5", "1-99999999999999999999", "1-2,x", "7-3", ""])
+def test_odd_offsets(offset):
+    with pytest.raises(ValueError, match=r"<entity id='e0'> has charOffset="):
+        read(CORPUS.replace('"0-1" text="AB" type', f'"{offset}" text="AB" type'), parser="one")

@@ -16,6 +16,7 @@ import pytest
 import sklearn
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -37,6 +38,8 @@ from rankrls.io._records import Record
 from rankrls.io._registry import RECORDS
 from rankrls.io._values import Decoder, Encoder
 from rankrls.preprocessing import QueryScaler
+
+pytestmark = pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 
 DATA = Path(__file__).parent / "data"
 
@@ -196,8 +199,15 @@ def test_the_grid_has_every_class_of_a_model(path):
             name for name in RECORDS if f'"object": "{name}"' in path.read_bytes().decode("latin1")
         }
     outside = {"RankRLSCV", "GreedyRankRLS", "QueryScaler", "StandardScaler", "MinMaxScaler"}
-    outside |= {"MaxAbsScaler", "Pipeline", "Statistics", "DroppedSolver", "RandomState"}
-    outside |= {"IterativeModel", "HingeModel", "RankSVM"}
+    outside |= {
+        "MaxAbsScaler",
+        "SimpleImputer",
+        "Pipeline",
+        "Statistics",
+        "DroppedSolver",
+        "RandomState",
+    }
+    outside |= {"Calibration", "IterativeModel", "HingeModel", "RankSVM"}
     outside |= {"ConditionalRankRLS", "ConditionalRankRLSCV", "Objects"}
     assert found == set(RECORDS) - outside
 
@@ -300,6 +310,79 @@ def test_scaler_of_rows_with_gaps(path):
     assert_same(MaxAbsScaler().fit(SPARSE), round_trip(MaxAbsScaler().fit(SPARSE), path))
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of scikit-learn
+@pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler(), MaxAbsScaler()])
+@pytest.mark.parametrize("empty", [[1], [0, 1, 2, 3]])
+def test_scaler_of_empty_columns(scaler, empty, path):
+    gaps = X.copy()
+    gaps[:, empty] = np.nan
+    scaler = clone(scaler).fit(gaps)
+    assert np.isnan(scaler.scale_).sum() == len(empty)
+    assert_same(scaler, round_trip(scaler, path))
+
+
+GAPS = X.copy()
+GAPS[::5, 1] = GAPS[2, 3] = np.nan
+
+IMPUTERS = [
+    SimpleImputer(),
+    SimpleImputer(strategy="median"),
+    SimpleImputer(strategy="most_frequent"),
+    SimpleImputer(strategy="constant", fill_value=-3),
+    SimpleImputer(strategy="constant", keep_empty_features=True),
+]
+
+
+@pytest.mark.parametrize("imputer", IMPUTERS, ids=str)
+@pytest.mark.parametrize("dtype", [float, np.float32])
+def test_imputers(imputer, dtype, path):
+    gaps = GAPS.astype(dtype)
+    pipeline = make_pipeline(clone(imputer), StandardScaler(), RankRLS()).fit(gaps, y)
+    loaded = round_trip(pipeline, path)
+    np.testing.assert_array_equal(pipeline.predict(gaps), loaded.predict(gaps))
+    np.testing.assert_array_equal(pipeline[0].transform(gaps), loaded[0].transform(gaps))
+    assert loaded[0].transform(gaps).dtype == dtype
+    assert loaded[0].get_params()["strategy"] == imputer.strategy
+    assert list(loaded[0].get_feature_names_out()) == list(pipeline[0].get_feature_names_out())
+    round_trip(loaded, path.with_suffix(".again"))
+    assert path.with_suffix(".again").read_bytes() == path.read_bytes()
+
+
+def test_imputers_of_integers_and_of_features_without_values(path):
+    counts = np.arange(12).reshape(4, 3)
+    imputer = SimpleImputer(strategy="constant", fill_value=7, missing_values=5).fit(counts)
+    loaded = round_trip(imputer, path)
+    np.testing.assert_array_equal(loaded.transform(counts), imputer.transform(counts))
+    assert loaded.transform(counts).dtype == counts.dtype
+    empty = np.c_[GAPS, np.full(len(GAPS), np.nan)]
+    imputer = SimpleImputer().fit(empty)
+    loaded = round_trip(imputer, path)
+    with pytest.warns(UserWarning, match="Skipping features"):
+        np.testing.assert_array_equal(loaded.transform(empty), imputer.transform(empty))
+
+
+@pytest.mark.parametrize(
+    ("imputer", "rows", "message"),
+    [
+        (SimpleImputer(add_indicator=True), GAPS, "add_indicator=False"),
+        (
+            SimpleImputer(strategy="most_frequent"),
+            np.array([["a"], ["b"]], dtype=object),
+            "values of type 'object': fit it to numbers",
+        ),
+        (SimpleImputer(strategy=np.ma.median), GAPS, "strategy of SimpleImputer|is a function"),
+        (
+            SimpleImputer(missing_values=None, strategy="constant", fill_value=0),
+            np.array([[1.0], [None]], dtype=object),
+            "fit it to numbers",
+        ),
+    ],
+)
+def test_imputers_that_are_not_data(imputer, rows, message, path):
+    with pytest.raises(ValueError, match=message):
+        save_model(clone(imputer).fit(rows), path)
+
+
 def test_pipeline_of_everything(path):
     pipeline = Pipeline(
         [
@@ -318,6 +401,22 @@ def test_pipeline_of_everything(path):
     assert steps["nothing"] is None
     assert steps["inner"]["steps"]["passthrough"] is None
     assert steps["rank"]["parameters"]["random_state"] == 3
+
+
+def test_pipelines_in_pipelines(path):
+    pipeline = make_pipeline(StandardScaler(), RankRLS())
+    for _ in range(2):
+        pipeline = make_pipeline(pipeline)
+    pipeline.fit(X, y)
+    assert_same(pipeline, round_trip(pipeline, path))
+    deeper = make_pipeline(pipeline).fit(X, y)
+    with pytest.raises(ValueError, match="nested more than 4 deep: put the steps into one"):
+        save_model(deeper, path)
+
+
+def test_the_kernel_was_changed_after_fit(path):
+    with pytest.raises(ValueError, match="kernel='rbf' and a model of another kernel, 'linear'"):
+        save_model(RankRLS().fit(X, y).set_params(kernel="rbf"), path)
 
 
 def test_the_cache_of_a_pipeline_is_not_stored(tmp_path, path):
@@ -482,6 +581,18 @@ REFUSED = {
         lambda: make_pipeline(FunctionTransformer(), RankRLS()).fit(X, y),
         "step 'functiontransformer' is a FunctionTransformer, which cannot be saved; these can",
     ),
+    "steps of other features": (
+        lambda: Pipeline(
+            [("scale", StandardScaler().fit(X[:, :3])), ("rank", RankRLS().fit(X, y))]
+        ),
+        "step 'rank' was fitted to 4 features, and 'scale' gives 3",
+    ),
+    "selection of other features": (
+        lambda: Pipeline(
+            [("in", make_pipeline(GreedyRankRLS(2)).fit(X, y)), ("rank", RankRLS().fit(X, y))]
+        ),
+        "step 'rank' was fitted to 4 features, and 'in' gives 2",
+    ),
     "kernel": (lambda: RankRLS(kernel=euclidean).fit(X, y), "kernel.*function.*precomputed"),
     "scoring": (
         lambda: RankRLSCV([1.0], scoring=lambda t, s, qid: 1.0).fit(X, y, qid=qid),
@@ -493,27 +604,40 @@ REFUSED = {
     ),
     "range": (
         lambda: RankRLS(kernel="rbf", basis=np.arange(3)).fit(X, y).set_params(basis=range(3)),
-        r"basis of RankRLS is range\(0, 3\)",
+        r"basis of RankRLS must be .*integers.*it is range\(0, 3\): .*list\(rows\)",
     ),
     "objects": (
         lambda: RankRLS().fit(X, y).set_params(basis=np.array([1, None])),
-        "array of Python objects",
+        "basis of RankRLS must be .*object of shape",
     ),
     "complex": (lambda: RankRLS().fit(X, y).set_params(basis=np.array([1j])), "complex128"),
     "long": (
         lambda: RankRLS().fit(X, y).set_params(basis=np.longdouble(1)),
         "longdouble|float128|float96",
     ),
-    "keys": (lambda: RankRLS().fit(X, y).set_params(basis={1: 2}), "keys must be text"),
-    "COO": (lambda: RankRLS().fit(X, y).set_params(basis=SPARSE.tocoo()), "CSR"),
+    "keys": (lambda: RankRLS().fit(X, y).set_params(basis={1: 2}), "basis of RankRLS must be"),
+    "nested": (lambda: RankRLS().fit(X, y).set_params(basis=[[1]]), "basis of RankRLS must be"),
+    "coefficients": (lambda: with_coefficients(RankRLS().fit(X, y)), "coef_ is not that of the"),
+    "features": (lambda: with_features(RankRLS().fit(X, y)), "a model of other than 5 features"),
     "own attribute": (lambda: with_attribute(RankRLS().fit(X, y)), "attribute 'note'"),
     "nonsense": (lambda: RankRLS().fit(X, y).set_params(alpha=-1.0), "alpha must be"),
     "option": (lambda: RankRLS().fit(X, y).set_params(cost="none"), "cost must be one of"),
     "text": (
         lambda: RankRLS().fit(X, y).set_params(degree="3"),
-        "degree of RankRLS must be a number",
+        "degree of RankRLS must be a finite number",
     ),
 }
+
+
+def with_coefficients(ranker):
+    """A fit that was interrupted half-way would leave this."""
+    ranker.coef_ = ranker.coef_ + 1
+    return ranker
+
+
+def with_features(ranker):
+    ranker.n_features_in_ = 5
+    return ranker
 
 
 def with_attribute(ranker):
@@ -720,7 +844,7 @@ def test_a_new_class_takes_a_record(monkeypatch):
     memory.counts = np.array([3, 4])
     encoder = Encoder()
     tree = json.loads(json.dumps(encoder.encode(memory, "memory")))
-    back = Decoder(encoder.arrays.__getitem__).decode(tree)
+    back = Decoder(encoder.arrays.__getitem__, free).decode(tree)
     assert back.seen == memory.seen
     assert_same(memory.statistics, back.statistics)
     total = back.statistics[0] + memory.statistics[0]
@@ -774,6 +898,25 @@ VALUES = [
 ]
 
 
+def free(n_bytes, what):
+    """Memory without a limit."""
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.array([1, None]), "array of Python objects"),
+        ({1: 2}, "keys must be text"),
+        (SPARSE.tocoo(), "CSR"),
+        (np.array(["x" * 10**5] + [""] * 10**3), "too many"),
+        (range(3), r"value is range\(0, 3\)"),
+    ],
+)
+def test_values_that_are_no_data(value, message):
+    with pytest.raises(ValueError, match=message):
+        Encoder().encode(value, "value")
+
+
 @pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
 def test_values(value, tmp_path):
     encoder = Encoder()
@@ -781,7 +924,7 @@ def test_values(value, tmp_path):
     with open(tmp_path / "file", "w+b") as file:
         _archive.write_archive(file, {"model": tree}, encoder.arrays)
         reader = _archive.ArchiveReader(file, lambda manifest: None)
-        back = Decoder(reader.array).decode(reader.manifest["model"])["value"]
+        back = Decoder(reader.array, free).decode(reader.manifest["model"])["value"]
     if isinstance(value, np.ndarray) and value.dtype.byteorder == ">":
         value = value.astype(value.dtype.newbyteorder("="))
     if isinstance(value, set):
@@ -797,7 +940,7 @@ def test_an_array_that_occurs_twice_is_stored_once():
     values = np.arange(3.0)
     tree = encoder.encode([values, values, values.copy()], "value")
     assert tree == [{"array": 0}, {"array": 0}, {"array": 1}]
-    back = Decoder(encoder.arrays.__getitem__).decode(tree)
+    back = Decoder(encoder.arrays.__getitem__, free).decode(tree)
     assert back[0] is back[1]
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import gzip
+import inspect
 import io
 import json
 import pickle
@@ -13,12 +14,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
-from model_files import edit, manifest_of, members, write
+from model_files import edit, forge, manifest_of, members, write
 from rankrls import RankRLS
 from rankrls.io import _archive, describe_model, load_model, save_model
+from rankrls.io._records import EstimatorRecord
 from rankrls.io._registry import RECORDS
+from rankrls.io._values import Decoder
 
 DATA = Path(__file__).parent / "data"
 
@@ -234,6 +240,8 @@ def test_bomb_in_place_of_the_manifest(path):
     write(path, [("manifest.json", b"[" * 10_000_000)], zipfile.ZIP_DEFLATED)
     refuse(path, "compressed")
     write(path, [("manifest.json", b"[" * 100_000)])
+    refuse(path, "tiny lists")
+    write(path, [("manifest.json", b'{"tuple": [' * 100_000)])
     refuse(path, "JSON")
 
 
@@ -429,12 +437,20 @@ FORGED = {
     "unknown kernel": (put(params, "kernel", "os.system"), "kernel must be"),
     "cost": (put(params, "cost", "none"), "cost must be one of"),
     "gamma": (put(params, "gamma", [1]), "gamma of RankRLS"),
-    "bool": (put(params, "degree", True), "degree of RankRLS must be a number"),
+    "bool": (put(params, "degree", True), "degree of RankRLS must be a finite number"),
     "random state": (put(params, "random_state", "x"), "random_state of RankRLS"),
     "object as parameter": (
         lambda m: params(m).update(random_state=copy.deepcopy(model_of(m))),
         "random_state of RankRLS",
     ),
+    "another kernel": (put(params, "kernel", "rbf"), "kernel='rbf' and a model of another kernel"),
+    "endless gamma": (put(params, "gamma", 10**400), "gamma of RankRLS must be a finite number"),
+    "endless degree": (put(params, "degree", 10**400), "degree of RankRLS must be a finite"),
+    "endless alpha": (put(params, "alpha", 10**400), "alpha of RankRLS must be a number"),
+    "endless iteration": (put(params, "max_iter", 10**400), "max_iter of RankRLS must be an int"),
+    "endless seed": (put(params, "random_state", 10**400), "random_state of RankRLS must be"),
+    "negative basis": (put(params, "basis", -5), "basis of RankRLS must be an integer >= 1"),
+    "endless basis": (put(params, "basis", [10**400]), "basis of RankRLS must be"),
     "features": (put(fields, "n_features_in_", 3), "a model of other than 3 features"),
     "names": (
         put(fields, "feature_names_in_", {"strings": ["a"], "shape": [1], "dtype": "O"}),
@@ -517,6 +533,46 @@ def test_sparse_arrays_that_point_elsewhere(part, value, tmp_path):
     refuse(path)
 
 
+def test_columns_that_no_model_has(path):
+    """A product of sparse rows takes memory for every column."""
+    rows = sparse.csr_array(np.maximum(X, 0))
+    save_model(RankRLS(kernel="rbf").fit(rows, y), path)
+
+    def change(manifest):
+        fields(manifest)["n_features_in_"] = 2**31 - 2
+        stored = model_of(manifest)["fields"]["rows"]
+        stored["shape"] = [stored["shape"][0], 2**31 - 2]
+
+    edit(path, change)
+    refuse(path, "a sparse array has 2,147,483,646 columns, and may have 67,")
+    wide = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=(8, 2**31 - 2))
+    ranker = RankRLS(kernel="rbf").fit(rows, y)
+    ranker._model.rows = wide
+    ranker.n_features_in_ = 2**31 - 2
+    with pytest.raises(ValueError, match="rows of KernelModel has 2,147,483,646 columns"):
+        save_model(ranker, path)
+
+
+@pytest.mark.parametrize(
+    "indptr",
+    [
+        [0, 10**9, 0],  # no entries at all, but for the rows between
+        [0, 2**31 - 1, -(2**31), -1, 2, 3],  # whose differences overflow
+        [1, 2, 3],
+        [0, 3, 2, 3],
+        [0, 2, 4],
+        [0, -1, 3],
+    ],
+)
+def test_rows_of_sparse_arrays_that_overlap(indptr):
+    """SciPy lets the first two pass, and a product with them reads any memory."""
+    arrays = [np.ones(3), np.zeros(3, dtype=np.int32), np.array(indptr, dtype=np.int32)]
+    parts = {name: {"array": i} for i, name in enumerate(("data", "indices", "indptr"))}
+    tree = {"csr": "array", "shape": [len(indptr) - 1, 2], **parts}
+    with pytest.raises(ValueError, match="a sparse array"):
+        Decoder(arrays.__getitem__, lambda n_bytes, what: None).decode(tree)
+
+
 FILES = ["linear", "kernel", "relative", "pairs", "path", "sparse", "cg", "nystroem", "pipeline"]
 
 
@@ -568,6 +624,251 @@ def test_random_state_that_points_elsewhere(tmp_path):
         save_model(ranker, path)
         edit(path, lambda m, c=change: params(m)["random_state"]["fields"].update(c))
         refuse(path, message)
+
+
+# -- small files that ask for much -----------------------------------------------------------------
+
+
+def ledger(manifest):
+    return fields(manifest)["_ledger"]["fields"]
+
+
+def triangles(manifest, add):
+    """One triangle, expanded a hundred times."""
+    n = 200
+    parts = {"columns": add(np.ones(n * (n + 1) // 2)), "diagonal": add(np.ones(n)), "alpha": 1.0}
+    packed = {"object": "PackedCholesky", "fields": parts}
+    params(manifest)["basis"] = [packed] * 100
+
+
+def sets(manifest, add):
+    """One array of labels in a hundred sets."""
+    labels = add(np.arange(5000) + 2**40)
+    ledger(manifest)["joined"] = [{"tuple": [{"set": labels}, 3]}] * 100
+
+
+def solvers(manifest, add):
+    """One array that is looked at a thousand times."""
+    solver = model_of(manifest)["fields"]["solvers"][0]
+    solver["fields"]["largest"] = add(np.ones(50_000))
+    model_of(manifest)["fields"]["solvers"] = [[solver["fields"]["largest"]] * 1000]
+
+
+def pipelines(manifest, add):
+    inner = {"tuple": ["a", {"object": "Pipeline", "params": {"steps": []}, "fields": {}}]}
+    manifest["model"] = {"object": "Pipeline", "params": {"steps": [inner] * 5000}, "fields": {}}
+
+
+def nested_pipelines(manifest, add):
+    """scikit-learn would ask the innermost estimator 2**60 times whether it is fitted."""
+    for _ in range(60):
+        step = {"tuple": ["a", manifest["model"]]}
+        manifest["model"] = {"object": "Pipeline", "params": {"steps": [step]}, "fields": {}}
+
+
+def nested_lists(depth, n):
+    made = []
+    for _ in range(depth):
+        made = [made]
+    return [made] * n
+
+
+def parameter(name, value):
+    return lambda manifest, add: params(manifest).__setitem__(name, value)
+
+
+WIDE_TEXTS = {"strings": ["x" * 10**4, *[""] * 10**4], "shape": [10_001], "dtype": "U"}
+
+MANY_PARAMS = {"dict": {str(i): 1 for i in range(20_000)}}
+
+BOMBS = {
+    "empty lists": (parameter("basis", [[]] * 100_000), "tiny lists"),
+    "nested lists": (parameter("basis", nested_lists(50, 2000)), "tiny lists"),
+    "lists": (parameter("basis", [[1, 2]] * 50_000), "tiny lists"),
+    "larger lists": (parameter("basis", [[1, 2, 3, 4]] * 50_000), "would take|basis of RankRLS"),
+    "empty tuples": (parameter("basis", [{"tuple": []}] * 50_000), "would take|basis of RankRLS"),
+    "empty dicts": (parameter("basis", [{}] * 50_000), "unknown kind|would take"),
+    "dicts": (parameter("kernel_params", MANY_PARAMS), "kernel_params"),
+    "texts of one width": (parameter("basis", WIDE_TEXTS), "too many"),
+    "no entries, many outputs": (
+        lambda m, add: model_of(m)["fields"].update(coef=add(np.zeros((1, 0, 2**27)))),
+        "more than the file has bytes",
+    ),
+    "no entries, some outputs": (
+        lambda m, add: model_of(m)["fields"].update(coef=add(np.zeros((1, 0, 2000)))),
+        "coef of LinearModel must be .*not empty",
+    ),
+    "labels in many sets": (sets, "would take"),
+    "one triangle by many": (triangles, "would take"),
+    "one array by many": (solvers, "would take"),
+    "nested pipelines": (nested_pipelines, "nested more than 4 deep: put the steps into one"),
+    "pipelines": (pipelines, "more than 1000 estimators|would take|Pipeline"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_files_that_ask_for_much(name, path):
+    change, message = BOMBS[name]
+    save_model(RankRLS().fit(X, y, qid=np.arange(8) // 2), path)
+    forge(path, change)
+    refuse(path, message)
+
+
+@pytest.mark.parametrize(
+    ("scaler", "attribute"),
+    [
+        (StandardScaler(), "mean_"),
+        (StandardScaler(), "var_"),
+        (StandardScaler(), "scale_"),
+        (MinMaxScaler(), "min_"),
+        (MinMaxScaler(), "scale_"),
+        (MaxAbsScaler(), "scale_"),
+    ],
+)
+def test_scalers_have_nan_for_empty_columns_only(scaler, attribute, path):
+    def change(manifest, add):
+        fields(manifest)[attribute] = add(np.array([1.0, np.nan]))
+
+    save_model(clone(scaler).fit(X), path)
+    forge(path, change)
+    refuse(path, f"{attribute} of {type(scaler).__name__} is NaN in a column that has values")
+
+
+def chain(bits, length):
+    """Numbers whose slots in the table of a dict follow one another, each occupied by the last."""
+    slots = [0]
+    while len(slots) < length:
+        slots.append((5 * slots[-1] + 1) % 2**bits)
+    return slots
+
+
+def same_hash(n):
+    """Pairs of numbers with the same hash value: that of a tuple can be solved for an entry."""
+    first, second, start = 11400714785074694791, 14029467366897019727, 2870177450012600261
+    inverse, found, target = pow(second, -1, 2**64), [], 0
+    rng = np.random.default_rng(0)
+    while len(found) < n:
+        a = int(rng.integers(2**60))
+        state = (start + a * second) % 2**64
+        state = (state << 31 | state >> 33) * first % 2**64
+        target = target or (state + 12345 * second) % 2**64
+        b = (target - state) * inverse % 2**64
+        if b < 2**61 - 1:
+            found.append((a, b))
+    return found
+
+
+COLLISIONS = {
+    # Slots of a table of 2^13, all taken, and then numbers that begin at the first of them.
+    "integers": lambda: list(dict.fromkeys(chain(13, 3000) + [i << 13 for i in range(1, 2000)])),
+    "tuples": lambda: same_hash(2000),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("integers", "labels"),
+        ("integers", "joined"),
+        ("integers", "rankings"),
+        ("tuples", "labels"),
+        ("tuples", "joined"),
+    ],
+)
+def test_labels_with_colliding_hash_values(name, where, path):
+    labels = COLLISIONS[name]()
+    if name == "tuples":
+        assert len(set(map(hash, labels))) == 1
+        tree = [{"tuple": list(label)} for label in labels]
+    save_model(RankRLS().fit(X, y, qid=np.arange(8) // 2), path)
+
+    def change(manifest, add):
+        stored = add(np.array(labels)) if name == "integers" else tree
+        if where == "labels":
+            counts = add(np.ones(len(labels), dtype=np.int64))
+            ledger(manifest).update(labels=stored, counts=counts)
+        elif where == "rankings":
+            shapes = [{"tuple": [n, 0, 1]} for n in sorted(labels)]
+            ledger(manifest)["rankings"] = shapes
+        else:
+            ledger(manifest)["joined"] = [{"tuple": [{"set": stored}, 3]}]
+
+    forge(path, change)
+    refuse(path, "hash values collide")
+
+
+def test_threads_are_not_taken_from_a_file(path):
+    """Nor stored; files of earlier versions have them."""
+    save_model(RankRLS(kernel="rbf", n_jobs=3).fit(X, y), path)
+    assert b"n_jobs" not in path.read_bytes()
+
+    def change(manifest):
+        params(manifest)["n_jobs"] = 4096
+        model_of(manifest)["fields"]["kernel"]["fields"]["n_jobs"] = 4096
+
+    edit(path, change)
+    loaded = load_model(path)
+    assert loaded.n_jobs is None
+    assert loaded._model.kernel.n_jobs is None
+
+
+def test_every_parameter_has_a_kind():
+    for name, record in RECORDS.items():
+        if isinstance(record, EstimatorRecord):
+            found = inspect.signature(record.cls).parameters
+            assert set(found) - set(record.dropped) <= set(record.params), name
+            for parameter in set(found) & set(record.params):
+                default = found[parameter].default
+                required = default is inspect.Parameter.empty
+                assert required or record.params[parameter].accepts(default, {}), parameter
+
+
+UNUSABLE = {
+    "NaN": (lambda v: np.full_like(v, np.nan), "coef of LinearModel must be .*finite"),
+    "infinite": (lambda v: np.full_like(v, -np.inf), "coef of LinearModel must be .*finite"),
+    "no outputs": (lambda v: v[:, :, :0], "coef of LinearModel must be .*not empty"),
+    "no features": (lambda v: v[:, :0], "coef of LinearModel must be .*not empty"),
+    "no alphas": (lambda v: v[:0], "coef of LinearModel must be"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_models_that_could_not_predict(name, path):
+    ranker = RankRLS().fit(X, y)
+    change, message = UNUSABLE[name]
+    forge(path, lambda m, add: model_of(m)["fields"].update(coef=add(change(ranker._model.coef))))
+    assert "(in RankRLS._model.LinearModel)" in refuse(path, message)
+
+
+@pytest.mark.parametrize("number", [-1, -(2**31), 10**6])
+def test_a_basis_that_points_elsewhere(number, path):
+    gram = X @ X.T
+    ranker = RankRLS(kernel="precomputed", basis=[3, 1]).fit(gram, y)
+    save_model(ranker, path)
+    wrong = np.array([3, number])
+    basis = lambda m: model_of(m)["fields"]["basis"]["fields"]  # noqa: E731
+    forge(path, lambda m, add: basis(m).update(indices=add(wrong)))
+    refuse(path, "negative numbers|other than 8 features")
+
+
+def test_names_may_look_like_json(path):
+    """What stands in a string is no structure, and counts only as text."""
+    pandas = pytest.importorskip("pandas")
+    names = ['"' + "[{" * 20 + str(i) for i in range(2000)]
+    frame = pandas.DataFrame(rng.standard_normal((8, 2000)), columns=names)
+    save_model(RankRLS(solver="cg").fit(frame, y), path)
+    assert list(load_model(path).feature_names_in_) == names
+    assert describe_model(path)["feature_names"] == names
+
+
+def test_tuples_as_labels_may_be_nested(path):
+    """Whatever can be saved is within the budget."""
+    n = 3000
+    labels = np.empty(2 * n, dtype=object)
+    labels[:] = [((((),),), (c // 2,), ()) for c in range(2 * n)]
+    ranker = RankRLS().fit(np.eye(2)[np.arange(2 * n) % 2], np.arange(2 * n) % 2, qid=labels)
+    save_model(ranker, path)
+    assert load_model(path)._ledger.queries == ranker._ledger.queries
 
 
 # -- every value of a manifest ---------------------------------------------------------------------

@@ -154,6 +154,7 @@ def test_tolerance_is_that_of_the_true_residual(data):
         assert np.linalg.norm(residual) <= tol * np.linalg.norm(X.T @ r) * (1 + 1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 def test_preconditioning_makes_badly_scaled_features_easy():
     X, y, qid = make_ranking(n_queries=30, random_state=0, return_X_y_qid=True)
     X = X * 10.0 ** np.arange(X.shape[1])[None] ** 0.5
@@ -300,6 +301,7 @@ def test_ugly_columns_are_right_or_warned_of(name, n, layout):
         assert error <= 1e-5, alpha
 
 
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 @pytest.mark.parametrize("alphas", [[1.0], [1e-4, 1.0, 1e4]])
 def test_one_column_of_a_large_scale(alphas):
     rng = np.random.default_rng(0)

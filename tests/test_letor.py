@@ -235,14 +235,14 @@ def test_damaged_gzip():
 def test_huge_ids_take_no_memory():
     text = b"1 1:1 2147483647:5\n" * 3
     tracemalloc.start()
-    letor = load(text)
+    letor = load(text, n_features=2**31 - 1)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert letor.data.shape == (3, 2**31 - 1)
     assert letor.data[1, 2**31 - 2] == 5
     assert peak < 20e6
     with pytest.raises(ValueError, match="pass sparse=True"):
-        load(text, sparse=False)
+        load(text, n_features=2**31 - 1, sparse=False)
 
 
 def test_endless_line(monkeypatch):

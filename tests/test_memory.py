@@ -1,12 +1,16 @@
 """Memory limits: of the machine, of control groups (containers), of the address space."""
 
+import os
 import resource
 import subprocess
 import sys
+import tracemalloc
 
+import numpy as np
 import pytest
+from scipy import sparse
 
-from rankrls import _memory
+from rankrls import RankRLS, _memory
 from rankrls._memory import GIB
 
 PHYSICAL = 16 * GIB
@@ -122,6 +126,7 @@ def test_the_budget_is_half_of_the_smallest(monkeypatch):
     with pytest.raises(MemoryError, match=r"6\.0 GiB, more than half .* 3\.0 GiB\): do less"):
         _memory.require("a test", 6, GIB // 8, advice="do less")
     monkeypatch.setattr(_memory, "_address_space", lambda: [4 * GIB])
+    monkeypatch.setattr(_memory, "_address_space_left", lambda: [3 * GIB])
     assert _memory.budget() == 2 * GIB
 
 
@@ -138,3 +143,92 @@ def test_address_space_of_a_process():
     own, available = map(int, seen.stdout.split())
     assert own == limit
     assert available <= limit
+
+
+#: Under a limit of 2 GiB of address space: what cannot fit, and words of the error.
+TOO_LARGE = {
+    "RankRLS(solver='primal').fit(wide, y_few)": "solver='cg'",
+    "RankRLS(kernel='rbf', solver='dual').fit(tall, y)": "solver='nystroem'",
+    "RankRLS(kernel='rbf', basis=9000).fit(tall, y)": "fewer basis vectors",
+    "RankRLS().partial_fit(wide, y_few)": "fewer features",
+    "RankRLS().fit_stream([(wide, y_few)])": "fewer features",
+    "RankRLSCV(kernel='rbf', solver='dual').fit(tall, y)": "solver='nystroem'",
+    "RankRLSCV(cv='leave-pair-out').fit(tall, y)": "folds of rows",
+    "RankRLSCV(cost='unit', cv='leave-pair-out').fit(tall, two)": "folds of rows",
+    "ms.leave_pair_out_score(RankRLS(), tall, y)": "folds of rows",
+    "ms.leave_pair_out_score(RankRLS(cost='unit'), tall, two)": "folds of rows",
+    "ms.leave_pair_out_predict(RankRLS(), tall, y)": "folds of rows",
+    "ms.leave_pair_out_predict(RankRLS(), tall, y, pairs=[(0, 1)])": "folds of rows",
+    "ms.leave_pair_out_tournament(RankRLS(), tall, y)": "folds of rows",
+    "ms.permutation_test(RankRLS(), tall, y, n_permutations=2)": "folds of rows",
+    "ms.leave_query_out_predict(RankRLS(), tall, y, qid=qid, alphas=many)": "fewer alphas",
+    "regularization_path(RankRLS(kernel='rbf', solver='dual'), tall[:8000], y[:8000], "
+    "alphas=[1.0, 2.0])": "one alpha at a time",
+    "RankRLSCV(many, solver='cg', random_state=0).fit(wide, y_few)": "fewer alphas",
+    "LeavePairOutRocDisplay.from_estimator(RankRLS(), tall, two)": "folds of rows",
+    "ConditionalRankRLS(kernel='rbf').fit(tall, [[1.0, 2.0]] * 20000, np.eye(2))": "fewer objects",
+    "ConditionalRankRLS().fit(few, few @ few.T, few).predict(tall, tall)": "predict_edges",
+}
+
+PROGRAM = """
+import numpy as np
+from rankrls import *
+from rankrls import model_selection as ms
+from rankrls.plotting import LeavePairOutRocDisplay
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
+rng = np.random.default_rng(0)
+tall, wide, few = rng.standard_normal((20000, 2)), rng.standard_normal((300, 20000)), np.eye(5, 2)
+y, two, y_few = rng.standard_normal(20000), np.arange(20000) % 2, np.arange(300.0)
+qid, many = np.arange(20000) // 10, np.geomspace(1e-3, 1e3, 20000)
+for call in CALLS:
+    try:
+        eval(call)
+        print("done")
+    except MemoryError as error:
+        print(str(error).replace(chr(10), " "))
+status = open("/proc/self/status").read()  # ru_maxrss would count the process that started this
+print(status.split("VmHWM:")[1].split()[0])
+"""
+
+
+def test_what_does_not_fit_is_refused_before_it_is_allocated():
+    seen = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM.replace("CALLS", repr(list(TOO_LARGE)))],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    *messages, peak = seen.stdout.splitlines()
+    for message, (call, advice) in zip(messages, TOO_LARGE.items(), strict=True):
+        assert "needs a dense work space of" in message, call
+        assert advice in message, call
+    assert int(peak) < 700_000  # kB: little more than the libraries and the data
+
+
+def test_the_address_space_that_is_left_counts(monkeypatch, tmp_path):
+    monkeypatch.setattr(_memory, "_address_space", lambda: [4 * GIB])
+    statm = tmp_path / "statm"
+    statm.write_text(f"{3 * GIB // os.sysconf('SC_PAGE_SIZE')} 1 1 1 0 1 0\n")
+    assert _memory._address_space_left(statm) == [GIB]
+    assert _memory._address_space_left(tmp_path / "none") == []
+    monkeypatch.setattr(_memory, "_address_space_left", lambda: [GIB])
+    assert _memory.budget() == GIB
+
+
+def test_deviations_of_many_rows_are_made_block_by_block():
+    """Sparse rows stay sparse, and no n × m matrix of all rows is made."""
+    rng = np.random.default_rng(0)
+    n = 60_000
+    X = sparse.csr_array(
+        (rng.random(2 * n), rng.integers(0, 3000, 2 * n), np.arange(0, 2 * n + 1, 2)),
+        shape=(n, 3000),
+    )
+    ranker = RankRLS(solver="dual").fit(X[:200], rng.standard_normal(200))
+    tracemalloc.start()
+    ranker.predict(X, return_std=True)
+    ranker.preference_proba(X[: n // 2], X[n // 2 :])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < n * 200 * 8 / 2  # half of the kernel values, a thirtieth of dense rows

@@ -138,7 +138,7 @@ def test_one_query():
 
 BAD = [
     ({"method": "sign"}, "method must be one of 'permutation', 'wilcoxon', 't'"),
-    ({"metric": "auc"}, "metric must be one of 'pairwise_accuracy', 'ndcg'"),
+    ({"metric": "kendall"}, "metric must be one of 'pairwise_accuracy', 'ndcg'"),
     ({"metric": 3}, "metric must be one of"),
     ({"metric": "ndcg@x"}, "k an integer"),
     ({"metric": "ndcg@0"}, "k must be an integer >= 1"),

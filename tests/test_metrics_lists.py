@@ -63,10 +63,10 @@ def test_binary_metrics_are_the_mean_over_orders_of_ties(metric, data, k, thresh
     else:
         skipped = metric(y, score, undefined="skip", **options)
         assert skipped == pytest.approx(np.nanmean(expected), abs=1e-13)
-    filled = metric(y, score, undefined=1, **options)
-    assert filled == pytest.approx(np.mean(np.nan_to_num(expected, nan=1.0)), abs=1e-13)
-    default = metric(y, score, **options)
-    assert default == pytest.approx(np.mean(np.nan_to_num(expected, nan=0.0)), abs=1e-13)
+        assert metric(y, score, **options) == skipped
+    for fill in (0, 1):
+        filled = metric(y, score, undefined=fill, **options)
+        assert filled == pytest.approx(np.mean(np.nan_to_num(expected, nan=fill)), abs=1e-13)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -114,7 +114,7 @@ def test_conventions():
     # The default threshold suits 0/1, -1/+1 and grades.
     assert precision([-1, 1], [1, 2], k=1) == precision([0, 4], [1, 2], k=1) == 1.0
     assert ndcg([3, 2, 0], [3, 2, 1]) == 1.0
-    assert ndcg([0, 0], [1, 2]) == 0.0
+    assert ndcg([0, 0], [1, 2], undefined=0) == 0.0
     assert ndcg([0, 0], [1, 2], undefined=1) == 1.0
 
 

@@ -205,6 +205,37 @@ def test_labels_reach_the_graph_as_permuted(monkeypatch):
     assert permutation_test(RankRLS(), X, y, n_permutations=1, **options).p_value == 1.0
 
 
+def test_few_labels_are_permuted_at_a_time(monkeypatch):
+    X, y, _ = make(seed=8)
+    drawn = []
+
+    def recorded(s, codes, n, rng):
+        drawn.append(n)
+        return _permuted(s, codes, n, rng)
+
+    monkeypatch.setattr(module, "_permuted", recorded)
+    monkeypatch.setattr(module, "PERMUTED_NUMBERS", 5 * len(y))
+    result = permutation_test(RankRLS(), X, y, n_permutations=12, random_state=0)
+    assert drawn == [5, 5, 2]
+    rng, codes = np.random.RandomState(0), np.zeros(len(y), int)
+    labels = np.hstack([_permuted(y, codes, n, rng) for n in drawn])
+    expected = [leave_pair_out_score(RankRLS(), X, s) for s in labels.T]
+    assert_allclose(result.null_scores, expected, rtol=1e-12)
+
+
+def test_memory_is_asked_for_first():
+    X = np.random.default_rng(0).standard_normal((100_000, 2))
+    tracemalloc.start()
+    try:
+        with pytest.raises(MemoryError, match=r"leave-pair-out needs .* 100,000 × 100,000"):
+            permutation_test(RankRLS(), X, X[:, 0])
+        with pytest.raises(MemoryError, match=r"so many permutations needs .*fewer permutations"):
+            permutation_test(RankRLS(), X[:50], X[:50, 0], n_permutations=10**12)
+        assert tracemalloc.get_traced_memory()[1] < 2**27  # the labels alone are 0.8 GB
+    finally:
+        tracemalloc.stop()
+
+
 def test_random_state():
     X, y, _ = make(seed=9)
     first, again, instance, other = (

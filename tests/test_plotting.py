@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.metrics import roc_auc_score
 
@@ -29,6 +29,7 @@ from rankrls.plotting import (
     EarlyStoppingDisplay,
     LeavePairOutRocDisplay,
     RegularizationPathDisplay,
+    ReliabilityDisplay,
 )
 
 pytest.importorskip("matplotlib").use("Agg")
@@ -414,3 +415,126 @@ def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'rankrls\[plot\]'"):
         EarlyStoppingDisplay.from_predictions([1, 2], [0.3, 0.2])
+
+
+# ------------------------------------------------------------------ reliability
+
+
+def judged(seed=0, m=40, n_pairs=400):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, 4))
+    pairs = rng.integers(0, m, (n_pairs, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    better = (X[pairs[:, 0], 0] - X[pairs[:, 1], 0] + rng.logistic(size=len(pairs))) > 0
+    pairs = np.where(better[:, None], pairs, pairs[:, ::-1])
+    magnitude = (rng.random(len(pairs)) < 0.9).astype(float)
+    return X, pairs, magnitude, rng
+
+
+def test_reliability_of_predictions_against_loops():
+    rng = np.random.default_rng(1)
+    p = rng.random(200)
+    won = rng.choice([0.0, 0.5, 1.0], 200)
+    weight = rng.integers(0, 3, 200).astype(float)
+    display = ReliabilityDisplay.from_predictions(
+        p, won, sample_weight=weight, n_bins=5, strategy="uniform"
+    )
+    loss = 0.0
+    for b in range(5):
+        inside = [i for i in range(200) if b / 5 <= p[i] < (b + 1) / 5 and weight[i] > 0]
+        total = sum(weight[i] for i in inside)
+        assert display.counts[b] == len(inside)
+        assert np.isclose(display.prob_pred[b], sum(weight[i] * p[i] for i in inside) / total)
+        assert np.isclose(display.prob_true[b], sum(weight[i] * won[i] for i in inside) / total)
+        loss -= sum(
+            weight[i] * (won[i] * np.log(p[i]) + (1 - won[i]) * np.log(1 - p[i])) for i in inside
+        )
+    assert np.isclose(display.log_loss, loss / weight.sum())
+    assert (display.prob_low < display.prob_true).all()
+    assert (display.prob_high > display.prob_true).all()
+    np.testing.assert_array_equal(display.line_.get_ydata(), display.prob_true)
+    again = ReliabilityDisplay.from_predictions(p, won, ax=display.ax_, name="again")
+    assert again.diagonal_ is None
+    assert again.line_.get_color() != display.line_.get_color()
+    assert texts(display.ax_)[-1] == f"again, log loss = {again.log_loss:.3f}"
+    assert np.ptp(again.counts) <= 1  # of equal numbers
+
+
+def test_reliability_of_sure_predictions():
+    sure = ReliabilityDisplay.from_predictions([0.0, 1.0, 1.0], [0, 1, 1])
+    assert sure.log_loss == 0
+    assert sure.prob_true.tolist() == [0, 1]
+    assert sure.prob_high[0] > 0
+    assert sure.prob_high[1] == 1
+
+
+@pytest.mark.parametrize("by", ["judgement", "group"])
+@pytest.mark.parametrize("options", [{}, {"kernel": "rbf", "basis": 15, "random_state": 0}])
+def test_reliability_is_of_held_out_judgements(by, options):
+    X, pairs, magnitude, rng = judged()
+    C = rng.standard_normal((len(pairs), 1))
+    groups = rng.integers(0, 5, len(pairs)) if by == "group" else None
+    given = {"magnitude": magnitude, "pair_features": C}
+    if by == "group":
+        given["groups"] = groups
+    ranker = RankRLSCV(scoring="log_loss", **options).fit(X, pairs=pairs, **given)
+    display = ReliabilityDisplay.from_estimator(ranker, X, pairs, **given)
+    assert display.counts.sum() == len(pairs)
+    assert (display.prob_pred >= 0.5).all()
+    # The calibration's own log loss is of the same held-out judgements.
+    assert np.isclose(display.log_loss, ranker.calibration_.log_loss, rtol=1e-9)
+    assert texts(display.ax_)[-1].startswith("RankRLSCV, log loss = 0.")
+
+
+def test_reliability_of_refits_and_of_new_judgements():
+    X, pairs, magnitude, _ = judged(n_pairs=30)
+    display = ReliabilityDisplay.from_estimator(RankRLS(2.0), X, pairs, magnitude=magnitude)
+    p = []
+    for i, (a, b) in enumerate(pairs):
+        rest = np.delete(np.arange(len(pairs)), i)
+        model = RankRLS(2.0).fit(X, pairs=pairs[rest], magnitude=magnitude[rest])
+        p.append(model.preference_proba(X[[a]], X[[b]], noisy=True)[0])
+    won = np.where(magnitude == 0, 0.5, 1.0)
+    loss = -np.mean(won * np.log(p) + (1 - won) * np.log1p(-np.array(p)))
+    assert np.isclose(display.log_loss, loss, rtol=1e-9)
+
+    pandas = pytest.importorskip("pandas")
+    more = judged(seed=2)[1]
+    losses = []
+    for values in (X, sparse.csr_array(X), pandas.DataFrame(X), X.tolist()):
+        ranker = RankRLSCV(scoring="log_loss").fit(values, pairs=pairs)
+        new = ReliabilityDisplay.from_estimator(ranker, values, more, held_out=False)
+        losses.append(new.log_loss)
+    q = ranker.preference_proba(X[more[:, 0]], X[more[:, 1]])
+    np.testing.assert_allclose(losses, -np.log(q).mean(), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("proba", "outcome", "options", "message"),
+    [
+        ([0.5, 1.2], [0, 1], {}, "proba must be between 0 and 1; got 1.2 at row 1"),
+        ([0.5, 0.2], [0, -1], {}, "outcome must be between 0 and 1; got -1 at row 1"),
+        ([0.5, 0.2], [0], {}, "outcome has 1"),
+        ([0.5], [1], {"n_bins": 0}, "n_bins"),
+        ([0.5], [1], {"strategy": "equal"}, "strategy must be"),
+        ([0.5], [1], {"sample_weight": [0.0]}, "no judgement to plot"),
+        ([], [], {}, "no judgement to plot"),
+    ],
+)
+def test_reliability_of_bad_input(proba, outcome, options, message):
+    with pytest.raises(ValueError, match=message):
+        ReliabilityDisplay.from_predictions(proba, outcome, **options)
+
+
+def test_reliability_of_bad_estimators():
+    X, pairs, _, _ = judged()
+    with pytest.raises(ValueError, match="groups are left out together"):
+        ReliabilityDisplay.from_estimator(
+            RankRLS().fit(X, pairs=pairs), X, pairs, groups=pairs[:, 0], held_out=False
+        )
+    with pytest.raises(ValueError, match="got a Ridge: use from_predictions"):
+        ReliabilityDisplay.from_estimator(Ridge(), X, pairs)
+    with pytest.raises(NotFittedError):
+        ReliabilityDisplay.from_estimator(RankRLSCV(), X, pairs)
+    with pytest.raises(ValueError, match="held_out must be"):
+        ReliabilityDisplay.from_estimator(RankRLS(), X, pairs, held_out="yes")

@@ -13,6 +13,7 @@ import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -448,10 +449,55 @@ def test_order_of_alphas():
 
 
 def test_default_grid():
-    assert_array_equal(RankRLSCV().alphas, 2.0 ** np.arange(-15, 16))
     X, y, qid = make(seed=16)
     ranker = RankRLSCV().fit(X, y, qid=qid)
+    assert ranker.alphas is None
+    assert_array_equal(ranker.alphas_, 2.0 ** np.arange(-15, 16))
     assert ranker.cv_results_["mean_score"].shape == (31,)
+
+
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
+@pytest.mark.parametrize("spread_out", [False, True])
+@pytest.mark.parametrize("scale", [1e-7, 1e-3, 1e3, 1e7])
+def test_default_grid_goes_as_far_as_the_scale_asks(scale, spread_out):
+    data = load_breast_cancer() if spread_out else load_iris()
+    X, y = data.data[::3], data.target[::3]
+    plain = RankRLSCV(2.0 ** np.arange(-40, 40)).fit(X, y)
+    moved = RankRLSCV().fit(scale * X, y)  # a warning would be an error here
+    assert moved.best_score_ >= plain.best_score_ - 1e-3
+    best = np.flatnonzero(plain.cv_results_["mean_score"] >= plain.best_score_ - 1e-3)
+    low, high = plain.cv_results_["alpha"][best[[0, -1]]] * scale**2
+    assert low / 2 <= moved.alpha_ <= high * 2
+    assert_array_equal(np.diff(np.log2(moved.alphas_)), 1.0)
+    assert set(2.0 ** np.arange(-15, 16)) <= set(moved.alphas_)
+
+
+@pytest.mark.parametrize("cv", ["auto", 3, "validation"])
+def test_grid_goes_on_where_the_best_is_at_its_end(cv):
+    X, y, qid = make(seed=17)
+
+    def small(y_true, y_score, *, qid):
+        return -float(np.log(np.abs(y_score).max()))  # better and better as alpha grows
+
+    options = {"scoring": small, "cv": cv, "random_state": 0}
+    with pytest.warns(UserWarning, match="is the largest of the grid: extend alphas"):
+        ranker = RankRLSCV(**options).fit(X, y, qid=qid)
+    assert ranker.alpha_ == ranker.alphas_[-1] > 2.0**16
+    given = RankRLSCV(ranker.alphas_, **options)
+    with pytest.warns(UserWarning, match="extend alphas"):
+        given.fit(X, y, qid=qid)
+    for name, values in ranker.cv_results_.items():
+        assert_allclose(values, given.cv_results_[name], rtol=1e-9)
+    assert_allclose(ranker.coef_, given.coef_, rtol=1e-9)
+
+
+def test_grid_does_not_depend_on_the_order_of_rows():
+    X, y, qid = make(seed=18)
+    order = np.random.default_rng(0).permutation(len(y))
+    ranker = RankRLSCV().fit(1e6 * X, y, qid=qid)
+    other = RankRLSCV().fit(1e6 * X[order], y[order], qid=np.asarray(qid)[order])
+    assert_array_equal(ranker.alphas_, other.alphas_)
+    assert ranker.alpha_ == other.alpha_
 
 
 @pytest.mark.parametrize(
@@ -677,8 +723,8 @@ BAD = [
         cv="leave-pair-out",
         fit={"sample_weight": np.linspace(1, 2, N)},
     ),
-    case("scoring unknown", "scoring must be one of 'pairwise_accuracy'", scoring="auc"),
-    case("scoring error", "scoring must be one of", scoring="pairwise_error"),
+    case("scoring unknown", "scoring must be one of 'pairwise_accuracy'", scoring="kendall"),
+    case("scoring error", "use 'pairwise_accuracy', 1 − the error", scoring="pairwise_error"),
     case("scoring None", "scoring must be a name or a function; got None", scoring=None),
     case("scoring number", "scoring must be a name or a function; got 3", scoring=3),
     case("scoring MAP", "it is called 'average_precision' here", scoring="map"),
@@ -709,24 +755,15 @@ BAD = [
     case("alphas words", "alphas must be numeric", alphas=["small", "large"]),
     case("alphas 2-D", "alphas must be 1-D", alphas=[[1.0, 2.0]]),
     case(
-        "given pairs",
-        "given pairs are taken with an eval_set .*GridSearchCV",
-        fit={"pairs": [(0, 1)]},
-    ),
-    case(
-        "given pairs with qid",
-        "given pairs are taken with an eval_set",
-        fit=WITH_QID | {"pairs": [(0, 1)]},
-    ),
-    case(
-        "given pairs only",
-        "given pairs are taken with an eval_set",
+        "given pairs only, leave-query-out",
+        "cv must be one of 'auto', 'leave-judgement-out'",
         y=None,
+        cv="leave-query-out",
         fit={"pairs": [(i, i + 1) for i in range(20)]},
     ),
     case(
         "given pairs, leave-pair-out",
-        "given pairs are taken with an eval_set",
+        "leave-pair-out: no exact shortcut",
         cv="leave-pair-out",
         fit={"pairs": [(0, 1)]},
     ),

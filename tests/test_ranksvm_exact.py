@@ -13,6 +13,7 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 import oracles
 from rankrls import RankSVM, regularization_path
 from rankrls.core.hinge import problem as hinge_problem
+from rankrls.exceptions import FeatureScaleWarning
 
 TOL = 1e-4
 
@@ -142,6 +143,7 @@ def silently(work, *args, **options):
     """Its result, and whether it said that it did not converge; any other warning is an error."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", FeatureScaleWarning)
         warnings.simplefilter("always", ConvergenceWarning)
         result = work(*args, **options)
     return result, bool(found)
@@ -208,6 +210,7 @@ def scaled(scale, n=3, m=60, seed=0):
     )
 
 
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize("shape", ["hinge", "squared"])
 @pytest.mark.parametrize("solver", ["primal", "dual"])
@@ -227,6 +230,7 @@ def test_one_feature_of_another_scale(scale, solver, shape, form):
         assert ranker.score(X, y, qid=qid) > 0.9
 
 
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 @pytest.mark.parametrize("scale", [1e3, 1e6, 1e9])
 def test_one_feature_of_another_scale_among_many(scale, monkeypatch):
     """More features than rows: right, or a warning where X Xᵀ is all that can be used."""

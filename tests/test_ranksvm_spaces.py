@@ -192,6 +192,7 @@ def test_indefinite_or_rounded():
     assert minimizer.visit(w, w[4:], loss.hinge(w[4:])).objective == 6
 
 
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 def test_newton_where_lbfgs_is_slow_on_the_squared_hinge(monkeypatch):
     steps = []
     method = HingeMinimizer.run_newton_squared

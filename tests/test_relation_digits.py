@@ -12,7 +12,10 @@ import high_precision as exact
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, RankRLS, regularization_path
 from rankrls.core.relations import direct, edges
 from rankrls.core.relations import relation_problem as problems
+from rankrls.exceptions import FeatureScaleWarning
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
+
+pytestmark = pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 
 LOSSES = ("ranking", "regression")
 SIGNS = {None: 0, "symmetric": 1, "reciprocal": -1}
@@ -197,6 +200,7 @@ def test_lost_digits_are_told_by_column():
         ConditionalRankRLSCV([1.0]).fit(sparse.csr_array(X), Y, Z)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", FeatureScaleWarning)
         # Not where alpha makes the others negligible, nor where they are no smaller.
         ConditionalRankRLS(1e12).fit(sparse.csr_array(X), Y, Z)
         ConditionalRankRLS(1.0).fit(sparse.csr_array(X / X.std(axis=0)), Y, Z)

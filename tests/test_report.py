@@ -525,7 +525,7 @@ def test_refits_are_predictions_of_unseen_queries(ranking):
             return super().predict(X)
 
     data = check_rankings(np.column_stack([X, np.unique(qid, return_inverse=True)[1]]), y, qid)
-    _refitted(Spy(1.0), data)
+    _refitted(make_plan(Spy(1.0), None, data.X), Spy(1.0), data)
     assert len(seen) == 5
     assert all(not trained & predicted for trained, predicted in seen)
     assert set().union(*(predicted for _, predicted in seen)) == set(range(data.n_queries))
@@ -533,7 +533,7 @@ def test_refits_are_predictions_of_unseen_queries(ranking):
 
 def test_too_little_memory_for_the_shortcut_means_folds(ranking, monkeypatch):
     X, y, qid = ranking
-    monkeypatch.setattr("rankrls._memory.budget", lambda: 0)
+    monkeypatch.setattr("rankrls._memory.budget", lambda: 720)  # vectors of six features
     data = sparse.csr_array(np.where(X > 0, X, 0.0))
     result = analysed(data, y, qid, alphas=[0.5, 4.0, 32.0])
     assert (result.held.method, result.held.n_folds) == ("folds", 5)

@@ -620,7 +620,8 @@ def test_score_of_a_pipeline_with_routing(data):
 @pytest.mark.usefixtures("routing")
 def test_qid_that_nobody_asked_for(data):
     X, y, qid = data
-    search = GridSearchCV(RankRLS(), {"alpha": ALPHAS}, cv=KFold(2))
+    ranker = RankRLS().set_fit_request(qid=None)
+    search = GridSearchCV(ranker, {"alpha": ALPHAS}, cv=KFold(2))
     with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="qid"):
         search.fit(X, y, qid=qid)
 

@@ -348,6 +348,7 @@ def test_representations():
     assert repr(ComponentKFold()) == "ComponentKFold(n_splits=5, random_state=None, shuffle=False)"
 
 
+@pytest.mark.filterwarnings("ignore:groups only say which rows are held out together")
 @pytest.mark.parametrize("splitter", [LeaveQueryOut(), QueryKFold(3, shuffle=True, random_state=0)])
 @pytest.mark.parametrize("model", [Ridge(), RankRLS(kernel="rbf")], ids=repr)
 def test_cross_val_predict_is_refitting(splitter, model):

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import rankrls.dask
 from rankrls import ConditionalRankRLS, RankRLS, RankRLSCV, RankSVM
-from rankrls._messages import warn
+from rankrls._calls import warn
 from rankrls.datasets import load_letor
 
 rng = np.random.default_rng(0)

@@ -101,6 +101,5 @@ API reference
 Every public name, from its docstring. All examples in it run in the tests. The estimators follow
 scikit-learn: parameters in the constructor, ``fit`` returns the estimator, what was learned ends in
 an underscore, ``get_params``, ``set_params`` and ``clone`` work. With scikit-learn's metadata
-routing, ``set_fit_request(qid=True)`` and ``set_score_request(qid=True)`` send query ids through
-pipelines and searches.
+routing, rankers ask for query ids, ``qid``, in pipelines and searches.
 """

@@ -25,6 +25,8 @@ __all__ = [
     "RankSVM",
     "RegularizationPath",
     "datasets",
+    "diagnostics",
+    "exceptions",
     "export",
     "graph_kernels",
     "io",
@@ -57,7 +59,9 @@ _LAZY = {
 _SUBPACKAGES = (
     "dask",
     "datasets",
+    "diagnostics",
     "estimators",
+    "exceptions",
     "export",
     "graph_kernels",
     "io",

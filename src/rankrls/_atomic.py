@@ -1,16 +1,23 @@
-"""Files that are there as a whole or not at all."""
+"""Files that are there as a whole or not at all; pipes and devices are written to as they are."""
 
 from __future__ import annotations
 
 import errno
+import io
 import os
+import re
 import secrets
-import shutil
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO
 
-__all__ = ["atomic_file"]
+__all__ = ["atomic_file", "is_stream"]
+
+#: Errors of writing that do not say which file they are about.
+_ERRNOS = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)
+
+_MAX_LINKS = 40
 
 
 @contextmanager
@@ -18,39 +25,124 @@ def atomic_file(path: str) -> Iterator[IO[bytes]]:
     """A new file that takes the place of ``path`` when all is written, and disappears otherwise.
 
     It is made in the same directory, written, flushed to the disk, and renamed. Whoever opens
-    ``path`` finds what was there before or all that is new, whatever happens on the way.
+    ``path`` finds what was there before or all that is new, whatever happens on the way. Links are
+    followed and stay links; mode and owner of a file that is replaced are kept. Pipes and devices
+    are never replaced: what is written goes straight to them.
     """
-    path = os.path.realpath(path)  # a link stays a link
+    with _named(path):
+        if is_stream(path):
+            with _stream(path) as file:
+                yield file
+        else:
+            with _replacement(os.path.realpath(path)) as file:
+                yield file
+
+
+def is_stream(path: str) -> bool:
+    """Whether ``path`` is a pipe, a terminal or another character device, or an open file.
+
+    Directories, sockets and block devices (disks) are errors.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "a directory, not the name of a file", path)
+    if stat.S_ISREG(mode):
+        return _descriptor(path) is not None
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        return True
+    raise OSError(errno.EINVAL, "a socket or a disk, not the name of a file", path)
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Errors such as that of a full disk name the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _ERRNOS and error.filename is None:
+            error.filename = path
+        raise
+
+
+@contextmanager
+def _replacement(path: str) -> Iterator[IO[bytes]]:
     folder, name = os.path.split(path)
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, "a directory, not the name of a file", path)
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, "no such directory", folder)
     temporary = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(temporary, flags, 0o666)
-    try:
-        with open(descriptor, "wb") as file:
+    try:  # a signal may come between any two lines: the name is known before the file is there
+        with _created(temporary, path) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if os.path.exists(path):
-            shutil.copymode(path, temporary)
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        with suppress(FileNotFoundError):  # it was renamed already, or never made
+            os.unlink(temporary)
         raise
     _sync_folder(folder)
 
 
+def _created(temporary: str, path: str) -> IO[bytes]:
+    """A new file with the owner and the permissions of ``path``, if that exists."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    before = os.stat(path) if os.path.exists(path) else None
+    descriptor = os.open(temporary, flags, 0o666 if before is None else 0o600)
+    if before is not None and os.name == "posix":
+        with suppress(PermissionError):  # only the administrator can give files away
+            os.chown(temporary, before.st_uid, before.st_gid)
+        with suppress(PermissionError):
+            os.chmod(temporary, stat.S_IMODE(before.st_mode) & 0o777)
+    return open(descriptor, "wb")
+
+
 def _sync_folder(folder: str) -> None:
-    """Make the new name last, where directories can be flushed."""
+    """Make the new name last, where directories can be opened and flushed."""
     if os.name != "posix":  # pragma: no cover
         return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError:  # pragma: no cover - some network file systems cannot
-        pass
-    finally:
-        os.close(descriptor)
+    with suppress(OSError):  # the file is complete, whatever comes of this
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class _Forward(io.FileIO):
+    """A file that is written from the first byte to the last, as a pipe is."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        raise io.UnsupportedOperation("a stream has no position")
+
+    def seek(self, *_: object) -> int:
+        raise io.UnsupportedOperation("a stream has no position")
+
+
+def _stream(path: str) -> IO[bytes]:
+    own = _descriptor(path)
+    target = path if own is None else os.dup(own)  # opening it again would truncate it
+    return io.BufferedWriter(_Forward(target, "wb"))
+
+
+def _descriptor(path: str) -> int | None:
+    """The open file of this process that /dev/stdout, /dev/fd/… and the like stand for."""
+    for _ in range(_MAX_LINKS):
+        folder = os.path.realpath(os.path.dirname(path))
+        name = os.path.basename(path)
+        if name.isdecimal() and re.fullmatch(
+            rf"/dev/fd|/proc/{os.getpid()}(/task/\d+)?/fd", folder
+        ):
+            return int(name)
+        try:
+            path = os.path.join(folder, os.readlink(path))
+        except OSError:  # no link
+            return None
+    return None

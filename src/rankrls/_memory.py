@@ -7,17 +7,45 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-__all__ = ["available", "budget", "fits", "require"]
+__all__ = [
+    "NAME_VECTORS",
+    "REPORT_VECTORS",
+    "SCALER_VECTORS",
+    "VECTORS",
+    "available",
+    "budget",
+    "fits",
+    "fits_features",
+    "require",
+    "require_features",
+]
 
 GIB = 2**30
+
+#: Vectors with one number for each feature that a fit holds at the same time, at least.
+VECTORS = 5
+
+#: The same of a scaler of sparse rows while it is fitted (means, variances, their sums, scales),
+#: and of a report (names, statistics of columns, the models of all alphas): as measured.
+SCALER_VECTORS, REPORT_VECTORS = 8, 34
+
+#: Vectors of float64 that take as much memory as a list of the features' names.
+NAME_VECTORS = 10
+
+#: Vectors that take no more bytes than this are never refused.
+_SMALL = 2**26
 
 #: The file with the limit of a control group: version 2, and the memory controller of version 1.
 LIMIT_FILES = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
 
 
 def budget() -> int:
-    """Bytes that one dense work space may take: half of what this process may use."""
-    return available() // 2
+    """Bytes that one dense work space may take: half of what this process may use.
+
+    Under a limit of the address space (``ulimit -v``) no more than is left of it: libraries,
+    stacks of threads and the caller's data are in it, too.
+    """
+    return min([available() // 2, *_address_space_left()])
 
 
 def available(proc: Path = Path("/proc/self")) -> int:
@@ -48,8 +76,25 @@ def require(what: str, *shape: int, advice: str, itemsize: int = 8, copies: int 
         size = " × ".join(f"{n:,}" for n in shape)
         raise MemoryError(
             f"{what} needs a dense work space of {size} ({needed / GIB:.1f} GiB, more than half "
-            f"of the memory of this process, {budget() / GIB:.1f} GiB): {advice}"
+            f"of the memory of this process or what is left of it, {budget() / GIB:.1f} GiB): "
+            f"{advice}"
         )
+
+
+def fits_features(n_features: int, copies: int = VECTORS) -> bool:
+    """Whether ``copies`` vectors, one number for each feature, are small or within the budget."""
+    return _n_bytes((n_features,), 8, copies) <= _SMALL or fits(n_features, copies=copies)
+
+
+def require_features(n_features: int, copies: int = VECTORS) -> None:
+    """Raise unless vectors with one number for each feature can be held: see `fits_features`."""
+    if fits_features(n_features, copies):
+        return
+    advice = (
+        "use fewer columns: leave out those without values, or correct a feature number that is "
+        "far beyond the others"
+    )
+    require(f"a model of {n_features:,} features", n_features, copies=copies, advice=advice)
 
 
 def _n_bytes(shape: tuple[int, ...], itemsize: int, copies: int) -> int:
@@ -74,6 +119,18 @@ def _address_space() -> list[int]:
         return []
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     return [] if soft == resource.RLIM_INFINITY else [soft]
+
+
+def _address_space_left(statm: Path = Path("/proc/self/statm")) -> list[int]:
+    """What is left of the address space, if it is limited and the kernel tells its size."""
+    limit = _address_space()
+    if not limit:
+        return []
+    try:
+        used = int(statm.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):  # not Linux
+        return []
+    return [max(limit[0] - used, 0)]
 
 
 @cache

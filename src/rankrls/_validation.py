@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numbers
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "Queries",
+    "as_text",
     "check_finite_array",
     "check_integer",
     "check_length",
@@ -28,13 +28,29 @@ __all__ = [
     "check_positive",
     "check_scores",
     "check_weights",
-    "clear_errors",
     "encode_qid",
+    "metric_hint",
+    "refuse_lazy",
     "show",
 ]
 
 
-_METRICS = {"map": "average_precision", "mrr": "reciprocal_rank", "cindex": "concordance_index"}
+#: Metrics by the names that they have elsewhere, in small letters.
+_METRIC_NAMES = {
+    "average_precision": ("map", "ap", "mean_average_precision", "average_precision_score"),
+    "reciprocal_rank": ("mrr", "rr", "mean_reciprocal_rank"),
+    "concordance_index": ("cindex", "c_index", "c-index", "concordance"),
+    "ndcg": ("ndcg_score", "ndcg_cut"),
+    "precision": ("p", "prec", "precision_score"),
+    "pairwise_accuracy": (
+        *("auc", "auroc", "roc_auc", "roc_auc_score", "accuracy", "pairwise"),
+        *("error", "pairwise_error"),
+    ),
+}
+
+#: Strings up to this length are stored in one width; longer ones where that takes no more than
+#: so many times the characters of the different strings.
+_NARROW, _WASTE = 64, 8
 
 
 @dataclass(frozen=True)
@@ -72,13 +88,29 @@ def check_option(name: str, value: Any, allowed: Iterable[str]) -> str:
     return value
 
 
+def metric_hint(value: Any) -> str | None:
+    """What a metric is called here that is known by another name; None for all other values."""
+    # "ndcg10", "NDCG_at_10" and "ndcg@10" are cut off at 10.
+    parts = re.fullmatch(r"(.+?)(?:(?:@|_at_|_)?(\d+))?", str(value).lower())
+    for meant, names in _METRIC_NAMES.items():
+        if parts is not None and parts[1] in (meant, *names):
+            pairs = meant == "pairwise_accuracy"
+            written = f"{meant}@{parts[2]}" if parts[2] and not pairs else meant
+            if value == written or (pairs and value.startswith(meant)):
+                return None
+            if "au" in parts[1]:
+                return f"of two classes {written!r} is the AUC, within queries"
+            if "error" in parts[1]:
+                return "higher must be better: use 'pairwise_accuracy', 1 − the error"
+            return f"it is called {written!r} here"
+    return None
+
+
 def check_metric_name(argument: str, value: Any) -> None:
     """Tell those who know a metric by another name what it is called here."""
-    name, _, cut = value.partition("@") if isinstance(value, str) else ("", "", "")
-    if name.lower() in _METRICS or re.fullmatch(r"ndcg_?\d+", name, re.I):
-        k = "".join(filter(str.isdigit, name)) or cut
-        meant = _METRICS.get(name.lower(), "ndcg") + f"@{k}" * bool(k)
-        raise ValueError(f"{argument}={value!r}: it is called {meant!r} here")
+    hint = metric_hint(value)
+    if hint is not None:
+        raise ValueError(f"{argument}={value!r}: {hint}")
 
 
 def check_positive(name: str, value: Any) -> float:
@@ -124,39 +156,17 @@ def _as_array(name: str, values: Any) -> NDArray[Any]:
         raise ValueError(f"{name} cannot be read as an array: {error}") from error
 
 
-@contextmanager
-def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
-    """Errors of scikit-learn's checks in a line: text names its columns, 1-D data its shape.
-
-    The words "Reshape your data" are those that scikit-learn's own tests of estimators look for.
-    """
-    try:
-        yield
-    except ValueError as error:
-        if "Reshape your data" in str(error):
-            shape = np.shape(X)
-            got = f"1-D data of length {shape[0]}" if len(shape) == 1 else show(X)
-            raise ValueError(
-                f"{name} must be 2-D, one row of features for each item; got {got}. Reshape your "
-                f"data: np.reshape({name}, (-1, 1)) if it is a single feature, (1, -1) if it is a "
-                "single row"
-            ) from None
-        columns = getattr(X, "columns", None)
-        if columns is None or "could not convert string" not in str(error):
-            raise
-        text = [name for name in columns if not _holds_numbers(X[name])]
-        shown = ", ".join(map(repr, text[:5])) + ", …" * (len(text) > 5)
+def refuse_lazy(X: Any, name: str = "X") -> None:
+    """Raise if X is a collection of Dask or a lazy frame of polars, whose rows are not here."""
+    if type(X).__module__.startswith("polars") and type(X).__name__ == "LazyFrame":
         raise ValueError(
-            f"{name} has columns that are not numbers: {shown} (drop or encode them; {error})"
-        ) from error
-
-
-def _holds_numbers(column: Any) -> bool:
-    try:
-        np.asarray(column, dtype=np.float64)
-    except (ValueError, TypeError):
-        return False
-    return True
+            f"{name} is a LazyFrame, whose rows are not in memory: pass {name}.collect()"
+        )
+    if type(X).__module__.startswith("dask") and hasattr(X, "__dask_graph__"):
+        raise ValueError(
+            f"{name} is a Dask {type(X).__name__}, whose rows are not in memory: use "
+            f"rankrls.dask.RankRLS, or pass {name}.compute() if it is small enough"
+        )
 
 
 def check_finite_array(name: str, values: ArrayLike, *, ndim: tuple[int, ...]) -> NDArray[Any]:
@@ -164,6 +174,11 @@ def check_finite_array(name: str, values: ArrayLike, *, ndim: tuple[int, ...]) -
     array = _as_array(name, values)
     if array.dtype.kind == "c":
         raise ValueError(f"{name} must be real. Complex data not supported")
+    if array.dtype.kind in "mM":
+        raise ValueError(
+            f"{name} must be numeric; got dates or times ({array.dtype}): turn them into numbers "
+            "that are meant, such as the age in days"
+        )
     if array.dtype.kind not in "fiub":
         try:
             array = array.astype(np.float64)
@@ -210,13 +225,13 @@ def check_weights(name: str, weights: ArrayLike, n: int, of: str = "rows of X") 
 
 
 def check_magnitudes(magnitude: ArrayLike, n_pairs: int) -> NDArray[Any]:
-    """Return the magnitudes of given pairs as a float64 array, all of them above zero."""
+    """Return the magnitudes of given pairs as a float64 array, all >= 0; 0 is a tie."""
     array = check_finite_array("magnitude", magnitude, ndim=(1,))
     check_length("magnitude", array, n_pairs, "pairs")
-    if (array <= 0).any():
-        where = int(np.flatnonzero(array <= 0)[0])
+    if (array < 0).any():
+        where = int(np.flatnonzero(array < 0)[0])
         raise ValueError(
-            f"magnitude must be > 0; entry {where} is {array[where]:g} "
+            f"magnitude must be >= 0 (0: judged equal); entry {where} is {array[where]:g} "
             "(to reverse a preference, swap the pair; to drop it, leave it out)"
         )
     return array
@@ -239,6 +254,12 @@ def check_pairs(pairs: ArrayLike, n_rows: int) -> NDArray[np.int64]:
     outside = (array < 0) | (array >= n_rows)
     if outside.any():
         where = int(np.flatnonzero(outside.any(axis=1))[0])
+        if (array[where] == -1).any():
+            raise ValueError(
+                f"pairs[{where}] = {tuple(array[where].tolist())} is out of range: -1 is what "
+                "X.index.get_indexer(names) gives for a name that is not in the index; add the "
+                "row to X, or drop the pair"
+            )
         raise ValueError(
             f"pairs[{where}] = {tuple(array[where].tolist())} is out of range: "
             f"rows are numbered 0 to {n_rows - 1} (inside a cross-validation or a search, pass "
@@ -276,6 +297,29 @@ def encode_qid(qid: Any, n_rows: int, *, name: str = "qid", of: str = "rows of X
     return _encode_sortable(array)
 
 
+def as_text(words: list[str]) -> NDArray[Any]:
+    """An array of strings; of objects if that takes much less memory.
+
+    NumPy gives every string of an array the width of the longest, so that one query id of 100,000
+    characters would take 400 kB for every row; and it does not keep NUL characters at the end.
+    """
+    different = set(words)
+    width = max(map(len, different), default=0)
+    narrow = width <= _NARROW or width * len(words) <= _WASTE * sum(map(len, different))
+    if narrow and not any("\0" in word for word in different):
+        return np.array(words, dtype=np.str_)
+    array = np.empty(len(words), dtype=object)
+    array[:] = words
+    return array
+
+
+def _encode_words(words: NDArray[Any]) -> Queries:
+    """Strings of very different lengths."""
+    labels = np.array(sorted(set(words)), dtype=object)
+    number = {label: code for code, label in enumerate(labels)}
+    return Queries(np.array([number[word] for word in words], dtype=np.int64), labels)
+
+
 def _label_array(name: str, qid: Any) -> NDArray[Any]:
     """A 1-D array of labels; lists of mixed types or of tuples become object arrays."""
     if hasattr(qid, "to_numpy"):
@@ -285,6 +329,8 @@ def _label_array(name: str, qid: Any) -> NDArray[Any]:
     if hasattr(qid, "__array__"):
         return np.asarray(qid)
     kinds = {type(label) for label in qid}
+    if kinds == {str}:
+        return as_text(list(qid))
     if len(kinds) == 1 and issubclass(next(iter(kinds)), str | numbers.Number | np.generic):
         return np.asarray(qid)
     labels = np.empty(len(qid), dtype=object)
@@ -318,7 +364,8 @@ def _encode_numbers(array: NDArray[Any], low: int, high: int) -> Queries:
 def _encode_objects(name: str, array: NDArray[Any]) -> Queries:
     kinds = {type(label) for label in array.tolist()}
     if len(kinds) == 1 and issubclass(next(iter(kinds)), str):
-        return _encode_sortable(array.astype(str))
+        words = as_text(array.tolist())
+        return _encode_sortable(words) if words.dtype.kind == "U" else _encode_words(array)
     numbers_of: dict[Any, int] = {}
     codes = np.empty(len(array), dtype=np.int64)
     for i, label in enumerate(array):

@@ -10,7 +10,9 @@ from scipy import sparse as sp
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from rankrls._validation import Queries, check_option, clear_errors, encode_qid
+from rankrls._calls import all_or_nothing, takes_queries
+from rankrls._frames import check_same_rows, clear_errors
+from rankrls._validation import Queries, check_option, encode_qid
 
 __all__ = ["QueryScaler"]
 
@@ -52,8 +54,7 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     query becomes 0 there (for ``"maxabs"``: one that is 0 stays 0). A query with one row is
     constant in every feature.
 
-    ``qid`` is metadata: in a pipeline, enable scikit-learn's metadata routing and call
-    ``set_transform_request(qid=True)``.
+    ``qid`` is metadata: in a pipeline, it arrives if scikit-learn's metadata routing is enabled.
 
     Examples
     --------
@@ -72,15 +73,18 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> from sklearn.linear_model import Ridge
     >>> from sklearn.pipeline import make_pipeline
     >>> with sklearn.config_context(enable_metadata_routing=True):
-    ...     pipeline = make_pipeline(QueryScaler().set_transform_request(qid=True), Ridge())
+    ...     pipeline = make_pipeline(QueryScaler(), Ridge())
     ...     scores = pipeline.fit(X, [0, 1, 1, 0], qid=[1, 2, 1, 2]).predict(X, qid=[1, 2, 1, 2])
     >>> scores.shape
     (4,)
     """
 
+    __metadata_request__transform = {"qid": True}  # noqa: RUF012 (scikit-learn reads the class)
+
     def __init__(self, method: str = "minmax") -> None:
         self.method = method
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> QueryScaler:
         """Check the data; nothing is learned from them.
 
@@ -99,6 +103,7 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._with_qid = False
         return self
 
+    @takes_queries
     def transform(self, X: Any, *, qid: Any = None) -> Any:
         """Scale the rows of every query.
 
@@ -115,6 +120,7 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X_scaled : {ndarray, sparse matrix} of shape (n_rows, n_features)
             float32 if X is, otherwise float64. X itself is left as it is.
         """
+        check_same_rows(X, qid=qid)
         X = self._check(X, reset=False)
         if qid is None and getattr(self, "_with_qid", False):
             raise ValueError(
@@ -126,6 +132,8 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return _maxabs_sparse(X, queries)
         return _scale_dense(X, queries, self.method)
 
+    @takes_queries
+    @all_or_nothing
     def fit_transform(self, X: Any, y: Any = None, *, qid: Any = None) -> Any:
         """Check the data and scale the rows of every query.
 

@@ -7,6 +7,7 @@ ranker become a choice for every list.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -71,7 +72,8 @@ class Candidates:
 
         Parameters
         ----------
-        lists : mapping of key → (features, scores), or iterable of (features, scores)
+        lists : mapping of key → (features, scores), or iterable of (features, scores) or of \
+(key, (features, scores))
             ``features`` of the candidates of one list: an array or sparse matrix of shape
             (n, n_features), or n dicts of feature name → value (a string value makes
             "name=value"). ``scores``: n numbers, higher is better; None in all lists if unknown.
@@ -85,7 +87,7 @@ class Candidates:
         -------
         Candidates
         """
-        items = list(lists.items() if isinstance(lists, Mapping) else enumerate(lists))
+        items = _items(lists)
         if not items:
             raise ValueError("lists is empty: there are no candidates")
         rows, scores, keys = [], [], []
@@ -233,6 +235,33 @@ def _by_list(qid: Any, n: int) -> tuple[Any, Array, Array]:
     queries = encode_qid(qid, n, of="candidates")
     labels = queries.labels.tolist() if hasattr(queries.labels, "tolist") else queries.labels
     return labels, queries.codes, np.argsort(queries.codes, kind="stable")
+
+
+def _items(lists: Any) -> list[tuple[Any, Any]]:
+    """Lists with their keys; those of an iterable may have keys of their own."""
+    if isinstance(lists, Mapping):
+        return list(lists.items())
+    items = list(lists)
+    keyed = [
+        isinstance(item, tuple | list) and len(item) == 2 and _is_key(item[0]) for item in items
+    ]
+    if not any(keyed):
+        return list(enumerate(items))
+    if not all(keyed):
+        number = keyed.index(not keyed[0])
+        raise ValueError(
+            f"list {number} is {show(items[number])}, unlike list 0: give (features, scores), or "
+            "(key, (features, scores)) in all of them"
+        )
+    keys = [key for key, _ in items]
+    if len(set(keys)) < len(keys):
+        again = next(key for n, key in enumerate(keys) if key in keys[:n])
+        raise ValueError(f"list {again!r} comes twice: give all its candidates in one list")
+    return [(key, item) for key, item in items]
+
+
+def _is_key(value: Any) -> bool:
+    return isinstance(value, str | numbers.Number | np.generic)
 
 
 def _split(key: Any, item: Any) -> tuple[Any, Any]:

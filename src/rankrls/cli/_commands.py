@@ -18,6 +18,7 @@ from rankrls.cli._options import (
     json_option,
     model_file,
     model_options,
+    scored_data_options,
     take,
 )
 
@@ -26,6 +27,7 @@ __all__ = ["cli"]
 SVMRANK = """
 If you know SVMrank:
   svm_rank_learn -c 3 train.dat model      rankrls fit train.dat -m model --loss hinge -c 3
+  (which does not scale the features)        --scale none
   svm_rank_classify test.dat model scores  rankrls predict test.dat -m model -o scores
   its "Avg Swappedpairs Percent"           rankrls evaluate test.dat -m model
   -t 1 -d 2 / -t 2 -g 0.1                  --kernel poly --degree 2 / --kernel rbf --gamma 0.1
@@ -49,7 +51,7 @@ class _InOrder(click.Group):
     epilog=example(
         """
 Examples:
-  rankrls fit train.dat -m model.rankrls --alpha auto
+  rankrls fit train.dat -m model.rankrls
   rankrls predict test.dat -m model.rankrls -o scores.txt
   rankrls evaluate test.dat -m model.rankrls
   rankrls cv train.csv --label grade --qid-column session
@@ -75,7 +77,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
         """
 Examples:
   rankrls fit train.dat -m model.rankrls
-  rankrls fit train.dat.gz -m model.rankrls --alpha auto --scale standard
+  rankrls fit train.dat.gz -m model.rankrls --alpha 10 --scale none
   rankrls fit train.csv -m model.rankrls --label clicks --qid-column session
   rankrls fit train.parquet -m model.rankrls --kernel rbf --gamma 0.1 --n-components 500
   zcat part*.gz | rankrls fit - -m model.rankrls
@@ -85,10 +87,11 @@ Examples:
 )
 @click.argument("data", type=FILE)
 @click.option("-m", "--model", required=True, type=FILE, metavar="FILE", help="Model to write.")
-@click.option("--alpha", type=Alpha(), help="Regularisation, 1 by default; auto: the best by exact "
-              "cross-validation (see rankrls cv).")  # fmt: skip
+@click.option("--alpha", type=Alpha(), help="Regularisation; auto, the default: the best by exact "
+              "cross-validation (see rankrls cv). 1 by default where rows are read batch by batch "
+              "and with --loss hinge.")  # fmt: skip
 @click.option("--alphas", type=Alphas(), help="What --alpha auto chooses from; by default "
-              "2^-15 … 2^15.")  # fmt: skip
+              "2^-15 … 2^15, continued at an end where the best is there.")  # fmt: skip
 @click.option("--cv", default="auto", metavar="HOW|K", help="For --alpha auto, as in rankrls cv.")
 @click.option("--scoring", default="pairwise_accuracy", metavar="METRIC",
               help="For --alpha auto, as in rankrls cv.")  # fmt: skip
@@ -100,7 +103,7 @@ Examples:
 @data_options
 @click.option("--stream/--in-memory", "stream", default=None,
               help="Read the file batch by batch, with memory that does not grow, or at once. By "
-              "default large files are streamed where that is possible: a fixed alpha, linear "
+              "default large files are streamed where that is possible: no --alpha auto, linear "
               "kernel, and queries whose rows stand together.")  # fmt: skip
 @click.option("--no-uncertainty", is_flag=True, help="Leave out of the file what only standard "
               "deviations and later updates in Python need.")  # fmt: skip
@@ -125,7 +128,7 @@ Examples:
 @model_file
 @click.option("-o", "--output", type=FILE, default="-", metavar="FILE", help="Scores, one on each "
               "line, higher is better; stdout by default.")  # fmt: skip
-@data_options
+@scored_data_options
 def predict(**values: Any) -> None:
     """Score the rows of DATA.
 
@@ -156,10 +159,11 @@ Examples:
               help="Cut-off of NDCG and precision.")  # fmt: skip
 @click.option("--relevant", "threshold", type=float, default=1.0, show_default=True,
               metavar="LABEL", help="Smallest label that counts as relevant.")  # fmt: skip
-@click.option("--undefined", type=click.Choice(["0", "1", "skip"]), default="0", show_default=True,
-              help="NDCG, MAP, MRR of a query without a relevant row.")  # fmt: skip
+@click.option("--undefined", type=click.Choice(["0", "1", "skip"]), default="skip",
+              show_default=True, help="NDCG, MAP, MRR and precision of a query without a relevant "
+              "row; by default it is left out of the mean.")  # fmt: skip
 @click.option("--per-query", is_flag=True, help="One line for each query.")
-@data_options
+@scored_data_options
 @json_option
 def evaluate(**values: Any) -> None:
     """Compare the order that a model gives the rows of DATA with their labels.
@@ -178,12 +182,13 @@ def evaluate(**values: Any) -> None:
 Examples:
   rankrls cv train.dat
   rankrls cv train.dat --alphas 0.001:1000:25 --plot path.png
-  rankrls cv train.dat --cv 5 --scoring ndcg@10 --scale standard
+  rankrls cv train.dat --cv 5 --scoring ndcg@10 --scale query-standard
 """
     )
 )
 @click.argument("data", type=FILE)
-@click.option("--alphas", type=Alphas(), help="The grid; by default 2^-15 … 2^15.")
+@click.option("--alphas", type=Alphas(), help="The grid; by default 2^-15 … 2^15, continued at an "
+              "end where the best is there.")  # fmt: skip
 @click.option("--cv", default="auto", show_default=True, metavar="HOW|K",
               help="leave-query-out, leave-pair-out, or a number of folds of whole queries (of "
               "rows without query ids).")  # fmt: skip
@@ -198,7 +203,8 @@ Examples:
 def cv(**values: Any) -> None:
     """Cross-validate a grid of alphas on DATA, exactly.
 
-    Every held-out prediction is that of a model fitted without the held-out rows. The best
+    Every held-out prediction is that of a model fitted without the held-out rows; the scaling of
+    the features, which sees no labels, is that of all rows, as in fit and report. The best
     score was chosen from many, and is therefore a little optimistic.
     """
     from rankrls.cli._do_cv import cross_validate as do
@@ -214,16 +220,17 @@ TARGETS = ["elasticsearch", "opensearch", "solr", "onnx", "svmrank"]
         """
 Examples:
   rankrls export -m model.rankrls --to elasticsearch --name shop-1 -o model.json
-  rankrls export -m model.rankrls --to solr --feature-names names.txt
+  rankrls export -m model.rankrls --to solr --feature-names @names.txt
   rankrls export -m model.rankrls --to onnx -o model.onnx
 """
     )
 )
 @model_file
 @click.option("--to", "target", required=True, type=click.Choice(TARGETS), help="For what.")
-@click.option("-o", "--output", type=FILE, default="-", metavar="FILE", help="File to write; "
-              "stdout by default, but for ONNX.")  # fmt: skip
-@click.option("--name", default="rankrls", show_default=True, help="Name of the model there.")
+@click.option("-o", "--output", type=FILE, metavar="FILE", help="File to write; stdout by "
+              "default, but for ONNX (-o - if that is meant).")  # fmt: skip
+@click.option("--name", help="Elasticsearch, OpenSearch, Solr: name of the model there; rankrls by "
+              "default.")  # fmt: skip
 @click.option("--feature-names", metavar="A,B,…|@FILE", help="Names of the features there, or a "
               "file with one on each line; by default those of the training data.")  # fmt: skip
 @click.option("--store", metavar="NAME", help="Solr: the feature store.")
@@ -241,7 +248,8 @@ def export(**values: Any) -> None:
               "training rows are held out, query by query.")  # fmt: skip
 @click.option("-o", "--output", type=FILE, default="report.html", show_default=True, metavar="FILE",
               help="Page to write.")  # fmt: skip
-@click.option("--alphas", type=Alphas(), help="The grid; by default 2^-15 … 2^15.")
+@click.option("--alphas", type=Alphas(), help="The grid; by default 2^-15 … 2^15, continued at an "
+              "end where the best is there.")  # fmt: skip
 @click.option("--title", help="Of the page.")
 @model_options
 @data_options

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from rankrls.cli._estimators import fit_scaler, make_cv, make_scaler
+from rankrls.cli._estimators import make_cv, searching
 from rankrls.cli._files import DataFile, check_output, output_file
 from rankrls.cli._options import DataOptions, ModelOptions
-from rankrls.cli._output import Work, number, queries, table, to_json
+from rankrls.cli._output import Work, number, queries, require_stdout, say, table, to_json
+from rankrls.cli._preparation import Preparation, scale_of
+from rankrls.cli._refusals import refuse_model_options
 
 __all__ = ["cross_validate"]
 
@@ -33,16 +35,19 @@ def cross_validate(
     as_json: bool,
 ) -> None:
     """Print the scores of the alphas."""
+    require_stdout()
     if plot is not None:
         check_output(plot, data)
         kind = _picture(plot)
     started = time.perf_counter()
+    refuse_model_options(model_options)
     ranker = make_cv(model_options, alphas, cv, scoring)
     reader = DataFile(data, data_options)
     with Work(f"Reading {reader.name}", reader.total) as work:
         rows = reader.load(work)
-        work.now("Cross-validating")
-        X = fit_scaler(make_scaler(model_options, sparse.issparse(rows.data)), rows)
+        work.now(searching(ranker, rows.data))
+        preparation = Preparation(model_options, data_options, sparse.issparse(rows.data))
+        X = preparation.fit_transform(rows)
         with reader.named_errors():
             ranker.fit(X, rows.target, qid=rows.qid, sample_weight=rows.sample_weight)
         if plot is not None:
@@ -51,6 +56,7 @@ def cross_validate(
     seconds = time.perf_counter() - started
     results = {name: np.asarray(values) for name, values in ranker.cv_results_.items()}
     n_rows, n_queries = rows.data.shape[0], int(ranker.n_queries_)
+    by_validation = "iteration" in results
     errors = None
     if "std_score" in results:  # a rough error of the mean: the held-out lists share training rows
         errors = results["std_score"] / np.sqrt(results["n_scores"])
@@ -60,7 +66,8 @@ def cross_validate(
                 "best_alpha": ranker.alpha_,
                 "best_score": ranker.best_score_,
                 "scoring": scoring,
-                "cv": cv,
+                "cv": "validation" if by_validation else cv,
+                "scale": scale_of(model_options),
                 "n_rows": n_rows,
                 "n_queries": n_queries,
                 "n_features": rows.data.shape[1],
@@ -86,14 +93,18 @@ def cross_validate(
         marked=shown.index(best),
     )
     if None in shown:
-        print(f"({len(lines)} alphas; --all prints every one)")
-    print(
-        f"\nbest alpha {ranker.alpha_:.6g}: {scoring} {ranker.best_score_:.4f} on held-out rows, "
-        f"{number(n_rows)} in {queries(n_queries)}, "
+        say(f"({len(lines)} alphas; --all prints every one)")
+    where = "held-out rows"
+    if by_validation:
+        units = "queries" if rows.qid is not None else "rows"
+        where = f"one random {ranker.validation_fraction:.0%} of the {units}, held out"
+    say(
+        f"\nbest alpha {ranker.alpha_:.6g}: {scoring} {ranker.best_score_:.4f} on {where}; "
+        f"{number(n_rows)} rows in {queries(n_queries)}, "
         f"{seconds:.1f} s"
     )
     if plot is not None:
-        print(f"drawn in {plot}")
+        say(f"drawn in {plot}")
 
 
 def _around(best: int, count: int) -> list[int | None]:

@@ -11,7 +11,8 @@ from rankrls.cli._do_predict import rows_for, scored
 from rankrls.cli._estimators import Scorer
 from rankrls.cli._files import DataFile, shown
 from rankrls.cli._options import DataOptions
-from rankrls.cli._output import Work, facts, number, queries, table, to_json, warn
+from rankrls.cli._output import Work, facts, number, queries, require_stdout, table, to_json, warn
+from rankrls.cli._refusals import refuse_columns
 from rankrls.metrics import average_precision, ndcg, pairwise_error, precision, reciprocal_rank
 
 __all__ = ["evaluate"]
@@ -30,10 +31,16 @@ def evaluate(
     as_json: bool,
 ) -> None:
     """Print measures of the order that scores give the rows of a file."""
+    require_stdout()
     if (model is None) == (scores is None):
         raise ValueError("give a model by -m, or --scores")
     if scores == data == "-":
         raise ValueError("stdin cannot be both the data and the scores")
+    refuse_columns(options, "evaluate")
+    if scores is not None and "features" in options.given:
+        raise ValueError("--features is for a model: --scores needs no feature")
+    if scores is not None and "missing" in options.given:
+        raise ValueError("--missing is for a model: --scores needs no feature")
     y, qid, score = _read(options, data, model, scores)
     measures = _Measures(y, score, qid, k, threshold, undefined)
     if per_query:
@@ -126,6 +133,7 @@ class _Measures:
             "mrr": reciprocal_rank(y, score, **binary),
             f"precision@{k}": precision(y, score, k=k, **binary),
         }
+        self.n_without_gain = len(self.names) - len(np.unique(codes[y > 0]))
         self.n_without_relevant = len(self.names) - len(np.unique(codes[y >= threshold]))
 
     def _gains(self, y: Any, score: Any, options: dict[str, Any]) -> Any:
@@ -165,17 +173,15 @@ class _Measures:
         all_ = self.summary()
         with_pairs = all_["n_queries_with_pairs"]
         share = all_["swapped_pairs"] / all_["n_pairs"]
-        missing = all_["n_queries_without_relevant"]
-        what = "are left out" if self.undefined == "skip" else f"count {self.undefined}"
-        aside = f"  ({number(missing)} queries without a relevant row {what})" if missing else ""
+        asides = [self._aside(n) for n in (self.n_without_gain, all_["n_queries_without_relevant"])]
         tied = f", {number(all_['tied_pairs'])} of them tied" if all_["tied_pairs"] else ""
         facts(
             [
                 ("rows", f"{number(self.n_rows)} in {queries(len(self.names))}, "
                          f"{number(with_pairs)} with a pair"),
                 ("pairwise error", f"{number(all_['pairwise_error'])}  (mean over queries)"),
-                (f"NDCG@{self.k}", number(all_[f"ndcg@{self.k}"]) + aside),
-                ("MAP", number(all_["map"])),
+                (f"NDCG@{self.k}", number(all_[f"ndcg@{self.k}"]) + asides[0]),
+                ("MAP", number(all_["map"]) + asides[1] * (asides[0] != asides[1])),
                 ("MRR", number(all_["mrr"])),
                 (f"precision@{self.k}", number(all_[f"precision@{self.k}"])),
                 ("swapped pairs", f"{number(all_['swapped_pairs'])} of {number(all_['n_pairs'])} "
@@ -184,6 +190,15 @@ class _Measures:
                                    f"perfect, {with_pairs - all_['perfect_queries']:,} not)"),
             ]
         )  # fmt: skip
+
+    def _aside(self, missing: int) -> str:
+        """What becomes of queries without a relevant row, if there are any."""
+        one = missing == 1
+        what = f"count{'s' * one} {self.undefined}"
+        if self.undefined == "skip":
+            what = "is left out" if one else "are left out"
+        noun = "query" if one else "queries"
+        return f"  ({number(missing)} {noun} without a relevant row {what})" if missing else ""
 
     def tell_queries(self, as_json: bool) -> None:
         """Print one line for each query."""

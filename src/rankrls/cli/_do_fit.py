@@ -11,25 +11,25 @@ from typing import Any
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
-from rankrls.cli._estimators import (
-    fit_scaler,
-    make_cv,
-    make_ranker,
-    make_scaler,
-    name_features,
-    scaled,
-    with_scaler,
-)
+from rankrls.cli._estimators import make_cv, make_ranker, name_features, searching
 from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._options import DataOptions, ModelOptions
 from rankrls.cli._output import Work, facts, note, number, queries, size, to_json
+from rankrls.cli._preparation import Preparation, scale_of
+from rankrls.cli._refusals import refuse_alpha_options, refuse_model_options
 from rankrls.io import save_model
-from rankrls.preprocessing import QueryScaler
 
 __all__ = ["fit"]
 
 #: Streaming adds up a matrix of this many columns and rows at most, unless it was asked for.
 MAX_STREAMED_FEATURES = 3000
+
+#: Alpha where none is given and none is chosen.
+DEFAULT_ALPHA = 1.0
+
+#: Sparse rows with more rows and columns than this are solved by iterations, which have no
+#: shortcut for what is left out: where alpha was not asked for, a part of the queries chooses it.
+MAX_SPARSE = 5000
 
 
 def fit(
@@ -52,9 +52,11 @@ def fit(
     if model == "-":
         raise ValueError("a model is written to a file, not to stdout: name it by -m")
     check_output(model, data)
-    _check_alpha(alpha, alphas, loss, c)
+    refuse_alpha_options(model_options.given, alpha, alphas, loss, c)
+    refuse_model_options(model_options, loss)
     started = time.perf_counter()
-    task = _Task(DataFile(data, data_options), model_options, alpha, alphas, cv, scoring, loss, c)
+    rows = DataFile(data, data_options)
+    task = _Task(rows, model_options, alpha, (alphas, cv, scoring), loss, c)
     if stream:
         task.require_streamable()
     with Work(f"Reading {task.rows.name}", task.rows.total) as work:
@@ -70,17 +72,6 @@ def fit(
     _tell(task, fitted, model, seconds, as_json)
 
 
-def _check_alpha(alpha: Any, alphas: Any, loss: str, c: Any) -> None:
-    if loss == "hinge" and alpha == "auto":
-        raise ValueError("--alpha auto is for --loss squared, which can be cross-validated exactly")
-    if alphas is not None and alpha != "auto":
-        raise ValueError("--alphas is what --alpha auto chooses from: add --alpha auto")
-    if c is not None and (loss != "hinge" or c == "auto"):
-        raise ValueError("-c is SVMrank's C, for --loss hinge; for RankRLS give --alpha")
-    if c is not None and alpha is not None:
-        raise ValueError("-c and --alpha exclude each other")
-
-
 class _Task:
     """What to fit, to which rows; and what was found on the way."""
 
@@ -89,17 +80,21 @@ class _Task:
         rows: DataFile,
         options: ModelOptions,
         alpha: float | str | None,
-        alphas: Any,
-        cv: str,
-        scoring: str,
+        search: tuple[Any, str, str],
         loss: str,
         c: float | str | None,
     ) -> None:
         self.rows, self.options, self.loss, self.c = rows, options, loss, c
-        self.alpha = 1.0 if alpha is None else alpha
-        self._grid = (alphas, cv, scoring)
-        if self.alpha != "auto" and c is None:
-            make_ranker(options, float(self.alpha), loss)  # what is wrong with options, now
+        self.alpha = DEFAULT_ALPHA if alpha is None and loss == "hinge" else alpha
+        self.search = search  # alphas, cv and scoring
+        asked = search[0] is not None or bool({"cv", "scoring"} & options.given)
+        if alpha is None and asked and loss == "squared":
+            self.alpha = "auto"
+        # What is wrong with options is told before anything is read.
+        if self.alpha in (None, "auto"):
+            make_cv(options, *search)
+        else:
+            make_ranker(options, float(self.alpha), loss)
         self.about: dict[str, Any] = {"n_rows": 0, "streamed": False}
 
     # ------------------------------------------------------------------ batch by batch
@@ -118,6 +113,8 @@ class _Task:
         plain = options.cost == "magnitude" and options.ties == "keep"
         if self.rows.reading["qid"] is None and not plain:
             return "--one-ranking needs all rows, but for --cost magnitude with --ties keep"
+        if self.rows.options.missing == "mean":
+            return "--missing mean looks at all rows first; --missing zero does not"
         if options.solver not in ("auto", "primal"):
             return f"--solver {options.solver} needs all rows"
         return None
@@ -129,9 +126,10 @@ class _Task:
             raise ValueError(f"--stream is not possible: {why}")
 
     def fit_stream(self, work: Work, forced: bool) -> Any:
-        """One pass over the file (two for a scaler that learns); None if it has too many columns.
+        """One pass over the file; None if it has too many columns.
 
-        The batch that is read first tells the number of features.
+        The batch that is read first tells the number of features. Its scales are those that sums
+        are made with; scales of all rows are a change of the sums at the end.
         """
         batches = self.rows.batches(work, by_query=True)
         first = next(batches)
@@ -139,30 +137,30 @@ class _Task:
         if not forced and n_features > MAX_STREAMED_FEATURES:
             batches.close()  # type: ignore[attr-defined]
             return None
+        alpha = DEFAULT_ALPHA if self.alpha is None else float(self.alpha)
         if not forced:
-            note(f"{self.rows.name} is large: fitted batch by batch (--in-memory for all at once)")
-        scaler = make_scaler(self.options, sparse.issparse(first.data))
-        if scaler is not None and not isinstance(scaler, QueryScaler):
-            for batch in chain([first], batches):
-                scaler.partial_fit(batch.data)
-            batches = self.rows.batches(work, by_query=True)
-            first = next(batches)
-        elif scaler is not None:
-            scaler.fit_transform(first.data, qid=first.qid)  # it learns only that there are queries
+            how = f" with alpha {alpha:g}, not cross-validated" * (self.alpha is None)
+            note(
+                f"{self.rows.name} is large: fitted batch by batch{how} (--in-memory for all at "
+                "once)"
+            )
+        preparation = Preparation(self.options, self.rows.options, sparse.issparse(first.data))
+        preparation.begin(first)
         self._note(first)
         self.about["streamed"] = True
-        ranker = make_ranker(self.options, float(self.alpha))
+        ranker = make_ranker(self.options, alpha)
         with self.rows.named_errors():
-            ranker.fit_stream(self._counted(chain([first], batches), scaler))
-        fitted = with_scaler(scaler, ranker, first.qid is not None)
-        name_features(fitted, first.feature_names)
-        return fitted
+            ranker.fit_stream(self._counted(chain([first], batches), preparation))
+        rescaling = preparation.rescaling()
+        if rescaling is not None:
+            ranker._rescale_features(*rescaling)
+        return self._finished(ranker, preparation, first)
 
-    def _counted(self, batches: Any, scaler: Any) -> Iterator[dict[str, Any]]:
+    def _counted(self, batches: Any, preparation: Preparation) -> Iterator[dict[str, Any]]:
         for batch in batches:
             self.about["n_rows"] += batch.data.shape[0]
             yield {
-                "data": scaled(scaler, batch),
+                "data": preparation.transform_batch(batch),
                 "target": batch.target,
                 "qid": batch.qid,
                 "sample_weight": batch.sample_weight,
@@ -175,23 +173,39 @@ class _Task:
         rows = self.rows.load(work)
         self._note(rows)
         self.about["n_rows"] = rows.data.shape[0]
-        scaler = make_scaler(self.options, sparse.issparse(rows.data))
-        X = fit_scaler(scaler, rows)
-        if self.alpha == "auto":
-            ranker: Any = make_cv(self.options, *self._grid)
-            work.now("Cross-validating")
+        preparation = Preparation(self.options, self.rows.options, sparse.issparse(rows.data))
+        X = preparation.fit_transform(rows)
+        if self.alpha in (None, "auto"):
+            ranker: Any = make_cv(self.options, *self._search_for(rows.data))
+            work.now(searching(ranker, rows.data))
         else:
             ranker = make_ranker(self.options, self._regularisation(rows), self.loss)
             work.now("Fitting")
         with self.rows.named_errors():
             ranker.fit(X, rows.target, qid=rows.qid, sample_weight=rows.sample_weight)
-        fitted = with_scaler(scaler, ranker, rows.qid is not None)
+        return self._finished(ranker, preparation, rows)
+
+    def _search_for(self, X: Any) -> tuple[Any, str, str]:
+        """Alphas, cv and scoring; some queries choose alpha if it was not asked for and X is large.
+
+        Such rows are solved by iterations: one run of them gives all alphas.
+        """
+        large = sparse.issparse(X) and min(X.shape) > MAX_SPARSE and self.options.kernel == "linear"
+        if self.alpha is None and large and self.options.solver in ("auto", "cg"):
+            self.about["cv"] = "validation"
+            return self.search[0], "validation", self.search[2]
+        return self.search
+
+    def _finished(self, ranker: Any, preparation: Preparation, rows: Any) -> Any:
+        """The model as it is stored."""
+        fitted = preparation.with_ranker(ranker, rows.qid is not None)
         name_features(fitted, rows.feature_names)
         return fitted
 
     def _regularisation(self, rows: Any) -> float:
         """Alpha; from SVMrank's C, ½‖w‖² + (C/queries) Σ ξ, it is queries/(2 C)."""
         if self.c is None:
+            assert self.alpha is not None
             return float(self.alpha)
         n_queries = 1 if rows.qid is None else len(set(rows.qid.tolist()))
         return n_queries / (2 * float(self.c))
@@ -199,6 +213,7 @@ class _Task:
     def _note(self, rows: Any) -> None:
         self.about |= {
             "n_features": rows.data.shape[1],
+            "scale": scale_of(self.options),
             "format": rows.format,
             "label_column": rows.target_name,
             "qid_column": rows.qid_name,
@@ -215,7 +230,6 @@ def _tell(task: _Task, fitted: Any, path: str, seconds: float, as_json: bool) ->
         "n_queries": int(ranker.n_queries_),
         "n_pairs": int(ranker.n_pairs_),
         "cv_score": getattr(ranker, "best_score_", None),
-        "scale": task.options.scale,
         "seconds": round(seconds, 3),
         "file": path,
     }
@@ -229,12 +243,14 @@ def _tell(task: _Task, fitted: Any, path: str, seconds: float, as_json: bool) ->
         ("rows", f"{number(about['n_rows'])} in {queries(about['n_queries'])}"
                  + (f" (columns: {', '.join(columns)})" if columns else "")),
         ("features", number(about["n_features"])
-         + ("" if task.options.scale == "none" else f", scaled: {task.options.scale}")),
+         + ("" if about["scale"] == "none" else f", scaled: {about['scale']}")),
         ("pairs", number(about["n_pairs"]) + (", those of equal labels included" if tied else "")),
-        ("model", f"{about['model']}, alpha {alpha:g}, solver {ranker.solver_}"
-                  + (", read batch by batch" if about["streamed"] else "")),
+        ("model", f"{about['model']}, alpha {alpha:g}"
+                  + " (not cross-validated)" * (task.alpha is None and about["streamed"])
+                  + f", solver {ranker.solver_}" + ", read batch by batch" * about["streamed"]),
     ]  # fmt: skip
     if about["cv_score"] is not None:
-        lines.append(("held out", f"{task._grid[2]} {about['cv_score']:.4f} at the best alpha"))
+        score = f"{task.search[2]} {about['cv_score']:.4f} at the best alpha"
+        lines.append(("held out", score + ", of a tenth of the queries" * ("cv" in about)))
     lines.append(("written", f"{path} ({size(os.path.getsize(path))}) in {seconds:.1f} s"))
     facts(lines)

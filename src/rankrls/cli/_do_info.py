@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankrls.cli._output import facts, to_json
+from rankrls.cli._output import facts, require_stdout, to_json
 from rankrls.io import describe_model
 
 __all__ = ["info"]
@@ -15,6 +15,7 @@ MINOR = ("copy", "verbose", "n_iter_no_change", "validation_fraction", "n_sample
 
 def info(model: str, as_json: bool) -> None:
     """Print what a model file says about itself."""
+    require_stdout()
     about = describe_model(model)
     if as_json:
         to_json(about)

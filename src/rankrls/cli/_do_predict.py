@@ -6,17 +6,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from rankrls.cli._estimators import Scorer
 from rankrls.cli._files import DataFile, check_output, output_file, write_all
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work
+from rankrls.cli._refusals import refuse_columns
 
 __all__ = ["predict", "rows_for", "scored"]
 
 
 def predict(options: DataOptions, *, data: str, model: str, output: str) -> None:
     """Write the scores of the rows of a file."""
+    refuse_columns(options, "predict")
     scorer = Scorer(model)
     check_output(output, data, model)
     rows = rows_for(scorer, data, options, ("qid",) if scorer.needs_qid else ())
@@ -26,20 +29,45 @@ def predict(options: DataOptions, *, data: str, model: str, output: str) -> None
 
 
 def rows_for(scorer: Scorer, data: str, options: DataOptions, need: tuple[str, ...]) -> DataFile:
-    """The rows of a file with the features of a model, in their order."""
-    beyond = "drop" if scorer.ignores_new else "error"
-    n_features, named = scorer.n_features, scorer.names
-    return DataFile(data, options, named=named, need=need, n_features=n_features, beyond=beyond)
+    """The rows of a file with the features of a model, in their order.
+
+    Missing features are NaN if the model or ``--missing`` fills them in.
+    """
+    if options.missing == "mean" and scorer.fills_in != "mean":
+        raise ValueError(
+            "--missing mean: the model has learned no means; fit it with --missing mean, or use "
+            "--missing zero"
+        )
+    fills_in = (
+        scorer.fills_in is not None if options.missing is None else options.missing != "error"
+    )
+    return DataFile(
+        data,
+        options,
+        named=scorer.names,
+        need=need,
+        n_features=scorer.n_features,
+        beyond="drop" if scorer.ignores_new else "error",
+        missing="nan" if fills_in else "error",
+    )
 
 
 def scored(scorer: Scorer, rows: DataFile, work: Work) -> Iterator[tuple[Any, Any]]:
     """Batches of rows, each with its scores."""
     if scorer.needs_qid and rows.reading["qid"] is None:  # scaled as one ranking
-        whole = rows.load(work)
-        yield whole, scorer.scores(whole.data, name=rows.name)
-        return
-    for batch in rows.parts(work, by_query=scorer.needs_qid):
+        parts: Any = [rows.load(work)]
+    else:
+        parts = rows.parts(work, by_query=scorer.needs_qid)
+    for batch in parts:
+        if rows.options.missing == "zero":
+            _zero(batch.data)
         yield batch, scorer.scores(batch.data, batch.qid, name=rows.name)
+
+
+def _zero(X: Any) -> None:
+    """Put 0 where features are missing."""
+    values = X.data if sparse.issparse(X) else X
+    values[np.isnan(values)] = 0.0
 
 
 def _lines(scores: Any) -> bytes:

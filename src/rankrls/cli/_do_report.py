@@ -6,10 +6,13 @@ from typing import Any
 
 from scipy import sparse
 
-from rankrls.cli._estimators import fit_scaler, make_cv, make_scaler, scaled
+from rankrls._memory import REPORT_VECTORS, require_features
+from rankrls.cli._estimators import make_cv
 from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._options import DataOptions, ModelOptions
 from rankrls.cli._output import Work, facts, number, size, to_json
+from rankrls.cli._preparation import Preparation, scale_of
+from rankrls.cli._refusals import refuse_model_options
 from rankrls.report import write_report
 
 __all__ = ["report"]
@@ -32,12 +35,14 @@ def report(
     if test == data == "-":
         raise ValueError("stdin cannot be both the training data and the test data")
     check_output(output, data, test)
+    refuse_model_options(model_options)
     estimator = make_cv(model_options, alphas, "auto", "pairwise_accuracy")
     reader = DataFile(data, data_options)
     with Work(f"Reading {reader.name}", reader.total) as work:
         rows = reader.load(work)
-        scaler = make_scaler(model_options, sparse.issparse(rows.data))
-        X = fit_scaler(scaler, rows)
+        require_features(rows.data.shape[1], copies=REPORT_VECTORS)  # before they get names
+        prepare = Preparation(model_options, data_options, sparse.issparse(rows.data))
+        prepare.warn_about_columns(rows, rows.data)
         options: dict[str, Any] = {"feature_names": _features(rows, data_options)}
         if test is not None:
             width = rows.data.shape[1]
@@ -49,18 +54,21 @@ def report(
                 beyond="drop",
                 sparse=sparse.issparse(rows.data),
             ).load(work)
-            options["test"] = (scaled(scaler, unseen), unseen.target, unseen.qid)
+            options["test"] = (unseen.data, unseen.target, unseen.qid)
             options["test_document_names"] = _documents(unseen)
-        work.now("Fitting, and leaving out")
         with reader.named_errors():
             made = write_report(
                 output,
-                X,
+                rows.data,
                 rows.target,
                 rows.qid,
                 document_names=_documents(rows),
                 title=title,
                 estimator=estimator,
+                sample_weight=rows.sample_weight,
+                imputer=prepare.imputer,
+                scaler=prepare.scaler,
+                progress=work.now,
                 **options,
             )
     error = made.error
@@ -70,6 +78,8 @@ def report(
         "pairwise_error_high": error.high,
         "method": made.method,
         "alpha": made.alpha,
+        "scale": scale_of(model_options),
+        "ndcg@10": None if made.ndcg is None else made.ndcg.value,
         "n_findings": len(made.findings),
         "n_bytes": made.n_bytes,
         "file": output,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, BinaryIO
 
-from rankrls._atomic import atomic_file
+from rankrls._atomic import atomic_file, is_stream
 from rankrls.cli._options import DataOptions
-from rankrls.cli._output import Work
+from rankrls.cli._output import Work, require_stdout, stdout_errors
 from rankrls.datasets import iter_ranking, load_ranking
 from rankrls.datasets.formats import SUFFIXES, sniff
 
@@ -21,6 +21,10 @@ LARGE = 64 << 20
 
 #: Rows of a batch.
 BATCH = 20_000
+
+#: Options that only some kinds of files have a use for, and how these are called.
+FOR_KINDS = {"no_header": ("csv",), "delimiter": ("csv",), "zero_based": ("letor",)}
+KINDS = {("csv",): "CSV files", ("letor",): "LETOR text"}
 
 
 def shown(path: str) -> str:
@@ -85,7 +89,7 @@ class DataFile:
     def __init__(
         self, path: str, options: DataOptions, named: list[str] | None = None, **reading: Any
     ) -> None:
-        self.path = path
+        self.path, self.options = path, options
         self.name = shown(path)
         given = {
             "format": options.format,
@@ -97,6 +101,7 @@ class DataFile:
             "header": not options.no_header,
             "delimiter": _character(options.delimiter),
             "zero_based": options.zero_based,
+            "missing": "error" if options.missing in (None, "error") else "nan",
         }
         if options.one_ranking and options.qid_column:
             raise ValueError("--one-ranking and --qid-column exclude each other")
@@ -150,11 +155,37 @@ class DataFile:
         """Arguments for a file of this kind; LETOR text has no names of features."""
         format = self.reading["format"]
         kind = sniff(file)[0] if format == "auto" else format
+        self._refuse_options(kind)
         reading = self.reading | {"format": kind}
-        if self.named is not None and kind != "letor" and reading["features"] is None:
+        if self.named is not None and kind != "letor":
             self._require_undropped()
-            reading |= {"features": self.named, "drop": None}  # no other column is read
+            # No other column is read, so that none has to be dropped.
+            reading |= {"features": self._features_of_the_model(), "drop": None}
         return reading
+
+    def _features_of_the_model(self) -> list[str]:
+        """Columns in the order of the model; ``--features`` may give them other names, all of them.
+
+        Some of the model's own names in another place would be columns mixed up.
+        """
+        own, given = self.named or [], self.reading["features"]
+        if given is None or sorted(given) == sorted(own):
+            return own
+        if not set(given) & set(own):
+            return given
+        names = ", ".join(map(repr, own[:20])) + ", …" * (len(own) > 20)
+        raise ValueError(
+            f"--features: the model was fitted to {names}; leave --features out, or give the names "
+            "of these columns in this file, in this order"
+        )
+
+    def _refuse_options(self, kind: str) -> None:
+        """Options that this kind of file has no use for."""
+        what = {"letor": "LETOR text", "csv": "a CSV file", "parquet": "a Parquet file"}[kind]
+        for name, kinds in FOR_KINDS.items():
+            if name in self.options.given and kind not in kinds:
+                option = name.replace("_", "-")
+                raise ValueError(f"--{option} is for {KINDS[kinds]}, and {self.name} is {what}")
 
     def _require_undropped(self) -> None:
         """Columns that a model does not know are ignored anyway; it cannot do without its own."""
@@ -188,6 +219,8 @@ def names_from(given: str | None) -> list[str] | None:
             names = [line.strip() for line in file]
     else:
         names = [name.strip() for name in given.split(",")]
+        if len(names) == 1 and os.path.isfile(given):
+            raise ValueError(f"{given!r} is a file: to read the names in it, write @{given}")
     names = [name for name in names if name]
     if not names:
         raise ValueError(f"{given!r} names no feature")
@@ -201,6 +234,7 @@ def _character(delimiter: str | None) -> str | None:
 def check_output(path: str, *inputs: str | None) -> None:
     """Raise, before any work is done, if a file cannot be written there, or is read."""
     if path == "-":
+        require_stdout()
         return
     for name in inputs:
         if name and os.path.isfile(name) and os.path.exists(path) and os.path.samefile(name, path):
@@ -208,6 +242,8 @@ def check_output(path: str, *inputs: str | None) -> None:
     folder = os.path.dirname(os.path.realpath(path))
     if os.path.isdir(path):
         raise IsADirectoryError(21, "this is a directory, not the name of a file", path)
+    if is_stream(path):
+        return
     if not os.path.isdir(folder):
         raise FileNotFoundError(2, "there is no such directory", folder)
     if not os.access(folder, os.W_OK):
@@ -228,12 +264,10 @@ def output_file(path: str) -> Iterator[IO[bytes]]:
     Devices and pipes (``/dev/stdout``, ``>(…)``) are written to as they are.
     """
     if path == "-":
-        sys.stdout.flush()
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-    elif os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        with open(path, "wb") as file:
-            yield file
+        with stdout_errors():
+            sys.stdout.flush()
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
     else:
         with atomic_file(path) as file:
             yield file

@@ -16,9 +16,11 @@ __all__ = [
     "ModelOptions",
     "data_options",
     "example",
+    "given",
     "json_option",
     "model_file",
     "model_options",
+    "scored_data_options",
     "take",
 ]
 
@@ -100,6 +102,8 @@ class DataOptions:
     no_header: bool
     delimiter: str | None
     zero_based: bool
+    missing: str | None
+    given: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -115,16 +119,24 @@ class ModelOptions:
     query_weighting: str
     solver: str
     n_components: int | None
-    scale: str
+    scale: str | None
     max_iter: int | None
     tol: float | None
     seed: int
+    given: frozenset[str]
+
+
+def given() -> frozenset[str]:
+    """The parameters of the running command that stand on the command line."""
+    context = click.get_current_context()
+    typed = click.core.ParameterSource.COMMANDLINE
+    return frozenset(name for name in context.params if context.get_parameter_source(name) is typed)
 
 
 def take(kind: Any, values: dict[str, Any]) -> Any:
     """Move the values that a class of options has from a command's arguments into it."""
-    names = [field.name for field in fields(kind)]
-    return kind(**{name: values.pop(name) for name in names})
+    names = [field.name for field in fields(kind) if field.name != "given"]
+    return kind(**{name: values.pop(name) for name in names}, given=given())
 
 
 def _all(function: F, options: list[Callable[[F], F]]) -> F:
@@ -133,17 +145,22 @@ def _all(function: F, options: list[Callable[[F], F]]) -> F:
     return function
 
 
-def data_options(function: F) -> F:
+def scored_data_options(function: F) -> F:
+    """Options for reading rows that a model scores; those of weights are hidden."""
+    return data_options(function, weights=False)
+
+
+def data_options(function: F, weights: bool = True) -> F:
     """Options for reading a file of rows."""
     return _all(
         function,
         [
             click.option("--format", type=click.Choice(["auto", "letor", "csv", "parquet"]),
                          default="auto", help="What the file is; by default it is looked at."),
-            click.option("--label", metavar="COLUMN",
+            click.option("--label", "--target", "label", metavar="COLUMN",
                          help="Column of the labels (CSV, Parquet); by default the one called "
                          "label, relevance, rel, grade, target or y."),
-            click.option("--qid-column", metavar="COLUMN",
+            click.option("--qid-column", "--qid", "qid_column", metavar="COLUMN",
                          help="Column of the query ids (CSV, Parquet); by default the one called "
                          "qid, query_id, queryid or query."),
             click.option("--one-ranking", is_flag=True,
@@ -152,15 +169,21 @@ def data_options(function: F) -> F:
                          help="Columns of the features (CSV, Parquet), or a file with one on each "
                          "line; by default all others."),
             click.option("--drop", metavar="COLUMN", multiple=True,
-                         help="Column that is no feature, such as text or an id (CSV, Parquet); "
-                         "may be given several times."),
-            click.option("--weight", metavar="COLUMN", help="Column of row weights."),
+                         help="Column that is no feature, such as text or an id (CSV, Parquet): "
+                         "A,B or given several times."),
+            click.option("--weight", "--sample-weight", "weight", metavar="COLUMN",
+                         help="Column of row weights (CSV, Parquet), "
+                         "which count in training only.", hidden=not weights),
             click.option("--no-header", is_flag=True,
                          help="The CSV file has no names of columns: they are called 1, 2, …"),
             click.option("--delimiter", metavar="CHAR",
                          help="What separates the cells of a CSV file; by default it is guessed."),
             click.option("--zero-based", is_flag=True, help="Feature ids of LETOR text begin at 0, "
                          "not 1."),
+            click.option("--missing", type=click.Choice(["error", "mean", "zero"]),
+                         help="Missing features (empty cells, NA, NaN, NULL): the mean of the "
+                         "feature, 0, or an error, which is the default. The filling in becomes "
+                         "part of the model, which predict and evaluate go by."),
         ],
     )  # fmt: skip
 
@@ -172,9 +195,11 @@ def model_options(function: F) -> F:
         [
             click.option("--kernel", default="linear", show_default=True, metavar="NAME",
                          help="linear, rbf, poly, sigmoid, cosine, laplacian, …"),
-            click.option("--gamma", type=float, help="Of the kernel; by default 1/n_features."),
-            click.option("--degree", type=float, default=3, help="Of the polynomial kernel."),
-            click.option("--coef0", type=float, default=1, help="Of poly and sigmoid."),
+            click.option("--gamma", type=float, help="Of rbf, poly, sigmoid, laplacian and chi2; "
+                         "by default 1/n_features."),
+            click.option("--degree", type=float, default=3, show_default=True, help="Of poly."),
+            click.option("--coef0", type=float, default=1, show_default=True,
+                         help="Of poly and sigmoid."),
             click.option("--cost", type=click.Choice(["magnitude", "unit", "relative"]),
                          default="magnitude", show_default=True,
                          help="What a pair is asked for: the difference of its labels, or 1."),
@@ -183,19 +208,22 @@ def model_options(function: F) -> F:
             click.option("--query-weighting", type=click.Choice(["pair", "size", "query"]),
                          default="pair", show_default=True,
                          help="A pair of a query of n rows counts 1, 1/n, or 1/pairs."),
-            click.option("--scale", default="none", show_default=True,
+            click.option("--scale",
                          type=click.Choice(["none", "standard", "minmax", "maxabs", "query-minmax",
                                             "query-standard", "query-maxabs"]),
-                         help="Scale the features, over all rows or within each query; the "
-                         "scaling becomes part of the model."),
+                         help="Scale the features, over all rows or within each query; standard by "
+                         "default (sparse features are not centred). The scaling becomes part of "
+                         "the model. It is learned from the features of all rows, also of those "
+                         "that are held out, and never from labels."),
             click.option("--solver", default="auto", show_default=True,
                          type=click.Choice(["auto", "primal", "dual", "nystroem", "cg"])),
-            click.option("--n-components", type=click.IntRange(1), metavar="N",
+            click.option("--n-components", "--basis", "n_components", type=click.IntRange(1),
+                         metavar="N",
                          help="Nyström approximation with N random rows as basis."),
             click.option("--max-iter", type=click.IntRange(1), metavar="N",
-                         help="Most iterations, for solvers that iterate."),
-            click.option("--tol", type=float, help="Tolerance, for solvers that iterate."),
-            click.option("--seed", type=int, default=0, show_default=True,
+                         help="Most iterations, with --solver cg and --loss hinge."),
+            click.option("--tol", type=float, help="Tolerance, with --solver cg and --loss hinge."),
+            click.option("--seed", "--random-state", "seed", type=int, default=0, show_default=True,
                          help="Of random folds and bases."),
         ],
     )  # fmt: skip

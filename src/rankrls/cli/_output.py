@@ -2,34 +2,93 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import re
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
 __all__ = [
     "Work",
+    "escaped",
+    "escaped_json",
     "facts",
     "note",
     "number",
     "one_line",
     "queries",
+    "require_stdout",
+    "say",
     "size",
+    "stdout_errors",
     "table",
     "to_json",
     "warn",
 ]
 
-#: Work that ends sooner shows no progress.
-PATIENCE = 1.0
+#: Work that ends sooner shows no progress: on a terminal, and in a log.
+PATIENCE, LOG_PATIENCE = 1.0, 20.0
+
+#: What a terminal may take as a command, or show in another order than it is: control characters,
+#: marks of direction, separators of lines, and halves of characters, which cannot be written.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def escaped(text: str) -> str:
+    r"""Text of which a terminal only shows characters: ``\x1b`` for the escape character, etc."""
+    return _UNSAFE.sub(lambda found: _code(found[0]), text)
+
+
+def _code(character: str) -> str:
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
+
+
+def escaped_json(text: str) -> str:
+    """The same for JSON in one or more lines, which stays the same JSON."""
+    lines = text.split("\n")
+    return "\n".join(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in lines)
+
+
+#: Whether the process was started with stdout closed (``>&-``); see ``_run.py``.
+CLOSED = {"stdout": False}
+
+
+def require_stdout() -> None:
+    """Raise, before any work, if the result would be written to a stdout that is closed."""
+    if CLOSED["stdout"]:
+        raise OSError(errno.EBADF, "it is closed, and the result would be written there", "stdout")
+
+
+@contextmanager
+def stdout_errors() -> Iterator[None]:
+    """Errors of writing results say that it was stdout."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and not isinstance(error, BrokenPipeError):
+            error.filename = "stdout"
+        raise
+
+
+def say(text: str = "") -> None:
+    """Print lines of a result."""
+    with stdout_errors():
+        print("\n".join(map(escaped, text.split("\n"))))
 
 
 def note(message: str) -> None:
-    """Tell something on stderr."""
-    print(f"rankrls: {message}", file=sys.stderr)
+    """Tell something on stderr, if anybody listens there."""
+    with suppress(OSError, ValueError):
+        print(f"rankrls: {escaped(message)}", file=sys.stderr, flush=True)
 
 
 def warn(message: str) -> None:
@@ -68,21 +127,23 @@ def facts(pairs: Sequence[tuple[str, str]]) -> None:
     """Print names and values below each other."""
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
-        print(f"{name:<{width}}  {value}")
+        say(f"{name:<{width}}  {escaped(value)}")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], marked: int | None = None) -> None:
     """Print aligned columns, the first to the left; one row may be marked."""
+    rows = [[escaped(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     for place, row in enumerate((head, *rows), -1):
         cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row, widths, strict=True))]
         del cells[1]
-        print("  ".join(cells) + ("  *" if place == marked else ""))
+        say("  ".join(cells) + ("  *" if place == marked else ""))
 
 
 def to_json(values: dict[str, Any]) -> None:
     """Print one JSON object; what is not a finite number is null."""
-    print(json.dumps(_plain(values), allow_nan=False, ensure_ascii=False))
+    with stdout_errors():
+        print(escaped_json(json.dumps(_plain(values), allow_nan=False, ensure_ascii=False)))
 
 
 def _plain(value: Any) -> Any:
@@ -98,7 +159,10 @@ def _plain(value: Any) -> Any:
 
 
 class Work:
-    """Progress on stderr, while the block runs: only on a terminal, and after a second.
+    """Progress on stderr, while the block runs: after a second, with the time it has taken.
+
+    On a terminal that is a bar; elsewhere a line after 20 seconds, and each time that the time
+    has doubled.
 
     Parameters
     ----------
@@ -109,17 +173,34 @@ class Work:
     """
 
     def __init__(self, doing: str, total: float | None = None) -> None:
-        self._doing, self._total, self._done = doing, total, 0.0
+        self._doing, self._total, self._done = escaped(doing), total, 0.0
         self._lock = threading.Lock()
         self._bar: Any = None
         self._task: Any = None
-        self._timer = threading.Timer(PATIENCE, self._show)
-        self._timer.daemon = True
+        self._started = time.perf_counter()
+        self._timer = self._later(PATIENCE, self._show)
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> threading.Timer:
+        timer = threading.Timer(seconds, call)
+        timer.daemon = True
+        return timer
 
     def __enter__(self) -> Work:
-        if sys.stderr.isatty():
-            self._timer.start()
+        if not sys.stderr.isatty():
+            self._timer = self._later(LOG_PATIENCE, self._log)
+        self._timer.start()
         return self
+
+    def _log(self) -> None:
+        """A line, and the next one when as much time again has passed."""
+        with self._lock:
+            if not self._doing:
+                return
+            seconds = time.perf_counter() - self._started
+            share = f", {self._done / self._total:.0%}" if self._total else ""
+            note(f"{self._doing}{share} ({seconds:.0f} s so far)")
+            self._timer = self._later(seconds, self._log)
+            self._timer.start()
 
     def __exit__(
         self,
@@ -127,8 +208,8 @@ class Work:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._timer.cancel()
         with self._lock:
+            self._timer.cancel()
             if self._bar is not None:
                 self._bar.stop()
             self._bar, self._doing = None, ""
@@ -140,12 +221,13 @@ class Work:
             if self._bar is not None:
                 self._bar.update(self._task, completed=done)
 
-    def now(self, doing: str) -> None:
-        """Tell that something else is being done, of unknown length."""
+    def now(self, doing: str, total: float | None = None) -> None:
+        """Tell that something else is being done; None: nobody knows how much of it."""
         with self._lock:
-            self._doing, self._total = doing, None
+            self._doing, self._total, self._done = escaped(doing), total, 0.0
             if self._bar is not None:
-                self._bar.update(self._task, description=doing, total=None)
+                about = {"description": self._doing, "total": total, "completed": 0.0}
+                self._bar.update(self._task, **about)
 
     def _show(self) -> None:
         try:
@@ -153,7 +235,8 @@ class Work:
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
         except ImportError:  # progress is not worth an error
             return
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        text = TextColumn("{task.description}", markup=False)
+        columns = (text, BarColumn(), TimeElapsedColumn())
         with self._lock:
             if not self._doing:
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -15,15 +16,25 @@ from typing import Any
 
 import click
 
+from rankrls.cli import _output
 from rankrls.cli._commands import cli
-from rankrls.cli._output import one_line, warn
+from rankrls.cli._output import escaped, one_line, stdout_errors, warn
+from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 
 __all__ = ["run"]
 
-OK, UNEXPECTED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 0, 1, 2, 130, 141, 143
+OK, UNEXPECTED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
 #: How options are called in Python and on the command line.
 REMEDIES: tuple[tuple[str, Any], ...] = (
+    (r"to keep missing values pass missing='nan', and fill them by sklearn.impute.SimpleImputer "
+     r"\(rankrls fit --missing mean or --missing zero does both\)",
+     "fill it in by --missing mean (when fitting) or --missing zero"),
+    (r"\b(columns? .*) of X (looks?) like", r"\1 \2 like"),
+    (r"if it is no mistake, pass n_features=\d+, or leave such features out by beyond='drop' and a "
+     r"smaller n_features", "correct it, or write the file without it"),
+    (r"pass qid to transform \(or to predict and score of the pipeline, with metadata routing\)",
+     "leave out --one-ranking"),
     (r"pass zero_based=True", "use --zero-based"),
     (r"pass header=False", "use --no-header"),
     (r"pass qid=None", "use --one-ranking"),
@@ -59,8 +70,26 @@ REMEDIES: tuple[tuple[str, Any], ...] = (
 )  # fmt: skip
 
 
+#: Options that people try first, and what to do instead.
+MEASURES = "evaluate prints NDCG, MAP, MRR and precision; --at sets the cut-off"
+HINTS = {
+    "--metric": MEASURES,
+    "--metrics": MEASURES,
+    "--k": "the cut-off is --at",
+    "--group": "the column of query ids is --qid-column",
+    "--groups": "the column of query ids is --qid-column",
+    "--query": "the column of query ids is --qid-column",
+    "--lambda": "the regularisation is --alpha",
+    "--reg": "the regularisation is --alpha",
+    "--C": "SVMrank's C is -c, with --loss hinge; otherwise --alpha",
+    "--folds": "the number of folds is --cv",
+    "--test": "rankrls evaluate test.dat -m model evaluates on other rows",
+}
+
+
 def run(argv: list[str]) -> int:
     """Run the command in ``argv`` and return the exit code."""
+    _open_standard_streams()
     if "_RANKRLS_COMPLETE" in os.environ:  # the shell asks what may follow
         cli.main(args=argv, prog_name="rankrls")
     plain = argv[: argv.index("--")] if "--" in argv else argv
@@ -70,7 +99,8 @@ def run(argv: list[str]) -> int:
         with _terminable(), _told_warnings(debug):
             with cli.make_context("rankrls", argv) as context:
                 cli.invoke(context)
-            sys.stdout.flush()
+            with stdout_errors():
+                sys.stdout.flush()
         return OK
     except click.exceptions.Exit as error:
         return _flushed(error.exit_code)
@@ -82,11 +112,36 @@ def run(argv: list[str]) -> int:
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else UNEXPECTED
     except Exception as error:
-        if debug:
-            traceback.print_exc()
         message, code = _explain(error)
-        print(f"rankrls: error: {message}", file=sys.stderr)
+        with suppress(OSError, ValueError):  # nobody listens on stderr
+            if debug:
+                print(*map(escaped, traceback.format_exc().splitlines()), sep="\n", file=sys.stderr)
+            print(f"rankrls: error: {escaped(message)}", file=sys.stderr, flush=True)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _forget_stdout()
         return code
+
+
+def _open_standard_streams() -> None:
+    """Put the null device in the place of streams that are closed (``>&-``).
+
+    Files that are opened later do not get their numbers, and nothing is written to such a file in
+    the belief that it is stdout. Names from files may hold anything: they are written all the same.
+    """
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        descriptor = os.open(os.devnull, os.O_RDWR)
+        while descriptor <= 2:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+        os.close(descriptor)
+        _output.CLOSED["stdout"] = sys.stdout is None
+        for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+            if getattr(sys, name) is None:
+                setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _explain(error: Exception) -> tuple[str, int]:
@@ -96,16 +151,21 @@ def _explain(error: Exception) -> tuple[str, int]:
         text = one_line(error.format_message()).rstrip(".")
         if "unexpected extra argument" in text:
             text += ": models are named by -m, scores by -o"
+        if isinstance(error, click.NoSuchOption) and error.option_name in HINTS:
+            text = f"No such option '{error.option_name}': {HINTS[error.option_name]}"
         return f"{text} (see {path} --help)", BAD_INPUT
     if isinstance(error, click.ClickException):
         return one_line(error.format_message()), BAD_INPUT
     if isinstance(error, OSError):
         where = f"{error.filename}: " if isinstance(error.filename, str) else ""
+        if error.filename is None and error.errno == errno.ENOSPC:
+            where = "stdout: "  # help, which click prints; other files are named
         return f"{where}{one_line(error.strerror or str(error))}", BAD_INPUT
     if isinstance(error, ImportError | ValueError):
         return _as_options(one_line(str(error))), BAD_INPUT
     if isinstance(error, MemoryError):
-        return f"there is not enough memory ({one_line(str(error))})", UNEXPECTED
+        what = one_line(str(error)) or "--debug tells where"
+        return f"there is not enough memory ({what})", UNEXPECTED
     kind = type(error).__name__
     return f"unexpected {kind}: {one_line(str(error))} (--debug tells where)", UNEXPECTED
 
@@ -126,6 +186,8 @@ def _told_warnings(debug: bool) -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("default")
+        for column_warning in (FeatureScaleWarning, IdColumnWarning):
+            warnings.simplefilter("ignore", column_warning)  # `_column_warnings` tells them
         if not debug:
             for category in (DeprecationWarning, FutureWarning, ResourceWarning):
                 warnings.simplefilter("ignore", category)
@@ -135,19 +197,22 @@ def _told_warnings(debug: bool) -> Iterator[None]:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM ends the program as Ctrl-C does: half-written files are removed."""
+    """SIGTERM and SIGHUP end the program as Ctrl-C does: half-written files are removed."""
 
-    def stop(*_: Any) -> None:
-        raise SystemExit(TERMINATED)
+    def stop(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, stop)
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in numbers if number not in ignored}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _flushed(code: int) -> int:
@@ -156,6 +221,10 @@ def _flushed(code: int) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return BROKEN_PIPE
+    except OSError as error:
+        _forget_stdout()
+        _output.note(f"error: stdout: {one_line(error.strerror or str(error))}")
+        return BAD_INPUT
     return code
 
 

@@ -34,15 +34,18 @@ class Census:
         Its queries, by their number in the part.
     alike : ndarray of shape (k,), int
         For every output, the first one whose preferences in this part are the same.
-    varied : ndarray of shape (k,), bool
-        Outputs that prefer some row of this part to another.
+    sizes : ndarray of shape (g,), int
+        Rows of its queries.
+    varies : ndarray of shape (g, k), bool
+        Whether an output prefers some row of a query, of those in this part, to another.
     """
 
     n_rows: int
     n_weighted: int
     labels: Any
     alike: Array
-    varied: Array
+    sizes: Array
+    varies: Array
 
     @classmethod
     def of(cls, graph: PreferenceGraph, *, cost: str, ties: str) -> Census:
@@ -53,7 +56,8 @@ class Census:
             alike = preferred_alike(s, query, cost)
         n_weighted = len(s) if weight is None else np.count_nonzero(weight)
         labels = graph.query_labels
-        return cls(len(s), int(n_weighted), labels, alike, graph.scored_outputs())
+        sizes = np.bincount(query, minlength=len(labels))
+        return cls(len(s), int(n_weighted), labels, alike, sizes, graph.varying_queries())
 
 
 class Crossing:
@@ -69,6 +73,9 @@ class Crossing:
     ----------
     n_queries : int
         Different queries in all parts together.
+    labels : ndarray or list of length n_queries
+    sizes : ndarray of shape (n_queries,), int
+        Their rows in all parts.
     n_crossing : int
     numbers : list of ndarray
         For every query of every part its number among the crossing ones, or −1.
@@ -76,11 +83,12 @@ class Crossing:
 
     def __init__(self, censuses: Sequence[Census], *, with_qid: bool) -> None:
         sizes = [len(census.labels) for census in censuses]
-        if with_qid:
-            codes = encode_qid(_join([c.labels for c in censuses]), sum(sizes)).codes
-        else:
-            codes = np.zeros(sum(sizes), dtype=np.int64)
+        labels = _join([c.labels for c in censuses]) if with_qid else None
+        queries = encode_qid(labels, sum(sizes))
+        codes = queries.codes
         places = np.bincount(codes)
+        rows = np.concatenate([census.sizes for census in censuses])
+        self.labels, self.sizes = queries.labels, sums(codes, rows, len(queries)).astype(np.int64)
         crosses = places > 1
         number = np.where(crosses, np.cumsum(crosses) - 1, -1)
         self.n_queries = len(places)

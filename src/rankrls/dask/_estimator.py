@@ -12,7 +12,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls import _memory, estimators
-from rankrls._messages import Progress, warn
+from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error, warn
+from rankrls._frames import id_text, most_unequal, scale_text
 from rankrls._validation import check_option
 from rankrls.core.linalg.conjugate_gradients import History, IterationOptions, converge, stop_early
 from rankrls.core.preferences.statistics import Statistics
@@ -26,8 +27,9 @@ from rankrls.dask._cg import DistributedEquations
 from rankrls.dask._partitioned_problem import PartitionedProblem, Preferences
 from rankrls.dask._predict import predict_lazily
 from rankrls.dask._score import accuracy
-from rankrls.estimators.ranker import NO_QID, explained, graph_accuracy, unchanged_on_error
+from rankrls.estimators.ranker import NO_QID, graph_accuracy
 from rankrls.estimators.validation_rows import check_eval_set
+from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 
 __all__ = ["RankRLS"]
 
@@ -89,6 +91,7 @@ class RankRLS(estimators.RankRLS):
     (2,)
     """
 
+    @takes_queries
     def fit(
         self,
         X: Any,
@@ -98,6 +101,7 @@ class RankRLS(estimators.RankRLS):
         pairs: Any = None,
         magnitude: Any = None,
         pair_weight: Any = None,
+        pair_features: Any = None,
         sample_weight: Any = None,
         eval_set: Any = None,
         callback: Any = None,
@@ -110,8 +114,9 @@ class RankRLS(estimators.RankRLS):
         X : dask array or data frame of shape (n_rows, n_features)
             Blocks dense or sparse (SciPy CSR), float32 or float64; chunk sizes may be unknown.
         y : dask array, series or frame, or array-like, of shape (n_rows,) or (n_rows, n_outputs)
-            Scores, higher is preferred. Dask collections must have the partitions of X, or be
-            arrays of known chunks; local arrays are cut as X is.
+            Scores, higher is preferred. Dask collections that are cut otherwise than X are cut
+            again; where lengths of partitions are not known, that takes one more pass over X.
+            Local arrays are cut as X is.
         qid : the same, of shape (n_rows,), optional
             Query of every row. None: one ranking over all rows.
         sample_weight : the same, of shape (n_rows,), optional
@@ -123,7 +128,7 @@ class RankRLS(estimators.RankRLS):
         persist : bool, default=True
             Whether X is kept in the workers' memory during the iterations of "cg" (Dask spills
             to disk what does not fit). False: its graph is computed again in every iteration.
-        pairs, magnitude, pair_weight
+        pairs, magnitude, pair_weight, pair_features
             Refused: a pair may join rows of different workers.
 
         Returns
@@ -131,7 +136,12 @@ class RankRLS(estimators.RankRLS):
         RankRLS
             The fitted estimator.
         """
-        given = {"pairs": pairs, "magnitude": magnitude, "pair_weight": pair_weight}
+        given = {
+            "pairs": pairs,
+            "magnitude": magnitude,
+            "pair_weight": pair_weight,
+            "pair_features": pair_features,
+        }
         for name, value in given.items():
             if value is not None:
                 raise ValueError(
@@ -165,6 +175,10 @@ class RankRLS(estimators.RankRLS):
         n = int(self.n_features_in_)
         if n == 0:
             raise ValueError("X has no columns: 0 feature(s), while a minimum of 1 is required")
+        names = getattr(self, "feature_names_in_", None)
+        ids = _partitions.columns_named_as_ids(X)
+        if ids:
+            warn(id_text(ids, names), IdColumnWarning)
         y, qid, sample_weight, flat = _partitions.preferences(X, rows, y, qid, sample_weight)
         preferences = Preferences(y, qid, sample_weight, self._loss)
         progress(
@@ -179,10 +193,17 @@ class RankRLS(estimators.RankRLS):
             self._solve_cg(problem, alphas, persist, eval_set, self._iteration(progress, callback))
         else:
             self._solve_direct(solver, kernel, problem, alphas, progress)
+        if solver == "primal":
+            scales = most_unequal(np.sqrt(self._model.solvers[0].largest))
+            if scales is not None:
+                warn(scale_text(scales, names), FeatureScaleWarning)
         self.solver_ = solver
         self.n_queries_ = preferences.crossing.n_queries
         self._flat = flat
         self._with_qid = preferences.with_qid
+        self._ledger = preferences.ledger()
+        self._preferences = problem.plan.n_preferences
+        self._learned_with = self._terms(kernel)
         self._store_coefficients()
         progress("solved")
 
@@ -311,6 +332,9 @@ class RankRLS(estimators.RankRLS):
     def to_local(self) -> estimators.RankRLS:
         """The same fitted model as a plain `rankrls.RankRLS`, which needs no Dask: to be shipped.
 
+        It can go on learning from rows in memory, by ``partial_fit`` and ``forget``, unless it was
+        fitted with solver "cg".
+
         Returns
         -------
         rankrls.RankRLS
@@ -319,6 +343,7 @@ class RankRLS(estimators.RankRLS):
         local = estimators.RankRLS(**self.get_params(deep=False))
         fitted = {name: value for name, value in vars(self).items() if name not in vars(local)}
         local.__dict__.update(fitted)
+        local._ledger = self._ledger.copy()
         return local
 
     @explained(qid=NO_QID)
@@ -345,20 +370,29 @@ class RankRLS(estimators.RankRLS):
             return scores
         return scores, predict_lazily(self._model, X, flat=self._flat, deviation=True)
 
-    def score(self, X: Any, y: Any, qid: Any = None, sample_weight: Any = None) -> float:
+    @takes_queries
+    def score(
+        self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None, **judgements: Any
+    ) -> float:
         """Pairwise accuracy, mean over the queries that have a pair.
 
         Parameters
         ----------
         X, y, qid, sample_weight
             As for ``fit``; all local if X is. qid is required if the model was fitted with it.
+        **judgements
+            pairs, magnitude and pair_weight; of a local X only.
 
         Returns
         -------
         float
         """
         if not _partitions.is_lazy(X):
-            return super().score(X, y, qid, sample_weight)
+            return super().score(X, y, qid, sample_weight, **judgements)
+        if judgements:
+            raise ValueError(
+                f"{', '.join(judgements)}: given pairs name rows of a local X; pass X.compute()"
+            )
         check_is_fitted(self)
         if self._with_qid and qid is None:
             raise ValueError(

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankrls._messages import warn
-from rankrls.core.preferences.statistics import Statistics
+from rankrls._calls import warn
+from rankrls.core.preferences.statistics import Ledger, Statistics
 from rankrls.core.spaces.spaces import Basis, Kernel
 from rankrls.dask._census import Census, Counts, Crossing
 from rankrls.dask._partitions import Partitions
@@ -96,10 +96,25 @@ class Preferences:
         self.lengths = [census.n_rows for census in censuses]
         self.used = [i for i, n in enumerate(self.lengths) if n]
         self.censuses = [censuses[i] for i in self.used]
-        self.n_outputs = len(censuses[0].varied)
+        self.n_outputs = censuses[0].varies.shape[1]
         self.with_qid = qid is not None
         self.weighted = weight is not None
         self.crossing = Crossing(self.censuses, with_qid=self.with_qid)
+        self._labels = None if qid is None else qid.labels
+
+    def ledger(self) -> Ledger:
+        """Which queries there are, for a model that goes on learning."""
+        ledger = Ledger()
+        if not self.with_qid:
+            ledger.add_ranking(self.n_rows, 0)
+            return ledger
+        labels = self.crossing.labels
+        if isinstance(self._labels, np.ndarray):
+            labels = self._labels[labels]
+        elif self._labels is not None:
+            labels = [self._labels[number] for number in labels]
+        ledger.add_queries(labels, self.crossing.sizes)
+        return ledger
 
     @property
     def n_rows(self) -> int:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import dask
 import dask.array as da
 import numpy as np
+from dask.highlevelgraph import HighLevelGraph
 from numpy.typing import NDArray
 
+from rankrls._frames import is_id_name, refuse_dates
 from rankrls._validation import check_scores, check_weights, encode_qid, show
 from rankrls.dask._tasks import Tasks, give
 
-__all__ = ["Partitions", "features", "is_frame", "is_lazy", "like", "preferences"]
+__all__ = ["Partitions", "as_array", "features", "is_frame", "is_lazy", "like", "preferences"]
 
 Array = NDArray[Any]
 
@@ -32,21 +35,39 @@ class Partitions:
         For every partition its blocks of columns.
     lengths : list of int, or None
         Rows of every partition, if they are known.
+    labels : ndarray, list or None
+        What the numbers of a qid stand for that was in memory; None: the blocks hold the ids.
     """
 
     graph: dict[Any, Any]
     blocks: list[list[Any]]
     lengths: list[int] | None
+    labels: Any = None
 
     def __len__(self) -> int:
         return len(self.blocks)
 
-    def require_lengths(self) -> list[int]:
-        """Rows of every partition, counted if they are not known."""
+    @cached_property
+    def counted(self) -> list[int]:
+        """Rows of every partition, counted (once) if they are not known."""
         if self.lengths is not None:
             return self.lengths
         tasks = Tasks(self.graph)
         return tasks.compute([tasks.add("length", _length, block[0]) for block in self.blocks])
+
+    def cut_as(self, lengths: list[int]) -> Partitions:
+        """The same rows in partitions of other lengths, with as many rows in all."""
+        borders, wanted = np.cumsum([0, *self.counted]), np.cumsum([0, *lengths])
+        token = f"rankrls-cut-{uuid.uuid4().hex}"
+        graph = dict(self.graph)
+        for i, (start, stop) in enumerate(pairwise(wanted.tolist())):
+            # Blocks from the one that holds row ``start`` to the one that holds the last row.
+            first = min(int(np.searchsorted(borders, start, side="right")) - 1, len(self) - 1)
+            last = max(int(np.searchsorted(borders, stop)), first + 1)
+            inside = slice(start - int(borders[first]), stop - int(borders[first]))
+            blocks = [self.blocks[k] for k in range(first, last)]
+            graph[token, i] = (partial(_rows, inside), blocks)
+        return Partitions(graph, [[(token, i)] for i in range(len(lengths))], lengths)
 
 
 def is_lazy(values: Any) -> bool:
@@ -61,7 +82,16 @@ def is_frame(values: Any) -> bool:
 
 def like(X: Any) -> Any:
     """A tiny local stand-in for X, with its column names, for scikit-learn's checks."""
+    refuse_dates(X._meta)
     return X._meta_nonempty if is_frame(X) else np.zeros((1, X.shape[1]))
+
+
+def columns_named_as_ids(X: Any) -> list[int]:
+    """Numbers of the columns of a data frame that hold integers and have the name of an id."""
+    if not is_frame(X):
+        return []
+    kinds = enumerate(zip(X.columns, X.dtypes, strict=True))
+    return [j for j, (name, kind) in kinds if kind.kind in "iu" and is_id_name(name)]
 
 
 def features(X: Any) -> tuple[Partitions, np.dtype[Any]]:
@@ -116,47 +146,70 @@ def _beside(name: str, values: Any, X: Any, rows: Partitions) -> Partitions:
                 raise ValueError(f"{name} has {n} entries for {sum(rows.lengths)} rows of X")
             values = values.rechunk({0: tuple(rows.lengths)})
     source = _source(values)
-    if len(source) != len(rows):
-        raise ValueError(
-            f"{name} has {len(source)} partitions and X has {len(rows)}, and as the lengths of "
-            "partitions are not all known they cannot be aligned: take them from one data frame, "
-            "or call compute_chunk_sizes() on the arrays"
-        )
-    return source
+    if len(source) == len(rows):
+        return source
+    # Arrays made of the columns of one file may have different partitions, of unknown lengths.
+    n = sum(source.counted)
+    if n != sum(rows.counted):
+        raise ValueError(f"{name} has {n} entries for {sum(rows.counted)} rows of X")
+    return source.cut_as(rows.counted)
 
 
 def _cut(name: str, values: Any, rows: Partitions) -> Partitions:
     """A local array, cut where X is."""
-    lengths = rows.require_lengths()
+    lengths = rows.counted
     m = sum(lengths)
+    labels = None
     if name == "y":
         array = check_scores(values, m)
     elif name == "qid":
-        array = encode_qid(values, m).codes
+        queries = encode_qid(values, m)
+        array, labels = queries.codes, queries.labels
     else:
         array = check_weights(name, values, m)
     pieces = np.split(array, np.cumsum(lengths)[:-1])
     token = f"rankrls-{name}-{uuid.uuid4().hex}"
     graph = {(token, i): (partial(give, piece),) for i, piece in enumerate(pieces)}
-    return Partitions(graph, [[(token, i)] for i in range(len(pieces))], lengths)
+    return Partitions(graph, [[(token, i)] for i in range(len(pieces))], lengths, labels)
 
 
 def _source(collection: Any) -> Partitions:
     # Results that are on a cluster already (futures) get lost in the optimised graph.
     graph = {key: task for key, task in collection.__dask_graph__().items() if _is_future(task)}
-    # The blocks as optimised Delayed objects; they share one graph (or a few).
-    delayed = np.asarray(collection.to_delayed(), dtype=object)
+    # The blocks as Delayed objects; they share one graph (or a few).
+    if is_frame(collection):
+        # Reads only the columns that are needed. The full optimisation would also join
+        # partitions of files of which few columns are read, so that y had fewer of them than X.
+        blocks = collection.simplify().to_delayed(optimize_graph=False)
+    else:
+        blocks = collection.to_delayed()
+    delayed = np.asarray(blocks, dtype=object)
     for part in {id(block.dask): block.dask for block in delayed.flat}.values():
         graph.update(part)
-    blocks = [[block.key for block in row] for row in delayed.reshape(len(delayed), -1)]
+    keys = [[block.key for block in row] for row in delayed.reshape(len(delayed), -1)]
     lengths = None
     if isinstance(collection, da.Array) and np.isfinite(collection.shape[0]):
         lengths = [int(n) for n in collection.chunks[0]]
-    return Partitions(graph, blocks, lengths)
+    return Partitions(graph, keys, lengths)
+
+
+def as_array(rows: Partitions, n_columns: int, dtype: Any) -> da.Array:
+    """The blocks of a data frame as a Dask array, in the same partitions."""
+    name = f"rankrls-array-{uuid.uuid4().hex}"
+    blocks = {(name, i, 0): (np.asarray, block) for i, [block] in enumerate(rows.blocks)}
+    graph = HighLevelGraph.from_collections(name, rows.graph | blocks)
+    chunks = ((np.nan,) * len(rows), (n_columns,))
+    return da.Array(graph, name, chunks, dtype=dtype)
 
 
 def _is_future(task: Any) -> bool:
     return hasattr(task, "key") and hasattr(task, "client")
+
+
+def _rows(inside: slice, blocks: list[list[Any]]) -> Array:
+    """Some rows of blocks that follow each other; each block is a list of columns."""
+    parts = [np.hstack(columns) if len(columns) > 1 else columns[0] for columns in blocks]
+    return np.concatenate([np.asarray(part) for part in parts])[inside]
 
 
 def _length(block: Any) -> int:

@@ -99,8 +99,8 @@ class SharePlan:
     ----------
     outputs : list of ndarray
         Groups of outputs that share L.
-    varied : ndarray of shape (k,), bool
-        Outputs that prefer some row to another.
+    n_preferences : ndarray of shape (k,), int
+        In how many queries an output prefers some row to another.
     parts : list of PartPlan
     buckets : list of list of Condensed
         For every bucket the system of its condensed rows, for each group of outputs.
@@ -119,8 +119,13 @@ class SharePlan:
         cost, ties = loss["cost"], loss["ties"]
         part = np.repeat(np.arange(len(counts)), [len(c.query) for c in counts])
         table = Counts.join(counts)
-        across = varying_queries(table.example, table.query, crossing.n_crossing).any(axis=0)
-        self.varied = across | np.any([c.varied for c in censuses], axis=0)
+        varies = varying_queries(table.example, table.query, crossing.n_crossing)
+        self.n_preferences = np.zeros(varies.shape[1], dtype=np.int64)
+        for census, numbers in zip(censuses, crossing.numbers, strict=True):
+            crosses = numbers >= 0
+            varies[numbers[crosses]] |= census.varies[crosses]
+            self.n_preferences += census.varies[~crosses].sum(axis=0)
+        self.n_preferences += varies.sum(axis=0)
         alike = [census.alike for census in censuses]
         if by_score(cost, ties):
             alike.append(preferred_alike(table.scores, table.query, cost))
@@ -136,6 +141,11 @@ class SharePlan:
         for p, numbers in enumerate(crossing.numbers):
             fragments = [one.fragment(p, bucket) for one in whole] if (numbers >= 0).any() else []
             self.parts.append(PartPlan(numbers, self.outputs, fragments, loss))
+
+    @property
+    def varied(self) -> Array:
+        """Outputs that prefer some row to another, shape (k,), bool."""
+        return self.n_preferences > 0
 
     def largest_bucket(self) -> int:
         """Rows of the largest bucket."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls.core.ridge.models import Model
-from rankrls.dask._partitions import features, is_frame
+from rankrls.dask._partitions import as_array, features, is_frame
 from rankrls.dask._work import Loader
 
 __all__ = ["predict_lazily"]
@@ -26,9 +26,9 @@ def predict_lazily(model: Model, X: Any, *, flat: bool, deviation: bool = False)
     dask array of shape (n,) if ``flat``, otherwise (n, n_outputs)
     """
     n_features = len(X.columns) if is_frame(X) else X.shape[1]
-    _, dtype = features(X)
+    rows, dtype = features(X)
     if is_frame(X):
-        X = X.to_dask_array()
+        X = as_array(rows, n_features, dtype)
     if X.numblocks[1] > 1:
         X = X.rechunk({1: -1})
     coefficients = model.coef if model.coef is not None else model.dual_coef

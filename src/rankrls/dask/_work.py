@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_array
 
+from rankrls._frames import refuse_dates
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import Statistics
 from rankrls.core.spaces.products import Products
@@ -82,6 +83,7 @@ class Loader:
             stack = sparse.hstack if any(map(sparse.issparse, blocks)) else np.hstack
             X = stack(blocks)
         try:
+            refuse_dates(X, "it")
             X = check_array(X, accept_sparse=("csr", "csc"), dtype=self.dtype, ensure_min_samples=0)
         except (ValueError, TypeError) as error:
             raise ValueError(f"partition {self.number} of X: {error}") from error

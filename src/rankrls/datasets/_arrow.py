@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls import _memory
 from rankrls.datasets.formats import SUFFIXES
 
 __all__ = ["NumberedBatch", "Source", "ahead", "find_files", "open_source", "pyarrow", "readable"]
@@ -104,9 +105,17 @@ class Source:
         number = int(np.searchsorted(self._ends, row, side="right"))
         return f"{self.file}: {self.part} {number}, row {row}"
 
+    def numbers_in_a_row(self, column: str) -> int:
+        """How long a list of the column must be at least, before any is read."""
+        return 0
+
+    def require_memory(self, columns: list[str], rows: int) -> None:
+        """Raise if ``rows`` rows are known to need more memory than there is."""
+
     def chunks(self, columns: list[str], rows: int) -> Iterator[NumberedBatch]:
         """Read some columns, at most ``rows`` rows at a time."""
         first = 0
+        self.require_memory(columns, rows)
         batches = self._batches(columns, rows)
         while True:
             with readable(f"{self.place(first)} or after", self.kind):
@@ -124,18 +133,58 @@ class Source:
 
 class _ParquetSource(Source):
     def __init__(self, file: str) -> None:
-        self.reader = pyarrow().parquet.ParquetFile(
-            file, buffer_size=_BUFFER_BYTES, pre_buffer=False
-        )
+        self.file = file
+        self.reader = self._open([])
         super().__init__(file, "Parquet", "row group", self.reader.schema_arrow)
         metadata = self.reader.metadata
         sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         self._ends = np.cumsum(np.array(sizes, dtype=np.int64))
 
+    def numbers_in_a_row(self, column: str) -> int:
+        """The mean of a row group, rounded up; few bytes may stand for many equal numbers."""
+        sizes = self._list_sizes([column])
+        return max((-(-numbers // max(rows, 1)) for rows, numbers in sizes), default=0)
+
+    def require_memory(self, columns: list[str], rows: int) -> None:
+        """Raise unless the lists of ``rows`` rows can be held: pyarrow decodes them at once."""
+        for number, (n_rows, numbers) in enumerate(self._list_sizes(columns)):
+            read = min(rows, n_rows)
+            n_bytes = 8 * numbers * read // max(n_rows, 1)
+            if n_bytes > _memory.budget():
+                raise MemoryError(
+                    f"{self.file}: the lists in {read:,} rows of row group {number} take "
+                    f"{n_bytes / 2**30:.1f} GiB, more than half of the memory of this process or "
+                    f"what is left of it, {_memory.budget() / 2**30:.1f} GiB: read fewer rows at a "
+                    "time, with iter_ranking, or leave columns of long lists out"
+                )
+
+    def _list_sizes(self, columns: list[str]) -> list[tuple[int, int]]:
+        """Rows of every row group, and numbers in the lists of these columns together."""
+        metadata, schema = self.reader.metadata, self.reader.schema
+        lists = [
+            i
+            for i in range(metadata.num_columns)
+            if schema.column(i).max_repetition_level
+            and schema.column(i).path.rsplit(".", 2)[0] in columns
+        ]
+        groups = map(metadata.row_group, range(metadata.num_row_groups if lists else 0))
+        return [
+            (group.num_rows, sum(group.column(i).num_values for i in lists)) for group in groups
+        ]
+
+    def _open(self, texts: list[str]) -> Any:
+        return pyarrow().parquet.ParquetFile(
+            self.file, buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=texts
+        )
+
     def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:
         missing = int(self._ends[-1]) if len(self._ends) else 0
-        with self.reader:
-            for batch in self.reader.iter_batches(batch_size=rows, columns=columns):
+        self.reader.close()
+        # Strings stay numbers of a dictionary: a long one is not repeated for every row.
+        kinds = {name: self.schema.field(name).type for name in columns}
+        texts = [name for name, kind in kinds.items() if pyarrow().types.is_string(kind)]
+        with self._open(texts) as reader:
+            for batch in reader.iter_batches(batch_size=rows, columns=columns):
                 missing -= batch.num_rows
                 yield batch
         if missing:

@@ -9,7 +9,10 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse as sp
 from sklearn.utils import Bunch
 
+from rankrls import _memory
+from rankrls._validation import as_text
 from rankrls.datasets._parse import MAX_FEATURES, ParsedRows, show
+from rankrls.datasets._query_ids import integers_of
 
 __all__ = ["Layout", "QueryIds", "to_bunch"]
 
@@ -55,6 +58,9 @@ class Layout:
                 f"{name}: {len(rows)} rows with {n_columns} features would take "
                 f"{n_bytes / 2**30:.1f} GiB for {n_entries} written values; pass sparse=True"
             )
+        advice = "pass sparse=True, or read it in batches"
+        size = self.dtype.itemsize
+        _memory.require(f"{name}: dense data", len(rows), n_columns, itemsize=size, advice=advice)
         if n_entries == n_cells:  # every cell is written, and each row is sorted by column
             return rows.values.reshape(len(rows), n_columns).astype(self.dtype, copy=False)
         data = np.zeros((len(rows), n_columns), dtype=self.dtype)
@@ -72,21 +78,21 @@ class QueryIds:
     def array(self, rows: ParsedRows) -> NDArray[Any] | None:
         if rows.qid is None:
             return None
-        tokens = dict.fromkeys(rows.qid)
-        numbers_ = {token: _as_int64(token) for token in tokens}
-        all_integers = None not in numbers_.values()
+        numbers = integers_of(rows.qid)
+        all_integers = None not in numbers.values()
         if self.integers is None:
             # 7 and 07 are not merged: such ids stay strings.
-            self.integers = all_integers and len(set(numbers_.values())) == len(tokens)
+            self.integers = all_integers and len(set(numbers.values())) == len(numbers)
         if not self.integers:
-            return np.array([self._text(token, rows) for token in rows.qid])
+            texts = {token: self._text(token, rows) for token in numbers}
+            return as_text([texts[token] for token in rows.qid])
         if not all_integers:
-            bad = next(token for token, number in numbers_.items() if number is None)
+            bad = next(token for token, number in numbers.items() if number is None)
             raise ValueError(
                 f"{self._place(bad, rows)}: query id {show(bad)} is not a 64-bit integer as those "
                 "of the first batch are; use load_letor, which reads all ids before it decides"
             )
-        return np.array([numbers_[token] for token in rows.qid], dtype=np.int64)
+        return np.array([numbers[token] for token in rows.qid], dtype=np.int64)
 
     def _text(self, token: bytes, rows: ParsedRows) -> str:
         try:
@@ -97,10 +103,3 @@ class QueryIds:
 
     def _place(self, token: bytes, rows: ParsedRows) -> str:
         return f"{self.name}:{rows.lines[(rows.qid or []).index(token)]}"
-
-
-def _as_int64(token: bytes) -> int | None:
-    if not token.removeprefix(b"-").isdigit() or len(token) > 20:
-        return None
-    number = int(token)
-    return number if -(2**63) <= number < 2**63 else None

@@ -5,19 +5,34 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls import _memory
+from rankrls._validation import as_text
 from rankrls.datasets._arrow import NumberedBatch, Source, pyarrow, readable
+from rankrls.datasets._missing import REMEDY, check_missing
+from rankrls.datasets._query_ids import as_objects
 
-__all__ = ["Columns", "check_names", "choose_features", "droppable", "missing_column"]
+__all__ = [
+    "Columns",
+    "check_names",
+    "choose_features",
+    "droppable",
+    "listed",
+    "missing_column",
+    "named",
+]
 
 Array = NDArray[Any]
 
 _BLOCK_BYTES = 1 << 21
+
+_MAX_NAME = 80  # characters in a message
+_MAX_GUESSES = 1000  # names that are looked at for one like another
 
 _ROW_INDEX = re.compile(r"__index_level_\d+__")  # a data frame's row index, written by pandas
 
@@ -32,6 +47,8 @@ class Columns:
     target, qid, sample_weight : str or None
     features, drop : str, sequence of str, or None
     dtype : dtype of the features
+    missing : {"error", "nan"}
+        What becomes of features that are null or NaN.
     """
 
     def __init__(
@@ -43,9 +60,10 @@ class Columns:
         features: Any,
         drop: Any,
         dtype: np.dtype,
+        missing: str,
     ) -> None:
         self.target, self.qid, self.sample_weight = target, qid, sample_weight
-        self.dtype = dtype
+        self.dtype, self.keep_missing = dtype, check_missing(missing)
         self.others = [name for name in (target, qid, sample_weight) if name is not None]
         self.chosen = features is not None
         self.features = choose_features(source.file, source.names, self.others, features, drop)
@@ -85,7 +103,7 @@ class Columns:
             if name is not None and name not in counts:
                 raise ValueError(f"{source.file}: {missing_column(role, name, source.names)}")
             if name is not None and counts[name] > 1:
-                raise ValueError(f"{source.file}: there are two columns {name!r}")
+                raise ValueError(f"{source.file}: there are two columns {named(name)}")
         types = pyarrow().types
         for role in ("target", "sample_weight"):
             if given[role] is not None and not _is_number(schema.field(given[role]).type):
@@ -96,14 +114,16 @@ class Columns:
             kind = schema.field(name).type
             if _is_list(kind):
                 self.listed.add(name)
+                self._require_memory(name, source.numbers_in_a_row(name), source.file)
                 if types.is_fixed_size_list(kind):
                     self._width(name, kind.list_size, source.file)
                 kind = kind.value_type
             else:
                 self._width(name, 1, source.file)
-            if not _is_number(kind):
+            if not (_is_number(kind) or (self.keep_missing and types.is_null(kind))):
+                found = schema.field(name).type
                 raise ValueError(
-                    f"{source.file}: column {name!r} is no number, but {schema.field(name).type}"
+                    f"{source.file}: column {named(name)} is no number, but {found}"
                     f"{'' if self.chosen else droppable(self._no_numbers(schema))}"
                 )
         if self.qid is not None:
@@ -133,14 +153,32 @@ class Columns:
         self.kind = sort
 
     def _width(self, name: str, width: int, place: str) -> None:
+        self._require_memory(name, width, place)
         known = self.widths.setdefault(name, width)
         if known != width:
-            raise ValueError(f"{place}: column {name!r} has {width} numbers in a row, not {known}")
+            raise ValueError(
+                f"{place}: column {named(name)} has {width} numbers in a row, not {known}"
+            )
+
+    def _require_memory(self, name: str, width: int, place: str) -> None:
+        """Raise unless a model of a column of so long lists, and their names, can be held."""
+        copies = _memory.VECTORS + _memory.NAME_VECTORS
+        if width <= 1:
+            return
+        total = width + sum(n for other, n in self.widths.items() if other != name)
+        if not _memory.fits_features(total, copies):
+            raise ValueError(
+                f"{place}: column {named(name)} has {width:,} numbers in a row, and a model of "
+                f"{total:,} features needs {total * 8 * copies / 2**30:.1f} GiB of memory or more"
+                f"{droppable([name])}"
+            )
 
     def measure(self, chunk: NumberedBatch) -> None:
         """Find how long the lists are, where the schema does not say."""
         for name in self.listed - set(self.widths):
             column = chunk.batch.column(name)
+            if self.keep_missing and column.null_count < len(column):
+                column = column.drop_null()
             self._width(name, len(column[0]) if column[0].is_valid else 0, chunk.place(0))
 
     # ------------------------------------------------------------------ values
@@ -160,14 +198,20 @@ class Columns:
                     start += piece.shape[1]
 
     def _feature(self, chunk: NumberedBatch, name: str) -> Array:
-        column = _column(chunk, name)
+        column = chunk.batch.column(name)
+        if not self.keep_missing:
+            _require_valid(chunk, name, column, remedy=REMEDY)
         if name in self.listed:
             return self._lists(chunk, name, column, self.widths[name])
-        return _numbers(chunk, name, column, self.dtype)
+        return self._numbers(column, name, chunk.place)
+
+    def _numbers(self, column: Any, name: str, place: Callable[[int], str]) -> Array:
+        """Features as numbers, missing ones as NaN or an error that names their ``place``."""
+        return _numbers(column, name, self.dtype, place, self.keep_missing, REMEDY)
 
     def values(self, chunk: NumberedBatch, name: str) -> Array:
         """A column of numbers in float64: target or weights."""
-        return _numbers(chunk, name, _column(chunk, name), np.dtype(np.float64))
+        return _numbers(_column(chunk, name), name, np.dtype(np.float64), chunk.place)
 
     def labels(self, chunk: NumberedBatch) -> Array:
         """Query ids, int64 (uint64 if the column is) or str."""
@@ -178,26 +222,43 @@ class Columns:
         is_coded = pyarrow().types.is_dictionary(column.type)
         with readable(chunk.place(0), chunk.source.kind):
             coded = column if is_coded else column.dictionary_encode()
-            words = np.array(coded.dictionary.to_pylist(), dtype=np.str_)
-        return words[coded.indices.to_numpy(zero_copy_only=False)]
+            # The dictionary may be that of many chunks.
+            used, codes = np.unique(
+                coded.indices.to_numpy(zero_copy_only=False), return_inverse=True
+            )
+            words = coded.dictionary.take(pyarrow().array(used)).to_pylist()
+        for number, word in enumerate(words):
+            if "\0" in word:
+                row = int(np.argmax(codes == number))
+                raise ValueError(f"{chunk.place(row)}: column {self.qid!r} has a NUL character")
+        return as_objects(words)[codes]
 
     def settle(self, labels: Array) -> Array:
         """Query ids of a batch: the type of the column is that of the ids."""
-        return labels
+        return as_text(labels.tolist()) if labels.dtype == object else labels
 
     def _lists(self, chunk: NumberedBatch, name: str, column: Any, width: int) -> Array:
-        """Lists of equal length as rows, shape (m, width)."""
+        """Lists of equal length as rows, shape (m, width); a missing list is a row of NaN."""
+        there = np.arange(len(column))
+        if column.null_count:
+            there = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+            column = column.drop_null()
         if not pyarrow().types.is_fixed_size_list(column.type):
             lengths = np.asarray(column.value_lengths().to_numpy(zero_copy_only=False))
             wrong = np.flatnonzero(lengths != width)
             if len(wrong):
+                at = wrong[0]
                 raise ValueError(
-                    f"{chunk.place(wrong[0])}: column {name!r} has {lengths[wrong[0]]} numbers in "
+                    f"{chunk.place(there[at])}: column {named(name)} has {lengths[at]} numbers in "
                     f"this row, not {width} as in the first"
                 )
         flat = column.flatten()
-        _require_valid(chunk, name, flat, width)
-        return _numbers(chunk, name, flat, self.dtype, width).reshape(len(column), width)
+        if not self.keep_missing:
+            _require_valid(chunk, name, flat, width, remedy=REMEDY)
+        numbers = self._numbers(flat, name, lambda at: chunk.place(there[at // width]))
+        rows = np.full((len(chunk.batch), width), np.nan, dtype=self.dtype)
+        rows[there] = numbers.reshape(len(there), width)
+        return rows
 
 
 def _column(chunk: NumberedBatch, name: str) -> Any:
@@ -206,31 +267,39 @@ def _column(chunk: NumberedBatch, name: str) -> Any:
     return column
 
 
-def _require_valid(chunk: NumberedBatch, name: str, column: Any, width: int = 1) -> None:
+def _require_valid(
+    chunk: NumberedBatch, name: str, column: Any, width: int = 1, remedy: str = ""
+) -> None:
     """Raise if there is a null; ``width`` entries make a row."""
     if column.null_count:
         at = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         where = chunk.place(at // width)
-        raise ValueError(f"{where}: column {name!r} is null; every row needs a value")
+        raise ValueError(f"{where}: column {named(name)} is null; every row needs a value{remedy}")
 
 
 def _numbers(
-    chunk: NumberedBatch, name: str, column: Any, dtype: np.dtype, width: int = 1
+    column: Any,
+    name: str,
+    dtype: np.dtype,
+    place: Callable[[int], str],
+    keep_missing: bool = False,
+    remedy: str = "",
 ) -> Array:
-    """A column as finite numbers; ``width`` entries make a row."""
+    """A column as finite numbers, and NaN if missing ones are kept."""
     column = _decoded(column)
     if pyarrow().types.is_decimal(column.type):
         column = column.cast(pyarrow().float64())
     with np.errstate(over="ignore", invalid="ignore"):
         numbers = column.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
         finite = np.isfinite(numbers.sum())  # if the sum is, all of them are
-    if not finite and len(bad := np.flatnonzero(~np.isfinite(numbers))):
+    wrong = np.isinf if keep_missing else lambda values: ~np.isfinite(values)
+    if not finite and len(bad := np.flatnonzero(wrong(numbers))):
         at = int(bad[0])
         value = column[at].as_py()
         large = f", too large for {dtype}" if np.isfinite(value) else ""
         raise ValueError(
-            f"{chunk.place(at // width)}: column {name!r} is {value}{large}; every cell needs a "
-            "finite number"
+            f"{place(at)}: column {named(name)} is {value}{large}; every cell needs a finite number"
+            f"{remedy if np.isnan(value) else ''}"
         )
     return numbers
 
@@ -245,7 +314,7 @@ def check_names(given: Any, what: str = "features") -> list[str]:
         raise ValueError(f"{what} must be names of columns; got {given!r}")
     names = [str(name) for name in given]
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, count in Counter(names).items() if count > 1)
         raise ValueError(f"{what} names {twice!r} twice")
     return names
 
@@ -258,8 +327,9 @@ def choose_features(
     The row index that pandas writes into a Parquet file is one only by name.
     """
     dropped = [] if drop is None else check_names(drop, "drop")
+    known = set(names)
     for name in dropped:
-        if name not in names:
+        if name not in known:
             raise ValueError(f"{file}: {missing_column('drop', name, names)}")
         if name in others:
             raise ValueError(f"{file}: column {name!r} is read, and cannot be dropped")
@@ -267,8 +337,9 @@ def choose_features(
         chosen = check_names(features)
         if not chosen and not others:
             raise ValueError(f"{file}: there is no column to read")
+        both = set(chosen)
         for name in dropped:
-            if name in chosen:
+            if name in both:
                 raise ValueError(f"{file}: column {name!r} is one of the features, and dropped")
         return chosen
     left_out = {*others, *dropped, *(name for name in names if _ROW_INDEX.fullmatch(name))}
@@ -280,7 +351,7 @@ def choose_features(
 
 def droppable(names: list[str]) -> str:
     """What to do about columns that are no numbers."""
-    shown = repr(names[0]) if len(names) == 1 else f"[{', '.join(map(repr, names[:10]))}]"
+    shown = named(names[0]) if len(names) == 1 else f"[{', '.join(map(named, names[:10]))}]"
     it, more = ("it is", "") if len(names) == 1 else ("they are", ", …" * (len(names) > 10))
     return (
         f"; if {it} no feature, leave {'it' if len(names) == 1 else 'them'} out by drop={shown}"
@@ -290,11 +361,20 @@ def droppable(names: list[str]) -> str:
 
 def missing_column(role: str, name: str, names: list[str]) -> str:
     """Say what columns there are, and which one may be meant."""
-    lower = {known.lower(): known for known in names}
+    lower = {known.lower(): known for known in names[:_MAX_GUESSES]}
     near = difflib.get_close_matches(name.lower(), lower, n=1)
-    hint = f" (did you mean {lower[near[0]]!r}?)" if near else ""
-    shown = ", ".join(map(repr, names[:20])) + (f", … {len(names)} in all" * (len(names) > 20))
-    return f"no column {name!r} for {role}{hint}; the columns are {shown}"
+    hint = f" (did you mean {named(lower[near[0]])}?)" if near else ""
+    return f"no column {name!r} for {role}{hint}; the columns are {listed(names)}"
+
+
+def named(name: str) -> str:
+    """A name of a column in quotes, shortened."""
+    return repr(name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + "…")
+
+
+def listed(names: list[str]) -> str:
+    """The first names of columns, and how many there are."""
+    return ", ".join(map(named, names[:20])) + f", … {len(names)} in all" * (len(names) > 20)
 
 
 def _is_list(kind: Any) -> bool:

@@ -28,6 +28,7 @@ def load_csv(
     dtype: DTypeLike = np.float64,
     header: bool = True,
     delimiter: str | None = None,
+    missing: str = "error",
 ) -> Bunch:
     r"""Read a ranking from a CSV file.
 
@@ -54,6 +55,9 @@ def load_csv(
     delimiter : str, optional
         One character. By default the one of comma, tab, semicolon and bar that the first line
         has most of.
+    missing : {"error", "nan"}, default="error"
+        What becomes of features that are missing (empty cells, NA, N/A, NaN, NULL and None, in any
+        case): an error, or NaN. Labels, weights and query ids must always be there.
 
     Returns
     -------
@@ -66,7 +70,8 @@ def load_csv(
             Labels.
         qid : ndarray of shape (n_rows,), int64 or str, or None
             Integers if all of them are (within 64 bits, and no two of them the same integer
-            written differently), otherwise strings.
+            written differently), otherwise strings, in an array of objects if some are so long
+            that this takes less memory.
         sample_weight : ndarray of shape (n_rows,), float64, or None
             Row weights.
         feature_names : list of str of length n_features
@@ -78,7 +83,11 @@ def load_csv(
         If a column is missing (the message lists what there is), or a line has too few or too
         many cells, or a cell that should hold a finite number does not; the message begins with
         ``file:line:``. Cells in double quotes may hold anything, line ends included. Empty lines
-        are skipped.
+        are skipped. True and False (also true, TRUE, false, FALSE) are the numbers 1 and 0.
+        Lines of more than 64 MiB, quoted cells of more than 131,072 characters and NUL bytes are
+        errors, too.
+    MemoryError
+        If the rows do not fit into the memory of the process.
 
     See Also
     --------
@@ -98,7 +107,9 @@ def load_csv(
     (['red shoes', 'red shoes'], ['bm25', 'clicks'])
     """
     source = CsvSource(path, header, delimiter)
-    columns = CsvColumns(source, target, qid, sample_weight, features, drop, check_dtype(dtype))
+    columns = CsvColumns(
+        source, target, qid, sample_weight, features, drop, check_dtype(dtype), missing
+    )
     chunks = source.chunks()
     return next(iter_batches(chunks, columns, np.inf, by_query=False, name=source.file))
 
@@ -115,13 +126,14 @@ def iter_csv(
     dtype: DTypeLike = np.float64,
     header: bool = True,
     delimiter: str | None = None,
+    missing: str = "error",
     by_query: bool = True,
 ) -> Iterator[Bunch]:
     r"""Read a CSV file in batches of whole queries, one batch in memory at a time.
 
     Parameters
     ----------
-    path, target, qid, features, drop, sample_weight, dtype, header, delimiter
+    path, target, qid, features, drop, sample_weight, dtype, header, delimiter, missing
         As in :func:`load_csv`. The rows of a query must stand together in the file.
     rows : int, default=100_000
         Largest number of rows of a batch. A batch ends where a query ends; a query with more
@@ -152,5 +164,7 @@ def iter_csv(
     """
     rows = check_integer("rows", rows, least=1)
     source = CsvSource(path, header, delimiter)
-    columns = CsvColumns(source, target, qid, sample_weight, features, drop, check_dtype(dtype))
+    columns = CsvColumns(
+        source, target, qid, sample_weight, features, drop, check_dtype(dtype), missing
+    )
     return iter_batches(source.chunks(), columns, rows, by_query=by_query, name=source.file)

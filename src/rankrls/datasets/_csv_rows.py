@@ -1,8 +1,8 @@
 """Lines of a CSV file to cells and numbers.
 
 Blocks without quotes are split into lines, and NumPy reads the numbers of all of them at once. From
-the first quote on, the ``csv`` module reads the rest of the file. What is not a number is looked
-for only when that has failed, to name its place.
+the first quote on, the ``csv`` module reads the rest of the file. Where a cell is not a number, the
+cells of the block are read one at a time, to find what they stand for or to name the place.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._streams import PathOrFile, name_of
-from rankrls.datasets._columns import choose_features, droppable, missing_column
-from rankrls.datasets._numbers import NUMBER
-from rankrls.datasets._source import blocks
+from rankrls._validation import as_text
+from rankrls.datasets._columns import choose_features, droppable, missing_column, named
+from rankrls.datasets._missing import REMEDY, check_missing, is_missing
+from rankrls.datasets._numbers import NUMBER, parse_cells
+from rankrls.datasets._query_ids import as_objects, integers_of
+from rankrls.datasets._source import text_blocks
 
-__all__ = ["CsvChunk", "CsvColumns", "CsvSource", "guess_delimiter"]
+__all__ = ["CsvChunk", "CsvColumns", "CsvSource", "guess_delimiter", "plain_number"]
 
 Array = NDArray[Any]
 
@@ -29,7 +32,7 @@ _DELIMITERS = ",\t;|"
 
 _ROWS = 10_000  # of a chunk that the csv module reads
 
-_UNIT = "\x1f"  # joins cells that were in quotes, for NumPy
+_BOOLEANS = {"true": 1.0, "false": 0.0}  # in any case
 
 
 def guess_delimiter(line: str) -> str:
@@ -42,12 +45,12 @@ class CsvChunk:
 
     def __init__(self, source: CsvSource, numbers: list[int] | range, batch: list[Any]) -> None:
         self.source, self.batch = source, batch
-        self._numbers = numbers
+        self.numbers = numbers  # of the lines
         self._table: Array | None = None
 
     def place(self, row: int) -> str:
         """File and line of a row."""
-        return f"{self.source.file}:{self._numbers[int(row)]}"
+        return f"{self.source.file}:{self.numbers[int(row)]}"
 
     def cells(self, column: int) -> list[str]:
         """The text of a column."""
@@ -59,39 +62,60 @@ class CsvChunk:
     def table(self, columns: list[int]) -> Array:
         """Numbers of these columns, shape (n_rows, n_columns); made once."""
         if self._table is None:
-            lines, delimiter, used = self.batch, self.source.delimiter, columns
-            if not isinstance(lines[0], str):
-                lines = [_UNIT.join([row[j] for j in columns]) for row in lines]
-                delimiter, used = _UNIT, list(range(len(columns)))
-            try:
-                self._table = np.loadtxt(
-                    lines, delimiter=delimiter, usecols=used, comments=None, ndmin=2
-                )
-            except ValueError:
-                self._complain(columns)
-            if not np.isfinite(self._table).all():
-                self._complain(columns)
+            self._table = self._read_lines(columns)
+        if self._table is None:
+            self._table = self._read_cells(columns)
         return self._table
 
-    def _complain(self, columns: list[int]) -> NoReturn:
-        """Raise for the first cell that is not a finite number."""
-        cells = [self.cells(column) for column in columns]
-        for row in range(len(self.batch)):
-            for column, texts in zip(columns, cells, strict=True):
-                text, name = texts[row], self.source.names[column][:80]
-                if _is_number(text):
-                    continue
-                hint = self._hint(row, column)
-                if not text:
-                    raise ValueError(
-                        f"{self.place(row)}: column {name!r} is empty; every row needs a number "
-                        f"there{hint}"
-                    )
-                shown = text if len(text) <= 40 else text[:40] + "…"
-                raise ValueError(
-                    f"{self.place(row)}: column {name!r} is {shown!r}, not a finite number{hint}"
-                )
-        raise ValueError(f"{self.place(0)}: the numbers cannot be read")  # pragma: no cover
+    def _read_lines(self, columns: list[int]) -> Array | None:
+        """All numbers of lines without quotes; None unless they are plain finite numbers."""
+        if not isinstance(self.batch[0], str):
+            return None
+        delimiter = self.source.delimiter
+        try:
+            table = np.loadtxt(
+                self.batch, delimiter=delimiter, usecols=columns, comments=None, ndmin=2
+            )
+        except ValueError:
+            return None
+        return table if np.isfinite(table).all() else None
+
+    def _read_cells(self, columns: list[int]) -> Array:
+        rows = self.batch
+        if isinstance(rows[0], str):
+            rows = [line.split(self.source.delimiter) for line in rows]
+        cells = [row[column] for row in rows for column in columns]
+        numbers = parse_cells(cells)
+        if numbers is not None:
+            return numbers.reshape(len(rows), len(columns))
+        value = {text: plain_number(text.strip()) for text in set(cells)}
+        table = np.array([value[text] for text in cells], dtype=np.float64)  # NaN for None
+        table = table.reshape(len(rows), len(columns))
+        wrong = np.isnan(table)
+        if self.source.keep_missing and not any(
+            value[text] is None and not is_missing(text) for text in value
+        ):
+            wrong &= [column not in self.source.features for column in columns]
+        for row, place in np.argwhere(wrong):
+            self._refuse(rows[row][columns[place]].strip(), row, columns[place])
+        return table
+
+    def _refuse(self, text: str, row: int, column: int) -> None:
+        """Raise for a cell that is not a number, unless it is missing and may be."""
+        missing = is_missing(text) and column in self.source.features
+        if missing and self.source.keep_missing:
+            return
+        name, hint = named(self.source.names[column]), self._hint(row, column)
+        remedy = REMEDY if missing else ""
+        if not text:
+            raise ValueError(
+                f"{self.place(row)}: column {name} is empty; every row needs a number "
+                f"there{remedy}{hint}"
+            )
+        shown = _shown(text)
+        raise ValueError(
+            f"{self.place(row)}: column {name} is {shown}, not a finite number{remedy}{hint}"
+        )
 
     def _hint(self, row: int, column: int) -> str:
         """Which columns to leave out: those that are no number in this row."""
@@ -100,7 +124,8 @@ class CsvChunk:
             return ""
         line = self.batch[row]
         cells = line.split(self.source.delimiter) if isinstance(line, str) else line
-        return droppable([self.source.names[j] for j in sorted(free) if not _is_number(cells[j])])
+        wrong = [j for j in sorted(free) if plain_number(cells[j].strip()) is None]
+        return droppable([self.source.names[j] for j in wrong])
 
 
 class CsvSource:
@@ -121,47 +146,33 @@ class CsvSource:
         if not isinstance(header, bool):
             raise ValueError(f"header must be True or False; got {header!r}")
         self.file = name_of(path)
+        self.features: set[int] = set()  # columns whose cells may be missing
+        self.keep_missing = False
         self.droppable: set[int] = set()  # columns that nobody has asked for
-        self._blocks = self._text(path)
+        self._blocks = text_blocks(path)
         self._first = next(self._blocks, None)
-        number, line = self._first_line()
-        self.delimiter = delimiter or guess_delimiter(line)
+        number, lines = self._first_lines()
+        self.delimiter = delimiter or guess_delimiter(lines[0])
+        reader = self._split(line + "\n" for line in lines)
         try:
-            cells = next(self._split([line]))
+            cells = next(reader)
         except csv.Error as error:
-            raise ValueError(f"{self.file}:{number}: this line cannot be read ({error})") from error
+            self._unreadable(number, error)
         if header:
             self.names = [cell.strip() for cell in cells]
             self._check_header(number)
-            self._skip = number
+            self._skip = number + reader.line_num - 1
         else:
             self.names = [str(column) for column in range(1, len(cells) + 1)]
             self._skip = 0
 
-    def _text(self, path: PathOrFile) -> Iterator[tuple[int, list[str]]]:
-        """Blocks of lines, each with the number of the first one."""
-        for number, block in blocks(path):
-            if b"\0" in block:
-                raise ValueError(f"{self.file}:{number}: this is binary data, not text")
-            try:
-                text = block.decode("utf-8")
-            except UnicodeDecodeError as error:
-                line = number + block[: error.start].count(b"\n")
-                raise ValueError(
-                    f"{self.file}:{line}: this is not UTF-8 text; save the file in UTF-8"
-                ) from error
-            lines = text.split("\n")
-            if not lines[-1]:
-                lines.pop()
-            yield number, lines
-
-    def _first_line(self) -> tuple[int, str]:
-        """The first line that is not empty, and its number; later blocks are not needed."""
+    def _first_lines(self) -> tuple[int, list[str]]:
+        """The lines of a block from the first one that is not empty, and the number of that."""
         while self._first is not None:
             number, lines = self._first
             for offset, line in enumerate(lines):
                 if line.strip():
-                    return number + offset, line
+                    return number + offset, lines[offset:]
             self._first = next(self._blocks, None)
         raise ValueError(f"{self.file}: no data: the file is empty")
 
@@ -176,7 +187,7 @@ class CsvSource:
             )
         twice = [name for name, count in Counter(self.names).items() if count > 1]
         if twice:
-            raise ValueError(f"{self.file}:{number}: there are two columns {twice[0]!r}")
+            raise ValueError(f"{self.file}:{number}: there are two columns {named(twice[0])}")
 
     def chunks(self) -> Iterator[CsvChunk]:
         """All rows but the header; none of the chunks is empty."""
@@ -196,6 +207,8 @@ class CsvSource:
             if lines:
                 n_cells = len(self.names)
                 for row, line in enumerate(lines):
+                    if "\r" in line and "\r" in line.rstrip("\r"):
+                        self._carriage_return(numbers[row])
                     if line.count(self.delimiter) != n_cells - 1:
                         self._wrong_length(numbers[row], line.count(self.delimiter) + 1)
                 yield CsvChunk(self, numbers, lines)
@@ -212,13 +225,10 @@ class CsvSource:
             try:
                 row = next(reader, None)
             except csv.Error as error:
-                raise ValueError(
-                    f"{self.file}:{number}: this line cannot be read ({error}); is a quotation "
-                    "mark missing?"
-                ) from error
+                self._unreadable(number, error)
             if row is None:
                 break
-            if number <= self._skip or not any(cell.strip() for cell in row):
+            if number <= self._skip or not any(map(str.strip, row)):
                 continue
             if len(row) != len(self.names):
                 self._wrong_length(number, len(row))
@@ -235,6 +245,21 @@ class CsvSource:
             for line in self._first[1]:
                 yield line + "\n"
             self._first = next(self._blocks, None)
+
+    def _unreadable(self, number: int, error: csv.Error) -> NoReturn:
+        """Raise for a line that is no CSV."""
+        if "new-line character" in str(error):
+            self._carriage_return(number)
+        raise ValueError(
+            f"{self.file}:{number}: this line cannot be read ({error}); is a quotation mark "
+            "missing?"
+        ) from error
+
+    def _carriage_return(self, number: int) -> NoReturn:
+        raise ValueError(
+            f"{self.file}:{number}: a carriage return stands inside this line; lines must end in "
+            "\\n or \\r\\n"
+        )
 
     def _wrong_length(self, number: int, n_cells: int) -> NoReturn:
         raise ValueError(
@@ -255,6 +280,7 @@ class CsvColumns:
         features: Any,
         drop: Any,
         dtype: np.dtype,
+        missing: str,
     ) -> None:
         self.target, self.qid, self.sample_weight = target, qid, sample_weight
         self.dtype = dtype
@@ -273,15 +299,17 @@ class CsvColumns:
                     f"write the file with index=False, leave it out by drop={name!r}, or name the "
                     "features in features="
                 )
+        at = {name: column for column, name in enumerate(source.names)}
         for role, name in [*given.items(), *(("features", name) for name in names)]:
-            if name is not None and name not in source.names:
+            if name is not None and name not in at:
                 raise ValueError(f"{source.file}: {missing_column(role, name, source.names)}")
         self.feature_names = names
         self.n_features = len(names)
-        at = {name: column for column, name in enumerate(source.names)}
         if features is None:
             source.droppable = {at[name] for name in names}
         numbers = [name for name in (target, sample_weight) if name is not None]
+        source.keep_missing = check_missing(missing)
+        source.features = {at[name] for name in names if name not in numbers}
         self._used = [at[name] for name in [*names, *numbers]]
         self._place = {name: len(names) + place for place, name in enumerate(numbers)}
         self._qid = None if qid is None else at[qid]
@@ -295,10 +323,12 @@ class CsvColumns:
         """Write the features of a chunk into ``data`` of shape (m, n)."""
         with np.errstate(over="ignore"):
             data[:] = chunk.table(self._used)[:, : self.n_features]
-        if self.dtype == np.float32 and not np.isfinite(data).all():
-            row, column = np.argwhere(~np.isfinite(data))[0]
+        if self.dtype == np.float32 and np.isinf(data).any():
+            row, column = np.argwhere(np.isinf(data))[0]
             name = self.feature_names[column]
-            raise ValueError(f"{chunk.place(row)}: column {name!r} is too large for {self.dtype}")
+            raise ValueError(
+                f"{chunk.place(row)}: column {named(name)} is too large for {self.dtype}"
+            )
 
     def values(self, chunk: CsvChunk, name: str) -> Array:
         """A column of numbers: target or weights."""
@@ -311,34 +341,38 @@ class CsvColumns:
         if "" in labels:
             row = labels.index("")
             raise ValueError(f"{chunk.place(row)}: column {self.qid!r}, the query id, is empty")
-        return np.array(labels, dtype=np.str_)
+        once: dict[str, str] = {}  # equal ids are one object
+        return as_objects([once.setdefault(label, label) for label in labels])
 
     def settle(self, labels: Array) -> Array:
         """Query ids as integers if those of the first batch all are; as text otherwise."""
+        words = labels.tolist()
         if self._integers is False:
-            return labels
-        words, codes = np.unique(labels, return_inverse=True)
-        numbers = [_as_int64(word) for word in words.tolist()]
+            return as_text(words)
+        numbers = integers_of(words)
         if self._integers is None:
-            self._integers = None not in numbers and len(set(numbers)) == len(numbers)
+            self._integers = None not in numbers.values() and len(set(numbers.values())) == len(
+                numbers
+            )
             if not self._integers:
-                return labels
-        if None in numbers:
-            bad = words[numbers.index(None)]
+                return as_text(words)
+        bad = next((word for word, number in numbers.items() if number is None), None)
+        if bad is not None:
             raise ValueError(
-                f"{self._file}: query id {str(bad)!r} is not a 64-bit integer as those of the "
+                f"{self._file}: query id {_shown(bad)} is not a 64-bit integer as those of the "
                 "first batch are; use load_csv, which reads all ids before it decides"
             )
-        return np.array(numbers, dtype=np.int64)[codes]
+        return np.array([numbers[word] for word in words], dtype=np.int64)
 
 
-def _is_number(text: str) -> bool:
-    text = text.strip()
-    return bool(NUMBER.fullmatch(text.encode())) and math.isfinite(float(text))
+def plain_number(text: str) -> float | None:
+    """The finite number that a cell spells; 1 and 0 for true and false; otherwise None."""
+    if NUMBER.fullmatch(text.encode()):
+        number = float(text)
+        return number if math.isfinite(number) else None
+    return _BOOLEANS.get(text.lower())
 
 
-def _as_int64(word: str) -> int | None:
-    if not word.isascii() or not word.removeprefix("-").isdigit() or len(word) > 20:
-        return None
-    number = int(word)
-    return number if -(2**63) <= number < 2**63 else None
+def _shown(text: str) -> str:
+    """The text in quotes, shortened."""
+    return repr(text if len(text) <= 40 else text[:40] + "…")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +12,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse as sp
 from sklearn.utils import check_array
 
+from rankrls._atomic import atomic_file
+from rankrls._frames import clear_errors
 from rankrls._validation import check_finite_array, check_length, encode_qid
 
 __all__ = ["dump_letor"]
@@ -39,7 +40,8 @@ def dump_letor(
     y : array-like of shape (n_rows,)
         Labels.
     path : str or path-like
-        File to write or replace; compressed if its name ends in ``.gz``.
+        File to write or replace; compressed if its name ends in ``.gz``. Pipes and devices, such
+        as ``/dev/stdout``, are written to and not replaced.
     qid : array-like of shape (n_rows,), default=None
         Query ids, integers or strings without white space and ``#``.
     comments : sequence of str of length n_rows, default=None
@@ -58,26 +60,21 @@ def dump_letor(
     1 qid:3 1:0.5 2:1 # a
     0 qid:3 1:0 2:2
     """
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    with clear_errors(X):
+        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
     y = check_finite_array("y", y, ndim=(1,))
     check_length("y", y, X.shape[0])
     ids = None if qid is None else _query_words(qid, X.shape[0])
     notes = None if comments is None else _notes(comments, X.shape[0])
 
     path = os.fspath(path)
-    temporary = f"{path}.{secrets.token_hex(4)}.tmp"  # same folder: os.replace is then atomic
-    try:
-        with open(temporary, "xb") as file:
-            if path.endswith(".gz"):
-                with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                    packed.writelines(_lines(X, y, ids, notes, 0 if zero_based else 1))
-            else:
-                file.writelines(_lines(X, y, ids, notes, 0 if zero_based else 1))
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    lines = _lines(X, y, ids, notes, 0 if zero_based else 1)
+    with atomic_file(path) as file:
+        if path.endswith(".gz"):
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                packed.writelines(lines)
+        else:
+            file.writelines(lines)
 
 
 def _lines(

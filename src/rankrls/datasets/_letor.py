@@ -9,13 +9,19 @@ import numpy as np
 from numpy.typing import DTypeLike
 from sklearn.utils import Bunch
 
+from rankrls import _memory
+from rankrls._calls import warn
 from rankrls._streams import PathOrFile, name_of
 from rankrls._validation import check_integer, check_option
 from rankrls.datasets._assemble import Layout, QueryIds, to_bunch
+from rankrls.datasets._missing import check_missing
 from rankrls.datasets._parse import MAX_FEATURES, ParsedRows, Parser, show
-from rankrls.datasets._source import blocks, rewindable
+from rankrls.datasets._source import blocks, require_loadable, rewindable
 
 __all__ = ["iter_letor", "load_letor"]
+
+#: Of more features than these, a single id that is so many times the next one is told.
+_MANY_FEATURES, _FAR = 100_000, 1000
 
 
 def load_letor(
@@ -26,6 +32,7 @@ def load_letor(
     sparse: bool | str = "auto",
     zero_based: bool = False,
     beyond: str = "error",
+    missing: str = "error",
 ) -> Bunch:
     r"""Read a file in LETOR (svmlight with query ids) format.
 
@@ -39,7 +46,8 @@ def load_letor(
         open file is read from its current position, and is left open.
     n_features : int, default=None
         Number of columns of the result; a larger feature id in the file is an error. By default
-        the largest feature id found.
+        the largest feature id found; an error names its line if it is so large that a few vectors
+        with one number for each feature would not fit into memory.
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
         Type of ``data``.
     sparse : bool or "auto", default="auto"
@@ -52,6 +60,10 @@ def load_letor(
         feature 1 is column 0, and a feature id 0 is an error.
     beyond : {"error", "drop"}, default="error"
         What becomes of features beyond ``n_features``: an error, or left out, with one warning.
+    missing : {"error", "nan"}, default="error"
+        What becomes of values that are missing (``2:NULL``, ``2:NA``, ``2:N/A``, ``2:NaN``,
+        ``2:None`` in any case, or nothing after the colon): an error, or NaN, which is a stored
+        entry where ``data`` is sparse. Labels and query ids must always be there.
 
     Returns
     -------
@@ -64,16 +76,22 @@ def load_letor(
             Labels: any real numbers.
         qid : ndarray of shape (n_rows,), int64 or str, or None
             Query ids: integers if all of them are (within 64 bits, and no two of them the same
-            integer written differently), otherwise strings. None if the file has no query ids.
+            integer written differently), otherwise strings, in an array of objects if some are
+            so long that this takes less memory. None if the file has no query ids.
         comments : list of str of length n_rows
-            Text after ``#``, without surrounding white space; ``""`` if there is none.
+            Text after ``#``, without surrounding white space; ``""`` if there is none. Bytes that
+            are not UTF-8 become U+FFFD.
 
     Raises
     ------
     ValueError
         If the file is malformed; the message begins with ``file:line:``. Features of a row may
-        stand in any order, but no feature may be given twice. Values that are not finite numbers,
-        query ids on some lines only, an empty file and a damaged gzip file are errors, too.
+        stand in any order, but no feature may be given twice. Values that are not finite numbers
+        (but for ``missing``), query ids on some lines only, query ids that are not UTF-8 text,
+        NUL bytes, lines of more than 64 MiB, an empty file and a damaged gzip file are errors,
+        too.
+    MemoryError
+        If the rows do not fit into the memory of the process.
 
     See Also
     --------
@@ -95,13 +113,20 @@ def load_letor(
     >>> letor.comments
     ['doc-a', '', '']
     """
-    parser, layout = _start(path, n_features, dtype, sparse, zero_based, beyond)
-    parts = [rows for block in blocks(path) if (rows := parser.parse(*block)) is not None]
+    parser, layout = _start(path, n_features, dtype, sparse, zero_based, beyond, missing)
+    parts: list[ParsedRows] = []
+    n_bytes = 0
+    for block in blocks(path):
+        rows = parser.parse(*block)
+        if rows is not None:
+            parts.append(rows)
+            n_bytes += rows.n_bytes
+            require_loadable(f"{parser.name}:{rows.lines[-1]}", n_bytes, "iter_letor")
     if not parts:
         raise ValueError(f"{parser.name}: no data: the file is empty, or has only comments")
     rows = ParsedRows.concatenate(parts)
     parts.clear()
-    n_columns = int(rows.columns.max(initial=-1)) + 1 if n_features is None else n_features
+    n_columns = _width(rows, parser) if n_features is None else n_features
     return to_bunch(rows, QueryIds(parser.name), layout, n_columns)
 
 
@@ -114,6 +139,7 @@ def iter_letor(
     sparse: bool | str = "auto",
     zero_based: bool = False,
     beyond: str = "error",
+    missing: str = "error",
     by_query: bool = True,
 ) -> Iterator[Bunch]:
     r"""Read a LETOR file in batches of whole queries, holding one batch in memory at a time.
@@ -129,7 +155,7 @@ def iter_letor(
         Number of columns of every batch. By default it is found by a first, quick pass over the
         file, which looks at the last feature of every line only; a file whose features are not
         in increasing order, or that cannot be read twice, needs it given.
-    dtype, sparse, zero_based, beyond
+    dtype, sparse, zero_based, beyond, missing
         As in :func:`load_letor`; with ``sparse="auto"`` the first batch decides for all.
     by_query : bool, default=True
         False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
@@ -157,10 +183,11 @@ def iter_letor(
     [3] [8.]
     """
     rows = check_integer("rows", rows, least=1)
-    parser, layout = _start(path, n_features, dtype, sparse, zero_based, beyond)
+    parser, layout = _start(path, n_features, dtype, sparse, zero_based, beyond, missing)
     if n_features is None:
         n_features = _scan_width(path, parser)
-        parser = Parser(parser.name, n_features, parser.zero_based, layout.dtype, True)
+        options = {"width_is_guessed": True, "missing": parser.missing}
+        parser = Parser(parser.name, n_features, parser.zero_based, layout.dtype, **options)
     return _iter_batches(path, rows, parser, layout, int(n_features), by_query)
 
 
@@ -171,6 +198,7 @@ def _start(
     sparse: bool | str,
     zero_based: Any,
     beyond: str,
+    missing: str,
 ) -> tuple[Parser, Layout]:
     """Check the arguments that both readers have."""
     if n_features is not None and check_integer("n_features", n_features, least=1) > MAX_FEATURES:
@@ -179,8 +207,8 @@ def _start(
         raise ValueError(f"zero_based must be True or False; got {zero_based!r}")
     check_option("beyond", beyond, ("error", "drop"))
     layout = Layout(dtype, sparse)
-    drop = beyond == "drop"
-    return Parser(name_of(path), n_features, bool(zero_based), layout.dtype, drop=drop), layout
+    options = {"drop": beyond == "drop", "missing": check_missing(missing)}
+    return Parser(name_of(path), n_features, bool(zero_based), layout.dtype, **options), layout
 
 
 def _scan_width(path: PathOrFile, parser: Parser) -> int:
@@ -188,18 +216,57 @@ def _scan_width(path: PathOrFile, parser: Parser) -> int:
     if not rewindable(path):
         raise ValueError(f"{parser.name}: n_features is needed to iterate over a stream")
     start = None if not hasattr(path, "tell") else path.tell()
-    largest = max((_largest_last_id(block) for _, block in blocks(path)), default=0)
+    largest = second = line = 0
+    for first_line, block in blocks(path):
+        for number, id_ in _last_ids(first_line, block):
+            if id_ > largest:
+                largest, second, line = id_, largest, number
+            elif second < id_ < largest:
+                second = id_
     if start is not None and hasattr(path, "seek"):
         path.seek(start)
-    return min(max(largest + (1 if parser.zero_based else 0), 1), MAX_FEATURES)
+    width = max(largest + 1 - parser.first_id, 1)
+    if width > MAX_FEATURES:
+        return MAX_FEATURES  # the parser refuses this line
+    if width > _MANY_FEATURES:
+        _check_largest(parser.name, line, largest, second, width)
+    return width
 
 
-def _largest_last_id(block: bytes) -> int:
-    """Return the largest of the last feature ids of the lines, without cutting them out.
+def _width(rows: ParsedRows, parser: Parser) -> int:
+    """Return the number of columns, from all features."""
+    largest = int(rows.columns.max(initial=-1))
+    if largest >= _MANY_FEATURES:
+        row = np.searchsorted(np.cumsum(rows.counts), np.argmax(rows.columns), side="right")
+        second = int(rows.columns.max(initial=-1, where=rows.columns < largest))
+        ids = largest + parser.first_id, second + parser.first_id
+        _check_largest(parser.name, rows.lines[row], *ids, largest + 1)
+    return largest + 1
+
+
+def _check_largest(name: str, line: int, largest: int, second: int, width: int) -> None:
+    """Refuse a width that does not fit into memory; warn of one that is due to a single id."""
+    found = f"{name}:{line}: feature id {largest} is the largest (the next one is {second})"
+    remedy = (
+        f"if it is no mistake, pass n_features={width}, or leave such features out by "
+        "beyond='drop' and a smaller n_features"
+    )
+    if not _memory.fits_features(width):
+        gib = width * 8 * _memory.VECTORS / 2**30
+        raise ValueError(
+            f"{found}, and a model of so many features needs {gib:.1f} GiB of memory or more; "
+            f"{remedy}"
+        )
+    if largest > _FAR * max(second, 1):
+        warn(f"{found}, and all {width:,} features take memory; {remedy}")
+
+
+def _last_ids(first_line: int, block: bytes) -> Iterator[tuple[int, int]]:
+    """Yield line and last feature id of the lines, without cutting them out.
 
     What is malformed here is reported by the parser, in the second pass.
     """
-    largest, start, length = 0, 0, len(block)
+    start, length, line = 0, len(block), first_line
     while start < length:
         end = block.find(b"\n", start)
         end = length if end < 0 else end
@@ -208,9 +275,9 @@ def _largest_last_id(block: bytes) -> int:
         if colon > start:
             words = block[max(start, colon - 11) : colon].rsplit(None, 1)
             if words and len(words[-1]) <= 10 and words[-1].isdigit():
-                largest = max(largest, int(words[-1]))
+                yield line, int(words[-1])
         start = end + 1
-    return largest
+        line += 1
 
 
 def _iter_batches(
@@ -224,7 +291,7 @@ def _iter_batches(
     qids = QueryIds(parser.name)
     seen: set[bytes] = set()
     pending: list[ParsedRows] = []
-    n_pending = 0
+    n_pending = n_bytes = 0
     borders: list[int] = []  # where, in the pending rows, a batch may end
     last: bytes | None = None
     any_rows = False
@@ -248,6 +315,8 @@ def _iter_batches(
             borders += range(n_pending, n_pending + len(part))
         pending.append(part)
         n_pending += len(part)
+        n_bytes += part.n_bytes
+        require_loadable(f"{parser.name}:{part.lines[-1]}", n_bytes, "by_query=False")
         if n_pending <= n_rows or borders[-1] == 0:
             continue
         ready = ParsedRows.concatenate(pending)
@@ -256,6 +325,7 @@ def _iter_batches(
             yield to_bunch(ready.slice(start, stop), qids, layout, n_columns)
             start = stop
         pending = [ready.slice(start, n_pending)]
+        n_bytes = pending[0].n_bytes
         borders = [border - start for border in borders if border >= start]
         n_pending -= start
     if not any_rows:

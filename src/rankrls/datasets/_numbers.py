@@ -18,7 +18,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NUMBER", "parse_features", "parse_labels"]
+__all__ = ["NUMBER", "parse_cells", "parse_features", "parse_labels"]
 
 #: A decimal number; unlike ``float``, neither "nan", "inf" nor "1_000".
 NUMBER = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -37,7 +37,17 @@ _DOUBLE_POWERS = _POWERS.astype(np.float64)
 
 def parse_labels(tokens: list[bytes]) -> NDArray[np.float64] | None:
     """Return the numbers that ``tokens`` spell, or None if one of them is no finite number."""
-    if b" ".join(tokens).translate(None, _DIGITS + _MARKS + b" "):
+    return _parse_tokens(b" ".join(tokens), tokens)
+
+
+def parse_cells(cells: list[str]) -> NDArray[np.float64] | None:
+    """The same for text, with spaces around the numbers or without."""
+    return _parse_tokens(" ".join(cells).encode(), cells)
+
+
+def _parse_tokens(joined: bytes, tokens: list[bytes] | list[str]) -> NDArray[np.float64] | None:
+    # With these characters only, float takes just what NUMBER matches.
+    if joined.translate(None, _DIGITS + _MARKS + b" "):
         return None
     try:
         numbers = np.array(list(map(float, tokens)), dtype=np.float64)

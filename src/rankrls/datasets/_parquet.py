@@ -35,6 +35,7 @@ def iter_parquet(
     rows: int = 100_000,
     dtype: DTypeLike = np.float64,
     by_query: bool = True,
+    missing: str = "error",
 ) -> Iterator[Bunch]:
     """Read Parquet or Arrow files in batches of whole queries, one batch in memory at a time.
 
@@ -65,6 +66,9 @@ def iter_parquet(
         Type of ``data``.
     by_query : bool, default=True
         False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
+    missing : {"error", "nan"}, default="error"
+        What becomes of features that are null or NaN: an error, or NaN. Labels, weights and query
+        ids must always be there.
 
     Yields
     ------
@@ -81,9 +85,10 @@ def iter_parquet(
     ------
     ValueError
         If a column is missing (the message lists what there is) or is not of a type that can be
-        read; if a value is null, NaN or infinite, or a query id comes back after another query,
-        naming file, row group and row, both counted from 0; if a file is truncated, damaged, or
-        something else. Only the ids of the queries already read are kept to notice the second.
+        read; if a value is infinite, null or NaN (but for ``missing``), or a query id comes back
+        after another query, naming file, row group and row, both counted from 0; if a file is
+        truncated, damaged, or something else. Only the ids of the queries already read are kept to
+        notice the second.
 
     See Also
     --------
@@ -107,7 +112,9 @@ def iter_parquet(
     rows = check_integer("rows", rows, least=1)
     files = find_files(path)
     first = open_source(files[0])
-    columns = Columns(first, target, qid, sample_weight, features, drop, check_dtype(dtype))
+    columns = Columns(
+        first, target, qid, sample_weight, features, drop, check_dtype(dtype), missing
+    )
     chunks = ahead(_chunks(files, first, columns, rows))
     return iter_batches(chunks, columns, rows, by_query=by_query, name=files[0])
 

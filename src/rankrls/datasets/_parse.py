@@ -6,13 +6,16 @@ otherwise token by token, which reads the same or raises ``ValueError`` with fil
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import NoReturn
+from functools import cached_property
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._messages import warn
+from rankrls._calls import warn
+from rankrls.datasets._missing import MISSING_FEATURE, REMEDY, is_missing
 from rankrls.datasets._numbers import NUMBER, parse_features, parse_labels
 
 __all__ = ["MAX_FEATURES", "ParsedRows", "Parser", "show"]
@@ -35,7 +38,7 @@ class ParsedRows:
         Column numbers from 0, increasing within a row.
     values : ndarray of shape (n_entries,), float64
     comments : list of str of length n_rows
-    lines : list of int of length n_rows
+    lines : ndarray of shape (n_rows,), int64
         Line of the file that each row stands on.
     """
 
@@ -45,15 +48,26 @@ class ParsedRows:
     columns: NDArray[np.int32]
     values: NDArray[np.float64]
     comments: list[str]
-    lines: list[int]
+    lines: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.lines)
 
+    @property
+    def n_bytes(self) -> int:
+        """Memory of the rows, without that of their query ids and comments."""
+        lists = 1 if self.qid is None else 2
+        arrays = (self.target, self.counts, self.columns, self.values, self.lines)
+        return sum(array.nbytes for array in arrays) + 8 * lists * len(self)
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        """Where the entries of the rows begin, and where those of the last one end."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
+
     def slice(self, start: int, stop: int) -> ParsedRows:
         """Return rows ``start`` to ``stop``."""
-        first = int(self.counts[:start].sum())
-        last = first + int(self.counts[start:stop].sum())
+        first, last = self._ends[start], self._ends[stop]
         return ParsedRows(
             self.target[start:stop],
             None if self.qid is None else self.qid[start:stop],
@@ -76,18 +90,17 @@ class ParsedRows:
             np.concatenate([p.columns for p in parts]),
             np.concatenate([p.values for p in parts]),
             [c for p in parts for c in p.comments],
-            [n for p in parts for n in p.lines],
+            np.concatenate([p.lines for p in parts]),
         )
 
 
-@dataclass(slots=True)
-class _Line:
-    """One line with data: its number, label, query id if any, and text of the features."""
+class _Lines(NamedTuple):
+    """Lines with data: their numbers, labels, query ids if any, and the text of the features."""
 
-    number: int
-    label: bytes
-    qid: bytes | None
-    features: bytes
+    numbers: list[int]
+    labels: list[bytes]
+    qids: list[bytes | None]
+    features: list[bytes]
 
 
 class Parser:
@@ -107,6 +120,8 @@ class Parser:
         Whether ``n_features`` was not given, but taken from the last features of the lines.
     drop : bool
         Whether features beyond ``n_features`` are left out, with a warning, instead of an error.
+    missing : bool
+        Whether missing values become NaN instead of an error.
     """
 
     def __init__(
@@ -117,6 +132,7 @@ class Parser:
         dtype: np.dtype,
         width_is_guessed: bool = False,
         drop: bool = False,
+        missing: bool = False,
     ) -> None:
         self.name = name
         self.n_features = n_features
@@ -126,20 +142,25 @@ class Parser:
         self.width = MAX_FEATURES if n_features is None else n_features
         self.last_id = (MAX_FEATURES if drop else self.width) - 1 + self.first_id
         self.dropped = False
+        self.missing = missing
         self.largest = float(np.finfo(dtype).max)
         self.has_qid: bool | None = None
         self.first_line = 0
+        self.words: dict[bytes, bytes] = {}  # every query id once
 
     def parse(self, first_line: int, block: bytes) -> ParsedRows | None:
         """Return the rows of a block whose first line has this number; None if it has none."""
+        self._refuse_binary(first_line, block)
         lines, comments = _split(first_line, block)
-        if not lines:
+        if not lines.numbers:
             return None
         if self.has_qid is None:
-            self.has_qid = lines[0].qid is not None
-            self.first_line = lines[0].number
-        qid = [line.qid for line in lines if line.qid is not None]
-        fast = self._parse_fast(lines) if len(qid) == len(lines) * self.has_qid else None
+            self.has_qid = lines.qids[0] is not None
+            self.first_line = lines.numbers[0]
+        seen = self.words
+        qid = [seen.setdefault(word, word) for word in lines.qids if word is not None]
+        uniform = len(qid) == len(lines.qids) * self.has_qid
+        fast = self._parse_fast(lines) if uniform else None
         target, counts, columns, values = fast or self._parse_carefully(lines)
         if len(columns) and columns.max() >= self.width:
             counts, columns, values = self._drop(lines, counts, columns, values)
@@ -150,30 +171,42 @@ class Parser:
             columns,
             values,
             comments,
-            [line.number for line in lines],
+            np.array(lines.numbers, dtype=np.int64),
         )
 
-    def _parse_fast(self, lines: list[_Line]) -> tuple | None:
+    def _refuse_binary(self, first_line: int, block: bytes) -> None:
+        """Raise for a NUL byte before a comment: NumPy would cut a query id there."""
+        if b"\0" not in block:
+            return
+        for number, line in enumerate(block.split(b"\n"), first_line):
+            for word in line.partition(b"#")[0].split() if b"\0" in line else ():
+                if b"\0" in word:
+                    self._fail(number, f"{show(word)} is binary data, not LETOR text")
+
+    def _parse_fast(self, lines: _Lines) -> tuple | None:
         """Return target, counts, columns and values; None unless all is plainly right."""
-        target = parse_labels([line.label for line in lines])
-        if target is None or any(line.qid == b"" for line in lines):
+        target = parse_labels(lines.labels)
+        if target is None or b"" in self.words:
             return None
-        text = b" ".join([b"", *(line.features for line in lines if line.features)])
+        text = b" ".join([b"", *filter(None, lines.features)])
         # Every feature has one colon: those up to the end of a line, less those before it.
-        lengths = np.array([len(line.features) for line in lines])
+        lengths = np.array([*map(len, lines.features)])
         ends = np.cumsum(lengths + (lengths > 0))
         colons = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord(":"))
         counts = np.diff(np.searchsorted(colons, ends), prepend=0).astype(np.int64, copy=False)
         pairs = parse_features(text)
         if pairs is None:  # perhaps only tabs or several spaces
-            pairs = parse_features(b" ".join([b"", *text.split()]))
+            text = b" ".join([b"", *text.split()])
+            pairs = parse_features(text)
+        if pairs is None and self.missing:
+            pairs = _parse_missing(text)
         if pairs is None:
             return None
         ids, values = pairs
         if len(ids):
             if ids.min() < self.first_id or ids.max() > self.last_id:
                 return None
-            if np.abs(values).max() > self.largest:
+            if (np.abs(values) > self.largest).any():
                 return None
         columns = (ids - self.first_id).astype(np.int32)
         starts = np.cumsum(counts)[:-1]
@@ -187,17 +220,17 @@ class Parser:
                 return None
         return target, counts, columns, values
 
-    def _parse_carefully(self, lines: list[_Line]) -> tuple:
+    def _parse_carefully(self, lines: _Lines) -> tuple:
         """Return target, counts, columns and values, or raise the error of the first bad token."""
         target, counts, columns, values = [], [], [], []
-        for line in lines:
-            target.append(self._label(line))
-            self._check_qid(line)
+        for number, label, qid, features in zip(*lines, strict=True):
+            target.append(self._label(number, label))
+            self._check_qid(number, qid)
             row: dict[int, float] = {}
-            for token in line.features.split():
-                column, value = self._feature(line.number, token)
+            for token in features.split():
+                column, value = self._feature(number, token)
                 if column in row:
-                    self._fail(line.number, f"feature {show(token)} is given twice in this row")
+                    self._fail(number, f"feature {show(token)} is given twice in this row")
                 row[column] = value
             counts.append(len(row))
             columns += sorted(row)
@@ -211,7 +244,7 @@ class Parser:
 
     def _drop(
         self,
-        lines: list[_Line],
+        lines: _Lines,
         counts: NDArray[np.int64],
         columns: NDArray[np.int32],
         values: NDArray[np.float64],
@@ -223,33 +256,28 @@ class Parser:
             self.dropped = True
             at = int(np.argmin(keep))
             warn(
-                f"{self.name}:{lines[row[at]].number}: feature {columns[at] + self.first_id} is "
+                f"{self.name}:{lines.numbers[row[at]]}: feature {columns[at] + self.first_id} is "
                 f"beyond the first {self.width}; such features are left out",
             )
         return np.bincount(row[keep], minlength=len(counts)), columns[keep], values[keep]
 
-    def _label(self, line: _Line) -> float:
-        if b"\0" in line.label:
-            self._fail(line.number, f"{show(line.label)} is binary data, not LETOR text")
-        if not NUMBER.fullmatch(line.label):
-            table = " (a table? load_csv and load_ranking read CSV)" if b"," in line.label else ""
-            self._fail(line.number, f"label {show(line.label)} is not a number{table}")
-        label = float(line.label)
+    def _label(self, number: int, token: bytes) -> float:
+        if not NUMBER.fullmatch(token):
+            table = " (a table? load_csv and load_ranking read CSV)" if b"," in token else ""
+            self._fail(number, f"label {show(token)} is not a number{table}")
+        label = float(token)
         if not np.isfinite(label):
-            self._fail(line.number, f"label {show(line.label)} is too large")
+            self._fail(number, f"label {show(token)} is too large")
         return label
 
-    def _check_qid(self, line: _Line) -> None:
-        if line.qid == b"":
-            self._fail(line.number, "'qid:' has no query id after the colon")
-        if line.qid is None and self.has_qid:
-            self._fail(line.number, f"no qid, but line {self.first_line} has one: give all or none")
-        if line.qid is not None and not self.has_qid:
-            self._fail(
-                line.number,
-                f"{show(b'qid:' + line.qid)}, but line {self.first_line} has no qid: "
-                "give all or none",
-            )
+    def _check_qid(self, number: int, qid: bytes | None) -> None:
+        if qid == b"":
+            self._fail(number, "'qid:' has no query id after the colon")
+        if qid is None and self.has_qid:
+            self._fail(number, f"no qid, but line {self.first_line} has one: give all or none")
+        if qid is not None and not self.has_qid:
+            first = f"line {self.first_line} has no qid"
+            self._fail(number, f"{show(b'qid:' + qid)}, but {first}: give all or none")
 
     def _feature(self, number: int, token: bytes) -> tuple[int, float]:
         id_, colon, value = token.partition(b":")
@@ -271,7 +299,11 @@ class Parser:
         if feature > self.last_id:
             self._fail(number, f"feature id in {show(token)} is too large: {self._why_too_large()}")
         if not NUMBER.fullmatch(value):
-            self._fail(number, f"value in {show(token)} is not a finite number")
+            missing = is_missing(value.decode("utf-8", "replace"))
+            if missing and self.missing:
+                return feature - self.first_id, math.nan
+            remedy = REMEDY if missing else ""
+            self._fail(number, f"value in {show(token)} is not a finite number{remedy}")
         if not abs(float(value)) <= self.largest:
             self._fail(number, f"value in {show(token)} is too large for the dtype")
         return feature - self.first_id, float(value)
@@ -290,9 +322,20 @@ class Parser:
         raise ValueError(f"{self.name}:{number}: {what}")
 
 
-def _split(first_line: int, block: bytes) -> tuple[list[_Line], list[str]]:
+def _parse_missing(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
+    """Read `` id:value id:value …`` where some of the values are missing: they are NaN."""
+    pairs = parse_features(MISSING_FEATURE.sub(b":0", text))
+    if pairs is not None:
+        colons = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord(":"))
+        places = [found.start() for found in MISSING_FEATURE.finditer(text)]
+        pairs[1][np.searchsorted(colons, places)] = np.nan
+    return pairs
+
+
+def _split(first_line: int, block: bytes) -> tuple[_Lines, list[str]]:
     """Return the lines that hold data, and the comment of each of them."""
-    lines, comments = [], []
+    lines = numbers, labels, qids, features = _Lines([], [], [], [])
+    comments = []
     commented = b"#" in block
     comment = b""
     for number, line in enumerate(block.split(b"\n"), first_line):
@@ -301,14 +344,17 @@ def _split(first_line: int, block: bytes) -> tuple[list[_Line], list[str]]:
         words = line.split(None, 2)
         if not words:
             continue
+        numbers.append(number)
+        labels.append(words[0])
         if len(words) > 1 and words[1].startswith(b"qid:"):
-            qid, features = words[1][4:], b"" if len(words) == 2 else words[2].rstrip()
+            qids.append(words[1][4:])
+            features.append(b"" if len(words) == 2 else words[2].rstrip())
         else:
-            qid, features = None, b" ".join(words[1:]).rstrip()
-        lines.append(_Line(number, words[0], qid, features))
+            qids.append(None)
+            features.append(b" ".join(words[1:]).rstrip())
         if commented:
             comments.append(comment.strip().decode("utf-8", "replace"))
-    return lines, comments if commented else [""] * len(lines)
+    return lines, comments if commented else [""] * len(numbers)
 
 
 def show(token: bytes) -> str:

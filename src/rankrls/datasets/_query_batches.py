@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from rankrls.datasets._source import require_loadable
+
 __all__ = ["TableChunk", "TableColumns", "check_dtype", "iter_batches"]
 
 Array = NDArray[Any]
@@ -74,6 +76,11 @@ class _Table(NamedTuple):
     sample_weight: Array | None
     starts: Array
 
+    @property
+    def n_bytes(self) -> int:
+        """Memory of the arrays, without that of query ids that are objects."""
+        return sum(array.nbytes for array in self if array is not None)
+
     def rest(self, done: int) -> _Table:
         """Rows from ``done`` on, in arrays of their own."""
 
@@ -86,6 +93,26 @@ class _Table(NamedTuple):
             tail(self.qid),
             tail(self.sample_weight),
             self.starts[self.starts >= done] - done,
+        )
+
+    @staticmethod
+    def concatenate(tables: list[_Table]) -> _Table:
+        """The rows of all tables, of which there is at least one."""
+        if len(tables) == 1:
+            return tables[0]
+
+        def joined(field: str) -> Array | None:
+            parts = [getattr(table, field) for table in tables]
+            return None if parts[0] is None else np.concatenate(parts)
+
+        first = np.cumsum([0, *(len(table.data) for table in tables[:-1])])
+        starts = [table.starts + at for table, at in zip(tables, first, strict=True)]
+        return _Table(
+            np.concatenate([table.data for table in tables]),
+            joined("target"),
+            joined("qid"),
+            joined("sample_weight"),
+            np.concatenate(starts),
         )
 
 
@@ -106,30 +133,35 @@ def iter_batches(
         How an error calls the data if there are no rows.
     """
     assembler = _Assembler(columns, by_query and columns.qid is not None)
-    table: _Table | None = None
-    waiting: list[Any] = []
-    n_waiting = 0
+    smaller = "by_query=False" if assembler.by_query else "fewer rows"
+    instead = "iter_ranking" if rows == np.inf else smaller
+    tables: list[_Table] = []
+    n_rows = n_bytes = last_start = 0
     for chunk in chunks:
-        waiting.append(chunk)
-        n_waiting += len(chunk.batch)
-        n_left = 0 if table is None else len(table.data)
-        if n_left + n_waiting < rows:
+        table = assembler.table(chunk)
+        if len(table.starts):
+            last_start = n_rows + int(table.starts[-1])
+        tables.append(table)
+        n_rows += len(table.data)
+        n_bytes += table.n_bytes
+        require_loadable(chunk.place(len(table.data) - 1), n_bytes, instead)
+        if n_rows < rows or (assembler.by_query and last_start == 0):
             continue
-        table = assembler.join(table, waiting)
-        waiting, n_waiting = [], 0
+        whole = _Table.concatenate(tables)
         done = 0
-        for stop in _cuts(table, rows, assembler.by_query):
-            yield assembler.bunch(table, done, stop)
+        for stop in _cuts(whole, rows, assembler.by_query):
+            yield assembler.bunch(whole, done, stop)
             done = stop
-        table = table.rest(done)
-    if waiting:
-        table = assembler.join(table, waiting)
-    if table is None:
+        rest = whole.rest(done)
+        tables, n_rows, n_bytes, last_start = [rest], n_rows - done, rest.n_bytes, last_start - done
+    if not tables:
         raise ValueError(f"{name}: no data: there are no rows")
+    whole = _Table.concatenate(tables)
+    tables.clear()
     done = 0
-    for stop in [*_cuts(table, rows, assembler.by_query), len(table.data)]:
+    for stop in [*_cuts(whole, rows, assembler.by_query), len(whole.data)]:
         if stop > done:
-            yield assembler.bunch(table, done, stop)
+            yield assembler.bunch(whole, done, stop)
         done = stop
 
 
@@ -159,47 +191,23 @@ class _Assembler:
         self.seen: set[Any] = set()
         self.last: Any = None
 
-    def join(self, before: _Table | None, chunks: list[Any]) -> _Table:
-        """One table of the rows that were left and of those that follow."""
+    def table(self, chunk: Any) -> _Table:
+        """The arrays of a chunk."""
         columns = self.columns
-        columns.measure(chunks[0])
-        n_before = 0 if before is None else len(before.data)
-        n_rows = n_before + sum(len(chunk.batch) for chunk in chunks)
-        data = np.empty((n_rows, columns.n_features), dtype=columns.dtype)
-        given = {
-            "target": columns.target is not None,
-            "qid": columns.qid is not None,
-            "sample_weight": columns.sample_weight is not None,
-        }
-        parts: dict[str, list[Array]] = {name: [] for name, there in given.items() if there}
-        starts: list[Array] = [np.zeros(0, dtype=np.intp)]
-        if before is not None:
-            data[:n_before] = before.data
-            starts.append(before.starts)
-            for name, values in parts.items():
-                values.append(getattr(before, name))
-        at = n_before
-        for chunk in chunks:
-            m = len(chunk.batch)
-            if given["target"]:
-                parts["target"].append(columns.values(chunk, columns.target))
-            if given["qid"]:
-                labels = columns.labels(chunk)
-                parts["qid"].append(labels)
-                if self.by_query:
-                    starts.append(at + self._starts(chunk, labels))
-            if given["sample_weight"]:
-                parts["sample_weight"].append(columns.values(chunk, columns.sample_weight))
-            columns.fill(chunk, data[at : at + m])
-            at += m
-        joined = {name: np.concatenate(values) for name, values in parts.items()}
-        return _Table(
-            data,
-            joined.get("target"),
-            joined.get("qid"),
-            joined.get("sample_weight"),
-            np.concatenate(starts),
-        )
+        columns.measure(chunk)
+        target = qid = weight = None
+        starts: Array = np.zeros(0, dtype=np.intp)
+        if columns.target is not None:
+            target = columns.values(chunk, columns.target)
+        if columns.qid is not None:
+            qid = columns.labels(chunk)
+            if self.by_query:
+                starts = self._starts(chunk, qid)
+        if columns.sample_weight is not None:
+            weight = columns.values(chunk, columns.sample_weight)
+        data = np.empty((len(chunk.batch), columns.n_features), dtype=columns.dtype)
+        columns.fill(chunk, data)
+        return _Table(data, target, qid, weight, starts)
 
     def _starts(self, chunk: Any, labels: Array) -> Array:
         """Rows that begin a query; a query that was there before is an error."""

@@ -13,11 +13,12 @@ from sklearn.utils import Bunch
 from rankrls._streams import PathOrFile, name_of
 from rankrls._validation import check_integer, check_option
 from rankrls.datasets._arrow import find_files, open_source
-from rankrls.datasets._columns import check_names, missing_column
+from rankrls.datasets._columns import check_names, listed, missing_column
 from rankrls.datasets._csv_rows import CsvColumns, CsvSource
 from rankrls.datasets._letor import iter_letor, load_letor
 from rankrls.datasets._parquet import iter_parquet
 from rankrls.datasets._query_batches import check_dtype, iter_batches
+from rankrls.datasets._source import require_loadable
 from rankrls.datasets.formats import FORMATS, sniff
 
 __all__ = ["iter_ranking", "load_ranking"]
@@ -45,6 +46,7 @@ def load_ranking(
     beyond: str = "error",
     header: bool = True,
     delimiter: str | None = None,
+    missing: str = "error",
     need: Sequence[str] = ("target", "qid"),
 ) -> Bunch:
     r"""Read rows to rank from a file: LETOR text, CSV, Parquet or Arrow.
@@ -60,8 +62,9 @@ def load_ranking(
     target, qid : str or None, default="auto"
         Columns of labels and query ids, in CSV and Parquet files. ``"auto"``: the column called
         label, relevance, rel, grade, target or y, and the one called qid, query_id, queryid,
-        query-id or query, in any case. None: not read. (LETOR text has both in their places;
-        ``qid=None`` ignores the query ids: all rows are one ranking.)
+        query-id or query, in any case. None: not read; a column called like query ids is then
+        no feature either. (LETOR text has both in their places; ``qid=None`` ignores the query
+        ids: all rows are one ranking.)
     features : str or sequence of str, optional
         Columns of the features, in this order; by default all others. An empty list reads none.
     drop : str or sequence of str, optional
@@ -74,6 +77,9 @@ def load_ranking(
         For LETOR text, as in :func:`load_letor`; ignored otherwise.
     header, delimiter
         For CSV, as in :func:`load_csv`; ignored otherwise.
+    missing : {"error", "nan"}, default="error"
+        What becomes of features that are missing (NULL, NA, NaN, None, empty cells, nulls): an
+        error, or NaN.
     need : sequence of {"target", "qid"}, default=("target", "qid")
         What must be found where ``"auto"`` looks for it. The others are None if they are missing.
 
@@ -125,17 +131,22 @@ def load_ranking(
     if kind == "letor":
         _refuse_columns(file, {**roles, **others})
         letor = partial(load_letor, n_features=n_features, dtype=dtype, sparse=sparse)
-        bunch = letor(file, zero_based=zero_based, beyond=beyond)
+        bunch = letor(file, zero_based=zero_based, beyond=beyond, missing=missing)
         return _from_letor(bunch, name_of(file), qid, need)
     if kind == "csv":
         source = CsvSource(file, header, delimiter)
         found = _find_roles(source.file, source.names, roles, others, need)
-        columns = CsvColumns(source, **found, dtype=check_dtype(dtype))
+        columns = CsvColumns(source, **found, dtype=check_dtype(dtype), missing=missing)
         chunks = source.chunks()
         bunch = next(iter_batches(chunks, columns, np.inf, by_query=False, name=source.file))
         return _finish(bunch, kind, found)
     found = _parquet_roles(file, roles, others, need)
-    batches = list(iter_parquet(file, rows=100_000, by_query=False, dtype=dtype, **found))
+    options = {"by_query": False, "missing": missing, "dtype": dtype, **found}
+    batches, n_bytes = [], 0
+    for batch in iter_parquet(file, rows=100_000, **options):
+        batches.append(batch)
+        n_bytes += batch.data.nbytes
+        require_loadable(name_of(file), n_bytes, "iter_ranking")
     return _finish(_joined(batches), kind, found)
 
 
@@ -157,6 +168,7 @@ def iter_ranking(
     beyond: str = "error",
     header: bool = True,
     delimiter: str | None = None,
+    missing: str = "error",
     need: Sequence[str] = ("target", "qid"),
 ) -> Iterator[Bunch]:
     r"""Read rows to rank in batches of whole queries, one batch in memory at a time.
@@ -170,7 +182,7 @@ def iter_ranking(
         rows than this is a batch of its own. Without query ids a batch has just this many rows.
     by_query : bool, default=True
         False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
-    format, target, qid, features, drop, sample_weight, dtype, header, delimiter, need
+    format, target, qid, features, drop, sample_weight, dtype, header, delimiter, missing, need
         As in :func:`load_ranking`.
     n_features, sparse, zero_based, beyond
         As in :func:`load_ranking`. For LETOR text without ``n_features``, a first pass over the
@@ -197,17 +209,19 @@ def iter_ranking(
         _refuse_columns(file, {**roles, **others})
         letor = partial(iter_letor, n_features=n_features, dtype=dtype, sparse=sparse, rows=rows)
         whole = by_query and qid is not None
-        batches = letor(file, zero_based=zero_based, beyond=beyond, by_query=whole)
+        batches = letor(file, zero_based=zero_based, beyond=beyond, missing=missing, by_query=whole)
         return (_from_letor(batch, name_of(file), qid, need) for batch in batches)
     if kind == "csv":
         source = CsvSource(file, header, delimiter)
         found = _find_roles(source.file, source.names, roles, others, need)
-        columns = CsvColumns(source, **found, dtype=check_dtype(dtype))
+        columns = CsvColumns(source, **found, dtype=check_dtype(dtype), missing=missing)
         chunks = source.chunks()
         batches = iter_batches(chunks, columns, rows, by_query=by_query, name=source.file)
         return (_finish(batch, kind, found) for batch in batches)
     found = _parquet_roles(file, roles, others, need)
-    batches = iter_parquet(file, rows=rows, by_query=by_query, dtype=dtype, **found)
+    batches = iter_parquet(
+        file, rows=rows, by_query=by_query, missing=missing, dtype=dtype, **found
+    )
     return (_finish(batch, kind, found) for batch in batches)
 
 
@@ -262,15 +276,29 @@ def _find_roles(
     need: Sequence[str],
 ) -> dict[str, Any]:
     """All columns by role; those that are features or dropped are not looked at for labels."""
-    used = {what: [] if others[what] is None else check_names(others[what], what)
+    used = {what: set() if others[what] is None else set(check_names(others[what], what))
             for what in ("features", "drop")}  # fmt: skip
+    dropped = _split(others["drop"], names)
+    others, used["drop"] = others | {"drop": dropped or None}, set(dropped)
     for role, given in roles.items():
         if given in used["drop"]:
             raise ValueError(f"{file}: column {given!r} for {role} cannot be dropped")
     left = [name for name in names if name not in used["drop"]]
     free = [name for name in left if name not in used["features"]]
+    if roles["qid"] is None:  # query ids that are ignored are no features either
+        taken = (roles["target"], others["sample_weight"])
+        ignored = [n for n in free if n.lower() in NAMES["qid"] and n not in taken]
+        others["drop"] = [*dropped, *ignored] or None
     found = {role: _role(file, role, given, free, left, need) for role, given in roles.items()}
     return {**found, **others}
+
+
+def _split(given: Any, names: Sequence[str]) -> list[str]:
+    """Names of columns, with ``"a,b"`` taken as two of them unless a column is called so."""
+    known = set(names)
+    parts = [[name] if name in known else [one.strip() for one in name.split(",")]
+             for name in ([] if given is None else check_names(given, "drop"))]  # fmt: skip
+    return list(dict.fromkeys(one for some in parts for one in some if one))
 
 
 def _role(
@@ -286,14 +314,13 @@ def _role(
     if len(known) == 1 or (not known and role not in need):
         return known[0] if known else None
     what = {"target": "labels", "qid": "query ids"}[role]
-    shown = ", ".join(map(repr, names[:20])) + (f", … {len(names)} in all" * (len(names) > 20))
     if known:
         which = " and ".join(map(repr, known))
         raise ValueError(f"{file}: {which} could both be the column of {what}; name it in {role}=")
     one = ", or pass qid=None if all rows are one ranking" if role == "qid" else ""
     raise ValueError(
         f"{file}: no column is called {', '.join(NAMES[role])}: name the column of {what} in "
-        f"{role}={one}; the columns are {shown}"
+        f"{role}={one}; the columns are {listed(names)}"
     )
 
 

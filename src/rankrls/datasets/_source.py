@@ -1,4 +1,4 @@
-"""Bytes of a LETOR file, plain or gzip, in blocks of whole lines."""
+"""Bytes and text of a file, plain or gzip, in blocks of whole lines."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from rankrls import _memory
 from rankrls._streams import DAMAGED, PathOrFile, name_of, opened
 
-__all__ = ["blocks", "rewindable"]
+__all__ = ["blocks", "require_loadable", "rewindable", "text_blocks"]
 
 _BLOCK_BYTES = 1 << 20
-_MAX_LINE_BYTES = 1 << 28  # some 20 million features in one row
+_MAX_LINE_BYTES = 1 << 26  # some 5 million features in one row
+_BYTES_PER_BYTE = 32  # memory that cutting a line into words may take
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -22,17 +24,49 @@ def rewindable(path: PathOrFile) -> bool:
     return bool(getattr(path, "seekable", lambda: False)())
 
 
-def blocks(path: PathOrFile) -> Iterator[tuple[int, bytes]]:
+def require_loadable(place: str, n_bytes: int, instead: str) -> None:
+    """Raise if the rows that have been read leave no room for the arrays to be made of them."""
+    if n_bytes > _memory.budget():
+        raise MemoryError(
+            f"{place}: the rows up to here take {n_bytes / 2**30:.1f} GiB, and all of them do not "
+            f"fit into the memory of this process ({_memory.available() / 2**30:.1f} GiB): read "
+            f"them in smaller batches, with {instead}"
+        )
+
+
+def blocks(path: PathOrFile, longest: int | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield ``(number of the first line, whole lines)`` until the file ends.
 
-    A file passed open is read from where it stands and stays open.
+    A file passed open is read from where it stands and stays open. A line of more than ``longest``
+    bytes (64 MiB, or what memory allows) is an error.
     """
     with opened(path) as file:
-        yield from _blocks(file, name_of(path))
+        yield from _blocks(file, name_of(path), longest or _MAX_LINE_BYTES)
 
 
-def _blocks(file: Any, name: str) -> Iterator[tuple[int, bytes]]:
+def text_blocks(path: PathOrFile, longest: int | None = None) -> Iterator[tuple[int, list[str]]]:
+    """`blocks` of UTF-8 text as lists of lines."""
+    name = name_of(path)
+    for number, block in blocks(path, longest):
+        if b"\0" in block:
+            line = number + block[: block.index(b"\0")].count(b"\n")
+            raise ValueError(f"{name}:{line}: this is binary data, not text")
+        try:
+            text = block.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = number + block[: error.start].count(b"\n")
+            raise ValueError(
+                f"{name}:{line}: this is not UTF-8 text; save the file in UTF-8"
+            ) from error
+        lines = text.split("\n")
+        if not lines[-1]:
+            lines.pop()
+        yield number, lines
+
+
+def _blocks(file: Any, name: str, longest: int) -> Iterator[tuple[int, bytes]]:
     line = 1
+    longest = min(longest, max(_memory.budget() // _BYTES_PER_BYTE, _BLOCK_BYTES))
     pending: list[bytes] = []  # the pieces of a line that has not ended yet
     pending_bytes = 0
     while True:
@@ -53,10 +87,10 @@ def _blocks(file: Any, name: str) -> Iterator[tuple[int, bytes]]:
             pending, pending_bytes = [], 0
         pending.append(piece[cut:])
         pending_bytes += len(piece) - cut
-        if pending_bytes > _MAX_LINE_BYTES:
+        if pending_bytes > longest:
             raise ValueError(
-                f"{name}:{line}: this line is longer than {_MAX_LINE_BYTES >> 20} MiB; "
-                "this is not a LETOR file"
+                f"{name}:{line}: this line is longer than {longest >> 20} MiB; are the ends of "
+                "lines missing?"
             )
     if pending_bytes:
         yield line, _without_bom(line, b"".join(pending))

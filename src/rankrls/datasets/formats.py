@@ -1,4 +1,4 @@
-"""What a file is: LETOR text, CSV, or Parquet and Arrow, by its first bytes and its name."""
+"""What a file is: LETOR text, CSV, JSON lines, or Parquet and Arrow, by first bytes and name."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from typing import Any
 
 from rankrls._streams import PathOrFile, name_of
 
-__all__ = ["FORMATS", "SUFFIXES", "sniff"]
+__all__ = ["FORMATS", "SUFFIXES", "TABLE_FORMATS", "sniff", "sniff_table"]
 
 FORMATS = ("letor", "csv", "parquet")
+
+#: Tables whose columns have names and may hold text.
+TABLE_FORMATS = ("csv", "parquet", "jsonl")
+
+_JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 #: How the names of columnar files end.
 SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".arrows", ".feather", ".ipc")
@@ -62,6 +67,17 @@ def sniff(path: PathOrFile) -> tuple[str, Any]:
     if lower.endswith((".csv", ".tsv")):
         return "csv", path
     return ("letor" if _looks_like_letor(_plain(head)) else "csv"), path
+
+
+def sniff_table(path: PathOrFile) -> str:
+    """The format of a table with names of columns: "csv", "parquet" or "jsonl"."""
+    lower = name_of(path).lower().removesuffix(".gz")
+    if lower.endswith(_JSON_SUFFIXES):
+        return "jsonl"
+    kind, _ = sniff(path)
+    if kind == "parquet" or lower.endswith((".csv", ".tsv")):
+        return kind
+    return "jsonl" if _plain(_head(path)).lstrip().startswith(("{", "[")) else "csv"
 
 
 def _head(path: PathOrFile) -> bytes:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankrls import metrics
-from rankrls._messages import warn as warn_user
+from rankrls._calls import warn as warn_user
 from rankrls._validation import (
     check_finite_array,
     check_metric_name,
@@ -28,10 +28,13 @@ __all__ = [
     "check_alphas",
     "check_rows",
     "choose_alpha",
+    "continuation",
+    "default_grid",
     "is_fold_count",
     "is_splits",
     "random_folds",
     "read_splits",
+    "search_alphas",
 ]
 
 Array = NDArray[Any]
@@ -41,6 +44,16 @@ LIST_METRICS = ("ndcg", "average_precision", "reciprocal_rank", "precision")
 
 #: The grid that the cross-validating estimators search by default: 2^-15 … 2^15.
 DEFAULT_ALPHAS = tuple(2.0**exponent for exponent in range(-15, 16))
+
+#: The default grid is made longer to have alphas between these multiples of the largest eigenvalue.
+COVERED = (2.0**-20, 2.0**-10)
+
+#: The default grid is continued by so many powers of two at a time, between these multiples of the
+#: largest eigenvalue: below, rounding decides, and above, alpha changes the ranking no more.
+STEP, LEAST, MOST = 10, 1e-13, 1e3
+
+#: Larger powers of two than this are never tried, nor their inverses.
+MAX_POWER = 125
 
 
 def check_alphas(
@@ -68,6 +81,106 @@ def check_alphas(
     return grid if as_given else np.unique(grid)
 
 
+def search_alphas(
+    alphas: Array | None,
+    evaluate: Callable[[Array], dict[str, Array]],
+    size_of_problem: Callable[[], float],
+) -> tuple[int, dict[str, Array]]:
+    """Score a grid of alphas, and find the best of them.
+
+    Parameters
+    ----------
+    alphas : ndarray of shape (n_alphas,), ascending, or None
+        None: `default_grid`, continued by powers of two at an end as long as the best one is there.
+    evaluate : callable
+        From alphas of shape (n,) to a dict of arrays of shape (n,), "mean_score" among them.
+    size_of_problem : callable
+        Gives about the largest eigenvalue of the problem, which says what is a large alpha. Asked
+        for if ``alphas`` is None only.
+
+    Returns
+    -------
+    best : int
+    found : dict of ndarray of shape (n_alphas,)
+        "alpha", ascending, and what ``evaluate`` gave.
+    """
+    size = size_of_problem() if alphas is None else np.nan
+    grid = default_grid(size) if alphas is None else alphas
+    found = evaluate(grid[: len(DEFAULT_ALPHAS)] if alphas is None else grid)
+    while alphas is None and len(found["mean_score"]) < len(grid):  # no more memory than for those
+        done = len(found["mean_score"])
+        found = _joined(found, evaluate(grid[done : done + len(DEFAULT_ALPHAS)]))
+    while alphas is None:
+        more = continuation(grid, found["mean_score"], size)
+        if not len(more):
+            break
+        scored = evaluate(more)
+        found = _joined(found, scored) if more[0] > grid[-1] else _joined(scored, found)
+        grid = np.union1d(grid, more)
+    best = choose_alpha(grid, found["mean_score"])
+    return best, {"alpha": grid, **found}
+
+
+def _joined(first: dict[str, Array], second: dict[str, Array]) -> dict[str, Array]:
+    return {name: np.concatenate([first[name], second[name]]) for name in first}
+
+
+def default_grid(size: float) -> Array:
+    """2^-15 … 2^15, and more powers of two if they are all too small or too large for the problem.
+
+    Parameters
+    ----------
+    size : float
+        About the largest eigenvalue of the problem.
+
+    Returns
+    -------
+    ndarray of shape (n_alphas,), ascending
+
+    Notes
+    -----
+    The largest eigenvalue is that of the largest feature, which may mean nothing: alphas that suit
+    smaller ones stay in the grid.
+
+    Examples
+    --------
+    >>> from rankrls.estimators.choosing import default_grid
+    >>> default_grid(1000.0)[[0, -1]].tolist() == [2.0**-15, 2.0**15]
+    True
+    >>> default_grid(2.0**60)[[0, -1]].tolist() == [2.0**-15, 2.0**40]
+    True
+    """
+    low, high = np.log2(DEFAULT_ALPHAS[0]), np.log2(DEFAULT_ALPHAS[-1])
+    if 0 < size < np.inf:
+        low = min(low, np.rint(np.log2(size * COVERED[1])))
+        high = max(high, np.rint(np.log2(size * COVERED[0])))
+    return 2.0 ** np.arange(max(low, -MAX_POWER), min(high, MAX_POWER) + 1)
+
+
+def continuation(grid: Array, scores: Array, size: float) -> Array:
+    """Powers of two beyond the end of an ascending grid that has the best score; empty if none has.
+
+    An end that is as good as its neighbour is continued only upwards and below the largest
+    eigenvalue: alphas that are too small to matter are equally good, too.
+    """
+    best = _best(scores)
+    powers = 2.0 ** np.arange(1, STEP + 1)
+    if len(grid) < 2 or not np.isfinite(scores).all():
+        return np.empty(0)
+    if best == len(grid) - 1 and (scores[best] > scores[best - 1] or grid[-1] < size):
+        more = grid[-1] * powers
+        return more[more <= MOST * size]
+    if best == 0 and scores[0] > scores[1]:
+        more = grid[0] / powers[::-1]
+        return more[more >= LEAST * size]
+    return np.empty(0)
+
+
+def _best(scores: Array) -> int:
+    """The last of equally good ones."""
+    return len(scores) - 1 - int(np.argmax(scores[::-1]))
+
+
 def choose_alpha(grid: Array, scores: Array, *, warn: bool = True) -> int:
     """Return the index of the best alpha of an ascending grid, the largest of equally good ones.
 
@@ -80,7 +193,7 @@ def choose_alpha(grid: Array, scores: Array, *, warn: bool = True) -> int:
             f"scoring gave {scores[~np.isfinite(scores)][0]} for alpha="
             f"{grid[~np.isfinite(scores)][0]:g}: it must give a finite number"
         )
-    best = len(scores) - 1 - int(np.argmax(scores[::-1]))
+    best = _best(scores)
     ends = {0: 1, len(grid) - 1: len(grid) - 2}  # and their neighbours
     if warn and len(grid) > 1 and best in ends and scores[best] > scores[ends[best]]:
         where = "smallest" if best == 0 else "largest"
@@ -216,17 +329,20 @@ class Scoring:
             self.metric: Callable[..., Any] = scoring
             return
         name, at, cut = self.name.partition("@")
-        if name == "roc_auc":
-            raise ValueError(
-                "scoring='roc_auc': of two classes 'pairwise_accuracy' is the AUC, within queries"
-            )
         check_metric_name("scoring", self.name)
+        if name == "log_loss":  # see `require_scores`
+            return
         check_option("scoring", name, PAIR_METRICS + LIST_METRICS)
         self.metric = getattr(metrics, name)
         if at:
             if not cut.isdigit() or name in PAIR_METRICS:
                 raise ValueError(f"scoring={scoring!r}: a cut-off is a number, as in 'ndcg@10'")
             self.options["k"] = int(cut)
+
+    def require_scores(self) -> None:
+        """Refuse what is a metric of given pairs only."""
+        if self.name == "log_loss":
+            raise ValueError("scoring='log_loss' is for given pairs that are left out")
 
     def require_pairs(self) -> None:
         """Refuse what needs whole lists."""
@@ -251,6 +367,8 @@ class Scoring:
         for a, j in np.ndindex(shape):
             values = self._of_output(graph, held, a, j, average=None)
             known = values[~np.isnan(values)]
+            if not len(known):
+                raise ValueError(f"scoring={self.name!r}: no held-out list has a relevant row")
             mean[a, j], std[a, j], count[a, j] = known.mean(), known.std(), len(known)
         return {
             "mean_score": mean.mean(axis=1),

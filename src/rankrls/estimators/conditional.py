@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._messages import Progress
+from rankrls._calls import Progress, all_or_nothing, explained
 from rankrls.core.relations.relation_problem import RelationModel
-from rankrls.estimators.conditional_base import ConditionalRanker
+from rankrls.estimators.conditional_base import NO_QUERIES, ConditionalRanker
 
 __all__ = ["ConditionalRankRLS"]
 
@@ -98,6 +98,7 @@ class ConditionalRankRLS(ConditionalRanker):
         The iteration that early stopping kept, and the validation errors after each.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, if X has names
+    object_feature_names_in_ : ndarray of str, if Z has names
 
     See Also
     --------
@@ -185,6 +186,8 @@ class ConditionalRankRLS(ConditionalRanker):
         self.verbose = verbose
         self.n_jobs = n_jobs
 
+    @explained(qid=NO_QUERIES)
+    @all_or_nothing
     def fit(self, X: Any, Y: Any, Z: Any = None) -> ConditionalRankRLS:
         """Fit the model.
 
@@ -203,6 +206,13 @@ class ConditionalRankRLS(ConditionalRanker):
         -------
         ConditionalRankRLS
             The fitted estimator.
+
+        Notes
+        -----
+        Names of rows and columns of pandas frames are used: the rows of Y are put in the order of
+        the rows of X, its columns in that of the rows of Z (of X without Z), and the columns of a
+        kernel matrix in that of its rows. Different names are an error. A `RangeIndex` names
+        nothing.
         """
         alphas = np.array([self._check_alpha(self.alpha)])
         self._fit_path(X, Y, Z, alphas)

@@ -12,8 +12,21 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._messages import Progress, warn
-from rankrls._validation import check_integer, check_option, check_positive, clear_errors
+from rankrls import _memory
+from rankrls._calls import Progress, explained, warn
+from rankrls._frames import (
+    check_feature_names,
+    clear_errors,
+    columns_in_order,
+    feature_names,
+    labels_in_order,
+    note_kernel_numbers,
+    object_names,
+    row_names,
+    square_in_order,
+    warn_about_columns,
+)
+from rankrls._validation import check_integer, check_option, check_positive
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
 from rankrls.core.relations.cell_equations import HeldOutCells
 from rankrls.core.relations.observations import Observations
@@ -21,7 +34,7 @@ from rankrls.core.relations.relation_problem import SOLVERS, RelationModel, Rela
 from rankrls.core.relations.sides import losing_columns
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.objects import Objects, check_numbers
-from rankrls.estimators.ranker import NO_DEVIATIONS, explained
+from rankrls.estimators.ranker import NO_DEVIATIONS
 from rankrls.estimators.relation_inputs import (
     SIGNS,
     check_relation,
@@ -30,9 +43,11 @@ from rankrls.estimators.relation_inputs import (
 )
 from rankrls.metrics import conditional_scores, pairwise_error
 
-__all__ = ["ConditionalRanker"]
+__all__ = ["NO_QUERIES", "ConditionalRanker"]
 
 Array = NDArray[Any]
+
+NO_QUERIES = "the objects that rankings are conditioned on take the place of queries"
 
 LOSSES = ("ranking", "regression")
 CONDITIONS = ("rows", "columns")
@@ -70,6 +85,9 @@ class ConditionalRanker(BaseEstimator):
 
     _rows: Objects
     _columns: Objects | None
+    #: Names of the columns of precomputed kernel matrices, if they are integers.
+    _kernel_numbers: Array | None = None
+    _object_kernel_numbers: Array | None = None
     dual_coef_: Array
 
     # ------------------------------------------------------------------ before fitting
@@ -82,18 +100,21 @@ class ConditionalRanker(BaseEstimator):
                 f"relation={self.relation!r} is a relation between objects of one kind, the rows "
                 "of X: Z must be None"
             )
+        X, Z, Y = self._in_order(kernels, X, Z, Y)
         X = self._check_objects(X)
         rows = Objects.of(kernels[0], X)
+        _warn_about_columns(kernels[0], X, getattr(self, "feature_names_in_", None))
         columns = None
         if Z is not None:
             try:
-                Z = _check_others(Z)
+                Z = self._check_others(Z, reset=True)
             except ValueError as error:
                 if "NaN" not in str(error):
                     raise
                 hint = "(fit takes X, Y, Z: the labels come second)"
                 raise ValueError(f"{error} {hint}") from error
             columns = Objects.of(kernels[1], Z)
+            _warn_about_columns(kernels[1], Z)
         elif self.object_kernel is not None:
             columns = Objects.of(kernels[1], X)
         observations = read_relation(
@@ -103,6 +124,39 @@ class ConditionalRanker(BaseEstimator):
             check_relation(observations, self.relation)
         self._check_labels(observations)
         return rows, columns, observations
+
+    def _in_order(self, kernels: tuple[Kernel, Kernel], X: Any, Z: Any, Y: Any) -> tuple[Any, ...]:
+        """X, Z and Y with kernel matrices in the order of their rows, and Y in that of both."""
+        for name in ("_kernel_numbers", "_object_kernel_numbers", "object_feature_names_in_"):
+            self.__dict__.pop(name, None)
+        if kernels[0].precomputed:
+            X = square_in_order(X)
+            note_kernel_numbers(self, "_kernel_numbers", X)
+        if Z is not None and kernels[1].precomputed:
+            Z = square_in_order(Z, "Z")
+            note_kernel_numbers(self, "_object_kernel_numbers", Z)
+        rows = object_names(X, precomputed=kernels[0].precomputed)
+        columns = rows if Z is None else object_names(Z, precomputed=kernels[1].precomputed)
+        return X, Z, labels_in_order(Y, rows, columns, one_domain=Z is None)
+
+    def _labels_in_order(self, Y: Any, X: Any, Z: Any) -> Any:
+        """Labels in the order of the objects that are predicted."""
+        rows = row_names(X)
+        one = Z is None
+        return labels_in_order(Y, rows, rows if one else row_names(Z), one_domain=one)
+
+    def _check_others(self, Z: Any, *, reset: bool = False) -> Any:
+        """Features of column objects; their names are those of ``fit``, as for X."""
+        names = feature_names(Z)
+        if not reset:
+            attribute = "object_feature_names_in_" if self._two_domains else "feature_names_in_"
+            check_feature_names(names, getattr(self, attribute, None), "Z")
+        elif names is not None:
+            self.object_feature_names_in_ = names
+        with clear_errors(Z, "Z"):
+            return check_array(
+                Z, accept_sparse="csr", dtype=(np.float64, np.float32), input_name="Z"
+            )
 
     def _check_objects(self, X: Any, *, reset: bool = True) -> Any:
         dtype = (np.float64, np.float32)
@@ -265,10 +319,7 @@ class ConditionalRanker(BaseEstimator):
 
     # ------------------------------------------------------------------ predicting
 
-    @explained(
-        return_std=NO_DEVIATIONS,
-        qid="the objects that rankings are conditioned on take the place of queries",
-    )
+    @explained(return_std=NO_DEVIATIONS, qid=NO_QUERIES)
     def predict(self, X: Any, Z: Any = None) -> Array:
         """Scores of all pairs of a row object and a column object.
 
@@ -303,7 +354,10 @@ class ConditionalRanker(BaseEstimator):
         """Scores for several tables of coefficients (see `_table`), shape (n, p', g')."""
         X, Z_given, Z = self._check_new(X, Z)
         sign = SIGNS[self.relation]
-        out = np.empty((len(tables), X.shape[0], Z.shape[0]))
+        shape = (len(tables), X.shape[0], Z.shape[0])
+        advice = "predict for fewer objects at a time, or some pairs with predict_edges"
+        _memory.require("predict", *shape, advice=advice)
+        out = np.empty(shape)
         for scores, A in zip(out, tables, strict=True):
             left = self._rows.product(X, A, explicit=self._explicit[0])
             scores[:] = self._ranked.product(Z, left.T, explicit=self._explicit[1]).T
@@ -348,6 +402,7 @@ class ConditionalRanker(BaseEstimator):
 
     def _check_new(self, X: Any, Z: Any) -> tuple[Any, bool, Any]:
         check_is_fitted(self)
+        X, Z = self._kernels_in_order(X, Z)
         X = self._check_objects(X, reset=False)
         X = self._rows.others(X)
         if Z is None:
@@ -359,12 +414,23 @@ class ConditionalRanker(BaseEstimator):
                 )
             return X, False, X
         columns = self._ranked
-        Z = _check_others(Z)
+        Z = self._check_others(Z)
         if Z.shape[1] != columns.X.shape[1]:
             raise ValueError(
                 f"Z has {Z.shape[1]} features, but the model was fitted with {columns.X.shape[1]}"
             )
         return X, True, columns.others(Z)
+
+    def _kernels_in_order(self, X: Any, Z: Any) -> tuple[Any, Any]:
+        """Precomputed kernel values with columns in the order of the training objects."""
+        names = getattr(self, "feature_names_in_", self._kernel_numbers)
+        if self._rows.kernel.precomputed:
+            X = columns_in_order(X, names)
+        if self._ranked.kernel.precomputed and Z is not None:
+            if self._two_domains:
+                names = getattr(self, "object_feature_names_in_", self._object_kernel_numbers)
+            Z = columns_in_order(Z, names, "Z")
+        return X, Z
 
     @property
     def coef_(self) -> Array:
@@ -377,6 +443,7 @@ class ConditionalRanker(BaseEstimator):
             return self._table()
         return self._rows.X.T @ (columns.X.T @ self.dual_coef_.T).T
 
+    @explained(qid=NO_QUERIES)
     def score(self, X: Any, Y: Any, Z: Any = None) -> float:
         """Pairwise accuracy: 1 − the pairwise ranking error, mean over conditioning objects.
 
@@ -395,6 +462,7 @@ class ConditionalRanker(BaseEstimator):
         --------
         rankrls.metrics.conditional_scores : Any metric, for each conditioning object.
         """
+        Y = self._labels_in_order(Y, X, Z)
         scores = self.predict(X, Z)
         read_relation(Y, *scores.shape, one_domain=Z is None and not self._two_domains)
         by: Any = self.condition_on
@@ -426,6 +494,6 @@ def _accuracy(y: Array, predictions: Array, rows: Array) -> float:
     return 1.0 - float(pairwise_error(y, predictions, qid=rows))
 
 
-def _check_others(Z: Any) -> Any:
-    with clear_errors(Z, "Z"):
-        return check_array(Z, accept_sparse="csr", dtype=(np.float64, np.float32), input_name="Z")
+def _warn_about_columns(kernel: Kernel, X: Any, names: Any = None) -> None:
+    if not kernel.precomputed:
+        warn_about_columns(X, names=names, scales=isinstance(kernel.metric, str))

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls._messages import Progress
+from rankrls._calls import Progress, all_or_nothing, explained
 from rankrls._validation import check_integer
 from rankrls.core.relations.holdout import alpha_chunks, complete_labels, cross_validate
-from rankrls.estimators.choosing import DEFAULT_ALPHAS, Scoring, check_alphas, choose_alpha
-from rankrls.estimators.conditional_base import ConditionalRanker
+from rankrls.estimators.choosing import Scoring, check_alphas, search_alphas
+from rankrls.estimators.conditional_base import NO_QUERIES, ConditionalRanker
 from rankrls.estimators.relation_folds import folds_of
 
 __all__ = ["ConditionalRankRLSCV"]
+
+Array = NDArray[Any]
 
 
 class ConditionalRankRLSCV(ConditionalRanker):
@@ -26,8 +28,10 @@ class ConditionalRankRLSCV(ConditionalRanker):
 
     Parameters
     ----------
-    alphas : array-like of shape (n_alphas,), default=2^-15 … 2^15
-        The grid.
+    alphas : array-like of shape (n_alphas,), optional
+        The grid. By default 2^-15 … 2^15, continued by factors of two if very large or small
+        kernel values make all of these alphas too small or too large, and as long as the best
+        alpha is at an end.
     kernel, object_kernel, gamma, degree, coef0, kernel_params, object_kernel_params, relation, \
 loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
         As for `ConditionalRankRLS`.
@@ -59,6 +63,8 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
         Its cross-validated score. It was chosen to be the best of many and is therefore
         optimistic: to estimate performance, cross-validate the whole estimator with
         `rankrls.model_selection.conditional_cross_val_score`.
+    alphas_ : ndarray of shape (n_alphas,)
+        The grid, ascending.
     cv_results_ : dict of ndarray
         "alpha", "mean_score", "n_refits" (how often a shortcut was replaced by a refit, or the
         number of folds where there is no shortcut).
@@ -89,7 +95,7 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
 
     def __init__(
         self,
-        alphas: ArrayLike = DEFAULT_ALPHAS,
+        alphas: ArrayLike | None = None,
         *,
         kernel: Any = "linear",
         object_kernel: Any = None,
@@ -132,6 +138,8 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
         self.verbose = verbose
         self.n_jobs = n_jobs
 
+    @explained(qid=NO_QUERIES)
+    @all_or_nothing
     def fit(self, X: Any, Y: Any, Z: Any = None) -> ConditionalRankRLSCV:
         """Choose alpha by cross-validation and fit on everything.
 
@@ -144,7 +152,7 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
         ConditionalRankRLSCV
             The fitted estimator.
         """
-        grid = check_alphas("alphas", self.alphas)
+        alphas = None if self.alphas is None else check_alphas("alphas", self.alphas)
         if self.n_folds is not None:
             check_integer("n_folds", self.n_folds, least=2)
         scoring = Scoring(self.scoring)
@@ -163,31 +171,36 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
             rng=check_random_state(self.random_state),
             X=X,
         )
-        progress(f"cross-validation of {len(grid)} alphas: {folds}")
-        scores, n_refits = [], []
-        for alphas in alpha_chunks(grid, observations.shape):
-            held = cross_validate(
-                problem,
-                folds,
-                alphas,
-                solver=self.solver,
-                options=self._iteration_options(),
-                progress=progress,
-            )
-            n_refits.append(held.n_refits)
-            scores += [
-                float(scoring.metric(held.y, values, qid=held.lists, **scoring.options))
-                for values in held.predictions
-            ]
-        best = choose_alpha(grid, np.array(scores))
-        progress(f"alpha {grid[best]:g}, score {scores[best]:.4f}")
-        model = self._solve(problem, grid[[best]], progress)
+
+        def evaluate(grid: Array) -> dict[str, Array]:
+            progress(f"cross-validation of {len(grid)} alphas: {folds}")
+            scores, n_refits = [], []
+            for part in alpha_chunks(grid, observations.shape):
+                held = cross_validate(
+                    problem,
+                    folds,
+                    part,
+                    solver=self.solver,
+                    options=self._iteration_options(),
+                    progress=progress,
+                )
+                n_refits.append(held.n_refits)
+                scores += [
+                    float(scoring.metric(held.y, values, qid=held.lists, **scoring.options))
+                    for values in held.predictions
+                ]
+            return {"mean_score": np.array(scores), "n_refits": np.concatenate(n_refits)}
+
+        best, results = search_alphas(alphas, evaluate, problem.size)
+        alpha, score = float(results["alpha"][best]), float(results["mean_score"][best])
+        progress(f"alpha {alpha:g}, score {score:.4f}")
+        model = self._solve(problem, np.array([alpha]), progress)
         self._store(rows, columns, observations, model, two_domains=Z is not None)
-        self.alpha_, self.best_score_ = float(grid[best]), scores[best]
-        self.cv_results_ = {
-            "alpha": grid,
-            "mean_score": np.array(scores),
-            "n_refits": np.concatenate(n_refits),
-        }
-        self._warn_of_lost_digits(problem, model, self.alpha_)
+        self.alpha_, self.best_score_, self.cv_results_ = alpha, score, results
+        self._warn_of_lost_digits(problem, model, alpha)
         return self
+
+    @property
+    def alphas_(self) -> Array:
+        """The grid of alphas, ascending, shape (n_alphas,)."""
+        return self.cv_results_["alpha"]

@@ -7,18 +7,22 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from rankrls._messages import Progress, warn
+from rankrls import _memory
+from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error, warn
 from rankrls._threads import n_threads
-from rankrls._validation import check_option, show
+from rankrls._validation import check_length, check_option, encode_qid, show
 from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
+from rankrls.core.ridge.leave_judgements_out import JudgementFolds
 from rankrls.core.ridge.leave_out import query_folds, split_folds
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.path_model import predict_path
 from rankrls.core.spaces.spaces import Kernel
+from rankrls.estimators.calibration import JudgementScoring
 from rankrls.estimators.choosing import (
     DEFAULT_ALPHAS,
     PAIR_METRICS,
@@ -29,16 +33,23 @@ from rankrls.estimators.choosing import (
     is_splits,
     random_folds,
     read_splits,
+    search_alphas,
 )
-from rankrls.estimators.ranker import PosteriorMixin, Ranker, explained, unchanged_on_error
+from rankrls.estimators.ranker import PosteriorMixin, Ranker
 from rankrls.estimators.validation_rows import split_for_validation
 
-__all__ = ["RankRLSCV"]
+__all__ = ["RankRLSCV", "problem_size"]
 
 Array = NDArray[Any]
 
 #: Without qid, ``cv="auto"`` leaves out pairs up to this many rows, and takes ten folds above.
 MAX_PAIR_ROWS = 1000
+
+#: How given pairs may be left out.
+JUDGEMENT_FOLDS = ("leave-judgement-out", "leave-item-out", "leave-group-out")
+
+#: Held-out predictions of given pairs that are kept at a time.
+MAX_HELD_OUT = 2**25
 
 
 class RankRLSCV(PosteriorMixin, Ranker):
@@ -49,8 +60,10 @@ class RankRLSCV(PosteriorMixin, Ranker):
 
     Parameters
     ----------
-    alphas : array-like of shape (n_alphas,), default=2^-15 … 2^15
-        The grid.
+    alphas : array-like of shape (n_alphas,), optional
+        The grid. By default 2^-15 … 2^15, continued by factors of two if features of a very large
+        or small scale (or 10^5 rows in one ranking) make all of these alphas too small or too
+        large, and as long as the best alpha is at an end; early stopping does neither.
     kernel, gamma, degree, coef0, kernel_params, cost, ties, query_weighting, solver, basis, \
 max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbose, n_jobs
         As for `RankRLS`. With ``solver="cg"``, or with an ``eval_set``, alpha is chosen by held-out
@@ -61,12 +74,17 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         scikit-learn splitter; or an iterable of (train, test). "auto": "leave-query-out" with
         qid; without it "leave-pair-out" up to 1000 rows where it is exact, otherwise 10 folds
         (fewer below 50 rows, so that a fold has at least 5). "validation": held-out rows, as
-        "auto" does with ``solver="cg"`` or an ``eval_set``.
+        "auto" does with ``solver="cg"`` or an ``eval_set``. Of given pairs: "leave-judgement-out",
+        "leave-item-out" (all pairs of an item; a pair is predicted without either of its items),
+        "leave-group-out", an int for folds of pairs or groups, or splits of the pairs; "auto"
+        leaves out groups if there are any, single pairs otherwise.
     scoring : str or callable, default="pairwise_accuracy"
         A metric of `rankrls.metrics` by name, "ndcg@10" for a cut-off, or a function
         ``metric(y_true, y_score, qid=...)``, higher is better. It is computed within queries and
         folds, and averaged over them; sample weights are used in training only. List metrics are
-        refused with leave-pair-out.
+        refused with leave-pair-out. Of given pairs "pairwise_accuracy" (weighted by pair_weight,
+        ties left out) or "log_loss" (its negative, of calibrated probabilities; a tie counts as
+        half a preference each way).
 
     Attributes
     ----------
@@ -75,6 +93,8 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
     best_score_ : float
         Its cross-validated score. It was chosen to be the best of many and is therefore
         optimistic: to estimate performance, cross-validate the whole `RankRLSCV` (nested).
+    alphas_ : ndarray of shape (n_alphas,)
+        The grid, ascending.
     cv_results_ : dict of ndarray
         "alpha", "mean_score", and "n_refits" (how often a shortcut was replaced by a refit) or,
         with held-out rows, "iteration" (of the best score; the last one without early stopping).
@@ -85,6 +105,9 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
     validation_curve_ : ndarray of shape (n_checks, n_alphas)
         Early stopping: error (1 − score) of every alpha at every iteration that was looked at,
         NaN once an alpha is no longer followed; the iterations are ``validation_iterations_``.
+    calibration_ : Calibration
+        If alpha was chosen by held-out pairs: ``link``, ``slope`` and held-out ``log_loss`` of the
+        probabilities of `preference_proba`.
     coef_, dual_coef_, basis_indices_, solver_, n_pairs_, n_queries_, …
         As of `RankRLS`, fitted on all rows with ``alpha_``.
 
@@ -114,7 +137,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
     )
     def __init__(
         self,
-        alphas: ArrayLike = DEFAULT_ALPHAS,
+        alphas: ArrayLike | None = None,
         *,
         kernel: Any = "linear",
         gamma: float | None = None,
@@ -159,6 +182,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         self.verbose = verbose
         self.n_jobs = n_jobs
 
+    @takes_queries
     def fit(
         self,
         X: Any,
@@ -168,73 +192,170 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         pairs: ArrayLike | None = None,
         magnitude: ArrayLike | None = None,
         pair_weight: ArrayLike | None = None,
+        pair_features: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        groups: Any = None,
         eval_set: Any = None,
         callback: Any = None,
     ) -> RankRLSCV:
         """Choose alpha by cross-validation and fit on all rows; arguments as for `RankRLS`.
+
+        Parameters
+        ----------
+        groups : array-like of shape (n_pairs,), optional
+            Judge, prompt or session of every given pair: all pairs of a group are left out
+            together.
 
         Returns
         -------
         RankRLSCV
             The fitted estimator.
         """
-        grid = check_alphas("alphas", self.alphas, allow_zero=self.early_stopping is True)
+        grid = None
+        if self.alphas is not None:
+            grid = check_alphas("alphas", self.alphas, allow_zero=self.early_stopping is True)
         preferences = {
             "qid": qid,
             "pairs": pairs,
             "magnitude": magnitude,
             "pair_weight": pair_weight,
+            "pair_features": pair_features,
             "sample_weight": sample_weight,
         }
         with unchanged_on_error(self):
             kernel, X, graph = self._prepare(X, y, preferences)
             scoring = Scoring(self.scoring)
+            self.__dict__.pop("calibration_", None)
+            by_judgement = self._by_judgement(graph)
+            if groups is not None and not by_judgement:
+                raise ValueError(
+                    "groups says which given pairs are left out together, with cv='auto', "
+                    "'leave-group-out' or a number of folds; the query of every row is called qid"
+                )
             if self._by_validation(eval_set):
                 self._fit_by_validation(kernel, X, graph, grid, scoring, eval_set, callback)
+            elif by_judgement:
+                self._fit_by_judgements(kernel, X, graph, grid, groups)
             else:
                 self._fit_by_cross_validation(kernel, X, y, graph, grid, scoring)
         return self
 
     def _fit_by_cross_validation(
-        self, kernel: Kernel, X: Any, y: Any, graph: PreferenceGraph, grid: Array, scoring: Scoring
+        self,
+        kernel: Kernel,
+        X: Any,
+        y: Any,
+        graph: PreferenceGraph,
+        grid: Array | None,
+        scoring: Scoring,
     ) -> None:
         """Choose alpha by held-out predictions; the model is another answer of the same problem."""
-        if graph.scores is None or graph.n_given_pairs:
-            raise ValueError(
-                "RankRLSCV scores held-out queries by y: given pairs are taken with an eval_set "
-                "or solver='cg' only (or search alpha by GridSearchCV over RankRLS, with "
-                "y=PreferenceGraph.from_pairs(...))"
-            )
+        scoring.require_scores()
         progress = Progress(type(self).__name__, self.verbose)
         problem = self._problem(kernel, X, graph)
         cv = self._resolve(problem)
-        progress(f"cross-validation of {len(grid)} alphas: {_name(cv)}")
-        if isinstance(cv, str) and cv == "leave-pair-out":
+        by_pairs = isinstance(cv, str) and cv == "leave-pair-out"
+        folds: list[Array] = []
+        if by_pairs:
             scoring.require_pairs()
-            results = list(problem.pair_accuracies(grid, n_threads(self.n_jobs)))
-            found = {"mean_score": np.array([accuracy.mean() for accuracy, _ in results])}
-            n_refits = np.array([count for _, count in results])
         else:
-            held = problem.leave_out(self._folds(cv, X, y, problem), grid)
-            found = scoring.spread(graph, held)
-            n_refits = held.n_refits
-        best, chosen = self._choose(grid, found.pop("mean_score"), {"n_refits": n_refits, **found})
+            folds = self._folds(cv, X, y, problem)
+
+        def evaluate(alphas: Array) -> dict[str, Array]:
+            progress(f"cross-validation of {len(alphas)} alphas: {_name(cv)}")
+            if not by_pairs:
+                return _score_folds(problem, folds, alphas, scoring)
+            results = list(problem.pair_accuracies(alphas, n_threads(self.n_jobs)))
+            return {
+                "mean_score": np.array([accuracy.mean() for accuracy, _ in results]),
+                "n_refits": np.array([count for _, count in results]),
+            }
+
+        best, results = search_alphas(grid, evaluate, problem.size)
+        chosen = _chosen(best, results)
         progress(f"alpha {chosen['alpha_']:g}, score {chosen['best_score_']:.4f}")
-        model, history = self._solve(problem, grid[[best]])
+        model, history = self._solve(problem, np.array([chosen["alpha_"]]))
         self._store(problem, model, history)
         self.__dict__.update(chosen)
 
-    def _choose(
-        self, grid: Array, scores: Array, more: dict[str, Array]
-    ) -> tuple[int, dict[str, Any]]:
-        """The number of the best alpha, the largest of equals, and the attributes that tell it."""
-        best = choose_alpha(grid, scores, warn=not self.early_stopping)
-        return best, {
-            "alpha_": float(grid[best]),
-            "best_score_": float(scores[best]),
-            "cv_results_": {"alpha": grid, "mean_score": scores, **more},
-        }
+    def _by_judgement(self, graph: PreferenceGraph) -> bool:
+        """Whether given pairs are what is held out."""
+        named = isinstance(self.cv, str)
+        if named and self.cv in JUDGEMENT_FOLDS:
+            if not graph.n_given_pairs:
+                raise ValueError(f"cv={self.cv!r} leaves out given pairs, and there are none")
+            return True
+        return bool(graph.n_given_pairs) and (graph.scores is None or (named and self.cv == "auto"))
+
+    def _fit_by_judgements(
+        self, kernel: Kernel, X: Any, graph: PreferenceGraph, grid: Array | None, groups: Any
+    ) -> None:
+        """Choose alpha by held-out given pairs, and calibrate probabilities on them."""
+        progress = Progress(type(self).__name__, self.verbose)
+        problem = self._problem(kernel, X, graph)
+        scoring = JudgementScoring(self.scoring, graph)
+        folds = self._judgement_folds(graph, groups)
+        # As many alphas at a time as leave the predictions of moderate size.
+        step = max(1, MAX_HELD_OUT // (len(folds.members) * graph.n_outputs))
+
+        def evaluate(alphas: Array) -> dict[str, Array]:
+            progress(f"cross-validation of {len(alphas)} alphas: {len(folds):,} folds of pairs")
+            scores, n_refits = [], []
+            for start in range(0, len(alphas), step):
+                part = alphas[start : start + step]
+                held = problem.leave_judgements_out(folds, part, variances=scoring.log_loss)
+                scores += [scoring.score(held, a, float(alpha)) for a, alpha in enumerate(part)]
+                n_refits.append(held.n_refits)
+            return {"mean_score": np.array(scores), "n_refits": np.concatenate(n_refits)}
+
+        best, results = search_alphas(grid, evaluate, problem.size)
+        chosen = _chosen(best, results)
+        progress(f"alpha {chosen['alpha_']:g}, score {chosen['best_score_']:.4f}")
+        alpha = np.array([chosen["alpha_"]])
+        model, history = self._solve(problem, alpha)
+        if graph.n_outputs == 1 and not kernel.precomputed:
+            held = problem.leave_judgements_out(folds, alpha, variances=True)
+            chosen["calibration_"] = scoring.calibrate(held, float(alpha[0]))
+        self._store(problem, model, history)
+        self.__dict__.update(chosen)
+
+    def _judgement_folds(self, graph: PreferenceGraph, groups: Any) -> JudgementFolds:
+        """The given pairs that are held out together."""
+        n, cv = graph.n_given_pairs, self.cv
+        codes = np.arange(n)
+        if groups is not None:
+            check_length("groups", groups, n, "pairs")
+            codes = encode_qid(groups, n, name="groups", of="pairs").codes
+        if isinstance(cv, str):
+            check_option("cv", cv, ("auto", *JUDGEMENT_FOLDS))
+            if cv == "leave-group-out" and groups is None:
+                raise ValueError("cv='leave-group-out' needs groups, one for each pair")
+            if groups is not None and cv not in ("auto", "leave-group-out"):
+                raise ValueError(f"groups goes with cv='leave-group-out', not with cv={cv!r}")
+            if cv == "leave-item-out":
+                return JudgementFolds.of_items(graph.pairs)[0]
+            return JudgementFolds.of_groups(codes)
+        if is_fold_count(cv):
+            units = int(codes.max()) + 1
+            what = "pairs" if groups is None else "groups"
+            fold_of = np.empty(units, dtype=np.int64)
+            rng = check_random_state(self.random_state)
+            for number, fold in enumerate(random_folds(units, int(cv), rng, what=what)):
+                fold_of[fold] = number
+            return JudgementFolds.of_groups(fold_of[codes])
+        if not is_splits(cv):
+            raise ValueError(
+                f"cv must be 'auto', {', '.join(map(repr, JUDGEMENT_FOLDS))}, an int, a splitter "
+                f"of pairs or an iterable of (train, test) numbers of pairs; got {show(cv)}"
+            )
+        given = None if groups is None else codes
+        splits = read_splits(cv, n, graph.pairs, graph.magnitude, given, complement=True)
+        return JudgementFolds.of_list([test for _, test in splits])
+
+    @property
+    def alphas_(self) -> Array:
+        """The grid of alphas, ascending, shape (n_alphas,)."""
+        return self.cv_results_["alpha"]
 
     def _by_validation(self, eval_set: Any) -> bool:
         """Whether alpha is chosen by held-out rows instead of cross-validation."""
@@ -252,7 +373,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         kernel: Kernel,
         X: Any,
         graph: PreferenceGraph,
-        grid: Array,
+        grid: Array | None,
         scoring: Scoring,
         eval_set: Any,
         callback: Any,
@@ -262,24 +383,36 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         split = split_for_validation(self, X, graph, eval_set)
         score = partial(scoring.of_rows, split.held)
         if self.early_stopping:
+            grid = np.array(DEFAULT_ALPHAS) if grid is None else grid
             problem = self._problem(kernel, X, split.graph)
             held_out = HeldOutRows(split.X, score, split.rows)
             model, history = self._solve(problem, grid, held_out=held_out, callback=callback)
             scores = 1 - np.nanmin(history.errors, axis=0)
             iteration = history.iterations[np.nanargmin(history.errors, axis=0)]
-            _, chosen = self._choose(grid, scores, {"iteration": iteration})
+            results = {"alpha": grid, "mean_score": scores, "iteration": iteration}
+            chosen = _chosen(choose_alpha(grid, scores, warn=False), results)
         else:
             problem = self._problem(kernel, X, graph)
             rows = np.arange(X.shape[0]) if split.rows is None else split.rows
             trained = problem.on_rows(split.graph, rows)
-            model, history = self._solve(trained, grid, callback=callback)
-            scores = np.array([score(f) for f in predict_path(model, split.X)])
-            n_iter = np.full(len(grid), history.n_iter)
-            best, chosen = self._choose(grid, scores, {"iteration": n_iter})
+            solved: dict[float, tuple[Any, int]] = {}
+
+            def evaluate(alphas: Array) -> dict[str, Array]:
+                model, history = self._solve(trained, alphas, callback=callback)
+                solved.update({float(alpha): (model, k) for k, alpha in enumerate(alphas)})
+                return {
+                    "mean_score": np.array([score(f) for f in predict_path(model, split.X)]),
+                    "iteration": np.full(len(alphas), history.n_iter),
+                }
+
+            best, results = search_alphas(grid, evaluate, problem.size)
+            chosen = _chosen(best, results)
             if problem.space.solver == "cg" and eval_set is not None:
-                model, history = model.select(best), History(history.n_iter)
+                model, number = solved[chosen["alpha_"]]
+                model, history = model.select(number), History(int(results["iteration"][best]))
             else:
-                model, history = self._solve(problem, grid[[best]], callback=callback)
+                alpha = np.array([chosen["alpha_"]])
+                model, history = self._solve(problem, alpha, callback=callback)
         self._store(problem, model, history)
         self.__dict__.update(chosen)
 
@@ -338,6 +471,35 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
                 "hold out whole queries use cv='leave-query-out', an int, or GroupKFold"
             )
         return folds
+
+
+def _score_folds(
+    problem: RidgeProblem, folds: list[Array], alphas: Array, scoring: Scoring
+) -> dict[str, Array]:
+    """Scores of held-out folds for every alpha; as many alphas at a time as fit into memory."""
+    held_out = sum(len(rows) for rows in folds) * problem.graph.n_outputs
+    size = max(1, _memory.budget() // (4 * 8 * max(held_out, 1)))
+    parts = []
+    for first in range(0, len(alphas), size):
+        held = problem.leave_out(folds, alphas[first : first + size])
+        found = scoring.spread(problem.graph, held)
+        parts.append({"mean_score": found.pop("mean_score"), "n_refits": held.n_refits, **found})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def problem_size(ranker: RankRLSCV, X: Any, y: Any, **preferences: Any) -> float:
+    """About the largest eigenvalue of the problem of these rows, which places the default grid."""
+    ranker = clone(ranker)
+    return ranker._problem(*ranker._prepare(X, y, preferences)).size()
+
+
+def _chosen(best: int, results: dict[str, Array]) -> dict[str, Any]:
+    """The attributes that tell which alpha was chosen."""
+    return {
+        "alpha_": float(results["alpha"][best]),
+        "best_score_": float(results["mean_score"][best]),
+        "cv_results_": results,
+    }
 
 
 def _name(cv: Any) -> str:

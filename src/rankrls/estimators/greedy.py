@@ -12,12 +12,14 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._messages import Progress
-from rankrls._validation import check_option, check_positive, clear_errors, show
+from rankrls._calls import Progress, all_or_nothing, takes_queries
+from rankrls._frames import check_same_rows, clear_errors, warn_about_columns
+from rankrls._validation import check_option, check_positive, show
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import COSTS, TIES, Objective
 from rankrls.core.preferences.query_weights import QUERY_WEIGHTINGS, query_factor
 from rankrls.core.ridge.greedy import GreedyPath, select_leave_one_out, select_leave_query_out
+from rankrls.estimators.lost_queries import QueryRequests
 from rankrls.estimators.ranker import graph_from_arguments, require_preferences
 from rankrls.estimators.rankrls import RankRLS
 
@@ -28,7 +30,7 @@ Array = NDArray[Any]
 CVS = ("leave-query-out", "leave-one-out")
 
 
-class GreedyRankRLS(SelectorMixin, BaseEstimator):
+class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
     """Select features for linear RankRLS by greedy forward selection on held-out data.
 
     Starts without features and adds, one at a time, the feature that makes the exact hold-out
@@ -141,6 +143,8 @@ class GreedyRankRLS(SelectorMixin, BaseEstimator):
         self.cv = cv
         self.verbose = verbose
 
+    @takes_queries
+    @all_or_nothing
     def fit(
         self, X: Any, y: Any, *, qid: Any = None, sample_weight: ArrayLike | None = None
     ) -> GreedyRankRLS:
@@ -174,11 +178,17 @@ class GreedyRankRLS(SelectorMixin, BaseEstimator):
                 "matrices in any case. Pass X.toarray() if that fits into memory, or drop "
                 "features by a cheaper criterion first"
             )
+        check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
         with clear_errors(X):
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         n_select = _count(self.n_features_to_select, X.shape[1])
         graph = graph_from_arguments(X.shape[0], y, qid=qid, sample_weight=sample_weight)
         require_preferences(graph)
+        warn_about_columns(
+            X,
+            names=getattr(self, "feature_names_in_", None),
+            codes=graph.query_codes if graph.has_qid else None,
+        )
         loss: dict[str, Any] = {
             "cost": self.cost,
             "ties": self.ties,
@@ -194,7 +204,9 @@ class GreedyRankRLS(SelectorMixin, BaseEstimator):
         self.scores_ = errors
         self.n_refits_ = path.n_refits
         self._store(path.selected, X.shape[1])
-        ranker = RankRLS(alpha, **loss).fit(X[:, path.selected], graph)
+        ranker = RankRLS(alpha, **loss)
+        kernel = ranker._check_options()
+        ranker._fit_prepared(kernel, X[:, path.selected], graph, np.array([alpha]))
         self.coef_ = np.zeros((*ranker.coef_.shape[:-1], X.shape[1]))
         self.coef_[..., path.selected] = ranker.coef_
         return self

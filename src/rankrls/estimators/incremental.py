@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls import _memory
-from rankrls._messages import Progress
+from rankrls._calls import Progress
 from rankrls._validation import check_scores, check_weights, encode_qid, show
 from rankrls.core.linalg.factorizations import NotPositiveError
 from rankrls.core.preferences.graph import PreferenceGraph
@@ -183,7 +183,10 @@ class Learned:
             condition = max(s.factorization.condition(alpha) for s in model.solvers)
             error_left = float(np.finfo(np.float64).eps) * larger * condition
             if error_left > MAX_ERROR:
-                raise _rounding_left(f"that are {larger:.2g} times as large as usual", alpha)
+                usual = f"that are {larger:.2g} times as large as usual"
+                raise _rounding_left(
+                    usual if np.isfinite(larger) else "that are larger than all that is left", alpha
+                )
         return model
 
 
@@ -196,13 +199,14 @@ def _rounding_left(size: str, alpha: float) -> ValueError:
 
 
 class Batch(NamedTuple):
-    """Rows with scores, query ids or None, and weights or None; ``number`` counts from 1."""
+    """Rows with scores, and query ids, weights and feature names, or None; counted from 1."""
 
     number: int
     X: Any
     y: Any
     qid: Any = None
     sample_weight: Any = None
+    names: Any = None
 
 
 def read_batches(batches: Iterable[Any]) -> Iterator[Batch]:
@@ -231,8 +235,8 @@ def _read(number: int, batch: Any) -> Batch:
         missing = [name for name in ("data", "target") if batch.get(name) is None]
         if missing:
             raise ValueError(f"it has no {missing[0]!r}; a batch is {FORMS}")
-        names = ("data", "target", "qid", "sample_weight")
-        return Batch(number, *(batch.get(name) for name in names))
+        parts = ("data", "target", "qid", "sample_weight", "feature_names")
+        return Batch(number, *(batch.get(part) for part in parts))
     if isinstance(batch, tuple) and len(batch) in (2, 3):
         return Batch(number, *batch)
     what = f"a tuple of {len(batch)}" if isinstance(batch, tuple) else f"a {type(batch).__name__}"
@@ -333,7 +337,7 @@ class StreamLearner:
         self._close()
         learned = self.learned
         if self._ranking is not None:
-            learned.ledger.rankings[self._n_rows, 0] += 1
+            learned.ledger.add_ranking(self._n_rows, 0)
             learned.preferences = learned.preferences + (self._low < self._high)
             if self._ranking.total is not None:
                 part = self._ranking.statistics(self._loss["query_weighting"])

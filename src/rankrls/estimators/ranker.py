@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import numbers
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar, cast
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +15,25 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._messages import Progress
+from rankrls import _memory
+from rankrls._calls import Progress, explained, takes_queries
+from rankrls._frames import (
+    check_same_rows,
+    clear_errors,
+    columns_in_order,
+    note_kernel_numbers,
+    square_in_order,
+    warn_about_columns,
+)
+from rankrls._memory import require_features
 from rankrls._threads import n_threads
 from rankrls._validation import (
+    check_finite_array,
     check_integer,
     check_length,
     check_option,
     check_positive,
     check_scores,
-    clear_errors,
     show,
 )
 from rankrls.core.linalg.conjugate_gradients import DEFAULT_MAX_ITER, History, IterationOptions
@@ -36,6 +43,8 @@ from rankrls.core.preferences.query_weights import QUERY_WEIGHTINGS
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.spaces import SOLVERS, Kernel, check_gram, choose_space
+from rankrls.estimators.calibration import margins
+from rankrls.estimators.lost_queries import QueryRequests
 from rankrls.metrics import pairwise_accuracy
 
 __all__ = [
@@ -45,16 +54,12 @@ __all__ = [
     "Ranker",
     "canonical",
     "check_return_std",
-    "explained",
     "graph_accuracy",
     "graph_from_arguments",
     "require_preferences",
-    "unchanged_on_error",
 ]
 
 Array = NDArray[Any]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 NO_QID = (
     "predict takes no qid, because the score of a row does not depend on its query: predict all "
@@ -64,66 +69,11 @@ NO_QID = (
 NO_DEVIATIONS = "it has no standard deviations; RankRLS and RankRLSCV have them"
 
 
-def explained(**hints: str) -> Callable[[F], F]:
-    """Say what to do instead about some arguments that a method or constructor does not have.
-
-    The ``TypeError`` names the class of the object, not the one that defines the method. The
-    signature stays as it is written: ``get_params``, ``clone`` and metadata routing read it.
-
-    Parameters
-    ----------
-    **hints : str
-        By the name of the argument.
-
-    Examples
-    --------
-    >>> class Ranker:
-    ...     @explained(size="it is called length")
-    ...     def cut(self, length=3):
-    ...         return length
-    >>> Ranker().cut(length=2)
-    2
-    >>> Ranker().cut(size=2)
-    Traceback (most recent call last):
-    TypeError: Ranker.cut() got an unexpected keyword argument 'size': it is called length
-    """
-
-    def decorate(method: F) -> F:
-        known = set(inspect.signature(method).parameters)
-        place = "" if method.__name__ == "__init__" else f".{method.__name__}"
-
-        @functools.wraps(method)
-        def checked(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-            for name in kwargs:
-                if name not in known:
-                    hint = f": {hints[name]}" if name in hints else ""
-                    raise TypeError(
-                        f"{type(self).__name__}{place}() got an unexpected keyword argument "
-                        f"{name!r}{hint}"
-                    )
-            return method(self, *args, **kwargs)
-
-        return cast(F, checked)
-
-    return decorate
-
-
 def check_return_std(value: Any) -> bool:
     """Return ``return_std`` if it is a bool: query ids in its place would count as True."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"return_std must be True or False; got {show(value)} ({NO_QID})")
     return bool(value)
-
-
-@contextmanager
-def unchanged_on_error(estimator: Any) -> Iterator[None]:
-    """Put all attributes back if something fails; none of them is changed in place before."""
-    before = dict(estimator.__dict__)
-    try:
-        yield
-    except BaseException:
-        object.__setattr__(estimator, "__dict__", before)
-        raise
 
 
 def graph_from_arguments(
@@ -134,6 +84,7 @@ def graph_from_arguments(
     pairs: Any = None,
     magnitude: Any = None,
     pair_weight: Any = None,
+    pair_features: Any = None,
     sample_weight: Any = None,
 ) -> PreferenceGraph:
     """Check the arguments of ``fit`` and put them into one graph over ``n_rows`` rows."""
@@ -143,6 +94,7 @@ def graph_from_arguments(
             "pairs": pairs,
             "magnitude": magnitude,
             "pair_weight": pair_weight,
+            "pair_features": pair_features,
             "sample_weight": sample_weight,
         }
         for name, value in others.items():
@@ -152,7 +104,12 @@ def graph_from_arguments(
             raise ValueError(f"y is a graph over {len(y)} rows for {n_rows} rows of X")
         return y
     if pairs is None:
-        for name, value in {"magnitude": magnitude, "pair_weight": pair_weight}.items():
+        of_pairs = {
+            "magnitude": magnitude,
+            "pair_weight": pair_weight,
+            "pair_features": pair_features,
+        }
+        for name, value in of_pairs.items():
             if value is not None:
                 raise ValueError(f"{name} belongs to pairs, and there are none")
         if y is None:
@@ -163,10 +120,14 @@ def graph_from_arguments(
     graph = None
     if y is not None:
         scores = check_scores(y)
+        if scores.ndim == 2 and scores.shape[1] > 1:
+            advice = "fit fewer outputs at a time"
+            _memory.require("fitting several outputs", *scores.shape, copies=6, advice=advice)
         hint = ""
         if scores.ndim == 2 and scores.shape[1] == 2 and len(scores) != n_rows:
             hint = " (pairs of row numbers go into pairs=)"
         check_length("y", scores, n_rows, f"rows of X{hint}")
+        check_same_rows(y, "y", qid=qid, sample_weight=sample_weight)
         for name, value in {"qid": qid, "sample_weight": sample_weight}.items():
             if isinstance(value, list | tuple | np.ndarray) or hasattr(value, "to_numpy"):
                 wrong = name == "qid" and len(value) != n_rows
@@ -182,7 +143,11 @@ def graph_from_arguments(
                 )
     if pairs is not None:
         given = PreferenceGraph.from_pairs(
-            pairs, n_rows=n_rows, magnitude=magnitude, pair_weight=pair_weight
+            pairs,
+            n_rows=n_rows,
+            magnitude=magnitude,
+            pair_weight=pair_weight,
+            pair_features=pair_features,
         )
         graph = given if graph is None else graph + given
     assert graph is not None
@@ -205,7 +170,7 @@ def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> 
     if graph.has_preference():
         return
     if graph.n_given_pairs:
-        problem = "every pair_weight is zero"
+        problem = "every pair is a tie (magnitude 0), or has pair_weight 0"
     elif graph.scores is None:
         problem = "pairs is empty"
     elif graph.sample_weight is not None and np.count_nonzero(graph.sample_weight) < 2:
@@ -247,16 +212,20 @@ def graph_accuracy(graph: PreferenceGraph, predictions: Array) -> float:
             )
             values = list(by_query[np.isfinite(by_query)])
         if graph.has_pairs():
+            told = graph.preferring
             values.append(
                 pairwise_accuracy(
-                    None, predictions[:, j], pairs=graph.pairs, pair_weight=graph.pair_weight
+                    None,
+                    predictions[:, j],
+                    pairs=graph.pairs[told],
+                    pair_weight=graph.pair_weight[told],
                 )
             )
         per_output.append(np.mean(values))
     return float(np.mean(per_output))
 
 
-class Ranker(BaseEstimator):
+class Ranker(QueryRequests, BaseEstimator):
     """An estimator whose ``_model`` predicts scores from rows of X.
 
     A model has ``coef``, ``dual_coef`` (or None), ``n_outputs`` and ``predict(X, index)`` for the
@@ -280,6 +249,12 @@ class Ranker(BaseEstimator):
     _model: Any
     _flat: bool
     _with_qid: bool
+    #: Names of the columns of a precomputed kernel matrix, if they are integers.
+    _kernel_numbers: Array | None = None
+    #: Whether the feature names came beside arrays, which have none themselves.
+    _names_beside: bool = False
+
+    __metadata_request__score = {"qid": True}  # noqa: RUF012 (scikit-learn reads the class)
 
     @abstractmethod
     def _check_options(self) -> Kernel:
@@ -305,6 +280,13 @@ class Ranker(BaseEstimator):
     ) -> tuple[Kernel, Any, PreferenceGraph]:
         """Check everything that does not need a solver: kernel, X, and the preference graph."""
         kernel = self._check_options()
+        by_row = {name: preferences.get(name) for name in ("qid", "sample_weight")}
+        check_same_rows(X, y=y, **by_row)
+        for name in ("_kernel_numbers", "_names_beside"):
+            self.__dict__.pop(name, None)
+        if kernel.precomputed:
+            square_in_order(X, refuse=True)
+            note_kernel_numbers(self, "_kernel_numbers", X)
         with clear_errors(X):
             X = validate_data(
                 self,
@@ -313,12 +295,24 @@ class Ranker(BaseEstimator):
                 dtype=(np.float64, np.float32),
                 ensure_min_samples=2,
             )
+        require_features(X.shape[1])
         graph = graph_from_arguments(X.shape[0], y, **preferences)
         require_preferences(graph)
         X = canonical(X, dense=kernel.precomputed, columns=self._keeps_columns)
         if kernel.precomputed:
             check_gram(X)
+        else:
+            self._warn_about_columns(kernel, X, graph.query_codes if graph.has_qid else None)
         return kernel, X, graph
+
+    def _warn_about_columns(self, kernel: Kernel, X: Any, codes: Array | None) -> None:
+        """Warn of ids and unequal scales; what scale is right for a function, it knows itself."""
+        warn_about_columns(
+            X,
+            names=getattr(self, "feature_names_in_", None),
+            codes=codes,
+            scales=isinstance(kernel.metric, str),
+        )
 
     def _store_model(self, model: Any, graph: PreferenceGraph, solver: str, n_pairs: int) -> None:
         """Store a model and what it was fitted to."""
@@ -331,9 +325,11 @@ class Ranker(BaseEstimator):
         self._store_coefficients()
 
     def _store_coefficients(self) -> None:
-        for name in ("coef_", "dual_coef_", "basis_indices_"):
+        for name in ("coef_", "dual_coef_", "basis_indices_", "pair_coef_"):
             self.__dict__.pop(name, None)
         model = self._model
+        if getattr(model, "pair_coef", None) is not None:
+            self.pair_coef_ = model.pair_coef[0][:, 0] if self._flat else model.pair_coef[0].T
         if model.coef is not None:
             self.coef_ = model.coef[0][:, 0] if self._flat else model.coef[0].T
         if model.dual_coef is not None:
@@ -351,11 +347,30 @@ class Ranker(BaseEstimator):
         return self._check_rows(X)
 
     def _check_rows(self, X: Any) -> Any:
+        if isinstance(self.kernel, str) and self.kernel == "precomputed":
+            # Names that are text are those of features to scikit-learn, which compares them.
+            columns_in_order(X, self._kernel_numbers, refuse=True)
         with clear_errors(X):
             X = validate_data(
-                self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False
+                self._asked_for_names(X),
+                X,
+                accept_sparse=("csr", "csc"),
+                dtype=(np.float64, np.float32),
+                reset=False,
             )
         return canonical(X, dense=self.kernel == "precomputed")
+
+    def _asked_for_names(self, X: Any, reset: bool = False) -> Any:
+        """The estimator whose feature names X must have: arrays of a stream need not have any.
+
+        The names of their columns came beside them; scikit-learn would warn of every array.
+        """
+        if reset or not self._names_beside or hasattr(X, "columns"):
+            return self
+        nameless = object.__new__(type(self))
+        nameless.__dict__.update(self.__dict__)
+        del nameless.feature_names_in_
+        return nameless
 
     def predict(self, X: Any) -> Any:
         """Predict scores; higher is preferred.
@@ -372,10 +387,44 @@ class Ranker(BaseEstimator):
         X = self._check_new(X)
         return self._outputs(self._model.predict(X))
 
+    def decision_function(self, X: Any) -> Any:
+        """The scores of `predict`, for scikit-learn's metrics of two classes.
+
+        ``scoring="roc_auc"`` and ``"average_precision"`` ask for it. They take all rows as one
+        ranking, which a model fitted with qid does not give.
+
+        Parameters
+        ----------
+        X : as for `predict`
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, n_outputs)
+        """
+        check_is_fitted(self)
+        if self._with_qid:
+            raise ValueError(
+                "the model was fitted with qid, and scores of different queries are not "
+                "comparable: use predict, and metrics that take qid (scoring="
+                "rankrls.metrics.pairwise_accuracy_scorer is the AUC within queries)"
+            )
+        return self.predict(X)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_model")
 
-    def score(self, X: Any, y: Any, qid: Any = None, sample_weight: Any = None) -> float:
+    @takes_queries
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        qid: Any = None,
+        sample_weight: Any = None,
+        *,
+        pairs: Any = None,
+        magnitude: Any = None,
+        pair_weight: Any = None,
+    ) -> float:
         """Pairwise accuracy, mean over the queries that have a pair.
 
         Parameters
@@ -386,6 +435,9 @@ class Ranker(BaseEstimator):
             Required if the model was fitted with qid.
         sample_weight : array-like of shape (n,), optional
             A pair counts the product of its rows' weights.
+        pairs, magnitude, pair_weight : array-like of shape (n_pairs, 2) and (n_pairs,), optional
+            Given pairs as in ``fit``, in place of y or beside it: they count as one more query.
+            Those of magnitude 0, judged equal, prefer nothing and do not count.
 
         Returns
         -------
@@ -394,15 +446,25 @@ class Ranker(BaseEstimator):
             outputs.
         """
         check_is_fitted(self)
-        if self._with_qid and qid is None and not isinstance(y, PreferenceGraph):
+        if self._with_qid and qid is None and y is not None and not isinstance(y, PreferenceGraph):
             raise ValueError(
                 "the model was fitted with qid, so score needs qid too: without it rows of "
-                "different queries would be compared (in a search or a pipeline qid "
-                "arrives only with enable_metadata_routing and set_score_request(qid=True))"
+                "different queries would be compared (in a search or a pipeline: "
+                "y=PreferenceGraph.from_scores(y, qid=qid), or scikit-learn's metadata routing; to "
+                "cross-validate: rankrls.model_selection.cross_val_score with qid)"
             )
+        check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
         predictions = self.predict(X)
-        graph = graph_from_arguments(len(predictions), y, qid=qid, sample_weight=sample_weight)
-        if graph.n_outputs != self._model.n_outputs:
+        graph = graph_from_arguments(
+            len(predictions),
+            y,
+            qid=qid,
+            sample_weight=sample_weight,
+            pairs=pairs,
+            magnitude=magnitude,
+            pair_weight=pair_weight,
+        )
+        if graph.scores is not None and graph.n_outputs != self._model.n_outputs:
             raise ValueError(
                 f"the model has {self._model.n_outputs} output(s), y has {graph.n_outputs}"
             )
@@ -481,13 +543,22 @@ class PosteriorMixin:
         basis: Any = None,
     ) -> RidgeProblem:
         """The problem of these parameters: its space is chosen, and its basis drawn, once."""
+        solver, basis = self.solver, self.basis if basis is None else basis
+        if graph.pair_features is not None:
+            if solver == "cg" or self.early_stopping:
+                raise ValueError("pair_features need a direct solver: leave solver='auto'")
+            used = np.flatnonzero(graph.used_rows())
+            explicit = kernel.linear and (X.shape[1] <= len(used) or solver == "primal")
+            if basis is None and not explicit and solver != "nystroem":
+                # Features of the same functions, beside which covariates can stand.
+                solver, basis = "nystroem", used
         space = choose_space(
-            self.solver,
+            solver,
             kernel,
             X,
-            basis=self.basis if basis is None else basis,
+            basis=basis,
             random_state=check_random_state(self.random_state),
-            used=graph.n_used_rows if self.solver in ("auto", "dual") else None,
+            used=graph.n_used_rows if solver in ("auto", "dual") else None,
             early_stopping=bool(self.early_stopping),
         )
         names = getattr(self, "feature_names_in_", None)
@@ -584,20 +655,28 @@ class PosteriorMixin:
             return scores
         return scores, self._outputs(np.sqrt(self._model.variance(X)))
 
-    def preference_proba(self, X_a: Any, X_b: Any, *, noisy: bool = False) -> Array:
-        """P(a preferred to b) for rows a of ``X_a`` and b of ``X_b``, under the posterior.
+    def preference_proba(
+        self, X_a: Any, X_b: Any, *, pair_features: Any = None, noisy: bool | None = None
+    ) -> Array:
+        """P(a preferred to b) for rows a of ``X_a`` and b of ``X_b``.
 
         Parameters
         ----------
         X_a, X_b : array-like or sparse matrix of shape (n, n_features)
-        noisy : bool, default=False
-            Whether to predict a new judgement of weight 1, with its noise alpha, instead of the
-            scores.
+        pair_features : array-like of shape (n, n_pair_features), optional
+            Covariates of the comparisons, if the model was fitted with some. None: all zero, as
+            for items that are shown alike.
+        noisy : bool, optional
+            True: of a new judgement of weight 1 under the posterior, with its noise alpha. False:
+            of the scores, without noise. None: of a new judgement, calibrated on held-out ones, if
+            the model has a ``calibration_`` (`RankRLSCV` fitted to pairs); otherwise as False.
 
         Returns
         -------
         ndarray of shape (n,) or (n, n_outputs)
-            Φ((μ_a − μ_b)/√(v_aa + v_bb − 2v_ab [+ alpha])), 1/2 where nothing tells them apart.
+            With μ and v the posterior mean and variance of f(a) − f(b): Φ(μ/√v), noisy
+            Φ(μ/√(v + alpha)), calibrated g(slope · μ/√(1 + v/alpha)) with the link g; 1/2 where
+            nothing tells a and b apart.
         """
         X_a, X_b = self._check_new(X_a), self._check_new(X_b)
         if X_a.shape[0] != X_b.shape[0]:
@@ -608,12 +687,35 @@ class PosteriorMixin:
         if sparse.issparse(X_a) != sparse.issparse(X_b):
             X_a, X_b = sparse.csr_array(X_a), sparse.csr_array(X_b)
         difference = self._model.predict(X_a) - self._model.predict(X_b)
-        variance = self._model.difference_variance(X_a, X_b)
+        C = self._check_covariates(pair_features, X_a.shape[0])
+        if C is None:
+            variance = self._model.difference_variance(X_a, X_b)
+        else:
+            difference = difference + C @ self._model.pair_coef[0]
+            variance = self._model.difference_variance(X_a, X_b, C)
+        calibration = getattr(self, "calibration_", None)
+        if noisy is None and calibration is not None:
+            margin = margins(difference, variance, self._model.alpha)
+            return self._outputs(calibration.proba(margin))
         if noisy:
             variance = variance + self._model.alpha
         z = np.where(difference > 0, np.inf, np.where(difference < 0, -np.inf, 0.0))
         np.divide(difference, np.sqrt(variance), out=z, where=variance > 0)
         return self._outputs(ndtr(z))
+
+    def _check_covariates(self, pair_features: Any, n: int) -> Array | None:
+        if pair_features is None:
+            return None
+        known = getattr(self._model, "pair_coef", None)
+        if known is None:
+            raise ValueError("pair_features: the model was fitted without any")
+        C = check_finite_array("pair_features", pair_features, ndim=(2,))
+        if C.shape != (n, known.shape[1]):
+            raise ValueError(
+                f"pair_features must have shape {(n, known.shape[1])}, a row for each comparison "
+                f"and a column for each of those in fit; got {C.shape}"
+            )
+        return C
 
     def log_marginal_likelihood(self) -> Any:
         """Log density of the training preferences under the Gaussian process, per output.

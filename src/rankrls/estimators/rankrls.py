@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._messages import Progress
-from rankrls._validation import check_positive, clear_errors, show
+from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error
+from rankrls._frames import check_feature_names, check_same_rows, clear_errors
+from rankrls._validation import check_length, check_positive, encode_qid, show
 from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import Ledger
@@ -29,10 +30,8 @@ from rankrls.estimators.ranker import (
     PosteriorMixin,
     Ranker,
     canonical,
-    explained,
     graph_accuracy,
     graph_from_arguments,
-    unchanged_on_error,
 )
 from rankrls.estimators.validation_rows import split_for_validation
 
@@ -119,6 +118,8 @@ class RankRLS(PosteriorMixin, Ranker):
     dual_coef_ : ndarray of shape (n_rows,), (n_rows, n_outputs), or the same over the basis
         Kernel coefficients, for solvers "dual" and "nystroem". Where the kernel matrix is
         singular other coefficients give the same function.
+    pair_coef_ : ndarray of shape (n_pair_features,) or (n_outputs, n_pair_features)
+        Coefficients of ``pair_features``.
     basis_indices_ : ndarray of shape (n_basis,)
         Rows that are basis vectors, for solver "nystroem".
     solver_ : str
@@ -164,6 +165,8 @@ class RankRLS(PosteriorMixin, Ranker):
     >>> ranker.score(X, [0, 1, 2, 1, 2], qid=["a", "a", "a", "b", "b"])
     1.0
     """
+
+    __metadata_request__partial_fit = {"qid": True}  # noqa: RUF012
 
     _ledger: Ledger
     _preferences: Array
@@ -218,6 +221,7 @@ class RankRLS(PosteriorMixin, Ranker):
         self.verbose = verbose
         self.n_jobs = n_jobs
 
+    @takes_queries
     def fit(
         self,
         X: Any,
@@ -227,6 +231,7 @@ class RankRLS(PosteriorMixin, Ranker):
         pairs: ArrayLike | None = None,
         magnitude: ArrayLike | None = None,
         pair_weight: ArrayLike | None = None,
+        pair_features: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         eval_set: Any = None,
         callback: Any = None,
@@ -245,9 +250,15 @@ class RankRLS(PosteriorMixin, Ranker):
         pairs : array-like of shape (n_pairs, 2), optional
             Row numbers (preferred, other).
         magnitude : array-like of shape (n_pairs,), optional
-            How strongly, > 0.
+            How strongly, >= 0; 0: judged equal, a tie.
         pair_weight : array-like of shape (n_pairs,), optional
             How much each given pair counts, >= 0.
+        pair_features : array-like of shape (n_pairs, n_pair_features), optional
+            Covariates c of the comparison itself: z ≈ f(x_h) − f(x_j) + cᵀγ, with γ
+            (``pair_coef_``) penalised as the weights of a linear kernel are. Which item was shown
+            first, by how much it is longer, indicators of judges: what the ranking should not
+            depend on. Kernels are then worked on as a Nyström basis of all rows with a pair,
+            which gives the same functions.
         sample_weight : array-like of shape (n_rows,), optional
             A pair from y counts the product of its rows' weights, so that an integer weight
             equals repeating the row (except ``query_weighting="query"`` with ties kept, where
@@ -264,6 +275,11 @@ class RankRLS(PosteriorMixin, Ranker):
         -------
         RankRLS
             The fitted estimator.
+
+        Notes
+        -----
+        Rows are matched by position. If X is a pandas frame, y, qid and sample_weight whose index
+        has the same names in another order are refused: pass ``y.loc[X.index]``.
         """
         alphas = np.array([self._check_alpha("alpha", self.alpha)])
         if eval_set is not None and not self.early_stopping:
@@ -273,6 +289,7 @@ class RankRLS(PosteriorMixin, Ranker):
             "pairs": pairs,
             "magnitude": magnitude,
             "pair_weight": pair_weight,
+            "pair_features": pair_features,
             "sample_weight": sample_weight,
         }
         with unchanged_on_error(self):
@@ -321,6 +338,7 @@ class RankRLS(PosteriorMixin, Ranker):
         return other
 
     @IncrementalMethod
+    @takes_queries
     def partial_fit(
         self,
         X: Any,
@@ -375,10 +393,11 @@ class RankRLS(PosteriorMixin, Ranker):
         >>> ranker.forget(X[2:], [1, 0], qid=["b", "b"]).coef_.round(3)
         array([ 0.333, -0.333])
         """
-        with unchanged_on_error(self):
+        with unchanged_on_error(self) as undo:
             learned = self._learned()
             first = learned is None
             kernel = self._check_terms(first)
+            check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
             X = self._check_batch(X, reset=first)
             graph = graph_from_arguments(
                 X.shape[0],
@@ -390,15 +409,18 @@ class RankRLS(PosteriorMixin, Ranker):
                 sample_weight=sample_weight,
             )
             if learned is None:
+                self._warn_about_columns(kernel, X, graph.query_codes if graph.has_qid else None)
                 basis = self._first_basis(kernel, X)
                 learned = Learned.nothing(X, basis, graph.n_outputs, graph.flat)
             _check_outputs(learned, graph)
             learned.ledger.check_new(graph, SEEN)
             learned.add(graph, X, self._loss)
+            undo.append(learned.ledger.undo(graph))
             self._settle(learned, kernel, learned.ledger.add, graph)
         return self
 
     @IncrementalMethod
+    @takes_queries
     def forget(
         self,
         X: Any,
@@ -439,12 +461,13 @@ class RankRLS(PosteriorMixin, Ranker):
         allowed for when the system is solved, but where nearly everything is forgotten, or
         alpha is tiny, a new fit has more digits.
         """
-        with unchanged_on_error(self):
+        with unchanged_on_error(self) as undo:
             learned = self._learned()
             if learned is None:
                 check_is_fitted(self)
             assert learned is not None
             kernel = self._check_terms(first=False)
+            check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
             X = self._check_batch(X, reset=False)
             graph = graph_from_arguments(
                 X.shape[0],
@@ -458,6 +481,7 @@ class RankRLS(PosteriorMixin, Ranker):
             _check_outputs(learned, graph)
             learned.ledger.check_known(graph)
             learned.subtract(graph, X, self._loss)
+            undo.append(learned.ledger.undo(graph))
             self._settle(learned, kernel, learned.ledger.remove, graph)
         return self
 
@@ -469,7 +493,8 @@ class RankRLS(PosteriorMixin, Ranker):
         ----------
         batches : iterable
             Of (X, y) or (X, y, qid), or of mappings with ``data``, ``target``, ``qid`` and, if
-            wanted, ``sample_weight``: what `rankrls.datasets.iter_letor` and `iter_parquet` give.
+            wanted, ``sample_weight`` and ``feature_names``: what `rankrls.datasets.iter_letor`
+            and `iter_parquet` give. Names of features must be the same in all batches.
             The last query of a batch may go on in the next one; a query that comes back later
             is an error. Without qid all batches are one ranking, which needs cost="magnitude" and
             ties="keep".
@@ -508,12 +533,27 @@ class RankRLS(PosteriorMixin, Ranker):
             learner = StreamLearner(self._loss, Progress(type(self).__name__, self.verbose))
             for batch in read_batches(batches):
                 with named_batch(batch.number):
+                    by_row = {"qid": batch.qid, "sample_weight": batch.sample_weight}
+                    check_same_rows(batch.X, y=batch.y, **by_row)
                     X = self._check_batch(batch.X, reset=learner.learned is None)
+                    self._check_names(batch.names, X.shape[1], reset=learner.learned is None)
                     if learner.learned is None:
                         learner.begin(X, batch, self._first_basis(kernel, X, basis_rows))
+                        queries = encode_qid(batch.qid, X.shape[0])
+                        self._warn_about_columns(kernel, X, queries.codes)
                     learner.add(X, batch)
             self._settle(learner.finish(), kernel)
         return self
+
+    def _rescale_features(self, factor: Array, offset: Array) -> None:
+        """Make a primal model that of (X − offset) · factor: exact, from its sums, without rows."""
+        with unchanged_on_error(self):
+            kernel = self._check_terms(first=False)
+            learned = self._learned()
+            assert learned is not None
+            for part in learned.total:
+                part.rescale(factor, offset)
+            self._settle(learned, kernel)
 
     # -- what the three share
 
@@ -545,6 +585,11 @@ class RankRLS(PosteriorMixin, Ranker):
                 "the model does not know what it was fitted to (saved with uncertainty=False?): "
                 "for partial_fit and forget fit it again"
             )
+        if self._model.pair_coef is not None:
+            raise ValueError(
+                "the model was fitted with pair_features, whose sums are not kept: fit it again "
+                "to all pairs"
+            )
         if self.solver_ not in ("primal", "nystroem"):
             choice = ", which solver='auto' chose," if self.solver == "auto" else ""
             raise ValueError(
@@ -572,11 +617,28 @@ class RankRLS(PosteriorMixin, Ranker):
         return kernel
 
     def _check_batch(self, X: Any, *, reset: bool) -> Any:
+        if reset:
+            self.__dict__.pop("_names_beside", None)
         with clear_errors(X):
             X = validate_data(
-                self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=reset
+                self._asked_for_names(X, reset),
+                X,
+                accept_sparse=("csr", "csc"),
+                dtype=(np.float64, np.float32),
+                reset=reset,
             )
         return canonical(X, dense=False)
+
+    def _check_names(self, names: Any, n_features: int, *, reset: bool) -> None:
+        """Keep the names of a batch's columns that come beside an array, or compare them."""
+        if names is None:
+            return
+        check_length("feature_names", names, n_features, "columns")
+        if not reset or hasattr(self, "feature_names_in_"):
+            check_feature_names(names, getattr(self, "feature_names_in_", None), "this batch")
+        else:
+            self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+            self._names_beside = True
 
     def _first_basis(self, kernel: Kernel, X: Any, rows: Any = None) -> Basis | None:
         """The basis that the first batch decides, or None for a primal model."""
@@ -601,23 +663,28 @@ class RankRLS(PosteriorMixin, Ranker):
         model = learned.model(float(self.alpha), getattr(self, "feature_names_in_", None))
         if note is not None and graph is not None:
             note(graph)
+        # Attributes of a copy are set one by one, and all of them become those of self at once:
+        # threads that predict meanwhile see the old model or the new one.
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
         for name in ("_model", "_pending", "coef_", "dual_coef_", "basis_indices_"):
-            self.__dict__.pop(name, None)
-        self._store_validation(History(n_iter=1))
-        self._flat = learned.flat
+            new.__dict__.pop(name, None)
+        new._store_validation(History(n_iter=1))
+        new._flat = learned.flat
         if model is None:
-            self._pending = learned
+            new._pending = learned
         else:
-            self._model = model
-            self._store_coefficients()
-        self._ledger = learned.ledger
-        self._preferences = learned.preferences
-        self._learned_with = self._terms(kernel)
-        self._with_qid = bool(learned.ledger.queries)
-        self.solver_ = "primal" if learned.basis is None else "nystroem"
-        self.n_pairs_ = learned.n_pairs
-        self.n_queries_ = learned.ledger.n_queries
-        self.n_iter_ = 1
+            new._model = model
+            new._store_coefficients()
+        new._ledger = learned.ledger
+        new._preferences = learned.preferences
+        new._learned_with = self._terms(kernel)
+        new._with_qid = bool(learned.ledger.queries)
+        new.solver_ = "primal" if learned.basis is None else "nystroem"
+        new.n_pairs_ = learned.n_pairs
+        new.n_queries_ = learned.ledger.n_queries
+        new.n_iter_ = 1
+        self.__dict__ = new.__dict__
 
 
 def _differs(value: Any, before: Any) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls._messages import Progress
+from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error
 from rankrls._validation import check_integer, check_option, check_positive
 from rankrls.core.hinge.problem import (
     HINGE_SOLVERS,
@@ -24,8 +24,6 @@ from rankrls.estimators.ranker import (
     NO_QID,
     Ranker,
     check_return_std,
-    explained,
-    unchanged_on_error,
 )
 
 __all__ = ["RankSVM"]
@@ -190,6 +188,7 @@ class RankSVM(Ranker):
 
     _model: HingeModel
 
+    @takes_queries
     def fit(
         self,
         X: Any,

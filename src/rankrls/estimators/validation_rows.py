@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from rankrls._frames import check_same_rows
 from rankrls._validation import check_positive, show
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import varying_queries
@@ -18,6 +19,9 @@ from rankrls.estimators.ranker import graph_from_arguments, require_preferences
 __all__ = ["Split", "check_eval_set", "split_for_validation", "split_off"]
 
 Array = NDArray[Any]
+
+#: Few rows held out of one ranking may all have the same score: they are drawn again, so often.
+MAX_DRAWS = 100
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,9 @@ def check_eval_set(
         )
     if isinstance(eval_set, list) and all(isinstance(part, tuple) for part in eval_set):
         raise ValueError("eval_set is one tuple (X_val, y_val[, qid_val]), not a list of them")
-    X, y = check_rows(eval_set[0]), eval_set[1]
-    qid = eval_set[2] if len(eval_set) == 3 else None
+    y, qid = eval_set[1], eval_set[2] if len(eval_set) == 3 else None
+    check_same_rows(eval_set[0], "X_val", y_val=y, qid_val=qid)
+    X = check_rows(eval_set[0])
     if has_qid and qid is None and not isinstance(y, PreferenceGraph):
         raise ValueError(
             "fit has qid, so eval_set needs it too: pass eval_set=(X_val, y_val, qid_val)"
@@ -84,21 +89,20 @@ def split_off(
     X: Any, graph: PreferenceGraph, fraction: float, random_state: np.random.RandomState
 ) -> Split:
     """Hold out whole queries with a pair, rows (without qid), or given pairs, drawn at random."""
-    if graph.scores is None:
-        split = _split_pairs(X, graph, fraction, random_state)
-    elif graph.n_given_pairs:
+    if graph.scores is not None and graph.n_given_pairs:
         raise ValueError(
             "scores and pairs together cannot be split at random without losing pairs: pass "
             "eval_set=(X_val, y_val, qid_val)"
         )
-    else:
-        split = _split_rows(X, graph, fraction, random_state)
-    if not (split.graph.has_preference() and split.held.has_preference()):
-        raise ValueError(
-            f"holding out validation_fraction={fraction:g} left one side without a pair: pass "
-            "eval_set, or change validation_fraction or random_state"
-        )
-    return split
+    divide = _split_pairs if graph.scores is None else _split_rows
+    for _ in range(MAX_DRAWS):
+        split = divide(X, graph, fraction, random_state)
+        if split.graph.has_preference() and split.held.has_preference():
+            return split
+    raise ValueError(
+        f"holding out validation_fraction={fraction:g} leaves one side without a pair: pass "
+        "eval_set, or change validation_fraction"
+    )
 
 
 def _split_rows(

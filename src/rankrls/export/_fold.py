@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._validation import check_integer
-from rankrls.export._steps import Parts, take_apart
+from rankrls.export._steps import Imputation, Parts, take_apart
 
 __all__ = ["LinearScores", "choose_output", "fold", "linear_scores"]
 
@@ -43,7 +43,8 @@ def linear_scores(estimator: Any, *, output: int | None = None) -> LinearScores:
     estimator : fitted estimator with a linear kernel
         `RankRLS`, `RankRLSCV`, `RankSVM`, `GreedyRankRLS`, a ``Pipeline`` that ends in one of them,
         or a search with its best estimator. Steps of a pipeline may be StandardScaler,
-        MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, TruncatedSVD and feature selectors.
+        MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, TruncatedSVD and feature selectors, and a
+        SimpleImputer that fills with 0, which is what a missing feature counts in a weighted sum.
     output : int, optional
         Which output, of a model with several.
 
@@ -84,8 +85,16 @@ def fold(parts: Parts, *, output: int | None, target: str = "a weight for each f
     W = np.atleast_2d(np.asarray(ranker.coef_, dtype=np.float64)).T
     w = W[:, choose_output(W.shape[1], output)][:, None]
     constant = 0.0
-    for step in reversed(parts.steps):
-        w, shift = step.pull(w)
+    for i, step in reversed(list(enumerate(parts.steps))):
+        if isinstance(step, Imputation) and not step.takes_zero(parts.steps[:i]):
+            raise ValueError(
+                "a SimpleImputer cannot be folded into the weights, because a missing feature "
+                "counts as 0 in a weighted sum: make it the first step with "
+                "SimpleImputer(strategy='constant', fill_value=0), or export with to_onnx, or fill "
+                "missing values before they reach the model and export what comes after it"
+            )
+        affine = step.affine if isinstance(step, Imputation) else step
+        w, shift = affine.pull(w)
         constant += float(shift[0])
     if not (np.isfinite(w).all() and np.isfinite(constant)):
         where = np.flatnonzero(~np.isfinite(w[:, 0]))

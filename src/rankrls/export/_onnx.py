@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from rankrls.core.spaces.spaces import Kernel
 from rankrls.export._fold import choose_output, fold
 from rankrls.export._onnx_graph import Graph
 from rankrls.export._output_files import write_bytes
-from rankrls.export._steps import Affine, Parts, take_apart
+from rankrls.export._steps import Affine, Imputation, Parts, take_apart
 
 __all__ = ["to_onnx"]
 
@@ -37,7 +38,8 @@ def to_onnx(
     ----------
     estimator : fitted estimator
         `RankRLS`, `RankRLSCV`, `RankSVM` or `GreedyRankRLS`, a ``Pipeline`` that ends in one of
-        them, or a search with its best estimator; steps of a pipeline as for `linear_scores`.
+        them, or a search with its best estimator; steps of a pipeline as for `linear_scores`, and
+        any SimpleImputer of numbers.
         Kernels: linear, rbf, polynomial, sigmoid and cosine, with all training rows or a basis.
     path : str or path, optional
         A file to write.
@@ -72,6 +74,7 @@ def to_onnx(
     check_option("dtype", dtype, ("float32", "float64"))
     parts = take_apart(estimator)
     graph = Graph(parts.n_features, dtype)
+    _require_exact(parts, dtype)
     if hasattr(parts.ranker, "coef_"):
         scores, width = _linear(graph, parts, output)
     else:
@@ -90,9 +93,14 @@ def to_onnx(
 def _linear(graph: Graph, parts: Parts, output: int | None) -> tuple[str, int | None]:
     n_outputs = np.atleast_2d(parts.ranker.coef_).shape[0]
     flat, columns = _columns(parts, n_outputs, output)
-    folded = [fold(parts, output=j) for j in columns]
+    # What comes after the last imputation is one matrix.
+    kinds = [isinstance(step, Imputation) for step in parts.steps]
+    n_applied = max((i + 1 for i, imputes in enumerate(kinds) if imputes), default=0)
+    X = _apply(graph, parts.steps[:n_applied])
+    rest = replace(parts, steps=parts.steps[n_applied:])
+    folded = [fold(rest, output=j) for j in columns]
     W = np.stack([one.weights for one in folded], axis=1)
-    scores = graph.add("MatMul", graph.X, graph.constant(W))
+    scores = graph.add("MatMul", X, graph.constant(W))
     constants = np.array([one.constant for one in folded])
     if constants.any():
         scores = graph.add("Add", scores, graph.constant(constants))
@@ -114,9 +122,7 @@ def _kernel(graph: Graph, parts: Parts, output: int | None) -> tuple[str, int | 
         )
     if not (np.isfinite(rows).all() and np.isfinite(A).all()):
         raise ValueError("the model has coefficients or rows that are not finite")
-    X = graph.X
-    for step in parts.steps:
-        X = _step(graph, X, step)
+    X = _apply(graph, parts.steps)
     K = _kernel_matrix(graph, X, kernel, rows)
     return _shaped(graph, graph.add("MatMul", K, graph.constant(A)), flat, len(columns))
 
@@ -154,6 +160,34 @@ def _expansion(ranker: Any) -> tuple[Kernel, Array, Array]:
         shift = 0.0 if model.basis is None else model.basis.shift
     rows = np.asarray(rows.toarray() if sparse.issparse(rows) else rows, dtype=np.float64)
     return kernel, rows + shift, np.asarray(A, dtype=np.float64)
+
+
+def _require_exact(parts: Parts, dtype: str) -> None:
+    """Rows in float32 cannot hold every number that stands for a missing value."""
+    for step in parts.steps:
+        if isinstance(step, Imputation) and dtype == "float32":
+            missing = step.missing
+            if not np.isnan(missing) and float(np.float32(missing)) != missing:
+                raise ValueError(
+                    f"missing_values={missing!r} of SimpleImputer is not a number of 32 bits: "
+                    "export with dtype='float64', or fit with missing_values=np.nan"
+                )
+
+
+def _apply(graph: Graph, steps: list[Affine | Imputation]) -> str:
+    X = graph.X
+    for step in steps:
+        X = _impute(graph, X, step) if isinstance(step, Imputation) else _step(graph, X, step)
+    return X
+
+
+def _impute(graph: Graph, X: str, step: Imputation) -> str:
+    X = _step(graph, X, step.affine)
+    if np.isnan(step.missing):
+        absent = graph.add("IsNaN", X)
+    else:
+        absent = graph.add("Equal", X, graph.constant(np.array(step.missing)))
+    return graph.add("Where", absent, graph.constant(step.values), X)
 
 
 def _step(graph: Graph, X: str, step: Affine) -> str:

@@ -1,4 +1,4 @@
-"""What a fitted estimator is made of: affine maps of the features, and a ranker at the end."""
+"""What a fitted estimator is made of: maps of the features, and a ranker at the end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_selection import SelectorMixin
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -24,7 +25,7 @@ from rankrls.estimators.greedy import GreedyRankRLS
 from rankrls.estimators.ranker import Ranker
 from rankrls.preprocessing import QueryScaler
 
-__all__ = ["Affine", "Parts", "take_apart"]
+__all__ = ["Affine", "Imputation", "Parts", "take_apart"]
 
 Array = NDArray[Any]
 
@@ -63,12 +64,40 @@ class Affine:
 
 
 @dataclass(frozen=True)
+class Imputation:
+    """z = x[columns], with ``values`` where x is ``missing``.
+
+    Attributes
+    ----------
+    columns : ndarray of int, or None for all
+    values : ndarray of shape (len(columns) or n_in,), float64
+    missing : float
+        NaN, or the number that stands for a missing value.
+    affine : Affine
+        What it does to rows without missing values.
+    """
+
+    columns: Array | None
+    values: Array
+    missing: float
+    affine: Affine
+
+    def takes_zero(self, before: list[Affine | Imputation]) -> bool:
+        """Whether a missing value counts as 0 in the rows that come in.
+
+        ``before`` are the steps before this one, which must not shift that zero.
+        """
+        shifted = any(isinstance(s, Affine) and s.shift is not None for s in before)
+        return bool(np.isnan(self.missing)) and not self.values.any() and not shifted
+
+
+@dataclass(frozen=True)
 class Parts:
     """An estimator as maps of the features that are applied one after the other, and a ranker.
 
     Attributes
     ----------
-    steps : list of Affine
+    steps : list of Affine or Imputation
     ranker : Ranker or GreedyRankRLS, fitted
     n_features : int
         Of the rows that come in.
@@ -76,7 +105,7 @@ class Parts:
         Their names, if the estimator was fitted to rows that have names.
     """
 
-    steps: list[Affine]
+    steps: list[Affine | Imputation]
     ranker: Any
     n_features: int
     feature_names: list[str] | None
@@ -91,7 +120,7 @@ def take_apart(estimator: Any) -> Parts:
             "RankSVM or GreedyRankRLS, a Pipeline that ends in one, or a search over it"
         )
     check_is_fitted(ranker)
-    steps = [affine for step in transformers if (affine := _affine(step)) is not None]
+    steps = [made for step in transformers if (made := _map(step)) is not None]
     first = next((step for step in transformers if _has_features(step)), ranker)
     names = getattr(first, "feature_names_in_", None)
     return Parts(
@@ -185,7 +214,27 @@ AFFINE: dict[type, Callable[[Any], Affine]] = {
 }
 
 
-def _affine(step: Any) -> Affine | None:
+def _imputation(step: Any) -> Imputation:
+    check_is_fitted(step)
+    if step.add_indicator:
+        raise ValueError(
+            "SimpleImputer(add_indicator=True) is not exported: fit it with add_indicator=False"
+        )
+    number = isinstance(step.missing_values, int | float | np.integer | np.floating)
+    if not number or step._fit_dtype.kind == "O":
+        raise ValueError(
+            "a SimpleImputer of values that are not numbers is not exported: fit it to numbers, "
+            "with missing_values=np.nan"
+        )
+    values, n = _float64(step.statistics_), step.n_features_in_
+    columns = None
+    if not step.keep_empty_features and np.isnan(values).any():  # it drops these features
+        columns = np.flatnonzero(~np.isnan(values))
+        values = values[columns]
+    return Imputation(columns, values, float(step.missing_values), Affine(n, columns=columns))
+
+
+def _map(step: Any) -> Affine | Imputation | None:
     """What a fitted transformer does to the features; None if nothing."""
     if isinstance(step, QueryScaler):
         raise ValueError(
@@ -196,6 +245,8 @@ def _affine(step: Any) -> Affine | None:
         )
     if type(step) is FunctionTransformer and step.func is None:
         return None
+    if type(step) is SimpleImputer:
+        return _imputation(step)
     selects = isinstance(step, SelectorMixin) and type(step).transform is SelectorMixin.transform
     if not selects and type(step) not in AFFINE:
         known = ", ".join(kind.__name__ for kind in AFFINE)

@@ -10,8 +10,9 @@ from scipy import sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from rankrls._calls import all_or_nothing, warn
 from rankrls._validation import check_option, show
-from rankrls.graph_kernels._gather import GATHERS, LabelPairs, label_pairs
+from rankrls.graph_kernels._gather import GATHERS, SCALED_RADIUS, LabelPairs, label_pairs
 from rankrls.graph_kernels._graphs import LabelledGraph, as_graphs
 from rankrls.graph_kernels._vocabulary import learn, look_up
 
@@ -37,9 +38,16 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
         cosine. Features of label pairs that ``fit`` has not seen count in that length, although
         they have no column: the inner products are those of the kernel. A graph without paths
         is a row of zeros.
+    divergent : {"error", "scale"}, default="error"
+        What becomes of a graph whose sum over paths does not converge: an error that names it, or
+        all its edge weights are multiplied by 0.9 / (spectral radius), so that it does. A warning
+        says how many graphs were scaled; other graphs are not changed.
 
     Attributes
     ----------
+    graph_scales_ : ndarray of shape (n_graphs,)
+        What the edge weights of every graph of ``fit`` were multiplied by: 1, or less for those
+        whose paths diverge if ``divergent="scale"``.
     labels_ : ndarray of shape (n_labels,), object
         All labels seen in ``fit``, sorted.
     label_pairs_ : ndarray of shape (n_features, 2), int
@@ -58,7 +66,7 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
     features are the entries of :math:`F = N W N^\top`, and the kernel of two graphs is
     :math:`\sum_{ij} F'_{ij} F''_{ij}` over labels. The series converges if the spectral radius of
     :math:`A` is below 1, as it is for every graph without cycles. A graph for which it is not
-    is an error that names the graph.
+    is an error that names the graph, or is scaled: see ``divergent``.
 
     A graph is any of
 
@@ -85,9 +93,12 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
            [0.  , 0.75, 0.  , 0.5 ]])
     """
 
-    def __init__(self, gather: str = "sum", normalize: bool = False) -> None:
+    def __init__(
+        self, gather: str = "sum", normalize: bool = False, divergent: str = "error"
+    ) -> None:
         self.gather = gather
         self.normalize = normalize
+        self.divergent = divergent
 
     def fit(self, X: Any, y: Any = None) -> AllPathsGraphFeatures:
         """Learn the labels and the pairs of labels that paths connect.
@@ -104,6 +115,7 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
         self.fit_transform(X)
         return self
 
+    @all_or_nothing
     def fit_transform(self, X: Any, y: Any = None) -> sp.csr_array:
         """The same as ``fit(X).transform(X)``, with the paths computed once.
 
@@ -119,17 +131,20 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
         return self._learn(as_graphs(X), "graphs")
 
     def _learn(self, graphs: list[LabelledGraph], name: str) -> sp.csr_array:
-        check_parameters(self.gather, self.normalize)
+        check_parameters(self.gather, self.normalize, self.divergent)
         if not graphs:
             raise ValueError(f"{name} is empty: there are no labels to learn")
         names = sorted({label for graph in graphs for node in graph.labels for label in node})
         number = {label: i for i, label in enumerate(names)}
-        counts, keys, weights = [], [], []
-        for pairs in label_pairs(graphs, number, self.gather, name):
+        counts, keys, weights, scales = [], [], [], []
+        for pairs in label_pairs(graphs, number, self.gather, self.divergent, name):
             counts.append(pairs.counts)
+            scales.append(pairs.scales)
             keys.append(pairs.sources * len(names) + pairs.targets)
             weights.append(self._weights(pairs))
         vocabulary, columns = learn(keys, len(names) ** 2)
+        self.graph_scales_ = np.concatenate(scales)
+        _tell_scales(self.graph_scales_, name)
         self.labels_ = np.array(names, dtype=object)
         self.label_pairs_ = np.column_stack(np.divmod(vocabulary, max(len(names), 1)))
         return _matrix(counts, columns, weights, len(vocabulary))
@@ -149,13 +164,15 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
         return self._apply(as_graphs(X), "graphs")
 
     def _apply(self, graphs: list[LabelledGraph], name: str) -> sp.csr_array:
-        check_parameters(self.gather, self.normalize)
+        check_parameters(self.gather, self.normalize, self.divergent)
         n_labels = len(self.labels_)
         number = {label: i for i, label in enumerate(self.labels_)}
         sources, targets = self.label_pairs_.T
         vocabulary = sources * n_labels + targets
         counts, columns, weights = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)]
-        for pairs in label_pairs(graphs, number, self.gather, name):
+        scales = [np.ones(0)]
+        for pairs in label_pairs(graphs, number, self.gather, self.divergent, name):
+            scales.append(pairs.scales)
             keys = pairs.sources * n_labels + pairs.targets
             if len(number) > n_labels:  # new labels have the numbers after the known ones
                 new = (pairs.sources >= n_labels) | (pairs.targets >= n_labels)
@@ -170,6 +187,7 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
             counts.append(count)
             columns.append(column)
             weights.append(weight)
+        _tell_scales(np.concatenate(scales), name)
         return _matrix(counts, columns, weights, len(vocabulary))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
@@ -201,7 +219,12 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
 
 
 def all_paths_graph_kernel(
-    graphs_a: Any, graphs_b: Any = None, *, gather: str = "sum", normalize: bool = False
+    graphs_a: Any,
+    graphs_b: Any = None,
+    *,
+    gather: str = "sum",
+    normalize: bool = False,
+    divergent: str = "error",
 ) -> Array:
     """All-paths graph kernel of every graph with every other.
 
@@ -209,7 +232,7 @@ def all_paths_graph_kernel(
     ----------
     graphs_a, graphs_b : list of graphs
         As for `AllPathsGraphFeatures`. Without ``graphs_b``, of ``graphs_a`` with themselves.
-    gather, normalize
+    gather, normalize, divergent
         As for `AllPathsGraphFeatures`.
 
     Returns
@@ -225,8 +248,8 @@ def all_paths_graph_kernel(
     array([[0.5625, 0.1875],
            [0.1875, 0.8125]])
     """
-    features = AllPathsGraphFeatures(gather, normalize)
-    check_parameters(gather, normalize)
+    features = AllPathsGraphFeatures(gather, normalize, divergent)
+    check_parameters(gather, normalize, divergent)
     a = as_graphs(graphs_a, "graphs_a")
     b = None if graphs_b is None else as_graphs(graphs_b, "graphs_b")
     X_a = features._learn(a, "graphs_a")
@@ -234,11 +257,24 @@ def all_paths_graph_kernel(
     return (X_a @ X_b.T).toarray()
 
 
-def check_parameters(gather: Any, normalize: Any) -> None:
+def check_parameters(gather: Any, normalize: Any, divergent: Any) -> None:
     """Raise unless the options are known."""
     check_option("gather", gather, GATHERS)
+    check_option("divergent", divergent, ("error", "scale"))
     if not isinstance(normalize, bool | np.bool_):
         raise ValueError(f"normalize must be True or False; got {show(normalize)}")
+
+
+def _tell_scales(scales: Array, name: str) -> None:
+    """Warn of graphs that were scaled."""
+    scaled = np.flatnonzero(scales != 1)
+    if len(scaled):
+        shown = ", ".join(f"{name}[{i}] by {scales[i]:.3g}" for i in scaled[:5])
+        more = ", …" * (len(scaled) > 5)
+        warn(
+            f"the paths of {len(scaled)} of {len(scales)} graphs diverge, and their edge weights "
+            f"were multiplied so that the spectral radius is {SCALED_RADIUS} ({shown}{more})"
+        )
 
 
 def _matrix(

@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 from scipy import sparse as sp
 
 from rankrls.graph_kernels._graphs import LabelledGraph
-from rankrls.graph_kernels._paths import DivergenceError, path_weights
+from rankrls.graph_kernels._paths import DivergenceError, path_weights, spectral_radius
 
-__all__ = ["GATHERS", "LabelPairs", "label_pairs"]
+__all__ = ["GATHERS", "SCALED_RADIUS", "LabelPairs", "label_pairs"]
 
 Array = NDArray[Any]
 
 GATHERS = {"sum": np.add, "max": np.maximum}
+
+#: Spectral radius that graphs with divergent paths are scaled to.
+SCALED_RADIUS = 0.9
 
 _CHUNK = 2**18  # Σ v² of the graphs that are handled together
 
@@ -33,12 +36,15 @@ class LabelPairs:
     sources, targets : ndarray of shape (n_entries,), int
         Numbers of both labels, ascending within a graph.
     weights : ndarray of shape (n_entries,), not zero
+    scales : ndarray of shape (n_graphs,)
+        What the edge weights of every graph were multiplied by: 1 if its paths converge.
     """
 
     counts: Array
     sources: Array
     targets: Array
     weights: Array
+    scales: Array
 
     def lengths(self) -> Array:
         """‖F‖ of every graph, shape (n_graphs,)."""
@@ -50,7 +56,11 @@ class LabelPairs:
 
 
 def label_pairs(
-    graphs: Sequence[LabelledGraph], number: dict[str, int], gather: str, name: str = "graphs"
+    graphs: Sequence[LabelledGraph],
+    number: dict[str, int],
+    gather: str,
+    divergent: str = "error",
+    name: str = "graphs",
 ) -> Iterator[LabelPairs]:
     """F of every graph, in chunks of graphs.
 
@@ -60,6 +70,8 @@ def label_pairs(
     number : dict
         Number of every label. Labels that are not in it are added.
     gather : {"sum", "max"}
+    divergent : {"error", "scale"}
+        What becomes of graphs whose sums over paths do not converge.
     name : str
         How errors call ``graphs``.
     """
@@ -69,22 +81,43 @@ def label_pairs(
         while stop < len(graphs) and (stop == start or size < _CHUNK):
             size += max(graphs[stop].n_nodes, 1) ** 2
             stop += 1
-        yield _chunk(graphs[start:stop], number, gather, name, start)
+        W, scales = _converging(graphs[start:stop], divergent, name, start)
+        yield _chunk(graphs[start:stop], W, scales, number, gather)
         start = stop
 
 
-def _chunk(
-    graphs: Sequence[LabelledGraph], number: dict[str, int], gather: str, name: str, offset: int
-) -> LabelPairs:
+def _converging(
+    graphs: Sequence[LabelledGraph], divergent: str, name: str, offset: int
+) -> tuple[sp.csr_array, Array]:
+    """Path weights of all graphs, and what their edge weights were multiplied by."""
     sizes = np.array([graph.n_nodes for graph in graphs])
     first = np.cumsum(sizes) - sizes
-    A = _block_diagonal([graph.adjacency for graph in graphs], first, int(sizes.sum()))
-    try:
-        W = path_weights(A)
-    except DivergenceError as error:
-        index = int(np.searchsorted(first, error.node, side="right")) - 1
-        raise ValueError(_advice(f"{name}[{offset + index}]", error.radius)) from None
+    scales = np.ones(len(graphs))
+    while True:
+        blocks = [graph.adjacency for graph in graphs]
+        for index in np.flatnonzero(scales != 1):
+            blocks[index] = blocks[index] * scales[index]
+        try:
+            return path_weights(_block_diagonal(blocks, first, int(sizes.sum()))), scales
+        except DivergenceError as error:
+            found = np.unique(np.searchsorted(first, error.nodes, side="right") - 1)
+        for index in found:
+            radius = spectral_radius(graphs[index].adjacency)
+            # One that was scaled already, or has no cycle of such a weight, has overflowed.
+            hopeless = scales[index] != 1 or not SCALED_RADIUS <= radius < np.inf
+            if divergent == "error" or hopeless:
+                raise ValueError(_advice(f"{name}[{offset + index}]", radius))
+            scales[index] = SCALED_RADIUS / radius
 
+
+def _chunk(
+    graphs: Sequence[LabelledGraph],
+    W: sp.csr_array,
+    scales: Array,
+    number: dict[str, int],
+    gather: str,
+) -> LabelPairs:
+    sizes = np.array([graph.n_nodes for graph in graphs])
     # One allocation for every label of every node, sorted by (graph, label): a group each.
     per_node: list[Any] = [node for graph in graphs for node in graph.labels]
     labels = np.array(
@@ -102,6 +135,7 @@ def _chunk(
         group_label[source],
         group_label[target],
         weights,
+        scales,
     )
 
 
@@ -147,9 +181,13 @@ def _block_diagonal(blocks: list[sp.csr_array], first: Array, n: int) -> sp.csr_
 
 
 def _advice(where: str, radius: float) -> str:
-    scale = f", for example by {0.9 / radius:.2g}" if np.isfinite(radius) and radius >= 1 else ""
+    scale = (
+        f", for example by {SCALED_RADIUS / radius:.2g}"
+        if np.isfinite(radius) and radius >= 1
+        else ""
+    )
     return (
         f"{where}: the sum over all its paths does not converge: the spectral radius of its "
         f"adjacency matrix is {radius:.6g} and must be below 1. Multiply its edge weights by a "
-        f"smaller number{scale}, or remove its cycles"
+        f"smaller number{scale}, or remove its cycles; divergent='scale' does so for such graphs"
     )

@@ -25,7 +25,7 @@ from scipy.sparse.csgraph import connected_components
 
 from rankrls import _memory
 
-__all__ = ["DivergenceError", "path_weights"]
+__all__ = ["DivergenceError", "path_weights", "spectral_radius"]
 
 Array = NDArray[Any]
 
@@ -38,15 +38,13 @@ class DivergenceError(Exception):
 
     Parameters
     ----------
-    node : int
-        A node of the component that is the cause.
-    radius : float
-        Spectral radius of the component; infinite where weights overflowed.
+    nodes : ndarray of int
+        A node of every component that is a cause, ascending.
     """
 
-    def __init__(self, node: int, radius: float) -> None:
-        super().__init__(node, radius)
-        self.node, self.radius = node, radius
+    def __init__(self, nodes: Array) -> None:
+        super().__init__(nodes)
+        self.nodes = nodes
 
 
 def path_weights(A: sp.csr_array) -> sp.csr_array:
@@ -65,13 +63,14 @@ def path_weights(A: sp.csr_array) -> sp.csr_array:
     Raises
     ------
     DivergenceError
-        The spectral radius of a component is one or more.
+        The spectral radius of a component is one or more, or weights overflow.
     """
     edges = A.tocoo()
     n = A.shape[0]
     # Rows as they come out of the stacks, and where each node's row is among them.
     place, n_rows = np.full(n, -1), 0
     counts, columns, values = [], [], []
+    divergent = []
     for nodes, slots, sources, targets, weights in _stacks(edges):
         b, v = nodes.shape
         if v > 1000:
@@ -81,8 +80,9 @@ def path_weights(A: sp.csr_array) -> sp.csr_array:
         stack[slots, sources, targets] = weights
         bad = _close(stack)
         if bad.any():
-            slot = int(np.flatnonzero(bad)[0])
-            raise DivergenceError(int(nodes[slot, 0]), _radius(edges, nodes[slot]))
+            divergent.append(nodes[bad, 0])
+        if divergent:
+            continue
         found = stack != 0
         counts.append(np.count_nonzero(found, axis=2).ravel())
         columns.append(np.broadcast_to(nodes[:, None, :], stack.shape)[found])
@@ -90,6 +90,8 @@ def path_weights(A: sp.csr_array) -> sp.csr_array:
         # Padding comes after the node that it repeats: written backwards, the node remains.
         place[nodes.ravel()[::-1]] = n_rows + np.arange(b * v)[::-1]
         n_rows += b * v
+    if divergent:
+        raise DivergenceError(np.sort(np.concatenate(divergent)))
     if not counts:
         return sp.csr_array(A.shape)
     indptr = np.concatenate([[0], *counts, [0]]).cumsum()  # the last row is empty
@@ -206,8 +208,19 @@ def _close_exactly(A: Array) -> tuple[Array, Array]:
     return np.linalg.solve(system, identity - system), bad
 
 
-def _radius(edges: sp.coo_array, nodes: Array) -> float:
-    """Spectral radius of the component of these nodes (the first one is repeated as padding)."""
-    nodes = np.unique(nodes)
-    block = edges.tocsr()[nodes][:, nodes].toarray()
-    return float(np.abs(np.linalg.eigvals(block)).max(initial=0.0))
+def spectral_radius(A: sp.csr_array) -> float:
+    """Largest absolute value of the eigenvalues of a square matrix.
+
+    They are those of its strongly connected components: nodes outside of all cycles, which make
+    eigenvalues ill-conditioned, do not count.
+    """
+    _, component = connected_components(A, connection="strong")
+    edges = A.tocoo()
+    source, target = edges.coords
+    inside = component[source] == component[target]
+    radius = 0.0
+    for label in np.unique(component[source[inside]]):
+        nodes = np.flatnonzero(component == label)
+        block = A[nodes][:, nodes].toarray()
+        radius = max(radius, float(np.abs(np.linalg.eigvals(block)).max()))
+    return radius

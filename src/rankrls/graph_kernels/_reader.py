@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from rankrls._streams import PathOrFile
 from rankrls.graph_kernels._corpus import Document, Entity, Pair, Sentence
 from rankrls.graph_kernels._sentences import Dependency, Token
@@ -12,6 +14,8 @@ from rankrls.graph_kernels._xml import Element, iter_elements
 __all__ = ["iter_interaction_corpus"]
 
 Ranges = list[tuple[int, int]]
+
+_MAX_TOUCHED = 1_000_000  # tokens of all entities of a sentence
 
 
 def iter_interaction_corpus(
@@ -41,7 +45,9 @@ def iter_interaction_corpus(
     ------
     ValueError
         The file is not such a corpus; with its name, the line and the element's id. A document
-        type declaration is refused, so that no entity is ever expanded or loaded.
+        type declaration is refused, so that no entity is ever expanded or loaded; so are documents
+        of more than a million elements, tags and comments of more than 16 MiB, and sentences whose
+        entities cover more than a million tokens.
 
     Notes
     -----
@@ -87,12 +93,17 @@ def _sentence(element: Element, parser: str | None, self_interactions: bool) -> 
         for d in parse.all("dependency")
     )
     entities: list[Entity] = []
+    n_touched = 0
+    place = _TokenRanges(ranges)
     entity_number: dict[str, int] = {}
     for entity in element.all("entity"):
         _claim(entity, entity_number)
-        found = _touched(_ranges(entity), ranges)
+        found = place.touched(_ranges(entity))
         if not found:
             raise entity.error("covers no token: is its charOffset right?")
+        n_touched += len(found)
+        if n_touched > _MAX_TOUCHED:
+            raise entity.error(f"and those before it cover over {_MAX_TOUCHED:,} tokens")
         text, kind = entity.attributes.get("text", ""), entity.attributes.get("type", "")
         entities.append(Entity(entity.get("id"), text, kind, found))
     pairs = tuple(_pair(pair, entity_number) for pair in element.all("pair"))
@@ -170,8 +181,8 @@ def _ranges(element: Element) -> Ranges:
     given = element.get("charOffset")
     ranges = []
     for part in given.split(","):
-        begin, dash, end = part.strip().partition("-")
-        if not (dash and begin.isdecimal() and end.isdecimal() and len(part) < 40):
+        begin, _, end = part.strip().partition("-")
+        if not (begin.isdecimal() and end.isdecimal() and max(len(begin), len(end)) <= 18):
             raise element.error(f"has charOffset={given[:60]!r}; it must read like '3-7,9-12'")
         ranges.append((int(begin), int(end)))
         if ranges[-1][0] > ranges[-1][1]:
@@ -179,10 +190,20 @@ def _ranges(element: Element) -> Ranges:
     return ranges
 
 
-def _touched(ranges: Ranges, tokens: list[Ranges]) -> tuple[int, ...]:
-    """Tokens that share a character with the ranges."""
-    return tuple(
-        index
-        for index, token in enumerate(tokens)
-        if any(a <= d and c <= b for a, b in ranges for c, d in token)
-    )
+class _TokenRanges:
+    """The characters of all tokens of a sentence."""
+
+    def __init__(self, tokens: list[Ranges]) -> None:
+        n_ranges = np.array([len(ranges) for ranges in tokens], dtype=np.intp)
+        self.token = np.repeat(np.arange(len(tokens)), n_ranges)
+        flat = [edges for ranges in tokens for edges in ranges]
+        self.begin, self.end = np.array(flat, dtype=np.int64).reshape(-1, 2).T
+
+    def touched(self, ranges: Ranges) -> tuple[int, ...]:
+        """Tokens that share a character with the ranges."""
+        begin, end = np.array(sorted(ranges), dtype=np.int64).T
+        end = np.maximum.accumulate(end)
+        # The ranges that begin before a token ends: one of them must end after it begins.
+        last = np.searchsorted(begin, self.end, side="right") - 1
+        shared = (last >= 0) & (end[last] >= self.begin)
+        return tuple(np.unique(self.token[shared]).tolist())

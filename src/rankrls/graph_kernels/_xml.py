@@ -1,15 +1,16 @@
 """XML of a corpus, element by element, from files that may come from strangers.
 
 Expat is used directly. A document type declaration is refused before anything in it is read, so
-that there are neither entities that expand nor external ones; depth and number of elements are
-limited; and nothing but the elements of the current document is ever held.
+that there are neither entities that expand nor external ones; depth and number of elements, and the
+length of a tag or comment, are limited; and nothing but the elements of the current document is
+ever held. Time and memory are in proportion to the bytes that are read.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 from xml.parsers import expat
 
@@ -19,18 +20,28 @@ __all__ = ["Element", "iter_elements"]
 
 _CHUNK = 1 << 16
 _MAX_DEPTH = 64
-_MAX_ELEMENTS = 5_000_000  # of one document
-_MAX_TOKEN = 1 << 26  # bytes of one tag
+_MAX_ELEMENTS = 1_000_000  # of one document
+_MAX_TOKEN = 1 << 24  # bytes of one tag, comment or processing instruction
+
+_NO_ATTRIBUTES: dict[str, str] = {}
 
 
 @dataclass(slots=True)
 class Element:
-    """A tag, its attributes, the elements in it, and the place for error messages."""
+    """A tag, its attributes, file and line, and the elements in it."""
 
     tag: str
     attributes: dict[str, str]
-    where: str
-    children: list[Element] = field(default_factory=list)
+    file: str
+    line: int
+    children: Sequence[Element] = ()
+
+    def append(self, child: Element) -> None:
+        """Put an element into this one; most elements have none, and then there is no list."""
+        if isinstance(self.children, list):
+            self.children.append(child)
+        else:
+            self.children = [child]
 
     def all(self, tag: str) -> list[Element]:
         """Elements directly in this one."""
@@ -46,8 +57,13 @@ class Element:
     def error(self, problem: str) -> ValueError:
         """What is wrong with this element, and where it is."""
         name = self.attributes.get("id")
-        called = f"<{self.tag} id={name!r}>" if name is not None else f"<{self.tag}>"
-        return ValueError(f"{self.where}: {called} {problem}")
+        called = f"<{_cut(self.tag)} id={_cut(name)!r}>" if name is not None else f"<{self.tag}>"
+        return ValueError(f"{self.file}:{self.line}: {called} {problem}")
+
+
+def _cut(text: str) -> str:
+    """Text for an error message, shortened."""
+    return text if len(text) <= 80 else text[:80] + "…"
 
 
 def iter_elements(path: PathOrFile, root: str, tag: str) -> Iterator[Element]:
@@ -60,7 +76,7 @@ def iter_elements(path: PathOrFile, root: str, tag: str) -> Iterator[Element]:
         reader = _Reader(name, root, tag)
         while True:
             try:
-                data = file.read(_CHUNK)
+                data = file.read(max(_CHUNK, reader.n_waiting))
             except DAMAGED as error:
                 raise ValueError(
                     f"{name}: the gzip data is truncated or corrupt ({error})"
@@ -83,6 +99,15 @@ class _Reader:
         parser.EndElementHandler = self._end
         parser.StartDoctypeDeclHandler = self._doctype
 
+    @property
+    def n_waiting(self) -> int:
+        """Bytes of a tag or comment that has not ended yet.
+
+        Expat looks at all of them again with the next piece: pieces of at least this size make
+        that twice the work, not its square.
+        """
+        return self._fed - self._parser.CurrentByteIndex
+
     def feed(self, data: bytes) -> None:
         self._fed += len(data)
         try:
@@ -90,8 +115,17 @@ class _Reader:
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code)
             raise ValueError(f"{self.name}:{error.lineno}: not well-formed XML: {reason}") from None
-        if self._fed - self._parser.CurrentByteIndex > _MAX_TOKEN:
-            raise ValueError(f"{self._where()}: a tag is longer than {_MAX_TOKEN >> 20} MiB")
+        except (LookupError, ValueError) as error:
+            if type(error) is ValueError and "multi-byte encodings" not in str(error):
+                raise  # of the handlers below
+            raise ValueError(
+                f"{self._where()}: the encoding of the file cannot be read ({error}); save it in "
+                "UTF-8"
+            ) from None
+        if self.n_waiting > _MAX_TOKEN:
+            raise ValueError(
+                f"{self._where()}: a comment or a tag is longer than {_MAX_TOKEN >> 20} MiB"
+            )
 
     def _where(self) -> str:
         return f"{self.name}:{self._parser.CurrentLineNumber}"
@@ -106,18 +140,21 @@ class _Reader:
         self._depth += 1
         self._count += 1
         if self._depth == 1 and tag != self.root:
-            raise ValueError(f"{self._where()}: the file begins with <{tag}>, not <{self.root}>")
+            raise ValueError(
+                f"{self._where()}: the file begins with <{_cut(tag)}>, not <{self.root}>"
+            )
         if self._depth > _MAX_DEPTH:
             raise ValueError(f"{self._where()}: elements are nested more than {_MAX_DEPTH} deep")
         if self._count > _MAX_ELEMENTS:
             raise ValueError(f"{self._where()}: a <{self.tag}> has over {_MAX_ELEMENTS:,} elements")
         if not self._open and tag != self.tag:
             if self._depth == 2:
-                raise ValueError(f"{self._where()}: <{tag}> outside of a <{self.tag}>")
+                raise ValueError(f"{self._where()}: <{_cut(tag)}> outside of a <{self.tag}>")
             return
-        element = Element(tag, attributes, self._where())
+        line = self._parser.CurrentLineNumber
+        element = Element(tag, attributes or _NO_ATTRIBUTES, self.name, line)
         if self._open:
-            self._open[-1].children.append(element)
+            self._open[-1].append(element)
         self._open.append(element)
 
     def _end(self, tag: str) -> None:

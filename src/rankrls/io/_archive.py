@@ -6,9 +6,9 @@
 An array whose axes lie in memory in another order is stored in that order, and "axes" says which
 axis is which: a product with the array that is read then rounds as it did with the original.
 
-Nothing is compressed, so that no file can ask for more memory than it has bytes. All sizes are
+Nothing is compressed: an array takes as much memory as it has bytes in the file. All sizes are
 checked against the length of the file before anything is allocated, zip's check sums when a member
-is read.
+is read. What else loading takes is counted (`rankrls.io._budget`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._validation import show
+from rankrls.io._budget import Budget
 from rankrls.io._kinds import require
 from rankrls.io._values import ARRAY_TYPES
 
@@ -37,6 +38,9 @@ MANIFEST = "manifest.json"
 MAX_MANIFEST = 2**28
 
 CHUNK = 2**20
+
+#: Bytes of the description of a member that `zipfile` keeps.
+MEMBER = 800
 
 
 def _member(number: int) -> str:
@@ -114,10 +118,13 @@ class ArchiveReader:
     Attributes
     ----------
     manifest : dict
+    budget : Budget
+        What is left of the memory that the file may ask for.
     """
 
     def __init__(self, file: IO[bytes], check: Callable[[dict[str, Any]], None]) -> None:
         self._size = file.seek(0, os.SEEK_END)
+        self.budget = Budget(self._size)
         file.seek(0)
         _require_magic(file.read(64))
         try:
@@ -127,6 +134,7 @@ class ArchiveReader:
         members = self._archive.infolist()
         if not members or members[0].filename != MANIFEST:
             raise ValueError(f"it is a zip file without a {MANIFEST}, not a model of rankrls")
+        self.budget.charge(MEMBER * len(members), "its table of contents")
         self._check_sizes(members)
         self.manifest = self._read_manifest(members[0])
         check(self.manifest)
@@ -147,9 +155,11 @@ class ArchiveReader:
 
     def _read_manifest(self, info: zipfile.ZipInfo) -> dict[str, Any]:
         require(info.file_size <= MAX_MANIFEST, f"its manifest has {info.file_size:,} bytes")
+        text = self._archive.read(info)
+        self.budget.charge_json(text)
         try:
             manifest = json.loads(
-                self._archive.read(info).decode("utf-8"),
+                text.decode("ascii"),
                 object_pairs_hook=_without_duplicates,
                 parse_constant=_refuse_constant,
                 parse_float=_finite,
@@ -172,6 +182,10 @@ class ArchiveReader:
         table = []
         for entry, info in zip(entries, self._members, strict=True):
             dtype, shape, axes = _check_entry(entry, info.filename)
+            # An array without entries has no bytes that its other axes could be compared with.
+            lengths = [n for n in shape if n]
+            good = math.prod(lengths) <= self._size
+            require(good, f"{info.filename} has the shape {shape}, more than the file has bytes")
             size = len(_header(_stored(dtype).str, shape)) + math.prod(shape) * dtype.itemsize
             require(
                 size == info.file_size,
@@ -191,8 +205,12 @@ class ArchiveReader:
         require(good, f"there is no array {show(number)}")
 
     def array(self, number: int) -> Array:
-        """The array of this number; its check sum is tested."""
+        """The array of this number; its check sum is tested.
+
+        Each time that it is asked for counts, because whoever asks looks at all of it.
+        """
         self._require_number(number)
+        self.budget.charge(self._members[number].file_size, self._members[number].filename)
         if number not in self._arrays:
             self._arrays[number] = self._read_array(number)
         return self._arrays[number]

@@ -66,7 +66,7 @@ def _sketch(tree: Any, reader: ArchiveReader) -> Any:
         return {name: _sketch(item, reader) for name, item in tree["dict"].items()}
     if tag in ("tuple", "strings"):
         return [_sketch(item, reader) for item in tree[tag]]
-    number = Decoder(reader.array).decode(tree)
+    number = Decoder(reader.array, reader.budget.charge).decode(tree)
     return number if tag == "float" else number.item()
 
 

@@ -6,30 +6,39 @@ one object an axis of the same name must have the same length everywhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls._validation import show
 
 __all__ = [
     "ANY",
+    "COUNT",
+    "FINITE",
     "FLAG",
+    "INDICES",
     "INTEGER",
     "LABELS",
     "LISTING",
-    "MAPPING",
     "NAMES",
     "NUMBER",
+    "NUMBERS",
+    "PLAIN",
+    "POSITIVE",
+    "SIZE",
     "TEXT",
     "Kind",
     "array",
     "either",
     "instance",
     "listing",
+    "mapping",
     "maybe",
     "optional",
     "require",
@@ -40,6 +49,11 @@ __all__ = [
 ]
 
 Axes = dict[str, int]
+
+Array = NDArray[Any]
+
+#: Entries that are looked at at a time.
+BLOCK = 2**16
 
 
 @dataclass(frozen=True)
@@ -62,51 +76,111 @@ class Kind:
 
 
 def _is_number(value: Any, axes: Axes) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) <= FLOAT_MAX
+    return isinstance(value, float | np.integer | np.floating)
 
 
 def _is_integer(value: Any, axes: Axes) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if isinstance(value, int):
+        return not isinstance(value, bool) and -(2**63) <= value < 2**64
+    return isinstance(value, np.integer)
 
 
 def _is_names(value: Any, axes: Axes) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1
 
 
+def _is_finite(value: Any, axes: Axes) -> bool:
+    return _is_number(value, axes) and math.isfinite(value)
+
+
+def _is_count(value: Any, axes: Axes) -> bool:
+    return _is_integer(value, axes) and 0 <= value < 2**63
+
+
+def _is_plain(value: Any, axes: Axes) -> bool:
+    return value is None or isinstance(value, bool | str) or _is_number(value, axes)
+
+
+#: The largest number in double precision; larger integers are no numbers to NumPy.
+FLOAT_MAX = float(np.finfo(np.float64).max)
+
 ANY = Kind(lambda value, axes: True, "anything")
+PLAIN = Kind(_is_plain, "a number, text, True, False or None")
 NUMBER = Kind(_is_number, "a number")
+FINITE = Kind(_is_finite, "a finite number")
+POSITIVE = Kind(lambda v, axes: _is_finite(v, axes) and v > 0, "a finite number > 0")
 INTEGER = Kind(_is_integer, "an integer")
+COUNT = Kind(_is_count, "an integer >= 0")
+SIZE = Kind(lambda v, axes: _is_count(v, axes) and v >= 1, "an integer >= 1")
 FLAG = Kind(lambda value, axes: isinstance(value, bool | np.bool_), "True or False")
 TEXT = Kind(lambda value, axes: isinstance(value, str), "text")
 LISTING = Kind(lambda value, axes: isinstance(value, list), "a list")
-MAPPING = Kind(lambda value, axes: isinstance(value, dict), "a dict")
 LABELS = Kind(lambda value, axes: isinstance(value, set), "a set of labels")
 NAMES = Kind(_is_names, "a 1-D array of names")
 
 
-def array(kinds: str, shape: str) -> Kind:
-    """Dense arrays whose dtype is one of ``kinds`` ("f", "i", "b", …) and with these axes."""
+def _sequence(kind: Kind, dtypes: str, text: str) -> Kind:
+    """Lists, tuples and 1-D arrays of numbers, as users pass them."""
+
+    def accepts(value: Any, axes: Axes) -> bool:
+        if isinstance(value, np.ndarray):
+            return value.ndim == 1 and value.dtype.kind in dtypes
+        return isinstance(value, list | tuple) and all(kind.accepts(v, axes) for v in value)
+
+    return Kind(accepts, text)
+
+
+NUMBERS = _sequence(NUMBER, "iuf", "a list or 1-D array of numbers")
+INDICES = _sequence(INTEGER, "iu", "a list or 1-D array of integers")
+
+
+def array(
+    kinds: str, shape: str, *, nan: bool = False, infinite: bool | None = None, empty: bool = True
+) -> Kind:
+    """Dense arrays whose dtype is one of ``kinds`` ("f", "i", "b", …) and with these axes.
+
+    Numbers are finite; ``nan`` allows NaN, and infinity as well unless ``infinite=False``. Axes may
+    have the length zero unless not ``empty``.
+    """
+    infinite = nan if infinite is None else infinite
     names = shape.split()
 
     def accepts(value: Any, axes: Axes) -> bool:
         if not isinstance(value, np.ndarray) or not _holds(value.dtype, kinds):
             return False
-        return _fits(value.shape, names, axes)
+        if not _fits(value.shape, names, axes) or not (empty or value.size):
+            return False
+        return (nan and infinite) or all_finite(value, nan=nan)
 
     what = {"f": "a float", "i": "an integer", "u": "an integer", "b": "a bool"}[kinds[0]]
-    return Kind(accepts, f"{what} array of shape ({', '.join(names)})")
+    size = "" if empty else ", not empty"
+    finite = ", finite" if kinds[0] == "f" and not nan else ""
+    return Kind(accepts, f"{what} array of shape ({', '.join(names)}){size}{finite}")
 
 
 def rows(shape: str) -> Kind:
-    """Float rows: a dense array, or a sparse one in CSR format."""
+    """Finite float rows: a dense array, or a sparse one in CSR format."""
     names = shape.split()
 
     def accepts(value: Any, axes: Axes) -> bool:
         if not (isinstance(value, np.ndarray) or sparse.issparse(value)):
             return False
-        return _holds(value.dtype, "f") and _fits(value.shape, names, axes)
+        if not _holds(value.dtype, "f") or not _fits(value.shape, names, axes):
+            return False
+        return all_finite(value if isinstance(value, np.ndarray) else value.data)
 
-    return Kind(accepts, f"a float array, dense or CSR, of shape ({', '.join(names)})")
+    return Kind(accepts, f"a float array, dense or CSR, of shape ({', '.join(names)}), finite")
+
+
+def all_finite(values: Array, *, nan: bool = False) -> bool:
+    """Whether no entry is NaN (unless ``nan``) or infinite, with little memory."""
+    if values.dtype.kind != "f":
+        return True
+    flat = values.ravel(order="K")  # no copy: arrays of files are contiguous
+    parts = (flat[i : i + BLOCK] for i in range(0, flat.size, BLOCK))
+    return not any(np.isinf(p).any() if nan else not np.isfinite(p).all() for p in parts)
 
 
 def instance(*names: str) -> Kind:
@@ -121,6 +195,15 @@ def listing(kind: Kind) -> Kind:
         return isinstance(value, list) and bool(value) and all(kind.accepts(v, {}) for v in value)
 
     return Kind(accepts, f"a list, each entry {kind.text}")
+
+
+def mapping(kind: Kind) -> Kind:
+    """Dicts of such things by name."""
+
+    def accepts(value: Any, axes: Axes) -> bool:
+        return isinstance(value, dict) and all(kind.accepts(v, axes) for v in value.values())
+
+    return Kind(accepts, f"a dict, each value {kind.text}")
 
 
 def tuple_of(*kinds: Kind) -> Kind:
@@ -184,9 +267,13 @@ def require(condition: bool, text: str) -> None:
         raise ValueError(text)
 
 
-def within(indices: Any, n: int) -> bool:
-    """Whether all are numbers from 0 to n − 1."""
-    return bool(indices.size == 0 or (indices.min() >= 0 and indices.max() < n))
+def within(indices: Any, n: int, *, distinct: bool = False) -> bool:
+    """Whether all are numbers from 0 to n − 1, each at most once if ``distinct``."""
+    if indices.size == 0:
+        return True
+    if indices.min() < 0 or indices.max() >= n:
+        return False
+    return not distinct or len(np.unique(indices)) == len(indices)
 
 
 def _holds(dtype: np.dtype[Any], kinds: str) -> bool:

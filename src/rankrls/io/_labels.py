@@ -6,10 +6,19 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankrls._validation import show
 
-__all__ = ["compact", "expand", "ordered"]
+__all__ = ["check_hashes", "compact", "expand", "ordered"]
+
+Array = NDArray[Any]
+
+#: So many labels take no time, whatever their hash values are.
+FEW = 256
+
+#: Probes for each label; one or two are usual.
+MAX_PROBES = 100
 
 
 def compact(labels: Iterable[Any]) -> Any:
@@ -34,7 +43,61 @@ def expand(stored: Any) -> list[Any]:
     if type(labels) is not list:
         raise ValueError(f"{show(stored)} where labels should be")
     try:
-        hash(tuple(labels))
+        for label in labels:
+            hash(label)
     except TypeError as error:
         raise ValueError(f"something among labels that is none: {error}") from error
     return labels
+
+
+def check_hashes(labels: list[Any]) -> None:
+    """Raise if a dict or a set of these labels would take time in proportion to their square.
+
+    Numbers can be chosen such that each one meets all others in the table of a dict: their hash
+    values are known, other than those of text. Tables of every size that a growing dict or set may
+    have are filled here, all labels at once, and probes counted.
+
+    Notes
+    -----
+    CPython: a label is looked for in slot i = h mod 2^k, then in i ← 5 i + 1 + (h >> 5 j) for
+    j = 1, 2, …; a set looks into the nine slots after each of these, too.
+    """
+    n = len(labels)
+    if n < FEW or all(type(label) is str for label in labels):
+        return
+    hashes = np.fromiter(map(hash, labels), dtype=np.int64, count=n).view(np.uint64)
+    size = 2 * FEW
+    while size <= 8 * n:
+        first = hashes[: 2 * size // 3]
+        for n_neighbours in (0, 9):
+            if not _fills(first, size, n_neighbours):
+                raise ValueError(f"{n:,} labels whose hash values collide, as no labels do")
+        size *= 2
+
+
+def _fills(hashes: Array, size: int, n_neighbours: int) -> bool:
+    """Whether a table of this size takes the labels with few probes for each."""
+    mask = np.uint64(size - 1)
+    taken = np.zeros(size, dtype=bool)
+    first = np.empty(size, dtype=np.int64)
+    waiting, slots = hashes, hashes & mask
+    shift, probes = 0, 0
+    while len(waiting):
+        for step in range(n_neighbours + 1):
+            probes += len(waiting)
+            if probes > MAX_PROBES * len(hashes):
+                return False
+            # Near its end a table has no neighbours to look at.
+            near = slots + np.uint64(n_neighbours) <= mask
+            asked = np.where(near, slots + np.uint64(step), slots)
+            free = np.flatnonzero(~taken[asked])
+            first[asked[free][::-1]] = free[::-1]  # of several, the label that came first
+            placed = free[first[asked[free]] == free]
+            taken[asked[placed]] = True
+            left = np.ones(len(waiting), dtype=bool)
+            left[placed] = False
+            waiting, slots = waiting[left], slots[left]
+        shift += 5
+        perturbation = waiting >> np.uint64(shift) if shift < 64 else np.uint64(0)
+        slots = (slots * np.uint64(5) + np.uint64(1) + perturbation) & mask
+    return True

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import shutil
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,9 +41,11 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
     Parameters
     ----------
     estimator : fitted estimator
-        `RankRLS`, `RankRLSCV`, `GreedyRankRLS`, `QueryScaler`; a scikit-learn ``Pipeline`` of
-        these and of ``StandardScaler``, ``MinMaxScaler`` and ``MaxAbsScaler``. Functions cannot
-        be stored as data: a kernel must be given by name or precomputed.
+        `RankRLS`, `RankRLSCV`, `RankSVM`, `GreedyRankRLS`, `ConditionalRankRLS`,
+        `ConditionalRankRLSCV`, `QueryScaler`; a scikit-learn ``Pipeline`` of these and of
+        ``StandardScaler``, ``MinMaxScaler``, ``MaxAbsScaler`` and ``SimpleImputer`` (of numbers,
+        without ``add_indicator``), at most three pipelines inside one another. Functions cannot be
+        stored as data: a kernel must be given by name or precomputed.
     path : str or path
         By convention it ends in ``.rankrls``.
     uncertainty : bool, default=True
@@ -94,14 +98,21 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
         "model": encoder.encode(estimator, kind),
     }
     with atomic_file(os.fspath(path)) as file:
-        write_archive(file, manifest, encoder.arrays)
+        if file.seekable():
+            write_archive(file, manifest, encoder.arrays)
+            return
+        with tempfile.TemporaryFile() as whole:  # sizes stand before the data: not for a pipe
+            write_archive(whole, manifest, encoder.arrays)
+            whole.seek(0)
+            shutil.copyfileobj(whole, file)
 
 
 def load_model(path: Path) -> Any:
     """Read an estimator that `save_model` has written.
 
     Nothing in the file is executed, imported or unpickled, so that a file from anywhere may be
-    opened, and it cannot ask for much more memory than it has bytes.
+    opened. A file of n bytes takes at most 1 MiB + 32 n bytes of memory to load: arrays take what
+    they take in the file, query labels and names of features more.
 
     Parameters
     ----------
@@ -111,7 +122,8 @@ def load_model(path: Path) -> Any:
     -------
     estimator
         Fitted. Its predictions are those of the estimator that was saved, to the last bit on the
-        same machine.
+        same machine. ``n_jobs`` is None: how many threads this machine starts is not for a file to
+        say.
 
     Raises
     ------
@@ -120,7 +132,14 @@ def load_model(path: Path) -> Any:
         not know, or was written in a newer format.
     """
     with _reader(path) as reader:
-        model = Decoder(reader.array).decode(reader.manifest["model"])
+        decoder = Decoder(reader.array, reader.budget.charge)
+        try:
+            model = decoder.decode(reader.manifest["model"])
+        except ValueError as error:
+            if not decoder.where:
+                raise
+            place = ".".join(repr(name[:40])[1:-1] for name in decoder.where)
+            raise ValueError(f"{error} (in {place})") from error
         if not isinstance(record_of(model), EstimatorRecord):
             raise ValueError(f"it holds {show(model)}, which is not a model")
         return model
@@ -175,12 +194,20 @@ def _reader(path: Path) -> Iterator[ArchiveReader]:
                 raise
             raise ValueError(f"{name} cannot be loaded: the file is damaged") from error
         except zipfile.BadZipFile as error:
-            raise ValueError(f"{name} cannot be loaded: the file is damaged ({error})") from error
+            raise ValueError(
+                f"{name} cannot be loaded: the file is damaged ({_cut(error)})"
+            ) from error
         except Exception as error:
             # The last line of defence: data that no rankrls has written, in a shape that no
             # check above foresaw.
-            text = f"it is not as a model should be ({type(error).__name__}: {error})"
+            text = f"it is not as a model should be ({type(error).__name__}: {_cut(error)})"
             raise ValueError(f"{name} cannot be loaded: {text}") from error
+
+
+def _cut(error: Exception) -> str:
+    """The message of an error of another library, which may repeat bytes of the file."""
+    text = str(error)
+    return text if len(text) <= 200 else text[:199] + "…"
 
 
 def _check_manifest(manifest: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from sklearn import config_context
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._validation import show
-from rankrls.io._kinds import ANY, Kind, verify
+from rankrls.io._kinds import PLAIN, Kind, verify
 
 __all__ = ["EstimatorRecord", "Record", "call", "fill"]
 
@@ -65,6 +65,8 @@ class Record:
         ``pack(instance)``: the values of the fields; by default the attributes of these names.
     unpack : callable
         ``unpack(cls, values)``: the instance.
+    cost : callable, optional
+        ``cost(values)``: bytes that ``unpack`` takes beside the values themselves.
     check : callable, optional
         ``check(instance)`` raises a ``ValueError`` if its parts do not fit together.
     class_name : str, optional
@@ -77,6 +79,7 @@ class Record:
     derived: tuple[str, ...] = ()
     pack: Callable[[Any], dict[str, Any]] | None = None
     unpack: Callable[[type[Any], dict[str, Any]], Any] = fill
+    cost: Callable[[dict[str, Any]], int] | None = None
     check: Callable[[Any], None] | None = None
     class_name: str | None = None
 
@@ -94,10 +97,15 @@ class Record:
             self.check(instance)
         return {"fields": values}
 
-    def make(self, sections: dict[str, dict[str, Any]]) -> Any:
-        """Rebuild what `take` took apart; values of the wrong kind are refused."""
+    def make(self, sections: dict[str, dict[str, Any]], charge: Callable[[int, str], None]) -> Any:
+        """Rebuild what `take` took apart; values of the wrong kind are refused.
+
+        ``charge(n_bytes, what)`` is called before memory is taken.
+        """
         values = self._section(sections, "fields", self.fields)
         verify(self.name, values, self.fields)
+        if self.cost is not None:
+            charge(self.cost(values), f"a {self.name}")
         instance = self.unpack(self.cls, values)
         if self.check is not None:
             self.check(instance)
@@ -114,7 +122,7 @@ class Record:
         return {name: values[name] for name in self.fields if name in values}
 
     def _section(
-        self, sections: dict[str, dict[str, Any]], name: str, known: Mapping[str, Kind]
+        self, sections: dict[str, dict[str, Any]], name: str, known: Mapping[str, Any]
     ) -> dict[str, Any]:
         values = dict(sections.get(name, {}))
         unknown = sorted(set(values) - set(known))
@@ -131,10 +139,10 @@ class EstimatorRecord(Record):
     Attributes
     ----------
     params : mapping of str to Kind
-        Kinds of parameters. Those that are not named here may be any data; those that a file
-        lacks get their default.
+        Kinds of parameters. Those that are not named here (of a scikit-learn that is newer than
+        this table) must be numbers or text; those that a file lacks get their default.
     dropped : tuple of str
-        Parameters that are not stored.
+        Parameters that are not stored, and not taken from a file that has them.
     advice : mapping of str to str
         What to do about a parameter that cannot be stored.
     for_learning : tuple of str
@@ -155,33 +163,35 @@ class EstimatorRecord(Record):
         params = instance.get_params(deep=False)
         ignored = (*self.derived, *params, "_metadata_request")
         params = {name: value for name, value in params.items() if name not in self.dropped}
-        fields = self._known(vars(instance), ignored)
+        attributes = vars(instance) if self.pack is None else self.pack(instance)
+        fields = self._known(attributes, ignored)
+        self._verify_params(params)
         verify(self.name, fields, self.fields)
-        self._check(instance)
+        if self.check is not None:
+            self.check(instance)
         requests = _requests(instance)
         return {"params": params, "fields": fields} | ({"requests": requests} if requests else {})
 
-    def make(self, sections: dict[str, dict[str, Any]]) -> Any:
+    def make(self, sections: dict[str, dict[str, Any]], charge: Callable[[int, str], None]) -> Any:
         """Call the constructor, fill in the attributes, set the requests."""
-        names = set(inspect.signature(self.cls).parameters) - set(self.dropped)
-        known = {name: self.params.get(name, ANY) for name in names}
-        params = self._section(sections, "params", known)
+        params = self._section(sections, "params", inspect.signature(self.cls).parameters)
+        params = {name: value for name, value in params.items() if name not in self.dropped}
+        self._verify_params(params)
         fields = self._section(sections, "fields", self.fields)
         verify(self.name, fields, self.fields)
         estimator = self.cls(**params)
         estimator.__dict__.update(fields)
-        self._check(estimator)
+        if self.check is not None:
+            self.check(estimator)
         if self.finish is not None:
             self.finish(estimator)
         _set_requests(estimator, sections.get("requests", {}))
         check_is_fitted(estimator)
         return estimator
 
-    def _check(self, estimator: Any) -> None:
-        params = estimator.get_params(deep=False)
-        verify(self.name, params, self.params, self.advice)
-        if self.check is not None:
-            self.check(estimator)
+    def _verify_params(self, params: dict[str, Any]) -> None:
+        kinds = {name: self.params.get(name, PLAIN) for name in params}
+        verify(self.name, params, kinds, self.advice)
 
 
 def _requests(estimator: Any) -> dict[str, Any]:

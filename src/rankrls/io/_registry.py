@@ -6,7 +6,7 @@ from typing import Any
 
 from rankrls._validation import show
 from rankrls.io._records import EstimatorRecord, Record
-from rankrls.io._stored_estimators import ESTIMATORS, LEDGER, RANDOM_STATE
+from rankrls.io._stored_estimators import CALIBRATION, ESTIMATORS, LEDGER, RANDOM_STATE
 from rankrls.io._stored_models import KERNELS, MODELS, SOLVERS
 from rankrls.io._stored_preferences import PREFERENCES
 from rankrls.io._stored_relations import CONDITIONAL, OBJECTS
@@ -18,6 +18,7 @@ ALL = (
     *CONDITIONAL,
     OBJECTS,
     LEDGER,
+    CALIBRATION,
     RANDOM_STATE,
     *MODELS,
     *SOLVERS,

@@ -14,14 +14,17 @@ from rankrls.core.linalg.factorizations import CholeskyFactorization
 from rankrls.core.ridge.models import DualSolver
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.io._kinds import (
+    COUNT,
+    FINITE,
     INTEGER,
-    MAPPING,
     NUMBER,
+    POSITIVE,
     TEXT,
     array,
     either,
     instance,
     listing,
+    mapping,
     maybe,
     optional,
     require,
@@ -34,9 +37,6 @@ from rankrls.io._stored_preferences import FACTOR
 
 __all__ = ["KERNELS", "MODELS", "SOLVERS"]
 
-#: Nobody means more.
-MAX_JOBS = 4096
-
 PRIMAL = listing(instance("PrimalSolver", "DroppedSolver"))
 DUAL = listing(instance("DualSolver", "DroppedSolver"))
 
@@ -45,15 +45,30 @@ DUAL = listing(instance("DualSolver", "DroppedSolver"))
 
 
 def _check_kernel(kernel: Kernel) -> None:
-    jobs = kernel.n_jobs
-    require(jobs is None or 0 < abs(jobs) <= MAX_JOBS, f"a kernel for {jobs} jobs")
     options: dict[str, Any] = {"gamma": None, "degree": 3, "coef0": 1}
     Kernel.from_options(kernel.metric, **options, kernel_params=kernel.params)
 
 
+def _pack_kernel(kernel: Kernel) -> dict[str, Any]:
+    """Without ``n_jobs``: how many threads a machine starts is not for a file to say."""
+    return {"metric": kernel.metric, "params": kernel.params}
+
+
+def _unpack_kernel(cls: type[Any], values: dict[str, Any]) -> Any:
+    values.pop("n_jobs", None)
+    return cls(**values)
+
+
+def _check_map(nystroem: Any) -> None:
+    require(bool((nystroem.Z.diagonal() != 0).all()), "a basis whose kernel matrix is singular")
+
+
 def _check_basis(basis: Any) -> None:
     kept = basis.map.kept
-    require(within(kept, len(basis.indices)), "a basis keeps rows that it does not have")
+    require(
+        within(kept, len(basis.indices), distinct=True), "a basis keeps rows that it does not have"
+    )
+    require(within(basis.indices, 2**62), "a basis of rows with negative numbers")
     missing = basis.rows is None
     require(missing == basis.kernel.precomputed, "the rows of a basis belong to its kernel")
     require(missing or basis.rows.shape[0] == len(kept), "a basis has other rows than it keeps")
@@ -63,25 +78,35 @@ KERNELS = (
     Record(
         "Kernel",
         "rankrls.core.spaces.spaces",
-        {"metric": TEXT, "params": MAPPING, "n_jobs": maybe(INTEGER)},
-        unpack=call,
+        {
+            "metric": TEXT,
+            "params": mapping(maybe(FINITE)),
+            "n_jobs": optional(maybe(INTEGER)),
+        },
+        pack=_pack_kernel,
+        unpack=_unpack_kernel,
         check=_check_kernel,
     ),
     Record(
         "NystroemMap",
         "rankrls.core.spaces.spaces",
-        {"Z": array("f", "q q"), "kept": array("i", "q"), "left_out": optional(NUMBER)},
+        {
+            "Z": array("f", "q q", empty=False),
+            "kept": array("i", "q"),
+            "left_out": optional(FINITE),
+        },
         unpack=call,
+        check=_check_map,
     ),
     Record(
         "Basis",
         "rankrls.core.spaces.spaces",
         {
             "kernel": instance("Kernel"),
-            "indices": array("i", "r"),
+            "indices": array("i", "r", empty=False),
             "map": instance("NystroemMap"),
             "rows": maybe(rows("q n")),
-            "shift": optional(either(NUMBER, array("f", "n"))),
+            "shift": optional(either(FINITE, array("f", "n"))),
         },
         unpack=call,
         check=_check_basis,
@@ -103,6 +128,15 @@ class PackedCholesky:
         self.diagonal, self.alpha = state.diagonal, state.alpha
 
 
+def _cost_of_triangle(values: dict[str, Any]) -> int:
+    """The square is twice its triangle."""
+    return 2 * values["columns"].nbytes + values["diagonal"].nbytes
+
+
+def _check_triangle(factorization: Any) -> None:
+    require(bool((factorization.C.diagonal() > 0).all()), "a Cholesky factor that is singular")
+
+
 def _unpack_cholesky(cls: type[Any], values: dict[str, Any]) -> CholeskyFactorization:
     columns = values.pop("columns")
     n = (math.isqrt(8 * len(columns) + 1) - 1) // 2
@@ -114,7 +148,9 @@ def _unpack_cholesky(cls: type[Any], values: dict[str, Any]) -> CholeskyFactoriz
     for j in range(n):
         C[j:, j] = columns[start : start + n - j]
         start += n - j
-    return fill(CholeskyFactorization, {"C": C, **values})
+    made = fill(CholeskyFactorization, {"C": C, **values})
+    _check_triangle(made)
+    return made
 
 
 def _pack(solver: Any) -> dict[str, Any]:
@@ -128,6 +164,8 @@ def _unpack(cls: type[Any], values: dict[str, Any]) -> Any:
     if values.pop("noise", None) is not None:  # of version 0.1
         values["largest"] = values["factorization"].matrix().diagonal().copy()
         values["rounding"] = float(np.finfo(np.float64).eps)
+    if "largest" in values and values.get("largest_energy") is None:
+        values["largest_energy"] = values["energy"].copy()
     return fill(cls, values)
 
 
@@ -151,8 +189,20 @@ def _state_size(state: Any) -> int:
     return len(next(getattr(state, n) for n in ("C", "vectors", "S") if hasattr(state, n)))
 
 
+def _cost_of_primal(values: dict[str, Any]) -> int:
+    """Version 0.1 did not store the diagonal of the matrix, which is then made once more."""
+    return 0 if values.get("noise") is None else 2 * 8 * _state_size(values["state"]) ** 2
+
+
+def _check_eigen(factorization: Any) -> None:
+    p, q = factorization.vectors.shape
+    require(1 <= q <= p, f"{q} eigenvectors of {p} entries")
+
+
 def _check_echelon(factorization: Any) -> None:
-    require(within(factorization.columns, len(factorization.S)), "a factor of other columns")
+    inside = within(factorization.columns, len(factorization.S), distinct=True)
+    require(inside, "a factor of other columns")
+    require(bool((factorization.triangle.diagonal() != 0).all()), "a factor that is singular")
 
 
 def _check_primal(solver: Any) -> None:
@@ -165,9 +215,9 @@ def _check_dual(solver: Any) -> None:
 
 
 ANSWERS = {
-    "n_pairs": INTEGER,
-    "log_weight": NUMBER,
-    "outputs": array("i", "k"),
+    "n_pairs": COUNT,
+    "log_weight": FINITE,
+    "outputs": array("i", "k", empty=False),
     "energy": either(array("f", "k"), array("f", "1")),
     "state": instance(
         "CholeskyFactorization", "EchelonFactorization", "EigenFactorization", "PackedCholesky"
@@ -179,14 +229,15 @@ SOLVERS = (
         "CholeskyState",
         "rankrls.core.linalg.factorizations",
         {
-            "C": array("f", "p p"),
+            "C": array("f", "p p", empty=False),
             "diagonal": array("f", "p"),
-            "alpha": NUMBER,
+            "alpha": POSITIVE,
             "size": optional(NUMBER),
         },
         class_name="CholeskyFactorization",
         derived=("loss", "_others"),
         unpack=_unpack_cholesky_matrix,
+        check=_check_triangle,
     ),
     Record(
         "PackedCholesky",
@@ -194,10 +245,11 @@ SOLVERS = (
         {
             "columns": array("f", "triangle"),
             "diagonal": array("f", "p"),
-            "alpha": NUMBER,
+            "alpha": POSITIVE,
             "size": optional(NUMBER),
         },
         unpack=_unpack_cholesky,
+        cost=_cost_of_triangle,
     ),
     Record(
         "SpectralState",
@@ -212,6 +264,7 @@ SOLVERS = (
         class_name="EigenFactorization",
         derived=("loss",),
         unpack=_unpack_eigen,
+        check=_check_eigen,
     ),
     Record(
         "EchelonFactorization",
@@ -234,13 +287,15 @@ SOLVERS = (
             **ANSWERS,
             "b": array("f", "n k"),
             "mean": array("f", "n"),
-            "mass": NUMBER,
+            "mass": FINITE,
             "largest": optional(array("f", "n")),
-            "rounding": optional(NUMBER),
+            "largest_energy": optional(array("f", "k")),
+            "rounding": optional(FINITE),
             "noise": optional(NUMBER),
         },
         pack=_pack,
         unpack=_unpack,
+        cost=_cost_of_primal,
         check=_check_primal,
     ),
     Record(
@@ -257,7 +312,7 @@ SOLVERS = (
         unpack=_unpack,
         check=_check_dual,
     ),
-    Record("DroppedSolver", "rankrls.core.ridge.models", {"outputs": array("i", "k")}),
+    Record("DroppedSolver", "rankrls.core.ridge.models", {"outputs": array("i", "k", empty=False)}),
 )
 
 
@@ -277,22 +332,33 @@ def _check_solvers(model: Any, n: int) -> None:
         require(all(size == n for size in sizes), "a solver of another size than its model")
 
 
+def _check_alphas(model: Any) -> None:
+    require(bool((model.alphas >= 0).all()), "a model of a negative alpha")
+
+
+def _n_covariates(model: Any) -> int:
+    return 0 if model.pair_coef is None else model.pair_coef.shape[1]
+
+
 def _check_linear(model: Any) -> None:
+    _check_alphas(model)
     _check_outputs(model, model.coef.shape[2])
-    _check_solvers(model, model.coef.shape[1])
+    _check_solvers(model, model.coef.shape[1] + _n_covariates(model))
 
 
 def _check_nystroem(model: Any) -> None:
+    _check_alphas(model)
     q = len(model.basis.map.kept)
     kept = model.dual_coef[:, model.basis.map.kept]
     require(np.array_equal(kept, model._a, equal_nan=True), "coefficients of another basis")
     require(model.kernel == model.basis.kernel, "a model with two kernels")
     _check_outputs(model, model._a.shape[2])
-    _check_solvers(model, q)
+    _check_solvers(model, q + _n_covariates(model))
     _check_coef(model, model.basis.rows)
 
 
 def _check_kernel_model(model: Any) -> None:
+    _check_alphas(model)
     require(within(model.used, model.dual_coef.shape[1]), "a model of rows that do not exist")
     used = model.dual_coef[:, model.used]
     require(np.array_equal(used, model._A, equal_nan=True), "coefficients of other rows")
@@ -311,17 +377,24 @@ def _check_coef(model: Any, training_rows: Any) -> None:
 
 
 def _check_hinge(model: Any) -> None:
+    _check_alphas(model)
     require((model.coef is not None) == model.kernel.linear, "weights of a kernel that has none")
     if model.dual_coef is None:
         require(model.coef is not None, "a model without coefficients")
+        require(model.kept is None and model.basis is None, "rows without coefficients")
         return
     require(model.kept is not None, "coefficients of unknown rows")
     require(within(model.kept, model.dual_coef.shape[1]), "a model of rows that do not exist")
     hidden = model.kernel.linear or model.kernel.precomputed
     require((model.rows is None) == hidden, "the rows of a model belong to its kernel")
-    if model.basis is not None:
-        size = len(model.basis.indices)
-        require(size == model.dual_coef.shape[1], "coefficients of another basis")
+    if model.basis is None:
+        return
+    size = len(model.basis.indices)
+    require(size == model.dual_coef.shape[1], "coefficients of another basis")
+    require(model.kernel == model.basis.kernel, "a model with two kernels")
+    if model.rows is not None:
+        good = model.rows.shape[1] == model.basis.rows.shape[1]
+        require(good, "a basis of other features than its model")
 
 
 MODELS = (
@@ -329,9 +402,9 @@ MODELS = (
         "HingeModel",
         "rankrls.core.hinge.problem",
         {
-            "alphas": array("f", "a"),
-            "coef": maybe(array("f", "a n k")),
-            "dual_coef": maybe(array("f", "a r k")),
+            "alphas": array("f", "a", empty=False),
+            "coef": maybe(array("f", "a n k", empty=False)),
+            "dual_coef": maybe(array("f", "a r k", empty=False)),
             "kernel": instance("Kernel"),
             "rows": maybe(rows("q n")),
             "kept": maybe(array("i", "q")),
@@ -342,15 +415,17 @@ MODELS = (
     Record(
         "IterativeModel",
         "rankrls.core.ridge.iterative",
-        {"alphas": array("f", "a"), "coef": array("f", "a n k")},
+        {"alphas": array("f", "a", empty=False), "coef": array("f", "a n k", empty=False)},
+        check=_check_alphas,
     ),
     Record(
         "LinearModel",
         "rankrls.core.ridge.models",
         {
-            "alphas": array("f", "a"),
-            "coef": array("f", "a n k"),
-            "dual_coef": optional(array("f", "a m k")),
+            "alphas": array("f", "a", empty=False),
+            "coef": array("f", "a n k", empty=False),
+            "dual_coef": optional(array("f", "a m k", empty=False)),
+            "pair_coef": optional(array("f", "a c k", empty=False)),
             "solvers": PRIMAL,
         },
         check=_check_linear,
@@ -359,12 +434,13 @@ MODELS = (
         "NystroemModel",
         "rankrls.core.ridge.models",
         {
-            "alphas": array("f", "a"),
+            "alphas": array("f", "a", empty=False),
             "basis": instance("Basis"),
             "kernel": instance("Kernel"),
-            "_a": array("f", "a q k"),
-            "dual_coef": array("f", "a r k"),
-            "coef": optional(array("f", "a n k")),
+            "_a": array("f", "a q k", empty=False),
+            "dual_coef": array("f", "a r k", empty=False),
+            "coef": optional(array("f", "a n k", empty=False)),
+            "pair_coef": optional(array("f", "a c k", empty=False)),
             "solvers": PRIMAL,
         },
         check=_check_nystroem,
@@ -373,14 +449,14 @@ MODELS = (
         "KernelModel",
         "rankrls.core.ridge.models",
         {
-            "alphas": array("f", "a"),
+            "alphas": array("f", "a", empty=False),
             "kernel": instance("Kernel"),
             "used": array("i", "m"),
-            "_A": array("f", "a m k"),
-            "dual_coef": array("f", "a r k"),
+            "_A": array("f", "a m k", empty=False),
+            "dual_coef": array("f", "a r k", empty=False),
             "rows": maybe(rows("m n")),
-            "shift": either(NUMBER, array("f", "n")),
-            "coef": optional(array("f", "a n k")),
+            "shift": either(FINITE, array("f", "n")),
+            "coef": optional(array("f", "a n k", empty=False)),
             "solvers": DUAL,
         },
         check=_check_kernel_model,

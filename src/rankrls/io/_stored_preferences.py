@@ -9,9 +9,11 @@ import numpy as np
 
 from rankrls.core.preferences.laplacian import Factor
 from rankrls.io._kinds import (
+    COUNT,
+    FINITE,
     FLAG,
-    INTEGER,
     NUMBER,
+    SIZE,
     Kind,
     array,
     instance,
@@ -36,6 +38,7 @@ FACTOR = instance(
 
 def _check_groups(groups: Any) -> None:
     require(len(groups.total) == groups.n_groups, "groups without a total weight")
+    require(bool((groups.weight >= 0).all()), "rows of negative weight")
     require(within(groups.codes, groups.n_groups), "rows in groups that do not exist")
 
 
@@ -58,9 +61,10 @@ def _factor(name: str, fields: dict[str, Kind], fits: Callable[[Any], bool]) -> 
 
     def check(factor: Any) -> None:
         require(within(factor.owner, factor.shape[0]), f"a {name} with columns of no row")
+        require(factor.t.shape[1] >= 1, f"a {name} without targets")
         require(fits(factor), f"a {name} whose parts do not fit together")
 
-    common = {"n_rows": INTEGER, "owner": array("i", "p"), "t": array("f", "p k")}
+    common = {"n_rows": SIZE, "owner": array("i", "p"), "t": array("f", "p k")}
     return Record(
         name,
         "rankrls.core.preferences.laplacian",
@@ -114,12 +118,13 @@ PREFERENCES = (
             "gram": array("f", "n n"),
             "cross": array("f", "n k"),
             "mean": array("f", "n"),
-            "mass": NUMBER,
+            "mass": FINITE,
             "energy": array("f", "k"),
-            "n_pairs": INTEGER,
-            "log_weight": NUMBER,
+            "n_pairs": COUNT,
+            "log_weight": FINITE,
             "largest": optional(array("f", "n")),
-            "rounding": optional(NUMBER),
+            "largest_energy": optional(array("f", "k")),
+            "rounding": optional(FINITE),
             "noise": optional(NUMBER),
         },
         unpack=_unpack_statistics,
@@ -129,7 +134,7 @@ PREFERENCES = (
         "rankrls.core.preferences.query_weights",
         {
             "codes": array("i", "m"),
-            "n_groups": INTEGER,
+            "n_groups": SIZE,
             "weighted": FLAG,
             "weight": array("f", "m"),
             "total": array("f", "g"),

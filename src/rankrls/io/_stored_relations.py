@@ -6,10 +6,13 @@ from typing import Any
 
 from rankrls._validation import check_positive
 from rankrls.io._kinds import (
+    COUNT,
+    FINITE,
     FLAG,
     INTEGER,
-    MAPPING,
+    NAMES,
     NUMBER,
+    SIZE,
     TEXT,
     array,
     either,
@@ -20,7 +23,18 @@ from rankrls.io._kinds import (
     rows,
 )
 from rankrls.io._records import EstimatorRecord, Record, call
-from rankrls.io._stored_estimators import RANKER_ADVICE, SEEN, check_seen
+from rankrls.io._stored_estimators import (
+    CHOOSING,
+    CHOSEN,
+    DROPPED,
+    EARLY_STOPPING,
+    KERNEL_PARAMS,
+    RANKER_ADVICE,
+    SEEN,
+    VERBOSE,
+    check_metric,
+    check_seen,
+)
 
 __all__ = ["CONDITIONAL", "OBJECTS"]
 
@@ -42,19 +56,19 @@ OBJECTS = Record(
 PARAMS = {
     "kernel": TEXT,
     "object_kernel": maybe(TEXT),
-    "gamma": maybe(NUMBER),
-    "degree": NUMBER,
-    "coef0": NUMBER,
-    "kernel_params": maybe(MAPPING),
-    "object_kernel_params": maybe(MAPPING),
+    "gamma": maybe(FINITE),
+    "degree": FINITE,
+    "coef0": FINITE,
+    "kernel_params": maybe(KERNEL_PARAMS),
+    "object_kernel_params": maybe(KERNEL_PARAMS),
     "relation": maybe(TEXT),
     "loss": TEXT,
     "condition_on": TEXT,
     "solver": TEXT,
-    "max_iter": INTEGER,
-    "tol": NUMBER,
+    "max_iter": SIZE,
+    "tol": FINITE,
     "random_state": maybe(either(INTEGER, instance("RandomState"))),
-    "verbose": either(INTEGER, FLAG),
+    "verbose": VERBOSE,
     "n_jobs": maybe(INTEGER),
 }
 
@@ -63,13 +77,16 @@ FIELDS = {
     "_rows": instance("Objects"),
     "_columns": maybe(instance("Objects")),
     "_two_domains": FLAG,
-    "dual_coef_": array("f", "p g"),
-    "_weights": optional(array("f", "a b")),
+    "object_feature_names_in_": optional(NAMES),
+    "_kernel_numbers": optional(array("i", "p")),
+    "_object_kernel_numbers": optional(array("i", "g")),
+    "dual_coef_": array("f", "p g", empty=False),
+    "_weights": optional(array("f", "a b", empty=False)),
     "_explicit_rows": optional(FLAG),
     "_explicit_columns": optional(FLAG),
     "solver_": TEXT,
-    "n_iter_": INTEGER,
-    "n_edges_": INTEGER,
+    "n_iter_": COUNT,
+    "n_edges_": COUNT,
 }
 
 ADVICE = {**RANKER_ADVICE, "object_kernel": RANKER_ADVICE["kernel"]}
@@ -78,12 +95,15 @@ ADVICE = {**RANKER_ADVICE, "object_kernel": RANKER_ADVICE["kernel"]}
 def _check_conditional(ranker: Any) -> None:
     """Options that ``fit`` would take, and coefficients of as many objects on each side."""
     check_seen(ranker)
-    ranker._check_options()
+    kernels = ranker._check_options()
     first, second = ranker._rows, ranker._ranked
     require(
         first.X.shape[1] == ranker.n_features_in_,
         f"objects of other than {ranker.n_features_in_} features",
     )
+    names = getattr(ranker, "object_feature_names_in_", None)
+    good = names is None or len(names) == second.X.shape[1]
+    require(good, "names of other features of column objects")
     require(ranker.dual_coef_.shape == (len(first), len(second)), "coefficients of other objects")
     sizes = tuple(
         side.X.shape[1] if explicit else len(side)
@@ -93,6 +113,8 @@ def _check_conditional(ranker: Any) -> None:
     apart = ranker._columns is not None
     require(apart or not ranker._two_domains, "two kinds of objects, and one of them is missing")
     require(ranker.relation is None or not apart, "a symmetric relation of two kinds of objects")
+    check_metric("kernel", kernels[0].metric, first.kernel.metric)
+    check_metric("object_kernel", kernels[1].metric, second.kernel.metric)
 
 
 def _check_rankrls(ranker: Any) -> None:
@@ -113,26 +135,26 @@ CONDITIONAL = (
         "rankrls.estimators.conditional",
         fields={
             **FIELDS,
-            "best_iteration_": optional(INTEGER),
-            "validation_iterations_": optional(array("i", "checks")),
-            "validation_curve_": optional(array("f", "checks")),
+            **EARLY_STOPPING,
         },
         check=_check_rankrls,
         params={
             "alpha": NUMBER,
             "early_stopping": FLAG,
-            "validation_fraction": NUMBER,
-            "n_iter_no_change": INTEGER,
+            "validation_fraction": FINITE,
+            "n_iter_no_change": SIZE,
             **PARAMS,
         },
+        dropped=DROPPED,
         advice=ADVICE,
     ),
     EstimatorRecord(
         "ConditionalRankRLSCV",
         "rankrls.estimators.conditional_cv",
-        fields={**FIELDS, "alpha_": NUMBER, "best_score_": NUMBER, "cv_results_": MAPPING},
+        fields={**FIELDS, **CHOSEN},
         check=_check_cv,
-        params={"n_folds": maybe(INTEGER), **PARAMS},
+        params={**CHOOSING, "n_folds": maybe(INTEGER), **PARAMS},
+        dropped=DROPPED,
         advice=ADVICE,
     ),
 )

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls._validation import show
-from rankrls.io._kinds import require
-from rankrls.io._labels import compact, expand, ordered
+from rankrls.io._kinds import require, within
+from rankrls.io._labels import check_hashes, compact, expand, ordered
 from rankrls.io._records import EstimatorRecord, Record
 from rankrls.io._registry import record_named, record_of
 
@@ -42,8 +42,18 @@ ARRAY_TYPES = (
     *("float16", "float32", "float64"),
 )
 
-#: Characters that a NumPy array of text may hold.
-MAX_CHARACTERS = 2**26
+#: A NumPy array of text may take so many times the bytes of its texts.
+MAX_PADDING = 8
+
+#: Columns of a sparse array, beside one for each byte that it has: products take memory for all.
+MAX_COLUMNS = 2**26
+
+#: Estimators in one file: pipelines have a few steps.
+MAX_ESTIMATORS = 1000
+
+#: Estimators inside one another: a pipeline in a pipeline has two above its ranker. What
+#: scikit-learn asks the outermost one doubles with each of them.
+MAX_NESTING = 4
 
 #: The tags, and the keys that come with them (for an object: that may come).
 TAGS: dict[str, set[str]] = {
@@ -79,6 +89,7 @@ class Encoder:
         self.uncertainty = uncertainty
         self.arrays: list[Array] = []
         self._numbers: dict[int, int] = {}
+        self._nesting = 0
 
     def encode(self, value: Any, where: str) -> Any:
         """``where`` names the value in messages."""
@@ -139,16 +150,20 @@ class Encoder:
         kinds = [kind for kind, cls in SPARSE.items() if type(value) is cls]
         if not kinds:
             raise ValueError(f"{where} is a {type(value).__name__}: pass it in CSR format")
+        _require_columns(value.shape[1], value.data.nbytes, where)
         parts = {k: self._array(getattr(value, k), where) for k in ("data", "indices", "indptr")}
         return {"csr": kinds[0], "shape": [int(n) for n in value.shape], **parts}
 
     def _object(self, record: Record, value: Any) -> Any:
         advice: Mapping[str, str] = {}
         left_out: tuple[str, ...] = ()
+        is_estimator = isinstance(record, EstimatorRecord)
         if isinstance(record, EstimatorRecord):
+            _require_flat(self._nesting)
             advice = record.advice
             left_out = () if self.uncertainty else record.for_learning
         encoded: dict[str, Any] = {"object": record.name}
+        self._nesting += is_estimator
         for section, values in record.take(value).items():
             encoded[section] = part = {}
             for name, item in values.items():
@@ -160,6 +175,7 @@ class Encoder:
                     if name not in advice:
                         raise
                     raise ValueError(f"{error}: {advice[name]}") from error
+        self._nesting -= is_estimator
         return encoded
 
 
@@ -170,16 +186,24 @@ class Decoder:
     ----------
     array : callable
         ``array(number)`` gives an array of the file.
+    charge : callable
+        ``charge(n_bytes, what)`` is called before something that takes memory is made, and raises
+        if that is too much.
     """
 
-    def __init__(self, array: Callable[[int], Array]) -> None:
+    def __init__(self, array: Callable[[int], Array], charge: Callable[[int, str], None]) -> None:
         self._array_of = array
+        self._charge = charge
+        self._n_estimators = self._nesting = 0
+        #: Names of the object that is being made, of its field, of the object in that, and so on.
+        self.where: list[str] = []
 
     def decode(self, tree: Any) -> Any:
         """The value; a ``ValueError`` if it is not one that `Encoder` writes."""
         if tree is None or type(tree) in (bool, int, float, str):
             return tree
         if type(tree) is list:
+            self._charge(56 + 9 * len(tree), "a list")
             return [self.decode(item) for item in tree]
         tag = tag_of(tree)
         return getattr(self, f"_{tag}")(tree)
@@ -203,14 +227,21 @@ class Decoder:
 
     def _tuple(self, tree: Any) -> tuple[Any, ...]:
         require(type(tree["tuple"]) is list, "a tuple that is none")
-        return tuple(self.decode(tree["tuple"]))
+        self._charge(48 + 8 * len(tree["tuple"]), "a tuple")
+        return tuple([self.decode(item) for item in tree["tuple"]])
 
     def _dict(self, tree: Any) -> dict[str, Any]:
         require(type(tree["dict"]) is dict, "a dict that is none")
+        self._charge(64 + 120 * len(tree["dict"]), "a dict")
         return {key: self.decode(value) for key, value in tree["dict"].items()}
 
     def _set(self, tree: Any) -> set[Any]:
-        return set(expand(self.decode(tree["set"])))
+        stored = self.decode(tree["set"])
+        # Entries of a set, their objects, and what the check of their hash values takes.
+        self._charge(200 * (len(stored) if hasattr(stored, "__len__") else 0), "a set of labels")
+        labels = expand(stored)
+        check_hashes(labels)
+        return set(labels)
 
     def _array(self, tree: Any) -> Array:
         return self._array_of(tree["array"])
@@ -222,6 +253,8 @@ class Decoder:
         require(dtype in ("U", "O"), f"an array of text of type {show(dtype)}")
         if dtype == "U":
             _require_narrow(texts, "an array")
+        width = max(map(len, texts), default=0) if dtype == "U" else 2
+        self._charge(4 * width * len(texts), "an array of text")
         out = np.array(texts, dtype=str if dtype == "U" else object)
         return out.reshape(_shape(tree["shape"], len(texts)))
 
@@ -232,18 +265,35 @@ class Decoder:
         for part, dtypes in zip(parts, ("fiub", "i", "i"), strict=True):
             good = isinstance(part, np.ndarray) and part.ndim == 1 and part.dtype.kind in dtypes
             require(good, "a sparse array without data and indices")
-        out = SPARSE[kind](tuple(parts), shape=_shape(tree["shape"], None))
-        # Compiled code trusts the indices, so that they must be checked here.
-        out.check_format(full_check=True)
-        return out
+        self._charge(sum(part.nbytes for part in parts), "a sparse array")
+        shape = _shape(tree["shape"], None)
+        require(len(shape) == 2, f"a sparse array of shape {shape}")
+        _require_columns(shape[1], parts[0].nbytes, "a sparse array")
+        _check_csr(*parts, *shape)
+        return SPARSE[kind](tuple(parts), shape=shape)
 
     def _object(self, tree: Any) -> Any:
         record = record_named(tree["object"])
-        sections = {}
+        is_estimator = isinstance(record, EstimatorRecord)
+        self.where.append(record.name)
+        if is_estimator:  # before any of them is made
+            _require_flat(self._nesting)
+            self._n_estimators += 1
+            require(self._n_estimators <= MAX_ESTIMATORS, f"more than {MAX_ESTIMATORS} estimators")
+        self._nesting += is_estimator
+        sections: dict[str, dict[str, Any]] = {}
         for name in set(tree) - {"object"}:
             require(type(tree[name]) is dict, f"{name} of {record.name} is not an object")
-            sections[name] = {key: self.decode(value) for key, value in tree[name].items()}
-        return record.make(sections)
+            self._charge(200 + 120 * len(tree[name]), f"a {record.name}")
+            sections[name] = {}
+            for key, value in tree[name].items():
+                self.where.append(key)
+                sections[name][key] = self.decode(value)
+                self.where.pop()
+        made = record.make(sections, self._charge)
+        self._nesting -= is_estimator
+        self.where.pop()
+        return made
 
 
 def tag_of(tree: Any) -> str:
@@ -264,7 +314,37 @@ def _shape(shape: Any, size: int | None) -> tuple[int, ...]:
     return tuple(shape)
 
 
+def _check_csr(data: Array, indices: Array, indptr: Array, n_rows: int, n_columns: int) -> None:
+    """Raise unless the entries of every row are there, in columns that are there.
+
+    Compiled code trusts these numbers. SciPy's ``check_format`` does not look at ``indptr`` if the
+    last entry is zero, nor at differences that overflow.
+    """
+    require(len(indptr) == n_rows + 1, f"a sparse array of {len(indptr) - 1} rows, not {n_rows}")
+    ascending = indptr[0] == 0 and bool((indptr[1:] >= indptr[:-1]).all())
+    require(ascending, "a sparse array whose rows overlap")
+    n_entries = int(indptr[-1])
+    good = len(data) == len(indices) and n_entries <= len(indices)
+    require(good, "a sparse array of other entries than its rows have")
+    require(within(indices[:n_entries], n_columns), "a sparse array with entries in no column")
+
+
+def _require_flat(nesting: int) -> None:
+    require(
+        nesting < MAX_NESTING,
+        f"estimators are nested more than {MAX_NESTING} deep: put the steps into one pipeline",
+    )
+
+
+def _require_columns(n_columns: int, n_bytes: int, where: str) -> None:
+    limit = MAX_COLUMNS + n_bytes
+    require(n_columns <= limit, f"{where} has {n_columns:,} columns, and may have {limit:,}")
+
+
 def _require_narrow(texts: list[str], where: str) -> None:
     """NumPy stores every text with the length of the longest: a short list may take much memory."""
-    size = len(texts) * max(map(len, texts), default=0)
-    require(size <= MAX_CHARACTERS, f"{where} of text takes {size:,} characters: too many")
+    size, least = len(texts) * max(map(len, texts), default=0), sum(map(len, texts)) + len(texts)
+    require(
+        size <= MAX_PADDING * (least + 1000),
+        f"{where} of text takes {size:,} characters, and its texts have {least:,}: too many",
+    )

@@ -4,6 +4,9 @@ Rows may come in any order. Where predictions tie, a metric gives the expected v
 orders of the tied rows, so it never depends on the order in which rows are stored.
 """
 
+from typing import TYPE_CHECKING
+
+from rankrls._validation import metric_hint as _metric_hint
 from rankrls.metrics._binary import average_precision, precision, reciprocal_rank
 from rankrls.metrics._compare import RankerComparison, compare_rankers
 from rankrls.metrics._conditional_scores import conditional_scores
@@ -38,3 +41,11 @@ __all__ = [
     "reciprocal_rank",
     "reciprocal_rank_scorer",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> None:
+        """Metrics by the names that other libraries have for them: what they are called here."""
+        hint = _metric_hint(name)
+        more = f": {hint}" if hint else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{more}")

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rankrls._frames import check_same_rows
 from rankrls._validation import Queries, check_length, check_scores, encode_qid
 
 __all__ = [
@@ -59,9 +60,14 @@ class ListInputs:
 
 
 def check_labels_and_scores(
-    y_true: ArrayLike | None, y_score: ArrayLike
+    y_true: ArrayLike | None, y_score: ArrayLike, **by_row: Any
 ) -> tuple[Array | None, Array]:
-    """Return both as float64 arrays of one shape, (n_rows,) or (n_rows, n_outputs)."""
+    """Return both as float64 arrays of one shape, (n_rows,) or (n_rows, n_outputs).
+
+    ``by_row`` are other arguments with a value for every row: qid, weights.
+    """
+    check_same_rows(y_true, "y_true", y_score=y_score, **by_row)
+    check_same_rows(y_score, "y_score", **by_row)
     score = check_scores(y_score, name="y_score")
     if len(score) == 0:
         raise ValueError("y_score has no rows: there is nothing to evaluate")
@@ -104,7 +110,7 @@ def check_lists(
     """Check the arguments that all list metrics share."""
     if y_true is None:
         raise ValueError("y_true is missing: a list metric needs the label of every row")
-    labels, score = check_labels_and_scores(y_true, y_score)
+    labels, score = check_labels_and_scores(y_true, y_score, qid=qid)
     assert labels is not None
     n_rows = len(score)
     check_average(average, ("query",))

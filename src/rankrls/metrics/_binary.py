@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
+from rankrls._calls import takes_queries
 from rankrls.metrics._arguments import check_lists, value_by_query
 from rankrls.metrics._ranked import RankedLists, rank_lists
 
@@ -22,6 +23,7 @@ __all__ = ["average_precision", "precision", "reciprocal_rank"]
 Array = NDArray[Any]
 
 
+@takes_queries
 def average_precision(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -29,7 +31,7 @@ def average_precision(
     qid: ArrayLike | None = None,
     k: int | None = None,
     relevance_threshold: float = 1.0,
-    undefined: float | Literal["skip"] = 0.0,
+    undefined: float | Literal["skip"] = "skip",
     average: Literal["query"] | None = "query",
 ) -> float | NDArray[np.float64]:
     """Precision at the places of the relevant rows, averaged over the relevant rows (MAP).
@@ -48,9 +50,9 @@ def average_precision(
     relevance_threshold : float, default=1
         A row is relevant if its label is at least this. The default suits labels 0/1, -1/+1 and
         grades 0, 1, 2, … as in trec_eval.
-    undefined : {0, 1, "skip"}, default=0
-        Value of a query without a relevant row; "skip" leaves it out of the mean. The default
-        keeps the mean over the same queries whatever the threshold, as ranx does.
+    undefined : {0, 1, "skip"}, default="skip"
+        Value of a query without a relevant row; "skip" leaves it out of the mean, as everywhere
+        in this package. trec_eval and ranx count 0.
     average : {"query"} or None, default="query"
         Mean over the queries, or one value for each query.
 
@@ -97,6 +99,7 @@ def average_precision(
     return _evaluate(by_query, y_true, y_score, qid, k, relevance_threshold, undefined, average)
 
 
+@takes_queries
 def reciprocal_rank(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -104,7 +107,7 @@ def reciprocal_rank(
     qid: ArrayLike | None = None,
     k: int | None = None,
     relevance_threshold: float = 1.0,
-    undefined: float | Literal["skip"] = 0.0,
+    undefined: float | Literal["skip"] = "skip",
     average: Literal["query"] | None = "query",
 ) -> float | NDArray[np.float64]:
     """One over the rank of the first relevant row (MRR).
@@ -121,7 +124,7 @@ def reciprocal_rank(
         Zero if the first relevant row comes after ``k`` places. None: no limit.
     relevance_threshold : float, default=1
         A row is relevant if its label is at least this.
-    undefined : {0, 1, "skip"}, default=0
+    undefined : {0, 1, "skip"}, default="skip"
         Value of a query without a relevant row; "skip" leaves it out of the mean.
     average : {"query"} or None, default="query"
         Mean over the queries, or one value for each query.
@@ -166,6 +169,7 @@ def reciprocal_rank(
     return _evaluate(by_query, y_true, y_score, qid, k, relevance_threshold, undefined, average)
 
 
+@takes_queries
 def precision(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -173,7 +177,7 @@ def precision(
     qid: ArrayLike | None = None,
     k: int | None = None,
     relevance_threshold: float = 1.0,
-    undefined: float | Literal["skip"] = 0.0,
+    undefined: float | Literal["skip"] = "skip",
     average: Literal["query"] | None = "query",
 ) -> float | NDArray[np.float64]:
     """Fraction of the first ``k`` places that hold a relevant row.
@@ -190,7 +194,7 @@ def precision(
         Number of places. None: the number of rows of the query.
     relevance_threshold : float, default=1
         A row is relevant if its label is at least this.
-    undefined : {0, 1, "skip"}, default=0
+    undefined : {0, 1, "skip"}, default="skip"
         Value of a query without a relevant row; "skip" leaves it out of the mean.
     average : {"query"} or None, default="query"
         Mean over the queries, or one value for each query.

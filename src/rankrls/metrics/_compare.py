@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 from sklearn.utils import check_random_state
 
+from rankrls._calls import takes_queries
+from rankrls._frames import check_same_rows
 from rankrls._validation import (
     check_integer,
     check_metric_name,
@@ -77,6 +79,11 @@ class RankerComparison:
     n_b_better: int
     n_equal: int
 
+    @property
+    def pvalue(self) -> float:
+        """``p_value`` by the name that SciPy has for it."""
+        return self.p_value
+
     def __str__(self) -> str:
         low, high = self.confidence_interval
         return (
@@ -90,6 +97,7 @@ class RankerComparison:
         )
 
 
+@takes_queries
 def compare_rankers(
     y_true: ArrayLike,
     y_score_a: ArrayLike,
@@ -166,6 +174,7 @@ def compare_rankers(
     name, by_query = _metric(metric)
     if qid is None:
         raise ValueError("qid is missing: rankers are compared by their values on queries")
+    check_same_rows(y_true, "y_true", y_score_a=y_score_a, y_score_b=y_score_b, qid=qid)
     labels, score_a = check_labels_and_scores(y_true, check_scores(y_score_a, name="y_score_a"))
     score_b = check_scores(y_score_b, name="y_score_b")
     if labels is None:
@@ -222,7 +231,7 @@ def _metric(metric: Any) -> tuple[str, Callable[..., Any]]:
     k = check_k(int(cutoff)) if at else None
 
     def values(y_true: Array, y_score: Array, *, qid: Array, average: None) -> Any:
-        return _LISTS[name](y_true, y_score, qid=qid, k=k, undefined="skip", average=average)
+        return _LISTS[name](y_true, y_score, qid=qid, k=k, average=average)
 
     return metric, values
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rankrls._frames import scores_in_order
 from rankrls._relation_labels import EdgeList, read_labels
 from rankrls._validation import check_finite_array, check_option
 from rankrls.metrics._pairwise import pairwise_accuracy
@@ -59,6 +60,12 @@ def conditional_scores(
     array([0.33333333, 0.        ,        nan])
     """
     check_option("condition_on", condition_on, ("rows", "columns"))
+    if not callable(metric):
+        raise ValueError(
+            "metric must be a function, with k=… for a cut-off, such as rankrls.metrics.ndcg; got "
+            f"{metric!r}"
+        )
+    Y_score = scores_in_order(Y_score, Y_true)
     labels = read_labels(Y_true, "Y_true")
     score = check_finite_array("Y_score", Y_score, ndim=(2,))
     shape = labels.shape

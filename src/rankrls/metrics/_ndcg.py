@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rankrls._calls import takes_queries
 from rankrls._validation import check_option
 from rankrls.metrics._arguments import check_lists, value_by_query
 from rankrls.metrics._ranked import rank_lists
@@ -18,6 +19,7 @@ Array = NDArray[Any]
 _LARGEST_EXPONENT = 1000
 
 
+@takes_queries
 def ndcg(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -25,7 +27,7 @@ def ndcg(
     qid: ArrayLike | None = None,
     k: int | None = None,
     gain: Literal["exponential", "linear"] = "exponential",
-    undefined: float | Literal["skip"] = 0.0,
+    undefined: float | Literal["skip"] = "skip",
     average: Literal["query"] | None = "query",
 ) -> float | NDArray[np.float64]:
     """Discounted cumulative gain of the ranking, as a fraction of the best possible.
@@ -43,10 +45,12 @@ def ndcg(
         Only the first ``k`` places count. None: all of them.
     gain : {"exponential", "linear"}, default="exponential"
         2^y − 1, usual for graded relevance in web search, or y itself.
-    undefined : {0, 1, "skip"}, default=0
+    undefined : {0, 1, "skip"}, default="skip"
         Value of a query without a relevant row (all labels zero), for which the ratio is 0/0.
-        The default follows scikit-learn: the mean is always over the same queries, and a query
-        without an answer earns nothing. "skip" leaves such queries out of the mean.
+        By default such queries are left out of the mean: no order of their rows is better than
+        another, and the pairwise error leaves them out too. The scorers, ``scoring="ndcg@10"`` of
+        `RankRLSCV`, the report and ``rankrls evaluate`` all do so. scikit-learn counts 0,
+        LightGBM 1.
     average : {"query"} or None, default="query"
         Mean over the queries, or one value for each query.
 

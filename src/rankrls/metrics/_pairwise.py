@@ -7,7 +7,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankrls._validation import Queries, check_option, check_pairs, check_weights, encode_qid
+from rankrls._calls import takes_queries
+from rankrls._validation import (
+    Queries,
+    check_magnitudes,
+    check_option,
+    check_pairs,
+    check_weights,
+    encode_qid,
+)
 from rankrls.metrics._arguments import check_average, check_labels_and_scores
 from rankrls.metrics._counting import count_pairs
 from rankrls.metrics._given import check_within, count_given, edge_weight, scaled
@@ -19,6 +27,7 @@ Array = NDArray[Any]
 _TIE_COST = {"half": 0.5, "error": 1.0}
 
 
+@takes_queries
 def pairwise_error(
     y_true: ArrayLike | None,
     y_score: ArrayLike,
@@ -29,6 +38,7 @@ def pairwise_error(
     average: Literal["query", "pair"] | None = "query",
     sample_weight: ArrayLike | None = None,
     pair_weight: ArrayLike | None = None,
+    magnitude: ArrayLike | None = None,
 ) -> float | NDArray[np.float64]:
     """Fraction of the preferences that the scores put in the wrong order.
 
@@ -58,6 +68,8 @@ def pairwise_error(
         preferences all have weight zero counts as one without a preference.
     pair_weight : array-like of shape (n_pairs,), optional
         Non-negative weights of ``pairs``, multiplied with those of their rows.
+    magnitude : array-like of shape (n_pairs,), optional
+        Of ``pairs``, as in ``fit``: pairs of magnitude 0 were judged equal and are no preference.
 
     Returns
     -------
@@ -98,7 +110,7 @@ def pairwise_error(
     """
     check_option("ties", ties, _TIE_COST)
     check_average(average, ("query", "pair"))
-    labels, score = check_labels_and_scores(y_true, y_score)
+    labels, score = check_labels_and_scores(y_true, y_score, qid=qid, sample_weight=sample_weight)
     n_rows = len(score)
     single = score.ndim == 1
     score = score.reshape(n_rows, -1)
@@ -116,10 +128,15 @@ def pairwise_error(
         edges = check_pairs(pairs, n_rows)
         check_within(edges, queries)
         of_pair = edge_weight(edges, weight, pair_weight)
+        if magnitude is not None:
+            told = check_magnitudes(magnitude, len(edges)) > 0
+            edges, of_pair = edges[told], None if of_pair is None else of_pair[told]
         parts = [count_given(s, edges, queries, of_pair) for s in score.T]
     else:
         if pair_weight is not None:
             raise ValueError("pair_weight needs pairs: with y_true, use sample_weight")
+        if magnitude is not None:
+            raise ValueError("magnitude needs pairs: y_true says how much rows differ")
         if labels is None:
             raise ValueError("there are no preferences: give y_true or pairs")
         columns = zip(labels.reshape(n_rows, -1).T, score.T, strict=True)
@@ -132,6 +149,7 @@ def pairwise_error(
     return _averaged(wrong, total, average, single)
 
 
+@takes_queries
 def pairwise_accuracy(
     y_true: ArrayLike | None,
     y_score: ArrayLike,
@@ -142,6 +160,7 @@ def pairwise_accuracy(
     average: Literal["query", "pair"] | None = "query",
     sample_weight: ArrayLike | None = None,
     pair_weight: ArrayLike | None = None,
+    magnitude: ArrayLike | None = None,
 ) -> float | NDArray[np.float64]:
     """Fraction of the preferences that the scores put in the right order.
 
@@ -165,6 +184,8 @@ def pairwise_accuracy(
         Non-negative row weights; a preference counts the product of its two.
     pair_weight : array-like of shape (n_pairs,), optional
         Non-negative weights of ``pairs``.
+    magnitude : array-like of shape (n_pairs,), optional
+        Of ``pairs``; those of magnitude 0 were judged equal and do not count.
 
     Returns
     -------
@@ -195,9 +216,11 @@ def pairwise_accuracy(
         average=average,
         sample_weight=sample_weight,
         pair_weight=pair_weight,
+        magnitude=magnitude,
     )
 
 
+@takes_queries
 def concordance_index(
     y_true: ArrayLike,
     y_score: ArrayLike,

@@ -66,9 +66,10 @@ def make_ranking_scorer(
     -----
     Inside a search or cross-validation, ``qid`` reaches the scorer by scikit-learn's metadata
     routing: switch it on with ``sklearn.set_config(enable_metadata_routing=True)``, give ``qid``
-    in ``params`` (or to ``fit`` of a search), and have the estimator and the splitter ask for
-    what they need of it. Without routing the scorer sees no ``qid``: it takes all rows of a fold
-    as one query, and refuses a ranker of this package that was fitted with ``qid``.
+    in ``params`` (or to ``fit`` of a search), and have the splitter ask for what it needs of it;
+    the rankers of this package ask for it by themselves. Without routing the scorer sees no
+    ``qid``: it takes all rows of a fold as one query, and refuses a ranker of this package that
+    was fitted with ``qid``.
 
     Examples
     --------

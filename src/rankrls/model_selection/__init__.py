@@ -7,12 +7,18 @@ from rankrls.model_selection._auc import (
     leave_pair_out_auc,
     pooled_auc,
 )
+from rankrls.model_selection._cross_validation import (
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+)
 from rankrls.model_selection._exact import (
     holdout_predict,
     leave_pair_out_predict,
     leave_pair_out_score,
     leave_query_out_predict,
 )
+from rankrls.model_selection._judgements import holdout_judgements
 from rankrls.model_selection._permutation import PermutationTestResult, permutation_test
 from rankrls.model_selection._relation_holdout import relation_holdout_predict
 from rankrls.model_selection._relation_scores import conditional_cross_val_score
@@ -33,6 +39,10 @@ __all__ = [
     "averaged_auc",
     "balanced_leave_one_out_auc",
     "conditional_cross_val_score",
+    "cross_val_predict",
+    "cross_val_score",
+    "cross_validate",
+    "holdout_judgements",
     "holdout_predict",
     "leave_one_out_auc",
     "leave_pair_out_auc",

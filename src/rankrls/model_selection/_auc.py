@@ -101,10 +101,8 @@ def pooled_auc(
     0.989
     """
     positive = _two_levels(y)
-    tested = list(_cv_splits(cv, X, positive, groups))
-    scores = _held_out_scores(estimator, X, y, tested, intercept=intercept, n_jobs=n_jobs)
-    rows = np.concatenate([test for _, test in tested])
-    return concordance_index(positive[rows], np.concatenate(scores))
+    splits = _cv_splits(cv, X, positive, groups)
+    return _pooled(estimator, X, y, positive, splits, intercept=intercept, n_jobs=n_jobs)
 
 
 def averaged_auc(
@@ -144,20 +142,17 @@ def averaged_auc(
     1.0
     """
     positive = _two_levels(y)
-    tested = [
+    splits = (
         (train, test)
         for train, test in _cv_splits(cv, X, positive, groups)
         if positive[test].min() < positive[test].max()
-    ]
-    if not tested:
+    )
+    held_out = _held_out_scores(estimator, X, y, splits, intercept="own", n_jobs=n_jobs)
+    if not held_out:
         raise ValueError(
             "no fold has rows of both classes: use fewer folds, or stratified ones (an int cv)"
         )
-    scores = _held_out_scores(estimator, X, y, tested, intercept="own", n_jobs=n_jobs)
-    by_fold = [
-        concordance_index(positive[test], score)
-        for (_, test), score in zip(tested, scores, strict=True)
-    ]
+    by_fold = [concordance_index(positive[test], scores) for test, scores in held_out]
     return float(np.mean(by_fold))
 
 
@@ -229,8 +224,8 @@ def balanced_leave_one_out_auc(
     0.5
     """
     positive = _two_levels(y, least=2)
-    splits = list(_balanced_splits(positive, random_state))
-    return pooled_auc(estimator, X, y, splits, intercept=intercept, n_jobs=n_jobs)
+    splits = _balanced_splits(positive, random_state)
+    return _pooled(estimator, X, y, positive, splits, intercept=intercept, n_jobs=n_jobs)
 
 
 def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | None = None) -> float:
@@ -269,9 +264,9 @@ def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | No
     """
     positive = _two_levels(y, least=2)
     splits = LeavePairOut().split(positive, positive)
-    scores = _held_out_scores(estimator, X, y, splits, intercept="own", n_jobs=n_jobs)
-    first = np.nonzero(np.triu(positive[:, None] != positive))[0]  # of each pair, in their order
-    difference = np.subtract(*np.array(scores).T)
+    held_out = _held_out_scores(estimator, X, y, splits, intercept="own", n_jobs=n_jobs)
+    first = np.array([test[0] for test, _ in held_out])
+    difference = np.subtract(*np.array([scores for _, scores in held_out]).T)
     return float(np.mean((np.sign(difference) * (2 * positive[first] - 1) + 1) / 2))
 
 
@@ -313,10 +308,30 @@ def _cv_splits(cv: Any, X: Any, positive: Array, groups: Any) -> Splits:
     return check_cv(cv, positive, classifier=True).split(X, positive, groups)
 
 
+def _pooled(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    positive: Array,
+    splits: Splits,
+    *,
+    intercept: str,
+    n_jobs: int | None,
+) -> float:
+    """AUC of the held-out scores of all splits together."""
+    held_out = _held_out_scores(estimator, X, y, splits, intercept=intercept, n_jobs=n_jobs)
+    rows, scores = (np.concatenate(part) for part in zip(*held_out, strict=True))
+    return concordance_index(positive[rows], scores)
+
+
 def _held_out_scores(
     estimator: Any, X: Any, y: Any, splits: Splits, *, intercept: str, n_jobs: int | None
-) -> list[Array]:
-    """Scores of the test rows of every split by the model of its training rows."""
+) -> list[tuple[Array, Array]]:
+    """The test rows of every split, and their scores by the model of its training rows.
+
+    Splits are taken one after the other: the training rows of all of them, as many as there are
+    rows when each is left out, are never in memory together.
+    """
     check_option("intercept", intercept, ("auto", "residual", "own"))
     residual = intercept == "residual" or (intercept == "auto" and not is_classifier(estimator))
     X, y = indexable(X, np.asarray(y))
@@ -332,7 +347,7 @@ def _held_out_scores(
 
 def _fit_and_score(
     model: Any, X: Any, y: Array, train: Array, test: Array, residual: bool, fold: int
-) -> Array:
+) -> tuple[Array, Array]:
     if (y[train] == y[train][:1]).all():
         raise ValueError(
             f"the training rows of fold {fold} are all of one class: use stratified folds (an int "
@@ -344,7 +359,7 @@ def _fit_and_score(
     scores = _scores(model, X_test)
     if residual:
         scores = scores - _scores(model, X_train).mean() + y[train].astype(float).mean()
-    return scores
+    return test, scores
 
 
 def _take(X: Any, rows: Array, columns: Array | None) -> Any:

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 
+from rankrls._calls import takes_queries
 from rankrls._threads import n_threads
-from rankrls._validation import check_pairs, check_positive, encode_qid
+from rankrls._validation import check_pairs, encode_qid
 from rankrls.core.ridge.leave_out import check_fold, query_folds
-from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.estimators import RankRLS
-from rankrls.estimators.choosing import check_alphas
+from rankrls.estimators.exact_problem import exact_problem
 
 __all__ = [
     "holdout_predict",
@@ -26,6 +25,7 @@ __all__ = [
 Array = NDArray[Any]
 
 
+@takes_queries
 def leave_query_out_predict(
     estimator: RankRLS,
     X: Any,
@@ -78,12 +78,15 @@ def leave_query_out_predict(
     """
     if qid is None:
         raise ValueError("leave-query-out needs qid")
-    problem, grid, flat = _problem(estimator, X, y, alphas, keep_basis, {"qid": qid, **fit_params})
+    problem, grid, flat = exact_problem(
+        estimator, X, y, alphas, keep_basis, {"qid": qid, **fit_params}
+    )
     codes = encode_qid(qid, problem.graph.n_rows).codes
     held = problem.leave_out(query_folds(codes), grid)
-    return _shaped(held.by_row(len(codes)), flat, alphas)
+    return shaped(held.by_row(len(codes)), flat, alphas)
 
 
+@takes_queries
 def holdout_predict(
     estimator: RankRLS,
     X: Any,
@@ -113,10 +116,12 @@ def holdout_predict(
     list of ndarray of shape (len(fold)[, n_outputs]), with alphas a leading axis (n_alphas, …)
         Comparable within a fold and query only.
     """
-    problem, grid, flat = _problem(estimator, X, y, alphas, keep_basis, {"qid": qid, **fit_params})
+    problem, grid, flat = exact_problem(
+        estimator, X, y, alphas, keep_basis, {"qid": qid, **fit_params}
+    )
     rows = [check_fold(number, fold, problem.graph.n_rows) for number, fold in enumerate(folds)]
     held = problem.leave_out(rows, grid)
-    return [_shaped(part, flat, alphas) for part in held.predictions]
+    return [shaped(part, flat, alphas) for part in held.predictions]
 
 
 def leave_pair_out_predict(
@@ -148,12 +153,12 @@ def leave_pair_out_predict(
     A pair is the solution of a 2 × 2 system in the spectrum of the centred kernel (P1 §3.4); all
     of them are a handful of array operations for each alpha.
     """
-    problem, grid, flat = _problem(estimator, X, y, alphas, False, {})
+    problem, grid, flat = exact_problem(estimator, X, y, alphas, False, {})
     chosen = problem.default_pairs() if pairs is None else check_pairs(
         pairs, problem.graph.n_rows
     )  # fmt: skip
     out = np.stack([part for part, _ in problem.leave_pairs_out(chosen, grid)])
-    return _shaped(out, flat, alphas)
+    return shaped(out, flat, alphas)
 
 
 def leave_pair_out_score(estimator: RankRLS, X: Any, y: Any) -> float:
@@ -173,36 +178,12 @@ def leave_pair_out_score(estimator: RankRLS, X: Any, y: Any) -> float:
     >>> round(leave_pair_out_score(RankRLS(100.0), X[:60], y[:60]), 3)
     0.984
     """
-    problem, grid, _ = _problem(estimator, X, y, None, False, {})
+    problem, grid, _ = exact_problem(estimator, X, y, None, False, {})
     accuracy, _ = next(problem.pair_accuracies(grid, n_threads(estimator.n_jobs)))
     return float(accuracy.mean())
 
 
-def _problem(
-    estimator: RankRLS,
-    X: Any,
-    y: Any,
-    alphas: ArrayLike | None,
-    keep_basis: bool,
-    preferences: dict[str, Any],
-) -> tuple[RidgeProblem, Array, bool]:
-    if not isinstance(estimator, RankRLS):
-        raise ValueError(
-            f"estimator must be a RankRLS; got a {type(estimator).__name__} (scale X before; a "
-            "pipeline or a search is refitted by leave_pair_out_auc, or by scikit-learn's "
-            "cross_val_score with LeavePairOut or QueryKFold)"
-        )
-    if alphas is None:
-        grid = np.array([check_positive("alpha", estimator.alpha)])
-    else:
-        grid = check_alphas("alphas", alphas, as_given=True)
-    ranker = clone(estimator)
-    kernel, X, graph = ranker._prepare(X, y, preferences)
-    problem = ranker._problem(kernel, X, graph, keep_basis=keep_basis)
-    return problem, grid, graph.flat
-
-
-def _shaped(values: Array, flat: bool, alphas: ArrayLike | None) -> Array:
+def shaped(values: Array, flat: bool, alphas: ArrayLike | None) -> Array:
     """Drop the axes that the caller did not ask for: outputs (last), alphas (first)."""
     values = values[..., 0] if flat else values
     return values[0] if alphas is None else values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from rankrls import _memory
+from rankrls._calls import takes_queries
 from rankrls._threads import n_threads
 from rankrls._validation import check_integer, check_option, check_positive
 from rankrls.core.preferences.graph import PreferenceGraph
@@ -26,6 +29,9 @@ Array = NDArray[Any]
 #: Numbers in the permuted label vectors that are held out together, and, leaving queries out, in
 #: their predictions at all alphas.
 BATCH_NUMBERS, BATCH_PREDICTIONS = 2**18, 2**22
+
+#: Numbers in the label vectors that are permuted together.
+PERMUTED_NUMBERS = 2**20
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,11 @@ class PermutationTestResult:
     p_value: float
     alpha: float
 
+    @property
+    def pvalue(self) -> float:
+        """``p_value`` by the name that SciPy has for it."""
+        return self.p_value
+
     def __repr__(self) -> str:
         null = self.null_scores
         return (
@@ -58,6 +69,7 @@ class PermutationTestResult:
         )
 
 
+@takes_queries
 def permutation_test(
     estimator: RankRLS,
     X: Any,
@@ -144,10 +156,12 @@ def permutation_test(
         raise ValueError("cv='leave-query-out' needs qid")
     if cv == "leave-pair-out" and graph.has_qid:
         raise ValueError("with qid, use cv='leave-query-out': leave-pair-out takes one ranking")
+    advice = "use fewer permutations, or fewer alphas"
+    size = (n_permutations, len(grid))
+    _memory.require("a test of so many permutations", *size, copies=2, advice=advice)
     rng = check_random_state(random_state)
     s, codes = graph.scores[:, 0], graph.query_codes
     assert codes is not None
-    labels = np.column_stack([s, _permuted(s, codes, n_permutations, rng)])
     batch = max(16, BATCH_NUMBERS // len(s))
     if cv == "leave-query-out":
         batch = max(batch, BATCH_PREDICTIONS // (len(s) * len(grid)))
@@ -156,10 +170,8 @@ def permutation_test(
     if cv == "leave-pair-out" and first.can_leave_pairs_out():
         first.ranking(grid)  # decompose once for all batches
     scores = []
-    for start in range(0, labels.shape[1], batch):
-        part = PreferenceGraph.from_scores(
-            labels[:, start : start + batch], qid=codes if graph.has_qid else None
-        )
+    for labels in _labellings(s, codes, n_permutations, batch, rng):
+        part = PreferenceGraph.from_scores(labels, qid=codes if graph.has_qid else None)
         problem = first.with_graph(part)
         if cv == "leave-pair-out":
             scores.append(np.array([found for found, _ in problem.pair_accuracies(grid, threads)]))
@@ -190,6 +202,21 @@ def _query_accuracies(problem: RidgeProblem, alphas: Array) -> Array:
         found = pairwise_accuracy(labels, predictions.T.ravel(), qid=queries, average=None)
         out[a] = np.nanmean(np.reshape(found, (k, n_queries)), axis=1)
     return out
+
+
+def _labellings(
+    s: Array, codes: Array, n: int, batch: int, rng: np.random.RandomState
+) -> Iterator[Array]:
+    """The true labels and n permutations of them, at most ``batch`` columns at a time.
+
+    The permutations do not depend on ``batch``.
+    """
+    block = max(1, PERMUTED_NUMBERS // len(s))
+    for start in range(0, n, block):
+        labels = _permuted(s, codes, min(block, n - start), rng)
+        if start == 0:
+            labels = np.column_stack([s, labels])
+        yield from (labels[:, at : at + batch] for at in range(0, labels.shape[1], batch))
 
 
 def _permuted(s: Array, codes: Array, n: int, rng: np.random.RandomState) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from rankrls._messages import Progress
+from rankrls._calls import Progress
 from rankrls._validation import check_option
 from rankrls.core.relations.holdout import CompleteHoldout, complete_labels
 from rankrls.core.relations.observations import Observations

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from rankrls._messages import Progress
+from rankrls._calls import Progress
 from rankrls._validation import check_integer
 from rankrls.core.relations.holdout import BlockFold
 from rankrls.core.relations.observations import Observations

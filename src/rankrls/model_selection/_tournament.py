@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankrls._validation import check_finite_array, check_integer, check_pairs
+from rankrls.core.ridge.leave_pair_out import all_pairs
 from rankrls.estimators import RankRLS
 from rankrls.model_selection._exact import leave_pair_out_predict
 
@@ -61,7 +62,7 @@ def leave_pair_out_tournament(estimator: RankRLS, X: Any, y: Any) -> Array:
     0.984
     """
     n = X.shape[0] if hasattr(X, "shape") else len(X)
-    pairs = np.column_stack(np.triu_indices(n, 1))
+    pairs = all_pairs(n)
     predictions = leave_pair_out_predict(estimator, X, y, pairs=pairs)
     if predictions.ndim != 2:
         raise ValueError("a tournament has one output: give y of shape (n,)")

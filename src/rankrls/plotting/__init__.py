@@ -3,6 +3,7 @@
 from rankrls.plotting._conditional_ranking import ConditionalRankingDisplay
 from rankrls.plotting._early_stopping import EarlyStoppingDisplay
 from rankrls.plotting._path import RegularizationPathDisplay
+from rankrls.plotting._reliability import ReliabilityDisplay
 from rankrls.plotting._roc import LeavePairOutRocDisplay
 
 __all__ = [
@@ -10,4 +11,5 @@ __all__ = [
     "EarlyStoppingDisplay",
     "LeavePairOutRocDisplay",
     "RegularizationPathDisplay",
+    "ReliabilityDisplay",
 ]

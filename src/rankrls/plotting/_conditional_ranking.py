@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
+from rankrls._frames import scores_in_order
 from rankrls._relation_labels import EdgeList, read_labels
 from rankrls._validation import check_finite_array, check_option
 from rankrls.plotting._matplotlib import pyplot
@@ -88,7 +89,7 @@ class ConditionalRankingDisplay:
         """
         name = type(estimator).__name__ if name is None else name
         return cls.from_predictions(
-            Y,
+            estimator._labels_in_order(Y, X, Z),
             estimator.predict(X, Z),
             condition_on=estimator.condition_on,
             name=name,
@@ -119,6 +120,7 @@ class ConditionalRankingDisplay:
             Of `plot`.
         """
         check_option("condition_on", condition_on, ("rows", "columns"))
+        Y_score = scores_in_order(Y_score, Y_true)
         score = check_finite_array("Y_score", Y_score, ndim=(2,))
         labels = read_labels(Y_true, "Y_true")
         truth = _dense(labels) if isinstance(labels, EdgeList) else labels

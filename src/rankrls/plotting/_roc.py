@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import auc, roc_curve
 
 from rankrls._validation import check_finite_array, check_pairs
+from rankrls.core.ridge.leave_pair_out import all_pairs
 from rankrls.model_selection import leave_pair_out_predict, tournament_scores
 from rankrls.plotting._matplotlib import pyplot
 from rankrls.plotting._style import BLUE, GREY
@@ -109,7 +110,7 @@ class LeavePairOutRocDisplay:
         LeavePairOutRocDisplay
         """
         labels = _two_levels(y)
-        pairs = np.column_stack(np.triu_indices(len(labels), 1))
+        pairs = all_pairs(len(labels))
         if getattr(estimator, "cost", "") != "magnitude" or estimator.ties != "keep":
             raise ValueError(
                 "the tournament also leaves out pairs of one class, which takes a RankRLS with "

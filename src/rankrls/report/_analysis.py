@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 from rankrls.metrics import pairwise_error
 from rankrls.report._data import Rankings
 from rankrls.report._data_checks import check_labels, check_rows
@@ -20,6 +21,7 @@ from rankrls.report._fit_plan import FitPlan, fit
 from rankrls.report._heldout import CrossValidated, hold_out
 from rankrls.report._importance import Importance, feature_importance, linear_weights
 from rankrls.report._model_checks import check_model
+from rankrls.report._steps_before import Steps
 from rankrls.report._summary import DataSummary, summarise
 from rankrls.report._test_checks import check_test_data
 from rankrls.report._worst import WorstQuery, WorstRow, worst_queries, worst_rows
@@ -50,6 +52,8 @@ class Analysis:
     summary, test_summary : DataSummary
     findings : list of Finding, the worst first
     plan : FitPlan
+    before : Steps
+        What was done to the features before.
     model : fitted estimator
     alpha : float or None
     held : CrossValidated
@@ -73,6 +77,7 @@ class Analysis:
     test_summary: DataSummary | None
     findings: list[Finding]
     plan: FitPlan
+    before: Steps
     model: Any
     alpha: float | None
     held: CrossValidated
@@ -90,8 +95,10 @@ class Analysis:
         return self.train if self.test is None else self.test
 
 
-def analyse(train: Rankings, test: Rankings | None, plan: FitPlan) -> Analysis:
-    """Fit, hold out, and look for what is wrong."""
+def analyse(
+    train: Rankings, test: Rankings | None, plan: FitPlan, before: Steps | None = None
+) -> Analysis:
+    """Fit, hold out, and look for what is wrong; ``before`` has prepared the features."""
     summary = summarise(train)
     if summary.n_pairs == 0:
         raise ValueError(
@@ -108,13 +115,16 @@ def analyse(train: Rankings, test: Rankings | None, plan: FitPlan) -> Analysis:
     test_summary = None if test is None else summarise(test)
     if test_summary is not None and test_summary.n_pairs == 0:
         raise ValueError("no query of test has a pair: there is nothing to evaluate")
-    statistics = None if plan.precomputed else feature_statistics(train)
+    given = train.as_given
+    plan.tell("Looking at the features")
+    statistics = None if plan.precomputed else feature_statistics(given)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         held = hold_out(plan, train)
         alpha = None if held.path is None else float(held.path.alphas[held.path.chosen])
+        plan.tell("Fitting to all rows")
         model = plan.with_alpha(alpha or 1.0)
-        model = fit(model, train.X, train.y, train.qid)
+        model = fit(model, train.X, train.y, train.fit_options())
     alpha = getattr(model, "alpha_", getattr(model, "alpha", None)) if alpha is None else alpha
     fitted = _predict(model, train)
     evaluated, errors, scores = train, held.errors, held.scores
@@ -124,7 +134,8 @@ def analyse(train: Rankings, test: Rankings | None, plan: FitPlan) -> Analysis:
             query_errors(test, scores) if test.has_qid else row_errors(test.y, scores, test.codes)
         )
     error = held.estimate if test is None else errors.mean
-    baseline = _baseline(train, evaluated, statistics)
+    plan.tell("Looking for what is wrong")
+    baseline = _baseline(given, evaluated.as_given, statistics)
     weight = None if statistics is None else linear_weights(model, train.n_features)
     shown = scores if scores is not None else fitted
     worst: Any
@@ -135,11 +146,16 @@ def analyse(train: Rankings, test: Rankings | None, plan: FitPlan) -> Analysis:
         worst = worst_rows(evaluated, errors, shown, 10)
     findings = check_labels(train, summary)
     if statistics is not None:
-        findings += check_rows(train) + check_features(train, statistics)
+        findings += check_rows(given) + check_features(given, statistics)
     if test is not None:
-        findings += check_test_data(train, test, statistics)
+        findings += check_test_data(given, test.as_given, statistics)
+    if train.unscaled is not None:
+        findings = [finding for finding in findings if finding.code != "unequal-scales"]
     findings += check_model(held, errors, error, None if baseline is None else baseline, plan)
     findings += _warned(caught)
+    used = statistics  # of the features that the model sees
+    if train.unscaled is not None:
+        used = feature_statistics(train)
     order = {"problem": 0, "warning": 1, "note": 2}
     return Analysis(
         train=train,
@@ -148,6 +164,7 @@ def analyse(train: Rankings, test: Rankings | None, plan: FitPlan) -> Analysis:
         test_summary=test_summary,
         findings=sorted(findings, key=lambda finding: order[finding.level]),
         plan=plan,
+        before=Steps(None, None) if before is None else before,
         model=model,
         alpha=alpha,
         held=held,
@@ -155,7 +172,7 @@ def analyse(train: Rankings, test: Rankings | None, plan: FitPlan) -> Analysis:
         error=error,
         train_error=float(pairwise_error(train.y, fitted, qid=train.qid)),
         baseline=baseline,
-        importance=feature_importance(model, train, test, statistics),
+        importance=feature_importance(model, train, test, used),
         worst=worst,
         scores=scores,
     )
@@ -183,10 +200,16 @@ def _baseline(
 
 
 def _warned(caught: list[warnings.WarningMessage]) -> list[Finding]:
-    """What the estimators warned of while they were fitted, each once."""
-    texts = dict.fromkeys(str(one.message) for one in caught)
+    """What the estimators warned of while they were fitted, each once.
+
+    Ends of the grid, scales and ids have findings of their own.
+    """
+    others = [
+        one for one in caught if not issubclass(one.category, FeatureScaleWarning | IdColumnWarning)
+    ]
+    texts = dict.fromkeys(str(one.message) for one in others)
     return [
         Finding("note", "fit-warning", "A warning while fitting", text)
         for text in texts
-        if "extend alphas" not in text  # the path has a finding of its own for that
+        if "extend alphas" not in text
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_array
 
-from rankrls._validation import check_length, check_scores, encode_qid
+from rankrls._frames import clear_errors
+from rankrls._memory import REPORT_VECTORS, require_features
+from rankrls._validation import check_length, check_scores, check_weights, encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
 
 __all__ = ["Rankings", "check_rankings", "check_test"]
@@ -35,6 +37,10 @@ class Rankings:
         Whether there are queries, or one ranking of all rows.
     feature_names : list of str of length n_features
     document_names : list of str of length n_rows or None
+    weight : ndarray of shape (n_rows,) or None
+        Weights of the rows in training.
+    unscaled : ndarray or CSR of shape (n_rows, n_features), or None
+        The features before they were scaled, if they were.
     """
 
     X: Any
@@ -44,6 +50,8 @@ class Rankings:
     has_qid: bool
     feature_names: list[str]
     document_names: list[str] | None = None
+    weight: Array | None = None
+    unscaled: Any = None
 
     @property
     def n_rows(self) -> int:
@@ -70,6 +78,16 @@ class Rankings:
         """Query numbers to fit with; None for one ranking."""
         return self.codes if self.has_qid else None
 
+    @property
+    def as_given(self) -> Rankings:
+        """The same with the features as they were before scaling."""
+        return self if self.unscaled is None else replace(self, X=self.unscaled, unscaled=None)
+
+    def fit_options(self, rows: Any = slice(None)) -> dict[str, Any]:
+        """Query numbers and weights of some rows, as ``fit`` takes them, where there are any."""
+        both = {"qid": self.qid, "sample_weight": self.weight}
+        return {name: values[rows] for name, values in both.items() if values is not None}
+
     def query_name(self, code: int) -> str:
         """The id of a query as text."""
         return str(self.labels[code])
@@ -93,6 +111,7 @@ class Rankings:
             self.has_qid,
             self.feature_names,
             names,
+            None if self.weight is None else self.weight[rows],
         )
 
     def sample_queries(self, max_rows: int, seed: int = 0) -> Array:
@@ -115,24 +134,27 @@ def check_rankings(
     *,
     feature_names: Any = None,
     document_names: Any = None,
+    sample_weight: Any = None,
     where: str = "",
 ) -> Rankings:
     """Check data for a report; ``where`` goes before the names of arguments in errors."""
     if isinstance(y, PreferenceGraph):
         raise ValueError(f"{where}y must hold labels: a report cannot be made of given pairs")
     columns = getattr(X, "columns", None)
-    checked: Any = check_array(
-        X,
-        accept_sparse="csr",
-        dtype=(np.float64, np.float32),
-        ensure_all_finite=False,
-        ensure_min_samples=2,
-        input_name=f"{where}X",
-    )
+    with clear_errors(X, f"{where}X"):
+        checked: Any = check_array(
+            X,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            ensure_all_finite=False,
+            ensure_min_samples=2,
+            input_name=f"{where}X",
+        )
     if sparse.issparse(checked):
         checked = sparse.csr_array(checked, copy=True)
         checked.sum_duplicates()
     n_rows, n_features = checked.shape
+    require_features(n_features, copies=REPORT_VECTORS)
     if feature_names is None and columns is not None:
         feature_names = list(columns)
     names = _names("feature_names", feature_names, n_features, "columns of X")
@@ -147,8 +169,11 @@ def check_rankings(
         labels = labels[:, 0]
     queries = encode_qid(qid, n_rows, name=f"{where}qid", of=f"rows of {where}X")
     documents = _names("document_names", document_names, n_rows, f"rows of {where}X")
+    weight = (
+        None if sample_weight is None else check_weights("sample_weight", sample_weight, n_rows)
+    )
     return Rankings(
-        checked, labels, queries.codes, queries.labels, qid is not None, names, documents
+        checked, labels, queries.codes, queries.labels, qid is not None, names, documents, weight
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -100,10 +101,8 @@ def query_errors(data: Rankings, scores: Array) -> UnitErrors:
     error = np.asarray(pairwise_error(data.y, scores, qid=data.codes, average=None))
     pairs = pairs_by_query(data)
     gains = None
-    if data.y.min() >= 0 and data.y.max() <= 50:
-        gains = np.asarray(
-            ndcg(data.y, scores, qid=data.codes, k=NDCG_AT, undefined="skip", average=None)
-        )
+    with suppress(ValueError):  # labels below 0 have no gain, very large ones an infinite one
+        gains = np.asarray(ndcg(data.y, scores, qid=data.codes, k=NDCG_AT, average=None))
         gains = None if np.isnan(gains).all() else gains
     return UnitErrors(
         unit="query",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls._frames import columns_like_ids, unequal_scales
 from rankrls.report._data import Rankings
 from rankrls.report._duplicates import equal_columns
 from rankrls.report._feature_statistics import FeatureStatistics
@@ -42,22 +43,42 @@ def check_features(data: Rankings, statistics: FeatureStatistics) -> list[Findin
         found += _query_features(data, statistics, names)
     found += _leaks(data, statistics, names)
     found += _equal_features(data, statistics, names)
-    scale = statistics.std_within[statistics.varies_within]
-    scale = scale[scale > 0]
-    if len(scale) > 1 and scale.max() > 1000 * scale.min():
-        widest = int(np.argmax(statistics.std_within))
-        found.append(
-            Finding(
-                "warning",
-                "unequal-scales",
-                "The features have very different scales",
-                f"Standard deviations within a query go from {number(scale.min(), 3)} to "
-                f"{number(scale.max(), 3)} ({names[widest]}). alpha shrinks all weights alike, "
-                "which punishes features of a small scale: use StandardScaler or QueryScaler "
-                "first.",
-            )
+    return found + _ids(data, names) + _scales(data, names)
+
+
+def _ids(data: Rankings, names: Array) -> list[Finding]:
+    ids = columns_like_ids(data.X, names, data.codes)
+    if not ids:
+        return []
+    one = len(ids) == 1
+    return [
+        Finding(
+            "warning",
+            "id-features",
+            f"{count(len(ids), 'feature looks', 'features look')} like {'an id' if one else 'ids'} "
+            "or a position",
+            "What is learned from the id, the number or the time of a row says nothing about new "
+            f"rows: leave {'it' if one else 'them'} out.",
+            listed(names[ids[:MAX_EXAMPLES]], len(ids)),
         )
-    return found
+    ]
+
+
+def _scales(data: Rankings, names: Array) -> list[Finding]:
+    scales = unequal_scales(data.X, data.codes)
+    if scales is None:
+        return []
+    return [
+        Finding(
+            "warning",
+            "unequal-scales",
+            "The features have very different scales",
+            f"Standard deviations within a query go from {number(scales.low, 3)} "
+            f"({names[scales.small]}) to {number(scales.high, 3)} ({names[scales.large]}). alpha "
+            "shrinks all weights alike, which punishes features of a small scale: use "
+            "StandardScaler or QueryScaler first.",
+        )
+    ]
 
 
 def _query_features(data: Rankings, statistics: FeatureStatistics, names: Array) -> list[Finding]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from sklearn import get_config
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from rankrls import RankRLS, RankRLSCV
 from rankrls._validation import check_finite_array, check_positive, show
+from rankrls.estimators.choosing import DEFAULT_ALPHAS
 
 __all__ = ["FitPlan", "make_plan"]
 
@@ -21,6 +24,10 @@ Array = NDArray[Any]
 #: Sparse data with more rows and columns than this are fitted by conjugate gradients (as by
 #: solver="auto"), which have no exact hold-out.
 MAX_SPARSE = 5000
+
+
+def _silent(_: str) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,8 @@ class FitPlan:
     own_cv : tuple of str
         Values of ``cv`` for which alpha is chosen here, from the same held-out predictions as the
         errors; for others the `RankRLSCV` chooses by itself.
+    tell : callable
+        Is told, in a line of text, what is being done.
     """
 
     estimator: Any
@@ -50,6 +59,12 @@ class FitPlan:
     fixed: float | None
     exact: bool
     own_cv: tuple[str, ...]
+    tell: Callable[[str], object] = _silent
+
+    @property
+    def grows(self) -> bool:
+        """Whether a `RankRLSCV` may continue the grid beyond its ends."""
+        return isinstance(self.estimator, RankRLSCV) and self.estimator.alphas is None
 
     def chooses_here(self, *names: str) -> bool:
         """Whether ``cv`` is one of those names, and alpha is chosen here."""
@@ -96,7 +111,8 @@ def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any) -> FitPlan:
     if isinstance(estimator, RankRLSCV):
         if alphas is not None:
             estimator.set_params(alphas=alphas)
-        grid = np.unique(check_finite_array("alphas", np.atleast_1d(estimator.alphas), ndim=(1,)))
+        given = DEFAULT_ALPHAS if estimator.alphas is None else estimator.alphas
+        grid = np.unique(check_finite_array("alphas", np.atleast_1d(given), ndim=(1,)))
         scored_here = isinstance(estimator.scoring, str) and (
             estimator.scoring == "pairwise_accuracy"
         )
@@ -105,8 +121,7 @@ def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any) -> FitPlan:
         grid, own_cv = alphas, ("auto",)
     else:
         fixed = check_positive("alpha", estimator.alpha)
-        default = np.asarray(RankRLSCV().alphas, dtype=np.float64)
-        grid, own_cv = np.unique(np.append(default, fixed)), ("auto",)
+        grid, own_cv = np.unique([*DEFAULT_ALPHAS, fixed]), ("auto",)
     if not grid.size:
         raise ValueError("alphas is empty: give at least one number > 0")
     check_positive("alphas", float(grid[0]))
@@ -118,13 +133,9 @@ def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any) -> FitPlan:
     return FitPlan(estimator, base, grid, fixed, exact=exact, own_cv=own_cv)
 
 
-def fit(estimator: Any, X: Any, y: Array, qid: Array | None) -> Any:
-    """Fit with qid where there is one; the last step of a Pipeline gets it."""
-    if qid is None:
-        return estimator.fit(X, y)
-    if isinstance(estimator, Pipeline):
-        from sklearn import get_config
-
-        if not get_config()["enable_metadata_routing"]:
-            return estimator.fit(X, y, **{f"{estimator.steps[-1][0]}__qid": qid})
-    return estimator.fit(X, y, qid=qid)
+def fit(estimator: Any, X: Any, y: Array, options: dict[str, Array]) -> Any:
+    """Fit with qid and sample_weight, where there are any; a Pipeline's last step gets them."""
+    if isinstance(estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
+        last = estimator.steps[-1][0]
+        options = {f"{last}__{name}": values for name, values in options.items()}
+    return estimator.fit(X, y, **options)

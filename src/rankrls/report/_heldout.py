@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from rankrls import RankRLSCV, regularization_path
+from rankrls.estimators.choosing import continuation, default_grid
+from rankrls.estimators.cv import problem_size
 from rankrls.metrics import pairwise_error
 from rankrls.model_selection import (
     holdout_predict,
@@ -106,9 +108,28 @@ class CrossValidated:
 
 
 def hold_out(plan: FitPlan, data: Rankings) -> CrossValidated:
-    """Predict every row of the training data by a model that has not seen it."""
+    """Predict every row of the training data by a model that has not seen it.
+
+    A grid of alphas that nobody gave is that of `RankRLSCV`: continued as there.
+    """
+    if not plan.grows:
+        return _hold_out(plan, data)
+    size = problem_size(plan.estimator, data.X, data.y, **data.fit_options())
+    more = default_grid(size)
+    grid = np.empty(0)
+    while len(more):
+        grid = np.union1d(grid, more)
+        done = _hold_out(replace(plan, grid=grid), data)
+        assert done.path is not None
+        more = continuation(done.path.alphas, 1.0 - done.path.error, size)
+    return done
+
+
+def _hold_out(plan: FitPlan, data: Rankings) -> CrossValidated:
     if plan.base is None:
         return _refits(plan, data)
+    assert plan.grid is not None
+    plan.tell(f"Predicting held-out rows, {len(plan.grid)} alphas")
     if data.has_qid:
         return _queries(plan, data)
     return _one_ranking(plan, data)
@@ -152,12 +173,15 @@ def _query_predictions(plan: FitPlan, data: Rankings, exact: bool) -> Any:
     for start in range(0, len(plan.grid), step):
         alphas = plan.grid[start : start + step]
         if exact:
-            yield leave_query_out_predict(plan.base, data.X, data.y, qid=data.codes, alphas=alphas)
+            yield leave_query_out_predict(
+                plan.base, data.X, data.y, alphas=alphas, **data.fit_options()
+            )
             continue
         out = np.empty((len(alphas), data.n_rows))
-        for rows, rest in _folds(data):
+        for number, (rows, rest) in enumerate(_folds(data), 1):
+            plan.tell(f"Predicting held-out rows, {len(plan.grid)} alphas, fold {number}")
             model = regularization_path(
-                plan.base, data.X[rest], data.y[rest], alphas=alphas, qid=data.codes[rest]
+                plan.base, data.X[rest], data.y[rest], alphas=alphas, **data.fit_options(rest)
             )
             out[:, rows] = model.predict(data.X[rows])
         yield out
@@ -198,8 +222,8 @@ def _at(plan: FitPlan, data: Rankings, alpha: float, exact: bool) -> Array:
     """Held-out predictions at one alpha."""
     if exact:
         model = plan.with_alpha(alpha)
-        return leave_query_out_predict(model, data.X, data.y, qid=data.codes)
-    return _refitted(plan.with_alpha(alpha), data)
+        return leave_query_out_predict(model, data.X, data.y, **data.fit_options())
+    return _refitted(plan, plan.with_alpha(alpha), data)
 
 
 def _chosen_elsewhere(plan: FitPlan, data: Rankings) -> CrossValidated:
@@ -220,7 +244,7 @@ def _chosen_elsewhere(plan: FitPlan, data: Rankings) -> CrossValidated:
 
 
 def _searched(plan: FitPlan, data: Rankings) -> tuple[RankRLSCV, AlphaPath]:
-    ranker = fit(clone(plan.estimator), data.X, data.y, data.qid)
+    ranker = fit(clone(plan.estimator), data.X, data.y, data.fit_options())
     error = 1.0 - ranker.cv_results_["mean_score"]
     best = int(np.searchsorted(ranker.cv_results_["alpha"], ranker.alpha_))
     scoring = ranker.scoring
@@ -238,7 +262,7 @@ def _one_ranking(plan: FitPlan, data: Rankings) -> CrossValidated:
         ranker, path = _searched(plan, data)
         scores, lists = _row_folds(plan, data, np.array([ranker.alpha_]))
         return _of_folds(plan, data, scores[0], lists, path)
-    if plan.exact and few and data.n_rows >= 4:
+    if plan.exact and few and data.n_rows >= 4 and data.weight is None:
         done = _pairs(plan, data)
         if done is not None:
             return done
@@ -281,15 +305,19 @@ def _row_folds(plan: FitPlan, data: Rankings, alphas: Array) -> tuple[Array, Arr
     parts = None
     if plan.exact:
         try:
+            left_out = [rows for rows, _ in folds]
             parts = holdout_predict(
-                plan.base, data.X, data.y, [rows for rows, _ in folds], alphas=alphas
+                plan.base, data.X, data.y, left_out, alphas=alphas, **data.fit_options()
             )
         except MemoryError:
             if plan.precomputed:
                 raise
     for number, (rows, rest) in enumerate(folds):
         if parts is None:
-            model = regularization_path(plan.base, data.X[rest], data.y[rest], alphas=alphas)
+            plan.tell(f"Predicting held-out rows, {len(alphas)} alphas, fold {number + 1}")
+            model = regularization_path(
+                plan.base, data.X[rest], data.y[rest], alphas=alphas, **data.fit_options(rest)
+            )
             out[:, rows] = model.predict(data.X[rows])
         else:
             out[:, rows] = parts[number]
@@ -311,7 +339,7 @@ def _of_folds(
 
 def _refits(plan: FitPlan, data: Rankings) -> CrossValidated:
     """Any estimator: folds of whole queries (of rows without qid), each fitted anew."""
-    scores = _refitted(plan.estimator, data)
+    scores = _refitted(plan, plan.estimator, data)
     if data.has_qid:
         lists, errors = data.codes, query_errors(data, scores)
     else:
@@ -322,15 +350,15 @@ def _refits(plan: FitPlan, data: Rankings) -> CrossValidated:
     return CrossValidated("refits", _n_folds(data), errors, scores, lists, None, errors.mean, True)
 
 
-def _refitted(estimator: Any, data: Rankings) -> Array:
+def _refitted(plan: FitPlan, estimator: Any, data: Rankings) -> Array:
     precomputed = getattr(estimator, "kernel", None) == "precomputed"
     scores = np.empty(data.n_rows)
-    for rows, rest in _folds(data):
+    for number, (rows, rest) in enumerate(_folds(data), 1):
+        plan.tell(f"Refitting without fold {number} of {_n_folds(data)}")
         train, new = data.X[rest], data.X[rows]
         if precomputed:
             train, new = train[:, rest], new[:, rest]
-        qid = None if data.qid is None else data.qid[rest]
-        model = fit(clone(estimator), train, data.y[rest], qid)
+        model = fit(clone(estimator), train, data.y[rest], data.fit_options(rest))
         scores[rows] = np.asarray(model.predict(new)).reshape(len(rows))
     return scores
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["cell", "data_block", "escape", "name", "number", "percent"]
+__all__ = ["cell", "cut", "data_block", "escape", "name", "number", "percent"]
 
 #: Names longer than this are cut: a page must stay small whatever it is given.
 MAX_NAME = 120
@@ -24,11 +24,15 @@ def escape(text: Any) -> str:
     return html.escape(_FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", str(text)), quote=True)
 
 
+def cut(text: Any) -> str:
+    """Text without space around it, of a length that a page can show."""
+    full = str(text).strip()
+    return full if len(full) <= MAX_NAME else full[: MAX_NAME - 1] + "…"
+
+
 def name(text: Any) -> str:
     """A name from the user's data, cut if long, in an element that isolates its direction."""
-    full = str(text).strip() or "(no name)"
-    short = full if len(full) <= MAX_NAME else full[: MAX_NAME - 1] + "…"
-    return f"<bdi>{escape(short)}</bdi>"
+    return f"<bdi>{escape(cut(text) or '(no name)')}</bdi>"
 
 
 def number(value: float, digits: int = 4) -> str:

@@ -12,7 +12,7 @@ from rankrls import __version__
 from rankrls.report import _sections as sections
 from rankrls.report import _tables as tables
 from rankrls.report._analysis import Analysis
-from rankrls.report._html import data_block, escape, name
+from rankrls.report._html import cut, data_block, escape, name
 from rankrls.report._reproduce import reproduce
 from rankrls.report._words import plural
 
@@ -35,7 +35,7 @@ def render(analysis: Analysis, *, title: str | None, limit: int) -> str:
         ("reproduce", "How to reproduce", reproduce(analysis)),
     ]
     style, script = _asset("style.css"), _asset("script.js")
-    heading = title or "Ranking report"
+    heading = cut(title or "") or "Ranking report"
     today = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
     return Template(_asset("page.html")).substitute(
         title=escape(heading),

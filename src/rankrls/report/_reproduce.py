@@ -27,6 +27,7 @@ def reproduce(analysis: Analysis) -> str:
     return (
         "<p>With the training data as <code>X</code> and <code>y</code>"
         + (" and <code>qid</code>" if analysis.train.has_qid else "")
+        + (" and <code>weight</code>" if analysis.train.weight is not None else "")
         + (", and the test data with <code>_test</code>" if analysis.test is not None else "")
         + ":</p>"
         '<pre tabindex="0" role="region" aria-label="Python code">'
@@ -38,10 +39,11 @@ def reproduce(analysis: Analysis) -> str:
 def code_lines(analysis: Analysis) -> list[str]:
     """Python that repeats the fit and the estimate; comments hold what comes out."""
     plan, held = analysis.plan, analysis.held
-    qid = ", qid=qid" if analysis.train.has_qid else ""
+    only_qid = ", qid=qid" if analysis.train.has_qid else ""
+    qid = only_qid + ", sample_weight=weight" * (analysis.train.weight is not None)
     if plan.base is None:
         lines = [f"model = {_one_line(plan.estimator)}", f"model.fit(X, y{qid})"]
-        return lines + _test_lines(analysis)
+        return _before_lines(analysis) + lines + _test_lines(analysis)
     search = _search_call(analysis)
     value = held.errors.mean.value
     names = "RankRLS" if search is None else "RankRLS, RankRLSCV"
@@ -51,12 +53,13 @@ def code_lines(analysis: Analysis) -> list[str]:
     elif held.method == "leave-pair-out":
         lines.append("from rankrls.model_selection import leave_pair_out_score")
     lines.append("")
+    lines += _before_lines(analysis)
     if search is not None:
         lines += [f"search = {search}.fit(X, y{qid})", f"search.alpha_  # {analysis.alpha!r}"]
     lines.append(f"model = {_one_line(plan.with_alpha(analysis.alpha or 1.0))}")
     if held.method == "leave-query-out":
         lines.append(f"held_out = leave_query_out_predict(model, X, y{qid})")
-        lines.append(f"pairwise_error(y, held_out{qid})  # {value:.6f}")
+        lines.append(f"pairwise_error(y, held_out{only_qid})  # {value:.6f}")
     elif held.method == "leave-pair-out":
         lines.append(f"1 - leave_pair_out_score(model, X, y)  # {value:.6f}")
     lines.append(f"model.fit(X, y{qid})")
@@ -64,6 +67,28 @@ def code_lines(analysis: Analysis) -> list[str]:
     if any("np." in line for line in lines):
         lines.insert(0, "import numpy as np")
     return lines
+
+
+def _before_lines(analysis: Analysis) -> list[str]:
+    """Filling in and scaling, of the training and the test data."""
+    lines = []
+    for name, step in (("imputer", analysis.before.imputer), ("scaler", analysis.before.scaler)):
+        if step is None:
+            continue
+        kind = type(step)
+        lines.append(f"from {'.'.join(_public(kind))} import {kind.__name__}")
+        by_query = name == "scaler" and analysis.before.by_query and analysis.train.has_qid
+        lines.append(f"{name} = {_one_line(clone(step))}")
+        lines.append(f"X = {name}.fit_transform(X{', qid=qid' * by_query})")
+        if analysis.test is not None:
+            lines.append(f"X_test = {name}.transform(X_test{', qid=qid_test' * by_query})")
+    return lines
+
+
+def _public(kind: type) -> list[str]:
+    """The module that a class is imported from: without private modules at the end."""
+    parts = kind.__module__.split(".")
+    return parts[: next((i for i, part in enumerate(parts) if part.startswith("_")), len(parts))]
 
 
 def _search_call(analysis: Analysis) -> str | None:
@@ -75,15 +100,14 @@ def _search_call(analysis: Analysis) -> str | None:
         return None
     if len(plan.grid) == 1:
         return None
-    default = RankRLSCV().alphas
     if isinstance(plan.estimator, RankRLSCV):
-        search = clone(plan.estimator).set_params(alphas=default)
+        search = clone(plan.estimator).set_params(alphas=None)
     else:
         options = plan.base.get_params()
         del options["alpha"]
-        search = RankRLSCV(default, **options)
+        search = RankRLSCV(**options)
     call = _one_line(search)
-    return call if np.array_equal(default, plan.grid) else _with_alphas(call, plan.grid)
+    return call if plan.grows else _with_alphas(call, plan.grid)
 
 
 def _test_lines(analysis: Analysis) -> list[str]:

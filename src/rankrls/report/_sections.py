@@ -301,6 +301,13 @@ def _explain(analysis: Analysis) -> list[str]:
             "alpha was chosen by the same held-out predictions, so the estimate is slightly "
             "optimistic. A test set, or nested cross-validation, would tell by how much."
         )
+    if analysis.before.scaler is not None:
+        paragraphs.append(
+            "The features are scaled by what all training rows say about them, those that are held "
+            "out included; labels are not looked at for that."
+        )
+    if analysis.train.weight is not None:
+        paragraphs.append("Rows have weights in training; errors count every row once.")
     paragraphs.append(_interval_text(error, units(analysis)))
     return paragraphs
 

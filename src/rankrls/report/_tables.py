@@ -225,6 +225,8 @@ def features(analysis: Analysis) -> str:
             f"The model is linear. The effect of a feature is its weight times its standard "
             f"deviation{within}: by how much the score changes when the feature grows by that. "
             "Positive: larger is better."
+            + " Weights are those of the scaled features."
+            * (analysis.before.scaler is not None)
         )
     else:
         where = "test data" if importance.on_test else "training data, which flatters the model"

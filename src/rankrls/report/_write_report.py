@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import ArrayLike
 
-from rankrls._atomic import atomic_file
+from rankrls._atomic import atomic_file, is_stream
 from rankrls._validation import check_integer
 from rankrls.report._analysis import analyse
 from rankrls.report._data import check_rankings, check_test
@@ -18,6 +19,7 @@ from rankrls.report._findings import Finding
 from rankrls.report._fit_plan import make_plan
 from rankrls.report._heldout import AlphaPath
 from rankrls.report._page import render
+from rankrls.report._steps_before import Steps
 
 __all__ = ["Report", "write_report"]
 
@@ -33,7 +35,8 @@ class Report:
     n_bytes : int
         Its size.
     model : estimator
-        Fitted to all training rows (as arrays, without feature names).
+        Fitted to all training rows (as arrays, without feature names); a Pipeline if features
+        are filled in or scaled.
     alpha : float or None
         Its regularisation.
     error : Interval
@@ -85,7 +88,11 @@ def write_report(
     test_document_names: Any = None,
     title: str | None = None,
     estimator: Any = None,
+    sample_weight: ArrayLike | None = None,
+    imputer: Any = None,
+    scaler: Any = None,
     max_table_rows: int = 2000,
+    progress: Callable[[str], object] | None = None,
 ) -> Report:
     """Fit a ranker and write a page about the data, the fit and its errors.
 
@@ -113,9 +120,18 @@ def write_report(
         its alpha, if no alphas are given. Anything else with ``fit(X, y, qid=…)`` and ``predict``
         (a `RankSVM`, a Pipeline whose last step takes qid) is refitted in five folds of whole
         queries.
+    sample_weight : array-like of shape (n_rows,), optional
+        Weights of the rows in training; errors count every row once.
+    imputer, scaler : transformer, optional
+        Unfitted; fitted in this order to the features of all rows of X, also of those that are
+        held out later, and never to labels. Both become part of the model. A `QueryScaler` is
+        given qid. Findings are about the features before they are scaled, weights about those
+        after.
     max_table_rows : int, default=2000
         Rows of the table of errors that are kept in the page: the worst half, the best tenth,
         and others drawn at random. Quantiles and averages are always over all of them.
+    progress : callable, optional
+        Is called with a line about what is being done next, such as ``print``.
 
     Returns
     -------
@@ -156,24 +172,38 @@ def write_report(
         raise ValueError(f"path must be a str or path-like; got {path!r}")
     if title is not None and not isinstance(title, str):
         raise ValueError(f"title must be a str; got {title!r}")
-    train = check_rankings(X, y, qid, feature_names=feature_names, document_names=document_names)
+    names = feature_names if feature_names is not None else getattr(X, "columns", None)
+    prepare = Steps(imputer, scaler)
+    train = check_rankings(
+        prepare.fill_in(X, fit=True),
+        y,
+        qid,
+        feature_names=names,
+        document_names=document_names,
+        sample_weight=sample_weight,
+    )
     plan = make_plan(estimator, alphas, train.X)
+    if progress is not None:
+        plan = replace(plan, tell=progress)
     unseen = None
     if test is not None:
+        test = prepare.fill_in_test(test)
         unseen = check_test(test, train, test_document_names, precomputed=plan.precomputed)
     elif test_document_names is not None:
         raise ValueError("test_document_names belong to test, and there is none")
+    train = prepare.scale(train, fit=True)
+    unseen = None if unseen is None else prepare.scale(unseen)
     folder = os.path.dirname(os.path.realpath(target))
-    if not os.path.isdir(folder):  # before the work, not after it
+    if not is_stream(target) and not os.path.isdir(folder):  # before the work, not after it
         raise FileNotFoundError(f"no such directory: {folder}")
-    analysis = analyse(train, unseen, plan)
+    analysis = analyse(train, unseen, plan, prepare)
     page = render(analysis, title=title, limit=limit).encode("utf-8", errors="replace")
     with atomic_file(target) as file:
         file.write(page)
     return Report(
         path=target,
         n_bytes=len(page),
-        model=analysis.model,
+        model=prepare.with_model(analysis.model),
         alpha=analysis.alpha,
         error=analysis.error,
         method=analysis.held.method if unseen is None else "test",

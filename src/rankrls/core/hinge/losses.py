@@ -464,9 +464,11 @@ def hinge_losses(graph: PreferenceGraph, query_weighting: str) -> list[HingeLoss
     Only pairs with different scores are edges, and the margin is 1 whatever the magnitude. Given
     pairs weigh their pair_weight, in every output.
     """
+    if graph.pair_features is not None:
+        raise ValueError("RankSVM takes no pair_features; RankRLS and RankRLSCV do")
     given: tuple[HingeLoss, ...] = ()
     if graph.has_pairs():
-        used = graph.pair_weight > 0
+        used = graph.preferring
         head, tail = graph.pairs[used].T
         given = (PairHinge(head, tail, graph.pair_weight[used], graph.n_rows),)
     if graph.scores is None or graph.query_codes is None:

@@ -25,7 +25,7 @@ term, −Σ β²/(4c), and any β >= 0 will do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -179,8 +179,8 @@ def minimize_hinge(
         minimizer.run(w, thorough)
         w = minimizer.recompute()
         solution = minimizer.solution()
-        hopeless = not (solution.rounding <= 0.5 * tol and (thorough or solution.gap < 2 * tol))
-        if solution.gap <= tol or hopeless or minimizer.n_iter in (before, max_iter):
+        promising = solution.rounding <= 0.5 * tol and (thorough or solution.gap < 2 * tol)
+        if solution.gap <= tol or not promising or not before < minimizer.n_iter < max_iter:
             break
         minimizer.tol = tol - solution.rounding
     return solution
@@ -304,10 +304,11 @@ class HingeMinimizer:
         best = self._best
         w = self.space.from_coefficients(self.space.coefficients(best.w))
         f = self.space.forward(w)
-        drift = f - best.f
-        if np.ptp(drift) > DRIFT * (1.0 + float(np.abs(f).max())):
+        if np.ptp(f - best.f) > DRIFT * (1.0 + float(np.abs(f).max())):
             self.best = None
             self.visit(w, f, self.evaluate(f))
+        else:
+            self.best = replace(best, w=w, f=f)
         return w
 
     def solution(self) -> HingeSolution:

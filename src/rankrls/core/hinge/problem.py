@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import _memory
-from rankrls._messages import Progress, warn
+from rankrls._calls import Progress, warn
 from rankrls._threads import n_threads
 from rankrls.core.hinge.function_spaces import (
     MAX_DIMENSION,

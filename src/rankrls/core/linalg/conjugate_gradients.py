@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from rankrls._messages import Progress, warn
+from rankrls import _memory
+from rankrls._calls import Progress, warn
 from rankrls.core.linalg.krylov import (
     DirectionSum,
     MultiShiftCG,
@@ -178,7 +179,9 @@ def converge(
     residual, error, accepted = np.zeros(shape), np.zeros(shape), np.ones(shape, dtype=bool)
     solutions, n_iter, stopped = [], 0, False
     for j, system in enumerate(systems):
-        W = np.empty((len(alphas), *system.C.shape))
+        size, advice = (len(alphas), *system.C.shape), "ask for fewer alphas at a time"
+        _memory.require("a grid of alphas by conjugate gradients", *size, copies=3, advice=advice)
+        W = np.empty(size)
         for which, run in _runs(system, alphas if shifts is None else shifts, options):
             W[which] = run.solutions
             residual[j, which], error[j, which] = run.residual, run.error

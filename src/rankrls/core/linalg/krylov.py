@@ -242,8 +242,11 @@ class MultiShiftCG:
         diagonal = 1.0 / a
         diagonal[1:] += b / a[:-1]
         beside = np.sqrt(b) / a[:-1]
-        values = eigvalsh_tridiagonal(diagonal, beside, select="i", select_range=(0, 0))
-        return max(float(values[0]), float(self.seed[column]))
+        size = float(diagonal.max())  # squares of entries must not overflow
+        values = eigvalsh_tridiagonal(
+            diagonal / size, beside / size, select="i", select_range=(0, 0)
+        )
+        return max(float(values[0]) * size, float(self.seed[column]))
 
     def solutions(self) -> Array:
         """The iterates W of all alphas, shape (n_alphas, n, k)."""

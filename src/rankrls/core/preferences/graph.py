@@ -11,8 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from rankrls._calls import takes_queries
+from rankrls._frames import check_same_rows
 from rankrls._validation import (
     Queries,
+    check_finite_array,
+    check_length,
     check_magnitudes,
     check_option,
     check_pairs,
@@ -44,14 +48,37 @@ class _Scores:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Given pairs (preferred, other) with magnitudes and weights, all of length l."""
+    """Given pairs (preferred, other) with magnitudes and weights, all of length l.
+
+    ``features``: covariates of the comparisons themselves, of shape (l, q), or None.
+    """
 
     pairs: Array
     magnitude: Array
     weight: Array
+    features: Array | None = None
 
     def take(self, kept: Array, number: Array) -> _Pairs:
-        return _Pairs(number[self.pairs[kept]], self.magnitude[kept], self.weight[kept])
+        features = None if self.features is None else self.features[kept]
+        return _Pairs(number[self.pairs[kept]], self.magnitude[kept], self.weight[kept], features)
+
+    def __add__(self, other: _Pairs) -> _Pairs:
+        features = None
+        if self.features is not None or other.features is not None:
+            if self.features is None or other.features is None:
+                raise ValueError("both graphs must have pair_features, or none of them")
+            if self.features.shape[1] != other.features.shape[1]:
+                raise ValueError(
+                    f"graphs with {self.features.shape[1]} and {other.features.shape[1]} "
+                    "pair_features cannot be added"
+                )
+            features = np.concatenate([self.features, other.features])
+        return _Pairs(
+            np.concatenate([self.pairs, other.pairs]),
+            np.concatenate([self.magnitude, other.magnitude]),
+            np.concatenate([self.weight, other.weight]),
+            features,
+        )
 
 
 class PreferenceGraph:
@@ -89,6 +116,7 @@ class PreferenceGraph:
         self._pairs = pairs
 
     @classmethod
+    @takes_queries
     def from_scores(
         cls, y: ArrayLike, *, qid: Any = None, sample_weight: ArrayLike | None = None
     ) -> PreferenceGraph:
@@ -103,6 +131,7 @@ class PreferenceGraph:
         sample_weight : array-like of shape (m,), optional
             Weights ω >= 0; a pair counts ω_i ω_j.
         """
+        check_same_rows(y, "y", qid=qid, sample_weight=sample_weight)
         s = check_scores(y)
         m = len(s)
         queries = encode_qid(qid, m, of="rows of y")
@@ -120,6 +149,7 @@ class PreferenceGraph:
         n_rows: Any,
         magnitude: ArrayLike | None = None,
         pair_weight: ArrayLike | None = None,
+        pair_features: ArrayLike | None = None,
     ) -> PreferenceGraph:
         """Take a list of preferences, repetitions and contradictions allowed.
 
@@ -130,9 +160,12 @@ class PreferenceGraph:
         n_rows : int
             Number m of rows that the pairs refer to.
         magnitude : array-like of shape (l,), optional
-            How strongly, > 0. None: 1.
+            How strongly, >= 0; 0: the two were judged equal, a tie. None: 1.
         pair_weight : array-like of shape (l,), optional
             How much each pair counts, >= 0. None: 1.
+        pair_features : array-like of shape (l, q), optional
+            Covariates of the comparison itself, preferred less other where both have one: which
+            was shown first, the difference in length, indicators of judges.
         """
         if isinstance(n_rows, bool) or not isinstance(n_rows, numbers.Integral) or n_rows < 1:
             raise ValueError(f"n_rows must be the number of rows, an integer >= 1; got {n_rows!r}")
@@ -145,7 +178,11 @@ class PreferenceGraph:
         weight = np.ones(n_pairs)
         if pair_weight is not None:
             weight = check_weights("pair_weight", pair_weight, n_pairs, of="pairs").copy()
-        return cls(n_rows, None, _Pairs(edges, y, weight))
+        features = None
+        if pair_features is not None:
+            features = check_finite_array("pair_features", pair_features, ndim=(2,)).copy()
+            check_length("pair_features", features, n_pairs, "pairs")
+        return cls(n_rows, None, _Pairs(edges, y, weight, features))
 
     # ------------------------------------------------------------------ what is in it
 
@@ -195,8 +232,27 @@ class PreferenceGraph:
         return np.empty(0) if self._pairs is None else self._pairs.weight
 
     @property
+    def magnitude(self) -> Array:
+        """How strongly the given pairs prefer, 0 for ties: shape (l,)."""
+        return np.empty(0) if self._pairs is None else self._pairs.magnitude
+
+    @property
+    def pair_features(self) -> Array | None:
+        """Covariates of the given pairs, shape (l, q), or None."""
+        return None if self._pairs is None else self._pairs.features
+
+    @property
+    def preferring(self) -> Array:
+        """Which given pairs prefer a row to another, ties and weights of 0 aside: (l,), bool."""
+        return (self.pair_weight > 0) & (self.magnitude > 0)
+
+    @property
     def n_used_rows(self) -> int:
         """Rows that may have an edge: those of queries with several rows, and ends of pairs."""
+        return int(self.used_rows().sum())
+
+    def used_rows(self) -> Array:
+        """Which rows may have an edge, shape (m,), bool."""
         used = np.zeros(self.n_rows, dtype=bool)
         if self._scores is not None:
             codes = self._scores.queries.codes
@@ -205,7 +261,7 @@ class PreferenceGraph:
                 used &= self._scores.weight > 0
         if self._pairs is not None:
             used[self._pairs.pairs[self._pairs.weight > 0]] = True
-        return int(used.sum())
+        return used
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -240,24 +296,29 @@ class PreferenceGraph:
         """In how many queries every output prefers a row to another: (n_outputs,), int."""
         if self._scores is None:
             return np.zeros(1, dtype=np.int64)
+        return self.varying_queries().sum(axis=0)
+
+    def varying_queries(self) -> Array:
+        """Whether an output prefers a row of a query to another: (n_queries, n_outputs), bool."""
+        assert self._scores is not None
         s, codes = self._scores.s, self._scores.queries.codes
         if self._scores.weight is not None:
             used = self._scores.weight > 0
             s, codes = s[used], codes[used]
-        return varying_queries(s, codes, len(self._scores.queries)).sum(axis=0)
+        return varying_queries(s, codes, len(self._scores.queries))
 
     @property
     def n_preferences(self) -> Array:
         """Queries and given pairs that prefer something, shape (n_outputs,), int."""
-        return self.preference_counts + np.count_nonzero(self.pair_weight > 0)
+        return self.preference_counts + np.count_nonzero(self.preferring)
 
     def scored_outputs(self) -> Array:
         """For every output, whether its scores prefer any row to any other: (n_outputs,), bool."""
         return self.preference_counts > 0
 
     def has_pairs(self) -> bool:
-        """Whether there are given pairs with weight."""
-        return self._pairs is not None and bool((self._pairs.weight > 0).any())
+        """Whether there are given pairs with weight that are not ties."""
+        return bool(self.preferring.any())
 
     def has_preference(self) -> bool:
         """Whether every output has at least one preference to learn."""
@@ -287,14 +348,9 @@ class PreferenceGraph:
                 "them pairs"
             )
         scores = self._scores if self._scores is not None else other._scores
-        given = [g._pairs for g in (self, other) if g._pairs is not None]
-        pairs = None
-        if given:
-            pairs = _Pairs(
-                np.concatenate([g.pairs for g in given]),
-                np.concatenate([g.magnitude for g in given]),
-                np.concatenate([g.weight for g in given]),
-            )
+        pairs = self._pairs if other._pairs is None else other._pairs
+        if self._pairs is not None and other._pairs is not None:
+            pairs = self._pairs + other._pairs
         return PreferenceGraph(self.n_rows, scores, pairs)
 
     def __getitem__(self, rows: Any) -> PreferenceGraph:
@@ -345,7 +401,12 @@ class PreferenceGraph:
         if self._pairs is not None:
             given = self._pairs
             edges = _costs.from_edges(
-                given.pairs, given.magnitude, given.weight, self.n_rows, cost=cost
+                given.pairs,
+                given.magnitude,
+                given.weight,
+                self.n_rows,
+                cost=cost,
+                features=given.features,
             )
         if self._scores is None:
             if edges is None:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -51,6 +51,7 @@ __all__ = [
     "COSTS",
     "QUERY_WEIGHTINGS",
     "TIES",
+    "Covariates",
     "EdgeLaplacian",
     "Factor",
     "GroundedFactor",
@@ -65,6 +66,7 @@ __all__ = [
     "StackedFactor",
     "SumLaplacian",
     "add",
+    "edge_targets",
     "from_edges",
     "from_scores",
 ]
@@ -699,6 +701,33 @@ class RotatedFactor(Factor):
 
 
 @dataclass(frozen=True)
+class Covariates:
+    """What covariates c of the edges, z ≈ f_h − f_j + cᵀγ, add to the normal equations.
+
+    Attributes
+    ----------
+    flow : sparse array of shape (m, q)
+        Σ_edges w² (e_h − e_j) cᵀ: ΦᵀLΦ gets the block Φᵀ flow beside it.
+    gram : ndarray of shape (q, q)
+        Σ_edges w² c cᵀ.
+    cross : ndarray of shape (q,)
+        Σ_edges w² z c.
+    """
+
+    flow: Any
+    gram: Array
+    cross: Array
+
+    @classmethod
+    def of(cls, pairs: Array, weight: Array, z: Array, C: Array, n_rows: int) -> Covariates:
+        """From the edges (head, tail)."""
+        ends, edges = pairs.T.ravel(), np.tile(np.arange(len(pairs)), 2)
+        signs = np.concatenate([weight, -weight])
+        incidence = sparse.csr_array((signs, (ends, edges)), shape=(n_rows, len(pairs)))
+        return cls(incidence @ C, C.T @ (weight[:, None] * C), C.T @ (weight * z))
+
+
+@dataclass(frozen=True)
 class Objective:
     """The data term of the objective for the outputs that share one preference graph.
 
@@ -712,12 +741,15 @@ class Objective:
         Number of edges, tied ones included when they are kept.
     log_weight : float
         Σ_edges log w², for the marginal likelihood.
+    covariates : Covariates or None
+        Of given pairs.
     """
 
     laplacian: Laplacian
     outputs: Array
     n_pairs: int
     log_weight: float
+    covariates: Covariates | None = None
 
     @property
     def energy(self) -> Array:
@@ -856,15 +888,17 @@ def _level_pairs(query: Array) -> tuple[Array, Array]:
     return head, tail
 
 
-def from_edges(
-    pairs: Array, magnitude: Array, weight: Array, n_rows: int, *, cost: str
-) -> Objective:
-    """The objective of given pairs (preferred, other), one output."""
-    used = weight > 0
-    pairs, magnitude, weight = pairs[used], magnitude[used], weight[used]
+def edge_targets(magnitude: Array, weight: Array, cost: str) -> tuple[Array, Array]:
+    """Targets z and weights w² of given pairs, each of shape (l,); a judged tie has z = 0."""
     if cost == "unit":
-        magnitude = np.ones_like(magnitude)
-    elif cost == "relative":
+        return np.sign(magnitude), weight
+    if cost == "relative":
+        if (magnitude == 0).any():
+            where = int(np.flatnonzero(magnitude == 0)[0])
+            raise ValueError(
+                f"cost='relative' divides by squared magnitudes, and magnitude[{where}] is 0 (a "
+                "tie): use cost='magnitude' or 'unit', or leave ties out"
+            )
         with np.errstate(over="ignore", divide="ignore", under="ignore"):
             weight = weight / magnitude**2
         if not np.isfinite(weight).all():
@@ -872,18 +906,39 @@ def from_edges(
                 f"cost='relative' divides by squared magnitudes, and the smallest one, "
                 f"{magnitude.min():g}, is too small for that"
             )
-    system = EdgeLaplacian(pairs[:, 0], pairs[:, 1], weight, magnitude, n_rows, simple=False)
-    return Objective(system, np.arange(1), len(pairs), float(np.log(weight).sum()))
+    return magnitude, weight
+
+
+def from_edges(
+    pairs: Array,
+    magnitude: Array,
+    weight: Array,
+    n_rows: int,
+    *,
+    cost: str,
+    features: Array | None = None,
+) -> Objective:
+    """The objective of given pairs (preferred, other), one output."""
+    used = weight > 0
+    pairs, magnitude, weight = pairs[used], magnitude[used], weight[used]
+    z, weight = edge_targets(magnitude, weight, cost)
+    system = EdgeLaplacian(pairs[:, 0], pairs[:, 1], weight, z, n_rows, simple=False)
+    covariates = None
+    if features is not None:
+        covariates = Covariates.of(pairs, weight, z, features[used], n_rows)
+    log_weight = float(np.log(weight).sum())
+    return Objective(system, np.arange(1), len(pairs), log_weight, covariates)
 
 
 def add(scored: Objective, edges: Objective) -> Objective:
     """Scores and pairs together, for the outputs of ``scored``; pairs alone if it has no edge."""
     assert isinstance(edges.laplacian, EdgeLaplacian)
     if scored.n_pairs == 0:
-        return Objective(edges.laplacian, scored.outputs, edges.n_pairs, edges.log_weight)
+        return replace(edges, outputs=scored.outputs)
     return Objective(
         SumLaplacian(scored.laplacian, edges.laplacian),
         scored.outputs,
         scored.n_pairs + edges.n_pairs,
         scored.log_weight + edges.log_weight,
+        edges.covariates,
     )

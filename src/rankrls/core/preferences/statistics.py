@@ -8,8 +8,7 @@ compared with the rows of all other pieces.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,6 +66,9 @@ class Statistics:
     rounding : float
         Relative rounding error of the products: that of float64, or more for float32 rows and
         for Nyström features.
+    largest_energy : ndarray of shape (k,)
+        The largest value that ``energy`` ever had: |Φᵀr| is at most the root of its product with
+        ``largest``.
     """
 
     outputs: Array
@@ -79,22 +81,38 @@ class Statistics:
     log_weight: float
     largest: Array
     rounding: float = EPS
+    largest_energy: Any = None
+
+    def __post_init__(self) -> None:
+        if self.largest_energy is None:
+            self.largest_energy = self.energy.copy()
 
     @classmethod
     def of(cls, objective: Objective, Phi: Any) -> Statistics:
-        """Compute them for features Φ, dense or sparse, of shape (m, n)."""
+        """Compute them for features Φ, dense or sparse, of shape (m, n).
+
+        Covariates of given pairs follow the features, so that n becomes n + q.
+        """
         moments = objective.laplacian.moments(Phi)
         k = len(objective.outputs)
+        gram, mean = moments.gram, moments.mean
+        cross = np.repeat(moments.cross, k // moments.cross.shape[1], axis=1)
+        if objective.covariates is not None:
+            added = objective.covariates
+            beside = np.asarray(Phi.T @ added.flow, dtype=np.float64)
+            gram = np.block([[gram, beside], [beside.T, added.gram]])
+            cross = np.vstack([cross, np.repeat(added.cross[:, None], k, axis=1)])
+            mean = np.append(mean, np.zeros(len(added.cross)))
         return cls(
             objective.outputs,
-            moments.gram,
-            np.repeat(moments.cross, k // moments.cross.shape[1], axis=1),
-            moments.mean,
+            gram,
+            cross,
+            mean,
             float(objective.laplacian.row_weight().sum()),
             np.repeat(objective.energy, k // len(objective.energy)),
             objective.n_pairs,
             objective.log_weight,
-            moments.gram.diagonal().copy(),
+            gram.diagonal().copy(),
             float(np.finfo(Phi.dtype).eps),
         )
 
@@ -107,7 +125,7 @@ class Statistics:
 
     def copy(self) -> Statistics:
         """The same in new arrays."""
-        names = ("gram", "cross", "mean", "energy", "largest")
+        names = ("gram", "cross", "mean", "energy", "largest", "largest_energy")
         return replace(self, **{name: getattr(self, name).copy() for name in names})
 
     def select(self, outputs: Array, *, copy: bool = False) -> Statistics:
@@ -123,6 +141,7 @@ class Statistics:
             mean=self.mean.copy(),
             energy=self.energy[where],
             largest=self.largest.copy(),
+            largest_energy=self.largest_energy[where],
         )
 
     def __add__(self, other: Statistics) -> Statistics:
@@ -141,6 +160,8 @@ class Statistics:
         self.log_weight += other.log_weight
         np.maximum(self.largest, other.largest, out=self.largest)
         np.maximum(self.largest, self.gram.diagonal(), out=self.largest)
+        np.maximum(self.largest_energy, other.largest_energy, out=self.largest_energy)
+        np.maximum(self.largest_energy, self.energy, out=self.largest_energy)
         self.rounding = max(self.rounding, other.rounding)
         return self
 
@@ -169,7 +190,8 @@ class Statistics:
                 "added with"
             )
         if n_pairs == 0:
-            for array in (self.gram, self.cross, self.mean, self.energy, self.largest):
+            sums = (self.gram, self.cross, self.mean, self.energy)
+            for array in (*sums, self.largest, self.largest_energy):
                 array[...] = 0.0
             self.mass, self.n_pairs, self.log_weight = 0.0, 0, 0.0
             return self
@@ -180,14 +202,25 @@ class Statistics:
         self.rounding = rounding
         return self
 
+    def rescale(self, factor: Array, offset: Array) -> None:
+        """Make them those of (Φ − offset) · factor, of shape (n,) each; L sees no offset."""
+        self.gram *= factor[:, None]
+        self.gram *= factor
+        self.cross *= factor[:, None]
+        self.mean = (self.mean - offset) * factor
+        self.largest *= factor**2
+
     def lost_digits(self, alpha: float) -> float:
         """How many times larger rounding errors in the sums are than in those of a new fit.
 
         The largest ratio, over the columns, of what a diagonal entry once was to what it is, beside
-        alpha.
+        alpha; or, for Φᵀr, the root of its product with the same ratio of the squared targets.
         """
         present = np.maximum(self.gram.diagonal(), 0.0) + alpha
-        return float((self.largest / present).max(initial=1.0))
+        features = float((self.largest / present).max(initial=1.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            targets = np.nan_to_num(self.largest_energy / self.energy, nan=1.0, posinf=np.inf)
+        return max(features, float(np.sqrt(features * targets.max(initial=1.0))))
 
     def require_finite(self) -> None:
         """Raise if numbers overflowed; the diagonal of a Gram matrix bounds all of it."""
@@ -310,6 +343,8 @@ class RankingStatistics:
         self.total.cross += between * np.outer(x, y)
         self.total.energy += between * y**2
         np.maximum(self.total.largest, self.total.gram.diagonal(), out=self.total.largest)
+        most = self.total.largest_energy
+        np.maximum(most, self.total.energy, out=most)
         self.score_mean = self.score_mean + share * y
         self.total.require_finite()
 
@@ -322,7 +357,8 @@ class RankingStatistics:
             return Statistics.empty(self.total.outputs, len(self.total.gram))
         c = float(query_factor(query_weighting, N, (N**2 - self.square_weight) / 2))
         kappa = c * N
-        for array in (self.total.gram, self.total.cross, self.total.energy, self.total.largest):
+        sums = (self.total.gram, self.total.cross, self.total.energy)
+        for array in (*sums, self.total.largest, self.total.largest_energy):
             array *= kappa
         return replace(
             self.total,
@@ -338,15 +374,16 @@ class Ledger:
     ----------
     queries : dict
         Label of every query: its number of rows.
-    rankings : Counter
-        (rows, given pairs) of every call without qid: how many such calls.
+    rankings : dict of dict
+        How many calls without qid there were, by their rows and then by their given pairs. (No
+        tuples as keys: other libraries store fitted estimators as JSON.)
     joined : list of (labels, pairs)
         The queries of a call that had ``pairs`` given pairs beside its scores: they are connected,
         and can be forgotten together only.
     """
 
     def __init__(self) -> None:
-        self.rankings: Counter[tuple[int, int]] = Counter()
+        self.rankings: dict[int, dict[int, int]] = {}
         self.joined: list[tuple[frozenset[Any], int]] = []
         self._queries: dict[Any, int] = {}
         self._unread: list[tuple[Any, Array]] = []
@@ -354,7 +391,7 @@ class Ledger:
     def copy(self) -> Ledger:
         """The same entries, to be changed independently."""
         other = Ledger()
-        other.rankings = self.rankings.copy()
+        other.rankings = {rows: dict(calls) for rows, calls in self.rankings.items()}
         other.joined = list(self.joined)
         other._queries = dict(self.queries)
         return other
@@ -370,7 +407,16 @@ class Ledger:
     @property
     def n_queries(self) -> int:
         """Queries with a label, and rankings without."""
-        return len(self.queries) + self.rankings.total()
+        return len(self.queries) + sum(sum(calls.values()) for calls in self.rankings.values())
+
+    def add_ranking(self, n_rows: int, n_pairs: int, n_calls: int = 1) -> None:
+        """Note down calls without qid; a negative number strikes them out."""
+        calls = self.rankings.setdefault(n_rows, {})
+        calls[n_pairs] = calls.get(n_pairs, 0) + n_calls
+        if not calls[n_pairs]:
+            del calls[n_pairs]
+        if not calls:
+            del self.rankings[n_rows]
 
     def check_new(self, graph: PreferenceGraph, advice: str) -> None:
         """Raise if a query of ``graph`` is known already."""
@@ -387,7 +433,7 @@ class Ledger:
     def add(self, graph: PreferenceGraph) -> None:
         """Note down what ``graph`` holds."""
         if not graph.has_qid:
-            self.rankings[graph.n_rows, graph.n_given_pairs] += 1
+            self.add_ranking(graph.n_rows, graph.n_given_pairs)
             return
         labels = graph.query_labels
         self.add_queries(labels, _rows_of_queries(graph))
@@ -401,7 +447,7 @@ class Ledger:
     def check_known(self, graph: PreferenceGraph) -> None:
         """Raise unless ``graph`` can be a part of what was added."""
         if not graph.has_qid:
-            if not self.rankings[graph.n_rows, graph.n_given_pairs]:
+            if graph.n_given_pairs not in self.rankings.get(graph.n_rows, {}):
                 pairs = f" and {graph.n_given_pairs} given pairs" if graph.n_given_pairs else ""
                 raise ValueError(
                     f"no ranking of {graph.n_rows} rows{pairs} was added without qid, so that "
@@ -437,10 +483,25 @@ class Ledger:
                     "that are to be forgotten: forget them together"
                 )
 
+    def undo(self, graph: PreferenceGraph) -> Callable[[], None]:
+        """A function that brings back what is noted now, whatever of ``graph`` changes."""
+        labels = as_list(graph.query_labels) if graph.has_qid else []
+        known = {label: self.queries[label] for label in labels if label in self.queries}
+        rankings = {rows: dict(calls) for rows, calls in self.rankings.items()}
+        joined = list(self.joined)
+
+        def restore() -> None:
+            for label in labels:
+                self.queries.pop(label, None)
+            self.queries.update(known)
+            self.rankings, self.joined = rankings, joined
+
+        return restore
+
     def remove(self, graph: PreferenceGraph) -> None:
         """Strike out what ``graph`` holds, which `check_known` has accepted."""
         if not graph.has_qid:
-            self.rankings[graph.n_rows, graph.n_given_pairs] -= 1
+            self.add_ranking(graph.n_rows, graph.n_given_pairs, -1)
             return
         labels = as_list(graph.query_labels)
         for label in labels:

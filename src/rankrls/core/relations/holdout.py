@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._messages import Progress
+from rankrls import _memory
+from rankrls._calls import Progress
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form, damped
 from rankrls.core.relations.observations import Observations
@@ -491,7 +492,7 @@ def complete_labels(problem: RelationProblem) -> Array | None:
 
 def alpha_chunks(alphas: Array, shape: tuple[int, int]) -> list[Array]:
     """Alphas that can be followed together without a work space of gigabytes."""
-    size = max(1, WORK // (shape[0] * shape[1]))
+    size = max(1, min(WORK, _memory.budget() // 64) // (shape[0] * shape[1]))
     return [alphas[start : start + size] for start in range(0, len(alphas), size)]
 
 

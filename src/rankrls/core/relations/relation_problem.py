@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls import _memory
-from rankrls._messages import Progress
+from rankrls._calls import Progress
 from rankrls.core.linalg.conjugate_gradients import History, IterationOptions
 from rankrls.core.relations import cell_equations
 from rankrls.core.relations.cell_equations import HeldOutCells
@@ -123,6 +123,10 @@ class RelationProblem:
         self.sides = (rows, columns)
         self.observations = observations
         self.ranking, self.sign = ranking, sign
+
+    def size(self) -> float:
+        """A bound of the largest eigenvalue of the kernel matrix of pairs."""
+        return self.sides[0].size * self.sides[1].size
 
     @property
     def _loss(self) -> dict[str, Any]:

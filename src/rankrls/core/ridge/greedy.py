@@ -37,7 +37,7 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, eigh
 
 from rankrls import _memory
-from rankrls._messages import Progress
+from rankrls._calls import Progress
 from rankrls.core.preferences.laplacian import Objective
 
 __all__ = ["GreedyPath", "select_leave_one_out", "select_leave_query_out"]

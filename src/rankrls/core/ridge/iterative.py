@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from rankrls._messages import warn
+from rankrls._calls import warn
 from rankrls._threads import at_most
 from rankrls.core.linalg.conjugate_gradients import (
     COLUMNS,
@@ -172,9 +172,13 @@ class IterativeModel(Model):
         """Refused: see the class."""
         raise _no_factor("uncertainties need")
 
-    def difference_variance(self, X_a: Any, X_b: Any) -> Array:
+    def difference_variance(self, X_a: Any, X_b: Any, C: Array | None = None) -> Array:
         """Refused: see the class."""
         raise _no_factor("preference probabilities need")
+
+    def posterior_root(self, X: Any) -> Array:
+        """Refused: see the class."""
+        raise _no_factor("posterior covariances need")
 
     def log_marginal_likelihood(self) -> Array:
         """Refused: see the class."""

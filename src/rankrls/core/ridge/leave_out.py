@@ -68,16 +68,20 @@ class HeldOut:
         Predictions, fold after fold; up to a constant for every fold (and query).
     n_refits : ndarray of shape (n_alphas,), int
         How many folds were refitted, for lack of a shortcut or of digits.
+    variance : ndarray of the shape of ``values``, or None
+        Posterior variances of held-out judgements, if they were asked for.
     """
 
     folds: Sequence[Array]
     values: Array
     n_refits: Array
+    variance: Array | None = None
 
     @cached_property
     def rows(self) -> Array:
-        """Row of every prediction, shape (total,)."""
-        return np.concatenate(self.folds)
+        """Row (or judgement) of every prediction, shape (total,)."""
+        members = getattr(self.folds, "members", None)
+        return np.concatenate(self.folds) if members is None else members
 
     @cached_property
     def fold(self) -> Array:

@@ -15,21 +15,38 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from rankrls import _memory
 from rankrls.core.linalg.factorizations import EigenFactorization, rounding_level
 from rankrls.core.preferences.query_weights import Groups, query_factor
 from rankrls.core.ridge.leave_out import SINGULAR
 
-__all__ = ["BipartiteSpectrum", "RankingSpectrum", "n_different_pairs", "penalty"]
+__all__ = [
+    "PAIR_ADVICE",
+    "BipartiteSpectrum",
+    "RankingSpectrum",
+    "all_pairs",
+    "n_different_pairs",
+    "penalty",
+]
 
 Array = NDArray[Any]
 
 #: Below this part of its terms the 2 × 2 block of B has lost too many digits.
 CANCELLED = 1e-4
 
+#: What to do where leave-pair-out does not fit into memory.
+PAIR_ADVICE = "use folds of rows (RankRLSCV(cv=10), holdout_predict), or a sample of the rows"
+
 
 def penalty(alpha: float, n: int, query_weighting: str) -> float:
     """ν = alpha/κ for n rows that stay, of which every pair counts: κ = c n."""
     return float(alpha / (n * query_factor(query_weighting, float(n), n * (n - 1) / 2.0)))
+
+
+def all_pairs(n: int) -> Array:
+    """All i < j below n, shape (n(n − 1)/2, 2)."""
+    _memory.require("all pairs of rows", n, n, copies=2, advice=PAIR_ADVICE)
+    return np.column_stack(np.triu_indices(n, 1))
 
 
 def n_different_pairs(scores: Array) -> Array:

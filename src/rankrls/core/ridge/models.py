@@ -23,8 +23,9 @@ from typing import Any, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import qr
+from scipy.linalg import eigh, qr
 
+from rankrls import _memory
 from rankrls.core.linalg.factorizations import Factorization, factorize, is_graded
 from rankrls.core.preferences.laplacian import Factor, Objective, RotatedFactor
 from rankrls.core.preferences.query_weights import CANCELLED, Groups
@@ -116,6 +117,7 @@ class PrimalSolver(_Solver):
         self.mean = statistics.mean
         self.mass = statistics.mass
         self.largest = statistics.largest
+        self.largest_energy = statistics.largest_energy
         self.rounding = statistics.rounding
         S, b = statistics.gram, statistics.cross
         made = factorize(S, alphas, b, in_range=True, scaled=scaled, for_path=for_path)
@@ -134,6 +136,7 @@ class PrimalSolver(_Solver):
             self.log_weight,
             self.largest.copy(),
             self.rounding,
+            self.largest_energy.copy(),
         )
 
     def coefficients(self, alphas: Array) -> Array:
@@ -147,6 +150,11 @@ class PrimalSolver(_Solver):
     def difference_variance(self, Delta: Array, alpha: float) -> Array:
         """alpha δᵀ(ΦᵀLΦ + alpha I)⁻¹δ for differences of features, shape (j, n)."""
         return alpha * self.factorization.quadratic(Delta.T, alpha)
+
+    def posterior_root(self, Phi: Array, alpha: float) -> Array:
+        """Z of shape (j, n) with Z Zᵀ = alpha Φ(ΦᵀLΦ + alpha I)⁻¹Φᵀ."""
+        sigma, V = eigh(self.factorization.matrix(), driver="evd", check_finite=False)
+        return (Phi @ V) * np.sqrt(alpha / (np.maximum(sigma, 0.0) + alpha))
 
     def log_marginal_likelihood(self, alpha: float) -> Array:
         """Log density of the targets z of all edges, shape (k,)."""
@@ -256,6 +264,9 @@ class DualSolver(_Solver):
                 K = (X @ X.T).toarray()
                 return cls.from_kernel(objective, K, alphas, for_path=for_path), None
             X = X.toarray()
+        advice = "use fewer features, or sparse ones with solver='cg'"
+        size = X.dtype.itemsize
+        _memory.require("the dual solver", *X.shape, itemsize=size, copies=2, advice=advice)
         factor = _factor(objective, for_path)
         row_means = X @ (row_share(objective).astype(X.dtype) @ X)
         X_F = factor.rmatmat(X)
@@ -301,6 +312,16 @@ class DualSolver(_Solver):
         W = self.factorization.whiten(F_Delta, alpha)
         return np.maximum(prior - np.einsum("ij,ij->j", W, W), 0.0)
 
+    def posterior_root(self, K_X: Array, K_XX: Array, alpha: float) -> Array:
+        """Z of shape (j, j) such that Z Zᵀ is the posterior covariance of differences of rows.
+
+        From k(x, X) of shape (j, m), and k(x, x') among the rows, (j, j), which is overwritten.
+        """
+        W = self.factorization.whiten(self.factor.rmatmat(np.ascontiguousarray(K_X.T)), alpha)
+        K_XX -= W.T @ W
+        values, vectors = eigh(K_XX, driver="evd", overwrite_a=True, check_finite=False)
+        return vectors * np.sqrt(np.maximum(values, 0.0))
+
     def log_marginal_likelihood(self, alpha: float) -> Array:
         """Log density of the targets z of all edges, shape (k,)."""
         unexplained = self.energy - np.einsum("ij,ij->j", self.b, self.b)
@@ -329,6 +350,7 @@ class DroppedSolver:
         )
 
     difference_variance = variance
+    posterior_root = variance
     log_marginal_likelihood = variance
     statistics = variance
 
@@ -376,12 +398,15 @@ class Model(ABC):
         Weights of the features, if the kernel is linear.
     dual_coef : ndarray of shape (n_alphas, n_kernel_rows, n_outputs) or None
         Coefficients of kernel rows, if the model has them.
+    pair_coef : ndarray of shape (n_alphas, q, n_outputs) or None
+        Coefficients of covariates of given pairs, if there were any.
     """
 
     alphas: Array
     solvers: Sequence[Any]
     coef: Array | None = None
     dual_coef: Array | None = None
+    pair_coef: Array | None = None
 
     @abstractmethod
     def predict(self, X: Any, index: int | None = 0) -> Array:
@@ -392,8 +417,18 @@ class Model(ABC):
         """Posterior variance of the score of every row, shape (n, n_outputs)."""
 
     @abstractmethod
-    def difference_variance(self, X_a: Any, X_b: Any) -> Array:
-        """Posterior variance of f(x_a) − f(x_b), row by row, shape (n, n_outputs)."""
+    def difference_variance(self, X_a: Any, X_b: Any, C: Array | None = None) -> Array:
+        """Posterior variance of f(x_a) − f(x_b), row by row, shape (n, n_outputs).
+
+        With covariates C of the comparisons, shape (n, q), of f(x_a) − f(x_b) + cᵀγ.
+        """
+
+    @abstractmethod
+    def posterior_root(self, X: Any) -> Array:
+        """Z of shape (n, r): (Z_a − Z_b)(Z_c − Z_d)ᵀ is the posterior covariance of differences.
+
+        Of what new judgements can teach the first output: with a Nyström basis, of what it spans.
+        """
 
     def log_marginal_likelihood(self) -> Array:
         """Log density of the targets of all edges, shape (n_outputs,)."""
@@ -414,6 +449,19 @@ class Model(ABC):
         slim = copy.copy(self)
         slim.solvers = [DroppedSolver(solver.outputs) for solver in self.solvers]
         return slim
+
+    def _split(self, weights: Array, n_covariates: int) -> Array:
+        """Keep the coefficients of covariates, the last of all, and return the others."""
+        if not n_covariates:
+            return weights
+        self.pair_coef = weights[:, -n_covariates:]
+        return weights[:, :-n_covariates]
+
+    def _beside(self, Phi: Array, C: Array | None = None) -> Array:
+        """Features and covariates (zero if there are none given) side by side."""
+        if self.pair_coef is None:
+            return Phi
+        return np.hstack([Phi, np.zeros((len(Phi), self.pair_coef.shape[1])) if C is None else C])
 
     def _gather(self, parts: list[Array]) -> Array:
         """Put the solvers' columns (last axis) in the order of the outputs."""
@@ -438,13 +486,21 @@ class LinearModel(Model):
     solvers : sequence of PrimalSolver, together covering all outputs
     alphas : ndarray of shape (n_alphas,)
     dtype : of the coefficients
+    n_covariates : int
+        How many of the solvers' features, the last ones, are covariates of given pairs.
     """
 
-    def __init__(self, solvers: Sequence[PrimalSolver], alphas: Array, dtype: Any) -> None:
+    def __init__(
+        self,
+        solvers: Sequence[PrimalSolver],
+        alphas: Array,
+        dtype: Any,
+        n_covariates: int = 0,
+    ) -> None:
         self.alphas = alphas
         self.solvers = solvers
         coef = self._gather([solver.coefficients(alphas) for solver in self.solvers])
-        self.coef = coef.astype(dtype, copy=False)
+        self.coef = self._split(coef, n_covariates).astype(dtype, copy=False)
 
     def predict(self, X: Any, index: int | None = 0) -> Array:
         """X w."""
@@ -455,19 +511,25 @@ class LinearModel(Model):
         """See `PrimalSolver.variance`."""
 
         def of(part: slice) -> Array:
-            Phi = _dense(X[part])
+            Phi = self._beside(_dense(X[part]))
             return self._spread([s.variance(Phi, self.alpha) for s in self.solvers])
 
         return _by_rows(of, X.shape)
 
-    def difference_variance(self, X_a: Any, X_b: Any) -> Array:
+    def difference_variance(self, X_a: Any, X_b: Any, C: Array | None = None) -> Array:
         """See `PrimalSolver.difference_variance`."""
 
         def of(part: slice) -> Array:
-            Delta = _dense(X_a[part] - X_b[part])
+            beside = None if C is None else C[part]
+            Delta = self._beside(_dense(X_a[part] - X_b[part]), beside)
             return self._spread([s.difference_variance(Delta, self.alpha) for s in self.solvers])
 
         return _by_rows(of, X_a.shape)
+
+    def posterior_root(self, X: Any) -> Array:
+        """See `PrimalSolver.posterior_root`; the rows are centred, which differences ignore."""
+        Phi = _dense(X).astype(np.float64)
+        return self.solvers[0].posterior_root(self._beside(Phi - Phi.mean(axis=0)), self.alpha)
 
 
 class NystroemModel(Model):
@@ -479,16 +541,24 @@ class NystroemModel(Model):
     solvers : sequence of PrimalSolver of the features, together covering all outputs
     alphas : ndarray of shape (n_alphas,)
     dtype : of the coefficients
+    n_covariates : int
+        How many of the solvers' features, the last ones, are covariates of given pairs.
     """
 
     def __init__(
-        self, basis: Basis, solvers: Sequence[PrimalSolver], alphas: Array, dtype: Any
+        self,
+        basis: Basis,
+        solvers: Sequence[PrimalSolver],
+        alphas: Array,
+        dtype: Any,
+        n_covariates: int = 0,
     ) -> None:
         self.alphas = alphas
         self.basis = basis
         self.kernel = basis.kernel
         self.solvers = solvers
         weights = self._gather([solver.coefficients(alphas) for solver in solvers])
+        weights = self._split(weights, n_covariates)
         self._a = basis.map.coefficients(weights).astype(dtype, copy=False)
         self.dual_coef = np.zeros((len(alphas), len(basis.indices), weights.shape[-1]), dtype)
         self.dual_coef[:, basis.map.kept] = self._a
@@ -500,6 +570,11 @@ class NystroemModel(Model):
         cls, objectives: Sequence[Objective], space: NystroemSpace, alphas: Array
     ) -> NystroemModel:
         """Fit to the training rows of a space."""
+        covariates = objectives[0].covariates
+        if covariates is not None:
+            parts = [Statistics.of(objective, space.features) for objective in objectives]
+            solvers = [PrimalSolver(part, alphas, scaled=False) for part in parts]
+            return cls(space.basis, solvers, alphas, space.block.dtype, len(covariates.cross))
 
         def statistics(whitened: bool) -> list[Statistics]:
             Phi = space.basis.map.features(space.block) if whitened else space.block
@@ -559,12 +634,13 @@ class NystroemModel(Model):
         def of(part: slice) -> Array:
             Phi = self.basis.features(X[part])
             rest = self.kernel.paired(X[part]) - np.einsum("ij,ij->i", Phi, Phi)
+            Phi = self._beside(Phi)
             explained = self._spread([s.variance(Phi, self.alpha) for s in self.solvers])
             return explained + np.maximum(rest, 0.0)[:, None]
 
         return _by_rows(of, (X.shape[0], len(self.basis.kept)))
 
-    def difference_variance(self, X_a: Any, X_b: Any) -> Array:
+    def difference_variance(self, X_a: Any, X_b: Any, C: Array | None = None) -> Array:
         """The same form at φ_a − φ_b."""
         _refuse_precomputed(self.kernel)
 
@@ -572,10 +648,20 @@ class NystroemModel(Model):
             a, b = subtract(X_a[part], self.basis.shift), subtract(X_b[part], self.basis.shift)
             Delta = self.basis.features(X_a[part]) - self.basis.features(X_b[part])
             rest = self.kernel.squared_distance(a, b) - np.einsum("ij,ij->i", Delta, Delta)
+            Delta = self._beside(Delta, None if C is None else C[part])
             explained = [s.difference_variance(Delta, self.alpha) for s in self.solvers]
             return self._spread(explained) + np.maximum(rest, 0.0)[:, None]
 
         return _by_rows(of, (X_a.shape[0], len(self.basis.kept)))
+
+    def posterior_root(self, X: Any) -> Array:
+        """See `PrimalSolver.posterior_root`."""
+        Phi = self._beside(self.basis.features(X).astype(np.float64, copy=False))
+        return self.solvers[0].posterior_root(Phi, self.alpha)
+
+    def kernel_terms(self, X: Any) -> tuple[Array, Array, Array]:
+        """Training rows (q,), kernel values with them (n, q) and coefficients (q, n_outputs)."""
+        return self.basis.kept, self.basis.block(X), self._a[0]
 
 
 class KernelModel(Model):
@@ -661,8 +747,9 @@ class KernelModel(Model):
 
         return _by_rows(of, (X.shape[0], len(self.used)))
 
-    def difference_variance(self, X_a: Any, X_b: Any) -> Array:
+    def difference_variance(self, X_a: Any, X_b: Any, C: Array | None = None) -> Array:
         """See `DualSolver.difference_variance`."""
+        assert C is None  # covariates have features of their own, see `choose_space`
         _refuse_precomputed(self.kernel)
 
         def of(part: slice) -> Array:
@@ -673,6 +760,18 @@ class KernelModel(Model):
             return self._spread(variances)
 
         return _by_rows(of, (X_a.shape[0], len(self.used)))
+
+    def posterior_root(self, X: Any) -> Array:
+        """See `DualSolver.posterior_root`."""
+        _refuse_precomputed(self.kernel)
+        rows = subtract(X, self.shift)
+        K_X, K_XX = self._kernel_with_training(rows), self.kernel(rows)
+        values = (K.astype(np.float64) for K in (K_X, K_XX))
+        return self.solvers[0].posterior_root(*values, self.alpha)
+
+    def kernel_terms(self, X: Any) -> tuple[Array, Array, Array]:
+        """Training rows (q,), kernel values with them (n, q) and coefficients (q, n_outputs)."""
+        return self.used, self._kernel_with_training(subtract(X, self.shift)), self._A[0]
 
 
 def _by_rows(of: Callable[[slice], Array], shape: tuple[int, ...]) -> Array:

@@ -10,14 +10,20 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls import _memory
-from rankrls._messages import warn
+from rankrls._calls import warn
 from rankrls.core.linalg.conjugate_gradients import History, IterationOptions
-from rankrls.core.linalg.factorizations import factorize, is_graded
+from rankrls.core.linalg.factorizations import EigenFactorization, factorize, is_graded
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.laplacian import Objective
-from rankrls.core.preferences.query_weights import query_factor, varying_queries
+from rankrls.core.preferences.laplacian import Factor, Objective, edge_targets
+from rankrls.core.preferences.query_weights import query_factor, row_blocks, varying_queries
 from rankrls.core.preferences.statistics import Statistics
 from rankrls.core.ridge.iterative import HeldOutRows, IterativeModel, fit_iterative
+from rankrls.core.ridge.leave_judgements_out import (
+    EdgeSpectrum,
+    JudgementFolds,
+    Judgements,
+    leave_judgements_out,
+)
 from rankrls.core.ridge.leave_out import (
     Folds,
     HeldOut,
@@ -27,8 +33,10 @@ from rankrls.core.ridge.leave_out import (
     split_folds,
 )
 from rankrls.core.ridge.leave_pair_out import (
+    PAIR_ADVICE,
     BipartiteSpectrum,
     RankingSpectrum,
+    all_pairs,
     n_different_pairs,
 )
 from rankrls.core.ridge.models import (
@@ -47,6 +55,7 @@ from rankrls.core.spaces.spaces import (
     NystroemSpace,
     Space,
     centre,
+    subtract,
 )
 
 __all__ = ["RidgeProblem", "solve_statistics"]
@@ -97,6 +106,7 @@ class RidgeProblem:
         self.keep_basis, self.names = keep_basis, names
         self.objectives: list[Objective] = graph.objectives(**loss)
         self._solvers: list[Any] | None = None
+        self._least = np.inf
         self._weights: list[Array | None] = []
         self._ranking: RankingSpectrum | None = None
         self._other: RidgeProblem | None = None
@@ -115,15 +125,15 @@ class RidgeProblem:
         if isinstance(space, NystroemSpace):
             smaller = NystroemSpace(space.basis, X)
         else:
-            smaller = type(space)(space.kernel, X)
+            smaller = type(space)(space.kernel, X[:, rows] if space.kernel.precomputed else X)
         smaller.solver = space.solver
         return RidgeProblem(graph, smaller, self.loss, names=self.names)
 
     # -- solutions
 
     @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused by the solver
-    def solve(self, alphas: Array) -> Model:
-        """The model for all ``alphas``."""
+    def solve(self, alphas: Array, *, tell: bool = True) -> Model:
+        """The model for all ``alphas``; ``tell``: whether to warn of lost digits."""
         space, dtype = self.space, self.space.X.dtype
         model: Model
         if isinstance(space, NystroemSpace):
@@ -134,8 +144,10 @@ class RidgeProblem:
         else:
             statistics = [Statistics.of(o, space.X) for o in self.objectives]
             solvers = [PrimalSolver(part, alphas) for part in statistics]
-            model = LinearModel(solvers, alphas, dtype)
-        self._warn_lost_digits(model)
+            C = self.graph.pair_features
+            model = LinearModel(solvers, alphas, dtype, 0 if C is None else C.shape[1])
+        if tell:
+            self._warn_lost_digits(model)
         return model
 
     def _solve_dual(self, space: DualSpace, alphas: Array) -> Model:
@@ -158,6 +170,9 @@ class RidgeProblem:
     ) -> tuple[list[DualSolver], list[Array | None]]:
         """A solver for every objective over the rows ``used``, and weights of features."""
         whole = len(used) == space.n_rows
+        if for_path or len(alphas) > 1:  # an eigendecomposition
+            m, advice = len(used), "use a Nyström basis (basis=...), or one alpha at a time"
+            _memory.require("a path of alphas", m, m, copies=4, advice=advice)
         solvers: list[DualSolver] = []
         weights: list[Array | None] = []
         if space.kernel.linear:
@@ -256,6 +271,19 @@ class RidgeProblem:
         degree = max(float(o.laplacian.degree().max()) for o in self.objectives)
         return float(np.finfo(Z.dtype).eps) * size * degree / alpha
 
+    @np.errstate(over="ignore", invalid="ignore")
+    def size(self) -> float:
+        """A bound of the largest eigenvalue of XᵀLX, or of L times the kernel matrix."""
+        space = self.space
+        degree = max(float(o.laplacian.degree().max()) for o in self.objectives)
+        if space.kernel.precomputed:
+            size = float(np.abs(np.asarray(space.X).diagonal()).sum())
+        elif space.kernel.linear:
+            size = _scatter(space.X)
+        else:
+            size = float(np.abs(space.kernel.paired(space.X)).sum())
+        return degree * size
+
     # -- held-out folds
 
     def with_graph(self, graph: PreferenceGraph) -> RidgeProblem:
@@ -270,6 +298,7 @@ class RidgeProblem:
             assert mine.n_pairs == theirs.n_pairs
             other._solvers = [_with_target(self._solvers[0], theirs, self._features())]
             other._weights = self._weights
+            other._least = self._least
         if self._ranking is not None:
             assert graph.scores is not None
             other._ranking = self._ranking.with_scores(graph.scores)
@@ -279,7 +308,8 @@ class RidgeProblem:
 
     def decompose(self, alphas: Array) -> list[Any]:
         """Solvers that serve any alpha and hold-outs, made at the first call."""
-        if self._solvers is None:
+        if self._solvers is None or alphas.min() < self._least:
+            self._least = float(alphas.min())  # how to decompose depends on it
             features = self._features()
             if features is None:
                 assert isinstance(self.space, DualSpace)
@@ -308,7 +338,7 @@ class RidgeProblem:
         Phi = self.space.features  # type: ignore[attr-defined]
         return Phi if Phi.dtype == np.float64 else Phi.astype(np.float64)
 
-    def _twin(self, alphas: Array) -> RidgeProblem:
+    def twin(self, alphas: Array) -> RidgeProblem:
         """The problem that hold-outs are asked of: that of the smaller matrix.
 
         A linear kernel is worked on as features if there are no more features than rows.
@@ -347,7 +377,9 @@ class RidgeProblem:
     @np.errstate(over="ignore", invalid="ignore")
     def leave_out(self, folds: Sequence[Array], alphas: Array) -> HeldOut:
         """Predictions of any folds, unions of queries or rows of queries, without them."""
-        twin = self._twin(alphas)
+        if self.graph.pair_features is not None:
+            raise ValueError("with pair_features only given pairs can be left out, not queries")
+        twin = self.twin(alphas)
         if twin is not self:
             return twin.leave_out(folds, alphas)
         graph = self.graph
@@ -356,6 +388,11 @@ class RidgeProblem:
         self._require_something_left(folds, cut)
         if not self._no_spectrum(alphas) and (not cut.any() or self.every_pair_counts()):
             self.decompose(alphas)  # before the room for the predictions is taken
+        _memory.require(
+            "held-out predictions",
+            *(len(alphas), total, n_outputs),
+            advice="ask for fewer alphas at a time",
+        )
         values = np.full((len(alphas), total, n_outputs), np.nan)
         n_refits = np.zeros(len(alphas), dtype=np.int64)
         refits: dict[tuple[int, bytes], Array] = {}  # one holds all outputs
@@ -377,7 +414,7 @@ class RidgeProblem:
                 key = (i, bad.tobytes())
                 if key not in refits:
                     rest = np.setdiff1d(np.arange(graph.n_rows), folds[i])
-                    refits[key] = self.refit(rest, folds[i], alphas[bad])
+                    refits[key] = self.refit(rest, folds[i], alphas[bad], tell=not refits)
                 place = slice(int(starts[i]), int(starts[i + 1]))
                 for a, one in zip(bad, refits[key], strict=True):
                     values[a, place, objective.outputs] = one[:, objective.outputs].T
@@ -491,11 +528,198 @@ class RidgeProblem:
                     f"{hint}"
                 )
 
+    # -- held-out judgements
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def leave_judgements_out(
+        self, folds: JudgementFolds, alphas: Array, *, variances: bool = False
+    ) -> HeldOut:
+        """Differences f(preferred) − f(other) of given pairs by the models without their folds.
+
+        Parameters
+        ----------
+        folds : JudgementFolds
+            Numbers of given pairs that leave together; the rows stay, and so does the basis.
+        alphas : ndarray of shape (n_alphas,)
+        variances : bool
+            Whether the posterior variances of the differences are computed, too.
+        """
+        graph = self.graph
+        self._require_judgements_left(folds)
+        values = np.full((len(alphas), len(folds.members), graph.n_outputs), np.nan)
+        variance = np.full(values.shape, np.nan) if variances else None
+        unsafe = np.zeros((len(alphas), len(folds)), dtype=bool)
+        counted = graph.pair_weight > 0
+        n_counted = folds.sums(counted)
+        whole = np.flatnonzero(n_counted == folds.sizes)
+        if len(whole):
+            used = np.flatnonzero(graph.used_rows())
+            smaller, mine = self, folds.take(whole)
+            pairs = graph.pairs[mine.members]
+            if len(used) < graph.n_rows or not counted.all():
+                smaller = self.on_rows(graph.only_pairs(counted)[used], used)
+                mine = JudgementFolds((np.cumsum(counted) - 1)[mine.members], mine.sizes)
+            found, spread, bad = smaller.twin(alphas)._judgements(mine, alphas, variances)
+            places = folds.places(whole)
+            values[:, places] = found
+            if variance is not None and spread is not None:
+                variance[:, places] = spread + self._unspanned(pairs)[:, None]
+            unsafe[:, whole] = bad
+        unsafe[:, (n_counted > 0) & (n_counted < folds.sizes)] = True
+        n_refits = unsafe.sum(axis=1)
+        unsafe[:, n_counted == 0] = True  # folds without weight: one model of all judgements
+        self._refit_judgements(folds, alphas, unsafe, values, variance)
+        return HeldOut(folds, values, n_refits, variance)
+
+    def _judgements(
+        self, folds: JudgementFolds, alphas: Array, variances: bool
+    ) -> tuple[Array, Array | None, Array]:
+        """Values, variances (or None) and which folds are not to be relied on."""
+        graph, total = self.graph, len(folds.members)
+        values = np.full((len(alphas), total, graph.n_outputs), np.nan)
+        variance = np.full(values.shape, np.nan) if variances else None
+        unsafe = np.zeros((len(alphas), len(folds)), dtype=bool)
+        z, weight = edge_targets(graph.magnitude, graph.pair_weight, self.loss["cost"])
+        edges = Judgements(graph.pairs, weight, z)
+        for number, objective in enumerate(self.objectives):
+            outputs, seen = objective.outputs, np.zeros(len(alphas), dtype=bool)
+            for which, spectrum in self.edge_spectra(number, alphas):
+                seen[which] = True
+                mine = np.empty((len(which), total, len(outputs)))
+                spread = np.empty((len(which), total)) if variances else None
+                bad = leave_judgements_out(spectrum, edges, folds, alphas[which], mine, spread)
+                unsafe[which] |= bad
+                values[np.ix_(which, np.arange(total), outputs)] = mine
+                if variance is not None and spread is not None:
+                    variance[np.ix_(which, np.arange(total), outputs)] = spread[..., None]
+            unsafe[~seen] = True
+        return values, variance, unsafe
+
+    def _unspanned(self, pairs: Array) -> Array:
+        """Variance of differences that a Nyström basis does not span, shape (n_pairs,)."""
+        space, X = self.space, self.space.X
+        if not isinstance(space, NystroemSpace):
+            return np.zeros(len(pairs))
+        if space.kernel.precomputed:
+            raise ValueError(
+                "variances with a basis need k(x, x), which a precomputed kernel does not give "
+                "by rows: use a named kernel or a callable, or leave out the basis"
+            )
+        out = np.empty(len(pairs))
+        for block in row_blocks(len(pairs), space.features.shape[1]):
+            a, b = (subtract(X[ends], space.basis.shift) for ends in pairs[block].T)
+            Delta = space.features[pairs[block, 0]] - space.features[pairs[block, 1]]
+            out[block] = space.kernel.squared_distance(a, b) - np.einsum("ij,ij->i", Delta, Delta)
+        return np.maximum(out, 0.0)
+
+    def edge_spectra(
+        self, number: int, alphas: Array, factor: Factor | None = None
+    ) -> Iterator[tuple[Array, EdgeSpectrum]]:
+        """Spectra of an objective, with the numbers of the alphas that they serve.
+
+        They are seen from the rows, or from the coordinates of ``factor``, which then must be the
+        `independent_factor` of the objective.
+        """
+        if self._no_spectrum(alphas):
+            return
+        solver, features = self.decompose(alphas)[number], self._features()
+        made, every = solver.factorization, np.arange(len(alphas))
+        k = len(self.objectives[number].outputs)
+        if features is None:
+            t = np.broadcast_to(solver.factor.t, (len(solver.factor.t), k))
+            coordinates = factor is not None
+            yield every, EdgeSpectrum.of_kernel(solver.factor, made, t, coordinates=coordinates)
+            return
+        if factor is None:
+            features, _ = centre(features)
+        else:
+            features = factor.rows_of(features)(np.arange(factor.shape[1]))
+        C = self.graph.pair_features
+        if isinstance(made, EigenFactorization):
+            yield every, EdgeSpectrum.of_features(features, C, made, solver.b)
+        elif made.whitens:
+            for a in every:
+                yield np.array([a]), EdgeSpectrum.of_alpha(features, C, made, solver.b, alphas[a])
+
+    def inputs_of(self, X: Any) -> Any:
+        """What models of this problem are functions of, for new rows in the form of X.
+
+        Features of shape (n, n_features), or kernel values with the rows of the data, (n, m).
+        """
+        space = self.space
+        if isinstance(space, NystroemSpace):
+            return space.basis.features(X).astype(np.float64, copy=False)
+        if not isinstance(space, DualSpace):
+            return X.astype(np.float64, copy=False)
+        if space.rows is None:
+            return np.asarray(X, dtype=np.float64)
+        rows = subtract(X, space.shift)
+        if not space.kernel.linear:
+            return space.kernel(rows, space.rows)
+        K = rows @ space.rows.T
+        return K.toarray() if sparse.issparse(K) else K
+
+    def _refit_judgements(
+        self,
+        folds: JudgementFolds,
+        alphas: Array,
+        unsafe: Array,
+        values: Array,
+        variance: Array | None,
+    ) -> None:
+        """Put explicit refits where there is no shortcut; folds without weight share one."""
+        graph = self.graph
+        refitted = unsafe.any(axis=0)
+        idle = refitted & (folds.sums(graph.pair_weight > 0) == 0)
+        refitted &= ~idle
+        if refitted.sum() > MAX_REFITS:
+            raise ValueError(
+                f"{int(refitted.sum()):,} folds of judgements would have to be refitted, "
+                "because alpha is too small for their features: use larger alphas, or fewer folds"
+            )
+        groups = [(np.array([i]), folds[i]) for i in np.flatnonzero(refitted)]
+        if idle.any():
+            groups.append((np.flatnonzero(idle), np.empty(0, dtype=np.int64)))
+        for numbers, leaving in groups:
+            bad = np.flatnonzero(unsafe[:, numbers[0]])
+            rest = np.setdiff1d(np.arange(graph.n_given_pairs), leaving)
+            other = RidgeProblem(graph.only_pairs(rest), self.space, self.loss)
+            model = other.solve(alphas[bad])
+            places = folds.places(numbers)
+            pairs = graph.pairs[folds.members[places]]
+            rows, end = np.unique(pairs, return_inverse=True)
+            end = end.reshape(pairs.shape)
+            f = predict_path(model, self.space.X[rows])
+            differences = f[:, end[:, 0]] - f[:, end[:, 1]]
+            C = None
+            if graph.pair_features is not None:
+                C = graph.pair_features[folds.members[places]]
+                differences = differences + C @ model.pair_coef
+            values[np.ix_(bad, places)] = differences
+            if variance is not None:
+                ends = self.space.X[pairs[:, 0]], self.space.X[pairs[:, 1]], C
+                for a in bad:
+                    variance[a, places] = other.solve(alphas[[a]]).difference_variance(*ends)
+
+    def _require_judgements_left(self, folds: JudgementFolds) -> None:
+        """Raise if a fold holds all given pairs that prefer, and no scores do."""
+        graph = self.graph
+        if graph.scored_outputs().all():
+            return
+        held = folds.sums(graph.preferring)
+        everything = np.flatnonzero(held == graph.preferring.sum())
+        if len(everything):
+            raise ValueError(
+                f"fold {everything[0]} holds every judgement that prefers one item to another: "
+                "nothing is left to learn from"
+            )
+
     # -- held-out pairs of one ranking
 
     def leave_pairs_out(self, pairs: Array, alphas: Array) -> Iterator[tuple[Array, int]]:
         """For each alpha, predictions (n_pairs, 2, n_outputs) without both rows, and refits."""
         self._require_pairs(pairs)
+        self._require_room(len(pairs))
         if self._no_spectrum(alphas):
             for alpha in alphas:
                 out = np.empty((len(pairs), 2, self.graph.n_outputs))
@@ -528,12 +752,14 @@ class RidgeProblem:
         scores = self.graph.scores
         assert scores is not None
         if self.is_bipartite() or self._no_spectrum(alphas):
+            self._require_room(int(n_different_pairs(scores).max()))
             pairs = self.default_pairs()
             order = np.sign(scores[pairs[:, 0]] - scores[pairs[:, 1]])
             for out, n_refits in self.leave_pairs_out(pairs, alphas):
                 yield (np.sign(out[:, 0] - out[:, 1]) * order).sum(axis=0), n_refits
             return
-        self._require_pairs(self.default_pairs())
+        self._require_pairs()
+        self._require_room()
         weighting = self.loss["query_weighting"]
         results = self.ranking(alphas).concordance(scores, alphas, weighting, threads)
         for alpha, (total, unsafe) in zip(alphas, results, strict=True):
@@ -548,11 +774,11 @@ class RidgeProblem:
         graph = self.graph
         if graph.scores is None:
             raise ValueError("leave-pair-out needs scores y")
-        i, j = np.triu_indices(graph.n_rows, 1)
+        pairs = all_pairs(graph.n_rows)
         if graph.n_outputs == 1:
-            different = graph.scores[i, 0] != graph.scores[j, 0]
-            i, j = i[different], j[different]
-        return np.column_stack([i, j])
+            i, j = pairs.T
+            pairs = pairs[graph.scores[i, 0] != graph.scores[j, 0]]
+        return pairs
 
     def ranking(self, alphas: Array) -> RankingSpectrum:
         """The problem as ridge regression with a free intercept, decomposed at the first call."""
@@ -560,7 +786,7 @@ class RidgeProblem:
             return self._ranking
         s = self.graph.scores
         assert s is not None
-        twin = self._twin(alphas)
+        twin = self.twin(alphas)
         if twin is self and isinstance(self.space, DualSpace):
             solver = self.decompose(alphas)[0]
             made = solver.factorization
@@ -588,11 +814,15 @@ class RidgeProblem:
             _memory.require("leave-pair-out", *X.shape, copies=2, advice=advice)
             X = X.toarray()
         X = np.asarray(X, dtype=np.float64)
-        return X - X.mean(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            X = X - X.mean(axis=0)
+            if not np.isfinite(np.einsum("ij,ij->", X, X) * len(X)):
+                raise ValueError("the numbers overflow float64: scale the features down")
+        return X
 
     def _bipartite(self, alphas: Array) -> BipartiteSpectrum:
         assert self.graph.scores is not None
-        s, twin = self.graph.scores[:, 0], self._twin(alphas)
+        s, twin = self.graph.scores[:, 0], self.twin(alphas)
         if twin is self and isinstance(self.space, DualSpace):
             return BipartiteSpectrum(s, self.loss, K=self.space.gram.astype(np.float64, copy=False))
         return BipartiteSpectrum(s, self.loss, X=self._dense_features(twin))
@@ -607,7 +837,15 @@ class RidgeProblem:
             rest = np.setdiff1d(everything, pairs[number])
             yield int(number), self.refit(rest, pairs[number], np.array([alpha]))[0]
 
-    def _require_pairs(self, pairs: Array) -> None:
+    def _require_room(self, n_pairs: int = 0) -> None:
+        """Refuse leave-pair-out if its m × m matrices, and arrays of given pairs, do not fit."""
+        m, k = self.graph.n_rows, self.graph.n_outputs
+        _memory.require("leave-pair-out", m, m, copies=5, advice=PAIR_ADVICE)
+        what = f"leave-pair-out of {n_pairs:,} pairs"
+        _memory.require(what, n_pairs, k, copies=10, advice=PAIR_ADVICE)
+
+    def _require_pairs(self, pairs: Array | None = None) -> None:
+        """Raise unless all can be left out; None: all pairs of rows with different scores."""
         if not self.can_leave_pairs_out():
             raise ValueError(_no_shortcut("leave-pair-out"))
         assert self.graph.scores is not None
@@ -619,12 +857,22 @@ class RidgeProblem:
         for column in np.flatnonzero(differ.sum(axis=0) <= 2):
             others = np.flatnonzero(differ[:, column])
             if len(others):
-                held = np.array([(pairs == row).any(axis=1) for row in others]).all(axis=0)
+                some = self._pairs_with(int(others[0])) if pairs is None else pairs
+                held = np.array([(some == row).any(axis=1) for row in others]).all(axis=0)
                 if held.any():
-                    first = tuple(pairs[held][0].tolist())
+                    first = tuple(some[held][0].tolist())
                     raise ValueError(
                         f"without the pair {first} all scores are equal: nothing is left to learn"
                     )
+
+    def _pairs_with(self, row: int) -> Array:
+        """The pairs of one row among those of `default_pairs`, in the same order."""
+        scores = self.graph.scores
+        assert scores is not None
+        others = np.delete(np.arange(len(scores)), row)
+        if scores.shape[1] == 1:
+            others = others[scores[others, 0] != scores[row, 0]]
+        return np.sort(np.column_stack([np.full(len(others), row), others]), axis=1)
 
     def can_leave_pairs_out(self) -> bool:
         """Whether `leave_pairs_out` has its shortcut."""
@@ -645,8 +893,11 @@ class RidgeProblem:
 
     # -- refits
 
-    def refit(self, rest: Array, held: Array, alphas: Array) -> Array:
-        """Fit to the rows ``rest`` and predict ``held``: (n_alphas, len(held), n_outputs)."""
+    def refit(self, rest: Array, held: Array, alphas: Array, *, tell: bool = True) -> Array:
+        """Fit to the rows ``rest`` and predict ``held``: (n_alphas, len(held), n_outputs).
+
+        ``tell``: whether to warn of lost digits; of many refits the first one is enough.
+        """
         space, X = self.space, self.space.X
         kernel = space.kernel
         train = X[rest][:, rest] if kernel.precomputed else X[rest]
@@ -665,8 +916,19 @@ class RidgeProblem:
             smaller = LinearSpace(kernel, train)
         else:
             smaller = DualSpace(kernel, train)
-        model = RidgeProblem(self.graph[rest], smaller, self.loss).solve(alphas)
+        model = RidgeProblem(self.graph[rest], smaller, self.loss).solve(alphas, tell=tell)
         return predict_path(model, new)
+
+
+def _scatter(X: Any) -> float:
+    """Σ ‖x − x̄‖² over the rows of X, block by block."""
+    m, mean = X.shape[0], np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
+    if sparse.issparse(X):
+        squares = float((X.data.astype(np.float64) ** 2).sum())
+        return max(squares - m * float(mean @ mean), 0.0)
+    step = max(1, (1 << 20) // max(X.shape[1], 1))
+    blocks = (X[first : first + step] - mean for first in range(0, m, step))
+    return float(sum(np.einsum("ij,ij->", block, block) for block in blocks))
 
 
 def _lost(model: Model) -> float:

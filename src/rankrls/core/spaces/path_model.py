@@ -69,7 +69,24 @@ class PathModel:
         assert self.dual_coef is not None
         a = of_alpha(self.dual_coef, index)[self.kept]
         if self.rows is None:
-            columns = self.kept if self.basis is None else self.basis.indices[self.kept]
-            return np.asarray(X)[:, columns] @ a
-        shift = 0.0 if self.basis is None else self.basis.shift
-        return self.kernel.product(subtract(X, shift), self.rows, a)
+            return np.asarray(X)[:, self._training_rows()] @ a
+        return self.kernel.product(self._shifted(X), self.rows, a)
+
+    def kernel_terms(self, X: Any) -> tuple[Array, Array, Array]:
+        """Training rows (q,), kernel values with them (n, q) and coefficients (q, n_outputs)."""
+        assert self.dual_coef is not None
+        rows = self._training_rows()
+        K = (
+            np.asarray(X)[:, rows]
+            if self.rows is None
+            else self.kernel(self._shifted(X), self.rows)
+        )
+        return rows, K, self.dual_coef[0][self.kept]
+
+    def _training_rows(self) -> Array:
+        """Numbers of the rows ``kept`` in the training data."""
+        assert self.kept is not None
+        return self.kept if self.basis is None else self.basis.indices[self.kept]
+
+    def _shifted(self, X: Any) -> Any:
+        return subtract(X, 0.0 if self.basis is None else self.basis.shift)

@@ -19,7 +19,7 @@ from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, p
 from sklearn.utils.random import sample_without_replacement
 
 from rankrls import _memory
-from rankrls._messages import warn
+from rankrls._calls import warn
 from rankrls._validation import check_number, check_positive, show
 
 __all__ = [

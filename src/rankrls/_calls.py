@@ -1,0 +1,259 @@
+"""What surrounds the calls of public functions and methods.
+
+Users are told about progress on stderr, and by warnings at their own line. Arguments that a
+function does not have are a ``TypeError`` that says what to do instead. A call that fails or is
+interrupted leaves an estimator as it was, and calls that change the same estimator from several
+threads wait for each other. Imports nothing of rankrls.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+__all__ = [
+    "Progress",
+    "all_or_nothing",
+    "explained",
+    "library_frames",
+    "takes_queries",
+    "unchanged_on_error",
+    "warn",
+]
+
+#: Seconds between two lines about the same loop: on a terminal, and in a log file.
+TERMINAL_PAUSE, LOG_PAUSE = 0.1, 5.0
+
+
+class Progress:
+    """Tell what is being done and how long it has taken.
+
+    Parameters
+    ----------
+    name : str
+        Who is talking.
+    verbose : int
+        0: silent.
+    """
+
+    def __init__(self, name: str, verbose: int) -> None:
+        self.name = name
+        self.verbose = verbose
+        self.start = time.perf_counter()
+        self._last = -LOG_PAUSE
+        self._open = False
+
+    def __call__(self, message: str) -> None:
+        """Print one line with the seconds since the start."""
+        if self.verbose:
+            self._end_line()
+            print(self._line(message), file=sys.stderr, flush=True)
+
+    def bar(self, done: int, total: int, message: str) -> None:
+        """How far a loop is; on a terminal the line is rewritten, in a log some lines are kept."""
+        if not self.verbose:
+            return
+        terminal = sys.stderr.isatty()
+        now = time.perf_counter()
+        if now - self._last < (TERMINAL_PAUSE if terminal else LOG_PAUSE):
+            return
+        self._last = now
+        line = self._line(f"{done}/{total} {message}")
+        if terminal:
+            filled = "█" * (20 * done // max(total, 1))
+            print(f"\r{line} {filled:░<20}", end="", file=sys.stderr, flush=True)
+            self._open = True
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def _line(self, message: str) -> str:
+        return f"[{self.name} {time.perf_counter() - self.start:7.2f} s] {message}"
+
+    def _end_line(self) -> None:
+        if self._open:
+            print(file=sys.stderr)
+            self._open = False
+
+
+#: Packages and modules whose frames stand between a warning and the program that caused it: a
+#: pipeline calls fit, a decorator or a pool of threads calls a function of ours.
+LIBRARIES = {
+    *("rankrls", "sklearn", "joblib", "numpy", "scipy", "dask", "distributed"),
+    *("concurrent", "contextlib", "functools", "threading"),
+}
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning at the user's line, the innermost frame that is not of `LIBRARIES`.
+
+    Parameters
+    ----------
+    message : str
+    category : subclass of Warning
+    """
+    frame = _users_frame()
+    warnings.warn_explicit(
+        message,
+        category,
+        filename=frame.f_code.co_filename,
+        lineno=frame.f_lineno,
+        module=frame.f_globals.get("__name__") or "<unknown>",
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def library_frames() -> Iterator[FrameType]:
+    """Frames of `LIBRARIES` that are at work, from here out to the user's program."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _package(frame) in LIBRARIES:
+        yield frame
+        frame = frame.f_back
+
+
+def _users_frame() -> FrameType:
+    """The innermost frame of the user's program; in a thread of a pool the outermost one of all."""
+    *_, last = library_frames()
+    return last if last.f_back is None else last.f_back
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SIZES = (
+    "qid holds the query of every row; from sizes of consecutive queries it is "
+    "qid=np.repeat(np.arange(len(group)), group)"
+)
+_CALLED = "the query of every row is called qid"
+
+
+def explained(**hints: str) -> Callable[[F], F]:
+    """Say what to do about some arguments that a function, method or constructor does not have.
+
+    The ``TypeError`` names the class of the object, not the one that defines the method. Arguments
+    that go by name and were given by position are named, too. The signature stays as it is
+    written: ``get_params``, ``clone`` and metadata routing read it.
+
+    Parameters
+    ----------
+    **hints : str
+        By the name of the argument.
+
+    Examples
+    --------
+    >>> class Ranker:
+    ...     @explained(size="it is called length")
+    ...     def cut(self, length=3, *, left=False):
+    ...         return length
+    >>> Ranker().cut(length=2)
+    2
+    >>> Ranker().cut(size=2)
+    Traceback (most recent call last):
+    TypeError: Ranker.cut() got an unexpected keyword argument 'size': it is called length
+    >>> Ranker().cut(2, True)
+    Traceback (most recent call last):
+    TypeError: Ranker.cut() takes length as positional arguments, and what follows by name: left=…
+    """
+
+    def decorate(function: F) -> F:
+        parameters = list(inspect.signature(function).parameters.values())
+        kinds = {p.name: p.kind for p in parameters}
+        method = bool(parameters) and parameters[0].name in ("self", "cls")
+        by_position = [n for n, kind in kinds.items() if kind == kind.POSITIONAL_OR_KEYWORD]
+        by_name = [n for n, kind in kinds.items() if kind == kind.KEYWORD_ONLY]
+        limited = inspect.Parameter.VAR_POSITIONAL not in kinds.values()
+        open_ended = inspect.Parameter.VAR_KEYWORD in kinds.values()
+
+        def name_of(args: tuple[Any, ...]) -> str:
+            if not method:
+                return function.__name__
+            place = "" if function.__name__ == "__init__" else f".{function.__name__}"
+            owner = args[0] if isinstance(args[0], type) else type(args[0])
+            return owner.__name__ + place
+
+        @functools.wraps(function)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            for name in kwargs:
+                if name not in kinds and (name in hints or not open_ended):
+                    hint = f": {hints[name]}" if name in hints else ""
+                    raise TypeError(
+                        f"{name_of(args)}() got an unexpected keyword argument {name!r}{hint}"
+                    )
+            if limited and by_name and len(args) > len(by_position):
+                *first, last = by_position[method:]
+                taken = ", ".join(first) + " and " * bool(first) + last
+                shown = ", ".join(f"{name}=…" for name in by_name[:6]) + ", …" * (len(by_name) > 6)
+                raise TypeError(
+                    f"{name_of(args)}() takes {taken} as positional arguments, and what follows "
+                    f"by name: {shown}"
+                )
+            return function(*args, **kwargs)
+
+        return cast(F, checked)
+
+    return decorate
+
+
+#: For what takes ``qid``: names that other libraries have for it.
+takes_queries = explained(
+    group=_SIZES,
+    group_sizes=_SIZES,
+    groups=_CALLED,
+    group_id=_CALLED,
+    query=_CALLED,
+    query_id=_CALLED,
+    qids=_CALLED,
+)
+
+
+#: A lock for every estimator that is being changed or was; not one of its attributes, which are
+#: pickled, cloned and copied.
+_locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
+if hasattr(os, "register_at_fork"):  # a child has none of the threads that hold them
+    os.register_at_fork(after_in_child=_locks.clear)
+
+
+@contextmanager
+def unchanged_on_error(estimator: Any) -> Iterator[list[Callable[[], None]]]:
+    """Put all attributes back if something fails; none of them is changed in place before.
+
+    Gives a list: functions in it are called as well, to undo changes of other objects. The
+    estimator is locked meanwhile, for other threads.
+    """
+    undo: list[Callable[[], None]] = []
+    with _lock(estimator):
+        before = dict(estimator.__dict__)
+        try:
+            yield undo
+        except BaseException:
+            object.__setattr__(estimator, "__dict__", before)
+            for function in undo:
+                function()
+            raise
+
+
+def all_or_nothing(method: F) -> F:
+    """Make a method leave its object as it was if it fails (`unchanged_on_error`)."""
+
+    @functools.wraps(method)
+    def safe(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with unchanged_on_error(self):
+            return method(self, *args, **kwargs)
+
+    return cast(F, safe)
+
+
+def _lock(estimator: Any) -> threading.RLock:
+    return _locks.setdefault(estimator, threading.RLock())  # one step of a dict, for all threads

@@ -1,0 +1,833 @@
+"""Tables as users have them: names of rows and columns, dates, ids, and scales.
+
+Names of pandas data frames are put into one order, or refused. Arrays, sparse matrices and polars
+frames have no names of rows; a `RangeIndex`, which every pandas frame has unless it is given
+another, numbers rows and names nothing. Dates are refused. Ids and unequal scales are a warning of
+fits; the report and the command line ask the same functions and name remedies of their own.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from rankrls._calls import warn
+from rankrls._validation import refuse_lazy, show
+from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
+
+__all__ = [
+    "Scales",
+    "check_feature_names",
+    "check_same_rows",
+    "clear_errors",
+    "column_names",
+    "columns_in_order",
+    "columns_like_ids",
+    "feature_names",
+    "id_text",
+    "is_id_name",
+    "labels_in_order",
+    "most_unequal",
+    "named_columns",
+    "names_anything",
+    "note_kernel_numbers",
+    "object_names",
+    "order_of",
+    "refuse_dates",
+    "row_names",
+    "scale_text",
+    "scores_in_order",
+    "shown_names",
+    "square_in_order",
+    "unequal_scales",
+    "warn_about_columns",
+]
+
+Array = NDArray[Any]
+
+
+def row_names(data: Any) -> Any:
+    """The index of a pandas frame or series, or None."""
+    index = getattr(data, "index", None)
+    return index if hasattr(index, "get_indexer") else None
+
+
+def column_names(data: Any) -> Any:
+    """The columns of a pandas frame as an index, or None."""
+    columns = getattr(data, "columns", None)
+    return columns if hasattr(columns, "get_indexer") else None
+
+
+def names_anything(names: Any) -> bool:
+    """Whether an index is more than row numbers."""
+    return names is not None and type(names).__name__ != "RangeIndex"
+
+
+def order_of(names: Any, wanted: Any, *, what: str, like: str, advice: str) -> Array | None:
+    """Where the objects ``wanted`` stand among ``names``; None if nothing has to be moved.
+
+    Parameters
+    ----------
+    names, wanted : pandas Index or None
+        None and row numbers: no names, nothing to compare.
+    what, like : str
+        What has these names and what has the wanted ones, for an error.
+    advice : str
+        What to do about different names, for an error.
+
+    Returns
+    -------
+    ndarray of int or None
+
+    Raises
+    ------
+    ValueError
+        If both name something, and not the same objects.
+    """
+    if names is None or wanted is None or names.equals(wanted):
+        return None
+    order = _permutation(names, wanted)
+    if not (names_anything(names) and names_anything(wanted)):
+        if order is not None:
+            warn(_other_order(what, like, "a table with these labels in the other's order"))
+        return None
+    if order is not None:
+        return order
+    for index, owner in ((names, what), (wanted, like)):
+        if not index.is_unique:
+            twice = shown_names(index[index.duplicated()].unique())
+            raise ValueError(
+                f"{what} and {like} do not have the same names in the same order, and cannot be "
+                f"put in order, because {owner} name {twice} more than once"
+            )
+    parts = [
+        f"{shown_names(here.difference(there, sort=False))} only among {owner}"
+        for here, there, owner in ((names, wanted, what), (wanted, names, like))
+        if len(here.difference(there, sort=False))
+    ]
+    raise ValueError(f"{what} and {like} have different names: {', '.join(parts)}. {advice}")
+
+
+def _permutation(names: Any, wanted: Any) -> Array | None:
+    """Numbers of ``wanted`` among ``names`` if they are the same, each once; otherwise None."""
+    if len(names) != len(wanted) or not (names.is_unique and wanted.is_unique):
+        return None
+    try:
+        order = np.asarray(names.get_indexer(wanted))
+    except (TypeError, ValueError):  # labels that cannot be compared
+        return None
+    return order if (order >= 0).all() else None
+
+
+def shown_names(names: Any) -> str:
+    """Some names for an error message."""
+    plain = [name.item() if isinstance(name, np.generic) else name for name in names[:3]]
+    return ", ".join(map(repr, plain)) + ", …" * (len(names) > 3)
+
+
+def square_in_order(K: Any, name: str = "X", *, refuse: bool = False) -> Any:
+    """A precomputed kernel matrix with its columns in the order of its rows.
+
+    ``refuse``: raise if they are not; the caller keeps the names in the order that they have.
+    """
+    order = order_of(
+        column_names(K),
+        row_names(K),
+        what=f"the columns of {name}",
+        like=f"the rows of {name}",
+        advice="Rows and columns of a kernel matrix are the same objects (without names: "
+        f"{name}.to_numpy())",
+    )
+    if order is not None and refuse:
+        raise ValueError(
+            f"the columns of {name} have the names of its rows in another order: pass "
+            f"{name}[{name}.index]"
+        )
+    return K if order is None else K.iloc[:, order]
+
+
+def columns_in_order(K: Any, known: Any, name: str = "X", *, refuse: bool = False) -> Any:
+    """Kernel values with their columns in the order of the training objects ``known``, or None."""
+    names = column_names(K)
+    if names is None or known is None:
+        return K
+    import pandas as pd  # K is a frame of it
+
+    order = order_of(
+        names,
+        pd.Index(known),
+        what=f"the columns of {name}",
+        like="the training objects",
+        advice=f"{name} holds kernel values with each of the training objects, and no others",
+    )
+    if order is not None and refuse:
+        raise ValueError(
+            f"the columns of {name} have the names of the training objects in another order: "
+            "select them in the order of fit"
+        )
+    return K if order is None else K.iloc[:, order]
+
+
+def note_kernel_numbers(estimator: Any, attribute: str, K: Any) -> None:
+    """Store the names of a kernel matrix's columns if they are integers, or delete old ones.
+
+    Names that are text become ``feature_names_in_``.
+    """
+    estimator.__dict__.pop(attribute, None)
+    names = column_names(K)
+    if names_anything(names) and getattr(names.dtype, "kind", "") in "iu":
+        setattr(estimator, attribute, names.to_numpy(dtype=np.int64))
+
+
+def labels_in_order(Y: Any, rows: Any, columns: Any, *, one_domain: bool = False) -> Any:
+    """A frame of labels with its rows and columns in the order of the objects they belong to.
+
+    Parameters
+    ----------
+    Y : array-like
+        Anything but a pandas frame is given back as it is.
+    rows, columns : pandas Index or None
+        Names of the row objects and of the column objects.
+    one_domain : bool
+        Whether both are the same objects; if these have no names, the rows of Y name them.
+    """
+    if column_names(Y) is None:
+        return Y
+    if one_domain and not names_anything(rows):
+        order_of(row_names(Y), rows, what="the rows of Y", like="the rows of X", advice="")
+        rows = columns = row_names(Y)
+    for axis, (names, wanted) in enumerate(((row_names(Y), rows), (column_names(Y), columns))):
+        what = ("index", "columns")[axis]
+        same = one_domain and axis == 1
+        of_objects = "X" if axis == 0 or one_domain else "Z"
+        advice = "Without Z the columns of Y are the same objects as its rows. " * same
+        advice += (
+            f"Pass Y.reindex({what}={of_objects}.index), in which what is not there becomes "
+            "NaN, or Y.to_numpy() if the order is right"
+        )
+        order = order_of(
+            names,
+            wanted,
+            what=f"the {('rows', 'columns')[axis]} of Y",
+            like=f"the rows of {of_objects}",
+            advice=advice,
+        )
+        if order is not None:
+            Y = Y.iloc[order] if axis == 0 else Y.iloc[:, order]
+    return Y
+
+
+def scores_in_order(Y_score: Any, Y_true: Any) -> Any:
+    """A frame of predicted scores with rows and columns in the order of those of the labels."""
+    if column_names(Y_score) is None:
+        return Y_score
+    for axis, names in enumerate((row_names, column_names)):
+        what = ("rows", "columns")[axis]
+        order = order_of(
+            names(Y_score),
+            names(Y_true),
+            what=f"the {what} of Y_score",
+            like=f"the {what} of Y_true",
+            advice="Select those that both have",
+        )
+        if order is not None:
+            Y_score = Y_score.iloc[order] if axis == 0 else Y_score.iloc[:, order]
+    return Y_score
+
+
+def object_names(X: Any, *, precomputed: bool) -> Any:
+    """Names of the objects that the rows of X describe; of a kernel matrix its columns will do."""
+    rows = row_names(X)
+    if precomputed and not names_anything(rows) and names_anything(column_names(X)):
+        return column_names(X)
+    return rows
+
+
+def check_same_rows(X: Any, of: str = "X", /, **arguments: Any) -> None:
+    """Raise if rows of an argument have the names of X's rows in another order.
+
+    Values are taken by position, as scikit-learn takes them; names that are equal, or that have
+    nothing to do with each other, are not looked at. Where one of them is a default index, which
+    may only number rows, it is a warning.
+
+    Parameters
+    ----------
+    X : array-like
+    of : str
+        What X is called in an error.
+    **arguments : array-like or None
+        What belongs to its rows.
+    """
+    wanted = row_names(X)
+    if wanted is None:
+        return
+    for name, values in arguments.items():
+        names = row_names(values)
+        if names is None or names.equals(wanted) or _permutation(names, wanted) is None:
+            continue
+        if not (names_anything(names) and names_anything(wanted)):
+            warn(
+                _other_order(f"the rows of {name}", f"the rows of {of}", f"{name}.loc[{of}.index]")
+            )
+            continue
+        where = int(np.argmax(np.asarray(names != wanted)))
+        raise ValueError(
+            f"the rows of {name} have the names of the rows of {of} in another order (row "
+            f"{where} is {shown_names(names[where : where + 1])} and "
+            f"{shown_names(wanted[where : where + 1])}): pass {name}.loc[{of}.index]"
+        )
+
+
+def _other_order(what: str, like: str, remedy: str) -> str:
+    """What a warning says where one of two indices may be mere row numbers."""
+    return (
+        f"{what} have the same labels as {like} in another order, and are taken as they stand, "
+        f"because one of the two is a default index, which may only number rows. If labels "
+        f"belong together, pass {remedy}; if rows do, reset_index(drop=True) or to_numpy()"
+    )
+
+
+def feature_names(X: Any) -> Array | None:
+    """Names of a frame's columns if all of them are text, as scikit-learn keeps them."""
+    columns = getattr(X, "columns", None)
+    if columns is None or not len(columns):
+        return None
+    names = np.asarray(columns, dtype=object)
+    return names if all(isinstance(name, str) for name in names) else None
+
+
+def check_feature_names(names: Any, known: Any, of: str = "X") -> None:
+    """Raise unless columns have the names ``known`` in their order; None: without names.
+
+    What scikit-learn does for the X of an estimator, for other tables.
+    """
+    if names is None or known is None or np.array_equal(names, known):
+        return
+    missing = [name for name in known if name not in set(names)]
+    unknown = [name for name in names if name not in set(known)]
+    what = [f"{shown_names(unknown)} unseen before"] * bool(unknown)
+    what += [f"{shown_names(missing)} missing"] * bool(missing)
+    raise ValueError(
+        f"the feature names of {of} should match those that were passed before: "
+        + (", ".join(what) or "they must be in the same order")
+        + " (select the columns by their names)"
+    )
+
+
+#: Scales of columns that differ by more than this factor are worth a warning.
+MAX_RATIO = 1e3
+#: Columns that are zero in more than this share of the rows are not compared: their scale says how
+#: rare something is, and scaling them to others would blow up what is rare.
+_MAX_ZEROS = 0.9
+#: Cells of X that the scales are taken from, and fewest rows.
+_SCALE_CELLS, _SCALE_ROWS = 1 << 17, 256
+#: Rows that a column must have before its values alone make it look like an id, and columns that
+#: are looked at as a whole.
+_ID_ROWS, _ID_COLUMNS = 50, 64
+#: Repeated values that chance would bring are needed in this number to tell that there are none.
+_REPEATS = 20
+
+_DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+
+
+# ---------------------------------------------------------------------------- dates
+
+
+@contextmanager
+def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
+    """Check X for dates, and give errors of scikit-learn's checks in a line.
+
+    Text names its columns, 1-D data its shape. The words "Reshape your data" are those that
+    scikit-learn's own tests of estimators look for. A Dask collection is refused: the checks would
+    bring all of it into memory.
+    """
+    refuse_lazy(X, name)
+    refuse_dates(X, name)
+    try:
+        yield
+    except TypeError:
+        if isinstance(X, list | tuple):  # of which the first row was looked at before
+            refuse_dates(np.array(X, dtype=object), name)
+        raise
+    except ValueError as error:
+        if "Reshape your data" in str(error):
+            shape = np.shape(X)
+            got = f"1-D data of length {shape[0]}" if len(shape) == 1 else show(X)
+            raise ValueError(
+                f"{name} must be 2-D, one row of features for each item; got {got}. Reshape your "
+                f"data: np.reshape({name}, (-1, 1)) if it is a single feature, (1, -1) if it is a "
+                "single row"
+            ) from None
+        columns = getattr(X, "columns", None)
+        if columns is None or "could not convert string" not in str(error):
+            raise
+        text = [name for name in columns if not _holds_numbers(X[name])]
+        shown = ", ".join(map(repr, text[:5])) + ", …" * (len(text) > 5)
+        raise ValueError(
+            f"{name} has columns that are not numbers: {shown} (drop or encode them; {error})"
+        ) from error
+
+
+def _holds_numbers(column: Any) -> bool:
+    try:
+        np.asarray(column, dtype=np.float64)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def refuse_dates(X: Any, name: str = "X") -> None:
+    """Raise if X has dates, times or durations, which arrays turn into counts of their unit.
+
+    Parameters
+    ----------
+    X : data frame of pandas, polars or Dask, pyarrow table, array, or lists
+    name : str
+        What an error calls it.
+    """
+    found = _dates(X)
+    if not found:
+        return
+    shown = ", ".join(f"{label} ({kind})" for label, kind in found[:5]) + ", …" * (len(found) > 5)
+    what = "a column" if len(found) == 1 else f"{len(found)} columns"
+    raise ValueError(
+        f"{name} has {what} of dates or times: {shown}. As a feature it would be a count of "
+        "nanoseconds or the like: drop it, or turn it into a number that is meant, such as the age "
+        "in days"
+    )
+
+
+def _dates(X: Any) -> list[tuple[str, str]]:
+    """Label and type of every column that holds dates, times or durations."""
+    if sparse.issparse(X):
+        return []
+    if isinstance(X, np.ndarray):
+        return _dates_of_array(X)
+    if isinstance(X, list | tuple):
+        first = X[0] if len(X) else None
+        cells = first if isinstance(first, list | tuple) else []
+        kinds = [(f"number {j}", cell) for j, cell in enumerate(cells)]
+        return [(label, type(cell).__name__) for label, cell in kinds if isinstance(cell, _DATES)]
+    types = _column_types(X)
+    found = []
+    for j, (label, kind) in enumerate(types):
+        if _is_date_type(kind):
+            found.append((repr(label), str(kind)))
+        elif getattr(kind, "kind", "") == "O" and hasattr(X, "iloc"):
+            cell = _first_date(X.iloc[:, j])
+            if cell is not None:
+                found.append((repr(label), type(cell).__name__))
+    return found
+
+
+def _dates_of_array(X: Array) -> list[tuple[str, str]]:
+    if X.dtype.kind in "mM":
+        return [("all columns", str(X.dtype))]
+    if X.dtype.kind != "O" or X.ndim != 2:
+        return []
+    cells = [(j, _first_date(X[:, j])) for j in range(X.shape[1])]
+    return [(f"number {j}", type(cell).__name__) for j, cell in cells if cell is not None]
+
+
+def _first_date(values: Any) -> Any:
+    """The first date among objects, or None."""
+    for value in values:
+        if isinstance(value, _DATES) or type(value).__name__ == "Period":
+            return value
+    return None
+
+
+def _column_types(X: Any) -> list[tuple[Any, Any]]:
+    """Labels and types of the columns of a data frame or table; empty for anything else."""
+    schema: Any = getattr(X, "schema", None)
+    if hasattr(schema, "types") and hasattr(schema, "names"):  # pyarrow
+        return list(zip(schema.names, schema.types, strict=True))
+    columns, types = getattr(X, "columns", None), getattr(X, "dtypes", None)
+    if columns is None or types is None:
+        return []
+    return list(zip(columns, types, strict=True))
+
+
+def _is_date_type(kind: Any) -> bool:
+    """Whether a type of NumPy, pandas, polars or pyarrow is one of dates, times or durations."""
+    if getattr(kind, "kind", "") in ("m", "M"):  # NumPy and pandas, with time zones
+        return True
+    if callable(getattr(kind, "is_temporal", None)):  # polars
+        return bool(kind.is_temporal())
+    words = ("date", "time", "timestamp", "duration", "period", "month_day")  # pyarrow, periods
+    return not isinstance(kind, np.dtype) and str(kind).lower().startswith(words)
+
+
+# ---------------------------------------------------------------------------- ids
+
+#: Names of ids and positions, without separators and in lower case, and last words of such names.
+_ID_NAMES = {
+    *("id", "ids", "index", "idx", "row", "rownum", "rownumber", "rowno", "rowindex", "lineno"),
+    *("linenumber", "url", "uri", "timestamp", "datetime", "date", "unixtime", "qid", "pk"),
+    *("unnamed0", "level0", "indexlevel0"),
+    *("docid", "docno", "documentid", "itemid", "queryid", "userid", "productid", "rowid"),
+    *("sampleid", "sessionid", "customerid", "entityid", "objectid", "recordid", "pageid"),
+}
+_ID_ENDINGS = {"id", "ids", "uid", "guid", "uuid", "idx", "timestamp", "datetime", "docno", "pk"}
+#: Words in the names of features that have one value for each row, and rightly so.
+_RANK_WORDS = {
+    *("rank", "ranks", "ranking", "position", "pos", "order", "percentile"),
+    *("year", "years", "month", "week", "day", "days", "hour", "age"),
+}
+
+
+def columns_like_ids(X: Any, names: Any = None, codes: Any = None) -> list[int]:
+    """Numbers of the columns that look like ids, row numbers or timestamps.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix of shape (n_rows, n_features)
+        Numbers, finite.
+    names : sequence of n_features names, optional
+    codes : int array of shape (n_rows,), optional
+        Query of every row.
+
+    Returns
+    -------
+    list of int, ascending
+
+    Notes
+    -----
+    Two kinds of columns are suspected:
+
+    - with the name of an id (``id``, ``doc_id``, ``itemId``, ``url``, ``timestamp``, ``row``,
+      ``Unnamed: 0`` …), integers of at least 20 values, or row numbers that were scaled;
+    - integers without such a name, among two columns or more and in 50 rows or more, if no value
+      comes back although chance would have repeated at least 20 (n integers in a range of R
+      repeat about n²/2R values even if they are spread evenly, and more if they are not); or if
+      they grow, or fall, from each row to the next over several queries.
+
+    Numbers of rows within queries (1, 2, 3, 1, 2 …), counts, grades and codes of few categories
+    are therefore none.
+    """
+    n_rows, n_features = X.shape
+    if n_rows < 2:
+        return []
+    by_name = [j for j, name in enumerate(names) if is_id_name(name)] if names is not None else []
+    found = []
+    for j, values in _whole_columns(X, by_name):
+        n_values = len(np.unique(values))
+        scaled = n_values == n_rows and _are_scaled_integers(values)
+        if scaled or (_are_integers(values) and n_values >= min(n_rows, 20)):
+            found.append(j)
+    if n_rows >= _ID_ROWS and n_features > 1:
+        several = codes is not None and len(codes) > 0 and bool((codes != codes[0]).any())
+        candidates = [j for j in _unique_in_sample(X) if j not in by_name]
+        if names is not None:
+            candidates = [j for j in candidates if _RANK_WORDS.isdisjoint(_words(names[j]))]
+        candidates = candidates[:_ID_COLUMNS]
+        for j, values in _whole_columns(X, candidates):
+            if _are_integers(values) and _unique_by_design(values, several):
+                found.append(j)
+    return sorted(found)
+
+
+def is_id_name(name: Any) -> bool:
+    """Whether a column has the name of an id, a position or a timestamp."""
+    words = _words(name)
+    return bool(words) and ("".join(words) in _ID_NAMES or words[-1] in _ID_ENDINGS)
+
+
+def _words(name: Any) -> list[str]:
+    """Words of a name in any style: docId, doc_id, "Doc ID"."""
+    separated = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", str(name))
+    return re.sub(r"[^0-9A-Za-z]+", " ", separated).lower().split()
+
+
+def _whole_columns(X: Any, columns: Sequence[int]) -> Iterator[tuple[int, Array]]:
+    if not len(columns):
+        return
+    if sparse.issparse(X):
+        chosen = sparse.csc_array(X[:, list(columns)])
+        for k, j in enumerate(columns):
+            yield j, chosen[:, [k]].toarray()[:, 0]
+    else:
+        for j in columns:
+            yield j, X[:, j]
+
+
+def _are_integers(values: Array) -> bool:
+    return bool((values == np.rint(values)).all())
+
+
+def _are_scaled_integers(values: Array) -> bool:
+    """Whether all steps between sorted values are multiples of the smallest, but for rounding."""
+    steps = np.diff(np.sort(values.astype(np.float64)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        multiples = steps / steps.min(initial=np.inf)
+    return bool((np.abs(multiples - np.rint(multiples)) <= 1e-6 * multiples).all())
+
+
+def _sample_rows(X: Any, size: int) -> Any:
+    """Some rows from all over X."""
+    rows = np.unique(np.linspace(0, X.shape[0] - 1, min(size, X.shape[0])).astype(np.int64))
+    return X[rows]
+
+
+def _unique_in_sample(X: Any) -> list[int]:
+    """Columns of different integers, as far as some rows of X tell."""
+    few = _sample_rows(X, 32)
+    if sparse.issparse(few):  # different integers are zero at most once
+        few = sparse.csc_array(few)
+        columns = np.flatnonzero(np.diff(few.indptr) >= few.shape[0] - 1)
+        few = few[:, columns].toarray()
+    else:
+        columns = np.arange(X.shape[1])
+    integers = (few == np.rint(few)).all(axis=0) & (np.ptp(few, axis=0) >= few.shape[0] - 1)
+    columns = columns[integers]
+    for size in (512, 4096):  # more rows of fewer columns
+        if not len(columns):
+            break
+        more = _sample_rows(X, size)[:, columns]
+        more = np.sort(more.toarray() if sparse.issparse(more) else more, axis=0)
+        repeats = (more[1:] == more[:-1]).sum(axis=0)
+        span = more[-1].astype(np.float64) - more[0] + 1
+        columns = columns[repeats <= _allowed_repeats(more.shape[0], span)]
+    return [int(j) for j in columns]
+
+
+def _expected_repeats(n: int, span: Any) -> Any:
+    """Repeated values among n integers that are spread evenly over a range: about n²/2R."""
+    return n * (n - 1) / (2.0 * span)
+
+
+def _allowed_repeats(n: int, span: Any) -> Any:
+    return _expected_repeats(n, span) / _REPEATS
+
+
+def _unique_by_design(values: Array, several_queries: bool) -> bool:
+    ordered = np.sort(values)
+    span = float(ordered[-1]) - float(ordered[0]) + 1
+    repeats = int((ordered[1:] == ordered[:-1]).sum())
+    n = len(values)
+    if _expected_repeats(n, span) >= _REPEATS and repeats <= _allowed_repeats(n, span):
+        return True
+    steps = np.diff(values)
+    return several_queries and bool((steps > 0).all() or (steps < 0).all())
+
+
+def named_columns(columns: Sequence[int], names: Sequence[Any] | None) -> str:
+    """Columns by their names, or by their numbers, the first five of them."""
+    labels = [repr(names[j]) if names is not None else str(j) for j in columns]
+    return ", ".join(labels[:5]) + f", … ({len(labels)} in all)" * (len(labels) > 5)
+
+
+def id_text(
+    columns: Sequence[int], names: Sequence[Any] | None = None, remedy: str | None = None
+) -> str:
+    """What a warning says about columns that look like ids.
+
+    Parameters
+    ----------
+    columns : sequence of int
+        What `columns_like_ids` gives.
+    names : sequence of str, optional
+    remedy : str, optional
+        What to do; by default in Python.
+    """
+    shown = named_columns(columns, names)
+    if remedy is None:
+        listed = [str(names[j]) if names is not None else int(j) for j in columns]
+        remedy = (
+            f"X.drop(columns={listed})" if names is not None else f"np.delete(X, {listed}, axis=1)"
+        )
+        remedy = f"drop {'it' if len(columns) == 1 else 'them'}: {remedy}"
+    one = len(columns) == 1
+    what = f"column {shown} of X looks like an id" if one else f"columns {shown} of X look like ids"
+    return (
+        f"{what} or a position, not like a feature: what is learned from it says nothing about new "
+        f"rows. If so, {remedy}"
+    )
+
+
+# ---------------------------------------------------------------------------- scales
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Two columns whose scales differ most.
+
+    Attributes
+    ----------
+    small, large : int
+        Their numbers.
+    low, high : float
+        Their scales.
+    """
+
+    small: int
+    large: int
+    low: float
+    high: float
+
+
+def unequal_scales(X: Any, codes: Any = None) -> Scales | None:
+    """The columns of the smallest and the largest scale if these differ by more than 1000.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix of shape (n_rows, n_features)
+    codes : int array of shape (n_rows,), optional
+        Query of every row, in ``range(n_queries)``; by default all rows are one ranking.
+
+    Returns
+    -------
+    Scales or None
+
+    Notes
+    -----
+    The scale of a column is its standard deviation within queries. Columns that vary within no
+    query, but for rounding, have none, and columns of which nine in ten entries are zero (words,
+    indicators of something rare) are left out. Large X is sampled: whole queries from all over the
+    data.
+    """
+    n_rows, n_features = X.shape
+    if n_features < 2 or n_rows < 2:
+        return None
+    rows = _sampled_queries(X, codes)
+    known = np.zeros(len(rows), dtype=np.int64) if codes is None else np.asarray(codes)[rows]
+    order = np.argsort(known, kind="stable")
+    rows, starts = rows[order], np.flatnonzero(np.diff(known[order], prepend=-1))
+    scale = np.zeros(n_features)
+    with np.errstate(over="ignore", invalid="ignore"):  # huge values: fits refuse them on their own
+        for columns, block in _blocks(X, rows):
+            scale[columns] = _scale(block, starts)
+    return most_unequal(scale)
+
+
+def most_unequal(scale: Array) -> Scales | None:
+    """The columns of the smallest and the largest of these scales, if they differ by that much.
+
+    Zeros and what is not finite do not count.
+    """
+    varies = np.flatnonzero((scale > 0) & np.isfinite(scale))
+    if len(varies) < 2:
+        return None
+    small, large = varies[np.argmin(scale[varies])], varies[np.argmax(scale[varies])]
+    if not scale[large] > MAX_RATIO * scale[small]:
+        return None
+    return Scales(int(small), int(large), float(scale[small]), float(scale[large]))
+
+
+def _sampled_queries(X: Any, codes: Any) -> Array:
+    """Rows of some queries from all over the data, or all if they are few enough."""
+    n_rows, per_row = X.shape
+    if sparse.issparse(X):
+        per_row = X.nnz // n_rows
+    most = max(_SCALE_CELLS // max(per_row, 1), _SCALE_ROWS)
+    if n_rows <= most:
+        return np.arange(n_rows)
+    if codes is None:
+        return np.linspace(0, n_rows - 1, most).astype(np.int64)
+    n_queries = int(np.max(codes)) + 1
+    wanted = max(1, min(n_queries, most * n_queries // n_rows))
+    chosen = np.zeros(n_queries, dtype=bool)
+    chosen[np.linspace(0, n_queries - 1, wanted).astype(np.int64)] = True
+    rows = np.flatnonzero(chosen[np.asarray(codes)])
+    return rows if len(rows) <= 2 * most else rows[:: -(-len(rows) // most)]
+
+
+def _blocks(X: Any, rows: Array) -> Iterator[tuple[Array, Array]]:
+    """Columns that are not mostly zero, and their values in some rows."""
+    fewest = (1 - _MAX_ZEROS) * len(rows)
+    if sparse.issparse(X):
+        X = sparse.csr_array(X[rows])
+        X.sum_duplicates()
+        columns = np.flatnonzero(
+            np.bincount(X.indices[X.data != 0], minlength=X.shape[1]) >= fewest
+        )
+        X, rows = sparse.csc_array(X[:, columns]), np.arange(len(rows))
+    else:
+        columns = np.arange(X.shape[1])
+    step = max(1, _SCALE_CELLS // len(rows))
+    for first in range(0, len(columns), step):
+        block = X[:, first : first + step]
+        block = block.toarray() if sparse.issparse(block) else block[rows]
+        enough = np.count_nonzero(block, axis=0) >= fewest
+        yield columns[first : first + step][enough], block[:, enough]
+
+
+def _scale(X: Array, starts: Array) -> Array:
+    """Standard deviations of columns around the means of groups of consecutive rows.
+
+    With D the rows less the first row of their group, which is exactly zero where nothing varies,
+    the scatter is Σ D² − Σ_q (Σ_q D)²/n_q. What rounding alone can leave of it is no scale.
+    """
+    eps = np.finfo(np.result_type(X.dtype, np.float32)).eps
+    D = np.asarray(X, dtype=np.float64)
+    total = np.einsum("ij,ij->j", D, D)
+    sizes = np.diff(np.append(starts, len(D)))
+    D = D - np.repeat(D[starts], sizes, axis=0)
+    squares = np.einsum("ij,ij->j", D, D)
+    sums = np.add.reduceat(D, starts, axis=0)
+    scatter = squares - np.einsum("ij,ij->j", sums, sums / sizes[:, None])
+    scatter[(scatter <= 1e-14 * squares) | (scatter <= (16 * eps) ** 2 * total)] = 0.0
+    return np.sqrt(scatter / len(D))
+
+
+def scale_text(
+    scales: Scales, names: Sequence[Any] | None = None, remedy: str | None = None
+) -> str:
+    """What a warning says about unequal scales; one digit of them, so that folds say the same.
+
+    Parameters
+    ----------
+    scales : Scales
+        What `unequal_scales` gives.
+    names : sequence of str, optional
+    remedy : str, optional
+        What to do; by default in Python.
+    """
+    if remedy is None:
+        remedy = (
+            "scale them first, as in make_pipeline(StandardScaler(), RankRLS()) or with "
+            "rankrls.preprocessing.QueryScaler"
+        )
+    low, high = (
+        f"{value:.0e} (column {named_columns([j], names)})"
+        for value, j in ((scales.low, scales.small), (scales.high, scales.large))
+    )
+    return (
+        f"the features have very different scales: standard deviations within a query from {low} "
+        f"to {high}. alpha shrinks all weights alike, which punishes features of a small scale: "
+        f"{remedy}"
+    )
+
+
+# ---------------------------------------------------------------------------- in fits
+
+
+def warn_about_columns(
+    X: Any, *, names: Sequence[Any] | None = None, codes: Any = None, scales: bool = True
+) -> None:
+    """Warn a user who fits to columns that look like ids or are not to scale.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix of shape (n_rows, n_features)
+        Checked rows.
+    names : sequence of n_features names, optional
+    codes : int array of shape (n_rows,), optional
+        Query of every row, in ``range(n_queries)``.
+    scales : bool
+        Whether scales matter.
+    """
+    ids = columns_like_ids(X, names, codes)
+    if ids:
+        warn(id_text(ids, names), IdColumnWarning)
+    found = unequal_scales(X, codes) if scales else None
+    if found is not None:
+        warn(scale_text(found, names), FeatureScaleWarning)

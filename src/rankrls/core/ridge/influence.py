@@ -1,0 +1,370 @@
+"""What a judgement, an item, a query or a row does to the model: regression diagnostics.
+
+A group is a set U of squared terms of the objective that leave together: edges of given pairs, or
+coordinates of the factor of L. In the spectrum of the problem (see `leave_judgements_out`), Ψ_U
+are their vectors, t_U their targets, ρ_U their residuals, H = Ψ diag(σ/(σ + alpha)) Ψᵀ, and e_U the
+residuals by the model without U, which the exact hold-outs give. Then
+
+- the leverage is trace H_UU;
+- b loses Ψ_Uᵀe_U: with the rows B of the spectrum, scores without U are
+  B diag(σ/(σ + alpha)) (b − Ψ_Uᵀe_U);
+- Cook's distance is the squared change of all fitted terms, ‖diag(σ/(σ + alpha)) Ψ_Uᵀe_U‖², divided
+  by trace(H) s², with s² = tᵀρ/N the estimated noise variance of the N terms;
+- ρ_Uᵀe_U is what the fit of U costs, and F = (ρ_Uᵀe_U/|U|)/((tᵀρ − ρ_Uᵀe_U)/(N − |U|)) has an F
+  distribution with |U| and N − |U| degrees of freedom, if f is a Gaussian process with covariance k
+  and the terms have independent noise, in the proportion 1 : alpha.
+
+No system is solved here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import f as f_distribution
+
+from rankrls.core.preferences.laplacian import SumLaplacian, edge_targets
+from rankrls.core.ridge.leave_judgements_out import (
+    CUT,
+    SINGULAR,
+    EdgeSpectrum,
+    EdgeTerms,
+    JudgementFolds,
+    Judgements,
+)
+from rankrls.core.ridge.leave_out import split_folds
+from rankrls.core.ridge.problem import RidgeProblem
+
+__all__ = ["Influence", "NewRows", "judgement_influence", "query_influence", "row_influence"]
+
+Array = NDArray[Any]
+
+#: Numbers in a work space.
+WORK = 2**21
+
+NO_SPECTRUM = (
+    "the features have scales that are too different for diagnostics: scale them, or increase alpha"
+)
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Diagnostics of all groups, arrays of shape (n_groups,); NaN for a group without terms.
+
+    Attributes
+    ----------
+    size : ndarray of int
+        Independent terms |U|.
+    leverage : ndarray
+    residual : ndarray
+        By the model without the group: signed for a single term, otherwise a root mean square.
+    studentised : ndarray
+        √F.
+    p_value : ndarray
+    cook : ndarray
+    agreement : ndarray or None
+        Cosine of the angle between the targets t_U and their predictions t_U − e_U by the model
+        without the group; NaN if one of them is zero. None for rows.
+    metric : ndarray or None
+        A metric of new rows by the model without the group, if new rows were given.
+    metric_of_all : float or None
+        The same metric by the model of everything.
+    """
+
+    size: Array
+    leverage: Array
+    residual: Array
+    studentised: Array
+    p_value: Array
+    cook: Array
+    agreement: Array | None
+    metric: Array | None = None
+    metric_of_all: float | None = None
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Rows X, of the form of the training rows, and a function that gives scores (n,) a metric."""
+
+    X: Any
+    metric: Callable[[Array], float]
+
+
+@dataclass(frozen=True)
+class _AuditedTerms:
+    """Groups of terms, with what the hold-outs say of them.
+
+    Attributes
+    ----------
+    terms : EdgeTerms, for a single alpha
+    folds : JudgementFolds
+        Numbers of the terms of every group.
+    e : ndarray of shape (total,)
+        Residuals without the group, group after group.
+    size : ndarray of shape (n_groups,), int
+        Independent terms of a group.
+    scale : ndarray of shape (n_groups,)
+        Sums of squares of e are divided by these to give mean squares.
+    n_terms : int
+        N.
+    energy : float
+        tᵀt of all N terms.
+    free : ndarray of shape (l,)
+        How much of a term free offsets have, between 0 and 1.
+    """
+
+    terms: EdgeTerms
+    folds: JudgementFolds
+    e: Array
+    size: Array
+    scale: Array
+    n_terms: int
+    energy: float
+    free: Array
+
+
+def judgement_influence(
+    problem: RidgeProblem, folds: JudgementFolds, alpha: float, new: NewRows | None = None
+) -> Influence:
+    """Diagnostics of groups of given pairs; pairs without weight are no terms."""
+    graph, grid = problem.graph, np.array([alpha])
+    counted = graph.pair_weight > 0
+    used = np.flatnonzero(graph.used_rows())
+    kept = folds.members[counted[folds.members]]
+    mine = JudgementFolds((np.cumsum(counted) - 1)[kept], folds.sums(counted).astype(np.int64))
+    if len(used) < graph.n_rows or not counted.all():
+        problem = problem.on_rows(graph.only_pairs(counted)[used], used)
+        new = _with_columns(problem, new, used)
+    held = problem.leave_judgements_out(mine.take(np.flatnonzero(mine.sizes)), grid)
+    problem = problem.twin(grid)
+    graph = problem.graph
+    z, weight = edge_targets(graph.magnitude, graph.pair_weight, problem.loss["cost"])
+    terms = EdgeTerms(_spectrum(problem, grid), Judgements(graph.pairs, weight, z), grid, False)
+    missed = z[mine.members] - held.values[0, :, 0]
+    n_terms, energy = len(z), float(terms.t @ terms.t)
+    laplacian = problem.objectives[0].laplacian
+    if isinstance(laplacian, SumLaplacian):  # scores are terms, too
+        factor = laplacian.scored.independent_factor()
+        n_terms += factor.shape[1] - factor.null().shape[1]
+        energy += float(np.square(factor.t).sum())
+    groups = _AuditedTerms(
+        terms,
+        mine,
+        terms.root[mine.members] * missed,
+        mine.sizes,
+        mine.sums(weight),
+        n_terms,
+        energy,
+        np.zeros(len(z)),
+    )
+    return _influence(groups, problem, new)
+
+
+def query_influence(
+    problem: RidgeProblem, folds: list[Array], alpha: float, new: NewRows | None = None
+) -> Influence:
+    """Diagnostics of queries or unions of queries, as rows; together they are all rows."""
+    grid = np.array([alpha])
+    if split_folds(problem.objectives[0].laplacian, folds).any():
+        raise ValueError(
+            "a group and the rest have rows of the same query, or given pairs between them: only "
+            "groups of whole queries can be audited"
+        )
+    f = problem.leave_out(folds, grid).by_row(problem.graph.n_rows)[0]
+    problem = problem.twin(grid)
+    laplacian = problem.objectives[0].laplacian
+    factor = laplacian.independent_factor()
+    terms = _coordinate_terms(problem, grid)
+    number = np.empty(problem.graph.n_rows, dtype=np.int64)
+    number[np.concatenate(folds)] = np.repeat(np.arange(len(folds)), [len(rows) for rows in folds])
+    mine = JudgementFolds(
+        np.argsort(number[factor.owner], kind="stable"),
+        np.bincount(number[factor.owner], minlength=len(folds)),
+    )
+    e = (factor.t - factor.rmatmat(f))[mine.members, 0]
+    free = _null_squares(factor)
+    groups = _AuditedTerms(
+        terms,
+        mine,
+        e,
+        np.rint(mine.sums(1.0 - free)).astype(np.int64),
+        np.bincount(number, laplacian.degree(), minlength=len(folds)),
+        round(len(free) - free.sum()),
+        float(np.square(factor.t).sum()),
+        free,
+    )
+    return _influence(groups, problem, new)
+
+
+def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = None) -> Influence:
+    """Diagnostics of rows of which every pair within a query counts.
+
+    A row is one term κ (s − f − b)² with the free offset b of its query. Of the other rows the
+    weight κ stays what it was, which is a refit without the row for query_weighting="size".
+    """
+    if not problem.every_pair_counts():
+        raise ValueError(
+            "by='row' needs cost='magnitude', ties='keep' (or no ties), no sample weights and no "
+            "given pairs: otherwise a row is not a term of its own"
+        )
+    grid = np.array([alpha])
+    problem = problem.twin(grid)
+    laplacian = problem.objectives[0].laplacian
+    factor = laplacian.independent_factor()
+    terms = _coordinate_terms(problem, grid)
+    free = _null_squares(factor)
+    m = len(free)
+    every = JudgementFolds(np.arange(m), np.ones(m, dtype=np.int64))
+    J, rho = np.empty((2, m))
+    for rows in _blocks(every, len(terms.share)):
+        squares = np.square(terms.vectors(rows))
+        C = 1.0 - free[rows] - squares.sum(axis=1)
+        if terms.spectrum.exact_cuts:
+            C[CUT > C] = 0.0
+        J[rows] = C + squares @ terms.shrinkage[:, 0]
+        rho[rows] = _residuals(terms, rows, C)
+    least = max(float(terms.least()[0, 0]), 0.0 if terms.spectrum.exact_cuts else SINGULAR[0])
+    certain = (free < 1 - 1e-9) & (least < J)
+    e = np.divide(rho, J, out=np.full(m, np.nan), where=certain)
+    kappa = np.divide(laplacian.degree(), 1.0 - free, out=np.zeros(m), where=free < 1 - 1e-9)
+    size = (kappa > 0).astype(np.int64)
+    n_terms = round(len(free) - free.sum())
+    energy = float(np.square(factor.t).sum())
+    groups = _AuditedTerms(terms, every, e, size, kappa, n_terms, energy, free)
+    found = _influence(groups, problem, new)
+    return replace(found, agreement=None)
+
+
+# -- terms ------------------------------------------------------------------------------------
+
+
+def _spectrum(problem: RidgeProblem, grid: Array, factor: Any = None) -> EdgeSpectrum:
+    found = next(iter(problem.edge_spectra(0, grid, factor)), None)
+    if found is None:
+        raise ValueError(NO_SPECTRUM)
+    return found[1]
+
+
+def _coordinate_terms(problem: RidgeProblem, grid: Array) -> EdgeTerms:
+    """The coordinates of the factor as edges of weight 1 to a row of zeros."""
+    factor = problem.objectives[0].laplacian.independent_factor()
+    spectrum = _spectrum(problem, grid, factor)
+    p, q = spectrum.B.shape
+    spectrum = replace(spectrum, B=np.vstack([spectrum.B, np.zeros((1, q))]))
+    ends = np.column_stack([np.arange(p), np.full(p, p)])
+    return EdgeTerms(spectrum, Judgements(ends, np.ones(p), factor.t[:, 0]), grid, False)
+
+
+def _null_squares(factor: Any) -> Array:
+    """How much of every coordinate the null vectors of F have, between 0 and 1: shape (p,)."""
+    N = factor.null()
+    return np.asarray(N.multiply(N).sum(axis=1)).ravel()
+
+
+def _residuals(terms: EdgeTerms, U: Array, C: Array) -> Array:
+    """ρ_U, shape (u,), with the diagonal of C_UU; where it is zero, b has all of the target."""
+    fixed = terms.fixed(U)[:, 0]
+    if terms.spectrum.exact_cuts:
+        fixed[CUT > C] = 0.0
+    return fixed + terms.of_edges(terms.shrunken, U)[0, :, 0]
+
+
+def _with_columns(problem: RidgeProblem, new: NewRows | None, used: Array) -> NewRows | None:
+    """New rows for the problem of some rows: of a kernel matrix, their columns."""
+    if new is None or not problem.space.kernel.precomputed:
+        return new
+    return replace(new, X=new.X[:, used])
+
+
+def _blocks(folds: JudgementFolds, q: int) -> Iterator[Array]:
+    """Numbers of consecutive folds whose terms are worked on together."""
+    limit, ends = max(1, WORK // max(q, 1)), np.cumsum(folds.sizes)
+    first = 0
+    while first < len(folds):
+        last = int(np.searchsorted(ends, folds.starts[first] + limit, side="right"))
+        last = max(last, first + 1)
+        yield np.arange(first, last)
+        first = last
+
+
+# -- all groups -------------------------------------------------------------------------------
+
+
+@np.errstate(divide="ignore", invalid="ignore")
+def _influence(groups: _AuditedTerms, problem: RidgeProblem, new: NewRows | None) -> Influence:
+    terms, folds = groups.terms, groups.folds
+    share, shrinkage = terms.share[:, 0], terms.shrinkage[:, 0]
+    b, n = terms.spectrum.b[:, 0], len(folds)
+    leverage, squares, cost, moved, targets, predictions, both = np.zeros((7, n))
+    products = _fitted_products(problem, terms)
+    freedom = float(share.sum() if products.ndim == 1 else products.trace())
+    metric = None if new is None else np.full(n, np.nan)
+    if new is not None:
+        of_new = terms.spectrum.of_rows(problem.inputs_of(new.X)) * share
+        fitted = of_new @ b
+    for numbers in _blocks(folds, len(share)):
+        places = folds.places(numbers)
+        U, e = folds.members[places], groups.e[places]
+        t = terms.t[U]
+        group = np.repeat(np.arange(len(numbers)), folds.sizes[numbers])
+        Psi = terms.vectors(U)
+        n_here, squared = len(numbers), np.square(Psi)
+        C = 1.0 - groups.free[U] - squared.sum(axis=1)
+        for out, values in (
+            (leverage, squared @ share),
+            (squares, e * e),
+            (cost, e * _residuals(terms, U, C)),
+            (targets, t * t),
+            (predictions, np.square(t - e)),
+            (both, t * (t - e)),
+        ):
+            out[numbers] = np.bincount(group, values, minlength=n_here)
+        Psi *= e[:, None]
+        some = np.flatnonzero(folds.sizes[numbers])
+        starts = (folds.starts[numbers] - folds.starts[numbers[0]])[some]
+        lost = np.add.reduceat(Psi, starts, axis=0) if len(some) else Psi[:0]
+        product = lost * products if products.ndim == 1 else lost @ products
+        moved[numbers[some]] = np.einsum("ij,ij->i", product, lost)
+        if new is not None and metric is not None:
+            scores = fitted[:, None] - of_new @ lost.T
+            known = np.isfinite(scores).all(axis=0)
+            for place in np.flatnonzero(known):
+                metric[numbers[some[place]]] = new.metric(scores[:, place])
+    size, N = groups.size, groups.n_terms
+    counted = size > 0
+    # tᵀρ: what the spectrum does not reach, and what alpha shrinks.
+    misfit = max(groups.energy - float(b @ b), 0.0) + float(shrinkage @ (b * b))
+    single = folds.sizes == 1
+    residual = np.sqrt(squares / groups.scale)
+    residual[single] *= np.sign(groups.e[folds.starts[single]])
+    rest = N - size
+    noise = np.maximum(misfit - cost, 0.0) / rest
+    ratio = np.maximum(cost, 0.0) / size / noise
+    values = {
+        "leverage": leverage,
+        "residual": residual,
+        "studentised": np.sqrt(ratio),
+        "p_value": f_distribution.sf(ratio, np.maximum(size, 1), np.maximum(rest, 1)),
+        "cook": moved / (freedom * misfit / N),
+        "agreement": np.clip(both / np.sqrt(targets * predictions), -1.0, 1.0),
+    }
+    known = {name: np.where(counted, value, np.nan) for name, value in values.items()}
+    of_all = None if new is None else new.metric(fitted)
+    return Influence(size=size, **known, metric=metric, metric_of_all=of_all)
+
+
+def _fitted_products(problem: RidgeProblem, terms: EdgeTerms) -> Array:
+    """D such that cᵀDc is the squared change of all fitted terms if b changes by c, (q, q).
+
+    Its diagonal alone, of shape (q,), where the spectrum has eigenvalues: (σ/(σ + alpha))². For
+    features whitened for one alpha it is ΨᵀΨ = I − alpha WᵀW, with the whitened unit vectors W.
+    """
+    if np.isfinite(terms.spectrum.values).all():
+        return np.square(terms.share[:, 0])
+    made, n = problem.decompose(terms.alphas)[0].factorization, len(terms.share)
+    W = next(made.whitened_rows(np.eye(n), terms.alphas))
+    return np.eye(n) - float(terms.alphas[0]) * (W.T @ W)

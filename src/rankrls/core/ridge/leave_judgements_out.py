@@ -1,0 +1,554 @@
+"""Held-out judgements: what a given pair gets from the model without it, without refitting.
+
+Given pairs are edges with weights w² and targets z. In the spectrum of the problem an edge e is a
+vector ψ_e = w (B_h − B_j), where every row of the data has a row of B, and the fitted difference of
+two rows is (B_h − B_j) diag(σ/(σ + alpha)) b. With Ψ_U the vectors of the edges U that leave and
+t = w z,
+
+    J_UU = C_UU + Ψ_U diag(alpha/(σ + alpha)) Ψ_Uᵀ,   C = I − ΨΨᵀ,
+    ρ_U = (t − Ψ b)_U + Ψ_U diag(alpha/(σ + alpha)) b,
+
+w times the held-out residuals are e = J_UU⁻¹ ρ_U. With d_U = Ψ_U diag(σ/(σ + alpha)) b and
+H_UU = I − J_UU, w times the held-out differences are d_U − H_UU e, and w² times the diagonal of
+their posterior covariance is alpha J_UU⁻¹ H_UU. C does not depend on alpha: it is zero along
+cuts of the graph, where only the prior connects the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import eigh, lapack, solve_triangular
+
+from rankrls.core.linalg.factorizations import EigenFactorization, Factorization
+from rankrls.core.preferences.laplacian import Factor, GroundedFactor
+
+__all__ = [
+    "CUT",
+    "SINGULAR",
+    "EdgeSpectrum",
+    "EdgeTerms",
+    "JudgementFolds",
+    "Judgements",
+    "leave_judgements_out",
+]
+
+Array = NDArray[Any]
+
+#: Numbers in a work space.
+WORK = 2**21
+
+#: Eigenvalues of C below this are zero: a cut of the graph.
+CUT = 1e-10
+
+#: Between these bounds lies what an eigenvalue of J must be at least, if C is known to rounding
+#: only: otherwise the fold is refitted.
+SINGULAR = 1e-7, 1e-2
+
+#: Largest relative error that subtracting a fold from the sum over all edges may cost.
+LOSS = 1e-9
+
+#: Where less than this part of the sum of the eigenvalues stays, a fold is refitted.
+LEFT = 1e-3
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """Given pairs as edges.
+
+    Attributes
+    ----------
+    pairs : ndarray of shape (l, 2), int
+        Rows (preferred, other).
+    weight : ndarray of shape (l,)
+        w², > 0.
+    z : ndarray of shape (l,)
+        Targets.
+    """
+
+    pairs: Array
+    weight: Array
+    z: Array
+
+
+class JudgementFolds(Sequence[Array]):
+    """Numbers of judgements that leave together, for every fold; folds may overlap.
+
+    Parameters
+    ----------
+    members : ndarray of shape (total,), int
+        Judgements, fold after fold.
+    sizes : ndarray of shape (n_folds,), int
+    """
+
+    def __init__(self, members: Array, sizes: Array) -> None:
+        self.members, self.sizes = members, sizes
+        self.starts = np.cumsum(sizes) - sizes
+
+    @classmethod
+    def of_groups(cls, codes: Array) -> JudgementFolds:
+        """A fold for each of the numbers 0, 1, … in ``codes``, all of which occur: (l,)."""
+        return cls(np.argsort(codes, kind="stable"), np.bincount(codes))
+
+    @classmethod
+    def of_items(cls, pairs: Array) -> tuple[JudgementFolds, Array]:
+        """All judgements of an item, for every item; and the items (rows)."""
+        items, codes = np.unique(pairs, return_inverse=True)
+        codes = codes.ravel()
+        return cls(np.argsort(codes, kind="stable") // 2, np.bincount(codes)), items
+
+    @classmethod
+    def of_list(cls, folds: Sequence[Array]) -> JudgementFolds:
+        """Folds as they are given."""
+        return cls(np.concatenate(folds), np.array([len(fold) for fold in folds]))
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, number: Any) -> Any:
+        start = int(self.starts[number])
+        return self.members[start : start + int(self.sizes[number])]
+
+    def sums(self, values: Array) -> Array:
+        """Σ of values of shape (l,) over every fold: shape (n_folds,)."""
+        total = np.append(0, np.cumsum(values[self.members]))
+        return total[self.starts + self.sizes] - total[self.starts]
+
+    def take(self, numbers: Array) -> JudgementFolds:
+        """Some of the folds."""
+        return JudgementFolds(self.members[self.places(numbers)], self.sizes[numbers])
+
+    def places(self, numbers: Array) -> Array:
+        """Where the members of some folds stand, one after another: shape (total,), int."""
+        sizes = self.sizes[numbers]
+        offset = np.repeat(self.starts[numbers] - np.cumsum(sizes) + sizes, sizes)
+        return offset + np.arange(int(sizes.sum()))
+
+
+@dataclass(frozen=True)
+class EdgeSpectrum:
+    """A problem in its eigenvectors, as seen from the rows.
+
+    Attributes
+    ----------
+    values : ndarray of shape (q,)
+        Eigenvalues σ; infinite if B and b are those of a single alpha.
+    B : ndarray of shape (m, q)
+    b : ndarray of shape (q, k)
+    exact_cuts : bool
+        Whether B is as accurate as eigenvectors are, so that what C misses of 1 by rounding can
+        be told from what is small. That is so for kernels, not for explicit features.
+    of_rows : function
+        Rows of B for other rows, shape (n, q), up to a constant for each component, from their
+        features of shape (n, n_features), or their kernel values with the rows of the data.
+    extra : ndarray of shape (l, q), or None
+        What covariates of an edge add to B_h − B_j.
+    """
+
+    values: Array
+    B: Array
+    b: Array
+    exact_cuts: bool
+    of_rows: Callable[[Any], Array]
+    extra: Array | None = None
+
+    @classmethod
+    def of_features(
+        cls, Phi: Any, C: Array | None, made: EigenFactorization, c: Array
+    ) -> EdgeSpectrum:
+        """From features Φ of shape (m, n) and covariates C of the edges, shape (l, q), or None.
+
+        The matrix of their normal equations is V diag(σ) Vᵀ, and c their right side.
+        """
+        used = ~made.null
+        V = made.vectors[:, used] / np.sqrt(made.values[used])
+        n = Phi.shape[1]
+        extra = None if C is None else C @ V[n:]
+
+        def of_rows(rows: Any) -> Array:
+            return np.asarray(rows @ V[:n])
+
+        return cls(made.values[used], of_rows(Phi), V.T @ c, False, of_rows, extra)
+
+    @classmethod
+    def of_kernel(
+        cls, factor: Factor, made: EigenFactorization, t: Array, *, coordinates: bool = False
+    ) -> EdgeSpectrum:
+        """From L = F Fᵀ, FᵀKF = V diag(σ) Vᵀ and F t = r.
+
+        With ``coordinates`` the rows of B are those of V, one for each column of F.
+
+        An edge is F φ for one φ, and ψ = Vᵀφ. Eigenvectors that are certain to belong to the
+        eigenvalue 0 are left to C, which then is zero where nothing of an edge is outside of the
+        others.
+        """
+        used = ~made.null if np.isinf(made.floor) else np.ones(len(made.values), dtype=bool)
+        V, sigma = made.vectors[:, used], made.values[used]
+
+        def of_rows(K: Any) -> Array:
+            projected = factor.rmatmat(np.ascontiguousarray(np.asarray(K).T)).T @ V
+            return np.divide(projected, sigma, out=np.zeros_like(projected), where=sigma > 0)
+
+        if coordinates:
+            return cls(sigma, V, V.T @ t, True, of_rows)
+        assert isinstance(factor, GroundedFactor)
+        B = np.zeros((factor.shape[0], V.shape[1]))
+        if len(factor.free):
+            B[factor.free] = solve_triangular(
+                factor.R, V, lower=True, trans="T", check_finite=False
+            )
+        return cls(sigma, B, V.T @ t, True, of_rows)
+
+    @classmethod
+    def of_alpha(
+        cls, Phi: Any, C: Array | None, made: Factorization, c: Array, alpha: float
+    ) -> EdgeSpectrum:
+        """For features of very different scales, which have no common eigenvectors: one alpha."""
+        n, q = Phi.shape[1], 0 if C is None else C.shape[1]
+
+        def whiten(rows: Array) -> Array:
+            return next(made.whitened_rows(rows, np.array([alpha]))).copy()
+
+        def of_rows(rows: Any) -> Array:
+            rows = rows.toarray() if sparse.issparse(rows) else rows
+            return whiten(np.hstack([rows, np.zeros((len(rows), q))]))
+
+        B, b = of_rows(Phi), whiten(c.T).T
+        extra = None if C is None else whiten(np.hstack([np.zeros((len(C), n)), C]))
+        return cls(np.full(B.shape[1], np.inf), B, b, False, of_rows, extra)
+
+
+def leave_judgements_out(
+    spectrum: EdgeSpectrum,
+    edges: Judgements,
+    folds: JudgementFolds,
+    alphas: Array,
+    values: Array,
+    variance: Array | None = None,
+) -> Array:
+    """Differences f(preferred) − f(other) of every fold by the model without its judgements.
+
+    Parameters
+    ----------
+    spectrum : EdgeSpectrum
+    edges : Judgements
+    folds : JudgementFolds
+    alphas : ndarray of shape (n_alphas,)
+    values : ndarray of shape (n_alphas, total, k)
+        Takes the differences, fold after fold.
+    variance : ndarray of shape (n_alphas, total), optional
+        Takes their posterior variances, without noise.
+
+    Returns
+    -------
+    ndarray of shape (n_alphas, n_folds), bool
+        Where the fold must be refitted.
+    """
+    sizes = folds.sizes
+    unsafe = np.zeros((len(alphas), len(folds)), dtype=bool)
+    problem = EdgeTerms(spectrum, edges, alphas, variance is not None)
+    different = np.unique(sizes)
+    large = np.isin(sizes, [size for size in different if problem.by_vectors(int(size))])
+    for numbers in _batches(sizes, large, max(1, len(spectrum.values))):
+        if large[numbers[0]]:
+            found = _solve_vectors(problem, [folds[i] for i in numbers])
+            places = folds.places(numbers)
+        else:
+            size = int(sizes[numbers[0]])
+            places = folds.starts[numbers][:, None] + np.arange(size)
+            solve = _solve_single if size == 1 else _solve_edges
+            found = solve(problem, folds.members[places])
+        values[:, places], spread, unsafe[:, numbers] = found
+        if variance is not None:
+            variance[:, places] = spread
+    return unsafe
+
+
+def _batches(sizes: Array, large: Array, q: int) -> Iterator[Array]:
+    """Numbers of folds that are worked on together: small ones of equal size, or large ones."""
+    for size in np.unique(sizes[~large]).tolist():
+        same = np.flatnonzero((sizes == size) & ~large)
+        step = max(1, WORK // (size * max(q, size)))
+        yield from (same[first : first + step] for first in range(0, len(same), step))
+    rest = np.flatnonzero(large)
+    yield from (rest[first : first + 64] for first in range(0, len(rest), 64))
+
+
+class EdgeTerms:
+    """Parts of the residuals of all edges, and what folds ask for."""
+
+    def __init__(
+        self, spectrum: EdgeSpectrum, edges: Judgements, alphas: Array, variances: bool
+    ) -> None:
+        self.spectrum, self.edges, self.alphas = spectrum, edges, alphas
+        self.variances = variances
+        #: alpha/(σ + alpha) and σ/(σ + alpha), shape (q, n_alphas).
+        sigma = spectrum.values[:, None]
+        self.shrinkage = alphas / (sigma + alphas)
+        self.share = np.divide(
+            sigma, sigma + alphas, out=np.ones_like(self.shrinkage), where=np.isfinite(sigma)
+        )
+        self.root = np.sqrt(edges.weight)
+        self.t = self.root * edges.z
+        self.at_zero = self._by_row(np.ones((len(spectrum.b), 1)))
+        self.shrunken = self._by_row(self.shrinkage)
+        self.fitted = self._by_row(self.share)
+
+    def _by_row(self, weight: Array) -> tuple[Array, Array | None]:
+        """B diag(weight) b, (n_weights, m, k), and what covariates add to it, (n_weights, l, k)."""
+        b, extra = self.spectrum.b, self.spectrum.extra
+        weighted = weight[:, :, None] * b[:, None]
+        added = None if extra is None else _of_alphas(extra, weighted)
+        return _of_alphas(self.spectrum.B, weighted), added
+
+    def vectors(self, U: Array) -> Array:
+        """Vectors Ψ_U of the edges U, shape (*U.shape, q)."""
+        pairs = self.edges.pairs[U]
+        Psi = self.spectrum.B[pairs[..., 0]]
+        Psi -= self.spectrum.B[pairs[..., 1]]
+        if self.spectrum.extra is not None:
+            Psi += self.spectrum.extra[U]
+        Psi *= self.root[U][..., None]
+        return Psi
+
+    def of_edges(self, values: tuple[Array, Array | None], U: Array) -> Array:
+        """w (f_h − f_j + …) of what `_by_row` gives: (n_weights, *U.shape, k)."""
+        pairs, (f, added) = self.edges.pairs[U], values
+        differences = f[:, pairs[..., 0]] - f[:, pairs[..., 1]]
+        if added is not None:
+            differences += added[:, U]
+        return self.root[U][..., None] * differences
+
+    def fixed(self, U: Array) -> Array:
+        """(t − Ψ b)_U, the part of the residuals that alpha does not change: (*U.shape, k)."""
+        return self.t[U][..., None] - self.of_edges(self.at_zero, U)[0]
+
+    def by_vectors(self, size: int) -> bool:
+        """Whether folds of this size are subtracted from the whole, or have systems of their own.
+
+        The first costs less for large ones, and loses digits where alpha is very small.
+        """
+        q, n_alphas = len(self.spectrum.values), len(self.alphas)
+        of_edges = n_alphas * size * size * (2 * q + 15 * size)
+        of_vectors = 2 * size * q * q + (30 if self.variances else 8) * q**3
+        cheaper = of_vectors < of_edges and bool(np.isfinite(self.spectrum.values).all())
+        return cheaper and (not self.inaccurate().any() or size > 4 * q)
+
+    def least(self) -> Array:
+        """What the eigenvalues of J must exceed to be relied on, shape (n_alphas, 1)."""
+        sigma = self.spectrum.values
+        if self.spectrum.exact_cuts:
+            return np.zeros((len(self.alphas), 1))
+        if not len(sigma) or np.isinf(sigma).any():
+            return np.full((len(self.alphas), 1), SINGULAR[0])
+        rounding = np.finfo(np.float64).eps * sigma.max() / (sigma.min() + self.alphas)
+        return np.clip(rounding / LOSS, *SINGULAR)[:, None]
+
+    def inaccurate(self) -> Array:
+        """For which alphas subtracting from the sum of all edges loses digits: (n_alphas,)."""
+        if not self.spectrum.exact_cuts:
+            return np.zeros(len(self.alphas), dtype=bool)
+        rounding = np.finfo(np.float64).eps * float(self.spectrum.values.max(initial=0.0))
+        return rounding > LOSS * self.alphas
+
+
+def _solve_single(problem: EdgeTerms, U: Array) -> tuple[Array, Array | None, Array]:
+    """Folds of one judgement: J is a number, for all alphas a product of matrices."""
+    squares = problem.vectors(U[:, 0])
+    squares *= squares
+    C = 1.0 - squares.sum(axis=1)
+    fixed = problem.fixed(U)
+    exact = problem.spectrum.exact_cuts
+    if exact:
+        cut = CUT > C
+        C[cut] = 0.0
+        fixed[cut] = 0.0
+    J = (squares @ problem.shrinkage + C[:, None]).T[..., None]  # (n_alphas, n, 1)
+    H = (squares @ problem.share).T[..., None]
+    bad = problem.least()[..., None] >= J
+    J = np.where(bad, 1.0, J)
+    e = (fixed + problem.of_edges(problem.shrunken, U)) / J[..., None]
+    root = problem.root[U]
+    values = (problem.of_edges(problem.fitted, U) - H[..., None] * e) / root[..., None]
+    variance = problem.alphas[:, None, None] * H / (J * root**2) if problem.variances else None
+    return values, variance, bad[..., 0]
+
+
+def _solve_edges(problem: EdgeTerms, U: Array) -> tuple[Array, Array | None, Array]:
+    """Folds of a few judgements each: a stack of systems J of their size for each alpha."""
+    Psi = problem.vectors(U)
+    n, u = U.shape
+    gram = Psi @ Psi.transpose(0, 2, 1)
+    C, T = np.eye(u) - gram, np.broadcast_to(np.eye(u), gram.shape)
+    fixed = problem.fixed(U)
+    exact = problem.spectrum.exact_cuts
+    if exact:
+        # In the eigenvectors T of C its null space, the cuts, is kept to the last digit.
+        values, T = np.linalg.eigh(C)
+        values = np.where(values < CUT, 0.0, values)
+        C = np.zeros_like(C)
+        C[:, np.arange(u), np.arange(u)] = values
+        Psi, fixed = T.transpose(0, 2, 1) @ Psi, T.transpose(0, 2, 1) @ fixed
+        fixed[values == 0] = 0.0
+    shrunken = problem.of_edges(problem.shrunken, U)
+    fitted = problem.of_edges(problem.fitted, U)
+    n_alphas, root = len(problem.alphas), problem.root[U]
+    differences = np.empty((n_alphas, *fixed.shape))
+    variance = np.empty((n_alphas, n, u)) if problem.variances else None
+    bad = np.empty((n_alphas, n), dtype=bool)
+    transposed = T.transpose(0, 2, 1)
+    for a, alpha in enumerate(problem.alphas):
+        J = C + (Psi * problem.shrinkage[:, a]) @ Psi.transpose(0, 2, 1)
+        H = (Psi * problem.share[:, a]) @ Psi.transpose(0, 2, 1)
+        # Scaled to a unit diagonal: cuts and the rest may have very different sizes.
+        scale = np.sqrt(np.maximum(J[:, np.arange(u), np.arange(u)], np.finfo(float).tiny))
+        J /= scale[:, :, None] * scale[:, None, :]
+        smallest = np.linalg.eigvalsh(J)[:, 0]
+        # Along cuts J is as accurate as the scaled matrix; otherwise its own size matters.
+        least = SINGULAR[0]
+        if not exact:
+            smallest, least = smallest * np.square(scale).min(axis=1), problem.least()[a, 0]
+        bad[a] = smallest < least
+        J[bad[a]] = np.eye(u)
+        right = (fixed + transposed @ shrunken[a]) / scale[..., None]
+        e = np.linalg.solve(J, right) / scale[..., None]
+        differences[a] = (fitted[a] - T @ (H @ e)) / root[..., None]
+        if variance is not None:
+            spread = np.linalg.solve(J, H / scale[..., None]) / scale[..., None]
+            spread = np.einsum("nij,njk,nik->ni", T, spread, T)
+            variance[a] = alpha * np.maximum(spread, 0.0) / root**2
+    return differences, variance, bad
+
+
+def _solve_vectors(problem: EdgeTerms, folds: Sequence[Array]) -> tuple[Array, Array | None, Array]:
+    """Folds of many judgements, one after another: what they carry is subtracted from the whole.
+
+    With D = Ψ_U diag(√σ), the weights without U solve (diag(σ) − DᵀD + alpha I) w = √σ b − Dᵀt_U.
+    Variances need the eigenvectors of diag(σ) − DᵀD; for w alone its tridiagonal form is enough.
+    """
+    spectrum, alphas = problem.spectrum, problem.alphas
+    root = np.sqrt(spectrum.values)
+    (q, k), n = spectrum.b.shape, len(folds)
+    c, total = root[:, None] * spectrum.b, float(spectrum.values.sum())
+    bad = np.repeat(problem.inaccurate()[:, None], n, axis=1)
+    forms: list[Any] = []
+    right = np.empty((q, n, k))
+    for i, U in enumerate(folds):
+        D = problem.vectors(U) * root
+        H = -(D.T @ D)
+        H.flat[:: q + 1] += spectrum.values
+        bad[:, i] |= np.trace(H) < LEFT * total
+        forms.append((_DiagonalForm if problem.variances else _TridiagonalForm)(H))
+        right[:, i] = forms[i].rotate(c - D.T @ problem.t[U][:, None])
+    kind = type(forms[0])
+    bad |= _left(kind, forms, spectrum.values, alphas) < np.maximum(problem.least(), SINGULAR[0])
+    solved = kind.solve(forms, right, alphas)
+    bad |= ~np.isfinite(solved).all(axis=(0, 3))
+    values, variance = [], []
+    for i, U in enumerate(folds):
+        D = problem.vectors(U) * root
+        W = forms[i].rotate_back(solved[:, :, i].reshape(q, -1)).reshape(q, -1, k)
+        values.append(_of_alphas(D, W))
+        if problem.variances:
+            D = forms[i].rotate(D.T)
+            variance.append((alphas * (np.square(D.T) @ forms[i].weight(alphas))).T)
+    scale = problem.root[np.concatenate(folds)]
+    spread = np.concatenate(variance, axis=1) / scale**2 if variance else None
+    return np.concatenate(values, axis=1) / scale[:, None], spread, bad
+
+
+def _left(kind: Any, forms: Sequence[Any], sigma: Array, alphas: Array) -> Array:
+    """The smallest part of diag(σ) + alpha I that a fold leaves in any direction: (n_alphas, n).
+
+    That is the smallest eigenvalue of J, here by a few steps of inverse iteration for the smallest
+    alpha; for larger ones it is at most in proportion to alpha.
+    """
+    alpha = alphas.min()
+    before = (sigma + alpha)[:, None] * np.cos(np.arange(len(sigma)))[:, None]
+    x = np.repeat(before, len(forms), axis=1)
+    for _ in range(3):
+        rotated = np.stack([form.rotate(x[:, [i]]) for i, form in enumerate(forms)], axis=1)
+        solved = kind.solve(forms, rotated, np.array([alpha]))[:, 0]
+        y = np.hstack([form.rotate_back(solved[:, i]) for i, form in enumerate(forms)])
+        weighted = (sigma + alpha)[:, None] * y
+        share = np.einsum("ij,ij->j", y, x) / np.einsum("ij,ij->j", y, weighted)
+        x = weighted / np.abs(weighted).max(axis=0)
+    return np.minimum(share * (alphas / alpha)[:, None], 1.0)
+
+
+class _DiagonalForm:
+    """H = V diag(σ) Vᵀ."""
+
+    def __init__(self, H: Array) -> None:
+        sigma, self.V = eigh(H, driver="evd", overwrite_a=True, check_finite=False)
+        self.sigma = np.maximum(sigma, 0.0)
+
+    def rotate(self, columns: Array) -> Array:
+        return self.V.T @ columns
+
+    def rotate_back(self, columns: Array) -> Array:
+        return self.V @ columns
+
+    def weight(self, alphas: Array) -> Array:
+        """1/(σ + alpha), shape (q, n_alphas)."""
+        return 1.0 / (self.sigma[:, None] + alphas)
+
+    @staticmethod
+    def solve(forms: Sequence[_DiagonalForm], right: Array, alphas: Array) -> Array:
+        """(H + alpha I)⁻¹ of rotated columns (q, n, k): shape (q, n_alphas, n, k)."""
+        weight = np.stack([form.weight(alphas) for form in forms], axis=2)
+        return weight[..., None] * right[:, None]
+
+
+class _TridiagonalForm:
+    """H = Q T Qᵀ with tridiagonal T, by Householder reflections."""
+
+    def __init__(self, H: Array) -> None:
+        self.reflections, self.diagonal, self.beside, self.tau, _ = lapack.dsytrd(H, lower=1)
+
+    def rotate(self, columns: Array) -> Array:
+        return self._reflect(columns, "T")
+
+    def rotate_back(self, columns: Array) -> Array:
+        return self._reflect(columns, "N")
+
+    def _reflect(self, columns: Array, trans: str) -> Array:
+        """Qᵀ or Q times columns: the first coordinate stays."""
+        if not len(self.tau):
+            return columns
+        V, work = self.reflections[1:, :-1], 64 * columns.shape[1]
+        below, _, _ = lapack.dormqr("L", trans, V, self.tau, columns[1:], work)
+        return np.vstack([columns[:1], below])
+
+    @staticmethod
+    @np.errstate(all="ignore")  # what is not finite is refitted
+    def solve(forms: Sequence[_TridiagonalForm], right: Array, alphas: Array) -> Array:
+        """(T + alpha I)⁻¹ of rotated columns (q, n, k): shape (q, n_alphas, n, k).
+
+        All systems go through the recurrence together. NaN where T + alpha I is not positive.
+        """
+        q = len(right)
+        pivot = np.stack([form.diagonal for form in forms], axis=1)[:, None] + alphas[:, None]
+        beside = np.stack([form.beside for form in forms], axis=1)
+        out = np.repeat(right[:, None], len(alphas), axis=1)
+        for j in range(1, q):
+            factor = beside[j - 1] / pivot[j - 1]
+            pivot[j] -= factor * beside[j - 1]
+            out[j] -= factor[..., None] * out[j - 1]
+        out[q - 1] /= pivot[q - 1][..., None]
+        for j in range(q - 2, -1, -1):
+            out[j] -= beside[j][:, None] * out[j + 1]
+            out[j] /= pivot[j][..., None]
+        positive: Array = np.all(pivot > 0, axis=0)
+        return np.where(positive[..., None], out, np.nan)
+
+
+def _of_alphas(D: Array, W: Array) -> Array:
+    """D W for W of shape (q, n_alphas, k), as (n_alphas, u, k)."""
+    q, n_alphas, k = W.shape
+    return np.moveaxis((D @ W.reshape(q, n_alphas * k)).reshape(len(D), n_alphas, k), 1, 0)

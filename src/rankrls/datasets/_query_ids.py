@@ -1,0 +1,33 @@
+"""Query ids of a file as an array: integers if all of them are, otherwise strings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["as_objects", "integers_of"]
+
+Array = NDArray[Any]
+
+
+def as_objects(words: list[str]) -> Array:
+    """An array of objects, shape (n,)."""
+    array = np.empty(len(words), dtype=object)
+    array[:] = words
+    return array
+
+
+def integers_of(words: Any) -> dict[Any, int | None]:
+    """The 64-bit integer that each different word spells; None where it spells none."""
+    return {word: _as_int64(word) for word in dict.fromkeys(words)}
+
+
+def _as_int64(word: str | bytes) -> int | None:
+    """The 64-bit integer that a word spells in ASCII digits, or None."""
+    text = word.decode("ascii", "replace") if isinstance(word, bytes) else word
+    if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 20:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None

@@ -1,0 +1,161 @@
+"""Probabilities of judgements: a link and its slope, fitted to held-out differences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit, log_ndtr, ndtr
+
+from rankrls._validation import check_metric_name, check_option, show
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.ridge.leave_out import HeldOut
+
+__all__ = ["LINKS", "Calibration", "JudgementScoring", "fit_calibration", "margins"]
+
+Array = NDArray[Any]
+
+LINKS = ("logit", "probit")
+
+#: Iterations of Newton's method; the objective is convex in the slope, a dozen are enough.
+_MAX_ITER = 60
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """P(a preferred to b) = g(slope · r), with r = μ/√(1 + v/alpha).
+
+    μ and v are the posterior mean and variance of f(a) − f(b), v/alpha is the variance in units of
+    the noise of a judgement of weight 1.
+
+    Attributes
+    ----------
+    link : {"logit", "probit"}
+        g: the logistic function, or the distribution function of the normal distribution.
+    slope : float
+        >= 0.
+    log_loss : float
+        Mean of −log P over the held-out judgements that it was fitted to; a tie counts as half a
+        preference each way.
+    """
+
+    link: str
+    slope: float
+    log_loss: float
+
+    def proba(self, margin: Array) -> Array:
+        """g(slope · r) for margins r of any shape."""
+        g = expit if self.link == "logit" else ndtr
+        return g(self.slope * margin)
+
+
+def margins(mean: Array, variance: Array, alpha: float) -> Array:
+    """r = μ/√(1 + v/alpha)."""
+    return mean / np.sqrt(1.0 + variance / alpha)
+
+
+def fit_calibration(margin: Array, tie: Array, weight: Array, link: str) -> Calibration:
+    """The slope of the smallest log loss.
+
+    Parameters
+    ----------
+    margin : ndarray of shape (n,)
+        r of preferred less other.
+    tie : ndarray of shape (n,), bool
+        Judged equal.
+    weight : ndarray of shape (n,)
+    link : {"logit", "probit"}
+
+    Notes
+    -----
+    As in Platt's method a judgement counts (n + 1)/(n + 2) for and 1/(n + 2) against, so that
+    the slope stays finite where all differences have the right sign. The log loss that is
+    reported is that of the judgements as they are.
+    """
+    n = len(margin)
+    won = np.where(tie, 0.5, (n + 1.0) / (n + 2.0))
+    weight = weight / weight.sum()
+    scale = float(np.sqrt(weight @ margin**2))
+    if not scale > 0:
+        return Calibration(link, 0.0, float(np.log(2.0)))
+    r = margin / scale
+    derivatives = _logit if link == "logit" else _probit
+    slope = 0.0
+    for _ in range(_MAX_ITER):
+        gradient, curvature = derivatives(slope, r, won, weight)
+        step = gradient / max(curvature, np.finfo(float).tiny)
+        new = max(slope - step, 0.0)
+        if new > 4 * slope + 4:  # far outside of where the quadratic model holds
+            new = 4 * slope + 4
+        if abs(new - slope) <= 1e-10 * max(1.0, slope):
+            slope = new
+            break
+        slope = new
+    log_g = log_expit if link == "logit" else log_ndtr
+    truth = np.where(tie, 0.5, 1.0)
+    loss = -weight @ (truth * log_g(slope * r) + (1 - truth) * log_g(-slope * r))
+    return Calibration(link, slope / scale, float(loss))
+
+
+def _logit(slope: float, r: Array, won: Array, weight: Array) -> tuple[float, float]:
+    """First and second derivative of −Σ weight [won log g(s r) + (1 − won) log g(−s r)]."""
+    p = expit(slope * r)
+    return float(weight @ ((p - won) * r)), float(weight @ (p * (1 - p) * r * r))
+
+
+def _probit(slope: float, r: Array, won: Array, weight: Array) -> tuple[float, float]:
+    u = slope * r
+    log_density = -0.5 * u * u - 0.5 * np.log(2 * np.pi)
+    up, down = np.exp(log_density - log_ndtr(u)), np.exp(log_density - log_ndtr(-u))
+    gradient = -won * up + (1 - won) * down
+    curvature = won * up * (u + up) + (1 - won) * down * (down - u)
+    return float(weight @ (gradient * r)), float(weight @ (curvature * r * r))
+
+
+class JudgementScoring:
+    """How well held-out differences agree with given pairs.
+
+    Parameters
+    ----------
+    scoring : {"pairwise_accuracy", "log_loss"}
+    graph : PreferenceGraph with given pairs
+    """
+
+    def __init__(self, scoring: Any, graph: PreferenceGraph) -> None:
+        if not isinstance(scoring, str):
+            raise ValueError(
+                f"scoring={show(scoring)}: given pairs are scored by 'pairwise_accuracy' or "
+                "'log_loss'"
+            )
+        check_metric_name("scoring", scoring)
+        check_option("scoring of given pairs", scoring, ("pairwise_accuracy", "log_loss"))
+        self.log_loss = scoring == "log_loss"
+        self.graph = graph
+        if self.log_loss and graph.n_outputs > 1:
+            raise ValueError("scoring='log_loss' is for one output: given pairs have no others")
+
+    def score(self, held: HeldOut, a: int, alpha: float) -> float:
+        """Accuracy, or the negative log loss, of alpha number ``a``; higher is better."""
+        if self.log_loss:
+            return -self._calibration(held, a, alpha, "logit").log_loss
+        numbers = held.rows
+        told = self.graph.preferring[numbers]
+        weight = self.graph.pair_weight[numbers][told]
+        values = held.values[a, told]
+        right = (values > 0) + 0.5 * (values == 0)
+        return float((weight @ right).mean() / weight.sum())
+
+    def calibrate(self, held: HeldOut, alpha: float) -> Calibration:
+        """The link and slope of the smaller log loss, for a single alpha."""
+        found = [self._calibration(held, 0, alpha, link) for link in LINKS]
+        return min(found, key=lambda made: made.log_loss)
+
+    def _calibration(self, held: HeldOut, a: int, alpha: float, link: str) -> Calibration:
+        numbers = held.rows
+        weight, magnitude = self.graph.pair_weight[numbers], self.graph.magnitude[numbers]
+        assert held.variance is not None
+        r = margins(held.values[a, :, 0], held.variance[a, :, 0], alpha)
+        used = weight > 0
+        return fit_calibration(r[used], magnitude[used] == 0, weight[used], link)

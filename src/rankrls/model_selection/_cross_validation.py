@@ -1,0 +1,176 @@
+"""scikit-learn's cross-validation with query ids: folds of whole queries, qid for fit and score."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+from sklearn import config_context, model_selection
+from sklearn.utils.metadata_routing import get_routing_for_object
+
+from rankrls._calls import takes_queries
+from rankrls._frames import check_same_rows
+from rankrls._validation import refuse_lazy
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.estimators.choosing import Scoring, is_fold_count
+from rankrls.metrics import make_ranking_scorer, pairwise_accuracy
+from rankrls.model_selection._splitters import QueryKFold
+
+__all__ = ["cross_val_predict", "cross_val_score", "cross_validate"]
+
+Array = NDArray[Any]
+
+
+@takes_queries
+def cross_validate(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    qid: Any = None,
+    cv: Any = 5,
+    scoring: Any = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """scikit-learn's `cross_validate` for queries: no query is split, and qid arrives everywhere.
+
+    Parameters
+    ----------
+    estimator : estimator, pipeline or search
+        A ranker of this package, or anything with ``fit`` and ``predict``. What takes qid in
+        ``fit`` (rankers, also inside a pipeline or a search) gets that of its rows.
+    X : array-like or sparse matrix of shape (n_rows, n_features)
+    y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph
+    qid : array-like of shape (n_rows,), optional
+        Query of every row. None: one ranking, or the queries of a `PreferenceGraph`.
+    cv : int, splitter or iterable of (train, test), default=5
+        An int is a number of folds of whole queries, `QueryKFold`. A splitter gets qid as its
+        groups.
+    scoring : str, callable, dict or list, optional
+        "pairwise_accuracy", "ndcg@10" and other names of `RankRLSCV`, or a scorer; None: pairwise
+        accuracy. Several as a list of names, or as a dict of names or scorers.
+    **options
+        Further arguments of `sklearn.model_selection.cross_validate`, such as ``n_jobs``,
+        ``return_estimator`` or ``error_score``; the latter is "raise" here by default.
+
+    Returns
+    -------
+    dict of str to ndarray
+        "test_score" (or "test_" and the name of each of several metrics), "fit_time",
+        "score_time", and what ``options`` ask for.
+
+    See Also
+    --------
+    rankrls.model_selection.leave_query_out_predict : Exact, without refitting, for RankRLS.
+
+    Notes
+    -----
+    Metadata routing is switched on for the time of the call. A search inside is given qid as the
+    groups of its own splitter, too.
+
+    Examples
+    --------
+    >>> from rankrls import RankRLS
+    >>> from rankrls.datasets import make_ranking
+    >>> from rankrls.model_selection import cross_validate
+    >>> X, y, qid = make_ranking(n_queries=40, random_state=0, return_X_y_qid=True)
+    >>> found = cross_validate(RankRLS(), X, y, qid=qid, scoring=["ndcg@10", "pairwise_accuracy"])
+    >>> found["test_ndcg@10"].shape
+    (5,)
+    """
+    options = {"error_score": "raise", **options}
+    with config_context(enable_metadata_routing=True):
+        routed = _routed(estimator, X, y, qid, cv, options.pop("params", None))
+        scorers = _scorers(scoring, y)
+        return model_selection.cross_validate(estimator, X, y, scoring=scorers, **routed, **options)
+
+
+@takes_queries
+def cross_val_score(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    qid: Any = None,
+    cv: Any = 5,
+    scoring: Any = None,
+    **options: Any,
+) -> Array:
+    """Scores of held-out folds of whole queries, by refitting.
+
+    Parameters
+    ----------
+    estimator, X, y, qid, cv, scoring, **options
+        As for `cross_validate`; one metric.
+
+    Returns
+    -------
+    ndarray of shape (n_folds,)
+
+    Examples
+    --------
+    >>> from rankrls import RankRLS
+    >>> from rankrls.datasets import make_ranking
+    >>> from rankrls.model_selection import cross_val_score
+    >>> X, y, qid = make_ranking(n_queries=40, random_state=0, return_X_y_qid=True)
+    >>> bool(cross_val_score(RankRLS(), X, y, qid=qid, cv=5).mean() > 0.9)
+    True
+    """
+    if isinstance(scoring, list | tuple | set | dict):
+        raise ValueError("cross_val_score takes one scoring; cross_validate takes several")
+    found = cross_validate(estimator, X, y, qid=qid, cv=cv, scoring=scoring, **options)
+    return found["test_score"]
+
+
+@takes_queries
+def cross_val_predict(
+    estimator: Any, X: Any, y: Any, *, qid: Any = None, cv: Any = 5, **options: Any
+) -> Array:
+    """Predictions of every query by a model that was fitted without it, by refitting.
+
+    Parameters
+    ----------
+    estimator, X, y, qid, cv
+        As for `cross_validate`; the test folds must be a partition of the rows.
+    **options
+        Further arguments of `sklearn.model_selection.cross_val_predict`, such as ``n_jobs``.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        Scores, comparable within a query only.
+    """
+    with config_context(enable_metadata_routing=True):
+        routed = _routed(estimator, X, y, qid, cv, options.pop("params", None))
+        return model_selection.cross_val_predict(estimator, X, y, **routed, **options)
+
+
+def _routed(estimator: Any, X: Any, y: Any, qid: Any, cv: Any, params: Any) -> dict[str, Any]:
+    """The splits, and qid for all that ask for it, beside ``params``; metadata routing is on."""
+    refuse_lazy(X)
+    check_same_rows(X, y=y, qid=qid)
+    with_queries = qid is not None or (isinstance(y, PreferenceGraph) and y.has_qid)
+    if is_fold_count(cv) and with_queries:
+        cv = QueryKFold(cv)
+    if qid is None:
+        return {"cv": cv, "params": params}
+    if hasattr(cv, "split"):
+        cv = list(cv.split(X, y, groups=qid))
+    routing = get_routing_for_object(estimator)
+    wanted = routing.consumes("fit", {"qid", "groups"})
+    return {"cv": cv, "params": {**(params or {}), **dict.fromkeys({"qid", *wanted}, qid)}}
+
+
+def _scorers(scoring: Any, y: Any) -> Any:
+    """Scorers that ask for qid, from names."""
+    if scoring is None:
+        # A graph is scored by the ranker itself.
+        return None if isinstance(y, PreferenceGraph) else make_ranking_scorer(pairwise_accuracy)
+    if isinstance(scoring, str):
+        metric = Scoring(scoring)
+        return make_ranking_scorer(metric.metric, **metric.options)
+    if isinstance(scoring, list | tuple | set):
+        scoring = {name: name for name in scoring}
+    if isinstance(scoring, dict):
+        return {name: _scorers(one, y) for name, one in scoring.items()}
+    return scoring

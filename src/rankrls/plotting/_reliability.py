@@ -1,0 +1,350 @@
+"""Predicted probabilities of judgements against the frequencies of their outcomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.special import ndtr, xlog1py, xlogy
+from sklearn.utils.validation import check_is_fitted
+
+from rankrls._validation import (
+    check_finite_array,
+    check_integer,
+    check_length,
+    check_magnitudes,
+    check_option,
+    check_pairs,
+    check_weights,
+)
+from rankrls.estimators import RankRLS, RankRLSCV
+from rankrls.estimators.calibration import margins
+from rankrls.model_selection import holdout_judgements
+from rankrls.plotting._matplotlib import pyplot
+from rankrls.plotting._style import BLUE, GREY, line_styles
+
+__all__ = ["ReliabilityDisplay"]
+
+Array = NDArray[Any]
+
+#: Standard errors of an interval of 95 %.
+_Z = 1.959963984540054
+
+_DIAGONAL = "calibrated"
+
+
+class ReliabilityDisplay:
+    """Reliability diagram of preference probabilities.
+
+    Judgements are put into bins by the predicted probability of the item that the model expects to
+    win; the part of them that it did win is drawn against the mean of these probabilities. Well
+    calibrated probabilities lie on the diagonal; below it they are too sure. A tie counts as half
+    a win.
+
+    It is usually made by `from_estimator` or `from_predictions`.
+
+    Parameters
+    ----------
+    prob_pred : ndarray of shape (n_bins,)
+        Mean predicted probability of every bin.
+    prob_true : ndarray of shape (n_bins,)
+        Part that was won.
+    prob_low, prob_high : ndarray of shape (n_bins,)
+        95 % interval of ``prob_true`` (Wilson's), as if judgements were independent.
+    counts : ndarray of shape (n_bins,)
+        Judgements in every bin.
+    log_loss : float
+        Mean of −log P over the judgements; log 2 = 0.693 is that of a coin.
+    estimator_name : str, optional
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    errorbar_ : ErrorbarContainer
+    line_ : Line2D
+    diagonal_ : Line2D or None
+        None if the axes had one.
+
+    See Also
+    --------
+    rankrls.RankRLSCV : Calibrates probabilities on held-out judgements.
+    sklearn.calibration.CalibrationDisplay : The same for classifiers.
+
+    Examples
+    --------
+    >>> from rankrls import RankRLSCV
+    >>> from rankrls.datasets import make_preference_pairs
+    >>> from rankrls.plotting import ReliabilityDisplay
+    >>> data = make_preference_pairs(random_state=0)
+    >>> ranker = RankRLSCV(scoring="log_loss").fit(data.data, pairs=data.pairs)
+    >>> display = ReliabilityDisplay.from_estimator(
+    ...     ranker, data.data, data.pairs
+    ... )  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        prob_pred: Array,
+        prob_true: Array,
+        prob_low: Array,
+        prob_high: Array,
+        counts: Array,
+        log_loss: float,
+        estimator_name: str | None = None,
+    ) -> None:
+        self.prob_pred = prob_pred
+        self.prob_true = prob_true
+        self.prob_low = prob_low
+        self.prob_high = prob_high
+        self.counts = counts
+        self.log_loss = log_loss
+        self.estimator_name = estimator_name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: RankRLS | RankRLSCV,
+        X: Any,
+        pairs: ArrayLike,
+        *,
+        magnitude: ArrayLike | None = None,
+        pair_weight: ArrayLike | None = None,
+        pair_features: ArrayLike | None = None,
+        groups: Any = None,
+        held_out: bool = True,
+        n_bins: int = 10,
+        strategy: str = "quantile",
+        name: str | None = None,
+        ax: Any = None,
+        **line_options: Any,
+    ) -> ReliabilityDisplay:
+        """Predict judgements, and plot.
+
+        Parameters
+        ----------
+        estimator : RankRLSCV or RankRLS
+            A fitted `RankRLSCV` has calibrated probabilities; those of `RankRLS` are of a new
+            judgement with the noise alpha (``preference_proba(..., noisy=True)``).
+        X : array-like or sparse matrix of shape (n_items, n_features)
+        pairs : array-like of shape (n_pairs, 2)
+            Row numbers (preferred, other).
+        magnitude, pair_weight : array-like of shape (n_pairs,), optional
+        pair_features : array-like of shape (n_pairs, n_pair_features), optional
+            As for ``fit``.
+        groups : array-like of shape (n_pairs,), optional
+            Judgements that are left out together.
+        held_out : bool, default=True
+            True: X and pairs are those of ``fit``, and every judgement is predicted by the model
+            without it, or without its group (see `holdout_judgements`). The slope of the
+            calibration, a single number, is that of all of them. False: they are new, and the
+            fitted model predicts them.
+        n_bins, strategy, name, ax, **line_options
+            As for `from_predictions`; the name is by default that of the class.
+
+        Returns
+        -------
+        ReliabilityDisplay
+        """
+        if not isinstance(held_out, bool):
+            raise ValueError(f"held_out must be True or False; got {held_out!r}")
+        if groups is not None and not held_out:
+            raise ValueError("groups are left out together: they go with held_out=True")
+        if held_out:
+            p = _held_out(estimator, X, pairs, magnitude, pair_weight, pair_features, groups)
+        else:
+            check_is_fitted(estimator)
+            p = _predicted(estimator, X, pairs, pair_features)
+        won = np.ones(len(p))
+        if magnitude is not None:
+            won[check_magnitudes(magnitude, len(p)) == 0] = 0.5
+        flipped = p < 0.5
+        return cls.from_predictions(
+            np.where(flipped, 1 - p, p),
+            np.where(flipped, 1 - won, won),
+            sample_weight=pair_weight,
+            n_bins=n_bins,
+            strategy=strategy,
+            name=type(estimator).__name__ if name is None else name,
+            ax=ax,
+            **line_options,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        proba: ArrayLike,
+        outcome: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        n_bins: int = 10,
+        strategy: str = "quantile",
+        name: str | None = None,
+        ax: Any = None,
+        **line_options: Any,
+    ) -> ReliabilityDisplay:
+        """Plot probabilities, from any model.
+
+        Parameters
+        ----------
+        proba : array-like of shape (n,)
+            Predicted probabilities that a is preferred to b.
+        outcome : array-like of shape (n,)
+            1 where a was preferred, 0 where b was, 0.5 for ties.
+        sample_weight : array-like of shape (n,), optional
+        n_bins : int, default=10
+            Number of bins, at most; empty ones are left out.
+        strategy : {"quantile", "uniform"}, default="quantile"
+            Bins of equal numbers of judgements, or of equal width.
+        name : str, optional
+            In the legend.
+        ax : matplotlib Axes, optional
+        **line_options
+            Of ``Axes.errorbar``.
+
+        Returns
+        -------
+        ReliabilityDisplay
+        """
+        p = _within_01("proba", proba)
+        won = _within_01("outcome", outcome)
+        check_length("outcome", won, len(p), "probabilities")
+        n_bins = check_integer("n_bins", n_bins, least=1)
+        check_option("strategy", strategy, ("quantile", "uniform"))
+        weight = np.ones(len(p))
+        if sample_weight is not None:
+            weight = check_weights("sample_weight", sample_weight, len(p), "probabilities")
+        used = weight > 0
+        if not used.any():
+            raise ValueError("there is no judgement to plot")
+        p, won, weight = p[used], won[used], weight[used]
+
+        if strategy == "quantile":
+            edges = np.unique(np.quantile(p, np.arange(1, n_bins) / n_bins))
+        else:
+            edges = np.linspace(0.5 if p.min() >= 0.5 else 0.0, 1.0, n_bins + 1)[1:-1]
+        bins = np.unique(np.searchsorted(edges, p, side="right"), return_inverse=True)[1]
+        total = np.bincount(bins, weight)
+        mean = np.bincount(bins, weight * won) / total
+        # What n independent judgements of equal weight would have the same variance.
+        n = total**2 / np.bincount(bins, weight**2)
+        centre = (mean + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+        half = _Z * np.sqrt(mean * (1 - mean) / n + (_Z / (2 * n)) ** 2) / (1 + _Z**2 / n)
+        loss = -(xlogy(won, p) + xlog1py(1 - won, -p))
+        display = cls(
+            prob_pred=np.bincount(bins, weight * p) / total,
+            prob_true=mean,
+            prob_low=np.minimum(centre - half, mean),
+            prob_high=np.maximum(centre + half, mean),
+            counts=np.bincount(bins),
+            log_loss=float(weight @ loss / weight.sum()),
+            estimator_name=name,
+        )
+        return display.plot(ax, **line_options)
+
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, **line_options: Any
+    ) -> ReliabilityDisplay:
+        """Draw the bins, with intervals of 95 %, and the diagonal.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default a new figure.
+        name : str, optional
+            In the legend.
+        **line_options
+            Of ``Axes.errorbar``.
+        """
+        plt = pyplot()
+        new = ax is None
+        if ax is None:
+            _, ax = plt.subplots(figsize=(4.8, 4.8), layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        name = self.estimator_name if name is None else name
+        label = f"{'' if not name else name + ', '}log loss = {self.log_loss:.3f}"
+        n_drawn = len(ax.containers)
+        first = {"color": BLUE} if new else line_styles(n_drawn + 1)[n_drawn]
+        line = {"label": label, "marker": "o", "markersize": 4, "linewidth": 1.5, "capsize": 2}
+        around = [self.prob_true - self.prob_low, self.prob_high - self.prob_true]
+        self.errorbar_ = ax.errorbar(
+            self.prob_pred, self.prob_true, yerr=around, **line | first | line_options
+        )
+        self.line_ = self.errorbar_.lines[0]
+        self.diagonal_ = None
+        if _DIAGONAL not in [other.get_label() for other in ax.get_lines()]:
+            low = 0.5 if self.prob_pred.min() >= 0.5 else 0.0
+            (self.diagonal_,) = ax.plot(
+                [low, 1], [low, 1], color=GREY, linestyle="--", linewidth=1.0, label=_DIAGONAL
+            )
+        ax.set(xlabel="predicted probability", ylabel="part that was won", aspect="equal")
+        ax.grid(alpha=0.25)
+        ax.legend(loc="lower right", frameon=False)
+        return self
+
+
+def _held_out(
+    estimator: Any,
+    X: Any,
+    pairs: Any,
+    magnitude: Any,
+    pair_weight: Any,
+    pair_features: Any,
+    groups: Any,
+) -> Array:
+    """P(preferred) of every judgement by the model without it, or without its group."""
+    if not isinstance(estimator, RankRLS | RankRLSCV):
+        raise ValueError(
+            f"held-out judgements are predicted by RankRLS and RankRLSCV; got a "
+            f"{type(estimator).__name__}: use from_predictions"
+        )
+    names = set(RankRLS().get_params()) & set(estimator.get_params(deep=False))
+    parameters = {name: getattr(estimator, name) for name in names}
+    if isinstance(estimator, RankRLSCV):
+        check_is_fitted(estimator)
+        parameters["alpha"] = estimator.alpha_
+        if estimator.basis is not None:
+            parameters["basis"] = estimator.basis_indices_
+    alpha = float(parameters["alpha"])
+    mean, std = holdout_judgements(
+        RankRLS(**parameters),
+        X,
+        pairs,
+        by="judgement" if groups is None else "group",
+        groups=groups,
+        magnitude=magnitude,
+        pair_weight=pair_weight,
+        pair_features=pair_features,
+        return_std=True,
+    )
+    r = margins(mean, std**2, alpha)
+    calibration = getattr(estimator, "calibration_", None)
+    return ndtr(r / np.sqrt(alpha)) if calibration is None else calibration.proba(r)
+
+
+def _predicted(estimator: Any, X: Any, pairs: Any, pair_features: Any) -> Array:
+    rows = check_pairs(pairs, X.shape[0] if hasattr(X, "shape") else len(X))
+    noisy = None if hasattr(estimator, "calibration_") else True
+    X_a, X_b = _take(X, rows[:, 0]), _take(X, rows[:, 1])
+    return estimator.preference_proba(X_a, X_b, pair_features=pair_features, noisy=noisy)
+
+
+def _take(X: Any, rows: Array) -> Any:
+    """Rows of an array, a sparse matrix or a data frame."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    if sparse.issparse(X):
+        return X.tocsr()[rows]
+    return (np.asarray(X) if isinstance(X, list) else X)[rows]
+
+
+def _within_01(name: str, values: ArrayLike) -> Array:
+    array = check_finite_array(name, values, ndim=(1,))
+    wrong = (array < 0) | (array > 1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"{name} must be between 0 and 1; got {array[row]:g} at row {row}")
+    return array

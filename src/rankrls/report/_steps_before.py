@@ -1,0 +1,72 @@
+"""What is done to the features before the ranker sees them: filling in and scaling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_array
+
+from rankrls.preprocessing import QueryScaler
+from rankrls.report._data import Rankings
+
+__all__ = ["Steps"]
+
+
+class Steps:
+    """An imputer and a scaler, each of which may be missing.
+
+    Parameters
+    ----------
+    imputer, scaler : unfitted transformer or None
+
+    Attributes
+    ----------
+    imputer, scaler : fitted by ``fit=True``
+    """
+
+    def __init__(self, imputer: Any, scaler: Any) -> None:
+        for name, step in (("imputer", imputer), ("scaler", scaler)):
+            if step is not None and (isinstance(step, type) or not hasattr(step, "transform")):
+                raise ValueError(f"{name} must have fit and transform; got {step!r}")
+        self.imputer = None if imputer is None else clone(imputer)
+        self.scaler = None if scaler is None else clone(scaler)
+
+    @property
+    def by_query(self) -> bool:
+        """Whether the scaler is given qid."""
+        return isinstance(self.scaler, QueryScaler)
+
+    def fill_in(self, X: Any, *, fit: bool = False) -> Any:
+        """Features with what was missing filled in."""
+        if self.imputer is None:
+            return X
+        kinds = (np.float64, np.float32)
+        X = check_array(X, accept_sparse="csr", dtype=kinds, ensure_all_finite="allow-nan")
+        return self.imputer.fit_transform(X) if fit else self.imputer.transform(X)
+
+    def fill_in_test(self, test: Any) -> Any:
+        """The same for (X, y, …)."""
+        if self.imputer is None or not isinstance(test, tuple | list) or not len(test):
+            return test
+        return (self.fill_in(test[0]), *test[1:])
+
+    def scale(self, data: Rankings, *, fit: bool = False) -> Rankings:
+        """Rows with scaled features; the others are kept beside them."""
+        if self.scaler is None:
+            return data
+        options = {"qid": data.qid} if self.by_query else {}
+        change = self.scaler.fit_transform if fit else self.scaler.transform
+        X = change(data.X, **options)
+        X = sparse.csr_array(X) if sparse.issparse(X) else X
+        return replace(data, X=X, unscaled=data.X)
+
+    def with_model(self, model: Any) -> Any:
+        """The fitted model after the steps."""
+        both = (("impute", self.imputer), ("scale", self.scaler))
+        steps = [(name, step) for name, step in both if step is not None]
+        return Pipeline([*steps, ("rank", model)]) if steps else model

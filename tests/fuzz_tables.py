@@ -1,0 +1,101 @@
+"""Mutated data: LETOR, CSV, Parquet and XML files, some of them compressed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import numpy as np
+
+from fuzz import Target
+from fuzz_mutators import BINARY, TEXT, mutated
+from rankrls.datasets import iter_letor, iter_ranking, load_csv, load_letor, load_ranking
+from rankrls.graph_kernels import iter_interaction_corpus
+from test_interaction_corpus import CORPUS
+
+LETOR = b"".join(
+    b"%d qid:%d 1:%.3f 2:%d 7:1e-3 # doc %d\n" % (i % 3, i // 4, i / 7, i, i) for i in range(24)
+)
+
+CSV = b"rel,qid,a,b c,d\n" + b"".join(
+    b'%d,"q%d",%.3f,%d,"%d"\n' % (i % 3, i // 4, i / 7, i, -i) for i in range(24)
+)
+
+
+def parquet(folder):
+    """A small table; None without pyarrow."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        return None
+    columns = {"rel": np.arange(24) % 3, "qid": np.arange(24) // 4, "a": np.arange(24.0) / 7}
+    stream = io.BytesIO()
+    pq.write_table(pa.table(columns), stream)
+    return stream.getvalue()
+
+
+def read_letor(path):
+    load_letor(path)
+    for _ in iter_letor(path, rows=8, n_features=7):
+        pass
+
+
+def read_csv(path):
+    load_csv(path, target="rel", qid="qid")
+    load_ranking(path, format="csv")
+
+
+def read_parquet(path):
+    load_ranking(path, format="parquet")
+    for _ in iter_ranking(path, format="parquet"):
+        pass
+
+
+def read_any(path):
+    load_ranking(path)
+
+
+def read_corpus(path):
+    for document in iter_interaction_corpus(path, parser="one"):
+        assert document.sentences is not None
+
+
+#: Name: (a file that is right, or a function that makes it; mutators; reader).
+KINDS = {
+    "letor": (LETOR, TEXT, read_letor),
+    "csv": (CSV, TEXT, read_csv),
+    "any": (LETOR, [*TEXT, *BINARY], read_any),
+    "parquet": (parquet, BINARY, read_parquet),
+    "xml": (CORPUS.encode(), TEXT, read_corpus),
+}
+
+
+def target(*names):
+    """Mutants of these kinds of files in turn."""
+
+    def prepare(folder):
+        files = {name: KINDS[name][0] for name in names}
+        return {n: made(folder) if callable(made) else made for n, made in files.items()}
+
+    def make(files, seed, path):
+        name = names[seed % len(names)]
+        rng = np.random.default_rng(seed)
+        path.write_bytes(b"" if files[name] is None else mutated(files[name], rng, KINDS[name][1]))
+        return name
+
+    def read(files, path, name):
+        KINDS[name][2](path)
+        return f"read-{name}"
+
+    def warm_up(files, path):
+        for name, content in files.items():
+            path.write_bytes(content or b"")
+            with contextlib.suppress(ValueError):
+                read(files, path, name)
+
+    return Target(prepare, make, read, warm_up)
+
+
+#: All kinds together, and each alone.
+TARGETS = {"tables": target(*KINDS), **{name: target(name) for name in KINDS}}

@@ -1,0 +1,304 @@
+"""Writing files: complete or not there, links followed, pipes and devices never replaced."""
+
+import errno
+import io
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+
+from rankrls import RankRLS
+from rankrls._atomic import atomic_file
+from rankrls.cli import main
+from rankrls.datasets import dump_letor, load_letor, make_ranking
+from rankrls.export import to_elasticsearch, to_onnx, to_solr, to_svmrank
+from rankrls.io import load_model, save_model
+from rankrls.report import write_report
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs pipes and links")
+
+X, Y, QID = make_ranking(n_queries=6, n_docs=5, random_state=0, return_X_y_qid=True)
+MODEL = RankRLS().fit(X, Y, qid=QID)
+
+
+def _onnx(path):
+    pytest.importorskip("onnx")
+    to_onnx(MODEL, path=path)
+
+
+WRITERS = {
+    "dump_letor": lambda path: dump_letor(X, Y, path, qid=QID),
+    "dump_letor gz": lambda path: dump_letor(X, Y, path, qid=QID),
+    "save_model": lambda path: save_model(MODEL, path),
+    "to_onnx": _onnx,
+    "to_svmrank": lambda path: to_svmrank(MODEL, path=path),
+    "to_elasticsearch": lambda path: to_elasticsearch(MODEL, _names(), "m", path=path),
+    "to_solr": lambda path: to_solr(MODEL, _names(), "m", path=path),
+    "write_report": lambda path: write_report(path, X, Y, qid=QID),
+}
+
+
+def _names():
+    return [f"f{j}" for j in range(X.shape[1])]
+
+
+@pytest.fixture(params=WRITERS)
+def writer(request):
+    return WRITERS[request.param]
+
+
+@pytest.fixture
+def name(request):
+    return "out.gz" if request.node.callspec.params["writer"].endswith("gz") else "out"
+
+
+def read_all(path, into):
+    with open(path, "rb") as file:
+        into.append(file.read())
+
+
+def test_a_fifo_is_written_to(tmp_path, writer, name):
+    plain, fifo, got = tmp_path / name, tmp_path / f"fifo-{name}", []
+    os.mkfifo(fifo)
+    writer(plain)
+    reader = threading.Thread(target=read_all, args=(fifo, got))
+    reader.start()
+    writer(fifo)
+    reader.join()
+    assert stat.S_ISFIFO(os.stat(fifo).st_mode)
+    assert sorted(os.listdir(tmp_path)) == sorted([name, fifo.name])
+    if got[0][:2] == b"PK":  # an archive tells when it was made
+        plain.write_bytes(got[0])
+        np.testing.assert_array_equal(load_model(plain).predict(X), MODEL.predict(X))
+    elif b"<html" in got[0]:  # a page tells when it was made
+        assert abs(len(got[0]) - plain.stat().st_size) < 100
+    else:
+        assert got[0] == plain.read_bytes()
+
+
+def test_a_device_is_not_replaced(tmp_path, writer, name):
+    device = tmp_path / name
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))  # a copy of /dev/null
+        device.write_bytes(b"")
+    except PermissionError:
+        pytest.skip("needs the right to make devices")
+    writer(device)
+    assert stat.S_ISCHR(os.stat(device).st_mode)
+    assert os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_links_are_followed(tmp_path, writer, name, exists):
+    (tmp_path / "real").mkdir()
+    target, link, second = tmp_path / "real" / name, tmp_path / name, tmp_path / f"second-{name}"
+    if exists:
+        target.write_bytes(b"old")
+    link.symlink_to(target)
+    second.symlink_to(link.name)
+    writer(second)
+    assert link.is_symlink()
+    assert second.is_symlink()
+    assert not target.is_symlink()
+    assert target.stat().st_size > 3
+    assert len(os.listdir(tmp_path)) == 3
+
+
+def test_a_ring_of_links(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(OSError, match=r"symbolic links.*/a'"):
+        dump_letor(X, Y, tmp_path / "a")
+
+
+def test_what_cannot_be_written_to(tmp_path):
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        with pytest.raises(OSError, match=r"a socket or a disk, not the name of a file.*/s'"):
+            save_model(MODEL, tmp_path / "s")
+    assert stat.S_ISSOCK(os.stat(tmp_path / "s").st_mode)
+    with pytest.raises(IsADirectoryError, match="a directory, not the name"):
+        save_model(MODEL, tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no such directory.*nowhere"):
+        save_model(MODEL, tmp_path / "nowhere" / "m")
+
+
+def test_mode_and_owner_are_kept(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"old")
+    os.chmod(path, 0o640)
+    before = os.stat(path)
+    seen = []
+    with atomic_file(str(path)) as file:
+        seen.append(stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+        file.write(b"new")
+    after = os.stat(path)
+    assert seen == [0o640]  # never readable by more than before
+    assert (after.st_mode, after.st_uid, after.st_gid) == (
+        before.st_mode,
+        before.st_uid,
+        before.st_gid,
+    )
+    assert path.read_bytes() == b"new"
+
+
+def test_the_owner_is_kept_by_the_administrator(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"old")
+    try:
+        os.chown(path, 12345, 12346)
+    except PermissionError:
+        pytest.skip("needs the right to give files away")
+    dump_letor(X, Y, path)
+    assert (os.stat(path).st_uid, os.stat(path).st_gid) == (12345, 12346)
+
+
+@pytest.mark.parametrize("where", ["open", "fsync", "replace", "chmod"])
+@pytest.mark.parametrize("signal_", [KeyboardInterrupt, SystemExit])
+def test_a_signal_right_after_a_call(tmp_path, monkeypatch, where, signal_):
+    """Nothing is left behind, and the signal is what is reported."""
+    path = tmp_path / "f"
+    path.write_bytes(b"old")
+    real = getattr(os, where)
+
+    def interrupted(*args, **options):
+        result = real(*args, **options)
+        if where != "open" or str(args[0]).endswith(".tmp"):
+            raise signal_(3)
+        return result
+
+    monkeypatch.setattr(os, where, interrupted)
+    with pytest.raises(signal_), atomic_file(str(path)) as file:
+        file.write(b"new")
+    assert path.read_bytes() == (b"new" if where == "replace" else b"old")
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_a_folder_that_cannot_be_opened_is_no_failure(tmp_path, monkeypatch):
+    real = os.open
+
+    def closed(path, *args, **options):
+        if os.path.isdir(path):
+            raise PermissionError(errno.EACCES, "closed", path)
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", closed)
+    dump_letor(X, Y, tmp_path / "f")
+    assert load_letor(tmp_path / "f").data.shape == X.shape
+
+
+def run(script, **options):
+    code = "from rankrls._atomic import atomic_file\n" + textwrap.dedent(script)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, **options)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_real_signal_leaves_no_file(tmp_path, number):
+    script = f"""
+    import os, signal, sys
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with atomic_file("f") as file:
+        file.write(b"half")
+        file.flush()
+        os.kill(os.getpid(), {int(number)})
+        signal.pause()
+    """
+    done = run(script, cwd=tmp_path)
+    assert done.returncode == {signal.SIGTERM: 143, signal.SIGINT: -signal.SIGINT}[number]
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_device_is_named(writer):
+    with pytest.raises(OSError, match=r"No space left on device: .*/dev/full") as caught:
+        writer("/dev/full")
+    assert caught.value.filename == "/dev/full"
+
+
+def test_a_full_disk_is_named(tmp_path):
+    script = """
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+    try:
+        with atomic_file("big") as file:
+            file.write(bytes(20_000))
+    except OSError as error:
+        print(error)
+    """
+    done = run(script, cwd=tmp_path)
+    assert done.stdout == b"[Errno 27] File too large: 'big'\n", done
+    assert os.listdir(tmp_path) == []
+
+
+def test_errors_of_other_files_are_not_renamed(tmp_path):
+    with pytest.raises(OSError, match="busy") as caught, atomic_file(str(tmp_path / "f")):
+        raise OSError(errno.EBUSY, "busy")
+    assert caught.value.filename is None
+
+
+def test_an_open_file_is_written_on(tmp_path):
+    """/dev/stdout may be the end of a file that others have written to."""
+    if not os.path.exists("/dev/stdout"):
+        pytest.skip("needs /dev/stdout")
+    script = """
+    with atomic_file("/dev/stdout") as file:
+        file.write(b"new\\n")
+    """
+    log = tmp_path / "log"
+    log.write_bytes(b"old\n")
+    inode = log.stat().st_ino
+    with open(log, "ab") as file:
+        code = "from rankrls._atomic import atomic_file\n" + textwrap.dedent(script)
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+    assert log.read_bytes() == b"old\nnew\n"
+    assert log.stat().st_ino == inode
+    assert run(script).stdout == b"new\n"  # a pipe
+
+
+def test_streams_are_written_forward():
+    read, write = os.pipe()
+    with atomic_file(f"/dev/fd/{write}") as file:
+        assert not file.seekable()
+        with pytest.raises(io.UnsupportedOperation):
+            file.tell()
+        with pytest.raises(io.UnsupportedOperation):
+            file.seek(0)
+        file.write(b"x")
+    os.close(write)
+    assert os.read(read, 9) == b"x"
+    os.close(read)
+
+
+@pytest.fixture
+def rows(tmp_path):
+    path = tmp_path / "rows.txt"
+    dump_letor(X, Y, path, qid=QID)
+    return str(path)
+
+
+@pytest.mark.parametrize("command", ["fit {rows} -m {out}", "report {rows} -o {out}"])
+def test_the_command_line_does_not_replace_devices(tmp_path, rows, command, capsys):
+    device = tmp_path / "device"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        device.write_bytes(b"")
+    except PermissionError:
+        pytest.skip("needs the right to make devices")
+    assert main(command.format(rows=rows, out=device).split()) == 0
+    assert stat.S_ISCHR(os.stat(device).st_mode)
+    assert sorted(os.listdir(tmp_path)) == ["device", "rows.txt"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("command", ["fit {rows} -m /dev/full", "report {rows} -o /dev/full"])
+def test_the_command_line_names_a_full_device(rows, command, capsys):
+    assert main(command.format(rows=rows).split()) == 2
+    assert "/dev/full: No space left on device" in capsys.readouterr().err

@@ -1,0 +1,422 @@
+"""Every option of every command is used or refused; every example of the help runs."""
+
+import contextlib
+import gzip
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rankrls
+from rankrls.cli import main
+from rankrls.cli._commands import cli
+from rankrls.datasets import dump_letor, make_ranking
+from rankrls.io import load_model
+
+ROOT = os.path.dirname(os.path.dirname(rankrls.__file__))
+
+
+@pytest.fixture(scope="module")
+def data():
+    made = make_ranking(n_queries=30, n_docs=(4, 9), n_features=4, random_state=1)
+    return made.data, made.target, made.qid
+
+
+@pytest.fixture
+def folder(files, monkeypatch):
+    monkeypatch.chdir(files)
+    return files
+
+
+@pytest.fixture(scope="module")
+def files(data, tmp_path_factory):
+    """The same rows as LETOR text, CSV and Parquet, with some extra columns, and models."""
+    made = tmp_path_factory.mktemp("options")
+    with contextlib.chdir(made):
+        write_files(*data)
+    return made
+
+
+def write_files(X, y, qid):
+    rng = np.random.default_rng(0)
+    dump_letor(X, y, "train.dat", qid=qid)
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    frame["qid"], frame["label"] = qid, y
+    frame.to_csv("plain.csv", index=False)
+    holes = frame.copy()
+    holes.loc[::7, "b"] = np.nan
+    holes.to_csv("holes.csv", index=False)
+    frame["noise"] = rng.normal(size=len(y))
+    frame["grades"], frame["sessions"] = rng.integers(0, 3, len(y)), qid // 2
+    frame["w"] = rng.integers(1, 6, len(y)).astype(float)
+    frame.to_csv("train.csv", index=False)
+    frame.to_parquet("train.parquet")
+    gaps = frame.copy()
+    gaps.loc[::7, "b"] = np.nan
+    gaps.to_csv("gaps.csv", index=False)
+    dump_letor(np.column_stack([X, y]), y, "zero.dat", qid=qid, zero_based=True)
+    np.savetxt("scores.txt", X[:, 0])
+    for words in (
+        "fit plain.csv -m model",
+        "fit train.dat -m nameless --scale query-standard --alpha 1",
+        "fit gaps.csv -m filled --missing mean",
+    ):
+        assert main(words.split()) == 0
+
+
+def outcome(capsys, words):
+    """Exit code, all that was written (without times and file names), and stderr."""
+    capsys.readouterr()
+    for name in ("out.model", "out.txt", "out.html", "out.svg"):
+        if os.path.exists(name):
+            os.remove(name)
+    code = main(shlex.split(words))
+    out, err = capsys.readouterr()
+    found = [re.sub(r'"seconds": [\d.]+|in [\d.]+ s|[\d.]+ s$|\([\d.]+ .?B\)', "", out, flags=re.M)]
+    if os.path.exists("out.model"):
+        ranker = load_model("out.model")
+        last = ranker.steps[-1][1] if hasattr(ranker, "steps") else ranker
+        found += [getattr(last, name, None) for name in ("coef_", "dual_coef_", "alpha_")]
+        found += [last.get_params(), os.path.getsize("out.model")]
+    for name in ("out.txt", "out.html"):
+        if os.path.exists(name):
+            found.append(Path(name).read_text())
+    return code, repr(found) + str(os.path.exists("out.svg")), err
+
+
+FIT = "fit {} -m out.model --json"
+CV = "cv {} --json --alphas 0.1,1,10,100"
+REPORT = "report {} -o out.html --json --alphas 0.1,1,10,100"
+PREDICT = "predict {} -m nameless"
+EVALUATE = "evaluate {} -m nameless --json"
+
+#: For options of what is learned: further words, and the option with another value.
+MODEL = {
+    "kernel": ("", "--kernel rbf"),
+    "gamma": ("--kernel rbf", "--gamma 0.01"),
+    "degree": ("--kernel poly", "--degree 2"),
+    "coef0": ("--kernel poly", "--coef0 3"),
+    "cost": ("", "--cost unit"),
+    "ties": ("", "--ties drop"),
+    "query_weighting": ("", "--query-weighting query"),
+    "solver": ("", "--solver cg"),
+    "n_components": ("--kernel rbf", "--n-components 8"),
+    "scale": ("", "--scale none"),
+    "max_iter": ("--solver cg --tol 1e-12", "--max-iter 1"),
+    "tol": ("--solver cg", "--tol 0.9"),
+    "seed": ("--kernel rbf --n-components 8", "--seed 7"),
+}
+
+#: For options about files: the file, further words, and the option.
+DATA = {
+    "format": ("train.dat", "", "--format csv"),
+    "label": ("train.csv", "", "--label grades"),
+    "qid_column": ("train.csv", "", "--qid-column sessions"),
+    "one_ranking": ("train.dat", "", "--one-ranking"),
+    "features": ("train.csv", "", "--features a,noise"),
+    "drop": ("train.csv", "", "--drop a,noise"),
+    "weight": ("train.csv", "--drop grades", "--weight w"),
+    "no_header": ("train.csv", "", "--no-header"),
+    "delimiter": ("train.csv", "", "--delimiter ;"),
+    "zero_based": ("zero.dat", "", "--zero-based"),
+    "missing": ("gaps.csv", "", "--missing zero"),
+}
+
+#: The same for a model of four features without names.
+ROWS = {
+    "format": ("train.dat", "", "--format csv"),
+    "label": ("plain.csv", "", "--label a"),
+    "qid_column": ("plain.csv", "", "--qid-column a"),
+    "one_ranking": ("train.dat", "", "--one-ranking"),
+    "features": ("plain.csv", "", "--features d,c,b,a"),
+    "drop": ("train.csv", "", "--drop noise,grades,sessions,w"),
+    "weight": ("plain.csv", "", "--weight a"),
+    "no_header": ("plain.csv", "", "--no-header"),
+    "delimiter": ("plain.csv", "", "--delimiter ;"),
+    "zero_based": ("zero.dat", "", "--zero-based"),
+    "missing": ("holes.csv", "", "--missing zero"),
+}
+
+OWN = {
+    "fit": {
+        "model": None,
+        "alpha": ("train.dat", "", "--alpha 3"),
+        "alphas": ("train.dat", "", "--alphas 7,8"),
+        "cv": ("train.dat", "--alphas 0.1,1000", "--cv 2"),
+        "scoring": ("train.dat", "", "--scoring ndcg@2"),
+        "loss": ("train.dat", "", "--loss hinge"),
+        "c": ("train.dat", "--loss hinge", "-c 7"),
+        "stream": ("train.dat", "", "--stream"),
+        "no_uncertainty": ("train.dat", "", "--no-uncertainty"),
+        "as_json": None,
+    },
+    "predict": {"model": None, "output": None},
+    "evaluate": {
+        "model": None,
+        "scores": None,
+        "k": ("train.dat", "", "--at 2"),
+        "threshold": ("train.dat", "", "--relevant 3"),
+        "undefined": ("train.dat", "", "--undefined 1"),
+        "per_query": ("train.dat", "", "--per-query"),
+        "as_json": None,
+    },
+    "cv": {
+        "alphas": None,
+        "cv": ("train.dat", "", "--cv 3"),
+        "scoring": ("train.dat", "", "--scoring ndcg@2"),
+        "plot": ("train.dat", "", "--plot out.svg"),
+        "every": None,
+        "as_json": None,
+    },
+    "report": {
+        "test": ("train.dat", "", "--test plain.csv"),
+        "output": None,
+        "alphas": None,
+        "title": ("train.dat", "", "--title Hello"),
+        "as_json": None,
+    },
+}  # fmt: skip
+BASES = {"fit": FIT, "cv": CV, "report": REPORT, "predict": PREDICT, "evaluate": EVALUATE}
+
+
+#: Options whose wrong value shows in the rows: the error is about these.
+ABOUT_ROWS = ("format", "no_header", "delimiter", "features", "qid_column")
+
+
+def cases():
+    for command, base in BASES.items():
+        table = dict(OWN[command])
+        table |= ROWS if command in ("predict", "evaluate") else DATA
+        if command in ("fit", "cv", "report"):
+            table |= {name: ("train.dat", *words) for name, words in MODEL.items()}
+        if command == "cv":  # scores of few queries do not tell 7 iterations from 8
+            table["tol"] = ("train.dat", "--solver cg", "--tol -1")
+        for name, words in table.items():
+            yield command, name, base, words
+
+
+def test_all_options_are_in_the_tables():
+    """None: `test_the_other_options` is about it."""
+    for command in BASES:
+        known = {name for other, name, *_ in cases() if other == command}
+        options = {param.name for param in cli.commands[command].params} - {"data"}
+        assert options == known, command
+    others = {
+        (name, param.name)
+        for name, command in cli.commands.items()
+        if name not in BASES
+        for param in command.params
+    }
+    assert others == {
+        *(("export", name) for name in ("model", "target", "output", "name", "feature_names",
+                                        "store", "drop_zeros")),
+        ("info", "model"),
+        ("info", "as_json"),
+        ("demo", "output"),
+        ("completion", "shell"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "base", "words"),
+    [case for case in cases() if case[3] is not None],
+    ids=lambda value: value if isinstance(value, str) and value.isidentifier() else "",
+)
+def test_an_option_is_used_or_refused(folder, capsys, command, name, base, words):
+    file, more, option = words
+    plain = f"{base.format(file)} {more}"
+    code, before, _ = outcome(capsys, plain)
+    assert code == 0 or name in ("missing", "zero_based", "drop")
+    code, after, err = outcome(capsys, f"{plain} {option}")
+    assert code in (0, 2), err
+    if code == 0:
+        assert after != before
+    else:  # what was tried is named, or why the file cannot be read so
+        word = option.split()[0]
+        assert word in err or name in ABOUT_ROWS, err
+        assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("fit train.dat -m x --gamma 1", "--gamma is for --kernel rbf or poly or sigmoid"),
+        ("cv train.dat --degree 2", "--degree is for --kernel poly; the kernel is linear"),
+        ("report train.dat --kernel rbf --coef0 2", "--coef0 is for --kernel poly or sigmoid"),
+        ("fit train.dat -m x --max-iter 3", "--max-iter is for solvers that iterate"),
+        ("cv train.dat --tol 0.1", "--tol is for solvers that iterate: add --solver cg"),
+        ("fit train.dat -m x --ties keep --cost unit", "--cost unit drops ties"),
+        ("fit train.dat -m x --ties keep --loss hinge", "--ties is for --loss squared"),
+        ("cv train.dat --n-components 5 --solver dual", "--n-components is for --solver nystroem"),
+        ("fit train.dat -m x --alpha 1 --alphas 1,2", "--alphas is what --alpha auto chooses"),
+        ("fit train.dat -m x --alpha 1 --cv 3", "--cv is for --alpha auto"),
+        ("fit train.dat -m x --alpha 1 --scoring ndcg", "--scoring is for --alpha auto"),
+        ("fit train.dat -m x --loss hinge --cv 3", "--cv is for --alpha auto"),
+        ("fit train.dat -m x --loss hinge --no-uncertainty", "--no-uncertainty is for"),
+        ("fit train.dat -m x --kernel precomputed --scale minmax", "--scale is for features"),
+        ("fit train.csv -m x --zero-based", "--zero-based is for LETOR text, and train.csv is a"),
+        ("fit train.dat -m x --no-header", "--no-header is for CSV files, and train.dat is LETOR"),
+        ("fit train.parquet -m x --delimiter ;", "--delimiter is for CSV files, and train.parquet"),
+        ("fit train.dat -m x --weight w", "has no columns by name: --weight 'w'"),
+        ("predict train.csv -m model --weight w", "if 'w' is no feature, give it by --drop"),
+        ("evaluate train.csv -m model --weight w", "--weight counts in training only"),
+        ("evaluate train.csv --scores scores.txt --features a", "--features is for a model"),
+        ("evaluate train.csv --scores scores.txt --missing zero", "--missing is for a model"),
+        ("predict gaps.csv -m model --missing mean", "the model has learned no means"),
+        ("predict gaps.csv -m model", "--missing mean (when fitting) or --missing zero"),
+        ("predict gaps.csv -m filled --missing error", "column 'b' is empty"),
+        ("predict train.csv -m model --drop a", "--drop 'a': the model was fitted to this column"),
+        ("export -m model --to onnx", "an ONNX model is not text: name a file by -o"),
+        ("export -m model --to onnx --name x -o m", "--name is for --to elasticsearch"),
+        ("export -m model --to svmrank --feature-names a", "--feature-names is for --to elastic"),
+        ("export -m model --to onnx --drop-zeros -o m", "--drop-zeros is for --to elasticsearch"),
+        ("evaluate train.dat -m model --metrics map", "--at sets the cut-off"),
+        ("fit train.dat -m x --lambda 3", "the regularisation is --alpha"),
+        ("cv train.dat --scoring map", "--scoring map: it is called 'average_precision' here"),
+        ("cv train.dat --scoring auc", "of two classes 'pairwise_accuracy' is the AUC"),
+        ("cv train.csv --drop a,nothing", "no column 'nothing' for --drop"),
+    ],
+)
+def test_options_without_effect_are_refused(folder, capsys, words, message):
+    before = sorted(os.listdir())
+    assert main(shlex.split(words)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("rankrls: error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert sorted(os.listdir()) == before
+
+
+def test_the_other_options(folder, capsys):
+    """Files that are written, --json, --all, exports: what they do is what they say."""
+    assert main(shlex.split("predict plain.csv -m model -o out.txt")) == 0
+    assert capsys.readouterr().out == ""
+    scores = np.loadtxt("out.txt")
+    main(shlex.split("predict plain.csv -m model"))
+    np.testing.assert_array_equal(np.array(capsys.readouterr().out.split(), float), scores)
+    main(shlex.split("evaluate train.dat --scores scores.txt --json"))
+    by_file = json.loads(capsys.readouterr().out)
+    main(shlex.split("evaluate train.dat -m nameless --json"))
+    assert json.loads(capsys.readouterr().out) != by_file
+    few, many = (outcome(capsys, f"cv train.dat {words}")[1] for words in ("", "--all"))
+    assert few.count("\\n") < many.count("\\n")
+    assert outcome(capsys, "cv train.dat --alphas 1,2")[1] != few
+    one, other = (outcome(capsys, f"export -m model --to solr {words}")[1] for words in
+                  ("--store x --name y", "--feature-names p,q,r,s --drop-zeros"))  # fmt: skip
+    assert '"store": "x"' in one
+    assert '"name": "y"' in one
+    assert "p" in other
+    assert main(shlex.split("report train.dat -o out.html")) == 0
+    assert os.path.exists("out.html")
+
+
+def test_a_column_whose_name_has_a_comma(folder, capsys):
+    frame = pd.read_csv("plain.csv").rename(columns={"a": "x,y"})
+    frame.to_csv("comma.csv", index=False)
+    assert main(["fit", "comma.csv", "-m", "out.model", "--drop", "x,y"]) == 0
+    assert load_model("out.model").feature_names_in_.tolist() == ["b", "c", "d"]
+    assert main(["fit", "plain.csv", "-m", "out.model", "--drop", "a, b", "--drop", "c"]) == 0
+    assert load_model("out.model").feature_names_in_.tolist() == ["d"]
+
+
+def test_names_of_options_as_in_python(folder, capsys):
+    old = "fit train.csv -m {} --label grades --qid-column sessions --weight w --kernel rbf "
+    old += "--n-components 9 --seed 4 --json"
+    new = "fit train.csv -m {} --target grades --qid sessions --sample-weight w --kernel rbf "
+    new += "--basis 9 --random-state 4 --json"
+    assert main(shlex.split(old.format("one"))) == main(shlex.split(new.format("two"))) == 0
+    X = pd.read_csv("train.csv")[load_model("one").feature_names_in_]
+    np.testing.assert_array_equal(load_model("one").predict(X), load_model("two").predict(X))
+
+
+# ---------------------------------------------------------------------- examples of the help
+
+
+def examples():
+    """Commands in the help texts, with what they are piped to."""
+    texts = [cli.epilog] + [command.epilog or "" for command in cli.commands.values()]
+    found = []
+    for text in texts:
+        for line in text.splitlines():
+            for start in re.finditer(r"(?:(?:zcat|cut) [^|]*\| )?rankrls [a-z]+ ", line):
+                words = re.split(r"\s{3,}|\)\"", line[start.start() :])[0].strip()
+                found.append(words.removesuffix(" | source"))
+    return list(dict.fromkeys(found))
+
+
+def test_there_are_examples():
+    assert len(examples()) > 20
+    for command in ("fit", "predict", "evaluate", "cv", "export", "report", "completion"):
+        assert any(f"rankrls {command} " in line for line in examples())
+
+
+@pytest.fixture(scope="module")
+def example_folder(data, tmp_path_factory):
+    """The files that the examples speak of."""
+    folder = tmp_path_factory.mktemp("examples")
+    X, y, qid = data
+    for name, rows in (("train", qid < 20), ("test", qid >= 20)):
+        dump_letor(X[rows], y[rows], folder / f"{name}.dat", qid=qid[rows])
+    dump_letor(X, y, folder / "train.dat.gz", qid=qid)
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    frame["session"], frame["grade"], frame["clicks"] = qid, y, y
+    frame.to_csv(folder / "train.csv", index=False)
+    frame = frame.rename(columns={"session": "qid"}).drop(columns="clicks")
+    frame.to_parquet(folder / "train.parquet")
+    text = (folder / "train.dat").read_bytes()
+    for name, part in (("part1", text), ("part2", (folder / "test.dat").read_bytes())):
+        (folder / f"{name}.gz").write_bytes(gzip.compress(part))
+    np.savetxt(folder / "other.txt", X[qid >= 20][:, 0])
+    (folder / "names.txt").write_text("a\nb\nc\nd\n")
+    with contextlib.chdir(folder):
+        assert main(["fit", "train.parquet", "-m", "fitted"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("line", examples())
+def test_examples_of_the_help_run(example_folder, monkeypatch, capsys, line):
+    monkeypatch.chdir(example_folder)
+    for name in ("model", "model.rankrls"):
+        shutil.copy("fitted", name)
+    if "|" not in line:
+        assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+        return
+    if os.name == "nt" or not shutil.which("bash"):
+        pytest.skip("needs a shell")
+    place = line[: line.index("rankrls ")].count("|")
+    script = f'rankrls() {{ "{sys.executable}" -m rankrls "$@"; }}\n'
+    if not shutil.which("jq"):
+        script += f"jq() {{ \"{sys.executable}\" -c 'import json, sys; json.load(sys.stdin)'; }}\n"
+    script += f"{line}\nexit ${{PIPESTATUS[{place}]}}"
+    environment = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True)
+    assert done.returncode in (0, 141), done.stderr  # head may have read enough
+    assert b"error" not in done.stderr
+
+
+def test_features_of_a_model_with_names_cannot_be_mixed_up(folder, capsys):
+    def scores(words):
+        code = main(shlex.split(words))
+        out, err = capsys.readouterr()
+        return (np.array(out.split(), float) if code == 0 else None), err
+
+    expected, _ = scores("predict plain.csv -m model")
+    turned, _ = scores("predict plain.csv -m model --features d,c,b,a")
+    np.testing.assert_array_equal(turned, expected)
+    frame = pd.read_csv("plain.csv").rename(columns=dict(zip("abcd", "stuv", strict=True)))
+    frame.to_csv("renamed.csv", index=False)
+    np.testing.assert_array_equal(
+        scores("predict renamed.csv -m model --features s,t,u,v")[0], expected
+    )
+    none, err = scores("predict plain.csv -m model --features a,b,c,label")
+    assert none is None
+    assert "--features: the model was fitted to 'a', 'b', 'c', 'd'; leave --features out" in err

@@ -1,0 +1,191 @@
+"""What reaches a terminal: no commands of strangers, closed and full streams, long titles."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rankrls
+import rankrls.cli._output
+from rankrls import RankRLS
+from rankrls.cli import main
+from rankrls.cli._output import Work, escaped, escaped_json
+from rankrls.datasets import dump_letor, make_ranking
+from rankrls.io import save_model
+from rankrls.report import write_report
+
+ROOT = os.path.dirname(os.path.dirname(rankrls.__file__))
+RED = "\x1b[31m"
+#: Clears the screen, moves the cursor, sets the title; C1 and direction marks do so, too.
+NASTY = f"{RED}\x1b[2J\x07\x9b1m\u202eevil\u2028\x7f"
+UNSAFE = "\x1b\x07\x9b\u202e\u2028\x7f\r\x00"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y, qid = make_ranking(n_queries=8, n_features=3, random_state=0, return_X_y_qid=True)
+    dump_letor(X, y, "train.dat", qid=qid)
+    frame = pd.DataFrame(X, columns=["a", f"b{NASTY}", "c"])
+    frame["qid"], frame["label"] = [f"{NASTY}{q}" for q in qid], y
+    frame.to_csv("nasty.csv", index=False)
+    model = RankRLS().fit(frame.iloc[:, :3], y, qid=qid)
+    save_model(model, "nasty.model")
+    save_model(RankRLS().fit(X, y, qid=qid), "model")
+    return tmp_path
+
+
+def no_commands(text):
+    return not any(character in text for character in UNSAFE)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "info nasty.model",
+        "info nasty.model --json",
+        "evaluate nasty.csv -m nasty.model --per-query",
+        "evaluate nasty.csv -m nasty.model --per-query --json",
+        "fit nasty.csv -m new",
+        "fit nasty.csv -m new --label a --features zzz",
+        "fit nasty.csv -m new --label nothing",
+        "fit nasty.csv -m new --qid-column a --debug",
+        "predict train.dat -m nasty.model",
+        "report nasty.csv -o page.html",
+        "report nasty.csv -o page.html --json",
+        "export -m nasty.model --to elasticsearch",
+        f"fit {RED}nowhere -m new",
+        f"fit train.dat -m new --kernel {RED}",
+        f"{RED}",
+    ],
+)
+def test_names_of_strangers_are_no_commands_of_the_terminal(folder, capsys, words):
+    main(words.split(" "))
+    out, err = capsys.readouterr()
+    assert no_commands(out)
+    assert no_commands(err)
+    if "--json" in words and "info" in words:
+        names = json.loads(out)["feature_names"]
+        assert names == ["a", f"b{NASTY}", "c"]  # the same names, written safely
+
+
+def test_escaped_text():
+    assert escaped("plain ä 漢 \\x1b") == "plain ä 漢 \\x1b"
+    assert escaped(NASTY) == r"\x1b[31m\x1b[2J\x07\x9b1m\u202eevil\u2028\x7f"
+    assert escaped("\ud800") == "\\ud800"
+    text = json.dumps({NASTY: ["ä\ud800"]}, ensure_ascii=False, indent=1)
+    assert no_commands(escaped_json(text))
+    assert json.loads(escaped_json(text)) == {NASTY: ["ä\ud800"]}
+
+
+def test_progress_shows_names_as_they_are(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(rankrls.cli._output, "PATIENCE", 0.0)
+    with Work(f"Reading [bold]{RED}x") as work:
+        work._timer.join()
+        work.now(f"Scaling [red]{RED}y", 10)
+    assert "[bold]\\x1b[31mx" in terminal.getvalue().replace("\n", "")
+
+
+def test_long_work_is_told_in_logs_too(monkeypatch, capsys):
+    monkeypatch.setattr(rankrls.cli._output, "LOG_PATIENCE", 0.0)
+    with Work("Cross-validating") as work:
+        for _ in range(1000):
+            if work._timer is not None and "Cross" in capsys.readouterr().err:
+                break
+            work._timer.join(0.01)
+        else:
+            pytest.fail("nothing was told")
+
+
+def test_the_report_tells_what_it_does(tmp_path):
+    X, y, qid = make_ranking(n_queries=8, n_features=3, random_state=0, return_X_y_qid=True)
+    told = []
+    write_report(tmp_path / "page.html", X, y, qid, alphas=[1.0, 2.0], progress=told.append)
+    assert "Predicting held-out rows, 2 alphas" in told
+    assert "Fitting to all rows" in told
+    refitted = []
+    ranker = RankRLS(1.0, solver="cg")
+    write_report(tmp_path / "page.html", X, y, qid, estimator=ranker, progress=refitted.append)
+    assert [line for line in refitted if "fold 5" in line]
+
+
+def test_a_long_title_is_cut(tmp_path):
+    X, y, qid = make_ranking(n_queries=8, n_features=3, random_state=0, return_X_y_qid=True)
+    sizes = [
+        write_report(tmp_path / "page.html", X, y, qid, alphas=[1.0], title=title).n_bytes
+        for title in ("short", "long " * 100_000)
+    ]
+    assert sizes[1] - sizes[0] < 1000
+    assert "<title>long long" in (tmp_path / "page.html").read_text()
+
+
+# ---------------------------------------------------------------------- streams
+
+
+def shell(folder, command):
+    """Exit code, stdout and stderr of a command line in which rankrls is the program."""
+    environment = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
+    script = f'rankrls() {{ "{sys.executable}" -m rankrls "$@"; }}\n{command}'
+    done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, capture_output=True)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+needs_shell = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs bash, /dev/full")
+
+
+@needs_shell
+def test_closed_streams(folder):
+    """One process for each: what cannot be told is not written elsewhere, and nothing breaks."""
+    code, _, err = shell(folder, "rankrls predict train.dat -m model >&-")
+    assert (code, err) == (2, "rankrls: error: stdout: it is closed, and the result would be "
+                              "written there\n")  # fmt: skip
+    code, _, err = shell(folder, "rankrls fit train.dat -m new --alpha 1 <&- >&- 2>&-")
+    assert code == 0
+    code, out, _ = shell(folder, "rankrls predict train.dat -m new 2>&-")
+    assert code == 0
+    assert np.isfinite(np.array(out.split(), float)).all()
+    code, out, err = shell(folder, "rankrls fit nowhere -m x 2>&-")
+    assert (code, out, err) == (2, "", "")
+
+
+@needs_shell
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("info model > /dev/full", "stdout"),
+        ("predict train.dat -m model > /dev/full", "stdout"),
+        ("--help > /dev/full", "stdout"),
+        ("fit train.dat -m /dev/full --alpha 1", "/dev/full"),
+        ("report train.dat --alphas 1 -o /dev/full", "/dev/full"),
+    ],
+)
+def test_a_full_disk_is_named(folder, command, name):
+    code, _, err = shell(folder, f"rankrls {command}")
+    assert code == 2
+    assert err == f"rankrls: error: {name}: No space left on device\n"
+
+
+@needs_shell
+def test_errors_that_nobody_can_read(folder):
+    assert shell(folder, "rankrls info nowhere 2> /dev/full")[0] == 2
+
+
+@needs_shell
+def test_a_feature_id_far_beyond_the_others_is_refused_in_time(folder):
+    (folder / "wide.dat").write_text("2 qid:1 1:0.5 2147483647:1\n0 qid:1 1:0.25\n")
+    command = "ulimit -v 2500000; rankrls fit wide.dat -m new"
+    code, _, err = shell(folder, command)
+    assert code == 2
+    assert "wide.dat:1: feature id 2147483647 is the largest (the next one is 1)" in err
+    assert err.count("\n") == 1

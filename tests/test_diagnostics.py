@@ -1,0 +1,205 @@
+"""``suggest_pairs`` against a greedy choice by refits, and ``explain`` against predictions."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from rankrls import GreedyRankRLS, RankRLS, RankRLSCV, RankSVM
+from rankrls.diagnostics import explain, suggest_pairs
+from rankrls.io import load_model, save_model
+
+SPACES = {
+    "linear": {},
+    "dual": {"solver": "dual"},
+    "rbf": {"kernel": "rbf", "gamma": 0.3},
+    "nystroem": {"kernel": "rbf", "gamma": 0.3, "basis": np.arange(0, 9, 2)},
+}
+
+
+def _items(n_features=3):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((9, n_features)) + 2.0
+    X[7] = X[8]
+    pairs = np.array([(0, 1), (2, 1), (3, 0), (3, 4), (1, 2)])
+    return X, pairs
+
+
+def _total(model, X):
+    """Σ var(f_i − f_j) over all pairs, less what a Nyström basis does not span."""
+    i, j = np.array(list(combinations(range(len(X)), 2))).T
+    total = float(model._model.difference_variance(X[i], X[j]).sum())
+    if "basis" in SPACES["nystroem"] and hasattr(model, "basis_indices_"):
+        K = np.exp(-0.3 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
+        R = model.basis_indices_
+        K -= K[:, R] @ np.linalg.solve(K[np.ix_(R, R)], K[R])
+        total -= float((K[i, i] + K[j, j] - 2 * K[i, j]).sum())
+    return total
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("given", [False, True])
+def test_suggestions_equal_greedy_refits(space, given):
+    X, pairs = _items()
+    ranker = RankRLS(0.5, **SPACES[space])
+    candidates = np.array(list(combinations(range(9), 2)))
+    if given:
+        candidates = candidates[::3, ::-1]
+    model = ranker.fit(X, pairs=pairs)
+    found = suggest_pairs(model, X, k=5, candidates=candidates if given else None)
+    assert found.shape == (5, 2)
+    asked = pairs
+    for pair in found:
+        totals = []
+        for candidate in candidates:
+            # The outcome does not matter: the first one is preferred.
+            more = np.vstack([asked, candidate])
+            totals.append(_total(RankRLS(0.5, **SPACES[space]).fit(X, pairs=more), X))
+        mine = np.flatnonzero((candidates == pair).all(axis=1))[0]
+        assert totals[mine] <= min(totals) * (1 + 1e-9) + 1e-9
+        asked = np.vstack([asked, pair])
+        candidates = np.delete(candidates, mine, axis=0)
+
+
+def test_suggestions_of_wide_sparse_and_chosen_alpha():
+    X, pairs = _items(n_features=20)
+    X = X[:8]  # without the duplicate, whose pairs are equally good
+    wide = RankRLS(0.5).fit(X, pairs=pairs)
+    assert wide.solver_ == "dual"
+    expected = suggest_pairs(wide, X, k=4)
+    primal = RankRLS(0.5, solver="primal").fit(X, pairs=pairs)
+    np.testing.assert_array_equal(suggest_pairs(primal, X, k=4), expected)
+    stored = RankRLS(0.5, solver="primal").fit(sparse.csr_array(X), pairs=pairs)
+    np.testing.assert_array_equal(suggest_pairs(stored, sparse.csr_array(X), k=4), expected)
+    chosen = RankRLSCV([0.5], solver="primal").fit(X, pairs=pairs)
+    np.testing.assert_array_equal(suggest_pairs(chosen, X, k=4), expected)
+
+
+def test_suggestions_of_many_rows_are_drawn():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1600, 2))
+    model = RankRLS().fit(X, pairs=[(0, 1), (2, 3)])
+    found = suggest_pairs(model, X, k=3, random_state=0)
+    np.testing.assert_array_equal(found, suggest_pairs(model, X, k=3, random_state=0))
+    assert len(np.unique(found, axis=0)) == 3
+    # Far apart: the ends of the cloud tell most.
+    assert (np.linalg.norm(X[found[:, 0]] - X[found[:, 1]], axis=1) > 4).all()
+
+
+def test_fewer_candidates_than_asked_for():
+    X, pairs = _items()
+    model = RankRLS().fit(X, pairs=pairs)
+    assert len(suggest_pairs(model, X[:3], k=10)) == 3
+
+
+def test_suggestions_refused(tmp_path):
+    X, pairs = _items()
+    model = RankRLS().fit(X, pairs=pairs)
+    for options, message in (
+        ({"k": 0}, "k must be"),
+        ({"candidates": [(0, 9)]}, "pairs"),
+        ({"candidates": [(2, 2)]}, "itself"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            suggest_pairs(model, X, **options)
+    with pytest.raises(ValueError, match="no pair"):
+        suggest_pairs(model, X[:1])
+    with pytest.raises(ValueError, match="must be a RankRLS"):
+        suggest_pairs(RankSVM().fit(X, pairs=pairs), X)
+    with pytest.raises(ValueError, match="does not factorise"):
+        suggest_pairs(RankRLS(solver="cg").fit(X, pairs=pairs), X)
+    with pytest.raises(ValueError, match="precomputed"):
+        suggest_pairs(RankRLS(kernel="precomputed").fit(X @ X.T, pairs=pairs), X @ X.T)
+    with pytest.raises(ValueError, match="2 outputs"):
+        suggest_pairs(RankRLS().fit(X, np.arange(18).reshape(9, 2)), X)
+    save_model(model, tmp_path / "slim.rankrls", uncertainty=False)
+    with pytest.raises(ValueError, match="uncertainty=False"):
+        suggest_pairs(load_model(tmp_path / "slim.rankrls"), X)
+
+
+# -- explain ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", [RankRLS, RankSVM])
+@pytest.mark.parametrize("space", ["linear", "wide", "rbf", "nystroem", "precomputed"])
+def test_contributions_add_up(estimator, space):
+    X, pairs = _items(20 if space == "wide" else 3)
+    options = {"precomputed": {"kernel": "precomputed"}}.get(space, SPACES.get(space, {}))
+    X = X @ X.T if space == "precomputed" else X
+    model = estimator(0.5, **options).fit(X, pairs=pairs)
+    f = model.predict(X)
+    explained = explain(model, X[0], X[1])
+    np.testing.assert_allclose(explained.contribution.sum(), f[0] - f[1], atol=1e-12)
+    np.testing.assert_allclose(explained.difference, f[0] - f[1], atol=1e-12)
+    np.testing.assert_allclose(explained.contribution, explained.weight * explained.change)
+    assert (np.diff(np.abs(explained.contribution)) <= 0).all()
+    alone = explain(model, X[[0]])
+    np.testing.assert_allclose(alone.difference, f[0], atol=1e-12)
+    if space in ("linear", "wide"):
+        assert explained.kind == "feature"
+        order = [int(name[1:]) for name in explained.labels]
+        np.testing.assert_allclose(explained.contribution, (model.coef_ * (X[0] - X[1]))[order])
+    else:
+        assert explained.kind == "row"
+        coefficients = dict(zip(model_rows(model), model.dual_coef_, strict=True))
+        expected = [coefficients[row] for row in explained.labels]
+        np.testing.assert_allclose(explained.weight, expected, atol=1e-12)
+
+
+def model_rows(model):
+    """Training rows that `dual_coef_` is about."""
+    return getattr(model, "basis_indices_", np.arange(len(model.dual_coef_)))
+
+
+def test_names_pipelines_and_frames():
+    pandas = pytest.importorskip("pandas")
+    X, pairs = _items()
+    frame = pandas.DataFrame(X, columns=["price", "rating", "age"])
+    model = RankRLS().fit(frame, pairs=pairs)
+    explained = explain(model, frame.iloc[0], frame.iloc[[1]])
+    assert set(explained.labels) == {"price", "rating", "age"}
+    assert list(explained.to_frame().columns) == ["feature", "contribution", "weight", "change"]
+    scaled = make_pipeline(StandardScaler(), RankRLS()).fit(X, rankrls__pairs=pairs)
+    f = scaled.predict(X)
+    np.testing.assert_allclose(explain(scaled, X[3], X[4]).difference, f[3] - f[4])
+    assert repr(explain(model, frame.iloc[0])).startswith("Explanation(")
+    rows = explain(RankRLS(kernel="rbf").fit(X, pairs=pairs), X[0]).to_frame()
+    assert list(rows.columns) == ["row", "contribution", "weight", "change"]
+
+
+def test_selected_features():
+    X, _ = _items()
+    model = GreedyRankRLS(n_features_to_select=1).fit(X, X[:, 1])
+    found = explain(model, X[0], X[2])
+    assert found.labels[0] == "x1"
+    np.testing.assert_allclose(found.difference, model.coef_ @ (X[0] - X[2]))
+
+
+def test_sparse_rows():
+    X, pairs = _items()
+    model = RankRLS().fit(sparse.csr_array(X), pairs=pairs)
+    f = model.predict(sparse.csr_array(X))
+    found = explain(model, sparse.csr_array(X[[0]]), sparse.csr_array(X[[2]]))
+    np.testing.assert_allclose(found.difference, f[0] - f[2])
+
+
+def test_explanations_refused():
+    X, pairs = _items()
+    y = np.arange(9.0)
+    model = RankRLS().fit(X, pairs=pairs)
+    with pytest.raises(ValueError, match="x_b must be one row; got 2"):
+        explain(model, X[0], X[:2])
+    with pytest.raises(ValueError, match="got a Ridge"):
+        explain(Ridge().fit(X, y), X[0])
+    with pytest.raises(ValueError, match="got a Ridge"):
+        explain(make_pipeline(StandardScaler(), Ridge()).fit(X, y), X[0])
+    with pytest.raises(ValueError, match="2 outputs"):
+        explain(RankRLS(kernel="rbf").fit(X, np.column_stack([y, -y])), X[0])
+    with pytest.raises(ValueError, match="2 outputs"):
+        explain(RankRLS().fit(X, np.column_stack([y, -y])), X[0])

@@ -1,0 +1,318 @@
+"""Every stored field of every kind of model, damaged in every way: refused, or it still answers."""
+
+import contextlib
+import copy
+import json
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+
+from model_files import members
+from rankrls import (
+    ConditionalRankRLS,
+    ConditionalRankRLSCV,
+    GreedyRankRLS,
+    RankRLS,
+    RankRLSCV,
+    RankSVM,
+)
+from rankrls.io import save_model
+from rankrls.io._budget import Budget
+from rankrls.io._registry import RECORDS
+from rankrls.io._values import Decoder
+from rankrls.preprocessing import QueryScaler
+
+#: Some of the models are of features of very different scales.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::rankrls.exceptions.FeatureScaleWarning", "ignore:the best alpha"
+)
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((12, 3))
+WIDE = rng.standard_normal((6, 9))
+y = np.array([0, 1, 2, 1, 0, 2, 1, 1, 0, 2, 0, 1])
+Y = np.column_stack([y, rng.integers(0, 4, 12)])
+qid = np.arange(12) // 4
+GRAM = np.exp(-((X[:, None] - X) ** 2).sum(axis=2))
+PAIRS = [[0, 3], [5, 1], [2, 7], [8, 9]]
+MANY_PAIRS = [[i, (3 * i + j) % 12] for i in range(12) for j in (1, 4, 6) if (2 * i + j) % 12]
+COLUMNS = rng.standard_normal((9, 2))
+GAPS = np.where(rng.random((12, 3)) < 0.1, np.nan, X)
+
+#: Name: (fitted, rows to predict).
+MODELS = {
+    "linear": lambda: (RankRLS().fit(X, Y, qid=qid), X),
+    "graphs of their own": lambda: (RankRLS(kernel="rbf", cost="unit").fit(X, Y, qid=qid), X),
+    "wide": lambda: (RankRLS().fit(WIDE, y[:6]), WIDE),
+    "eigenvectors": lambda: (RankRLS(1e-12).fit(np.hstack([X, X]), y, qid=qid), np.hstack([X, X])),
+    "echelon": lambda: (
+        RankRLS(solver="primal").fit(WIDE * np.geomspace(1.0, 1e9, 9), y[:6]),
+        WIDE,
+    ),
+    "rotated": lambda: (RankRLS().fit(WIDE * np.geomspace(1e-6, 1e6, 9), y[:6]), WIDE),
+    "rbf": lambda: (RankRLS(kernel="rbf", ties="drop").fit(X, y, qid=qid), X),
+    "sparse": lambda: (
+        RankRLS(kernel="rbf").fit(sparse.csr_array(np.maximum(X, 0)), y, qid=qid),
+        sparse.csr_array(np.maximum(X, 0)),
+    ),
+    "sparse, another kernel": lambda: (
+        RankRLS(kernel="laplacian").fit(sparse.csr_array(np.maximum(X, 0)), y, qid=qid),
+        sparse.csr_array(np.maximum(X, 0)),
+    ),
+    "pairs": lambda: (RankRLS(kernel="rbf").fit(X, pairs=PAIRS), X),
+    "scores and pairs": lambda: (RankRLS(kernel="rbf").fit(X, y, qid=qid, pairs=PAIRS[:1]), X),
+    "many pairs": lambda: (RankRLS(kernel="rbf").fit(X, pairs=MANY_PAIRS), X),
+    "scores and many pairs": lambda: (
+        RankRLS(kernel="rbf", cost="unit").fit(X, y, qid=qid, pairs=MANY_PAIRS),
+        X,
+    ),
+    "joined": lambda: (RankRLS().partial_fit(X, y, qid=qid, pairs=PAIRS), X),
+    "precomputed": lambda: (RankRLS(kernel="precomputed").fit(GRAM, y, qid=qid), GRAM),
+    "precomputed basis": lambda: (
+        RankRLS(kernel="precomputed", basis=[3, 1, 8]).fit(GRAM, y, qid=qid),
+        GRAM,
+    ),
+    "nystroem": lambda: (RankRLS(kernel="rbf", basis=4, random_state=0).fit(X, Y, qid=qid), X),
+    "cg": lambda: (
+        RankRLS(solver="cg", early_stopping=True, random_state=np.random.RandomState(0)).fit(
+            X, y, qid=qid
+        ),
+        X,
+    ),
+    "cv": lambda: (RankRLSCV([0.1, 1.0, 10.0], kernel="rbf").fit(X, y, qid=qid), X),
+    "judgements": lambda: (
+        RankRLSCV([0.1, 1.0, 10.0], scoring="log_loss").fit(
+            X, pairs=MANY_PAIRS, pair_features=np.arange(len(MANY_PAIRS))[:, None] % 3 - 1.0
+        ),
+        X,
+    ),
+    "svm": lambda: (RankSVM(kernel="rbf", basis=[1, 5, 7]).fit(X, y, qid=qid), X),
+    "svm, rows": lambda: (RankSVM(kernel="rbf").fit(X, y, qid=qid), X),
+    "svm, linear": lambda: (RankSVM().fit(X, Y, qid=qid), X),
+    "pipeline": lambda: (
+        make_pipeline(
+            SimpleImputer(), MinMaxScaler(), StandardScaler(), GreedyRankRLS(2), RankRLS()
+        ).fit(GAPS, y),
+        GAPS,
+    ),
+    "by query": lambda: (
+        make_pipeline(MaxAbsScaler(), QueryScaler(), RankRLS()).fit(X, y),
+        X,
+    ),
+    "relation": lambda: (
+        ConditionalRankRLS(kernel="rbf", object_kernel="linear").fit(
+            X[:5], WIDE[:5], WIDE.T[:, :2]
+        ),
+        (X[:2], WIDE.T[:3, :2]),
+    ),
+    "relation, chosen": lambda: (
+        ConditionalRankRLSCV([0.1, 1.0], cv="edges", random_state=0).fit(X[:5], GRAM[:5, :5]),
+        (X[:2],),
+    ),
+}
+
+
+class Stored:
+    """A model file in memory: its tree, its arrays, and a loader of changed ones."""
+
+    def __init__(self, model, path):
+        save_model(model, path)
+        self.path = path
+        self.size = path.stat().st_size
+        contents = members(path)
+        manifest = json.loads(contents["manifest.json"])
+        self.tree = manifest["model"]
+        self.arrays = []
+        for number, entry in enumerate(manifest["arrays"]):
+            content = contents[f"arrays/{number}.npy"]
+            length = int.from_bytes(content[8:10], "little") + 10
+            values = np.frombuffer(content[length:], dtype=entry["dtype"]).reshape(entry["shape"])
+            axes = np.argsort(entry.get("axes", range(values.ndim)))
+            self.arrays.append(values.transpose(axes))
+
+    def load(self, tree=None, arrays=None):
+        """The model; None if it is refused. Whatever happens is within the budget."""
+        arrays = self.arrays if arrays is None else arrays
+        budget = Budget(self.size)
+
+        def array(number):
+            budget.charge(arrays[number].nbytes, "an array")
+            return arrays[number].copy()
+
+        with contextlib.suppress(Exception):  # `load_model` makes a ValueError of any
+            return Decoder(array, budget.charge).decode(self.tree if tree is None else tree)
+        return None
+
+
+def answers(model, new, *, finite):
+    """Ask for predictions: an array, or a ValueError."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        new = new if isinstance(new, tuple) else (new,)
+        try:
+            scores = model.predict(*new) if hasattr(model, "predict") else model.transform(*new)
+        except ValueError:
+            return False
+        assert len(scores) == new[0].shape[0]
+        assert not finite or np.isfinite(scores).all()
+        if isinstance(model, RankRLS):
+            with contextlib.suppress(ValueError):
+                model.predict(*new, return_std=True)
+            with contextlib.suppress(ValueError):
+                model.preference_proba(new[0][:2], new[0][1:3])
+            with contextlib.suppress(ValueError):
+                model.log_marginal_likelihood()
+            with contextlib.suppress(ValueError, AttributeError):
+                model.partial_fit(new[0][:4], y[:4], qid=[77] * 4)
+            with contextlib.suppress(ValueError, AttributeError):
+                model.forget(new[0][:4], y[:4], qid=qid[:4])
+    return True
+
+
+def places(tree, where=()):
+    """Paths to all values of a tree."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for key, value in items:
+        yield (*where, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*where, key))
+
+
+def changed(tree, where, value):
+    tree = copy.deepcopy(tree)
+    inner = tree
+    for key in where[:-1]:
+        inner = inner[key]
+    inner[where[-1]] = value
+    return tree
+
+
+def entry(values, number):
+    """The array with one number in its middle."""
+    out = values.copy()
+    out.reshape(-1)[out.size // 2] = number
+    return out
+
+
+def smallest(values):
+    return np.iinfo(values.dtype).min if values.dtype.kind in "iu" else -1e300
+
+
+def largest(values):
+    return np.iinfo(values.dtype).max if values.dtype.kind in "iu" else 1e300
+
+
+#: Damages of arrays that have entries.
+ARRAYS = {
+    "NaN": lambda v: entry(v, np.nan) if v.dtype.kind == "f" else None,
+    "infinite": lambda v: entry(v, np.inf) if v.dtype.kind == "f" else None,
+    "negative": lambda v: entry(v, -1) if v.dtype.kind in "if" else None,
+    "zero": lambda v: entry(v, 0),
+    "just outside": lambda v: entry(v, v.max() + 1) if v.dtype.kind in "iu" else None,
+    "smallest": lambda v: entry(v, smallest(v)) if v.dtype.kind != "b" else None,
+    "largest": lambda v: entry(v, largest(v)) if v.dtype.kind != "b" else None,
+    "all the same": lambda v: np.full_like(v, v.reshape(-1)[0]),
+    "zeros": np.zeros_like,
+    "backwards": lambda v: v.reshape(-1)[::-1].reshape(v.shape).copy(),
+    "one row less": lambda v: v[:-1],
+    "one column less": lambda v: v[..., :-1] if v.ndim > 1 else None,
+    "one row more": lambda v: np.concatenate([v, v[:1]]) if v.ndim else None,
+    "nothing": lambda v: v[:0],
+    "no columns": lambda v: v[..., :0] if v.ndim > 1 else None,
+    "no columns, many rows": lambda v: np.zeros((10**6, *(0 for _ in v.shape[1:])), v.dtype),
+    "transposed": lambda v: v.T if v.ndim > 1 and v.shape != v.T.shape else None,
+    "another axis": lambda v: v[None],
+    "flat": lambda v: v.reshape(-1) if v.ndim > 1 else None,
+    "half precision": lambda v: np.ones(v.shape, np.float16) if v.dtype.kind == "f" else None,
+    "integers": lambda v: np.ones(v.shape, np.int64) if v.dtype.kind == "f" else None,
+    "floats": lambda v: v.astype(np.float64) if v.dtype.kind in "iub" else None,
+}
+
+#: What stands in place of other values of the manifest.
+VALUES = [
+    None, True, False, -1, 0, 1, 7, 2**31, 2**62, 10**30, -(2**63), 0.5, -1e300, "", "rbf", "x", [],
+    [[]], {}, {"float": "nan"}, {"float": "inf"}, {"tuple": []}, {"tuple": [1, 2]}, {"set": [1]},
+    {"dict": {}}, {"dict": {"gamma": 1}}, {"scalar": "int64", "value": -5},
+    {"strings": ["a"], "shape": [1], "dtype": "O"},
+]  # fmt: skip
+
+#: Damages after which scores may overflow.
+OVERFLOW = ("smallest", "largest")
+
+
+@pytest.mark.filterwarnings("ignore:the best alpha", "ignore:early stopping reached")
+@pytest.mark.parametrize("name", MODELS)
+def test_arrays_that_are_wrong(name, tmp_path):
+    model, new = MODELS[name]()
+    stored = Stored(model, tmp_path / "model.rankrls")
+    assert answers(stored.load(), new, finite=True)
+    refused = 0
+    for number, values in enumerate(stored.arrays):
+        for damage, change in ARRAYS.items():
+            wrong = change(values) if values.size else None
+            if wrong is None:
+                continue
+            arrays = [*stored.arrays[:number], wrong, *stored.arrays[number + 1 :]]
+            loaded = stored.load(arrays=arrays)
+            refused += loaded is None
+            if loaded is not None:
+                assert damage not in ("half precision", "no columns"), number
+                answers(loaded, new, finite=damage not in OVERFLOW)
+    assert refused > 3 * len(stored.arrays)
+
+
+@pytest.mark.filterwarnings("ignore:the best alpha", "ignore:early stopping reached")
+@pytest.mark.parametrize("name", MODELS)
+def test_values_that_are_wrong(name, tmp_path):
+    """Each value of the manifest in turn; which of the wrong values is drawn for each place."""
+    model, new = MODELS[name]()
+    stored = Stored(model, tmp_path / "model.rankrls")
+    numbers = [{"array": number} for number in range(len(stored.arrays))]
+    choices = np.random.default_rng(len(name))
+    refused = total = 0
+    for where in places(stored.tree):
+        for i in choices.integers(len(VALUES) + 2, size=3):
+            value = VALUES[i] if i < len(VALUES) else numbers[choices.integers(len(numbers))]
+            total += 1
+            loaded = stored.load(changed(stored.tree, where, value))
+            if loaded is None:
+                refused += 1
+            elif type(loaded).__name__ in RECORDS:
+                answers(loaded, new, finite=False)
+    assert refused > total / 3
+
+
+def keys(value):
+    """Keys of all dicts in fitted attributes, but for labels of queries."""
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    elif hasattr(value, "__dict__") and not isinstance(value, type | np.ndarray):
+        value = [v for name, v in vars(value).items() if name != "_queries"]
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from keys(item)
+
+
+@pytest.mark.filterwarnings("ignore:the best alpha", "ignore:early stopping reached")
+@pytest.mark.parametrize("name", MODELS)
+def test_no_attribute_has_tuples_as_keys(name):
+    """Other libraries (skops) store fitted estimators as JSON."""
+    assert {type(key) for key in keys(MODELS[name]()[0])} <= {str, int, float}
+
+
+def test_all_classes_are_among_the_models(tmp_path):
+    path = tmp_path / "model.rankrls"
+    found = set()
+    for make in MODELS.values():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            save_model(make()[0], path)
+        text = members(path)["manifest.json"].decode()
+        found |= {name for name in RECORDS if f'"object": "{name}"' in text}
+    assert set(RECORDS) - found == {"Statistics", "DroppedSolver"}

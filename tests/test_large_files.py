@@ -1,0 +1,212 @@
+"""Small files that unpack to large ones: what reading takes is in proportion to their bytes."""
+
+import gzip
+import io
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from rankrls import RankRLS, _memory
+from rankrls._validation import as_text, encode_qid
+from rankrls.datasets import (
+    _source,
+    dump_letor,
+    iter_csv,
+    iter_letor,
+    iter_parquet,
+    iter_ranking,
+    load_csv,
+    load_letor,
+    load_ranking,
+)
+from rankrls.metrics import ndcg
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+def peak_of(function):
+    tracemalloc.start()
+    try:
+        result = function()
+        return result, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def files(tmp_path, ids):
+    """The same rows in every format, each as a function that reads them."""
+    letor = "".join(f"{i % 3} qid:{q} 1:{i}\n" for i, q in enumerate(ids)).encode()
+    csv = "".join(f"{q},{i % 3},{i}\n" for i, q in enumerate(ids)).encode()
+    table = {"qid": ids, "label": [i % 3 for i in range(len(ids))], "a": range(len(ids))}
+    pq.write_table(pa.table({name: list(values) for name, values in table.items()}), tmp_path / "t")
+    columns = {"target": "label", "qid": "qid"}
+    return {
+        "load_letor": lambda: load_letor(io.BytesIO(letor)),
+        "iter_letor": lambda: next(iter_letor(io.BytesIO(letor))),
+        "load_csv": lambda: load_csv(io.BytesIO(b"qid,label,a\n" + csv), **columns),
+        "iter_csv": lambda: next(iter_csv(io.BytesIO(b"qid,label,a\n" + csv), **columns)),
+        "quoted": lambda: load_csv(io.BytesIO(b'"qid",label,a\n' + csv), **columns),
+        "iter_parquet": lambda: next(iter_parquet(tmp_path / "t", **columns)),
+        "load_ranking": lambda: load_ranking(tmp_path / "t", format="parquet"),
+    }
+
+
+@pytest.mark.parametrize("where", [0, 600])
+def test_one_long_query_id(tmp_path, where):
+    ids = [f"q{i // 3}" for i in range(1200)]
+    ids[where] = "x" * 20_000
+    expected = np.array(ids, dtype=object)
+    if where:  # the rows of a query stand together
+        ids[where + 1 : where + 3] = ["y", "y"]
+        expected = np.array(ids, dtype=object)
+    for name, read in files(tmp_path, ids).items():
+        batch, peak = peak_of(read)
+        np.testing.assert_array_equal(batch.qid, expected, err_msg=name)
+        assert peak < 20e6, name  # 96 MB if every id were as wide
+    model, peak = peak_of(lambda: RankRLS().fit(batch.data, batch.target, qid=batch.qid))
+    assert peak < 20e6
+    assert 0 <= ndcg(batch.target, model.predict(batch.data), qid=batch.qid) <= 1
+    dump_letor(batch.data, batch.target, tmp_path / "again", qid=batch.qid)
+    np.testing.assert_array_equal(load_letor(tmp_path / "again").qid, batch.qid)
+
+
+@pytest.mark.parametrize("of", [list, lambda ids: np.array(ids, dtype=object)])
+def test_query_ids_in_memory(of):
+    ids = ["b"] * 500 + ["x" * 20_000] + ["a"] * 500
+    queries, peak = peak_of(lambda: encode_qid(of(ids), len(ids)))
+    assert peak < 1e6  # 80 MB if every id were as wide
+    assert list(queries.labels) == ["a", "b", "x" * 20_000]
+    assert [queries.labels[code] for code in queries.codes] == ids
+    assert len(encode_qid(of(["a", "a\0", "a"]), 3)) == 2  # not cut at the NUL
+
+
+def test_ids_of_similar_length_are_strings(tmp_path):
+    ids = [f"query {'long' * (i % 4)}{i // 3}".replace(" ", "-") for i in range(300)]
+    ids.sort()
+    for name, read in files(tmp_path, ids).items():
+        assert read().qid.dtype.kind == "U", name
+    assert as_text([]).shape == (0,)
+
+
+@pytest.mark.parametrize("text", [b"1\n", b"1 qid:1\n", b"1 qid:1 1:0\n", b"1 qid:1 1:0 #\n"])
+def test_letor_of_the_shortest_lines(text):
+    packed = gzip.compress(text * 40_000)
+    assert len(packed) < 2500
+    letor, peak = peak_of(lambda: load_letor(io.BytesIO(packed)))
+    assert letor.target.shape == (40_000,)
+    assert peak < 250 * 40_000 + 1e6
+
+
+@pytest.mark.parametrize("text", [b"1,1\n", b'"1",1\n', b"1,\n", b"true,1\n"])
+def test_csv_of_the_shortest_lines(text):
+    packed = gzip.compress(b"label,a\n" + text * 60_000)
+    table, peak = peak_of(lambda: load_csv(io.BytesIO(packed), target="label", missing="nan"))
+    assert table.data.shape == (60_000, 1)
+    assert peak < 500 * 60_000 + 1e6  # the text of a block and its cells
+
+
+def test_many_columns():
+    n = 50_000
+    header = ",".join(["label", *(f"c{i}" for i in range(n))])
+    text = (header + "\n" + ",".join(["1"] * (n + 1)) + "\n").encode()
+    assert load_csv(io.BytesIO(text), target="label").data.shape == (1, n)
+    drop = [f"c{i}" for i in range(0, n, 2)]
+    assert load_csv(io.BytesIO(text), target="label", drop=drop).data.shape == (1, n // 2)
+    chosen = load_ranking(io.BytesIO(text), qid=None, features=drop)
+    assert chosen.data.shape == (1, n // 2)
+
+
+@pytest.mark.parametrize("read", [load_letor, lambda file: load_csv(file, target="a")])
+def test_a_line_without_end(monkeypatch, read):
+    packed = gzip.compress(b"x" * (8 << 20))
+    monkeypatch.setattr(_source, "_MAX_LINE_BYTES", 1 << 20)
+    with pytest.raises(ValueError, match=":1: this line is longer than 1 MiB"):
+        read(io.BytesIO(packed))
+    monkeypatch.setattr(_source, "_MAX_LINE_BYTES", 1 << 26)
+    monkeypatch.setattr(_memory, "available", lambda: 128 << 20)  # 2 MiB of a line in 64
+    with pytest.raises(ValueError, match=":1: this line is longer than 2 MiB"):
+        read(io.BytesIO(packed))
+
+
+def test_what_does_not_fit_is_read_in_batches(monkeypatch, tmp_path):
+    monkeypatch.setattr(_source, "_BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(_memory, "available", lambda: 1 << 18)
+    ids = [i // 10 for i in range(20_000)]
+    reading = files(tmp_path, ids)
+    for name in ("load_letor", "load_csv"):
+        with pytest.raises(
+            MemoryError, match=r"<stream>:\d+: the rows .* smaller batches, with iter_"
+        ):
+            reading[name]()
+    letor = "".join(f"{i % 3} qid:{q} 1:{i}\n" for i, q in enumerate(ids)).encode()
+    assert sum(len(b.target) for b in iter_letor(io.BytesIO(letor), rows=100)) == len(ids)
+    one = "".join(f"{i % 3} qid:1 1:{i}\n" for i in range(20_000)).encode()  # one query
+    with pytest.raises(MemoryError, match=r"<stream>:\d+: .* smaller batches, with by_query=False"):
+        list(iter_letor(io.BytesIO(one), rows=100))
+    path = tmp_path / "q.parquet"
+    pq.write_table(pa.table({"qid": [1] * 30_000, "label": [1] * 30_000}), path)
+    columns = {"target": "label", "qid": "qid", "features": "label"}
+    with pytest.raises(MemoryError, match=r"row group 0, row \d+: .* with by_query=False"):
+        list(iter_parquet(path, rows=100, **columns))
+    with pytest.raises(
+        MemoryError, match=r"the rows .* smaller batches, with (fewer rows|iter_rank)"
+    ):
+        load_ranking(tmp_path / "t", format="parquet")
+
+
+def test_a_long_query_id_in_every_row_of_a_parquet_file(tmp_path):
+    """The file has it once, and so has the array."""
+    n = 2000
+    table = {"qid": ["x" * 50_000] * n, "label": [i % 2 for i in range(n)], "a": range(n)}
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({name: list(values) for name, values in table.items()}), path)
+    assert path.stat().st_size < 30_000
+    (batch,), peak = peak_of(lambda: list(iter_parquet(path, target="label", qid="qid")))
+    assert peak < 5e6
+    assert set(batch.qid) == {"x" * 50_000}
+    assert len(batch.qid) == n
+
+
+def test_a_query_much_larger_than_a_batch(tmp_path):
+    """Its chunks are joined once, not with every chunk that is read."""
+    ids = [1] * 5 + [2] * 4000 + [3] * 5
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"qid": ids, "label": ids, "a": range(len(ids))}), path)
+    batches = list(iter_parquet(path, target="label", qid="qid", rows=10))
+    assert [len(batch.target) for batch in batches] == [5, 4000, 5]
+    np.testing.assert_array_equal(np.concatenate([b.data[:, 0] for b in batches]), range(len(ids)))
+    small = list(iter_ranking(path, rows=7, by_query=False))
+    assert {len(batch.target) for batch in small[:-1]} == {7}
+    np.testing.assert_array_equal(np.concatenate([b.qid for b in small]), ids)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+def test_batches_of_few_rows(rows):
+    text = b"".join(b"1 qid:%d 1:%d 2:1\n" % (i, i) for i in range(500))
+    found = [batch.data[:, 0] for batch in iter_letor(io.BytesIO(text), rows=rows)]
+    assert len(found) == -(-500 // rows)
+    np.testing.assert_array_equal(np.concatenate(found), range(500))
+
+
+def test_a_nul_is_an_error_with_its_place(tmp_path):
+    with pytest.raises(ValueError, match=r"<stream>:2: 'qid:b.x00c' is binary data"):
+        load_letor(io.BytesIO(b"1 qid:a 1:1\n0 qid:b\0c 1:2\n"))
+    with pytest.raises(ValueError, match="<stream>:3: this is binary data"):
+        load_csv(io.BytesIO(b"qid,y,a\n1,1,1\nb\0,1,2\n"), target="y", qid="qid")
+    path = tmp_path / "t.parquet"
+    for coded in (False, True):
+        column = pa.array(["a", "a", "b\0", "b\0"])
+        column = column.dictionary_encode() if coded else column
+        pq.write_table(pa.table({"qid": column, "label": [1, 0, 1, 0], "a": [1, 2, 3, 4]}), path)
+        with pytest.raises(ValueError, match="row group 0, row 2: column 'qid' has a NUL"):
+            list(iter_parquet(path, target="label", qid="qid"))
+    comment = load_letor(io.BytesIO(b"1 qid:1 1:1 # a\0b \xff\n")).comments
+    assert comment == ["a\0b \ufffd"]  # comments are what the file says, as far as it is text
+
+
+@pytest.mark.parametrize("read", [load_letor, lambda file: next(iter_letor(file))])
+def test_a_query_id_that_is_no_text(read):
+    with pytest.raises(ValueError, match=r":2: query id 'b.+xff' is not UTF-8"):
+        read(io.BytesIO(b"1 qid:a 1:1\n0 qid:b\xff 1:2\n"))

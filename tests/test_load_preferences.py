@@ -1,0 +1,392 @@
+"""Tables of judgements with names: layouts, formats, names of items, and bad input."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rankrls import RankRLS
+from rankrls.datasets import load_preferences
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+feather = pytest.importorskip("pyarrow.feather")
+
+ARENA = pd.DataFrame(
+    {
+        "question_id": [1, 1, 2, 3],
+        "model_a": ["x", "y", "z", "x"],
+        "model_b": ["y", "z", "x", "z"],
+        "winner": ["model_a", "model_b", "tie", "tie (bothbad)"],
+        "length": [5.0, -2.0, 1.0, 0.5],
+        "judge": ["ann", "bob", "ann", "cy"],
+    }
+)
+PAIRS = [[0, 1], [2, 1], [2, 0], [0, 2]]
+
+
+def _check_arena(data):
+    assert data.item_names.tolist() == ["x", "y", "z"]
+    assert data.pairs.tolist() == PAIRS
+    assert data.magnitude.tolist() == [1, 1, 0, 0]
+    assert data.position.tolist() == [1, -1, 1, 1]
+    assert data.pair_features.tolist() == [[5.0], [2.0], [1.0], [0.5]]
+    assert data.groups.tolist() == ["ann", "bob", "ann", "cy"]
+    assert data.columns["groups"] == "judge"
+    assert data.n_dropped == 0
+
+
+def _csv(path):
+    ARENA.to_csv(path, index=False)
+
+
+def _gzip(path):
+    path.write_bytes(gzip.compress(ARENA.to_csv(index=False).encode()))
+
+
+def _jsonl(path):
+    ARENA.to_json(path, orient="records", lines=True)
+
+
+def _quoted(path):
+    path.write_text(ARENA.to_csv(index=False, quoting=1))
+
+
+WRITERS = {
+    "a.csv": _csv,
+    "quoted.csv": _quoted,
+    "a.tsv": lambda path: ARENA.to_csv(path, index=False, sep="\t"),
+    "a.csv.gz": _gzip,
+    "nameless": _gzip,
+    "a.jsonl": _jsonl,
+    "lines": _jsonl,
+    "a.json.gz": lambda path: path.write_bytes(
+        gzip.compress(ARENA.to_json(orient="records", lines=True).encode())
+    ),
+    "a.parquet": lambda path: ARENA.to_parquet(path),
+    "coded.parquet": lambda path: ARENA.astype({"model_a": "category"}).to_parquet(path),
+    "a.arrow": lambda path: feather.write_feather(pa.Table.from_pandas(ARENA), str(path)),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_files(name, tmp_path):
+    WRITERS[name](tmp_path / name)
+    _check_arena(load_preferences(tmp_path / name, pair_features="length"))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        ARENA,
+        ARENA.astype({"model_a": "category", "winner": "string"}),
+        pl.from_pandas(ARENA),
+        pa.Table.from_pandas(ARENA),
+        ARENA.to_dict("list"),
+        {name: ARENA[name].to_numpy() for name in ARENA},
+    ],
+    ids=["pandas", "pandas types", "polars", "pyarrow", "dict", "arrays"],
+)
+def test_frames(frame):
+    _check_arena(load_preferences(frame, pair_features=["length"]))
+
+
+def test_directory_of_parquet_files(tmp_path):
+    ARENA[:2].to_parquet(tmp_path / "1.parquet")
+    ARENA[2:].to_parquet(tmp_path / "2.parquet")
+    _check_arena(load_preferences(tmp_path, pair_features="length"))
+    pq.write_table(pa.table({"model_a": ["x"]}), tmp_path / "3.parquet")
+    with pytest.raises(ValueError, match=r"3\.parquet: there is no single column 'model_b'"):
+        load_preferences(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("preferred", "other"),
+    [("preferred", "other"), ("Winner", "Loser"), ("chosen", "rejected"), ("better", "worse")],
+)
+def test_preferred_and_other(preferred, other):
+    table = pd.DataFrame({other: ["p", "q", "r"], preferred: ["q", "r", "p"], "tie": [0, 1, 0]})
+    data = load_preferences(table)
+    assert data.pairs.tolist() == [[1, 0], [2, 1], [0, 2]]
+    assert data.magnitude.tolist() == [1, 0, 1]
+    assert data.position is None
+    assert data.groups is None
+    assert load_preferences(table, tie=None).magnitude.tolist() == [1, 1, 1]
+
+
+def test_columns_by_name():
+    table = pd.DataFrame(
+        {"good": ["b", "a"], "bad": ["a", "b"], "by": [2.0, 0.0], "votes": [3, 1], "who": [7, 8],
+         "c": [1, 2]}
+    )  # fmt: skip
+    data = load_preferences(
+        table,
+        preferred="good",
+        other="bad",
+        magnitude="by",
+        pair_weight="votes",
+        groups="who",
+        pair_features=["c"],
+    )
+    assert data.magnitude.tolist() == [2, 0]
+    assert data.pair_weight.tolist() == [3, 1]
+    assert data.groups.tolist() == [7, 8]
+    assert data.pair_features.tolist() == [[1], [2]]
+    one_named = load_preferences(table.rename(columns={"bad": "worse"}), preferred="good")
+    assert one_named.pairs.tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "tie"),
+    [
+        ("A", "B", "Tie"),
+        ("left", "right", "both"),
+        (1, 2, 0),
+        (1.0, -1.0, 0.0),
+        ("p", "q", "draw"),
+        ("model_1", "model_2", "neither"),
+    ],
+)
+def test_words_for_the_winner(first, second, tie):
+    table = {"left": ["p"] * 3, "right": ["q"] * 3, "outcome": [first, second, tie]}
+    data = load_preferences(table)
+    assert data.pairs.tolist() == [[0, 1], [1, 0], [0, 1]]
+    assert data.magnitude.tolist() == [1, 1, 0]
+
+
+def test_the_name_of_the_winner():
+    table = {"a": ["p", "q", "r"], "b": ["q", "r", "p"], "winner": ["q", "q", "r"]}
+    assert load_preferences(table).pairs.tolist() == [[1, 0], [1, 2], [2, 0]]
+    numbers = {"a": [10, 20], "b": [20, 30], "winner": [20, 20]}
+    assert load_preferences(numbers).pairs.tolist() == [[1, 0], [1, 2]]
+    text = {"a": [10, 20], "b": [20, 30], "winner": ["20", 20.0]}  # written alike
+    assert load_preferences(text).pairs.tolist() == [[1, 0], [1, 2]]
+    both = {"a": ["1", "1"], "b": ["2", "2"], "winner": ["2", "1"]}  # both readings are the same
+    assert load_preferences(both).pairs.tolist() == [[1, 0], [0, 1]]
+    # An item that is called like a side is one where the others are names.
+    named = {"a": ["b", "c"], "b": ["x", "b"], "winner": ["b", "c"]}
+    assert load_preferences(named).pairs.tolist() == [[0, 2], [1, 0]]
+
+
+def test_tie_column_of_an_arena_table():
+    table = {"a": ["p", "q"], "b": ["q", "p"], "winner": [None, "b"], "tie": [True, False]}
+    data = load_preferences(table)
+    assert data.magnitude.tolist() == [0, 1]
+    assert data.pairs.tolist() == [[0, 1], [0, 1]]
+
+
+def test_items_are_rows_of_x():
+    features = pd.DataFrame(np.eye(4), index=["z", "w", "y", "x"])
+    for items in (features, features.index, features[0], list("zwyx"), np.array(list("zwyx"))):
+        data = load_preferences(ARENA, items=items)
+        assert data.item_names.tolist() == list("zwyx")
+        assert data.item_names[data.pairs].tolist() == [list(p) for p in ("xy", "zy", "zx", "xz")]
+    model = RankRLS().fit(features, pairs=data.pairs, magnitude=data.magnitude)
+    assert model.coef_[3] > model.coef_[2]
+
+
+def test_numbers_and_text_that_are_written_alike():
+    file = io.BytesIO(b"winner,loser\n10,9\n2,10\n")
+    data = load_preferences(file, items=pd.Index([2, 9, 10]))
+    assert data.pairs.tolist() == [[2, 1], [0, 2]]
+    file.seek(0)
+    assert load_preferences(file).item_names.tolist() == [2, 9, 10]  # sorted as numbers
+    file = io.BytesIO(b"winner,loser,judge\n01,1,7\n1,b,8\n")
+    data = load_preferences(file)
+    assert data.item_names.tolist() == ["01", "1", "b"]
+    assert data.groups.tolist() == [7, 8]
+    mixed = load_preferences({"winner": ["b", 2], "loser": [1, "a"]})
+    assert mixed.item_names.tolist() == [1, 2, "a", "b"]
+
+
+def test_names_that_items_does_not_have():
+    table = ARENA.assign(model_b=["y", "nobody", "x", "nobody"], model_a=["x", "y", "who", "x"])
+    text = (
+        r"table: 2 names in 3 of 4 judgements are not in items: 'nobody' \(2 times, first at "
+        r"table: row 1\), 'who' \(1 time, first at table: row 2\); .* unknown='drop'"
+    )
+    with pytest.raises(ValueError, match=text):
+        load_preferences(table, items=["x", "y"])
+    data = load_preferences(table, items=["x", "y"], unknown="drop", pair_features="length")
+    assert (data.pairs.tolist(), data.n_dropped) == ([[0, 1]], 3)
+    assert data.pair_features.shape == (1, 1)
+    assert data.groups.tolist() == ["ann"]
+    many = {"winner": [f"u{i}" for i in range(9)], "loser": ["x"] * 9}
+    with pytest.raises(ValueError, match=r"'u4' \(1 time, first at table: row 4\) and 4 more;"):
+        load_preferences(many, items=["x"])
+    with pytest.raises(ValueError, match="are not in items"):
+        load_preferences(many, items=["nothing"], unknown="drop")  # nothing is left
+
+
+GOOD = {"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "message"),
+    [
+        ({**GOOD, "model_b": ["y", "y"]}, {}, "row 1: 'y' is compared with itself"),
+        ({**GOOD, "model_b": ["y", None]}, {}, "row 1: column 'model_b' is empty"),
+        ({**GOOD, "winner": ["a", np.nan]}, {}, "row 1: column 'winner' is empty"),
+        ({**GOOD, "winner": ["a", "c"]}, {}, "row 1: column 'winner' is 'c'; it must be one of the "
+         "items of the row, 'y' and 'z', or 'model_a'"),
+        ({**GOOD, "winner": ["x", "b"]}, {}, "row 0: column 'winner' is 'x', the name of an item, "
+         "and 'b', a side, at table: row 1"),
+        ({**GOOD, "winner": [1, 0]}, {}, "row 1: column 'winner' holds only 0 and 1"),
+        ({"a": [2, 3], "b": [1, 2], "winner": [1, 2]}, {}, "row 0: column 'winner' is 1, which "
+         "names one item of the row and the side of the other one"),
+        ({**GOOD, "tie": ["perhaps", ""]}, {}, "row 0: column 'tie' is 'perhaps', neither true"),
+        ({**GOOD, "judge": [None, "ann"]}, {}, "row 0: column 'judge' is empty"),
+        ({**GOOD, "m": [1, -1]}, {"magnitude": "m"}, "row 1: column 'm' is '-1', not a finite"),
+        ({**GOOD, "m": [1, "long"]}, {"pair_features": ["m"]}, "row 1: column 'm' is 'long', not"),
+        ({**GOOD, "m": [np.inf, 1]}, {"pair_weight": "m"}, "row 0: column 'm' is 'inf', not a fin"),
+        ({**GOOD, "model_a": ["x", ["y"]]}, {}, "row 1: column 'model_a' holds a list, not a name"),
+        (GOOD, {"pair_features": "len"}, "no column 'len' for pair_features"),
+        (GOOD, {"winner": "winer"}, r"no column 'winer' for winner \(did you mean 'winner'\?\)"),
+        (GOOD, {"groups": 3}, "groups must be the name of a column; got 3"),
+        (GOOD, {"preferred": "model_a", "winner": "winner"}, "preferred= and winner= do not go"),
+        (GOOD, {"unknown": "skip"}, "unknown must be"),
+        (GOOD, {"items": ["x", "y", "z", "x"]}, "items has 'x' 2 times"),
+        (GOOD, {"items": []}, "items is empty"),
+        (GOOD, {"items": 3}, "items must be the names of the rows of X"),
+        (GOOD, {"items": {"x", "y", "z"}}, "items must be the names of the rows of X"),
+        (GOOD, {"items": {"x": 0, "y": 1}}, "items must be the names of the rows of X"),
+        (GOOD, {"items": [["x"], ["y", "z"]]}, "items must be names: text or numbers"),
+        (GOOD, {"first": "model_a", "second": "model_a"}, "first= and second= are both 'model_a'"),
+        (GOOD, {"items": "xyz"}, "items must be the names of the rows of X"),
+        (GOOD, {"items": np.eye(3)}, "items must be the names of the rows of X"),
+        (GOOD, {"items": pl.DataFrame({"n": ["x"]})}, "items must be the names of the rows of X"),
+        ({"model_a": ["x"], "model_b": ["y"]}, {}, "it is not clear which columns hold the "
+         "judgements: name them .*; the columns are 'model_a', 'model_b'"),
+        ({**GOOD, "preferred": ["x", "y"], "other": ["y", "z"]}, {}, "can be read as "
+         "preferred='preferred', other='other' or as first='model_a'"),
+        ({"winner": [], "loser": []}, {}, "table: there are no judgements"),
+        ({"winner": ["x"], "loser": []}, {}, "columns have different lengths"),
+        (pd.DataFrame([["x", "y", 1]], columns=["winner", "loser", "loser"]), {}, "two columns"),
+        (pl.DataFrame(GOOD).lazy(), {}, r"pass table.collect\(\)"),
+        (7, {}, "table must be a data frame .* got a int"),
+        ([1, 2], {}, "table must be a data frame .* got a list"),
+    ],
+)  # fmt: skip
+def test_bad_tables(table, options, message):
+    with pytest.raises(ValueError, match=message):
+        load_preferences(table, **options)
+
+
+def test_one_item_under_two_names():
+    with pytest.raises(ValueError, match="row 0: '7' and '7' are one item"):
+        load_preferences({"winner": [7], "loser": ["7"]}, items=["7", "8"])
+
+
+def _line(**row):
+    return json.dumps(row).encode() + b"\n"
+
+
+JSON = _line(chosen="x", rejected="y") + b"\n"
+CUT_SHORT = gzip.compress(JSON, mtime=0)[:-9]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", b"", "t.csv: no data: the file is empty"),
+        ("t.csv", b"winner,loser\n", "t.csv: there are no judgements"),
+        ("t.csv", b"winner,loser\n\nx,y\nx,\n", "t.csv:4: column 'loser' is empty"),
+        ("t.csv", b"winner,loser\nx,y\nx,y,z\n", "t.csv:3: this line has 3 cells"),
+        ("t.csv", b"winner,loser\nx,y\nx,\xff\n", "t.csv:3: this is not UTF-8"),
+        ("t.csv", b"winner,loser\nx,y\nx,\0\n", "t.csv:3: this is binary data"),
+        ("t.csv", b'winner,loser\n"x\nx",y\ny,y\n', "t.csv:4: 'y' is compared with itself"),
+        ("t.csv", b"one,two\nx,y\n", "the columns are 'one', 'two'"),
+        ("t.jsonl", b"", "t.jsonl: no data: the file is empty"),
+        ("t.jsonl", b"\n\n", "t.jsonl: no data: the file is empty"),
+        ("t.jsonl", JSON + b"{", "t.jsonl:3: this line is not JSON"),
+        ("t.jsonl", JSON + b"[1]", "t.jsonl:3: this line holds a list, not an object"),
+        ("lines", b'[{"chosen": "x",\n"rejected": "y"}]', "lines:1: this line is not JSON"),
+        ("t.jsonl", JSON + b"{}", "t.jsonl:3: column 'chosen' is empty"),
+        ("t.jsonl", JSON + _line(chosen="x", rejected={}), "t.jsonl:3: .* holds a dict"),
+        ("t.jsonl", JSON + b"[" * 100_000, "t.jsonl:3: this line is not JSON"),
+        ("t.jsonl", JSON + b'{"chosen": ' + b"9" * 5000 + b"}", "t.jsonl:3: this line is not JSON"),
+        ("t.jsonl", JSON + b'{"chosen": "\xff"}', "t.jsonl:3: this is not UTF-8"),
+        ("t.jsonl", JSON + b'{"chosen": "\0"}', "t.jsonl:3: this is binary data"),
+        ("t.jsonl", JSON + b" " * (18 << 20), "t.jsonl:3: this line is longer than 16 MiB"),
+        ("t.jsonl.gz", CUT_SHORT, "t.jsonl.gz:1: the gzip data is truncated"),
+        ("t.parquet", b"PAR1 not", "t.parquet: the Parquet file is truncated or damaged"),
+        ("t.xyz", b"PK\x03\x04", "t.xyz: this is a zip file"),
+    ],
+)
+def test_bad_files(name, content, message, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        load_preferences(path)
+
+
+def test_nested_columns_of_parquet_files(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"winner": [["x"]], "loser": ["y"]}), path)
+    with pytest.raises(ValueError, match="column 'winner' is no name or number, but list"):
+        load_preferences(path)
+    pq.write_table(pa.table({"winner": ["x", None], "loser": ["y", "z"]}), path)
+    with pytest.raises(ValueError, match="row group 0, row 1: column 'winner' is empty"):
+        load_preferences(path)
+    with open(path, "rb") as file, pytest.raises(ValueError, match="are opened by name"):
+        load_preferences(file)
+
+
+def test_keys_that_only_some_lines_have():
+    lines = _line(chosen="x", rejected="y") + _line(chosen="y", rejected="z", tie=True)
+    data = load_preferences(io.BytesIO(lines))
+    assert data.magnitude.tolist() == [1, 0]
+
+
+def test_long_files_keep_their_lines():
+    rows = [f"i{i % 97},j{i % 89}" for i in range(200_000)]
+    rows[150_000] = "same,same"
+    file = io.BytesIO(("winner,loser\n" + "\n".join(rows)).encode())
+    with pytest.raises(ValueError, match="<stream>:150002: 'same' is compared with itself"):
+        load_preferences(file, format="csv")
+    rows[150_000] = "i0,j0"
+    data = load_preferences(io.BytesIO(("winner,loser\n" + "\n".join(rows)).encode()))
+    assert len(data.pairs) == 200_000
+    assert data.item_names[data.pairs[123_456]].tolist() == [f"i{123456 % 97}", f"j{123456 % 89}"]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.binary(max_size=60), st.sampled_from(["csv", "jsonl"]))
+@example(b"\x1f\x8b", "csv")
+@example(b'{"winner": 1e999, "loser": NaN}', "jsonl")
+@example(b'"', "csv")
+def test_any_bytes_give_pairs_or_value_error(content, format):
+    head = {"csv": b"winner,loser\n", "jsonl": b'{"winner": "x", "loser": "y"}\n'}[format]
+    for text in (content, head + content):
+        message, data = "<stream>:", None
+        try:
+            data = load_preferences(io.BytesIO(text), format=format)
+        except ValueError as error:
+            message = str(error)
+        assert message.startswith("<stream>:")
+        assert data is None or data.pairs.max() < len(data.item_names)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_judgements_are_those_of_the_table(data):
+    names = data.draw(st.lists(st.text("abxyz 01", min_size=1), min_size=2, max_size=6))
+    names = sorted({name.strip() + "!" for name in names} | {"p!", "q!"})
+    rows = st.tuples(st.sampled_from(names), st.sampled_from(names), st.sampled_from([1, 2, 0]))
+    table = data.draw(st.lists(rows.filter(lambda row: row[0] != row[1]), min_size=1))
+    words = data.draw(st.sampled_from([("tie", "A", "b"), ("draw", None, None)]))
+    winner = [words[won] or (words[0], *row)[won] for *row, won in table]
+    frame = pd.DataFrame(table, columns=["item_1", "item_2", "won"]).assign(Winner=winner)
+    found = load_preferences(frame.drop(columns="won"), items=names[::-1], pair_features=None)
+    for (a, b, won), pair, size in zip(table, found.pairs, found.magnitude, strict=True):
+        expected = (b, a) if won == 2 else (a, b)
+        assert tuple(found.item_names[pair]) == expected
+        assert size == (won != 0)
