@@ -107,8 +107,11 @@ def load_preferences(
         magnitude : ndarray of shape (n_pairs,)
             0 for ties.
         pair_weight : ndarray of shape (n_pairs,), or None
+            Weights.
         groups : ndarray of shape (n_pairs,), or None
+            Judge, prompt or session of every judgement.
         pair_features : ndarray of shape (n_pairs, n_pair_features), or None
+            Covariates, preferred less other.
         position : ndarray of shape (n_pairs,), or None
             Arena tables: 1 where the first item is in the first column of ``pairs``, −1 where
             the second one is. As a column of ``pair_features`` it is the effect of being shown

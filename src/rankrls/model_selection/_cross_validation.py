@@ -56,7 +56,7 @@ def cross_validate(
     Returns
     -------
     dict of str to ndarray
-        "test_score" (or "test_" and the name of each of several metrics), "fit_time",
+        "test_score" (or ``"test_"`` and the name of each of several metrics), "fit_time",
         "score_time", and what ``options`` ask for.
 
     See Also
