@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn import model_selection as sk
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -319,3 +320,17 @@ def test_dates_as_labels():
     for y in (dates, pd.Series(dates)):
         with pytest.raises(ValueError, match="y must be numeric; got dates or times"):
             RankRLS().fit(X[:3], y)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, lambda V: V.tolist()])
+def test_missing_features(form):
+    missing = X.copy()
+    missing[[3, 5], [1, 0]] = np.nan
+    message = r"^Input X contains NaN \(first at row 3, column 1; 2 in all\): fill in .*Imputer"
+    with pytest.raises(ValueError, match=message):
+        RankRLS().fit(form(missing), SCORES)
+    frame = pd.DataFrame(missing).add_prefix("f").rename(columns={"f1": "price"})
+    with pytest.raises(ValueError, match="first at row 3, column 'price'"):
+        RankRLS().fit(frame, SCORES)
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        RankRLS().fit(X, SCORES).predict(form(missing))

@@ -366,6 +366,11 @@ def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
                 f"data: np.reshape({name}, (-1, 1)) if it is a single feature, (1, -1) if it is a "
                 "single row"
             ) from None
+        if "contains NaN" in str(error):
+            raise ValueError(
+                f"Input {name} contains NaN{_first_nan(X)}: fill in missing values first, as in "
+                "make_pipeline(SimpleImputer(), RankRLS())"
+            ) from None
         columns = getattr(X, "columns", None)
         if columns is None or "could not convert string" not in str(error):
             raise
@@ -374,6 +379,26 @@ def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
         raise ValueError(
             f"{name} has columns that are not numbers: {shown} (drop or encode them; {error})"
         ) from error
+
+
+def _first_nan(X: Any) -> str:
+    """Where the first missing value of a table is, in words; empty if that is not found."""
+    if sparse.issparse(X):
+        X = sparse.coo_array(X)
+        missing = np.flatnonzero(np.isnan(X.data))
+        missing = missing[np.lexsort((X.col[missing], X.row[missing]))]
+        places = np.column_stack((X.row[missing], X.col[missing]))
+    else:
+        try:
+            places = np.argwhere(np.isnan(np.asarray(X, dtype=np.float64)))
+        except (TypeError, ValueError):
+            return ""
+    if not len(places) or places.shape[1] != 2:
+        return ""
+    row, column = map(int, places[0])
+    names = getattr(X, "columns", None)
+    label = column if names is None else repr(names[column])
+    return f" (first at row {row}, column {label}; {len(places):,} in all)"
 
 
 def _holds_numbers(column: Any) -> bool:

@@ -6,6 +6,7 @@ pyarrow is an extra: it is imported here when a file is opened, and nowhere else
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -82,7 +83,7 @@ class NumberedBatch:
         return self.source.place(self.first + int(row))
 
 
-class Source:
+class Source(ABC):
     """One open file: its schema, and its rows from the first to the last.
 
     Parameters
@@ -111,6 +112,7 @@ class Source:
 
     def require_memory(self, columns: list[str], rows: int) -> None:
         """Raise if ``rows`` rows are known to need more memory than there is."""
+        return  # not known before they are read
 
     def chunks(self, columns: list[str], rows: int) -> Iterator[NumberedBatch]:
         """Read some columns, at most ``rows`` rows at a time."""
@@ -127,8 +129,9 @@ class Source:
                 yield NumberedBatch(self, first + start, part)
             first += batch.num_rows
 
+    @abstractmethod
     def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:
-        raise NotImplementedError
+        """Record batches of some columns."""
 
 
 class _ParquetSource(Source):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class NamedCells:
     place: Callable[[int], str]
 
 
-class NamedTable:
+class NamedTable(ABC):
     """What all tables have.
 
     Parameters
@@ -57,9 +58,9 @@ class NamedTable:
     def __init__(self, file: str, names: list[str]) -> None:
         self.file, self.names = file, names
 
+    @abstractmethod
     def chunks(self, columns: list[str]) -> Iterator[NamedCells]:
         """Read some columns, from the first row to the last."""
-        raise NotImplementedError
 
 
 def open_table(table: Any, format: str = "auto", delimiter: str | None = None) -> NamedTable:

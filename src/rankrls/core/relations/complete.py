@@ -14,6 +14,7 @@ of residuals sums to zero is a system of p equations for c.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
 
@@ -36,7 +37,7 @@ __all__ = [
 Array = NDArray[Any]
 
 
-class ClosedForm:
+class ClosedForm(ABC):
     """A solution for every alpha: the coefficients are V inner(alpha) Uᵀ.
 
     Attributes
@@ -49,9 +50,9 @@ class ClosedForm:
     left: Spectrum
     right: Spectrum
 
+    @abstractmethod
     def inner(self, alpha: float) -> Array:
         """What lies between V and Uᵀ, without the null spaces, shape (r, s)."""
-        raise NotImplementedError
 
     def coefficients(self, alphas: Array) -> Array:
         """A of f(x, z) = k_xᵀ A g_z for every alpha, shape (n_alphas, p, g)."""

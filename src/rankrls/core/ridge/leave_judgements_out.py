@@ -17,6 +17,7 @@ cuts of the graph, where only the prior connects the rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh, lapack, solve_triangular
 
+from rankrls._threads import at_most
 from rankrls.core.linalg.factorizations import EigenFactorization, Factorization
 from rankrls.core.preferences.laplacian import Factor, GroundedFactor
 
@@ -42,6 +44,9 @@ Array = NDArray[Any]
 
 #: Numbers in a work space.
 WORK = 2**21
+
+#: Matrices up to this size are worked on by one thread of BLAS.
+SMALL = 500
 
 #: Eigenvalues of C below this are zero: a cut of the graph.
 CUT = 1e-10
@@ -256,7 +261,9 @@ def leave_judgements_out(
     large = np.isin(sizes, [size for size in different if problem.by_vectors(int(size))])
     for numbers in _batches(sizes, large, max(1, len(spectrum.values))):
         if large[numbers[0]]:
-            found = _solve_vectors(problem, [folds[i] for i in numbers])
+            # Many matrices of moderate size: the threads of BLAS would mostly wait for each other.
+            with at_most(1) if len(spectrum.values) <= SMALL else nullcontext():
+                found = _solve_vectors(problem, [folds[i] for i in numbers])
             places = folds.places(numbers)
         else:
             size = int(sizes[numbers[0]])
@@ -276,7 +283,8 @@ def _batches(sizes: Array, large: Array, q: int) -> Iterator[Array]:
         step = max(1, WORK // (size * max(q, size)))
         yield from (same[first : first + step] for first in range(0, len(same), step))
     rest = np.flatnonzero(large)
-    yield from (rest[first : first + 64] for first in range(0, len(rest), 64))
+    ends = np.cumsum(sizes[rest]) * q // (4 * WORK)  # vectors of so many folds are kept
+    yield from np.split(rest, np.flatnonzero(np.diff(ends)) + 1) if len(rest) else ()
 
 
 class EdgeTerms:
@@ -438,8 +446,8 @@ def _solve_vectors(problem: EdgeTerms, folds: Sequence[Array]) -> tuple[Array, A
     bad = np.repeat(problem.inaccurate()[:, None], n, axis=1)
     forms: list[Any] = []
     right = np.empty((q, n, k))
-    for i, U in enumerate(folds):
-        D = problem.vectors(U) * root
+    vectors = [problem.vectors(U) * root for U in folds]
+    for i, (U, D) in enumerate(zip(folds, vectors, strict=True)):
         H = -(D.T @ D)
         H.flat[:: q + 1] += spectrum.values
         bad[:, i] |= np.trace(H) < LEFT * total
@@ -450,13 +458,12 @@ def _solve_vectors(problem: EdgeTerms, folds: Sequence[Array]) -> tuple[Array, A
     solved = kind.solve(forms, right, alphas)
     bad |= ~np.isfinite(solved).all(axis=(0, 3))
     values, variance = [], []
-    for i, U in enumerate(folds):
-        D = problem.vectors(U) * root
+    for i, D in enumerate(vectors):
         W = forms[i].rotate_back(solved[:, :, i].reshape(q, -1)).reshape(q, -1, k)
         values.append(_of_alphas(D, W))
         if problem.variances:
-            D = forms[i].rotate(D.T)
-            variance.append((alphas * (np.square(D.T) @ forms[i].weight(alphas))).T)
+            squares = np.square(forms[i].rotate(D.T)).T
+            variance.append((alphas * (squares @ forms[i].weight(alphas))).T)
     scale = problem.root[np.concatenate(folds)]
     spread = np.concatenate(variance, axis=1) / scale**2 if variance else None
     return np.concatenate(values, axis=1) / scale[:, None], spread, bad
@@ -509,7 +516,9 @@ class _TridiagonalForm:
     """H = Q T Qᵀ with tridiagonal T, by Householder reflections."""
 
     def __init__(self, H: Array) -> None:
-        self.reflections, self.diagonal, self.beside, self.tau, _ = lapack.dsytrd(H, lower=1)
+        work = int(lapack.dsytrd_lwork(len(H), lower=1)[0])
+        H, self.diagonal, self.beside, self.tau, _ = lapack.dsytrd(H, lower=1, lwork=work)
+        self.reflections = np.asfortranarray(H[1:, :-1])
 
     def rotate(self, columns: Array) -> Array:
         return self._reflect(columns, "T")
@@ -521,8 +530,8 @@ class _TridiagonalForm:
         """Qᵀ or Q times columns: the first coordinate stays."""
         if not len(self.tau):
             return columns
-        V, work = self.reflections[1:, :-1], 64 * columns.shape[1]
-        below, _, _ = lapack.dormqr("L", trans, V, self.tau, columns[1:], work)
+        work = 64 * columns.shape[1]
+        below, _, _ = lapack.dormqr("L", trans, self.reflections, self.tau, columns[1:], work)
         return np.vstack([columns[:1], below])
 
     @staticmethod

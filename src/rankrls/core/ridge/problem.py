@@ -546,12 +546,12 @@ class RidgeProblem:
         """
         graph = self.graph
         self._require_judgements_left(folds)
-        values = np.full((len(alphas), len(folds.members), graph.n_outputs), np.nan)
-        variance = np.full(values.shape, np.nan) if variances else None
         unsafe = np.zeros((len(alphas), len(folds)), dtype=bool)
         counted = graph.pair_weight > 0
         n_counted = folds.sums(counted)
         whole = np.flatnonzero(n_counted == folds.sizes)
+        values: Array | None = None
+        variance: Array | None = None
         if len(whole):
             used = np.flatnonzero(graph.used_rows())
             smaller, mine = self, folds.take(whole)
@@ -560,11 +560,19 @@ class RidgeProblem:
                 smaller = self.on_rows(graph.only_pairs(counted)[used], used)
                 mine = JudgementFolds((np.cumsum(counted) - 1)[mine.members], mine.sizes)
             found, spread, bad = smaller.twin(alphas)._judgements(mine, alphas, variances)
-            places = folds.places(whole)
-            values[:, places] = found
-            if variance is not None and spread is not None:
-                variance[:, places] = spread + self._unspanned(pairs)[:, None]
+            if spread is not None:
+                spread += self._unspanned(pairs)[:, None]
+            if len(whole) == len(folds):
+                values, variance = found, spread
             unsafe[:, whole] = bad
+        if values is None:
+            values = np.full((len(alphas), len(folds.members), graph.n_outputs), np.nan)
+            variance = np.full(values.shape, np.nan) if variances else None
+            if len(whole):
+                places = folds.places(whole)
+                values[:, places] = found
+                if variance is not None:
+                    variance[:, places] = spread
         unsafe[:, (n_counted > 0) & (n_counted < folds.sizes)] = True
         n_refits = unsafe.sum(axis=1)
         unsafe[:, n_counted == 0] = True  # folds without weight: one model of all judgements
@@ -585,11 +593,13 @@ class RidgeProblem:
             outputs, seen = objective.outputs, np.zeros(len(alphas), dtype=bool)
             for which, spectrum in self.edge_spectra(number, alphas):
                 seen[which] = True
-                mine = np.empty((len(which), total, len(outputs)))
+                everything = len(which) == len(alphas) and len(outputs) == graph.n_outputs
+                mine = values if everything else np.empty((len(which), total, len(outputs)))
                 spread = np.empty((len(which), total)) if variances else None
                 bad = leave_judgements_out(spectrum, edges, folds, alphas[which], mine, spread)
                 unsafe[which] |= bad
-                values[np.ix_(which, np.arange(total), outputs)] = mine
+                if not everything:
+                    values[np.ix_(which, np.arange(total), outputs)] = mine
                 if variance is not None and spread is not None:
                     variance[np.ix_(which, np.arange(total), outputs)] = spread[..., None]
             unsafe[~seen] = True
