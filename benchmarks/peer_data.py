@@ -48,6 +48,16 @@ class Fold:
     test: Part
     validation: Part | None = None
 
+    def training_rows(self) -> Part:
+        """Training and validation rows together, sorted by query."""
+        if self.validation is None:
+            return self.train
+        both = [
+            np.concatenate([getattr(part, field) for part in (self.train, self.validation)])
+            for field in ("X", "y", "qid")
+        ]
+        return Part(*both).take(np.argsort(both[2], kind="stable"))
+
     def splits(self) -> Iterator[tuple[Part, Part]]:
         """(training, held-out) parts by which parameters are chosen, the test part in none.
 
@@ -107,10 +117,28 @@ def _sized(path: Path) -> Part:
     return Part(X.toarray(), y, np.repeat(np.arange(len(sizes)), sizes))
 
 
+def yandex(folder: Path) -> Iterator[Fold]:
+    """Web search results of CatBoost's tests (catboost/pytest/data/querywise of its repository).
+
+    Columns: a weight, the query, a relevance between 0 and 1, an address, a group, 50 features.
+    LightGBM takes whole grades only: for everybody they are 4 times the relevance, rounded.
+    """
+    yield Fold("querywise", *(_tabbed(folder / part) for part in ("train", "test")))
+
+
+def _tabbed(path: Path) -> Part:
+    rows = [line.split("\t") for line in path.read_text().splitlines()]
+    qid = np.unique([row[1] for row in rows], return_inverse=True)[1]
+    y = np.rint([4 * float(row[2]) for row in rows])
+    X = np.array([[float(value) for value in row[5:]] for row in rows])
+    return Part(X, y, qid).take(np.argsort(qid, kind="stable"))
+
+
 SETS = {
     "ohsumed": ("letor_ohsumed", ohsumed),
     "mslr": ("mslr10k_sample", mslr),
     "lightgbm": ("lightgbm_rank", lightgbm),
+    "yandex": ("catboost_querywise", yandex),
 }
 
 

@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 from peer_data import Part
-from peer_recipe import GRID, query_ranks, recipe, standardised
 from sklearn.preprocessing import StandardScaler
 
-from rankrls import RankRLS, RankRLSCV, RankSVM, regularization_path
+from rankrls import AutoRanker, RankRLS, RankRLSCV, RankSVM, regularization_path
 from rankrls.preprocessing import QueryScaler
 
 __all__ = ["METHODS", "Method", "standardise"]
@@ -47,6 +46,7 @@ class Method:
     path : tuple of values, the last and cheapest dimension of the grid
     grid : the same in words
     full_kernel : whether it needs a matrix of rows × rows
+    all_rows : whether the rows of the validation set are training rows, too
     """
 
     scores: Scores
@@ -55,6 +55,7 @@ class Method:
     settings: tuple[dict[str, Any], ...] = field(default=({},))
     path: tuple[Any, ...] = (None,)
     full_kernel: bool = False
+    all_rows: bool = False
 
 
 def standardise(train: Part, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -160,53 +161,20 @@ def _rlscore(learner, alphas, B):
     return np.stack(scores)
 
 
+def auto(setting, _, train: Part, held: Part):
+    """Raw features; members by leave-query-out on the training rows: no held-out set."""
+    ranker = AutoRanker(random_state=0, **setting).fit(train.X, train.y, qid=train.qid)
+    return ranker.predict(held.X, qid=held.qid)[None]
+
+
 def lambdarank(setting, trees, train: Part, held: Part):
     import lightgbm
 
     sizes = np.unique(train.qid, return_counts=True)[1]
     ranker = lightgbm.LGBMRanker(
-        n_estimators=max(trees), n_jobs=_threads(), random_state=0, verbosity=-1, **setting
+        n_estimators=max(trees), n_jobs=_threads(), verbosity=-1, **{"random_state": 0, **setting}
     ).fit(train.X, train.y, group=sizes)
     return np.stack([ranker.booster_.predict(held.X, num_iteration=n) for n in trees])
-
-
-def lambdarank_views(setting, trees, train: Part, held: Part):
-    """What the recipe has, for trees: features within the query beside the raw ones, ten models.
-
-    (Logarithms and quantiles would not change a tree.) The ten differ by the rows and features
-    drawn for each tree; parameters are chosen with one of them.
-    """
-    import lightgbm
-
-    A, B = (
-        np.hstack([X, QueryScaler("standard").fit_transform(X, qid=qid), query_ranks(X, qid)])
-        for X, qid in ((train.X, train.qid), (held.X, held.qid))
-    )
-    sizes = np.unique(train.qid, return_counts=True)[1]
-    drawn = {"subsample": 0.8, "subsample_freq": 1, "colsample_bytree": 0.8}
-    models = [
-        lightgbm.LGBMRanker(
-            n_estimators=max(trees),
-            n_jobs=_threads(),
-            random_state=seed,
-            verbosity=-1,
-            **drawn,
-            **setting,
-        ).fit(A, train.y, group=sizes)
-        for seed in range(10 if len(trees) == 1 else 1)
-    ]
-    return np.stack(
-        [
-            np.mean(
-                [
-                    standardised(model.booster_.predict(B, num_iteration=n), held.qid)
-                    for model in models
-                ],
-                axis=0,
-            )
-            for n in trees
-        ]
-    )
 
 
 def xgboost_ndcg(setting, trees, train: Part, held: Part):
@@ -217,10 +185,61 @@ def xgboost_ndcg(setting, trees, train: Part, held: Part):
         tree_method="hist",
         n_estimators=max(trees),
         n_jobs=_threads(),
-        random_state=0,
-        **setting,
+        **{"random_state": 0, **setting},
     ).fit(train.X, train.y, qid=train.qid)
     return np.stack([ranker.predict(held.X, iteration_range=(0, n)) for n in trees])
+
+
+def catboost_yetirank(setting, trees, train: Part, held: Part):
+    import catboost
+
+    ranker = catboost.CatBoost(
+        {
+            "loss_function": "YetiRank",
+            "iterations": max(trees),
+            "thread_count": _threads(),
+            "verbose": False,
+            "allow_writing_files": False,
+            "random_seed": setting.get("random_state", 0),
+            **{name: value for name, value in setting.items() if name != "random_state"},
+        }
+    ).fit(catboost.Pool(train.X, train.y, group_id=train.qid))
+    pool = catboost.Pool(held.X, group_id=held.qid)
+    return np.stack([ranker.predict(pool, ntree_end=n) for n in trees])
+
+
+def with_views(boosted: Scores, **drawn: Any) -> Scores:
+    """What AutoRanker has, for trees: features within the query beside the raw ones, ten models.
+
+    (Logarithms and quantiles would not change a tree.) The ten differ by their seeds, and by the
+    rows and features that are ``drawn`` for each tree; parameters are chosen with one of them.
+    """
+
+    def scores(setting, trees, train: Part, held: Part):
+        A, B = (
+            Part(
+                np.hstack(
+                    [part.X]
+                    + [
+                        QueryScaler(method).fit_transform(part.X, qid=part.qid)
+                        for method in ("standard", "rank")
+                    ]
+                ),
+                part.y,
+                part.qid,
+            )
+            for part in (train, held)
+        )
+        found = [
+            boosted({**setting, **drawn, "random_state": seed}, trees, A, B)
+            for seed in range(10 if len(trees) == 1 else 1)
+        ]
+        return np.mean(
+            [QueryScaler("standard").fit_transform(one.T, qid=held.qid).T for one in found],
+            axis=0,
+        )
+
+    return scores
 
 
 def _settings(**values) -> tuple[dict[str, Any], ...]:
@@ -240,6 +259,15 @@ _TREES = (
     "num_leaves 7, 31; min_child_samples 20, 100; learning_rate 0.05; 25, 50, 100, 200, 400 trees"
 )
 _LEAVES = _settings(num_leaves=(7, 31), min_child_samples=(20, 100), learning_rate=(0.05,))
+
+_XGBOOST_GRID = (
+    "max_depth 3, 6; min_child_weight 1, 10; learning_rate 0.05; 25, 50, 100, 200, 400 trees"
+)
+_CATBOOST_GRID = "depth 4, 6; l2_leaf_reg 3, 30; learning_rate 0.05; 25, 50, 100, 200, 400 trees"
+_DEPTHS = _settings(max_depth=(3, 6), min_child_weight=(1, 10), learning_rate=(0.05,))
+_CATBOOST = _settings(depth=(4, 6), l2_leaf_reg=(3, 30), learning_rate=(0.05,))
+_AUTO = "its own: 9 views × 5 losses and labels × 8 alphas by leave-query-out, NDCG@10, mean of 6"
+_TEN = "; raw features and, within the query, scaled ones and ranks; mean of ten models"
 
 METHODS = {
     "rankrls RankRLS": Method(linear, "rankrls", _LINEAR, path=LINEAR_ALPHAS),
@@ -261,7 +289,13 @@ METHODS = {
     "rankrls RankRLS, RBF, Nyström": Method(
         nystroem, "rankrls", _BASIS, _MORE_GAMMAS, BASIS_ALPHAS
     ),
-    "rankrls recipe": Method(recipe, "rankrls", GRID),
+    "rankrls AutoRanker": Method(auto, "rankrls", _AUTO),
+    "rankrls AutoRanker, quick": Method(
+        auto, "rankrls", "effort='quick'", _settings(effort=("quick",))
+    ),
+    "rankrls AutoRanker, validation rows too": Method(
+        auto, "rankrls", f"{_AUTO}; also fitted to the rows of the validation set", all_rows=True
+    ),
     "RLScore QueryRankRLS": Method(rlscore_linear, "rlscore", _LINEAR, path=LINEAR_ALPHAS),
     "RLScore QueryRankRLS, RBF, basis": Method(
         rlscore_basis, "rlscore", _BASIS, _MORE_GAMMAS, BASIS_ALPHAS
@@ -275,17 +309,22 @@ METHODS = {
     ),
     "LightGBM lambdarank": Method(lambdarank, "lightgbm", _TREES, _LEAVES, TREES),
     "LightGBM lambdarank, views, ten": Method(
-        lambdarank_views,
+        with_views(lambdarank, subsample=0.8, subsample_freq=1, colsample_bytree=0.8),
         "lightgbm",
-        f"{_TREES}; raw features and, within the query, scaled ones and ranks; mean of ten models",
+        _TREES + _TEN,
         _LEAVES,
         TREES,
     ),
-    "XGBoost rank:ndcg": Method(
-        xgboost_ndcg,
+    "XGBoost rank:ndcg": Method(xgboost_ndcg, "xgboost", _XGBOOST_GRID, _DEPTHS, TREES),
+    "XGBoost rank:ndcg, views, ten": Method(
+        with_views(xgboost_ndcg, subsample=0.8, colsample_bytree=0.8),
         "xgboost",
-        "max_depth 3, 6; min_child_weight 1, 10; learning_rate 0.05; 25, 50, 100, 200, 400 trees",
-        _settings(max_depth=(3, 6), min_child_weight=(1, 10), learning_rate=(0.05,)),
+        _XGBOOST_GRID + _TEN,
+        _DEPTHS,
         TREES,
+    ),
+    "CatBoost YetiRank": Method(catboost_yetirank, "catboost", _CATBOOST_GRID, _CATBOOST, TREES),
+    "CatBoost YetiRank, views, ten": Method(
+        with_views(catboost_yetirank, rsm=0.8), "catboost", _CATBOOST_GRID + _TEN, _CATBOOST, TREES
     ),
 }

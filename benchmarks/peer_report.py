@@ -10,7 +10,7 @@ from peer_data import Fold
 
 from rankrls.metrics import average_precision, compare_rankers, ndcg, pairwise_error
 
-__all__ = ["Run", "print_report"]
+__all__ = ["Run", "print_pooled", "print_report"]
 
 COLUMNS = (
     "",
@@ -61,6 +61,32 @@ def print_report(title: str, folds: list[Fold], runs: list[Run], against: list[s
     for peer in against:
         if peer in scores:
             _print_tests(y, qid, scores, peer)
+
+
+def print_pooled(results: list[tuple[list[Fold], list[Run]]], against: list[str]) -> None:
+    """Paired tests over the test queries of all sets together, of what ran on all of them."""
+    ys, qids, scores = [], [], {}
+    first = 0
+    for folds, runs in results:
+        y = np.concatenate([fold.test.y for fold in folds])
+        qid = np.concatenate([fold.test.qid for fold in folds])
+        number = np.unique(qid, return_inverse=True)[1]
+        ys.append(y)
+        qids.append(first + number)
+        first += int(number.max()) + 1
+        by_method: dict[str, list[Run]] = {}
+        for run in runs:
+            by_method.setdefault(run.method, []).append(run)
+        for name, given in by_method.items():
+            if all(run.scores is not None for run in given):
+                scores.setdefault(name, []).append(np.concatenate([run.scores for run in given]))
+    whole = {
+        name: np.concatenate(parts) for name, parts in scores.items() if len(parts) == len(results)
+    }
+    print(f"\n### All sets together: {first} test queries")
+    for peer in against:
+        if peer in whole:
+            _print_tests(np.concatenate(ys), np.concatenate(qids), whole, peer)
 
 
 def _print_tests(

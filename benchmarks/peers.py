@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from peer_data import DATA, SETS, Fold, load, read_fold, write_fold
 from peer_methods import METHODS, Method
-from peer_report import Run, print_report
+from peer_report import Run, print_pooled, print_report
 
 from rankrls.metrics import ndcg
 
@@ -47,6 +47,9 @@ AGAINST = [
     "LightGBM lambdarank",
     "LightGBM lambdarank, views, ten",
     "XGBoost rank:ndcg",
+    "XGBoost rank:ndcg, views, ten",
+    "CatBoost YetiRank",
+    "CatBoost YetiRank, views, ten",
     "scikit-learn Ridge",
 ]
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -82,7 +85,8 @@ def run(name: str, source: Path, target: Path) -> None:
     start, clock = time.process_time(), time.perf_counter()
     setting, value = choose(method, fold)
     middle = time.process_time()
-    scores = method.scores(setting, (value,), fold.train, fold.test.unlabelled())[0]
+    train = fold.training_rows() if method.all_rows else fold.train
+    scores = method.scores(setting, (value,), train, fold.test.unlabelled())[0]
     end, wall = time.process_time(), time.perf_counter() - clock
     chosen = {**setting, **({} if value is None else {"path": float(value)})}
     facts = {"chosen": chosen, "all_cpu": end - start, "fit_cpu": end - middle, "wall": wall}
@@ -155,11 +159,15 @@ def main(arguments: list[str] | None = None) -> None:
     names = selected(options.methods)
     print("Grids:", *(f"  {name}: {METHODS[name].grid}" for name in names), sep="\n")
     with tempfile.TemporaryDirectory() as folder:
+        results = []
         for name, folds in sets.items():
             output = (options.output or Path(folder)) / name
             output.mkdir(parents=True, exist_ok=True)
             runs = measure(folds, names, output, options)
             print_report(name, folds, runs, options.against)
+            results.append((folds, runs))
+        if len(results) > 1:
+            print_pooled(results, options.against)
 
 
 if __name__ == "__main__":

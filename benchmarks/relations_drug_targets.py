@@ -10,20 +10,23 @@ interactions) and zeros (all other pairs) between them. Data: the gold standard 
 It reads {nr,gpcr}_{admat_dgc,simmat_dc,simmat_dg}.txt.gz from ``--data``, by default
 ../shared/data/dti_yamanishi seen from the project (docs/data.md), and stops where that is absent.
 
-A model ranks the targets for a drug: setting 2 for drugs that it has not seen, setting 3 for known
-drugs among targets that it has not seen, setting 4 both at once. ``--condition-on targets`` swaps
-the parts. Folds: rows (drugs), columns (targets) or both are assigned at random to ``--folds``;
+A model ranks the targets for a drug: setting 1 among pairs of known objects that it has not seen,
+setting 2 for drugs that it has not seen, setting 3 for known drugs among targets that it has not
+seen, setting 4 both at once. ``--condition-on targets`` swaps the parts. Folds: pairs, rows
+(drugs), columns (targets) or both are assigned at random to ``--folds``;
 setting 4 tests every fold of rows with every fold of columns, with a model that knows neither.
 alpha is chosen on the training part by ConditionalRankRLSCV with the same structure held out
-(cv="rows", "columns", "both"). A drug's accuracy is the part of the pairs (target that interacts,
-one that does not) of a test fold in the right order, ½ for ties; its folds are averaged, then the
-drugs that have one. All is repeated with ``--repeats`` random folds; ± is the standard deviation of
-the repeats.
+(cv="edges", "rows", "columns", "both"). A drug's accuracy is the part of the pairs (target that
+interacts, one that does not) of a test fold in the right order, ½ for ties; its folds are averaged,
+then the drugs that have one. All is repeated with ``--repeats`` random folds; ± is the standard
+deviation of the repeats.
 
 Choices: similarities of drugs (SIMCOMP) are symmetrised, (S + Sᵀ)/2, and of targets
-(Smith-Waterman) too; negative eigenvalues are set to zero; no scaling, no profiles of interactions
-in the kernels. Kernels of test objects are taken from the same repaired matrices, which uses no
-label. Zeros are pairs not known to interact, not pairs known not to.
+(Smith-Waterman) too; negative eigenvalues are set to zero; no scaling. "several kernels" is
+regression with an offset for all pairs and the kernels "profile" (training interactions) and
+"identity" beside the similarities, with weights chosen by cross-validation. Kernels of test objects
+are taken from the same repaired matrices, which uses no label. Zeros are pairs not known to
+interact, not pairs known not to.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +46,16 @@ from rankrls import ConditionalRankRLSCV
 from rankrls.metrics import conditional_scores
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "dti_yamanishi"
-SETTINGS = {2: "rows", 3: "columns", 4: "both"}
+SETTINGS = {1: "edges", 2: "rows", 3: "columns", 4: "both"}
+MODELS: dict[str, dict[str, Any]] = {
+    "ranking": {"loss": "ranking"},
+    "regression": {"loss": "regression"},
+    "several kernels": {
+        "loss": "regression",
+        "kernel": ["precomputed", "profile", "identity"],
+        "fit_offsets": True,
+    },
+}
 ALPHAS = 2.0 ** np.arange(-12, 13, 2)
 
 
@@ -63,16 +76,17 @@ def main(arguments: list[str] | None = None) -> None:
         objects.reverse()
     data = {name: load(options.data, name, options.condition_on) for name in options.sets}
     print(f"\nAccuracy of rankings of {objects[1]} for {objects[0]}\n")
-    print("| data | setting | ranking | regression | s |\n|---|---|---:|---:|---:|", flush=True)
+    names = " | ".join(MODELS)
+    print(f"| data | setting | {names} | s |\n|---|---|---:|---:|---:|---:|", flush=True)
     for name, (K, G, Y) in data.items():
         for setting in SETTINGS:
             start = time.perf_counter()
             values = {
-                loss: [
-                    held_out_accuracy(K, G, Y, setting, loss, options.folds, options.seed + i)
+                name: [
+                    held_out_accuracy(K, G, Y, setting, model, options.folds, options.seed + i)
                     for i in range(options.repeats)
                 ]
-                for loss in ("ranking", "regression")
+                for name, model in MODELS.items()
             }
             seconds = time.perf_counter() - start
             cells = [f"{np.mean(v):.3f} ± {np.std(v):.3f}" for v in values.values()]
@@ -107,30 +121,42 @@ def repaired(S: np.ndarray, name: str) -> np.ndarray:
 
 
 def held_out_accuracy(
-    K: np.ndarray, G: np.ndarray, Y: np.ndarray, setting: int, loss: str, k: int, seed: int
+    K: np.ndarray,
+    G: np.ndarray,
+    Y: np.ndarray,
+    setting: int,
+    model: dict[str, Any],
+    k: int,
+    seed: int,
 ) -> float:
     """Accuracy per conditioning object (row of Y), over those that have one."""
     rng = np.random.default_rng(seed)
     rows, columns = (np.array_split(rng.permutation(n), k) for n in Y.shape)
     every_row, every_column = (np.arange(n) for n in Y.shape)
-    tested = {
+    cell_fold = rng.integers(k, size=Y.shape)
+    tested: list[tuple[np.ndarray, np.ndarray]] = {
+        1: [(every_row, every_column)] * k,
         2: [(fold, every_column) for fold in rows],
         3: [(every_row, fold) for fold in columns],
         4: list(itertools.product(rows, columns)),
     }[setting]
     found = np.full((len(tested), len(Y)), np.nan)  # of each fold, for each conditioning object
     for number, (test_rows, test_columns) in enumerate(tested):
-        R = np.setdiff1d(every_row, test_rows) if setting != 3 else every_row
-        C = np.setdiff1d(every_column, test_columns) if setting != 2 else every_column
-        ranker = ConditionalRankRLSCV(
-            ALPHAS, kernel="precomputed", loss=loss, cv=SETTINGS[setting], random_state=seed
-        )
+        R = np.setdiff1d(every_row, test_rows) if setting in (2, 4) else every_row
+        C = np.setdiff1d(every_column, test_columns) if setting in (3, 4) else every_column
+        hidden = (cell_fold == number) & (setting == 1)
+        options = {"kernel": "precomputed"} | model
+        ranker = ConditionalRankRLSCV(ALPHAS, cv=SETTINGS[setting], random_state=seed, **options)
         with warnings.catch_warnings():
             # Few interactions: in some folds the ends of the grid are as good as any.
             warnings.filterwarnings("ignore", message="the best alpha")
-            ranker.fit(K[np.ix_(R, R)], Y[np.ix_(R, C)], G[np.ix_(C, C)])
+            warnings.filterwarnings("ignore", message="conjugate gradients")
+            labels = np.where(hidden, np.nan, Y)[np.ix_(R, C)]
+            ranker.fit(K[np.ix_(R, R)], labels, G[np.ix_(C, C)])
         scores = ranker.predict(K[np.ix_(test_rows, R)], G[np.ix_(test_columns, C)])
-        found[number, test_rows] = conditional_scores(Y[np.ix_(test_rows, test_columns)], scores)
+        labels = Y if setting != 1 else np.where(hidden, Y, np.nan)
+        labels = labels[np.ix_(test_rows, test_columns)]
+        found[number, test_rows] = conditional_scores(labels, scores)
     defined = ~np.isnan(found)
     n_lists = defined.sum(axis=0)
     totals = np.where(defined, found, 0.0).sum(axis=0)

@@ -1,4 +1,4 @@
-"""Mutated data: LETOR, CSV, Parquet and XML files, some of them compressed."""
+"""Mutated data: LETOR, CSV, Parquet, TREC and XML files, some of them compressed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ import numpy as np
 
 from fuzz import Target
 from fuzz_mutators import BINARY, TEXT, mutated
-from rankrls.datasets import iter_letor, iter_ranking, load_csv, load_letor, load_ranking
+from rankrls.datasets import (
+    iter_letor,
+    iter_ranking,
+    load_csv,
+    load_group,
+    load_letor,
+    load_qrels,
+    load_ranking,
+    load_run,
+)
 from rankrls.graph_kernels import iter_interaction_corpus
 from test_interaction_corpus import CORPUS
 
@@ -19,6 +28,14 @@ LETOR = b"".join(
 
 CSV = b"rel,qid,a,b c,d\n" + b"".join(
     b'%d,"q%d",%.3f,%d,"%d"\n' % (i % 3, i // 4, i / 7, i, -i) for i in range(24)
+)
+
+RUN = b"".join(b"q%d Q0 d%d %d %.3f me\n" % (i // 4, i, i % 4 + 1, -i / 7) for i in range(24))
+QRELS = b"".join(b"q%d 0 d%d %d\n" % (i // 4, i, i % 3) for i in range(24))
+
+
+WORDS = b"rel,qid,a,word,note\n" + b"".join(
+    b'%d,q%d,%.3f,w%d,"no, %d"\n' % (i % 3, i // 4, i / 7, i % 5, i) for i in range(24)
 )
 
 
@@ -46,6 +63,12 @@ def read_csv(path):
     load_ranking(path, format="csv")
 
 
+def read_text(path):
+    rows = load_ranking(path, format="csv", text="auto", missing="nan")
+    for name in rows.data.columns:
+        assert len(rows.data[name]) == len(rows.target)
+
+
 def read_parquet(path):
     load_ranking(path, format="parquet")
     for _ in iter_ranking(path, format="parquet"):
@@ -65,8 +88,12 @@ def read_corpus(path):
 KINDS = {
     "letor": (LETOR, TEXT, read_letor),
     "csv": (CSV, TEXT, read_csv),
+    "text": (WORDS, TEXT, read_text),
     "any": (LETOR, [*TEXT, *BINARY], read_any),
     "parquet": (parquet, BINARY, read_parquet),
+    "run": (RUN, TEXT, load_run),
+    "qrels": (QRELS, TEXT, load_qrels),
+    "group": (b"3\n17\n0\n4\n" * 6, TEXT, load_group),
     "xml": (CORPUS.encode(), TEXT, read_corpus),
 }
 

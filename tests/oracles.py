@@ -242,6 +242,20 @@ def precision(labels, k=None, threshold=1):
     return sum(relevant[:k]) / k if any(relevant) else math.nan
 
 
+def recall(labels, k=None, threshold=1):
+    relevant = [y >= threshold for y in labels]
+    return sum(relevant[:k]) / sum(relevant) if any(relevant) else math.nan
+
+
+def expected_reciprocal_rank(labels, k=None, max_grade=4):
+    reached, total = 1.0, 0.0
+    for place, y in enumerate(labels[:k], 1):
+        stop = (2.0**y - 1) / 2.0**max_grade
+        total += reached * stop / place
+        reached *= 1 - stop
+    return total if any(labels) else math.nan
+
+
 # ---------------------------------------------------------------------- hinge losses
 
 

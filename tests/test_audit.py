@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse, stats
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV
 from rankrls.datasets import make_preference_pairs, make_ranking
@@ -362,6 +364,20 @@ def test_groups_of_queries_and_chosen_alpha():
     assert table.labels.tolist() == [0, 1, 2]
     np.testing.assert_allclose(table.p_value, audit(ranker, X, y, qid=qid, groups=qid % 3).p_value)
     assert table.size.sum() == len(y) - 12
+
+
+def test_alpha_in_the_place_of_the_chosen_one():
+    X, y, qid = make_ranking(n_queries=15, random_state=2, return_X_y_qid=True)
+    search = RankRLSCV().fit(X, y, qid=qid)
+    for by in ("query", "row"):
+        found = audit(search, X, y, qid=qid, by=by, alpha=3.0)
+        expected = audit(RankRLS(3.0), X, y, qid=qid, by=by)
+        for name, values in expected.columns.items():
+            np.testing.assert_array_equal(found.columns[name], values)
+    with pytest.raises(ValueError, match="alpha must be finite and > 0"):
+        audit(search, X, y, qid=qid, alpha=0)
+    with pytest.raises(ValueError, match="got a Pipeline: of a pipeline, pass the last step"):
+        audit(make_pipeline(StandardScaler(), RankRLS()), X, y, qid=qid)
 
 
 def test_pair_features_and_scores_beside_pairs():

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GroupKFold, KFold
 
+from rankrls import RankRLSCV
 from rankrls.estimators.choosing import (
+    best_of,
     check_alphas,
     check_rows,
+    choose_alpha,
+    continuation,
     is_fold_count,
     is_splits,
     random_folds,
@@ -99,3 +103,27 @@ def test_splits_that_are_refused(cv, complement, message):
 
 def test_rows_are_integers():
     assert check_rows("rows", [2, 0], 3).dtype == np.int64
+
+
+def test_scores_that_differ_by_rounding_are_a_plateau():
+    grid = 2.0 ** np.arange(6)
+    falling = np.array([-0.3, -0.3 - 1e-9, -0.3 - 2e-9, -0.4, -0.5, -0.6])
+    assert best_of(falling) == choose_alpha(grid, falling) == 2  # without a warning
+    assert len(continuation(grid, falling, 1e3)) == 0
+    rising = falling[::-1]
+    assert best_of(rising) == choose_alpha(grid, rising) == 5
+    assert len(continuation(grid, rising, 1.0)) == 0
+    assert len(continuation(grid, rising, 1e3)) == 10
+    assert best_of(np.array([0.3, 0.2, 0.3 - 1e-9])) == 0
+    assert best_of(np.array([0.3, 0.2, 0.3])) == 2
+
+
+def test_default_grid_is_not_to_be_extended():
+    """The log loss falls by ever less to the smallest alpha that means anything."""
+    rng = np.random.default_rng(3)
+    X, pairs = rng.standard_normal((30, 40)), rng.integers(0, 30, (20, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    search = RankRLSCV(scoring="log_loss").fit(X, pairs=pairs)
+    assert search.alpha_ == search.alphas_[0] < 1e-8
+    with pytest.warns(UserWarning, match="is the smallest of the grid: extend alphas"):
+        RankRLSCV(np.array([0.01, 0.1, 1.0]), scoring="log_loss").fit(X, pairs=pairs)

@@ -112,11 +112,12 @@ def test_predict_takes_no_qid(kind):
 
 
 @pytest.mark.parametrize("kind", RELATIONS, ids=lambda kind: kind.__name__)
-def test_relations_have_no_deviations(kind):
+def test_relations_have_deviations_and_no_queries(kind):
     ranker = kind().fit(X, X @ X.T)
-    message = rf"^{kind.__name__}\.predict\(\) got .* 'return_std': it has no standard deviations"
-    with pytest.raises(TypeError, match=message):
-        ranker.predict(X, return_std=True)
+    scores, deviation = ranker.predict(X, return_std=True)
+    assert scores.shape == deviation.shape == (12, 12)
+    with pytest.raises(ValueError, match="return_std must be True or False"):
+        ranker.predict(X, return_std=np.arange(12))
     with pytest.raises(TypeError, match="take the place of queries"):
         ranker.predict(X, qid=np.arange(12))
 
@@ -189,8 +190,8 @@ METRICS = (
 
 @pytest.mark.parametrize(("name", "call"), TAKE_QUERIES.items(), ids=TAKE_QUERIES)
 def test_queries_by_other_names(name, call):
-    with pytest.raises(TypeError, match=rf"^{name}\(\) got .* 'group': .*qid=np.repeat\("):
-        call(X, SCORES, group=[4, 4, 4])
+    with pytest.raises(TypeError, match=rf"^{name}\(\) got .* 'group_sizes': .* called group"):
+        call(X, SCORES, group_sizes=[4, 4, 4])
     refused = (TypeError, rf"^{name}\(\) got .* 'groups': .* is called qid")
     if name == "RankRLSCV.fit":  # which has groups of given pairs
         refused = (ValueError, "^groups says which given pairs .* is called qid")
@@ -207,8 +208,8 @@ def test_queries_by_other_names(name, call):
 
 
 def test_other_places_that_take_queries():
-    with pytest.raises(TypeError, match=r"^RankRLS.score\(\) got .* 'group': .*np.repeat"):
-        FITTED.score(X, SCORES, group=[4, 4, 4])
+    with pytest.raises(TypeError, match=r"^RankRLS.score\(\) got .* 'group_sizes': .* group"):
+        FITTED.score(X, SCORES, group_sizes=[4, 4, 4])
     with pytest.raises(TypeError, match=r"^PreferenceGraph.from_scores\(\) got .* 'group_id': "):
         PreferenceGraph.from_scores(SCORES, group_id=QID)
     with pytest.raises(TypeError, match=r"^QueryScaler.fit_transform\(\) got .* 'groups': "):
@@ -221,8 +222,8 @@ def test_other_places_that_take_queries():
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.__name__)
 def test_metrics_with_queries_by_other_names(metric):
-    with pytest.raises(TypeError, match=rf"^{metric.__name__}\(\) got .* 'group': .*np.repeat"):
-        metric(SCORES, SCORES, group=[4, 4, 4])
+    with pytest.raises(TypeError, match=rf"^{metric.__name__}\(\) got .* 'group_sizes': .* group"):
+        metric(SCORES, SCORES, group_sizes=[4, 4, 4])
     with pytest.raises(TypeError, match=r"takes y_true and y_score as positional.*qid=…"):
         metric(SCORES, SCORES, QID)
     assert pickle.loads(pickle.dumps(metric)) is metric
@@ -236,7 +237,7 @@ def test_metrics_with_queries_by_other_names(metric):
         ("ndcg_at_5", "'ndcg@5'"),
         ("ndcg_score", "'ndcg'"),
         ("MAP@3", "'average_precision@3'"),
-        ("mrr", "'reciprocal_rank'"),
+        ("MRR", "'reciprocal_rank'"),
         ("p@5", "'precision@5'"),
         ("auc", "of two classes 'pairwise_accuracy' is the AUC, within queries"),
         ("roc_auc", "of two classes 'pairwise_accuracy' is the AUC, within queries"),

@@ -143,7 +143,7 @@ def test_alpha_auto(run, folder, data, split):
 def test_kernels_and_bases(run, folder, data, split):
     X, y, qid = (part[split] for part in data)
     words = ("--kernel", "poly", "--gamma", "0.1", "--degree", "2", "--coef0", "0.5", *PLAIN)
-    run("fit", "train.dat", "-m", "new", *words, "--n-components", "20", "--seed", "3")
+    run("fit", "train.dat", "-m", "new", *words, "--basis", "20", "--random-state", "3")
     expected = RankRLS(kernel="poly", gamma=0.1, degree=2, coef0=0.5, basis=20, random_state=3)
     expected.fit(X, y, qid=qid)
     np.testing.assert_allclose(load_model(folder / "new").predict(X), expected.predict(X))
@@ -393,7 +393,7 @@ def test_cross_validation(run, folder, data, split):
     X, y, qid = (part[split] for part in data)
     words = ("cv", "train.dat", "--alphas", "0.1,1,100", "--scoring", "ndcg@10", "--cv", "4",
              "--scale", "none")  # fmt: skip
-    out, _ = run(*words, "--json", "--seed", "5")
+    out, _ = run(*words, "--json", "--random-state", "5")
     found = json.loads(out)
     expected = RankRLSCV([0.1, 1, 100], scoring="ndcg@10", cv=4, random_state=5)
     with warnings.catch_warnings():
@@ -401,7 +401,7 @@ def test_cross_validation(run, folder, data, split):
         expected.fit(X, y, qid=qid)
     np.testing.assert_allclose(found["scores"], expected.cv_results_["mean_score"])
     assert found["best_alpha"] == expected.alpha_
-    out, _ = run(*words, "--seed", "5", "--plot", "path.svg")
+    out, _ = run(*words, "--random-state", "5", "--plot", "path.svg")
     assert re.search(rf"^{expected.alpha_:g} .*\*$", out, re.M)
     assert b"<svg" in (folder / "path.svg").read_bytes()
     out, _ = run("cv", "train.csv", "--alphas", "0.01:100", "--scale", "query-minmax", "--json")
@@ -512,6 +512,14 @@ def test_report(run, folder):
     found = json.loads(out)
     assert found["pairwise_error_low"] < found["pairwise_error"] < found["pairwise_error_high"]
     assert found["method"] == "leave-query-out"
+
+
+def test_report_of_two_queries(run, folder):
+    lines = [f"{i % 3} qid:{1 + i // 6} 1:{i % 3 + 0.1 * i:.2f} 2:{i * i % 7}" for i in range(12)]
+    (folder / "two.dat").write_text("\n".join(lines) + "\n")
+    out, _ = run("report", "two.dat", "-o", "two.html")
+    assert "too few queries or rows for an interval (leave query out)" in out
+    assert "nan" not in out
 
 
 def test_demo(run, tmp_path):

@@ -52,10 +52,10 @@ FILES = {
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("fit", "Missing argument 'DATA' (see rankrls fit --help)"),
+        ("fit", "Missing argument 'DATA...' (see rankrls fit --help)"),
         ("fit train.dat", "Missing option '-m' / '--model' (see rankrls fit --help)"),
         ("fti", "No such command 'fti'"),
-        ("fit train.dat model2 -m x", "unexpected extra argument (model2): models are named by -m"),
+        ("fit train.dat model2 -m x", "model2: there is no such file, as each of several must be"),
         ("fit train.dat -m x --alhpa 1", "No such option"),
         ("fit nowhere.dat -m x", "nowhere.dat: No such file or directory"),
         ("fit . -m x", ".: no file in this directory ends in .parquet"),

@@ -64,6 +64,10 @@ def write_files(X, y, qid):
     gaps.to_csv("gaps.csv", index=False)
     dump_letor(np.column_stack([X, y]), y, "zero.dat", qid=qid, zero_based=True)
     np.savetxt("scores.txt", X[:, 0])
+    dump_letor(X, y, "flat.dat")
+    sizes = np.bincount(qid)
+    np.savetxt("sizes.txt", sizes, fmt="%d")
+    np.savetxt("halves.txt", np.column_stack([sizes // 2, sizes - sizes // 2]).ravel(), fmt="%d")
     for words in (
         "fit plain.csv -m model",
         "fit train.dat -m nameless --scale query-standard --alpha 1",
@@ -97,6 +101,7 @@ CV = "cv {} --json --alphas 0.1,1,10,100"
 REPORT = "report {} -o out.html --json --alphas 0.1,1,10,100"
 PREDICT = "predict {} -m nameless"
 EVALUATE = "evaluate {} -m nameless --json"
+COMPARE = "compare nameless scores.txt --data {} --json"
 
 #: For options of what is learned: further words, and the option with another value.
 MODEL = {
@@ -108,11 +113,11 @@ MODEL = {
     "ties": ("", "--ties drop"),
     "query_weighting": ("", "--query-weighting query"),
     "solver": ("", "--solver cg"),
-    "n_components": ("--kernel rbf", "--n-components 8"),
+    "n_components": ("--kernel rbf", "--basis 8"),
     "scale": ("", "--scale none"),
     "max_iter": ("--solver cg --tol 1e-12", "--max-iter 1"),
     "tol": ("--solver cg", "--tol 0.9"),
-    "seed": ("--kernel rbf --n-components 8", "--seed 7"),
+    "seed": ("--kernel rbf --basis 8", "--random-state 7"),
 }
 
 #: For options about files: the file, further words, and the option.
@@ -128,6 +133,7 @@ DATA = {
     "delimiter": ("train.csv", "", "--delimiter ;"),
     "zero_based": ("zero.dat", "", "--zero-based"),
     "missing": ("gaps.csv", "", "--missing zero"),
+    "group": ("flat.dat", "--group sizes.txt", "--group halves.txt"),
 }
 
 #: The same for a model of four features without names.
@@ -143,6 +149,7 @@ ROWS = {
     "delimiter": ("plain.csv", "", "--delimiter ;"),
     "zero_based": ("zero.dat", "", "--zero-based"),
     "missing": ("holes.csv", "", "--missing zero"),
+    "group": ("flat.dat", "--group sizes.txt", "--group halves.txt"),
 }
 
 OWN = {
@@ -153,19 +160,50 @@ OWN = {
         "cv": ("train.dat", "--alphas 0.1,1000", "--cv 2"),
         "scoring": ("train.dat", "", "--scoring ndcg@2"),
         "loss": ("train.dat", "", "--loss hinge"),
+        "auto": ("train.dat", "", "--auto --effort quick"),
+        "effort": ("train.dat", "", "--effort quick"),
         "c": ("train.dat", "--loss hinge", "-c 7"),
         "stream": ("train.dat", "", "--stream"),
         "no_uncertainty": ("train.dat", "", "--no-uncertainty"),
         "as_json": None,
     },
-    "predict": {"model": None, "output": None},
+    "predict": {
+        "model": None,
+        "output": None,
+        "layout": ("train.dat", "", "--format trec"),
+        "top": ("train.dat", "--format csv", "--top 1"),
+        "doc_id": ("plain.csv", "--format csv --features a,b,c,d", "--doc-id label"),
+        "run_name": ("train.dat", "--format trec", "--run-name me"),
+    },
     "evaluate": {
         "model": None,
         "scores": None,
+        "run": None,
+        "qrels": None,
+        "metrics": ("train.dat", "", "--metrics map"),
+        "gain": ("train.dat", "", "--gain linear"),
+        "max_grade": ("train.dat", "--metrics err", "--max-grade 5"),
+        "ties": ("train.dat", "", "--ties id"),
+        "missing_queries": ("train.dat", "", "--missing-queries skip"),
         "k": ("train.dat", "", "--at 2"),
         "threshold": ("train.dat", "", "--relevant 3"),
         "undefined": ("train.dat", "", "--undefined 1"),
         "per_query": ("train.dat", "", "--per-query"),
+        "as_json": None,
+    },
+    "compare": {
+        "qrels": None,
+        "metric": ("train.dat", "", "--metric map"),
+        "method": ("train.dat", "", "--method t"),
+        "n_permutations": ("train.dat", "", "--n-permutations 50"),
+        "confidence_level": ("train.dat", "", "--confidence-level 0.5"),
+        "seed": ("train.dat", "--n-permutations 50", "--random-state 7"),
+        "threshold": ("train.dat", "--metric map", "--relevant 3"),
+        "gain": ("train.dat", "", "--gain linear"),
+        "max_grade": ("train.dat", "--metric err", "--max-grade 5"),
+        "undefined": ("train.dat", "", "--undefined 1"),
+        "ties": ("train.dat", "", "--ties id"),
+        "missing_queries": ("train.dat", "", "--missing-queries skip"),
         "as_json": None,
     },
     "cv": {
@@ -173,6 +211,8 @@ OWN = {
         "cv": ("train.dat", "", "--cv 3"),
         "scoring": ("train.dat", "", "--scoring ndcg@2"),
         "plot": ("train.dat", "", "--plot out.svg"),
+        "auto": None,
+        "effort": ("train.dat", "", "--effort quick"),
         "every": None,
         "as_json": None,
     },
@@ -181,10 +221,13 @@ OWN = {
         "output": None,
         "alphas": None,
         "title": ("train.dat", "", "--title Hello"),
+        "auto": None,
+        "effort": ("train.dat", "", "--effort quick"),
         "as_json": None,
     },
 }  # fmt: skip
-BASES = {"fit": FIT, "cv": CV, "report": REPORT, "predict": PREDICT, "evaluate": EVALUATE}
+BASES = {"fit": FIT, "cv": CV, "report": REPORT, "predict": PREDICT, "evaluate": EVALUATE,
+         "compare": COMPARE}  # fmt: skip
 
 
 #: Options whose wrong value shows in the rows: the error is about these.
@@ -194,7 +237,11 @@ ABOUT_ROWS = ("format", "no_header", "delimiter", "features", "qid_column")
 def cases():
     for command, base in BASES.items():
         table = dict(OWN[command])
-        table |= ROWS if command in ("predict", "evaluate") else DATA
+        table |= ROWS if command in ("predict", "evaluate", "compare") else DATA
+        if command == "predict":  # --format says what is written
+            table["format"] = ("train.dat", "", "--input-format csv")
+        if command == "compare":  # NDCG refuses labels below 0
+            table["label"] = ("plain.csv", "--metric pairwise_accuracy", "--label a")
         if command in ("fit", "cv", "report"):
             table |= {name: ("train.dat", *words) for name, words in MODEL.items()}
         if command == "cv":  # scores of few queries do not tell 7 iterations from 8
@@ -207,7 +254,8 @@ def test_all_options_are_in_the_tables():
     """None: `test_the_other_options` is about it."""
     for command in BASES:
         known = {name for other, name, *_ in cases() if other == command}
-        options = {param.name for param in cli.commands[command].params} - {"data"}
+        options = {param.name for param in cli.commands[command].params}
+        options -= {"data", "a", "b"}
         assert options == known, command
     others = {
         (name, param.name)
@@ -217,7 +265,8 @@ def test_all_options_are_in_the_tables():
     }
     assert others == {
         *(("export", name) for name in ("model", "target", "output", "name", "feature_names",
-                                        "store", "drop_zeros")),
+                                        "store", "drop_zeros", "normalizers")),
+        *(("weights", name) for name in ("model", "top", "as_json")),
         ("info", "model"),
         ("info", "as_json"),
         ("demo", "output"),
@@ -255,7 +304,7 @@ def test_an_option_is_used_or_refused(folder, capsys, command, name, base, words
         ("cv train.dat --tol 0.1", "--tol is for solvers that iterate: add --solver cg"),
         ("fit train.dat -m x --ties keep --cost unit", "--cost unit drops ties"),
         ("fit train.dat -m x --ties keep --loss hinge", "--ties is for --loss squared"),
-        ("cv train.dat --n-components 5 --solver dual", "--n-components is for --solver nystroem"),
+        ("cv train.dat --basis 5 --solver dual", "--basis is for --solver nystroem"),
         ("fit train.dat -m x --alpha 1 --alphas 1,2", "--alphas is what --alpha auto chooses"),
         ("fit train.dat -m x --alpha 1 --cv 3", "--cv is for --alpha auto"),
         ("fit train.dat -m x --alpha 1 --scoring ndcg", "--scoring is for --alpha auto"),
@@ -278,10 +327,58 @@ def test_an_option_is_used_or_refused(folder, capsys, command, name, base, words
         ("export -m model --to onnx --name x -o m", "--name is for --to elasticsearch"),
         ("export -m model --to svmrank --feature-names a", "--feature-names is for --to elastic"),
         ("export -m model --to onnx --drop-zeros -o m", "--drop-zeros is for --to elasticsearch"),
-        ("evaluate train.dat -m model --metrics map", "--at sets the cut-off"),
+        ("export -m model --to sql --normalizers", "--normalizers is for --to elasticsearch"),
+        ("export -m model --to sql --name x", "--name is for --to elasticsearch"),
+        ("export -m model --to vespa --store x", "--store is for --to solr"),
+        ("export -m nameless --to sql", "does not know the names of its 4 features"),
+        ("evaluate train.dat -m model --metrics map --at 3", "--at is for NDCG and precision"),
+        ("evaluate train.dat -m model --metrics map --gain linear", "--gain is for ndcg"),
+        ("evaluate train.dat -m model --max-grade 3", "--max-grade is for err"),
+        ("evaluate train.dat -m model --metrics err --relevant 2", "--relevant is for map, mrr"),
+        ("evaluate train.dat -m model --metric map", "rankrls evaluate has --metrics"),
+        ("evaluate train.dat -m model --metrics MAP", "it is called 'average_precision' here"),
+        ("evaluate train.dat -m model --metrics map@x", "k an integer"),
+        ("evaluate train.dat -m model --metrics concordance_index", "pairwise_error_all_pairs"),
+        (
+            "evaluate train.dat -m model --metrics pairwise_error --undefined 0",
+            "--undefined is for",
+        ),
+        ("evaluate train.dat -m model --ties id", "--ties is for runs with --qrels"),
+        ("evaluate train.dat -m model --run x --qrels y", "leave out a file of rows"),
+        ("evaluate --run x --qrels y -m model", "leave out -m"),
+        ("evaluate --run x --qrels y --scores z", "leave out --scores"),
+        ("evaluate --run x --qrels y --one-ranking", "--one-ranking is for a file of rows"),
+        ("evaluate --run x --qrels y --qid q", "--qid-column is for a file of rows"),
+        ("evaluate --run x", "--run and --qrels go together"),
+        ("evaluate", "name a file of rows, or give a run and judgements"),
+        ("predict train.dat -m model --format scores --top 3", "--top is for ranked lists"),
+        ("predict train.dat -m model --format scores --doc-id x", "--doc-id is for ranked lists"),
+        ("predict train.dat -m model --run-name x", "--run-name is for --format trec"),
+        ("predict train.csv -m model --doc-id nothing", "no column 'nothing' for --doc-id"),
+        ("predict train.dat -m model --doc-id docid", "row 0 has no docid: there is no comment"),
+        ("compare model scores.txt", "by --data, or the judgements for two runs by --qrels"),
+        ("compare model scores.txt --data x --qrels y", "by --data, or the judgements"),
+        ("compare model - --data train.dat", "name files: stdin cannot be read"),
+        ("compare model scores.txt --data train.dat --ties id", "--ties is for runs"),
+        ("compare model scores.txt --data train.dat --one-ranking", "there are none"),
+        ("compare x y --qrels z --label a", "--label is for a file of rows"),
+        ("compare x y --qrels z --metric pairwise_accuracy", "--metric must be one of 'ndcg'"),
+        (
+            "compare x y --qrels z --method t --random-state 3",
+            "--random-state is for --method perm",
+        ),
+        ("compare model scores.txt --data train.dat --metric map --gain linear", "--gain is for"),
         ("fit train.dat -m x --lambda 3", "the regularisation is --alpha"),
-        ("cv train.dat --scoring map", "--scoring map: it is called 'average_precision' here"),
+        ("cv train.dat --scoring MAP", "--scoring MAP: it is called 'average_precision' here"),
         ("cv train.dat --scoring auc", "of two classes 'pairwise_accuracy' is the AUC"),
+        ("fit train.dat -m x --group sizes.txt", "leave out --group 'sizes.txt'"),
+        ("fit train.csv -m x --group sizes.txt", "--group is for LETOR text, and train.csv is a"),
+        ("fit flat.dat -m x", "no file flat.dat.query has sizes of queries; use --one-ranking"),
+        ("fit flat.dat -m x --one-ranking --group sizes.txt", "exclude each other"),
+        ("fit flat.dat nothing -m x", "nothing: there is no such file"),
+        ("fit flat.dat flat.dat -m x", "flat.dat comes twice among the files"),
+        ("fit train.dat flat.dat -m x --group sizes.txt", "sizes for one file of rows"),
+        ("fit train.dat train.csv -m x", "train.csv: this is a file of the kind 'csv'"),
         ("cv train.csv --drop a,nothing", "no column 'nothing' for --drop"),
     ],
 )
@@ -313,6 +410,15 @@ def test_the_other_options(folder, capsys):
     one, other = (outcome(capsys, f"export -m model --to solr {words}")[1] for words in
                   ("--store x --name y", "--feature-names p,q,r,s --drop-zeros"))  # fmt: skip
     assert '"store": "x"' in one
+    plain, scaled = (outcome(capsys, f"export -m model --to solr {words}") for words in
+                     ("", "--normalizers"))  # fmt: skip
+    assert "StandardNormalizer" in scaled[1]
+    assert "scores of solr are those of rankrls predict less" in plain[2]
+    assert scaled[2] == ""
+    assert '"a"' in outcome(capsys, "export -m model --to sql")[1]
+    assert (
+        "rank-profile shop inherits" in outcome(capsys, "export -m model --to vespa --name shop")[1]
+    )
     assert '"name": "y"' in one
     assert "p" in other
     assert main(shlex.split("report train.dat -o out.html")) == 0
@@ -333,7 +439,14 @@ def test_names_of_options_as_in_python(folder, capsys):
     old += "--n-components 9 --seed 4 --json"
     new = "fit train.csv -m {} --target grades --qid sessions --sample-weight w --kernel rbf "
     new += "--basis 9 --random-state 4 --json"
-    assert main(shlex.split(old.format("one"))) == main(shlex.split(new.format("two"))) == 0
+    assert main(shlex.split(old.format("one"))) == 0
+    told = capsys.readouterr().err
+    assert "warning: --n-components is called --basis now; the old name will go" in told
+    assert "warning: --seed is called --random-state now" in told
+    assert main(shlex.split(new.format("two"))) == 0
+    assert "is called" not in capsys.readouterr().err
+    assert main(shlex.split(old.replace("--seed 4", "--seed=4").format("three"))) == 0
+    assert load_model("three").steps[-1][1].random_state == 4
     X = pd.read_csv("train.csv")[load_model("one").feature_names_in_]
     np.testing.assert_array_equal(load_model("one").predict(X), load_model("two").predict(X))
 
@@ -355,7 +468,8 @@ def examples():
 
 def test_there_are_examples():
     assert len(examples()) > 20
-    for command in ("fit", "predict", "evaluate", "cv", "export", "report", "completion"):
+    for command in ("fit", "predict", "evaluate", "compare", "cv", "export", "report", "weights",
+                    "completion"):  # fmt: skip
         assert any(f"rankrls {command} " in line for line in examples())
 
 
@@ -369,13 +483,20 @@ def example_folder(data, tmp_path_factory):
     dump_letor(X, y, folder / "train.dat.gz", qid=qid)
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
     frame["session"], frame["grade"], frame["clicks"] = qid, y, y
+    frame["doc"] = np.arange(len(y)) % 100
     frame.to_csv(folder / "train.csv", index=False)
-    frame = frame.rename(columns={"session": "qid"}).drop(columns="clicks")
+    frame = frame.rename(columns={"session": "qid"}).drop(columns=["clicks", "doc"])
     frame.to_parquet(folder / "train.parquet")
     text = (folder / "train.dat").read_bytes()
     for name, part in (("part1", text), ("part2", (folder / "test.dat").read_bytes())):
         (folder / f"{name}.gz").write_bytes(gzip.compress(part))
     np.savetxt(folder / "other.txt", X[qid >= 20][:, 0])
+    rows = [(q, f"d{i}", score, label) for i, (q, score, label) in
+            enumerate(zip(qid, X[:, 0], y, strict=True))]  # fmt: skip
+    for name, sign in (("run.txt", 1), ("other_run.txt", -1)):
+        lines = [f"{q} Q0 {d} 0 {sign * score} x\n" for q, d, score, _ in rows]
+        (folder / name).write_text("".join(lines))
+    (folder / "qrels.txt").write_text("".join(f"{q} 0 {d} {label:g}\n" for q, d, _, label in rows))
     (folder / "names.txt").write_text("a\nb\nc\nd\n")
     with contextlib.chdir(folder):
         assert main(["fit", "train.parquet", "-m", "fitted"]) == 0

@@ -44,6 +44,18 @@ def no_commands(text):
     return not any(character in text for character in UNSAFE)
 
 
+def test_lists_on_a_terminal_and_in_a_file(folder, capsys, monkeypatch):
+    words = ["predict", "nasty.csv", "-m", "nasty.model", "--format", "csv", "--top", "1"]
+    assert main([*words, "-o", "out.csv"]) == 0
+    assert NASTY in (folder / "out.csv").read_text(encoding="utf-8")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(sys.stdout), "isatty", lambda self: True)
+        assert main(words) == 0
+    out = capsys.readouterr().out
+    assert no_commands(out)
+    assert out.count("\n") == 9
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -56,6 +68,13 @@ def no_commands(text):
         "fit nasty.csv -m new --label nothing",
         "fit nasty.csv -m new --qid-column a --debug",
         "predict train.dat -m nasty.model",
+        "predict nasty.csv -m nasty.model --format json --doc-id qid",
+        "predict nasty.csv -m nasty.model --format trec",
+        "compare nasty.model nasty.model --data nasty.csv",
+        "weights -m nasty.model",
+        "weights -m nasty.model --json",
+        "export -m nasty.model --to sql",
+        "export -m nasty.model --to vespa",
         "report nasty.csv -o page.html",
         "report nasty.csv -o page.html --json",
         "export -m nasty.model --to elasticsearch",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.stats import norm
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -31,36 +33,49 @@ def _items(n_features=3):
     return X, pairs
 
 
-def _total(model, X):
-    """Σ var(f_i − f_j) over all pairs, less what a Nyström basis does not span."""
-    i, j = np.array(list(combinations(range(len(X)), 2))).T
-    total = float(model._model.difference_variance(X[i], X[j]).sum())
-    if "basis" in SPACES["nystroem"] and hasattr(model, "basis_indices_"):
+def _variances(model, X):
+    """var(f_i − f_j) of all pairs (n, n), less what a Nyström basis does not span."""
+    i, j = np.indices((len(X), len(X))).reshape(2, -1)
+    found = model._model.difference_variance(X[i], X[j]).reshape(len(X), len(X))
+    if hasattr(model, "basis_indices_"):
         K = np.exp(-0.3 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
         R = model.basis_indices_
         K -= K[:, R] @ np.linalg.solve(K[np.ix_(R, R)], K[R])
-        total -= float((K[i, i] + K[j, j] - 2 * K[i, j]).sum())
-    return total
+        d = K.diagonal()
+        found = found - (d[:, None] + d - 2 * K)
+    return found
+
+
+def _misplaced(model, X, top):
+    """Probability of the wrong side of the border, by the variances of differences."""
+    f, v = model.predict(X), _variances(model, X)
+    first, second = np.argsort(-f, kind="stable")[top - 1 : top + 1]
+    # var(f_i − (f_a + f_b)/2) = (v_ia + v_ib)/2 − v_ab/4
+    spread = (v[:, first] + v[:, second]) / 2 - v[first, second] / 4
+    return norm.cdf(-np.abs(f - (f[first] + f[second]) / 2) / np.sqrt(spread))
 
 
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("given", [False, True])
-def test_suggestions_equal_greedy_refits(space, given):
+@pytest.mark.parametrize("top", [None, 1, 3])
+def test_suggestions_equal_greedy_refits(space, given, top):
     X, pairs = _items()
     ranker = RankRLS(0.5, **SPACES[space])
     candidates = np.array(list(combinations(range(9), 2)))
     if given:
         candidates = candidates[::3, ::-1]
     model = ranker.fit(X, pairs=pairs)
-    found = suggest_pairs(model, X, k=5, candidates=candidates if given else None)
+    found = suggest_pairs(model, X, k=5, top=top, candidates=candidates if given else None)
     assert found.shape == (5, 2)
+    weight = np.ones(len(X)) if top is None else _misplaced(model, X, top)
     asked = pairs
     for pair in found:
         totals = []
         for candidate in candidates:
             # The outcome does not matter: the first one is preferred.
             more = np.vstack([asked, candidate])
-            totals.append(_total(RankRLS(0.5, **SPACES[space]).fit(X, pairs=more), X))
+            refitted = RankRLS(0.5, **SPACES[space]).fit(X, pairs=more)
+            totals.append(weight @ _variances(refitted, X) @ weight)
         mine = np.flatnonzero((candidates == pair).all(axis=1))[0]
         assert totals[mine] <= min(totals) * (1 + 1e-9) + 1e-9
         asked = np.vstack([asked, pair])
@@ -92,6 +107,56 @@ def test_suggestions_of_many_rows_are_drawn():
     assert (np.linalg.norm(X[found[:, 0]] - X[found[:, 1]], axis=1) > 4).all()
 
 
+def test_suggestions_for_the_top_are_about_the_border():
+    """A feature that only the worst items have, and nothing is known of, does not matter."""
+    rng = np.random.default_rng(0)
+    X = np.zeros((60, 3))
+    X[:, 0] = np.linspace(10.0, -10.0, 60)
+    X[:12, 1] = rng.standard_normal(12)
+    X[30:, 2] = 2 * rng.standard_normal(30)
+    model = RankRLS(0.1).fit(X, pairs=[(i, i + 10) for i in range(0, 50, 2)], magnitude=[3.0] * 25)
+    everywhere, head = (suggest_pairs(model, X, k=2, top=top) for top in (None, 5))
+    assert np.abs(X[everywhere[0], 2]).max() > 0
+    assert np.abs(X[head[0], 2]).max() == 0
+    assert np.abs(X[head[0], 1]).max() > 0
+
+
+def test_top_by_the_noise_of_the_calibration():
+    """The scale of the posterior is that of the calibrated probabilities, whatever alpha is."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((30, 4))
+    quality = X @ [2.0, 1.0, 0.0, -1.0]
+    pairs = rng.permuted(np.tile(np.arange(30), (80, 1)), axis=1)[:, :2]
+    won = quality[pairs[:, 0]] - quality[pairs[:, 1]] + rng.logistic(size=80) > 0
+    pairs = np.where(won[:, None], pairs, pairs[:, ::-1])
+    search = RankRLSCV([0.5, 4.0, 32.0, 256.0], scoring="log_loss").fit(X, pairs=pairs)
+    found, slope = search.calibration_, search.calibration_.slope
+    noise = (1.0 if found.link == "probit" else 1.7) / slope
+    f, v = search.predict(X), _variances(search, X)
+    first, second = np.argsort(-f, kind="stable")[4:6]
+    spread = (v[:, first] + v[:, second]) / 2 - v[first, second] / 4
+    z = np.abs(f - (f[first] + f[second]) / 2) / np.sqrt(spread)
+    weight = norm.cdf(-z * np.sqrt(search.alpha_) / noise)
+    candidates = np.array(list(combinations(range(30), 2)))
+    totals = []
+    for a, b in candidates:
+        more = RankRLS(search.alpha_).fit(X, pairs=np.vstack([pairs, [(a, b)]]))
+        totals.append(weight @ _variances(more, X) @ weight)
+    best = candidates[np.argmin(totals)]
+    assert suggest_pairs(search, X, k=1, top=5).tolist() == [best.tolist()]
+    plain = RankRLS(search.alpha_).fit(X, pairs=pairs)
+    search.calibration_ = replace(found, slope=0.0)  # no better than chance: alpha is what is known
+    expected = suggest_pairs(plain, X, k=6, top=5)
+    np.testing.assert_array_equal(suggest_pairs(search, X, k=6, top=5), expected)
+
+
+def test_suggestions_for_a_top_that_is_certain():
+    X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    model = RankRLS(1e-9).fit(X, pairs=[(3, 0)], magnitude=[3.0])
+    found = suggest_pairs(model, X, k=2, top=1)
+    assert len(np.unique(found, axis=0)) == 2
+
+
 def test_fewer_candidates_than_asked_for():
     X, pairs = _items()
     model = RankRLS().fit(X, pairs=pairs)
@@ -103,8 +168,10 @@ def test_suggestions_refused(tmp_path):
     model = RankRLS().fit(X, pairs=pairs)
     for options, message in (
         ({"k": 0}, "k must be"),
-        ({"candidates": [(0, 9)]}, "pairs"),
-        ({"candidates": [(2, 2)]}, "itself"),
+        ({"top": 0}, "top must be"),
+        ({"top": 9}, "top=9 must be below the number of rows of X, which is 9"),
+        ({"candidates": [(0, 9)]}, r"candidates\[0\] = \(0, 9\) is out of range"),
+        ({"candidates": [(0, 1), (2, 2)]}, r"candidates\[1\] = \(2, 2\) prefers .* itself"),
     ):
         with pytest.raises(ValueError, match=message):
             suggest_pairs(model, X, **options)
@@ -177,7 +244,7 @@ def test_selected_features():
     X, _ = _items()
     model = GreedyRankRLS(n_features_to_select=1).fit(X, X[:, 1])
     found = explain(model, X[0], X[2])
-    assert found.labels[0] == "x1"
+    assert (found.labels[0], found.index[0]) == ("x1", 1)
     np.testing.assert_allclose(found.difference, model.coef_ @ (X[0] - X[2]))
 
 

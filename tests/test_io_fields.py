@@ -4,6 +4,8 @@ import contextlib
 import copy
 import json
 import warnings
+from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from model_files import members
 from rankrls import (
+    AutoRanker,
     ConditionalRankRLS,
     ConditionalRankRLSCV,
     GreedyRankRLS,
@@ -21,6 +24,7 @@ from rankrls import (
     RankRLSCV,
     RankSVM,
 )
+from rankrls.estimators import auto
 from rankrls.io import save_model
 from rankrls.io._budget import Budget
 from rankrls.io._registry import RECORDS
@@ -44,8 +48,20 @@ MANY_PAIRS = [[i, (3 * i + j) % 12] for i in range(12) for j in (1, 4, 6) if (2 
 COLUMNS = rng.standard_normal((9, 2))
 GAPS = np.where(rng.random((12, 3)) < 0.1, np.nan, X)
 
+
+def automatic():
+    """Small, with a member of each kind of view; one ranking: ``predict`` gets no qid here."""
+    kinds = [auto.View(("hats",), "linear"), auto.View(("partitions",), "linear")]
+    views = (*kinds, auto.View(("log",), "rbf"))
+    small = replace(auto.EFFORTS["normal"], views=views, n_basis=4, n_trees=2)
+    with mock.patch.dict(auto.EFFORTS, quick=small):
+        ranker = AutoRanker("pairwise_accuracy", effort="quick", random_state=0)
+        return ranker.fit(GAPS, y), GAPS
+
+
 #: Name: (fitted, rows to predict).
 MODELS = {
+    "automatic": automatic,
     "linear": lambda: (RankRLS().fit(X, Y, qid=qid), X),
     "graphs of their own": lambda: (RankRLS(kernel="rbf", cost="unit").fit(X, Y, qid=qid), X),
     "wide": lambda: (RankRLS().fit(WIDE, y[:6]), WIDE),
@@ -113,6 +129,16 @@ MODELS = {
     "relation, chosen": lambda: (
         ConditionalRankRLSCV([0.1, 1.0], cv="edges", random_state=0).fit(X[:5], GRAM[:5, :5]),
         (X[:2],),
+    ),
+    "relation, several kernels": lambda: (
+        ConditionalRankRLS(
+            kernel=["rbf", "identity"],
+            object_kernel=["profile", "constant"],
+            object_kernel_weights=[1.0, 0.5],
+            loss="regression",
+            fit_offsets="both",
+        ).fit(X[:5], WIDE[:5], WIDE.T[:, :2]),
+        (X[:2], WIDE.T[:3, :2]),
     ),
 }
 

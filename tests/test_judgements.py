@@ -8,6 +8,7 @@ from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, RankSVM
+from rankrls.diagnostics import audit
 from rankrls.estimators.choosing import random_folds
 from rankrls.io import load_model, save_model
 from rankrls.metrics import pairwise_accuracy, pairwise_error
@@ -194,7 +195,7 @@ def test_ties_pull_together():
         ({"by": "group"}, "by='group' needs groups"),
         ({"groups": [0, 1, 1]}, "groups goes with by='group'"),
         ({"by": "group", "groups": [0, 1]}, "groups has 2 entries for 3 pairs"),
-        ({"by": "group", "groups": [0, 0, 0]}, "fold 0 holds every judgement"),
+        ({"by": "group", "groups": [0, 0, 0]}, "group 0 holds every judgement"),
         ({"by": "fold", "folds": [[0], [0, 1]]}, "judgement 0 is in 2 folds"),
         ({"by": "fold", "folds": []}, "folds is empty"),
         ({"pairs": [(0, 0), (0, 1), (1, 2)]}, "prefers a row to itself"),
@@ -329,12 +330,19 @@ def test_score_and_metrics_take_pairs_with_ties():
         ({"cv": 7}, {"groups": "judge"}, "groups cannot be held out in 7 folds"),
         ({"scoring": "ndcg"}, {}, "scoring of given pairs must be one of"),
         ({"scoring": len}, {}, "given pairs are scored by 'pairwise_accuracy' or"),
-        ({}, {"groups": "one"}, "fold 0 holds every judgement"),
+        ({}, {"groups": "one"}, "group .* holds every judgement"),
+        ({"solver": "cg"}, {"groups": "judge"}, "groups does not go with eval_set"),
+        ({"cv": "validation"}, {"groups": "judge"}, "groups does not go with eval_set"),
+        ({}, {"groups": "judge", "eval_set": "some"}, "groups does not go with eval_set"),
+        ({"scoring": "logloss"}, {}, "one of 'pairwise_accuracy', 'log_loss'"),
+        ({"scoring": "log_loss", "solver": "cg"}, {}, "left out: .* not with eval_set"),
+        ({"scoring": "log_loss"}, {"eval_set": "some"}, "left out: .* not with eval_set"),
+        ({"scoring": "ndcg", "solver": "cg"}, {}, "given pairs have no lists: .* got 'ndcg'"),
     ],
 )
 def test_bad_input_of_the_search(parameters, arguments, message):
     X, pairs, magnitude, judge = _judged(np.random.default_rng(4))
-    known = {"judge": judge, "one": np.zeros(len(pairs), int)}
+    known = {"judge": judge, "one": np.zeros(len(pairs), int), "some": (X, X[:, 0])}
     arguments = {name: known[value] for name, value in arguments.items()}
     with pytest.raises(ValueError, match=message):
         RankRLSCV(**parameters).fit(X, pairs=pairs, magnitude=magnitude, **arguments)
@@ -387,6 +395,31 @@ def test_covariates_are_features_of_the_comparison(alpha):
     )
     if alpha == 1.0:
         assert ranker.pair_coef_[0] > 0.1  # what is shown first is preferred
+
+
+def test_score_counts_covariates():
+    X, pairs, magnitude, _, C = _with_position(np.random.default_rng(11))
+    told = magnitude > 0
+    ranker = RankRLS(1.0).fit(X, pairs=pairs, magnitude=magnitude, pair_features=C)
+    f = ranker.predict(X)
+    difference = f[pairs[:, 0]] - f[pairs[:, 1]]
+    given = {"pairs": pairs, "magnitude": magnitude}
+    right = (difference + C @ ranker.pair_coef_ > 0)[told].mean()
+    assert ranker.score(X, **given, pair_features=C) == pytest.approx(right)
+    assert ranker.score(X, **given) == pytest.approx((difference > 0)[told].mean())
+    assert right > (difference > 0)[told].mean()
+    graph = PreferenceGraph.from_pairs(pairs, n_rows=len(X), magnitude=magnitude, pair_features=C)
+    assert ranker.score(X, graph) == pytest.approx(right)
+    weight = np.linspace(0.0, 2.0, len(pairs))
+    expected = np.average((difference + C @ ranker.pair_coef_ > 0)[told], weights=weight[told])
+    found = ranker.score(X, **given, pair_weight=weight, pair_features=C)
+    assert found == pytest.approx(expected)
+    plain = RankRLS(1.0).fit(X, **given)
+    assert plain.score(X, graph) == plain.score(X, **given)
+    with pytest.raises(ValueError, match="fitted without any"):
+        plain.score(X, **given, pair_features=C)
+    with pytest.raises(ValueError, match="pair_features belongs to pairs"):
+        ranker.score(X, np.arange(float(len(X))), pair_features=C)
 
 
 def test_covariates_beside_a_kernel():
@@ -474,8 +507,39 @@ def test_covariates_are_saved_and_checked(tmp_path):
         RankRLS().fit(X, np.arange(40.0), pair_features=C)
     with pytest.raises(ValueError, match="pair_features need a direct solver"):
         RankRLS(solver="cg").fit(X, pairs=pairs, pair_features=C)
+    with pytest.raises(ValueError, match="got a RankRLSCV: pass RankRLS with its alpha_"):
+        holdout_judgements(ranker, X, pairs)
+    with pytest.raises(ValueError, match=r"rankrls.datasets.load_preferences\(table"):
+        RankRLS().fit(X, pairs=[("a", "b")])
+    with pytest.raises(ValueError, match="fitted with pair_features: give those of these pairs"):
+        audit(ranker, X, pairs=pairs, magnitude=magnitude)
     graph = PreferenceGraph.from_pairs(pairs, n_rows=40, pair_features=C)
     with pytest.raises(ValueError, match="RankSVM takes no pair_features"):
         RankSVM().fit(X, graph)
     with pytest.raises(ValueError, match="fitted with pair_features"):
         RankRLS().fit(X, graph).partial_fit(X, np.arange(40.0))
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_nothing_varies_between_compared_items(kernel):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((8, 2))
+    P = np.array([(i, (i + step) % 8) for i in range(8) for step in (1, 3)])
+    twins = np.array([(i, i + 8) for i in range(8)])
+    for rows, pairs in ((np.ones((8, 2)), P), (np.vstack([X, X]), twins)):
+        groups = np.arange(len(pairs)) % 3
+        for options in ({}, {"by": "group", "groups": groups}):
+            mean, std = holdout_judgements(
+                RankRLS(kernel=kernel), rows, pairs, return_std=True, **options
+            )
+            assert not mean.any()
+            assert not std.any()
+        for scoring, score in (("pairwise_accuracy", 0.5), ("log_loss", -np.log(2))):
+            for given in (None, groups):
+                search = RankRLSCV(kernel=kernel, scoring=scoring)
+                search.fit(rows, pairs=pairs, groups=given)
+                assert search.best_score_ == pytest.approx(score)
+                assert search.calibration_.slope == 0
+        table = audit(RankRLS(kernel=kernel), rows, pairs=pairs)
+        np.testing.assert_array_equal(table.deleted_residual, np.ones(len(pairs)))
+        audit(RankRLS(kernel=kernel), rows, pairs=pairs, groups=groups, eval_set="leave-one-out")

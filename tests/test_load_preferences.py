@@ -185,12 +185,30 @@ def test_tie_column_of_an_arena_table():
 
 def test_items_are_rows_of_x():
     features = pd.DataFrame(np.eye(4), index=["z", "w", "y", "x"])
-    for items in (features, features.index, features[0], list("zwyx"), np.array(list("zwyx"))):
+    column = pd.Series(list("zwyx"), index=list("abcd"))
+    for items in (features, features.index, column, list("zwyx"), np.array(list("zwyx"))):
         data = load_preferences(ARENA, items=items)
         assert data.item_names.tolist() == list("zwyx")
         assert data.item_names[data.pairs].tolist() == [list(p) for p in ("xy", "zy", "zx", "xz")]
     model = RankRLS().fit(features, pairs=data.pairs, magnitude=data.magnitude)
     assert model.coef_[3] > model.coef_[2]
+
+
+def test_items_as_a_column_of_a_frame():
+    features = pd.DataFrame({"item_id": [1, 2, 3, 4], "price": [9.0, 8.0, 7.0, 6.0]})
+    table = {"winner": [1, 2], "loser": [3, 1]}
+    for items in (features["item_id"], features.set_index("item_id")):
+        assert load_preferences(table, items=items).pairs.tolist() == [[0, 2], [1, 0]]
+    with pytest.raises(ValueError, match=r"only counts its rows: .* set_index\('item_id'\)"):
+        load_preferences(table, items=features)
+
+
+def test_zero_is_a_tie_beside_a_second_side_or_names():
+    table = {"model_a": ["x", "y", "z"], "model_b": ["y", "z", "x"]}
+    for winner in ([1, 0, -1], ["1", "0", "2"], ["x", "0", "x"], ["a", "0", "b"]):
+        data = load_preferences({**table, "winner": winner})
+        assert data.magnitude.tolist() == [1, 0, 1]
+        assert data.pairs.tolist() == [[0, 1], [1, 2], [0, 2]]
 
 
 def test_numbers_and_text_that_are_written_alike():
@@ -205,6 +223,11 @@ def test_numbers_and_text_that_are_written_alike():
     assert data.groups.tolist() == [7, 8]
     mixed = load_preferences({"winner": ["b", 2], "loser": [1, "a"]})
     assert mixed.item_names.tolist() == [1, 2, "a", "b"]
+    lines = _line(winner=7, loser="8", judge=1) + _line(winner="7", loser=9, judge="1")
+    data = load_preferences(io.BytesIO(lines))
+    assert data.item_names.tolist() == [7, "8", 9]
+    assert data.pairs.tolist() == [[0, 1], [0, 2]]
+    assert data.groups.tolist() == [1, 1]
 
 
 def test_names_that_items_does_not_have():
@@ -239,7 +262,9 @@ GOOD = {"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["a", "b"]}
          "items of the row, 'y' and 'z', or 'model_a'"),
         ({**GOOD, "winner": ["x", "b"]}, {}, "row 0: column 'winner' is 'x', the name of an item, "
          "and 'b', a side, at table: row 1"),
-        ({**GOOD, "winner": [1, 0]}, {}, "row 1: column 'winner' holds only 0 and 1"),
+        ({**GOOD, "winner": [1, 0]}, {}, "row 1: column 'winner' is 0, which stands for a tie"),
+        ({**GOOD, "winner": ["tie", "0"]}, {}, "row 1: .* no row says that the second item won"),
+        ({**GOOD, "winner": [0, 0]}, {}, "row 0: .* write 'model_a', 'model_b' and 'tie', or 1"),
         ({"a": [2, 3], "b": [1, 2], "winner": [1, 2]}, {}, "row 0: column 'winner' is 1, which "
          "names one item of the row and the side of the other one"),
         ({**GOOD, "tie": ["perhaps", ""]}, {}, "row 0: column 'tie' is 'perhaps', neither true"),
@@ -283,6 +308,8 @@ def test_bad_tables(table, options, message):
 def test_one_item_under_two_names():
     with pytest.raises(ValueError, match="row 0: '7' and '7' are one item"):
         load_preferences({"winner": [7], "loser": ["7"]}, items=["7", "8"])
+    with pytest.raises(ValueError, match="row 0: '7' and '7' are one item"):
+        load_preferences({"winner": [7], "loser": ["7"]})
 
 
 def _line(**row):

@@ -130,7 +130,7 @@ def test_names_of_metrics():
     )
     assert_allclose(named["test_a"], named["test_b"])
     with pytest.raises(ValueError, match="called 'average_precision' here"):
-        cross_val_score(RankRLS(), X, y, qid=qid, scoring="map")
+        cross_val_score(RankRLS(), X, y, qid=qid, scoring="MAP")
     with pytest.raises(ValueError, match="cross_validate takes several"):
         cross_val_score(RankRLS(), X, y, qid=qid, scoring=["ndcg"])
 

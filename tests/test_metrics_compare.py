@@ -142,7 +142,7 @@ BAD = [
     ({"metric": 3}, "metric must be one of"),
     ({"metric": "ndcg@x"}, "k an integer"),
     ({"metric": "ndcg@0"}, "k must be an integer >= 1"),
-    ({"metric": "pairwise_accuracy@3"}, "no cutoff"),
+    ({"metric": "pairwise_accuracy@3"}, "no cut-off"),
     ({"n_permutations": 0}, "n_permutations must be an integer >= 1"),
     ({"confidence_level": 95}, "confidence_level must be a number between 0 and 1"),
     ({"qid": None}, "qid is missing"),

@@ -1,4 +1,4 @@
-"""NDCG, average precision, reciprocal rank and precision against all orders of ties."""
+"""List metrics (NDCG, average precision, recall, ERR …) against all orders of ties."""
 
 from fractions import Fraction
 from functools import partial
@@ -13,10 +13,18 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, ndcg_score
 
 import oracles as oracle
-from rankrls.metrics import average_precision, ndcg, precision, reciprocal_rank
+from rankrls.metrics import (
+    _cascade,
+    average_precision,
+    expected_reciprocal_rank,
+    ndcg,
+    precision,
+    recall,
+    reciprocal_rank,
+)
 
-BINARY = [average_precision, reciprocal_rank, precision]
-METRICS = [ndcg, *BINARY]
+BINARY = [average_precision, reciprocal_rank, precision, recall]
+METRICS = [ndcg, expected_reciprocal_rank, *BINARY]
 
 
 @st.composite
@@ -45,6 +53,63 @@ def test_ndcg_is_the_mean_over_orders_of_ties(data, k, gain):
     for fill in (0, 1):
         filled = ndcg(y, score, undefined=fill, **options)
         np.testing.assert_allclose(filled, np.nan_to_num(expected, nan=fill), rtol=1e-12)
+
+
+@given(tied_lists(), cutoffs, st.sampled_from([4, 4.5, 7]))
+@settings(max_examples=100, deadline=None)
+def test_err_is_the_mean_over_orders_of_ties(data, k, max_grade):
+    y, score, qid = data
+    naive = partial(oracle.expected_reciprocal_rank, k=k, max_grade=max_grade)
+    expected = oracle.by_query(naive, y, score, qid)
+    options = {"qid": qid, "k": k, "max_grade": max_grade, "average": None}
+    actual = expected_reciprocal_rank(y, score, **options)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-14)
+    filled = expected_reciprocal_rank(y, score, undefined=1, **options)
+    np.testing.assert_allclose(filled, np.nan_to_num(expected, nan=1), rtol=1e-12)
+
+
+def test_err_of_many_tied_rows():
+    """All orders of a large tie group, by the sum over how many of each grade come first."""
+    n_zero, n_two, n_four = 200, 30, 5
+    y = np.repeat([0.0, 2.0, 4.0], [n_zero, n_two, n_four])
+    a, b, n = 1 - Fraction(3, 16), 1 - Fraction(15, 16), len(y)
+    means = []
+    for j in range(41):
+        ways = sum(
+            comb(n_two, i) * comb(n_four, h) * comb(n_zero, j - i - h) * a**i * b**h
+            for i in range(min(j, n_two) + 1)
+            for h in range(min(j - i, n_four) + 1)
+        )
+        means.append(ways / comb(n, j))
+    exact = sum((means[j - 1] - means[j]) / j for j in range(1, 41))
+    actual = expected_reciprocal_rank(y, np.zeros(n), k=40)
+    assert actual == pytest.approx(float(exact), rel=1e-12)
+
+
+@pytest.mark.parametrize("k", [None, 1, 30, 5000])
+def test_err_of_large_tie_groups_by_levels(monkeypatch, k):
+    """Levels joined at once are rows joined one by one."""
+    rng = np.random.default_rng(0)
+    y = rng.choice([0, 0, 0, 1, 2, 4], 4000).astype(float)
+    score, qid = rng.integers(0, 2, 4000), np.repeat([0, 1, 2], [3000, 900, 100])
+    options = {"qid": qid, "k": k, "average": None}
+    by_level = expected_reciprocal_rank(y, score, **options)
+    with monkeypatch.context() as patch:
+        patch.setattr(_cascade, "_MANY", 10**9)
+        one_by_one = expected_reciprocal_rank(y, score, **options)
+    np.testing.assert_allclose(by_level, one_by_one, rtol=1e-10)
+    monkeypatch.setattr(_cascade, "_MOST_LEVELS", 2)  # too many levels
+    np.testing.assert_array_equal(expected_reciprocal_rank(y, score, **options), one_by_one)
+
+
+def test_err_of_labels_outside_the_scale():
+    with pytest.raises(ValueError, match=r"from 0 to max_grade=4 .*; row 1 has 5"):
+        expected_reciprocal_rank([1, 5], [1, 2])
+    assert expected_reciprocal_rank([1, 5], [1, 2], max_grade=5) > 0.9
+    with pytest.raises(ValueError, match="row 0 has -1"):
+        expected_reciprocal_rank([-1, 4], [1, 2])
+    with pytest.raises(ValueError, match="max_grade must be finite and > 0; got 0"):
+        expected_reciprocal_rank([0, 0], [1, 2], max_grade=0)
 
 
 @pytest.mark.parametrize("metric", BINARY)

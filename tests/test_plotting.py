@@ -509,6 +509,22 @@ def test_reliability_of_refits_and_of_new_judgements():
     np.testing.assert_allclose(losses, -np.log(q).mean(), rtol=1e-9)
 
 
+def test_reliability_with_scores_beside_judgements():
+    X, pairs, _, rng = judged()
+    scores = {"y": X[:, 0] + rng.standard_normal(len(X)), "qid": np.arange(len(X)) % 3}
+    scores["sample_weight"] = rng.random(len(X)) + 0.5
+    ranker = RankRLSCV(scoring="log_loss").fit(X, pairs=pairs, **scores)
+    display = ReliabilityDisplay.from_estimator(ranker, X, pairs, **scores)
+    assert np.isclose(display.log_loss, ranker.calibration_.log_loss, rtol=1e-9)
+    with pytest.raises(ValueError, match="qid is part of what is fitted: it goes with held_out"):
+        ReliabilityDisplay.from_estimator(ranker, X, pairs, qid=scores["qid"], held_out=False)
+    C = rng.standard_normal((len(pairs), 1))
+    ranker.fit(X, pairs=pairs, pair_features=C)
+    for held_out in (True, False):
+        with pytest.raises(ValueError, match="was fitted with pair_features"):
+            ReliabilityDisplay.from_estimator(ranker, X, pairs, held_out=held_out)
+
+
 @pytest.mark.parametrize(
     ("proba", "outcome", "options", "message"),
     [

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from rankrls.preprocessing import QueryScaler
 
-METHODS = ("minmax", "standard", "maxabs")
+METHODS = ("minmax", "standard", "maxabs", "rank")
 
 
 def looped(X, qid, method):
@@ -22,7 +22,10 @@ def looped(X, qid, method):
         rows = [i for i in range(len(qid)) if qid[i] == query]
         for j in range(X.shape[1]):
             x = X[rows, j].astype(float)
-            if method == "maxabs":
+            if method == "rank":
+                below = (x[:, None] > x).sum(axis=1) + (x[:, None] == x).sum(axis=1) / 2 + 0.5
+                result[rows, j] = (below - (len(x) + 1) / 2) / len(x)
+            elif method == "maxabs":
                 result[rows, j] = x / (np.abs(x).max() or 1.0)
             elif x.min() != x.max():
                 if method == "minmax":

@@ -286,14 +286,14 @@ def test_the_worst_queries_and_what_was_expected():
     X = np.column_stack([scores, -scores])
     data = check_rankings(X, y, qid, document_names=[f"d{i}" for i in range(13)])
     errors = query_errors(data, scores)
-    worst = worst_queries(data, errors, scores, 5, np.array([2.0, 1.0]))
+    worst = worst_queries(data, errors, scores, 5, lambda above, below: (above, below))
     assert [query.name for query in worst] == ["c", "a"]  # b is perfect
     c = worst[0]
     assert [document.name for document in c.top] == ["d7", "d8", "d9", "d10", "d11"]
     assert [(d.place, d.expected, d.last) for d in c.top[:2]] == [(1, 2, 7), (2, 2, 7)]
     assert [(d.name, d.place, d.expected, d.last) for d in c.missed] == [("d6", 7, 1, 1)]
     assert (c.above.name, c.below.name) == ("d7", "d6")
-    assert c.reasons == [("feature 0", 12.0)]
+    assert c.reasons == (7, 6)
     assert (c.wrong, c.pairs, c.error) == (6, 6, 1.0)
 
 
@@ -704,6 +704,7 @@ def test_the_code_on_the_page_gives_its_numbers(with_qid):
         {"alphas": ALPHAS},
         {"alphas": [0.3, 30.0, 3000.0]},
         {"estimator": RankRLS(0.7)},
+        {"estimator": RankRLS(0.7, query_weighting="query")},
         {"estimator": RankRLSCV([1.0, 100.0 / 3], cost="unit", cv=3)},
     ]
     for option in options:

@@ -738,13 +738,15 @@ def test_grid_search_over_a_pipeline_with_a_scorer(data):
 
 
 @pytest.mark.usefixtures("routing")
-def test_scorer_that_cannot_pass_qid_to_the_query_scaler_is_refused(data):
-    """A scorer calls predict without qid: all rows would silently be scaled as one query."""
+def test_scorer_gives_qid_to_the_query_scaler(data):
+    """Without qid in predict all rows would be scaled as one query."""
     X, y, qid = data
     pipe = make_pipeline(QueryScaler().set_transform_request(qid=True), asking(RankRLS()))
     options = {"cv": grouped(), "params": {"qid": qid}, "error_score": "raise"}
-    with pytest.raises(ValueError, match="scaled by query, so these need qid too"):
-        cross_val_score(pipe, X, y, scoring=pairwise_accuracy_scorer, **options)
+    found = cross_val_score(pipe, X, y, scoring=pairwise_accuracy_scorer, **options)
+    scaled = QueryScaler().fit_transform(X, qid=qid)
+    splits = list(GroupKFold(5).split(X, y, groups=qid))
+    assert_allclose(found, by_hand(RankRLS(), scaled, y, qid, splits))
 
 
 @pytest.mark.usefixtures("routing")

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rankrls.core.preferences.graph import PreferenceGraph
     from rankrls.estimators import RankRLS, RankRLSCV, RankSVM
+    from rankrls.estimators.auto import AutoRanker
     from rankrls.estimators.conditional import ConditionalRankRLS
     from rankrls.estimators.conditional_cv import ConditionalRankRLSCV
     from rankrls.estimators.greedy import GreedyRankRLS
     from rankrls.estimators.regularization_path import RegularizationPath, regularization_path
+    from rankrls.rankings import rank
 
 __all__ = [
+    "AutoRanker",
     "ConditionalRankRLS",
     "ConditionalRankRLSCV",
     "GreedyRankRLS",
@@ -34,6 +37,8 @@ __all__ = [
     "model_selection",
     "plotting",
     "preprocessing",
+    "rank",
+    "rankings",
     "regularization_path",
     "report",
     "reranking",
@@ -43,6 +48,7 @@ __version__ = "0.1.0"
 
 #: Names that are imported when they are first used, and where they are.
 _LAZY = {
+    "AutoRanker": "estimators.auto",
     "ConditionalRankRLS": "estimators.conditional",
     "ConditionalRankRLSCV": "estimators.conditional_cv",
     "GreedyRankRLS": "estimators.greedy",
@@ -51,6 +57,7 @@ _LAZY = {
     "RankRLSCV": "estimators",
     "RankSVM": "estimators",
     "RegularizationPath": "estimators.regularization_path",
+    "rank": "rankings",
     "regularization_path": "estimators.regularization_path",
 }
 
@@ -69,6 +76,7 @@ _SUBPACKAGES = (
     "model_selection",
     "plotting",
     "preprocessing",
+    "rankings",
     "report",
     "reranking",
 )

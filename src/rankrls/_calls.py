@@ -15,17 +15,21 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
 
 __all__ = [
     "Progress",
     "all_or_nothing",
     "explained",
     "library_frames",
+    "names_queries",
     "takes_queries",
     "unchanged_on_error",
     "warn",
@@ -132,10 +136,11 @@ def _package(frame: FrameType) -> str:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SIZES = (
+_REPEATED = (
     "qid holds the query of every row; from sizes of consecutive queries it is "
     "qid=np.repeat(np.arange(len(group)), group)"
 )
+_SIZES = "sizes of consecutive queries are called group"
 _CALLED = "the query of every row is called qid"
 
 
@@ -206,16 +211,78 @@ def explained(**hints: str) -> Callable[[F], F]:
     return decorate
 
 
-#: For what takes ``qid``: names that other libraries have for it.
-takes_queries = explained(
-    group=_SIZES,
-    group_sizes=_SIZES,
-    groups=_CALLED,
-    group_id=_CALLED,
-    query=_CALLED,
-    query_id=_CALLED,
-    qids=_CALLED,
-)
+_OTHER_NAMES = dict.fromkeys(("groups", "group_id", "query", "query_id", "qids"), _CALLED)
+
+#: For what takes ``qid`` and no ``group``: names that other libraries have for it.
+names_queries = explained(group=_REPEATED, group_sizes=_REPEATED, **_OTHER_NAMES)
+
+_names_queries_or_sizes = explained(group_sizes=_SIZES, **_OTHER_NAMES)
+
+#: Arguments with one entry for each row, the first of them that is there.
+_BY_ROW = ("X", "y_score", "y_score_a", "scores", "y", "y_true", "data")
+
+
+def takes_queries(function: F) -> F:
+    """Let a function that takes ``qid`` take ``group`` in its place.
+
+    ``group`` holds the sizes of consecutive queries, as in LightGBM and XGBoost; the function is
+    given the query of every row. The signature, which metadata routing reads, stays as it is
+    written: sizes cannot be split with the rows. Other names of ``qid`` are explained.
+
+    Examples
+    --------
+    >>> @takes_queries
+    ... def queries(X, *, qid=None):
+    ...     return qid.tolist()
+    >>> queries([5.0, 6.0, 7.0], group=[1, 2])
+    [0, 1, 1]
+    """
+    checked = _names_queries_or_sizes(function)
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def with_group(*args: Any, **kwargs: Any) -> Any:
+        group = kwargs.pop("group", None)
+        if group is None:
+            return checked(*args, **kwargs)
+        if kwargs.get("qid") is not None:
+            raise ValueError(
+                "give qid, the query of every row, or group, the sizes of consecutive queries, "
+                "not both"
+            )
+        try:
+            given = signature.bind_partial(*args, **kwargs).arguments
+        except TypeError:
+            return checked(*args, **kwargs)  # which says what is wrong
+        return checked(*args, **kwargs, qid=_repeated(group, given))
+
+    return cast(F, with_group)
+
+
+def _repeated(group: Any, given: dict[str, Any]) -> NDArray[np.int64]:
+    """The query of every row from sizes of consecutive queries."""
+    sizes = np.asarray(group)
+    if sizes.ndim != 1 or not len(sizes) or sizes.dtype.kind not in "iu":
+        raise ValueError(
+            "group must hold the sizes of consecutive queries, integers in one dimension; got "
+            f"{sizes.dtype} of shape {sizes.shape}"
+        )
+    if (sizes < 0).any():
+        raise ValueError(f"group holds sizes of queries, which are >= 0; one is {sizes.min()}")
+    name = next((name for name in _BY_ROW if given.get(name) is not None), None)
+    if name is not None:
+        rows = given[name]
+        if isinstance(rows, Mapping):
+            rows = rows.get("data", ())
+        n_rows = rows.shape[0] if hasattr(rows, "shape") else len(rows)
+        total = int(sizes.sum())
+        if total != n_rows:
+            hint = " (the query of every row is called qid)" if len(sizes) == n_rows else ""
+            raise ValueError(
+                f"group has {len(sizes)} sizes that add up to {total} rows, and {name} has "
+                f"{n_rows}{hint}"
+            )
+    return np.repeat(np.arange(len(sizes)), sizes)
 
 
 #: A lock for every estimator that is being changed or was; not one of its attributes, which are

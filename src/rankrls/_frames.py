@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +24,8 @@ from rankrls._validation import refuse_lazy, show
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 
 __all__ = [
+    "QUERY_NAMES",
+    "RawTable",
     "Scales",
     "check_feature_names",
     "check_same_rows",
@@ -31,6 +33,7 @@ __all__ = [
     "column_names",
     "columns_in_order",
     "columns_like_ids",
+    "data_frame",
     "feature_names",
     "id_text",
     "is_id_name",
@@ -52,6 +55,18 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
+
+#: Names that a column of query ids is looked for by, in any case.
+QUERY_NAMES = ("qid", "query_id", "queryid", "query-id", "query")
+
+
+def data_frame(columns: Mapping[str, Array]) -> Any:
+    """A pandas data frame of columns of equal length."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError("to_frame needs pandas: pip install pandas") from error
+    return pd.DataFrame({name: np.asarray(values) for name, values in columns.items()})
 
 
 def row_names(data: Any) -> Any:
@@ -489,6 +504,50 @@ def _is_date_type(kind: Any) -> bool:
         return bool(kind.is_temporal())
     words = ("date", "time", "timestamp", "duration", "period", "month_day")  # pyarrow, periods
     return not isinstance(kind, np.dtype) and str(kind).lower().startswith(words)
+
+
+# ---------------------------------------------------------------------------- rows of a file
+
+
+class RawTable:
+    """Columns of numbers and of text by name: rows of a file, without a library of data frames.
+
+    Parameters
+    ----------
+    columns : list of str
+    numbers : ndarray of shape (n_rows, n_columns)
+        NaN where a value is missing, and in columns of text.
+    text : dict of int to ndarray of shape (n_rows,)
+        Columns of text by their number: str, and None where there is none.
+    """
+
+    def __init__(self, columns: list[str], numbers: Array, text: dict[int, Array]) -> None:
+        self.columns, self.numbers, self.text = columns, numbers, text
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self.numbers), len(self.columns)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the arrays, without that of the text itself."""
+        return self.numbers.nbytes + sum(column.nbytes for column in self.text.values())
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, name: str) -> Array:
+        """A column: float, or objects if it is text."""
+        j = self.columns.index(name)
+        return self.text[j] if j in self.text else self.numbers[:, j]
+
+    @staticmethod
+    def concatenate(tables: Sequence[RawTable]) -> RawTable:
+        """The rows of tables with the same columns."""
+        first = tables[0]
+        text = {j: np.concatenate([table.text[j] for table in tables]) for j in first.text}
+        return RawTable(first.columns, np.concatenate([t.numbers for t in tables]), text)
 
 
 # ---------------------------------------------------------------------------- ids

@@ -29,6 +29,7 @@ __all__ = [
     "check_scores",
     "check_weights",
     "encode_qid",
+    "label_array",
     "metric_hint",
     "refuse_lazy",
     "show",
@@ -42,6 +43,8 @@ _METRIC_NAMES = {
     "concordance_index": ("cindex", "c_index", "c-index", "concordance"),
     "ndcg": ("ndcg_score", "ndcg_cut"),
     "precision": ("p", "prec", "precision_score"),
+    "recall": ("r", "rec", "recall_score"),
+    "expected_reciprocal_rank": ("err",),
     "pairwise_accuracy": (
         *("auc", "auroc", "roc_auc", "roc_auc_score", "accuracy", "pairwise"),
         *("error", "pairwise_error"),
@@ -156,7 +159,7 @@ def _as_array(name: str, values: Any) -> NDArray[Any]:
         raise ValueError(f"{name} cannot be read as an array: {error}") from error
 
 
-def refuse_lazy(X: Any, name: str = "X") -> None:
+def refuse_lazy(X: Any, name: str = "X", instead: str = "use rankrls.dask.RankRLS") -> None:
     """Raise if X is a collection of Dask or a lazy frame of polars, whose rows are not here."""
     if type(X).__module__.startswith("polars") and type(X).__name__ == "LazyFrame":
         raise ValueError(
@@ -164,8 +167,8 @@ def refuse_lazy(X: Any, name: str = "X") -> None:
         )
     if type(X).__module__.startswith("dask") and hasattr(X, "__dask_graph__"):
         raise ValueError(
-            f"{name} is a Dask {type(X).__name__}, whose rows are not in memory: use "
-            f"rankrls.dask.RankRLS, or pass {name}.compute() if it is small enough"
+            f"{name} is a Dask {type(X).__name__}, whose rows are not in memory: {instead}, or "
+            f"pass {name}.compute() if it is small enough"
         )
 
 
@@ -237,31 +240,37 @@ def check_magnitudes(magnitude: ArrayLike, n_pairs: int) -> NDArray[Any]:
     return array
 
 
-def check_pairs(pairs: ArrayLike, n_rows: int) -> NDArray[np.int64]:
-    """Return pairs as an int64 array of shape (n_pairs, 2): row = (preferred, other)."""
-    array = _as_array("pairs", pairs)
+def check_pairs(pairs: ArrayLike, n_rows: int, *, name: str = "pairs") -> NDArray[np.int64]:
+    """Return pairs as an int64 array of shape (n_pairs, 2): row = (preferred, other).
+
+    An error calls them ``name``.
+    """
+    array = _as_array(name, pairs)
     if array.size == 0:
         return np.empty((0, 2), dtype=np.int64)
     if array.ndim != 2 or array.shape[1] != 2:
         raise ValueError(
-            f"pairs must have shape (n_pairs, 2), each row (preferred, other); got {array.shape}"
+            f"{name} must have shape (n_pairs, 2), each row (preferred, other); got {array.shape}"
         )
     if array.dtype.kind not in "iuf" or (array != np.rint(array)).any():
         hint = ""
         if array.dtype.kind in "OUST":
-            hint = " (names of a data frame's index to numbers: X.index.get_indexer(names))"
-        raise ValueError(f"pairs must be row numbers (integers); got dtype {array.dtype}{hint}")
+            hint = (
+                " (names of a data frame's index to numbers: X.index.get_indexer(names); a table "
+                "of names: rankrls.datasets.load_preferences(table, items=names))"
+            )
+        raise ValueError(f"{name} must be row numbers (integers); got dtype {array.dtype}{hint}")
     outside = (array < 0) | (array >= n_rows)
     if outside.any():
         where = int(np.flatnonzero(outside.any(axis=1))[0])
         if (array[where] == -1).any():
             raise ValueError(
-                f"pairs[{where}] = {tuple(array[where].tolist())} is out of range: -1 is what "
+                f"{name}[{where}] = {tuple(array[where].tolist())} is out of range: -1 is what "
                 "X.index.get_indexer(names) gives for a name that is not in the index; add the "
                 "row to X, or drop the pair"
             )
         raise ValueError(
-            f"pairs[{where}] = {tuple(array[where].tolist())} is out of range: "
+            f"{name}[{where}] = {tuple(array[where].tolist())} is out of range: "
             f"rows are numbered 0 to {n_rows - 1} (inside a cross-validation or a search, pass "
             "y=PreferenceGraph.from_pairs(...), which follows the split)"
         )
@@ -269,7 +278,9 @@ def check_pairs(pairs: ArrayLike, n_rows: int) -> NDArray[np.int64]:
     same = array[:, 0] == array[:, 1]
     if same.any():
         where = int(np.flatnonzero(same)[0])
-        raise ValueError(f"pairs[{where}] = {tuple(array[where].tolist())} prefers a row to itself")
+        raise ValueError(
+            f"{name}[{where}] = {tuple(array[where].tolist())} prefers a row to itself"
+        )
     return array
 
 
@@ -281,7 +292,7 @@ def encode_qid(qid: Any, n_rows: int, *, name: str = "qid", of: str = "rows of X
     """
     if qid is None:
         return Queries(np.zeros(n_rows, dtype=np.int64), [None])
-    array = qid if isinstance(qid, np.ndarray) else _label_array(name, qid)
+    array = qid if isinstance(qid, np.ndarray) else label_array(name, qid)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -320,8 +331,8 @@ def _encode_words(words: NDArray[Any]) -> Queries:
     return Queries(np.array([number[word] for word in words], dtype=np.int64), labels)
 
 
-def _label_array(name: str, qid: Any) -> NDArray[Any]:
-    """A 1-D array of labels; lists of mixed types or of tuples become object arrays."""
+def label_array(name: str, qid: Any) -> NDArray[Any]:
+    """An array of labels; lists of mixed types or of tuples become arrays of objects."""
     if hasattr(qid, "to_numpy"):
         return np.asarray(qid.to_numpy())
     if isinstance(qid, str) or not hasattr(qid, "__len__") or hasattr(qid, "tocsr"):

@@ -253,6 +253,7 @@ def test_names_and_roles(browser, pages):
     assert all(named("button"))
     assert all(named("link"))
     assert "Error by query" in named("region")
+    assert "Labels to check" in named("region")
     assert "Sections" in named("navigation")
 
 

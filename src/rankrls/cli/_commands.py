@@ -11,13 +11,18 @@ from rankrls.cli._options import (
     FILE,
     Alpha,
     Alphas,
+    AutoOptions,
     DataOptions,
     ModelOptions,
+    auto_options,
     data_options,
     example,
     json_option,
     model_file,
     model_options,
+    predicted_data_options,
+    relevance_options,
+    run_options,
     scored_data_options,
     take,
 )
@@ -55,10 +60,12 @@ Examples:
   rankrls predict test.dat -m model.rankrls -o scores.txt
   rankrls evaluate test.dat -m model.rankrls
   rankrls cv train.csv --label grade --qid-column session
+  rankrls weights -m model.rankrls
   rankrls demo
 
 Files: LETOR/svmlight text (label qid:1 1:0.5 2:3 …), CSV, Parquet; text may be
-gzipped; - is stdin or stdout. Exit codes: 0 done, 2 bad input, 130 interrupted.
+gzipped; - is stdin or stdout. Several files (S1.txt S2.txt) are read as one.
+Exit codes: 0 done, 2 bad input, 130 interrupted.
 """
         + SVMRANK
     ),
@@ -77,15 +84,17 @@ def cli(ctx: click.Context, debug: bool) -> None:
         """
 Examples:
   rankrls fit train.dat -m model.rankrls
+  rankrls fit train.csv -m model.rankrls --auto --effort quick --label grade --qid session
   rankrls fit train.dat.gz -m model.rankrls --alpha 10 --scale none
   rankrls fit train.csv -m model.rankrls --label clicks --qid-column session
-  rankrls fit train.parquet -m model.rankrls --kernel rbf --gamma 0.1 --n-components 500
+  rankrls fit train.parquet -m model.rankrls --kernel rbf --gamma 0.1 --basis 500
+  rankrls fit part1.gz part2.gz -m model.rankrls
   zcat part*.gz | rankrls fit - -m model.rankrls
 """
         + SVMRANK
     )
 )
-@click.argument("data", type=FILE)
+@click.argument("data", type=FILE, nargs=-1, required=True)
 @click.option("-m", "--model", required=True, type=FILE, metavar="FILE", help="Model to write.")
 @click.option("--alpha", type=Alpha(), help="Regularisation; auto, the default: the best by exact "
               "cross-validation (see rankrls cv). 1 by default where rows are read batch by batch "
@@ -94,11 +103,12 @@ Examples:
               "2^-15 … 2^15, continued at an end where the best is there.")  # fmt: skip
 @click.option("--cv", default="auto", metavar="HOW|K", help="For --alpha auto, as in rankrls cv.")
 @click.option("--scoring", default="pairwise_accuracy", metavar="METRIC",
-              help="For --alpha auto, as in rankrls cv.")  # fmt: skip
+              help="For --alpha auto and --auto, as in rankrls cv.")  # fmt: skip
 @click.option("--loss", type=click.Choice(["squared", "hinge"]), default="squared",
               show_default=True, help="squared: RankRLS; hinge: RankSVM.")  # fmt: skip
 @click.option("-c", "c", type=Alpha(), metavar="C", help="SVMrank's C instead of alpha, with "
               "--loss hinge: alpha = queries/(2 C).")  # fmt: skip
+@auto_options
 @model_options
 @data_options
 @click.option("--stream/--in-memory", "stream", default=None,
@@ -109,10 +119,11 @@ Examples:
               "deviations and later updates in Python need.")  # fmt: skip
 @json_option
 def fit(**values: Any) -> None:
-    """Learn a ranker from DATA and write it to a file."""
+    """Learn a ranker from DATA, one or more files, and write it to a file."""
     from rankrls.cli._do_fit import fit as do
 
-    do(take(DataOptions, values), take(ModelOptions, values), **values)
+    options = [take(kind, values) for kind in (DataOptions, ModelOptions, AutoOptions)]
+    do(*options, **values)
 
 
 @cli.command(
@@ -120,17 +131,31 @@ def fit(**values: Any) -> None:
         """
 Examples:
   rankrls predict test.dat -m model.rankrls -o scores.txt
+  rankrls predict test.dat -m model.rankrls --format trec --top 100 -o run.txt
+  rankrls predict train.csv -m model.rankrls --qid session --doc-id doc --format json --top 3
   cut -d' ' -f1-20 test.dat | rankrls predict - -m model.rankrls | head
 """
     )
 )
-@click.argument("data", type=FILE)
+@click.argument("data", type=FILE, nargs=-1, required=True)
 @model_file
 @click.option("-o", "--output", type=FILE, default="-", metavar="FILE", help="Scores, one on each "
               "line, higher is better; stdout by default.")  # fmt: skip
-@scored_data_options
+@click.option("--format", "layout", metavar="scores|trec|csv|json",
+              type=click.Choice(["scores", "trec", "csv", "json", "auto", "letor", "parquet"]),
+              help="What is written: scores in the order of the rows, which is the default; or the "
+              "ranked list of every query as a TREC run, as CSV, or as one JSON object in each "
+              "line, with query, rank, id and score.")  # fmt: skip
+@click.option("--top", type=click.IntRange(1), metavar="K", help="Ranked lists of K rows; as CSV "
+              "by default.")  # fmt: skip
+@click.option("--doc-id", metavar="COLUMN", help="Column of the ids in ranked lists; of LETOR text "
+              "the word in comments before them, as in '# docid = d7'. By default rows are "
+              "numbered from 0.")  # fmt: skip
+@click.option("--run-name", metavar="NAME", help="Last word of the lines of a TREC run; rankrls by "
+              "default.")  # fmt: skip
+@predicted_data_options
 def predict(**values: Any) -> None:
-    """Score the rows of DATA.
+    """Score the rows of DATA, or rank them within queries.
 
     Labels are not needed in CSV and Parquet files. Features that the model does not know are
     ignored in LETOR text, with a warning; those that are not written are 0. Columns are
@@ -148,20 +173,23 @@ Examples:
   rankrls evaluate test.dat -m model.rankrls
   rankrls evaluate test.dat -m model.rankrls --json | jq .pairwise_error
   rankrls evaluate test.dat --scores other.txt --per-query | sort -k2 -gr | head
+  rankrls evaluate test.dat -m model.rankrls --metrics ndcg@5,ndcg@10,map,recall@100,err@20
+  rankrls evaluate --run run.txt --qrels qrels.txt --metrics ndcg@10,map,mrr
 """
     )
 )
-@click.argument("data", type=FILE)
+@click.argument("data", type=FILE, nargs=-1)
 @click.option("-m", "--model", type=FILE, metavar="FILE", help="Model made by rankrls fit.")
 @click.option("--scores", type=FILE, metavar="FILE", help="Scores to evaluate instead of a "
               "model's: one number on each line.")  # fmt: skip
+@click.option("--run", type=FILE, metavar="FILE", help="TREC run to evaluate against --qrels, "
+              "instead of DATA.")  # fmt: skip
+@click.option("--metrics", metavar="NAME,…", help="ndcg, map, mrr, precision, recall, err, each "
+              "with a cut-off if wanted (ndcg@10), pairwise_accuracy.")  # fmt: skip
 @click.option("--at", "k", type=click.IntRange(1), default=10, show_default=True, metavar="K",
-              help="Cut-off of NDCG and precision.")  # fmt: skip
-@click.option("--relevant", "threshold", type=float, default=1.0, show_default=True,
-              metavar="LABEL", help="Smallest label that counts as relevant.")  # fmt: skip
-@click.option("--undefined", type=click.Choice(["0", "1", "skip"]), default="skip",
-              show_default=True, help="NDCG, MAP, MRR and precision of a query without a relevant "
-              "row; by default it is left out of the mean.")  # fmt: skip
+              help="Cut-off of NDCG and precision without --metrics.")  # fmt: skip
+@relevance_options
+@run_options
 @click.option("--per-query", is_flag=True, help="One line for each query.")
 @scored_data_options
 @json_option
@@ -169,11 +197,51 @@ def evaluate(**values: Any) -> None:
     """Compare the order that a model gives the rows of DATA with their labels.
 
     The pairwise error is the fraction of preferred pairs in the wrong order, tied scores counting
-    half, averaged over the queries that have a pair.
+    half, averaged over the queries that have a pair. Instead of rows and a model, a run and
+    judgements of TREC can be given.
     """
     from rankrls.cli._do_evaluate import evaluate as do
+    from rankrls.cli._metric_options import Relevance
 
-    do(take(DataOptions, values), **values)
+    do(take(DataOptions, values), take(Relevance, values), **values)
+
+
+@cli.command(
+    epilog=example(
+        """
+Examples:
+  rankrls compare model.rankrls other.txt --data test.dat
+  rankrls compare run.txt other_run.txt --qrels qrels.txt --metric map
+"""
+    )
+)
+@click.argument("a", type=FILE)
+@click.argument("b", type=FILE)
+@click.option("--data", type=FILE, metavar="FILE", help="Rows with labels: A and B are models, or "
+              "files of scores.")  # fmt: skip
+@run_options
+@click.option("--metric", default="ndcg@10", show_default=True, metavar="NAME",
+              help="As in rankrls evaluate --metrics.")  # fmt: skip
+@click.option("--method", type=click.Choice(["permutation", "wilcoxon", "t"]),
+              default="permutation", show_default=True, help="The test.")  # fmt: skip
+@click.option("--n-permutations", type=click.IntRange(1), default=9999, show_default=True,
+              metavar="N", help="Sign flips that are drawn.")  # fmt: skip
+@click.option("--confidence-level", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+              default=0.95, show_default=True, metavar="P", help="Of the interval.")  # fmt: skip
+@click.option("--random-state", "seed", type=int, default=0, show_default=True,
+              help="Of the sign flips.")  # fmt: skip
+@relevance_options
+@scored_data_options
+@json_option
+def compare(**values: Any) -> None:
+    """Test whether A ranks better than B, by their values on the same queries.
+
+    A and B are models or files of scores, with --data; or TREC runs, with --qrels.
+    """
+    from rankrls.cli._do_compare import compare as do
+    from rankrls.cli._metric_options import Relevance
+
+    do(take(DataOptions, values), take(Relevance, values), **values)
 
 
 @cli.command(
@@ -186,17 +254,19 @@ Examples:
 """
     )
 )
-@click.argument("data", type=FILE)
+@click.argument("data", type=FILE, nargs=-1, required=True)
 @click.option("--alphas", type=Alphas(), help="The grid; by default 2^-15 … 2^15, continued at an "
               "end where the best is there.")  # fmt: skip
 @click.option("--cv", default="auto", show_default=True, metavar="HOW|K",
               help="leave-query-out, leave-pair-out, or a number of folds of whole queries (of "
               "rows without query ids).")  # fmt: skip
 @click.option("--scoring", default="pairwise_accuracy", show_default=True, metavar="METRIC",
-              help="pairwise_accuracy, ndcg, ndcg@10, average_precision, …")  # fmt: skip
+              help="pairwise_accuracy, ndcg, ndcg@10, average_precision, …; with --auto ndcg@10 is "
+              "the default.")  # fmt: skip
 @click.option("--plot", type=FILE, metavar="FILE", help="Draw the scores: .png, .svg or .pdf.")
 @click.option("--all", "every", is_flag=True, help="Print all alphas, not only the ends of a long "
-              "grid and those around the best.")  # fmt: skip
+              "grid and those around the best; with --auto all candidates.")  # fmt: skip
+@auto_options
 @model_options
 @data_options
 @json_option
@@ -206,13 +276,18 @@ def cv(**values: Any) -> None:
     Every held-out prediction is that of a model fitted without the held-out rows; the scaling of
     the features, which sees no labels, is that of all rows, as in fit and report. The best
     score was chosen from many, and is therefore a little optimistic.
+
+    With --auto: the candidates by their held-out scores, and the score of their average, nested:
+    each query is scored by an average that was chosen by the other queries, of models that were
+    fitted without it.
     """
     from rankrls.cli._do_cv import cross_validate as do
 
-    do(take(DataOptions, values), take(ModelOptions, values), **values)
+    options = [take(kind, values) for kind in (DataOptions, ModelOptions, AutoOptions)]
+    do(*options, **values)
 
 
-TARGETS = ["elasticsearch", "opensearch", "solr", "onnx", "svmrank"]
+TARGETS = ["elasticsearch", "opensearch", "solr", "vespa", "sql", "onnx", "svmrank"]
 
 
 @cli.command(
@@ -221,6 +296,7 @@ TARGETS = ["elasticsearch", "opensearch", "solr", "onnx", "svmrank"]
 Examples:
   rankrls export -m model.rankrls --to elasticsearch --name shop-1 -o model.json
   rankrls export -m model.rankrls --to solr --feature-names @names.txt
+  rankrls export -m model.rankrls --to sql
   rankrls export -m model.rankrls --to onnx -o model.onnx
 """
     )
@@ -229,14 +305,16 @@ Examples:
 @click.option("--to", "target", required=True, type=click.Choice(TARGETS), help="For what.")
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="File to write; stdout by "
               "default, but for ONNX (-o - if that is meant).")  # fmt: skip
-@click.option("--name", help="Elasticsearch, OpenSearch, Solr: name of the model there; rankrls by "
-              "default.")  # fmt: skip
+@click.option("--name", help="Elasticsearch, OpenSearch, Solr, Vespa: name of the model there; "
+              "rankrls by default.")  # fmt: skip
 @click.option("--feature-names", metavar="A,B,…|@FILE", help="Names of the features there, or a "
               "file with one on each line; by default those of the training data.")  # fmt: skip
 @click.option("--store", metavar="NAME", help="Solr: the feature store.")
 @click.option("--drop-zeros", is_flag=True, help="Leave out features of weight zero.")
+@click.option("--normalizers", is_flag=True, help="Elasticsearch, OpenSearch, Solr: write the "
+              "scaling as normalizers of features: scores are those of predict.")  # fmt: skip
 def export(**values: Any) -> None:
-    """Write a model for a search engine, ONNX or SVMrank."""
+    """Write a model for a search engine, a database, ONNX or SVMrank."""
     from rankrls.cli._do_export import export as do
 
     do(**values)
@@ -251,6 +329,7 @@ def export(**values: Any) -> None:
 @click.option("--alphas", type=Alphas(), help="The grid; by default 2^-15 … 2^15, continued at an "
               "end where the best is there.")  # fmt: skip
 @click.option("--title", help="Of the page.")
+@auto_options
 @model_options
 @data_options
 @json_option
@@ -262,7 +341,25 @@ def report(**values: Any) -> None:
     """
     from rankrls.cli._do_report import report as do
 
-    do(take(DataOptions, values), take(ModelOptions, values), **values)
+    options = [take(kind, values) for kind in (DataOptions, ModelOptions, AutoOptions)]
+    do(*options, **values)
+
+
+@cli.command(epilog=example("Example:\n  rankrls weights -m model.rankrls --top 10"))
+@model_file
+@click.option("--top", type=click.IntRange(1), metavar="K", help="Only the first K; all by "
+              "default.")  # fmt: skip
+@json_option
+def weights(model: str, top: int | None, as_json: bool) -> None:
+    """Print the weights of a linear model, the most important feature first.
+
+    weight: what one unit of the column of the file adds to the score. scaled weight: what one unit
+    of the feature as it was scaled for training adds, such as a standard deviation; by it features
+    are sorted.
+    """
+    from rankrls.cli._do_weights import weights as do
+
+    do(model, top, as_json)
 
 
 @cli.command()

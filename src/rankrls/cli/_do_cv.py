@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from rankrls.cli import _auto_option as auto_option
 from rankrls.cli._estimators import make_cv, searching
 from rankrls.cli._files import DataFile, check_output, output_file
-from rankrls.cli._options import DataOptions, ModelOptions
+from rankrls.cli._options import AutoOptions, DataOptions, ModelOptions
 from rankrls.cli._output import Work, number, queries, require_stdout, say, table, to_json
 from rankrls.cli._preparation import Preparation, scale_of
-from rankrls.cli._refusals import refuse_model_options
+from rankrls.cli._refusals import refuse_auto_options, refuse_model_options
 
 __all__ = ["cross_validate"]
 
@@ -25,8 +27,9 @@ SHOWN = 10
 def cross_validate(
     data_options: DataOptions,
     model_options: ModelOptions,
+    auto_options: AutoOptions,
     *,
-    data: str,
+    data: Sequence[str],
     alphas: Any,
     cv: str,
     scoring: str,
@@ -36,8 +39,15 @@ def cross_validate(
 ) -> None:
     """Print the scores of the alphas."""
     require_stdout()
+    refuse_auto_options(auto_options)
+    if auto_options.auto:
+        ranker = auto_option.make_auto(auto_options, model_options.seed, scoring)
+        _tell_auto(
+            ranker, auto_options, DataFile(data, data_options, **auto_option.RAW), every, as_json
+        )
+        return
     if plot is not None:
-        check_output(plot, data)
+        check_output(plot, *data)
         kind = _picture(plot)
     started = time.perf_counter()
     refuse_model_options(model_options)
@@ -105,6 +115,30 @@ def cross_validate(
     )
     if plot is not None:
         say(f"drawn in {plot}")
+
+
+def _tell_auto(
+    ranker: Any, options: AutoOptions, reader: DataFile, every: bool, as_json: bool
+) -> None:
+    """``--auto``: the candidates, and the nested score of their average."""
+    started = time.perf_counter()
+    with Work(f"Reading {reader.name}", reader.total) as work:
+        rows = reader.load(work)
+        ranker = auto_option.fitted(ranker, options, reader, rows, work)
+    seconds = time.perf_counter() - started
+    about = auto_option.summary(ranker, rows) | {"seconds": round(seconds, 3)}
+    if as_json:
+        to_json(about)
+        return
+    auto_option.tell_columns(ranker, rows.data, zero_based=reader.options.zero_based)
+    auto_option.tell_members(ranker.members_, ranker.scoring, every=every)
+    count = len(ranker.members_["weight"])
+    if not every and count > about["n_members"]:
+        say(f"({about['n_members']} of {count} candidates are averaged; --all prints every one)")
+    say(
+        f"\n{auto_option.nested(ranker)}; {number(about['n_rows'])} rows in "
+        f"{queries(about['n_queries'])}, {seconds:.1f} s"
+    )
 
 
 def _around(best: int, count: int) -> list[int | None]:

@@ -3,46 +3,76 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from rankrls.cli._do_predict import rows_for, scored
 from rankrls.cli._estimators import Scorer
-from rankrls.cli._files import DataFile, shown
+from rankrls.cli._files import DataFile, Stream, shown
+from rankrls.cli._metric_options import (
+    Relevance,
+    refuse_data_options,
+    refuse_run_options,
+    shown_metric,
+)
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work, facts, number, queries, require_stdout, table, to_json, warn
 from rankrls.cli._refusals import refuse_columns
-from rankrls.metrics import average_precision, ndcg, pairwise_error, precision, reciprocal_rank
+from rankrls.datasets import load_qrels, load_run
+from rankrls.metrics import evaluate_run, pairwise_error
+from rankrls.metrics.metric_names import NamedMetric, parse_metrics
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "labels_and_scores"]
 
 
 def evaluate(
     options: DataOptions,
+    relevance: Relevance,
     *,
-    data: str,
+    data: Sequence[str],
     model: str | None,
     scores: str | None,
+    run: str | None,
+    qrels: str | None,
+    metrics: str | None,
     k: int,
-    threshold: float,
-    undefined: str,
+    ties: str,
+    missing_queries: str,
     per_query: bool,
     as_json: bool,
 ) -> None:
-    """Print measures of the order that scores give the rows of a file."""
+    """Print measures of the order that scores give the rows of a file, or of a run."""
     require_stdout()
+    if "k" in relevance.given and metrics is not None:
+        raise ValueError("--at is for NDCG and precision where no --metrics are named: write @K")
+    asked = parse_metrics(metrics, "--metrics") if metrics is not None else default_metrics(k)
+    relevance.refuse_unused(asked)
+    if any(metric.name == "concordance_index" for metric in asked):
+        raise ValueError("--metrics: 1 - concordance_index is what 'pairwise_error_all_pairs' says")
+    if run is not None or qrels is not None:
+        _refuse_rows(options, data, model, scores, run, qrels)
+        found, judged = load_run(_path(run)), load_qrels(_path(qrels))
+        how: dict[str, Any] = {"ties": ties, "missing_queries": missing_queries, "average": None}
+        names = [metric.text for metric in asked]
+        values = evaluate_run(found, judged, metrics=names, **how, **relevance.arguments())
+        _RunMeasures(found, judged, asked, values).tell(per_query, as_json)
+        return
+    if not data:
+        raise ValueError("name a file of rows, or give a run and judgements by --run and --qrels")
+    refuse_run_options(relevance.given)
     if (model is None) == (scores is None):
         raise ValueError("give a model by -m, or --scores")
-    if scores == data == "-":
+    if scores == "-" and "-" in data:
         raise ValueError("stdin cannot be both the data and the scores")
     refuse_columns(options, "evaluate")
     if scores is not None and "features" in options.given:
         raise ValueError("--features is for a model: --scores needs no feature")
     if scores is not None and "missing" in options.given:
         raise ValueError("--missing is for a model: --scores needs no feature")
-    y, qid, score = _read(options, data, model, scores)
-    measures = _Measures(y, score, qid, k, threshold, undefined)
+    y, qid, (score,) = labels_and_scores(options, data, [(model, scores)])
+    measures = _Measures(y, score, qid, asked, relevance, metrics is not None)
     if per_query:
         measures.tell_queries(as_json)
     elif as_json:
@@ -51,12 +81,58 @@ def evaluate(
         measures.tell()
 
 
-def _read(options: DataOptions, data: str, model: Any, scores: Any) -> tuple[Any, Any, Any]:
-    """Labels, query ids or None, and scores of all rows; only these are kept in memory."""
+def default_metrics(k: int) -> list[NamedMetric]:
+    """What is printed where nothing is asked for."""
+    return parse_metrics([f"ndcg@{k}", "map", "mrr", f"precision@{k}"])
+
+
+def _refuse_rows(options: DataOptions, *given: Any) -> None:
+    """Raise unless there are a run and judgements, and nothing about rows."""
+    data, model, scores, run, qrels = given
+    if run is None or qrels is None:
+        raise ValueError("--run and --qrels go together: a run, and the judgements for it")
+    for what, value in (("a file of rows", data), ("-m", model), ("--scores", scores)):
+        if value:
+            raise ValueError(f"--run has scores and --qrels has labels: leave out {what}")
+    refuse_data_options(options, "--run")
+
+
+def _path(path: str | None) -> Any:
+    return Stream(sys.stdin.buffer, "stdin") if path == "-" else path
+
+
+def labels_and_scores(
+    options: DataOptions,
+    data: str | Sequence[str],
+    sources: Sequence[tuple[str | None, str | None]],
+) -> tuple[Any, Any, list[Any]]:
+    """Labels and query ids, or None, of all rows; and scores by each of some models or files.
+
+    A source is a model and None, or None and a file of scores. Only what is returned is kept in
+    memory; rows are read once for each source.
+    """
+    found = []
+    y: Any = None
+    qid: Any = None
+    for model, scores in sources:
+        given = None if scores is None else _read_scores(scores)
+        y, qid, score, name = _read(options, data, model)
+        score = score if given is None else given
+        if score.ndim > 1:
+            raise ValueError("the model has several outputs: evaluate it in Python")
+        if len(score) != len(y):
+            raise ValueError(
+                f"{shown(str(scores))} has {len(score)} scores, and {name} {len(y)} rows"
+            )
+        found.append(score)
+    return y, qid, found
+
+
+def _read(options: DataOptions, data: str | Sequence[str], model: Any) -> tuple[Any, Any, Any, str]:
+    """Labels, query ids or None, scores by a model or None, and the name of the file."""
     need = ("target",) if options.one_ranking else ("target", "qid")
     labels, queries = [], []
     found: list[Any] = []
-    given = None if scores is None else _read_scores(scores)
     scorer = None if model is None else Scorer(model)
     rows = (DataFile(data, options, need=need, named=[]) if scorer is None
             else rows_for(scorer, data, options, need))  # fmt: skip
@@ -67,14 +143,9 @@ def _read(options: DataOptions, data: str, model: Any, scores: Any) -> tuple[Any
             labels.append(batch.target)
             queries.append(batch.qid)
             found.append(score)
-    y = np.concatenate(labels)
     qid = None if queries[0] is None else np.concatenate(queries)
-    score = np.concatenate(found) if given is None else given
-    if score.ndim > 1:
-        raise ValueError("the model has several outputs: evaluate it in Python")
-    if len(score) != len(y):
-        raise ValueError(f"{shown(scores)} has {len(score)} scores, and {rows.name} {len(y)} rows")
-    return y, qid, score
+    scores = None if scorer is None else np.concatenate(found)
+    return np.concatenate(labels), qid, scores, rows.name
 
 
 def _read_scores(path: str) -> Any:
@@ -105,9 +176,15 @@ class _Measures:
     """Measures of every query, and over all of them."""
 
     def __init__(
-        self, y: Any, score: Any, qid: Any, k: int, threshold: float, undefined: str
+        self,
+        y: Any,
+        score: Any,
+        qid: Any,
+        asked: list[NamedMetric],
+        relevance: Relevance,
+        by_name: bool,
     ) -> None:
-        self.k, self.undefined = k, undefined
+        self.asked, self.undefined = asked, relevance.undefined
         self.n_rows = len(y)
         labels = np.zeros(len(y), dtype=np.int64) if qid is None else qid
         names, first, codes = np.unique(labels, return_index=True, return_inverse=True)
@@ -124,26 +201,20 @@ class _Measures:
         half = np.where(counted, self.errors, 0) * self.pairs
         self.swapped = np.rint(np.where(counted, wrong, 0) * self.pairs).astype(np.int64)
         self.tied = np.rint(2 * (self.swapped - half)).astype(np.int64)
-        fill = undefined if undefined == "skip" else float(undefined)
-        options: dict[str, Any] = {"qid": codes, "average": None, "undefined": fill}
-        binary = options | {"relevance_threshold": threshold}
-        self.lists = {
-            f"ndcg@{k}": self._gains(y, score, options),
-            "map": average_precision(y, score, **binary),
-            "mrr": reciprocal_rank(y, score, **binary),
-            f"precision@{k}": precision(y, score, k=k, **binary),
-        }
-        self.n_without_gain = len(self.names) - len(np.unique(codes[y > 0]))
-        self.n_without_relevant = len(self.names) - len(np.unique(codes[y >= threshold]))
-
-    def _gains(self, y: Any, score: Any, options: dict[str, Any]) -> Any:
-        try:
-            return ndcg(y, score, k=self.k, **options)
-        except ValueError as error:
-            if (y >= 0).all() and (y <= 1000).all():
-                raise
-            warn(f"NDCG is left out: {error}")
-            return np.full(len(self.names), np.nan)
+        self.lists: dict[str, Any] = {}
+        for metric in asked:
+            options = relevance.of(metric) if metric.is_list else {}
+            try:
+                values = metric(y, score, qid=codes, average=None, **options)
+            except ValueError as error:
+                if by_name or metric.name != "ndcg" or ((y >= 0) & (y <= 1000)).all():
+                    raise
+                warn(f"NDCG is left out: {error}")
+                values = np.full(len(self.names), np.nan)
+            self.lists[metric.text] = values
+        above, relevant = y > 0, y >= relevance.threshold
+        self.n_without_gain = len(self.names) - len(np.unique(codes[above]))
+        self.n_without_relevant = len(self.names) - len(np.unique(codes[relevant]))
 
     def summary(self) -> dict[str, Any]:
         """One number for each measure."""
@@ -173,17 +244,21 @@ class _Measures:
         all_ = self.summary()
         with_pairs = all_["n_queries_with_pairs"]
         share = all_["swapped_pairs"] / all_["n_pairs"]
-        asides = [self._aside(n) for n in (self.n_without_gain, all_["n_queries_without_relevant"])]
         tied = f", {number(all_['tied_pairs'])} of them tied" if all_["tied_pairs"] else ""
+        lists, before = [], ""
+        for metric in self.asked:
+            by_label = metric.option == "relevance_threshold"
+            aside = self._aside(self.n_without_relevant if by_label else self.n_without_gain)
+            aside *= metric.is_list
+            text = number(all_[metric.text]) + aside * (aside != before)
+            lists.append((shown_metric(metric), text))
+            before = aside or before
         facts(
             [
                 ("rows", f"{number(self.n_rows)} in {queries(len(self.names))}, "
                          f"{number(with_pairs)} with a pair"),
                 ("pairwise error", f"{number(all_['pairwise_error'])}  (mean over queries)"),
-                (f"NDCG@{self.k}", number(all_[f"ndcg@{self.k}"]) + asides[0]),
-                ("MAP", number(all_["map"]) + asides[1] * (asides[0] != asides[1])),
-                ("MRR", number(all_["mrr"])),
-                (f"precision@{self.k}", number(all_[f"precision@{self.k}"])),
+                *lists,
                 ("swapped pairs", f"{number(all_['swapped_pairs'])} of {number(all_['n_pairs'])} "
                                   f"({share:.2%}){tied}"),
                 ("zero/one error", f"{all_['zero_one_error']:.2%} ({all_['perfect_queries']:,} "
@@ -221,6 +296,53 @@ class _Measures:
         kinds = ["pairwise_error", "rows", "pairs", "swapped_pairs", *self.lists]
         table(head, [[str(query), *(number(lists[kind][i]) for kind in kinds)]
                      for i, query in enumerate(names)])  # fmt: skip
+
+
+class _RunMeasures:
+    """Measures of a run, by judged query."""
+
+    def __init__(
+        self, run: Any, qrels: Any, asked: list[NamedMetric], values: dict[str, Any]
+    ) -> None:
+        self.asked, self.values, self.names = asked, values, values["query"]
+        known = set(self.names.tolist())
+        self.about = {
+            "n_queries": len(self.names),
+            "n_queries_in_run": len(known & set(run.query.tolist())),
+            "n_queries_without_judgements": len(set(run.query.tolist()) - known),
+            "n_retrieved": len(run),
+            "n_judged": len(qrels),
+            "n_relevant": int((qrels.grade > 0).sum()),
+        }
+
+    def tell(self, per_query: bool, as_json: bool) -> None:
+        """Print means, or a line for each query."""
+        lists = {metric.text: self.values[metric.text].tolist() for metric in self.asked}
+        names = self.names.tolist()
+        means = {metric.text: _mean(self.values[metric.text]) for metric in self.asked}
+        if as_json:
+            summary: dict[str, Any] = {**means, **self.about}
+            if per_query:
+                rows = zip(*lists.values(), strict=True)
+                summary["queries"] = [{"qid": q, **dict(zip(lists, row, strict=True))}
+                                      for q, row in zip(names, rows, strict=True)]  # fmt: skip
+            to_json(summary)
+        elif per_query:
+            table(["query", *lists], [[query, *(number(values[i]) for values in lists.values())]
+                                      for i, query in enumerate(names)])  # fmt: skip
+        else:
+            about = self.about
+            other = about["n_queries_without_judgements"]
+            facts(
+                [
+                    ("judged", f"{queries(about['n_queries'])}, {number(about['n_judged'])} "
+                               f"judgements, {number(about['n_relevant'])} above 0"),
+                    ("run", f"{number(about['n_retrieved'])} lines, "
+                            f"{queries(about['n_queries_in_run'])} of those judged"
+                            + f", {number(other)} others are left out" * (other > 0)),
+                    *((shown_metric(m), number(means[m.text])) for m in self.asked),
+                ]
+            )  # fmt: skip
 
 
 def _mean(values: Any) -> float:

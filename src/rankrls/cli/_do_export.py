@@ -12,6 +12,9 @@ from rankrls.cli._output import escaped_json, note
 
 __all__ = ["export"]
 
+#: Search engines that take a weight for each feature.
+ENGINES = ("elasticsearch", "opensearch", "solr")
+
 
 def export(
     *,
@@ -22,14 +25,16 @@ def export(
     feature_names: str | None,
     store: str | None,
     drop_zeros: bool,
+    normalizers: bool,
 ) -> None:
     """Write a model for another program."""
     check_output(output or "-", model)
     for option, given, targets in (
         ("--store", store is not None, ("solr",)),
-        ("--drop-zeros", drop_zeros, ("elasticsearch", "opensearch", "solr")),
-        ("--name", name is not None, ("elasticsearch", "opensearch", "solr")),
-        ("--feature-names", feature_names is not None, ("elasticsearch", "opensearch", "solr")),
+        ("--drop-zeros", drop_zeros, ENGINES),
+        ("--normalizers", normalizers, ENGINES),
+        ("--name", name is not None, (*ENGINES, "vespa")),
+        ("--feature-names", feature_names is not None, (*ENGINES, "sql", "vespa")),
     ):
         if given and target not in targets:
             raise ValueError(f"{option} is for --to {', '.join(targets)}")
@@ -37,22 +42,24 @@ def export(
         raise ValueError("an ONNX model is not text: name a file by -o (-o - for stdout)")
     output = "-" if output is None else output
     scorer = Scorer(model)
-    content = _content(
-        scorer, target, name or "rankrls", names_from(feature_names), store, drop_zeros
-    )
+    options: dict[str, Any] = {"drop_zeros": drop_zeros, "normalizers": normalizers}
+    if target == "solr":
+        options["store"] = store
+    names = names_from(feature_names)
+    content = _content(scorer, target, name or "rankrls", names, options)
     with output_file(output) as file:
         write_all(file, content)
     if output != "-":
         note(f"{output} written")
+    if target in ENGINES and not normalizers:
+        constant = exports.linear_scores(scorer.model).constant
+        if constant:
+            note(f"scores of {target} are those of rankrls predict less {constant:.6g} "
+                 "(--normalizers keeps them)")  # fmt: skip
 
 
 def _content(
-    scorer: Scorer,
-    target: str,
-    name: str,
-    names: list[str] | None,
-    store: str | None,
-    drop_zeros: bool,
+    scorer: Scorer, target: str, name: str, names: list[str] | None, options: dict[str, Any]
 ) -> bytes:
     estimator = scorer.model
     if target == "onnx":
@@ -66,12 +73,15 @@ def _content(
             f"the model does not know the names of its {scorer.n_features} features: give them by "
             "--feature-names a,b,c or --feature-names @file"
         )
+    if target == "sql":
+        return (exports.to_sql(estimator, names) + "\n").encode("utf-8")
+    if target == "vespa":
+        return (exports.to_vespa(estimator, names, name) + "\n").encode("utf-8")
     made: Any = {
         "elasticsearch": exports.to_elasticsearch,
         "opensearch": exports.to_opensearch,
         "solr": exports.to_solr,
     }[target]
-    more = {"store": store} if target == "solr" else {}
-    body = made(estimator, names, name, drop_zeros=drop_zeros, **more)
+    body = made(estimator, names, name, **options)
     text = escaped_json(json.dumps(body, indent=2, ensure_ascii=False))
     return (text + "\n").encode("utf-8")

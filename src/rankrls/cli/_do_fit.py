@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
+from rankrls.cli import _auto_option as auto_option
 from rankrls.cli._estimators import make_cv, make_ranker, name_features, searching
 from rankrls.cli._files import DataFile, check_output
-from rankrls.cli._options import DataOptions, ModelOptions
-from rankrls.cli._output import Work, facts, note, number, queries, size, to_json
+from rankrls.cli._options import AutoOptions, DataOptions, ModelOptions
+from rankrls.cli._output import Work, facts, note, number, queries, say, size, to_json
 from rankrls.cli._preparation import Preparation, scale_of
-from rankrls.cli._refusals import refuse_alpha_options, refuse_model_options
+from rankrls.cli._refusals import refuse_alpha_options, refuse_auto_options, refuse_model_options
 from rankrls.io import save_model
 
 __all__ = ["fit"]
@@ -35,8 +36,9 @@ MAX_SPARSE = 5000
 def fit(
     data_options: DataOptions,
     model_options: ModelOptions,
+    auto_options: AutoOptions,
     *,
-    data: str,
+    data: Sequence[str],
     model: str,
     alpha: float | str | None,
     alphas: Any,
@@ -51,7 +53,13 @@ def fit(
     """Learn from a file, write the model, tell about it."""
     if model == "-":
         raise ValueError("a model is written to a file, not to stdout: name it by -m")
-    check_output(model, data)
+    check_output(model, *data)
+    refuse_auto_options(auto_options)
+    if auto_options.auto:
+        ranker = auto_option.make_auto(auto_options, model_options.seed, scoring)
+        reader = DataFile(data, data_options, **auto_option.RAW)
+        _fit_auto(ranker, auto_options, reader, model, not no_uncertainty, as_json)
+        return
     refuse_alpha_options(model_options.given, alpha, alphas, loss, c)
     refuse_model_options(model_options, loss)
     started = time.perf_counter()
@@ -109,7 +117,7 @@ class _Task:
         if self.loss == "hinge":
             return "--loss hinge looks at all rows again and again"
         if options.kernel != "linear" or options.n_components is not None:
-            return "it is for the linear kernel, without --n-components"
+            return "it is for the linear kernel, without --basis"
         plain = options.cost == "magnitude" and options.ties == "keep"
         if self.rows.reading["qid"] is None and not plain:
             return "--one-ranking needs all rows, but for --cost magnitude with --ties keep"
@@ -216,8 +224,56 @@ class _Task:
             "scale": scale_of(self.options),
             "format": rows.format,
             "label_column": rows.target_name,
-            "qid_column": rows.qid_name,
+            "qid_column": rows.qid_name or rows.get("group_file"),
         }
+
+
+def _fit_auto(
+    ranker: Any,
+    options: AutoOptions,
+    reader: DataFile,
+    path: str,
+    uncertainty: bool,
+    as_json: bool,
+) -> None:
+    """``--auto``: fit to all rows, write the model, tell about its members."""
+    started = time.perf_counter()
+    with Work(f"Reading {reader.name}", reader.total) as work:
+        rows = reader.load(work)
+        ranker = auto_option.fitted(ranker, options, reader, rows, work)
+        work.now(f"Writing {path}")
+        save_model(ranker, path, uncertainty=uncertainty)
+    seconds = time.perf_counter() - started
+    about = auto_option.summary(ranker, rows) | {"seconds": round(seconds, 3), "file": path}
+    if as_json:
+        to_json(about)
+        return
+    auto_option.tell_columns(ranker, rows.data, zero_based=reader.options.zero_based)
+    facts(
+        [
+            ("rows", _rows(about)),
+            ("features", number(about["n_features"])),
+            ("model", f"AutoRanker, effort {ranker.effort}: the mean of {about['n_members']} of "
+                      f"{len(ranker.members_['weight'])} candidates, with these held-out scores:"),
+        ]
+    )  # fmt: skip
+    say()
+    auto_option.tell_members(ranker.members_, ranker.scoring)
+    say()
+    facts(
+        [
+            ("held out", auto_option.nested(ranker)),
+            ("written", f"{path} ({size(os.path.getsize(path))}) in {seconds:.1f} s"),
+        ]
+    )
+
+
+def _rows(about: dict[str, Any]) -> str:
+    """Rows and queries, and the columns of labels and query ids, if they have names."""
+    roles = (("labels", "label_column"), ("queries", "qid_column"))
+    named = [f"{role} {about[key]!r}" for role, key in roles if about[key]]
+    text = f"{number(about['n_rows'])} in {queries(about['n_queries'])}"
+    return text + (f" (columns: {', '.join(named)})" if named else "")
 
 
 def _tell(task: _Task, fitted: Any, path: str, seconds: float, as_json: bool) -> None:
@@ -237,11 +293,8 @@ def _tell(task: _Task, fitted: Any, path: str, seconds: float, as_json: bool) ->
         to_json(about)
         return
     tied = (getattr(ranker, "cost", None), getattr(ranker, "ties", None)) == ("magnitude", "keep")
-    columns = [f"{role} {about[key]!r}" for role, key in
-               (("labels", "label_column"), ("queries", "qid_column")) if about[key]]  # fmt: skip
     lines = [
-        ("rows", f"{number(about['n_rows'])} in {queries(about['n_queries'])}"
-                 + (f" (columns: {', '.join(columns)})" if columns else "")),
+        ("rows", _rows(about)),
         ("features", number(about["n_features"])
          + ("" if about["scale"] == "none" else f", scaled: {about['scale']}")),
         ("pairs", number(about["n_pairs"]) + (", those of equal labels included" if tied else "")),

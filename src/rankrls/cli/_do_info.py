@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankrls.cli._output import facts, require_stdout, to_json
-from rankrls.io import describe_model
+from rankrls.cli._auto_option import tell_members
+from rankrls.cli._output import facts, require_stdout, say, to_json
+from rankrls.io import describe_model, load_model
 
 __all__ = ["info"]
 
@@ -27,6 +28,9 @@ def info(model: str, as_json: bool) -> None:
         lines += [("  " + name, value) for name, value in _short(what)]
     lines += _short(about)
     facts([*lines, ("written by", versions)])
+    if about["type"] == "AutoRanker":
+        say("\nmembers, with their held-out scores")
+        tell_members(load_model(model).members_, about["parameters"]["scoring"])
 
 
 def _short(about: dict[str, Any]) -> list[tuple[str, str]]:

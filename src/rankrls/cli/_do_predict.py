@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,28 +16,126 @@ from scipy import sparse
 from rankrls.cli._estimators import Scorer
 from rankrls.cli._files import DataFile, check_output, output_file, write_all
 from rankrls.cli._options import DataOptions
-from rankrls.cli._output import Work
+from rankrls.cli._output import Work, escaped, escaped_json, note
 from rankrls.cli._refusals import refuse_columns
+from rankrls.datasets import dump_run, ids_from_comments
+from rankrls.rankings import RankTable
 
-__all__ = ["predict", "rows_for", "scored"]
+__all__ = ["INPUT_FORMATS", "LAYOUTS", "predict", "rows_for", "scored"]
 
 
-def predict(options: DataOptions, *, data: str, model: str, output: str) -> None:
-    """Write the scores of the rows of a file."""
+#: Values of ``--format`` that say what is written, and those that said what is read.
+LAYOUTS, INPUT_FORMATS = ("scores", "trec", "csv", "json"), ("auto", "letor", "parquet")
+
+
+def predict(
+    options: DataOptions,
+    *,
+    data: Sequence[str],
+    model: str,
+    output: str,
+    layout: str | None,
+    top: int | None,
+    doc_id: str | None,
+    run_name: str | None,
+) -> None:
+    """Write the scores of the rows of a file, or ranked lists."""
     refuse_columns(options, "predict")
+    if layout in INPUT_FORMATS:
+        note(f"--format {layout}: what is read is told by --input-format; --format is for output")
+        options, layout = replace(options, format=str(layout)), None
+    lists = layout != "scores" and (layout, top, doc_id, run_name) != (None, None, None, None)
+    for option, given in (("--top", top), ("--doc-id", doc_id), ("--run-name", run_name)):
+        if given is not None and layout == "scores":
+            raise ValueError(f"{option} is for ranked lists: --format trec, csv or json")
+    if run_name is not None and layout != "trec":
+        raise ValueError("--run-name is for --format trec")
     scorer = Scorer(model)
-    check_output(output, data, model)
+    check_output(output, *data, model)
+    if lists:
+        _write_lists(options, data, scorer, output, layout or "csv", top, doc_id, run_name)
+        return
     rows = rows_for(scorer, data, options, ("qid",) if scorer.needs_qid else ())
     with Work(f"Scoring {rows.name}", rows.total) as work, output_file(output) as file:
         for _, scores in scored(scorer, rows, work):
             write_all(file, _lines(scores))
 
 
-def rows_for(scorer: Scorer, data: str, options: DataOptions, need: tuple[str, ...]) -> DataFile:
+def _write_lists(
+    options: DataOptions,
+    data: Sequence[str],
+    scorer: Scorer,
+    output: str,
+    layout: str,
+    top: int | None,
+    doc_id: str | None,
+    run_name: str | None,
+) -> None:
+    """The rows of every query by falling score, with their names."""
+    rows = rows_for(scorer, data, options, () if options.one_ranking else ("qid",))
+    rows.id_column = doc_id
+    scores, queries = [], []
+    comments: list[str] = []
+    with Work(f"Scoring {rows.name}", rows.total) as work:
+        for batch, found in scored(scorer, rows, work):
+            scores.append(found)
+            queries.append(batch.qid)
+            comments += batch.comments or [] if doc_id is not None else []
+            kind = batch.format
+        y = np.concatenate(scores)
+        if y.ndim > 1:
+            raise ValueError("the model has several outputs: rank them in Python")
+        qid = None if queries[0] is None else np.concatenate(queries)
+        ids = None
+        if doc_id is not None:
+            work.now(f"Reading {doc_id} of {rows.name}")
+            ids = (ids_from_comments(comments, doc_id, name=rows.name) if kind == "letor"
+                   else rows.ids(doc_id, kind))  # fmt: skip
+        table = RankTable.from_scores(y, qid=qid, ids=ids, k=top)
+    if layout == "trec":
+        text = _as_trec(table, run_name or "rankrls")
+    else:
+        text = _as_csv(table) if layout == "csv" else _as_json(table)
+    if output == "-" and sys.stdout.isatty():  # ids of files may hold commands of terminals
+        text = "\n".join(map(escaped, text.decode("utf-8").split("\n"))).encode("utf-8")
+    with output_file(output) as file:
+        write_all(file, text)
+
+
+def _as_trec(table: RankTable, name: str) -> bytes:
+    text = io.BytesIO()
+    dump_run(table, text, name=name)
+    return text.getvalue()
+
+
+def _as_csv(table: RankTable) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(zip(*(column.tolist() for column in table.columns.values()), strict=True))
+    return text.getvalue().encode("utf-8")
+
+
+def _as_json(table: RankTable) -> bytes:
+    """One object in each line."""
+    names = list(table.columns)
+    rows = zip(*(column.tolist() for column in table.columns.values()), strict=True)
+    lines = (json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows)
+    return "".join(escaped_json(line) + "\n" for line in lines).encode("utf-8")
+
+
+def rows_for(
+    scorer: Scorer, data: str | Sequence[str], options: DataOptions, need: tuple[str, ...]
+) -> DataFile:
     """The rows of a file with the features of a model, in their order.
 
     Missing features are NaN if the model or ``--missing`` fills them in.
     """
+    if options.missing is not None and scorer.takes_tables:
+        raise ValueError(
+            "--missing: the model takes raw tables and fills in missing features itself; leave "
+            "--missing out"
+        )
     if options.missing == "mean" and scorer.fills_in != "mean":
         raise ValueError(
             "--missing mean: the model has learned no means; fit it with --missing mean, or use "
@@ -49,6 +152,7 @@ def rows_for(scorer: Scorer, data: str, options: DataOptions, need: tuple[str, .
         n_features=scorer.n_features,
         beyond="drop" if scorer.ignores_new else "error",
         missing="nan" if fills_in else "error",
+        text=scorer.text,
     )
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from scipy import sparse
+from sklearn.pipeline import Pipeline
 
 from rankrls._memory import REPORT_VECTORS, require_features
+from rankrls.cli import _auto_option as auto_option
 from rankrls.cli._estimators import make_cv
 from rankrls.cli._files import DataFile, check_output
-from rankrls.cli._options import DataOptions, ModelOptions
+from rankrls.cli._options import AutoOptions, DataOptions, ModelOptions
 from rankrls.cli._output import Work, facts, number, size, to_json
 from rankrls.cli._preparation import Preparation, scale_of
-from rankrls.cli._refusals import refuse_model_options
+from rankrls.cli._refusals import refuse_auto_options, refuse_model_options
 from rankrls.report import write_report
 
 __all__ = ["report"]
@@ -21,6 +23,7 @@ __all__ = ["report"]
 def report(
     data_options: DataOptions,
     model_options: ModelOptions,
+    auto_options: AutoOptions,
     *,
     data: str,
     test: str | None,
@@ -35,15 +38,25 @@ def report(
     if test == data == "-":
         raise ValueError("stdin cannot be both the training data and the test data")
     check_output(output, data, test)
+    refuse_auto_options(auto_options)
     refuse_model_options(model_options)
-    estimator = make_cv(model_options, alphas, "auto", "pairwise_accuracy")
-    reader = DataFile(data, data_options)
+    estimator: Any = make_cv(model_options, alphas, "auto", "pairwise_accuracy")
+    raw: dict[str, Any] = {}
+    if auto_options.auto:
+        estimator = auto_option.make_auto(auto_options, model_options.seed)
+        raw = auto_option.RAW
+    reader = DataFile(data, data_options, **raw)
     with Work(f"Reading {reader.name}", reader.total) as work:
         rows = reader.load(work)
+        if auto_options.auto:
+            auto_option.suit_labels(estimator, auto_options, rows.target)
+            raw, rows.data = auto_option.read_like(rows.data), auto_option.plain(rows.data)
         require_features(rows.data.shape[1], copies=REPORT_VECTORS)  # before they get names
-        prepare = Preparation(model_options, data_options, sparse.issparse(rows.data))
-        prepare.warn_about_columns(rows, rows.data)
         options: dict[str, Any] = {"feature_names": _features(rows, data_options)}
+        if not auto_options.auto:
+            prepare = Preparation(model_options, data_options, sparse.issparse(rows.data))
+            prepare.warn_about_columns(rows, rows.data)
+            options |= {"imputer": prepare.imputer, "scaler": prepare.scaler}
         if test is not None:
             width = rows.data.shape[1]
             unseen = DataFile(
@@ -53,8 +66,9 @@ def report(
                 n_features=width,
                 beyond="drop",
                 sparse=sparse.issparse(rows.data),
+                **raw,
             ).load(work)
-            options["test"] = (unseen.data, unseen.target, unseen.qid)
+            options["test"] = (auto_option.plain(unseen.data), unseen.target, unseen.qid)
             options["test_document_names"] = _documents(unseen)
         with reader.named_errors():
             made = write_report(
@@ -66,8 +80,6 @@ def report(
                 title=title,
                 estimator=estimator,
                 sample_weight=rows.sample_weight,
-                imputer=prepare.imputer,
-                scaler=prepare.scaler,
                 progress=work.now,
                 **options,
             )
@@ -78,24 +90,34 @@ def report(
         "pairwise_error_high": error.high,
         "method": made.method,
         "alpha": made.alpha,
-        "scale": scale_of(model_options),
+        "scale": None if auto_options.auto else scale_of(model_options),
         "ndcg@10": None if made.ndcg is None else made.ndcg.value,
         "n_findings": len(made.findings),
         "n_bytes": made.n_bytes,
         "file": output,
     }
+    ranker = made.model.steps[-1][1] if isinstance(made.model, Pipeline) else made.model
+    if auto_options.auto:
+        about |= {"scoring": ranker.scoring, "best_score": ranker.best_score_}
+        about |= {"members": ranker.members_}
     if as_json:
         to_json(about)
         return
+    alpha = ("alpha", "–" if made.alpha is None else f"{made.alpha:g}")
     facts(
         [
-            ("pairwise error", f"{error.value:.4f}, {error.low:.4f} to {error.high:.4f} with 95 % "
-                               f"confidence ({_method(made.method)})"),
-            ("alpha", "–" if made.alpha is None else f"{made.alpha:g}"),
+            ("pairwise error", f"{error.value:.4f}, {_interval(error)} ({_method(made.method)})"),
+            ("held out", auto_option.nested(ranker)) if auto_options.auto else alpha,
             ("findings", f"{number(len(made.findings))} about the data and the model"),
             ("page", f"{output} ({size(made.n_bytes)})"),
         ]
     )  # fmt: skip
+
+
+def _interval(error: Any) -> str:
+    if error.method == "none":
+        return "too few queries or rows for an interval"
+    return f"{error.low:.4f} to {error.high:.4f} with 95 % confidence"
 
 
 def _method(name: str) -> str:

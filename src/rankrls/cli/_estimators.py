@@ -10,12 +10,13 @@ from sklearn.base import BaseEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 
-from rankrls import RankRLS, RankRLSCV, RankSVM
+from rankrls import AutoRanker, RankRLS, RankRLSCV, RankSVM
+from rankrls._frames import RawTable
 from rankrls.cli._options import ModelOptions
 from rankrls.cli._preparation import transformed
 from rankrls.estimators.choosing import Scoring
 from rankrls.io import load_model
-from rankrls.preprocessing import QueryScaler
+from rankrls.preprocessing import QueryScaler, TableEncoder
 
 __all__ = ["Scorer", "make_cv", "make_ranker", "name_features", "searching"]
 
@@ -78,14 +79,22 @@ class Scorer:
     Attributes
     ----------
     model : estimator
+    ranker : estimator
+        Its last step, or the model itself.
+    has_steps : bool
+        Whether features are filled in or scaled first.
     n_features : int
     names : list of str or None
         Names of the features, if it was fitted to columns with names.
     needs_qid : bool
-        Whether features are scaled within queries.
+        Whether rows are compared within queries before they are ranked.
     fills_in : str or None
         What the model puts in the place of missing features: "mean" and so on, or None if it
         does not take them.
+    takes_tables : bool
+        Whether rows may have text and missing values.
+    text : None, "auto" or list of str
+        Columns that are text, as `load_ranking` takes them; None: the model takes numbers only.
     ignores_new : bool
         Whether a feature that was never there in training cannot change a score.
     """
@@ -96,11 +105,12 @@ class Scorer:
         self.model = load_model(path)
         steps = self.model.steps if isinstance(self.model, Pipeline) else [("", self.model)]
         self._steps = [step for _, step in steps[:-1]]
-        self._ranker: BaseEstimator = steps[-1][1]
-        if not hasattr(self._ranker, "predict") or not hasattr(self.model, "n_features_in_"):
-            kind = type(self._ranker).__name__
+        self.has_steps = len(steps) > 1
+        self.ranker: BaseEstimator = steps[-1][1]
+        if not hasattr(self.ranker, "predict") or not hasattr(self.model, "n_features_in_"):
+            kind = type(self.ranker).__name__
             raise ValueError(f"{path}: a {kind} does not score rows; use it in Python")
-        if type(self._ranker).__name__.startswith("Conditional"):
+        if type(self.ranker).__name__.startswith("Conditional"):
             raise ValueError(f"{path}: a ranker of pairs of objects is used in Python")
         self.n_features = int(self.model.n_features_in_)
         names = getattr(self.model, "feature_names_in_", None)
@@ -108,7 +118,13 @@ class Scorer:
         self.needs_qid = any(isinstance(step, QueryScaler) for step in self._steps)
         imputers = [step.strategy for step in self._steps if isinstance(step, SimpleImputer)]
         self.fills_in = imputers[0] if imputers else None
-        self.ignores_new = getattr(self._ranker, "kernel", "linear") == "linear"
+        if isinstance(self.ranker, AutoRanker):
+            self.needs_qid |= self.ranker._with_qid
+        encoder = self._encoder()
+        self.takes_tables, self.text = encoder is not None, None
+        if encoder is not None:
+            self.fills_in, self.text = "median", _text_of(encoder, self.names)
+        self.ignores_new = getattr(self.ranker, "kernel", "linear") == "linear"
 
     def scores(self, X: Any, qid: Any = None, *, name: str) -> Any:
         """Scores of rows of the file ``name``, shape (n,) or (n, n_outputs)."""
@@ -120,4 +136,23 @@ class Scorer:
         with warnings.catch_warnings():
             # The columns were chosen by their names.
             warnings.filterwarnings("ignore", "X does not have valid feature names")
-            return self._ranker.predict(transformed(self._steps, X, qid))
+            if isinstance(X, RawTable) and self.names is not None:  # --features may rename them
+                X = RawTable(self.names, X.numbers, X.text)
+            X = transformed(self._steps, X, qid)
+            if not isinstance(self.ranker, AutoRanker):
+                return self.ranker.predict(X)
+            one = np.zeros(X.shape[0]) if qid is None else qid
+            return self.ranker.predict(X, qid=one if self.ranker._with_qid else None)
+
+    def _encoder(self) -> TableEncoder | None:
+        """What makes the table of a file numeric, if it need not be."""
+        if self._steps:
+            return self._steps[0] if isinstance(self._steps[0], TableEncoder) else None
+        return self.ranker._table if isinstance(self.ranker, AutoRanker) else None
+
+
+def _text_of(encoder: TableEncoder, names: list[str] | None) -> Any:
+    """Columns that were text in training, or that are left out whatever they hold."""
+    if names is None:
+        return "auto" if encoder.text_columns else None
+    return [names[j] for j in encoder.text_columns]

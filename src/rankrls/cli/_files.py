@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, BinaryIO
+
+import numpy as np
 
 from rankrls._atomic import atomic_file, is_stream
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work, require_stdout, stdout_errors
-from rankrls.datasets import iter_ranking, load_ranking
+from rankrls.datasets import iter_ranking, load_ids, load_ranking
 from rankrls.datasets.formats import SUFFIXES, sniff
 
 __all__ = ["DataFile", "check_output", "names_from", "output_file", "shown", "write_all"]
@@ -23,7 +26,8 @@ LARGE = 64 << 20
 BATCH = 20_000
 
 #: Options that only some kinds of files have a use for, and how these are called.
-FOR_KINDS = {"no_header": ("csv",), "delimiter": ("csv",), "zero_based": ("letor",)}
+FOR_KINDS = {"no_header": ("csv",), "delimiter": ("csv",), "zero_based": ("letor",),
+             "group": ("letor",)}  # fmt: skip
 KINDS = {("csv",): "CSV files", ("letor",): "LETOR text"}
 
 
@@ -73,24 +77,31 @@ class Watched:
 
 
 class DataFile:
-    """Rows of a file, as the options say.
+    """Rows of a file, or of several that are read as one, as the options say.
 
     Parameters
     ----------
-    path : str
-        "-" for stdin.
+    path : str or sequence of str
+        "-" for stdin. What is no file and looks like a pattern (S*.txt) stands for all files that
+        match it.
     options : DataOptions
     named : list of str, optional
         Features to read, where columns have names and the options name none; others are ignored.
     **reading
-        Further arguments of `load_ranking`.
+        Further arguments of `load_ranking`; ``text`` has names of ``named``.
     """
 
     def __init__(
-        self, path: str, options: DataOptions, named: list[str] | None = None, **reading: Any
+        self,
+        path: str | Sequence[str],
+        options: DataOptions,
+        named: list[str] | None = None,
+        **reading: Any,
     ) -> None:
-        self.path, self.options = path, options
-        self.name = shown(path)
+        self.paths, self.options = _expanded(path), options
+        path = self.path = self.paths[0]
+        self.several = len(self.paths) > 1
+        self.name = shown(path) + f" and {len(self.paths) - 1} more" * self.several
         given = {
             "format": options.format,
             "target": options.label or "auto",
@@ -102,19 +113,30 @@ class DataFile:
             "delimiter": _character(options.delimiter),
             "zero_based": options.zero_based,
             "missing": "error" if options.missing in (None, "error") else "nan",
+            "group": options.group or "auto",
         }
+        if options.one_ranking and options.group:
+            raise ValueError("--one-ranking and --group exclude each other")
         if options.one_ranking and options.qid_column:
             raise ValueError("--one-ranking and --qid-column exclude each other")
         self.reading = given | reading
         self.named = named
+        self.id_column: str | None = None  # of a table: no feature, unless it is named as one
+        for one in self.paths if self.several else ():
+            if one == "-" or not os.path.isfile(one):
+                raise FileNotFoundError(
+                    2, "there is no such file, as each of several must be (models are named by "
+                    "-m, scores by -o)", shown(one)
+                )  # fmt: skip
         self.seekable = path != "-" and (os.path.isfile(path) or not os.path.exists(path))
         self.large = self.seekable and os.path.isfile(path) and self._n_bytes() >= LARGE
         self.large |= path != "-" and os.path.isdir(path)
 
     def _n_bytes(self) -> int:
-        """Size of the text in the file, about."""
-        packed = self.path.lower().endswith(".gz")
-        return os.path.getsize(self.path) * (4 if packed else 1)
+        """Size of the text in the files, about."""
+        sizes = ((4 if one.lower().endswith(".gz") else 1) * os.path.getsize(one)
+                 for one in self.paths)  # fmt: skip
+        return sum(sizes)
 
     def load(self, work: Work) -> Any:
         """All rows at once."""
@@ -136,7 +158,9 @@ class DataFile:
     @contextmanager
     def _opened(self, work: Work) -> Iterator[tuple[Any, dict[str, Any]]]:
         """The file, and how to read it."""
-        if self.path == "-":
+        if self.several:
+            yield self.paths, self._for(self.path)
+        elif self.path == "-":
             file: Any = Stream(sys.stdin.buffer, "stdin")
             yield file, self._for(file)
         elif not self.seekable and not os.path.isdir(self.path):  # a named pipe
@@ -156,11 +180,17 @@ class DataFile:
         format = self.reading["format"]
         kind = sniff(file)[0] if format == "auto" else format
         self._refuse_options(kind)
-        reading = self.reading | {"format": kind}
+        reading = self.reading | {"format": format if self.several else kind}
         if self.named is not None and kind != "letor":
             self._require_undropped()
             # No other column is read, so that none has to be dropped.
-            reading |= {"features": self._features_of_the_model(), "drop": None}
+            features = self._features_of_the_model()
+            reading |= {"features": features, "drop": None}
+            if isinstance(reading.get("text"), list):
+                own = dict(zip(self.named, features, strict=False))
+                reading["text"] = [own[name] for name in reading["text"] if name in own]
+        elif self.id_column is not None and kind != "letor" and reading["features"] is None:
+            reading["drop"] = [*(reading["drop"] or []), self.id_column]
         return reading
 
     def _features_of_the_model(self) -> list[str]:
@@ -203,11 +233,33 @@ class DataFile:
                 raise ValueError(f"{self.name}: {error}") from error
             raise
 
+    def ids(self, column: str, kind: str) -> Any:
+        """Names of the rows of a table, from a file that can be read again."""
+        if not self.seekable and not os.path.isdir(self.path):
+            raise ValueError(
+                f"--doc-id is read in a second pass, and {self.name} is a pipe: name a file"
+            )
+        header, delimiter = self.reading["header"], self.reading["delimiter"]
+        how = {"format": kind, "header": header, "delimiter": delimiter}
+        return np.concatenate([load_ids(one, column, **how) for one in self.paths])
+
     @property
     def total(self) -> float | None:
         """Bytes to be read, for progress: text only."""
         text = self.seekable and os.path.isfile(self.path) and not self.path.endswith(SUFFIXES)
-        return os.path.getsize(self.path) if text else None
+        return os.path.getsize(self.path) if text and not self.several else None
+
+
+def _expanded(path: str | Sequence[str]) -> list[str]:
+    """Names of files; patterns that the shell has left are replaced by what matches them."""
+    found = []
+    for one in [path] if isinstance(path, str) else path:
+        matches = [] if os.path.exists(one) or not glob.has_magic(one) else sorted(glob.glob(one))
+        found += matches or [one]
+    twice = [one for place, one in enumerate(found) if one in found[:place]]
+    if twice:
+        raise ValueError(f"{shown(twice[0])} comes twice among the files")
+    return found
 
 
 def names_from(given: str | None) -> list[str] | None:

@@ -12,14 +12,19 @@ import click
 __all__ = [
     "Alpha",
     "Alphas",
+    "AutoOptions",
     "DataOptions",
     "ModelOptions",
+    "auto_options",
     "data_options",
     "example",
     "given",
     "json_option",
     "model_file",
     "model_options",
+    "predicted_data_options",
+    "relevance_options",
+    "run_options",
     "scored_data_options",
     "take",
 ]
@@ -103,6 +108,7 @@ class DataOptions:
     delimiter: str | None
     zero_based: bool
     missing: str | None
+    group: str | None
     given: frozenset[str]
 
 
@@ -123,6 +129,15 @@ class ModelOptions:
     max_iter: int | None
     tol: float | None
     seed: int
+    given: frozenset[str]
+
+
+@dataclass(frozen=True)
+class AutoOptions:
+    """Whether an `AutoRanker` is asked for; see `auto_options`."""
+
+    auto: bool
+    effort: str
     given: frozenset[str]
 
 
@@ -150,13 +165,21 @@ def scored_data_options(function: F) -> F:
     return data_options(function, weights=False)
 
 
-def data_options(function: F, weights: bool = True) -> F:
+def predicted_data_options(function: F) -> F:
+    """The same for ``predict``, where ``--format`` says what is written."""
+    return data_options(function, weights=False, formats=("--input-format",))
+
+
+def data_options(
+    function: F, weights: bool = True, formats: tuple[str, ...] = ("--format", "--input-format")
+) -> F:
     """Options for reading a file of rows."""
     return _all(
         function,
         [
-            click.option("--format", type=click.Choice(["auto", "letor", "csv", "parquet"]),
-                         default="auto", help="What the file is; by default it is looked at."),
+            click.option(*formats, "format",
+                         type=click.Choice(["auto", "letor", "csv", "parquet"]), default="auto",
+                         help="What the file is; by default it is looked at."),
             click.option("--label", "--target", "label", metavar="COLUMN",
                          help="Column of the labels (CSV, Parquet); by default the one called "
                          "label, relevance, rel, grade, target or y."),
@@ -180,6 +203,10 @@ def data_options(function: F, weights: bool = True) -> F:
                          help="What separates the cells of a CSV file; by default it is guessed."),
             click.option("--zero-based", is_flag=True, help="Feature ids of LETOR text begin at 0, "
                          "not 1."),
+            click.option("--group", type=FILE, metavar="FILE",
+                         help="Sizes of consecutive queries, one on each line, for LETOR text "
+                         "without query ids; by default the file DATA.query or DATA.group, if "
+                         "there is one."),
             click.option("--missing", type=click.Choice(["error", "mean", "zero"]),
                          help="Missing features (empty cells, NA, NaN, NULL): the mean of the "
                          "feature, 0, or an error, which is the default. The filling in becomes "
@@ -217,14 +244,69 @@ def model_options(function: F) -> F:
                          "that are held out, and never from labels."),
             click.option("--solver", default="auto", show_default=True,
                          type=click.Choice(["auto", "primal", "dual", "nystroem", "cg"])),
-            click.option("--n-components", "--basis", "n_components", type=click.IntRange(1),
+            click.option("--basis", "n_components", type=click.IntRange(1),
                          metavar="N",
                          help="Nyström approximation with N random rows as basis."),
             click.option("--max-iter", type=click.IntRange(1), metavar="N",
                          help="Most iterations, with --solver cg and --loss hinge."),
             click.option("--tol", type=float, help="Tolerance, with --solver cg and --loss hinge."),
-            click.option("--seed", "--random-state", "seed", type=int, default=0, show_default=True,
+            click.option("--random-state", "seed", type=int, default=0, show_default=True,
                          help="Of random folds and bases."),
+        ],
+    )  # fmt: skip
+
+
+def relevance_options(function: F) -> F:
+    """What counts as relevant, and for how much."""
+    return _all(
+        function,
+        [
+            click.option("--relevant", "--relevance-threshold", "threshold", type=float,
+                         default=1.0, show_default=True, metavar="LABEL",
+                         help="Smallest label that counts as relevant for MAP, MRR, precision and "
+                         "recall."),
+            click.option("--gain", type=click.Choice(["exponential", "linear"]),
+                         default="exponential", show_default=True,
+                         help="Of NDCG: 2^label - 1, or the label, as in trec_eval."),
+            click.option("--max-grade", type=float, default=4.0, show_default=True,
+                         metavar="LABEL", help="Of ERR: the highest grade of the scale."),
+            click.option("--undefined", type=click.Choice(["0", "1", "skip"]), default="skip",
+                         show_default=True, help="NDCG, MAP, … of a query without a relevant row; "
+                         "by default it is left out of the mean. trec_eval: 0."),
+        ],
+    )  # fmt: skip
+
+
+def run_options(function: F) -> F:
+    """How runs are compared with judgements."""
+    return _all(
+        function,
+        [
+            click.option("--qrels", type=FILE, metavar="FILE", help="Judgements of TREC: query "
+                         "iteration id grade."),
+            click.option("--ties", type=click.Choice(["expected", "rank", "id"]),
+                         default="expected", show_default=True,
+                         help="Equal scores of a run: the mean over all orders, by rank, or the "
+                         "last id first, as in trec_eval."),
+            click.option("--missing-queries", type=click.Choice(["zero", "skip"]),
+                         default="zero", show_default=True,
+                         help="Judged queries that are not in a run."),
+        ],
+    )  # fmt: skip
+
+
+def auto_options(function: F) -> F:
+    """``--auto`` and what goes with it."""
+    return _all(
+        function,
+        [
+            click.option("--auto", is_flag=True,
+                         help="An average of rankers on several views of the raw table, chosen by "
+                         "exact cross-validation: AutoRanker, the ranker to start with. It takes "
+                         "text, categories and missing values as they are."),
+            click.option("--effort", type=click.Choice(["quick", "normal", "thorough"]),
+                         default="normal", show_default=True,
+                         help="With --auto: how many views and losses are tried."),
         ],
     )  # fmt: skip
 

@@ -130,13 +130,17 @@ def facts(pairs: Sequence[tuple[str, str]]) -> None:
         say(f"{name:<{width}}  {escaped(value)}")
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], marked: int | None = None) -> None:
-    """Print aligned columns, the first to the left; one row may be marked."""
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], marked: int | None = None, left: int = 1
+) -> None:
+    """Print aligned columns, the first ones to the left; one row may be marked."""
     rows = [[escaped(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     for place, row in enumerate((head, *rows), -1):
-        cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row, widths, strict=True))]
-        del cells[1]
+        cells = [
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
         say("  ".join(cells) + ("  *" if place == marked else ""))
 
 

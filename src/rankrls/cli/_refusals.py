@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankrls.cli._options import DataOptions, ModelOptions
+from rankrls.cli._options import AutoOptions, DataOptions, ModelOptions
 
-__all__ = ["refuse_alpha_options", "refuse_columns", "refuse_model_options"]
+__all__ = ["refuse_alpha_options", "refuse_auto_options", "refuse_columns", "refuse_model_options"]
 
 #: Kernels that have each parameter.
 KERNELS = {
@@ -14,6 +14,35 @@ KERNELS = {
     "degree": ("poly", "polynomial"),
     "coef0": ("poly", "polynomial", "sigmoid"),
 }
+
+
+#: What ``--auto`` does by itself, and the options that would say how.
+AUTO = {
+    "chooses kernels, losses and alphas itself": (
+        *("kernel", "gamma", "degree", "coef0", "cost", "ties", "query_weighting", "solver"),
+        *("n_components", "max_iter", "tol", "alpha", "alphas", "loss", "c"),
+    ),
+    "scales features and fills in missing ones itself": ("scale", "missing"),
+    "holds out whole queries, one by one": ("cv",),
+    "has no path of alphas to draw": ("plot",),
+    "reads all rows at once": ("stream",),
+}
+
+#: Options that are not called as their parameter is.
+SPELLED = {"c": "-c", "stream": "--stream or --in-memory", "n_components": "--basis"}
+
+
+def refuse_auto_options(options: AutoOptions) -> None:
+    """Raise for options that ``--auto`` has no use for, and for its own without it."""
+    if not options.auto:
+        if "effort" in options.given:
+            raise ValueError("--effort is for --auto: add it, or leave --effort out")
+        return
+    for what, names in AUTO.items():
+        for name in names:
+            if name in options.given:
+                option = SPELLED.get(name, "--" + name.replace("_", "-"))
+                raise ValueError(f"--auto {what}: leave out {option}, or --auto")
 
 
 def refuse_model_options(options: ModelOptions, loss: str = "squared") -> None:
@@ -34,7 +63,7 @@ def refuse_model_options(options: ModelOptions, loss: str = "squared") -> None:
     if "ties" in options.given and options.ties == "keep" and options.cost != "magnitude":
         raise ValueError(f"--ties keep is for --cost magnitude: --cost {options.cost} drops ties")
     if options.n_components is not None and options.solver not in ("auto", "nystroem"):
-        raise ValueError(f"--n-components is for --solver nystroem; got --solver {options.solver}")
+        raise ValueError(f"--basis is for --solver nystroem; got --solver {options.solver}")
     if options.kernel == "precomputed" and options.scale not in (None, "none"):
         raise ValueError("--scale is for features, not for kernel values (--kernel precomputed)")
 

@@ -52,6 +52,9 @@ REMEDIES: tuple[tuple[str, Any], ...] = (
     (r"\bfor target\b", "for --label"),
     (r"\bfor qid\b", "for --qid-column"),
     (r"\bfor sample_weight\b", "for --weight"),
+    (r"\bfor ids\b", "for --doc-id"),
+    (r"into one file, or use load_ranking", "into one file, or use --in-memory"),
+    (r"\bleave out group=('[^']*')", r"leave out --group \1"),
     (r"; sort the file by query, or use load_letor, which takes any order",
      "; sort the file by query, or use --in-memory"),
     (r"comes back after another query; sort the rows by query",
@@ -66,17 +69,18 @@ REMEDIES: tuple[tuple[str, Any], ...] = (
     (r"export the kernel model with to_onnx", "use --to onnx"),
     (r"\bcv=(\d+)", r"--cv \1"),
     (r"^(kernel|solver|cost|ties|scoring|alphas?|gamma|degree|coef0|tol) must", r"--\1 must"),
-    (r"^basis\b", "--n-components"),
+    (r"^basis\b", "--basis"),
 )  # fmt: skip
 
 
+#: Options that were renamed to what they are called in Python.
+RENAMED = {"--n-components": "--basis", "--seed": "--random-state"}
+
 #: Options that people try first, and what to do instead.
-MEASURES = "evaluate prints NDCG, MAP, MRR and precision; --at sets the cut-off"
 HINTS = {
-    "--metric": MEASURES,
-    "--metrics": MEASURES,
+    "--metric": "rankrls evaluate has --metrics ndcg@10,map",
+    "--metrics": "rankrls compare has --metric ndcg@10",
     "--k": "the cut-off is --at",
-    "--group": "the column of query ids is --qid-column",
     "--groups": "the column of query ids is --qid-column",
     "--query": "the column of query ids is --qid-column",
     "--lambda": "the regularisation is --alpha",
@@ -87,6 +91,10 @@ HINTS = {
 }
 
 
+#: What is usually meant by one word too many.
+EXTRA = ": models are named by -m, scores by -o"
+
+
 def run(argv: list[str]) -> int:
     """Run the command in ``argv`` and return the exit code."""
     _open_standard_streams()
@@ -94,7 +102,7 @@ def run(argv: list[str]) -> int:
         cli.main(args=argv, prog_name="rankrls")
     plain = argv[: argv.index("--")] if "--" in argv else argv
     debug = "--debug" in plain
-    argv = [word for word in plain if word != "--debug"] + argv[len(plain) :]
+    argv = [_renamed(word) for word in plain if word != "--debug"] + argv[len(plain) :]
     try:
         with _terminable(), _told_warnings(debug):
             with cli.make_context("rankrls", argv) as context:
@@ -124,6 +132,15 @@ def run(argv: list[str]) -> int:
         return code
 
 
+def _renamed(word: str) -> str:
+    """The option by its name of today, and a line about it."""
+    name, equals, value = word.partition("=")
+    if name not in RENAMED:
+        return word
+    warn(f"{name} is called {RENAMED[name]} now; the old name will go in a later release")
+    return RENAMED[name] + equals + value
+
+
 def _open_standard_streams() -> None:
     """Put the null device in the place of streams that are closed (``>&-``).
 
@@ -150,7 +167,8 @@ def _explain(error: Exception) -> tuple[str, int]:
         path = error.ctx.command_path if error.ctx is not None else "rankrls"
         text = one_line(error.format_message()).rstrip(".")
         if "unexpected extra argument" in text:
-            text += ": models are named by -m, scores by -o"
+            compared = path.endswith("compare")
+            text += ": the rows are named by --data" if compared else EXTRA
         if isinstance(error, click.NoSuchOption) and error.option_name in HINTS:
             text = f"No such option '{error.option_name}': {HINTS[error.option_name]}"
         return f"{text} (see {path} --help)", BAD_INPUT

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls import _memory, estimators
-from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error, warn
+from rankrls._calls import Progress, explained, names_queries, unchanged_on_error, warn
 from rankrls._frames import id_text, most_unequal, scale_text
 from rankrls._validation import check_option
 from rankrls.core.linalg.conjugate_gradients import History, IterationOptions, converge, stop_early
@@ -91,7 +91,7 @@ class RankRLS(estimators.RankRLS):
     (2,)
     """
 
-    @takes_queries
+    @names_queries
     def fit(
         self,
         X: Any,
@@ -370,7 +370,7 @@ class RankRLS(estimators.RankRLS):
             return scores
         return scores, predict_lazily(self._model, X, flat=self._flat, deviation=True)
 
-    @takes_queries
+    @names_queries
     def score(
         self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None, **judgements: Any
     ) -> float:

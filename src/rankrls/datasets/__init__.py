@@ -1,4 +1,4 @@
-"""Data to rank: readers of LETOR, CSV, Parquet, Arrow and JSON files, and generators."""
+"""Data to rank: readers of LETOR, CSV, Parquet, Arrow, JSON and TREC files, and generators."""
 
 from rankrls.datasets._csv import iter_csv, load_csv
 from rankrls.datasets._dump import dump_letor
@@ -6,19 +6,31 @@ from rankrls.datasets._generate import make_preference_pairs, make_ranking
 from rankrls.datasets._letor import iter_letor, load_letor
 from rankrls.datasets._parquet import iter_parquet
 from rankrls.datasets._preferences import load_preferences
+from rankrls.datasets._query_sizes import load_group
 from rankrls.datasets._ranking import iter_ranking, load_ranking
+from rankrls.datasets._relations import load_relations
 from rankrls.datasets._rock_paper_scissors import make_rock_paper_scissors
+from rankrls.datasets._row_ids import ids_from_comments, load_ids
+from rankrls.datasets._trec import dump_qrels, dump_run, load_qrels, load_run
 
 __all__ = [
     "dump_letor",
+    "dump_qrels",
+    "dump_run",
+    "ids_from_comments",
     "iter_csv",
     "iter_letor",
     "iter_parquet",
     "iter_ranking",
     "load_csv",
+    "load_group",
+    "load_ids",
     "load_letor",
     "load_preferences",
+    "load_qrels",
     "load_ranking",
+    "load_relations",
+    "load_run",
     "make_preference_pairs",
     "make_ranking",
     "make_rock_paper_scissors",

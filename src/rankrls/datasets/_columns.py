@@ -49,6 +49,8 @@ class Columns:
     dtype : dtype of the features
     missing : {"error", "nan"}
         What becomes of features that are null or NaN.
+    text : None, "auto" or sequence of str
+        Features that are text; "auto": those of a type of text.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Columns:
         drop: Any,
         dtype: np.dtype,
         missing: str,
+        text: Any = None,
     ) -> None:
         self.target, self.qid, self.sample_weight = target, qid, sample_weight
         self.dtype, self.keep_missing = dtype, check_missing(missing)
@@ -72,6 +75,10 @@ class Columns:
                 raise ValueError(
                     f"target, qid and sample_weight are names of columns; got {name!r}"
                 )
+        self.text: list[str] | None = None
+        if text is not None:
+            wanted = _text_columns(source.schema) if text == "auto" else set(text)
+            self.text = [name for name in self.features if name in wanted]
         self.widths: dict[str, int] = {}
         self.kind: str | None = None
         self.check(source)
@@ -112,6 +119,11 @@ class Columns:
         self.listed = set()
         for name in self.features:
             kind = schema.field(name).type
+            if name in (self.text or ()):
+                if not (_is_text(kind) or _is_number(kind) or types.is_null(kind)):
+                    raise ValueError(f"{source.file}: column {named(name)} is no text, but {kind}")
+                self._width(name, 1, source.file)
+                continue
             if _is_list(kind):
                 self.listed.add(name)
                 self._require_memory(name, source.numbers_in_a_row(name), source.file)
@@ -140,7 +152,7 @@ class Columns:
         value = kind.value_type if types.is_dictionary(kind) else kind
         if types.is_integer(value):
             sort = "integers"
-        elif types.is_string(value) or types.is_large_string(value) or str(value) == "string_view":
+        elif _is_text(value):
             sort = "strings"
         else:
             raise ValueError(
@@ -198,6 +210,8 @@ class Columns:
                     start += piece.shape[1]
 
     def _feature(self, chunk: NumberedBatch, name: str) -> Array:
+        if name in (self.text or ()):
+            return np.full(len(chunk.batch), np.nan, dtype=self.dtype)
         column = chunk.batch.column(name)
         if not self.keep_missing:
             _require_valid(chunk, name, column, remedy=REMEDY)
@@ -208,6 +222,15 @@ class Columns:
     def _numbers(self, column: Any, name: str, place: Callable[[int], str]) -> Array:
         """Features as numbers, missing ones as NaN or an error that names their ``place``."""
         return _numbers(column, name, self.dtype, place, self.keep_missing, REMEDY)
+
+    def words(self, chunk: NumberedBatch) -> Array:
+        """Text of shape (n_rows, n_text), None where there is none."""
+        found = np.empty((len(chunk.batch), len(self.text or ())), dtype=object)
+        once: dict[Any, Any] = {None: None}  # equal words are one object
+        for k, name in enumerate(self.text or ()):
+            column = _decoded(chunk.batch.column(name)).cast(pyarrow().large_string())
+            found[:, k] = [once.setdefault(word, word) for word in column.to_pylist()]
+        return found
 
     def values(self, chunk: NumberedBatch, name: str) -> Array:
         """A column of numbers in float64: target or weights."""
@@ -392,6 +415,17 @@ def _is_number(kind: Any) -> bool:
         or types.is_boolean(kind)
         or types.is_decimal(kind)
     )
+
+
+def _is_text(kind: Any) -> bool:
+    types = pyarrow().types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view"
+
+
+def _text_columns(schema: Any) -> set[str]:
+    return {field.name for field in schema if _is_text(field.type)}
 
 
 def _decoded(column: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,7 +22,7 @@ from rankrls.datasets._columns import choose_features, droppable, missing_column
 from rankrls.datasets._missing import REMEDY, check_missing, is_missing
 from rankrls.datasets._numbers import NUMBER, parse_cells
 from rankrls.datasets._query_ids import as_objects, integers_of
-from rankrls.datasets._source import text_blocks
+from rankrls.datasets._source import require_loadable, text_blocks
 
 __all__ = ["CsvChunk", "CsvColumns", "CsvSource", "guess_delimiter", "plain_number"]
 
@@ -59,8 +59,23 @@ class CsvChunk:
             return [line.split(delimiter, column + 1)[column].strip() for line in self.batch]
         return [row[column].strip() for row in self.batch]
 
+    def rows(self) -> list[list[str]]:
+        """The cells row by row."""
+        if isinstance(self.batch[0], str):
+            return [line.split(self.source.delimiter) for line in self.batch]
+        return self.batch
+
+    def columns_with_words(self, columns: list[int]) -> list[int]:
+        """Those of some columns that have a cell of text: no number, and not missing."""
+        if not columns or self._read_lines(columns) is not None:
+            return []
+        rows = self.rows()
+        return [c for c in columns if _any_word([row[c] for row in rows])]
+
     def table(self, columns: list[int]) -> Array:
         """Numbers of these columns, shape (n_rows, n_columns); made once."""
+        if not columns:
+            return np.empty((len(self.batch), 0))
         if self._table is None:
             self._table = self._read_lines(columns)
         if self._table is None:
@@ -81,9 +96,7 @@ class CsvChunk:
         return table if np.isfinite(table).all() else None
 
     def _read_cells(self, columns: list[int]) -> Array:
-        rows = self.batch
-        if isinstance(rows[0], str):
-            rows = [line.split(self.source.delimiter) for line in rows]
+        rows = self.rows()
         cells = [row[column] for row in rows for column in columns]
         numbers = parse_cells(cells)
         if numbers is not None:
@@ -281,6 +294,7 @@ class CsvColumns:
         drop: Any,
         dtype: np.dtype,
         missing: str,
+        text: Any = None,
     ) -> None:
         self.target, self.qid, self.sample_weight = target, qid, sample_weight
         self.dtype = dtype
@@ -310,19 +324,46 @@ class CsvColumns:
         numbers = [name for name in (target, sample_weight) if name is not None]
         source.keep_missing = check_missing(missing)
         source.features = {at[name] for name in names if name not in numbers}
-        self._used = [at[name] for name in [*names, *numbers]]
-        self._place = {name: len(names) + place for place, name in enumerate(numbers)}
+        self._at, self._numbers = at, numbers
+        self.take_as_text(None if text is None else [] if text == "auto" else text)
         self._qid = None if qid is None else at[qid]
         self._file = source.file
         self._integers: bool | None = None
+
+    def take_as_text(self, names: list[str] | None) -> None:
+        """Set which features are text; None: all are numbers, and ``data`` is an array."""
+        known = set() if names is None else set(names)
+        self.text = None if names is None else [n for n in self.feature_names if n in known]
+        numeric = [j for j, name in enumerate(self.feature_names) if name not in known]
+        self._numeric = np.array(numeric, dtype=np.intp)
+        features = [self.feature_names[j] for j in numeric]
+        self._used = [self._at[name] for name in [*features, *self._numbers]]
+        self._place = {name: len(features) + k for k, name in enumerate(self._numbers)}
+
+    def find_text(self, chunks: Iterable[CsvChunk]) -> list[CsvChunk]:
+        """All chunks; columns with a cell that is neither a number nor missing are text."""
+        kept, found, n_bytes = [], set(), 0
+        for chunk in chunks:
+            kept.append(chunk)
+            n_bytes += sum(map(len, chunk.batch)) * (1 if isinstance(chunk.batch[0], str) else 60)
+            require_loadable(chunk.place(len(chunk.batch) - 1), n_bytes, "iter_ranking")
+            left = [self._at[name] for name in self.feature_names if self._at[name] not in found]
+            found.update(chunk.columns_with_words(left))
+        self.take_as_text([name for name in self.feature_names if self._at[name] in found])
+        return kept
 
     def measure(self, chunk: CsvChunk) -> None:
         """Nothing: the header has told everything."""
 
     def fill(self, chunk: CsvChunk, data: Array) -> None:
         """Write the features of a chunk into ``data`` of shape (m, n)."""
+        n_numeric = len(self._numeric)
         with np.errstate(over="ignore"):
-            data[:] = chunk.table(self._used)[:, : self.n_features]
+            if n_numeric == self.n_features:
+                data[:] = chunk.table(self._used)[:, :n_numeric]
+            else:
+                data[:] = np.nan
+                data[:, self._numeric] = chunk.table(self._used)[:, :n_numeric]
         if self.dtype == np.float32 and np.isinf(data).any():
             row, column = np.argwhere(np.isinf(data))[0]
             name = self.feature_names[column]
@@ -333,6 +374,15 @@ class CsvColumns:
     def values(self, chunk: CsvChunk, name: str) -> Array:
         """A column of numbers: target or weights."""
         return chunk.table(self._used)[:, self._place[name]].copy()
+
+    def words(self, chunk: CsvChunk) -> Array:
+        """Text of shape (n_rows, n_text), None where there is none."""
+        once: dict[str, str] = {}  # equal words are one object
+        found = np.empty((len(chunk.batch), len(self.text or ())), dtype=object)
+        for k, name in enumerate(self.text or ()):
+            cells = chunk.cells(self._at[name])
+            found[:, k] = [None if is_missing(w) else once.setdefault(w, w) for w in cells]
+        return found
 
     def labels(self, chunk: CsvChunk) -> Array:
         """Query ids as text."""
@@ -371,6 +421,25 @@ def plain_number(text: str) -> float | None:
         number = float(text)
         return number if math.isfinite(number) else None
     return _BOOLEANS.get(text.lower())
+
+
+def _any_word(cells: list[str]) -> bool:
+    """Whether a cell is text."""
+    known = [cell for cell in cells if cell and not is_missing(cell)]
+    if not known or parse_cells(known) is not None:
+        return False
+    return any(_is_word(cell.strip()) for cell in known)
+
+
+def _is_word(text: str) -> bool:
+    """Whether a cell is text; one that spells infinity, or a number out of range, is not."""
+    if plain_number(text) is not None or is_missing(text):
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return True
+    return False
 
 
 def _shown(text: str) -> str:

@@ -18,7 +18,7 @@ from rankrls.datasets._missing import check_missing
 from rankrls.datasets._parse import MAX_FEATURES, ParsedRows, Parser, show
 from rankrls.datasets._source import blocks, require_loadable, rewindable
 
-__all__ = ["iter_letor", "load_letor"]
+__all__ = ["iter_letor", "letor_width", "load_letor"]
 
 #: Of more features than these, a single id that is so many times the next one is told.
 _MANY_FEATURES, _FAR = 100_000, 1000
@@ -209,6 +209,11 @@ def _start(
     layout = Layout(dtype, sparse)
     options = {"drop": beyond == "drop", "missing": check_missing(missing)}
     return Parser(name_of(path), n_features, bool(zero_based), layout.dtype, **options), layout
+
+
+def letor_width(path: PathOrFile, zero_based: bool = False) -> int:
+    """Number of columns of a file, from the last feature of every line."""
+    return _scan_width(path, Parser(name_of(path), None, zero_based, np.dtype(np.float64)))
 
 
 def _scan_width(path: PathOrFile, parser: Parser) -> int:

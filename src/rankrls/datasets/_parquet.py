@@ -36,6 +36,7 @@ def iter_parquet(
     dtype: DTypeLike = np.float64,
     by_query: bool = True,
     missing: str = "error",
+    text: Any = None,
 ) -> Iterator[Bunch]:
     """Read Parquet or Arrow files in batches of whole queries, one batch in memory at a time.
 
@@ -69,6 +70,8 @@ def iter_parquet(
     missing : {"error", "nan"}, default="error"
         What becomes of features that are null or NaN: an error, or NaN. Labels, weights and query
         ids must always be there.
+    text : None, "auto" or sequence of str, default=None
+        Columns that may hold text, as in :func:`load_ranking`.
 
     Yields
     ------
@@ -113,7 +116,7 @@ def iter_parquet(
     files = find_files(path)
     first = open_source(files[0])
     columns = Columns(
-        first, target, qid, sample_weight, features, drop, check_dtype(dtype), missing
+        first, target, qid, sample_weight, features, drop, check_dtype(dtype), missing, text
     )
     chunks = ahead(_chunks(files, first, columns, rows))
     return iter_batches(chunks, columns, rows, by_query=by_query, name=files[0])

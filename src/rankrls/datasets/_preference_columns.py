@@ -188,6 +188,14 @@ def outcomes(
     if nobody.any():
         row = int(np.argmax(nobody))
         raise ValueError(_no_winner(cells, row, first, second, winner, column, place))
+    zeros = [code for code, cell in enumerate(cells) if text_of(cell).strip() == "0"]
+    zero = np.isin(winner, zeros) & ~tied & (by_name == 0)
+    if zero.any() and not np.isin(by_word[~tied], (-1, unknown)).any():
+        raise ValueError(
+            f"{place(int(np.argmax(zero)))}: column {column!r} is 0, which stands for a tie, but "
+            "no row says that the second item won: if 0 means that, write 'model_a', 'model_b' "
+            "and 'tie', or 1, -1 and 0"
+        )
     if (by_word == by_name).all() or (by_word == unknown).any():
         mixed = by_name == unknown
         if not mixed.any():
@@ -203,12 +211,6 @@ def outcomes(
         raise ValueError(
             f"{place(row)}: column {column!r} is {cells[winner[row]]!r}, which names one item of "
             "the row and the side of the other one: write 'model_a' and 'model_b' for the sides"
-        )
-    values = {text_of(cells[code]) for code in np.unique(winner[~tied])}
-    if "0" in values and values <= {"0", "1"}:
-        raise ValueError(
-            f"{place(int(np.argmax(by_word == 0)))}: column {column!r} holds only 0 and 1, and 0 "
-            "would be a tie: write 'model_a', 'model_b' and 'tie'"
         )
     return by_word
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from rankrls._frames import row_names
+from rankrls._frames import names_anything, row_names
 from rankrls._validation import check_option
 from rankrls.datasets._columns import check_names, missing_column
 from rankrls.datasets._csv_rows import plain_number
@@ -19,7 +19,7 @@ from rankrls.datasets._named_columns import NamedTable, open_table
 from rankrls.datasets._preference_columns import find_roles, outcomes, text_of
 from rankrls.datasets._query_ids import integers_of
 
-__all__ = ["load_preferences"]
+__all__ = ["Vocabulary", "check_column", "finite_cell", "load_preferences", "number_names"]
 
 Array = NDArray[Any]
 
@@ -85,9 +85,9 @@ def load_preferences(
         Columns of covariates of the comparison, as numbers: preferred minus other. In arena
         tables first minus second; their sign is changed where the second item won.
     items : array-like of shape (n_items,), pandas Index, Series or DataFrame, optional
-        Names of the rows of X: pairs are then row numbers of X. A frame or a Series stands for
-        its index. Names match if they are equal, or written alike (7 and "7"). By default the
-        distinct names in sorted order.
+        Names of the rows of X: pairs are then row numbers of X. A frame stands for its index, a
+        Series for its values. Names match if they are equal, or written alike (7 and "7"). By
+        default the distinct names in sorted order.
     unknown : {"error", "drop"}, default="error"
         What becomes of judgements of items that ``items`` does not have.
     format : {"auto", "csv", "parquet", "jsonl"}, default="auto"
@@ -153,10 +153,10 @@ def load_preferences(
     roles = find_roles(source.file, source.names, given)
     for role, name in (("magnitude", magnitude), ("pair_weight", pair_weight)):
         if name is not None:
-            roles[role] = _check_column(source, role, name)
+            roles[role] = check_column(source, role, name)
     covariates = [] if pair_features is None else check_names(pair_features, "pair_features")
     for name in covariates:
-        _check_column(source, "pair_features", name)
+        check_column(source, "pair_features", name)
     judged = _JudgementColumns(source, roles, covariates)
 
     arena = "winner" in roles
@@ -176,7 +176,7 @@ def load_preferences(
     codes = np.column_stack([left, right])
     codes[sign < 0] = codes[sign < 0, ::-1]
 
-    rows, labels = _number(codes, names, items, source)
+    rows, labels = number_names(codes, names, items, source)
     kept = (rows >= 0).all(axis=1)
     if not kept.all() and (unknown == "error" or not kept.any()):
         raise ValueError(_unknown(source, codes, rows, names, judged.place))
@@ -191,8 +191,8 @@ def load_preferences(
     weight = judged.numbers.get("pair_weight")
     of_group = None
     if "groups" in roles:
-        groups_named = _settled(judged.vocabularies["groups"].cells, source)
-        of_group = groups_named[judged.codes["groups"][kept]]
+        number, group_names = _distinct(judged.vocabularies["groups"].cells, source)
+        of_group = group_names[number[judged.codes["groups"][kept]]]
     return Bunch(
         pairs=rows[kept],
         magnitude=sizes[kept],
@@ -206,7 +206,8 @@ def load_preferences(
     )
 
 
-def _check_column(source: NamedTable, role: str, name: Any) -> str:
+def check_column(source: NamedTable, role: str, name: Any) -> str:
+    """The name of a column that the table has."""
     if not isinstance(name, str):
         raise ValueError(f"{role} must be the name of a column; got {name!r}")
     if name not in source.names:
@@ -214,7 +215,7 @@ def _check_column(source: NamedTable, role: str, name: Any) -> str:
     return name
 
 
-class _Vocabulary:
+class Vocabulary:
     """Distinct cells, numbered as they come."""
 
     def __init__(self) -> None:
@@ -222,9 +223,11 @@ class _Vocabulary:
 
     @property
     def cells(self) -> list[Any]:
+        """The distinct cells, by number."""
         return list(self._codes)
 
     def encode(self, cells: list[Any]) -> Array:
+        """Numbers of cells, shape (n,), new ones after those that were seen."""
         codes = self._codes
         return np.array([codes.setdefault(cell, len(codes)) for cell in cells], dtype=np.int64)
 
@@ -242,7 +245,7 @@ class _JudgementColumns:
     """
 
     def __init__(self, source: NamedTable, roles: dict[str, str], covariates: list[str]) -> None:
-        self.vocabularies = {"item": _Vocabulary(), "groups": _Vocabulary()}
+        self.vocabularies = {"item": Vocabulary(), "groups": Vocabulary()}
         self._starts: list[int] = []
         self._places: list[Callable[[int], str]] = []
         wanted = roles | {f"pair_features {name}": name for name in covariates}
@@ -286,7 +289,9 @@ class _JudgementColumns:
             )
         if role in ("magnitude", "pair_weight") or role.startswith("pair_features "):
             least = -np.inf if role.startswith("pair_features ") else 0.0
-            return np.array([_finite(cell, name, i, place, least) for i, cell in enumerate(cells)])
+            return np.array(
+                [finite_cell(cell, name, i, place, least) for i, cell in enumerate(cells)]
+            )
         vocabulary = self.vocabularies["groups" if role == "groups" else "item"]
         try:
             return vocabulary.encode(cells)
@@ -309,7 +314,8 @@ def _is_tie(cell: Any, name: str, row: int, place: Callable[[int], str]) -> bool
     return word in _TRUE
 
 
-def _finite(cell: Any, name: str, row: int, place: Callable[[int], str], least: float) -> float:
+def finite_cell(cell: Any, name: str, row: int, place: Callable[[int], str], least: float) -> float:
+    """The number in a cell, which must be finite and at least ``least``."""
     number = plain_number(cell.strip()) if isinstance(cell, str) else None
     if number is None and not isinstance(cell, str):
         try:
@@ -327,17 +333,19 @@ def _shown(cell: Any) -> str:
     return repr(text if len(text) <= 60 else text[:60] + "…")
 
 
-def _number(codes: Array, names: list[Any], items: Any, source: NamedTable) -> tuple[Array, Array]:
+def number_names(
+    codes: Array, names: list[Any], items: Any, source: NamedTable
+) -> tuple[Array, Array]:
     """Row numbers of codes, −1 where there is none, and the names by number."""
     used = np.unique(codes)
     row_of = np.full(len(names), -1, dtype=np.int64)
     if items is None:
-        settled = _settled([names[code] for code in used], source)
+        number, settled = _distinct([names[code] for code in used], source)
         try:
-            order = sorted(range(len(used)), key=lambda i: settled[i])
+            order = sorted(range(len(settled)), key=lambda i: settled[i])
         except TypeError:  # numbers and text
-            order = sorted(range(len(used)), key=lambda i: text_of(settled[i]))
-        row_of[used[order]] = np.arange(len(used))
+            order = sorted(range(len(settled)), key=lambda i: text_of(settled[i]))
+        row_of[used] = np.argsort(order)[number]
         return row_of[codes], settled[order]
     labels = _labels(items)
     exact: dict[Any, int] = {label: row for row, label in enumerate(labels)}
@@ -359,13 +367,18 @@ def _number(codes: Array, names: list[Any], items: Any, source: NamedTable) -> t
 
 
 def _labels(items: Any) -> list[Any]:
-    index = row_names(items)
+    index = row_names(items) if hasattr(items, "columns") else None
     unordered = isinstance(items, str | bytes | Set | Mapping) or not isinstance(items, Iterable)
     if index is not None:
+        if not names_anything(index) and index.name is None:
+            raise ValueError(
+                "items is a frame whose index only counts its rows: name them by "
+                "set_index('item_id'), or pass the column of names"
+            )
         items = index
     elif hasattr(items, "columns") or unordered or getattr(items, "ndim", 1) > 1:
         raise ValueError(
-            "items must be the names of the rows of X, in their order: a list, an index, or a "
+            "items must be the names of the rows of X, in their order: a list, a column, or a "
             f"pandas frame with such an index; got a {type(items).__name__}"
         )
     labels = items.tolist() if hasattr(items, "tolist") else list(items)
@@ -398,6 +411,17 @@ def _unknown(
         f"judgements {'are' if len(wrong) != 1 else 'is'} not in items: {', '.join(shown)}{more}; "
         "add their rows to X and items, or leave these judgements out by unknown='drop'"
     )
+
+
+def _distinct(cells: list[Any], source: NamedTable) -> tuple[Array, Array]:
+    """Number of every cell, and the names by number; cells that are written alike are one name."""
+    numbers: dict[str, int] = {}
+    named: list[Any] = []
+    for cell in cells:
+        if numbers.setdefault(text_of(cell), len(named)) == len(named):
+            named.append(cell)
+    number = np.array([numbers[text_of(cell)] for cell in cells], dtype=np.int64)
+    return number, _settled(named, source)
 
 
 def _settled(cells: list[Any], source: NamedTable) -> Array:

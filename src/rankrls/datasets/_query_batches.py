@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from rankrls._frames import RawTable
 from rankrls.datasets._source import require_loadable
 
 __all__ = ["TableChunk", "TableColumns", "check_dtype", "iter_batches"]
@@ -34,6 +35,8 @@ class TableColumns(Protocol):
     qid: Any
     sample_weight: Any
     dtype: np.dtype
+    #: Features that are text; None: all are numbers, and ``data`` is an array.
+    text: list[str] | None
 
     @property
     def n_features(self) -> int:
@@ -47,7 +50,10 @@ class TableColumns(Protocol):
         """Find out what only the rows tell."""
 
     def fill(self, chunk: Any, data: Array) -> None:
-        """Write the features of a chunk into ``data``."""
+        """Write the features of a chunk into ``data``; NaN for text."""
+
+    def words(self, chunk: Any) -> Array:
+        """Text of shape (n_rows, n_text): str, None where there is none."""
 
     def values(self, chunk: Any, name: str) -> Array:
         """A column of numbers, float64."""
@@ -74,11 +80,12 @@ class _Table(NamedTuple):
     target: Array | None
     qid: Array | None
     sample_weight: Array | None
+    words: Array | None
     starts: Array
 
     @property
     def n_bytes(self) -> int:
-        """Memory of the arrays, without that of query ids that are objects."""
+        """Memory of the arrays, without that of query ids and text that are objects."""
         return sum(array.nbytes for array in self if array is not None)
 
     def rest(self, done: int) -> _Table:
@@ -92,6 +99,7 @@ class _Table(NamedTuple):
             tail(self.target),
             tail(self.qid),
             tail(self.sample_weight),
+            tail(self.words),
             self.starts[self.starts >= done] - done,
         )
 
@@ -112,6 +120,7 @@ class _Table(NamedTuple):
             joined("target"),
             joined("qid"),
             joined("sample_weight"),
+            joined("words"),
             np.concatenate(starts),
         )
 
@@ -195,7 +204,7 @@ class _Assembler:
         """The arrays of a chunk."""
         columns = self.columns
         columns.measure(chunk)
-        target = qid = weight = None
+        target = qid = weight = words = None
         starts: Array = np.zeros(0, dtype=np.intp)
         if columns.target is not None:
             target = columns.values(chunk, columns.target)
@@ -207,7 +216,9 @@ class _Assembler:
             weight = columns.values(chunk, columns.sample_weight)
         data = np.empty((len(chunk.batch), columns.n_features), dtype=columns.dtype)
         columns.fill(chunk, data)
-        return _Table(data, target, qid, weight, starts)
+        if columns.text:
+            words = columns.words(chunk)
+        return _Table(data, target, qid, weight, words, starts)
 
     def _starts(self, chunk: Any, labels: Array) -> Array:
         """Rows that begin a query; a query that was there before is an error."""
@@ -232,9 +243,18 @@ class _Assembler:
         """What the user gets."""
         target, qid, weight = table.target, table.qid, table.sample_weight
         return Bunch(
-            data=table.data[start:stop],
+            data=self._data(table, slice(start, stop)),
             target=None if target is None else target[start:stop],
             qid=None if qid is None else self.columns.settle(qid[start:stop]),
             sample_weight=None if weight is None else weight[start:stop],
             feature_names=self.columns.feature_names,
         )
+
+    def _data(self, table: _Table, rows: slice) -> Any:
+        if self.columns.text is None:
+            return table.data[rows]
+        names, text = self.columns.feature_names, {}
+        if table.words is not None:
+            words = table.words[rows]
+            text = {names.index(name): words[:, k] for k, name in enumerate(self.columns.text)}
+        return RawTable(names, table.data[rows], text)

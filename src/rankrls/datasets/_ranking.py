@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from sklearn.utils import Bunch
 
+from rankrls._frames import QUERY_NAMES, RawTable
 from rankrls._streams import PathOrFile, name_of
 from rankrls._validation import check_integer, check_option
 from rankrls.datasets._arrow import find_files, open_source
@@ -18,6 +19,8 @@ from rankrls.datasets._csv_rows import CsvColumns, CsvSource
 from rankrls.datasets._letor import iter_letor, load_letor
 from rankrls.datasets._parquet import iter_parquet
 from rankrls.datasets._query_batches import check_dtype, iter_batches
+from rankrls.datasets._query_sizes import QuerySizes
+from rankrls.datasets._several_files import iterates_several, loads_several
 from rankrls.datasets._source import require_loadable
 from rankrls.datasets.formats import FORMATS, sniff
 
@@ -26,12 +29,13 @@ __all__ = ["iter_ranking", "load_ranking"]
 #: Names that a column of labels or query ids is looked for by, in any case.
 NAMES = {
     "target": ("label", "relevance", "rel", "grade", "target", "y"),
-    "qid": ("qid", "query_id", "queryid", "query-id", "query"),
+    "qid": QUERY_NAMES,
 }
 
 
+@loads_several
 def load_ranking(
-    path: PathOrFile,
+    path: PathOrFile | Sequence[PathOrFile],
     *,
     format: str = "auto",
     target: str | None = "auto",
@@ -47,15 +51,19 @@ def load_ranking(
     header: bool = True,
     delimiter: str | None = None,
     missing: str = "error",
+    text: Any = None,
     need: Sequence[str] = ("target", "qid"),
+    group: Any = "auto",
 ) -> Bunch:
     r"""Read rows to rank from a file: LETOR text, CSV, Parquet or Arrow.
 
     Parameters
     ----------
-    path : str, path-like or binary file
+    path : str, path-like or binary file, or a list of them
         Text may be compressed by gzip. A directory stands for the Parquet files in it. An open
-        file that cannot be rewound, such as a pipe, must have ``peek``, or a ``format``.
+        file that cannot be rewound, such as a pipe, must have ``peek``, or a ``format``. Several
+        files of one kind are read as one: columns of tables are those of the first by their
+        names, and rows with the same query id are one query.
     format : {"auto", "letor", "csv", "parquet"}, default="auto"
         What the file is. By default its content tells, and its name between LETOR and CSV. Arrow
         and Feather files count as "parquet".
@@ -80,16 +88,26 @@ def load_ranking(
     missing : {"error", "nan"}, default="error"
         What becomes of features that are missing (NULL, NA, NaN, None, empty cells, nulls): an
         error, or NaN.
+    text : None, "auto" or sequence of str, default=None
+        Columns of CSV and Parquet files that may hold text. None: every feature is a number.
+        ``"auto"``: a column with a cell that is neither a number nor missing is text. Names: these
+        columns are text, the others numbers. With ``"auto"`` or names, ``data`` is a table with
+        ``columns``, ``shape`` and ``data["name"]``, which :class:`~rankrls.AutoRanker` and
+        :class:`~rankrls.preprocessing.TableEncoder` take. LETOR text has none: it is ignored.
     need : sequence of {"target", "qid"}, default=("target", "qid")
         What must be found where ``"auto"`` looks for it. The others are None if they are missing.
+    group : str, path-like or None, default="auto"
+        For LETOR text whose lines have no query ids: the file of sizes of consecutive queries, as
+        in :func:`load_group`. ``"auto"``: the file ``path.query`` (LightGBM) or ``path.group``
+        (XGBoost), if there is one; its name is then the attribute ``group_file``.
 
     Returns
     -------
     data : :class:`~sklearn.utils.Bunch`
         With the attributes
 
-        data : ndarray or scipy.sparse.csr_array of shape (n_rows, n_features)
-            Features.
+        data : ndarray, scipy.sparse.csr_array or table of shape (n_rows, n_features)
+            Features; see ``text`` for tables.
         target : ndarray of shape (n_rows,), float64, or None
             Labels.
         qid : ndarray of shape (n_rows,), integers or str, or None
@@ -125,23 +143,33 @@ def load_ranking(
     >>> load_ranking(io.BytesIO(b"query,relevance,bm25\nshoes,2,5\nshoes,0,4\n")).feature_names
     ['bm25']
     """
-    kind, file = _open(path, format)
+    text = _check_text(text)
+    kind, file = _open(path, format)  # type: ignore[arg-type]
     roles = {"target": target, "qid": qid}
     others = {"features": features, "drop": drop, "sample_weight": sample_weight}
+    if kind != "letor" and group not in ("auto", None):
+        raise ValueError(
+            f"{name_of(file)}: group={group!r} is for LETOR text; a table has a column of query ids"
+        )
     if kind == "letor":
         _refuse_columns(file, {**roles, **others})
+        sizes = None if qid is None else QuerySizes.of(file, group)
         letor = partial(load_letor, n_features=n_features, dtype=dtype, sparse=sparse)
         bunch = letor(file, zero_based=zero_based, beyond=beyond, missing=missing)
+        if sizes is not None:
+            bunch = sizes.whole(bunch)
         return _from_letor(bunch, name_of(file), qid, need)
     if kind == "csv":
         source = CsvSource(file, header, delimiter)
         found = _find_roles(source.file, source.names, roles, others, need)
-        columns = CsvColumns(source, **found, dtype=check_dtype(dtype), missing=missing)
-        chunks = source.chunks()
+        columns = CsvColumns(source, **found, dtype=check_dtype(dtype), missing=missing, text=text)
+        chunks: Any = source.chunks()
+        if text == "auto":
+            chunks = columns.find_text(chunks)
         bunch = next(iter_batches(chunks, columns, np.inf, by_query=False, name=source.file))
         return _finish(bunch, kind, found)
     found = _parquet_roles(file, roles, others, need)
-    options = {"by_query": False, "missing": missing, "dtype": dtype, **found}
+    options = {"by_query": False, "missing": missing, "text": text, "dtype": dtype, **found}
     batches, n_bytes = [], 0
     for batch in iter_parquet(file, rows=100_000, **options):
         batches.append(batch)
@@ -150,8 +178,9 @@ def load_ranking(
     return _finish(_joined(batches), kind, found)
 
 
+@iterates_several
 def iter_ranking(
-    path: PathOrFile,
+    path: PathOrFile | Sequence[PathOrFile],
     *,
     rows: int = 100_000,
     by_query: bool = True,
@@ -169,14 +198,16 @@ def iter_ranking(
     header: bool = True,
     delimiter: str | None = None,
     missing: str = "error",
+    text: Any = None,
     need: Sequence[str] = ("target", "qid"),
+    group: Any = "auto",
 ) -> Iterator[Bunch]:
     r"""Read rows to rank in batches of whole queries, one batch in memory at a time.
 
     Parameters
     ----------
-    path : str, path-like or binary file
-        As in :func:`load_ranking`. The rows of a query must stand together in the file.
+    path : str, path-like or binary file, or a list of them
+        As in :func:`load_ranking`. The rows of a query must stand together in one file.
     rows : int, default=100_000
         Largest number of rows of a batch. A batch ends where a query ends; a query with more
         rows than this is a batch of its own. Without query ids a batch has just this many rows.
@@ -184,7 +215,9 @@ def iter_ranking(
         False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
     format, target, qid, features, drop, sample_weight, dtype, header, delimiter, missing, need
         As in :func:`load_ranking`.
-    n_features, sparse, zero_based, beyond
+    text : None, "auto" or sequence of str, default=None
+        As in :func:`load_ranking`; ``"auto"`` for Parquet files only, whose types tell.
+    n_features, sparse, zero_based, beyond, group
         As in :func:`load_ranking`. For LETOR text without ``n_features``, a first pass over the
         file finds it.
 
@@ -202,25 +235,38 @@ def iter_ranking(
     [[1, 1], [2, 2]]
     """
     rows = check_integer("rows", rows, least=1)
-    kind, file = _open(path, format)
+    text = _check_text(text)
+    kind, file = _open(path, format)  # type: ignore[arg-type]
     roles = {"target": target, "qid": qid}
     others = {"features": features, "drop": drop, "sample_weight": sample_weight}
+    if kind != "letor" and group not in ("auto", None):
+        raise ValueError(
+            f"{name_of(file)}: group={group!r} is for LETOR text; a table has a column of query ids"
+        )
     if kind == "letor":
         _refuse_columns(file, {**roles, **others})
+        sizes = None if qid is None else QuerySizes.of(file, group)
         letor = partial(iter_letor, n_features=n_features, dtype=dtype, sparse=sparse, rows=rows)
-        whole = by_query and qid is not None
+        whole = by_query and qid is not None and sizes is None
         batches = letor(file, zero_based=zero_based, beyond=beyond, missing=missing, by_query=whole)
+        if sizes is not None:
+            batches = sizes.batches(batches, rows, by_query)
         return (_from_letor(batch, name_of(file), qid, need) for batch in batches)
     if kind == "csv":
         source = CsvSource(file, header, delimiter)
         found = _find_roles(source.file, source.names, roles, others, need)
-        columns = CsvColumns(source, **found, dtype=check_dtype(dtype), missing=missing)
+        if text == "auto":
+            raise ValueError(
+                f"{source.file}: text='auto' looks at all rows of a CSV file: name the columns of "
+                "text, or use load_ranking"
+            )
+        columns = CsvColumns(source, **found, dtype=check_dtype(dtype), missing=missing, text=text)
         chunks = source.chunks()
         batches = iter_batches(chunks, columns, rows, by_query=by_query, name=source.file)
         return (_finish(batch, kind, found) for batch in batches)
     found = _parquet_roles(file, roles, others, need)
     batches = iter_parquet(
-        file, rows=rows, by_query=by_query, missing=missing, dtype=dtype, **found
+        file, rows=rows, by_query=by_query, missing=missing, text=text, dtype=dtype, **found
     )
     return (_finish(batch, kind, found) for batch in batches)
 
@@ -231,13 +277,18 @@ def _open(path: PathOrFile, format: str) -> tuple[str, Any]:
     return sniff(path) if format == "auto" else (format, path)
 
 
+def _check_text(text: Any) -> Any:
+    """None, "auto" or names of columns."""
+    return text if text is None or text == "auto" else check_names(text, "text")
+
+
 def _from_letor(bunch: Bunch, name: str, qid: Any, need: Sequence[str]) -> Bunch:
     if qid is None:
         bunch.qid = None
     elif bunch.qid is None and "qid" in need:
         raise ValueError(
-            f"{name}: the lines have no query ids (label qid:7 1:0.5 …); pass qid=None if all "
-            "rows are one ranking"
+            f"{name}: the lines have no query ids (label qid:7 1:0.5 …), and no file {name}.query "
+            "has sizes of queries; pass qid=None if all rows are one ranking"
         )
     bunch.update(
         sample_weight=None, feature_names=None, format="letor", target_name=None, qid_name=None
@@ -331,5 +382,8 @@ def _joined(batches: list[Bunch]) -> Bunch:
     joined = Bunch(feature_names=batches[0].feature_names)
     for name in ("data", "target", "qid", "sample_weight"):
         parts = [batch[name] for batch in batches]
-        joined[name] = None if parts[0] is None else np.concatenate(parts)
+        if isinstance(parts[0], RawTable):
+            joined[name] = RawTable.concatenate(parts)
+        else:
+            joined[name] = None if parts[0] is None else np.concatenate(parts)
     return joined

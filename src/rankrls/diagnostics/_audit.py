@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import takes_queries
-from rankrls._validation import check_length, check_option, encode_qid
+from rankrls._frames import data_frame
+from rankrls._validation import check_length, check_option, check_positive, encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.influence import (
     Influence,
@@ -22,9 +23,9 @@ from rankrls.core.ridge.influence import (
 from rankrls.core.ridge.leave_judgements_out import JudgementFolds
 from rankrls.core.ridge.leave_out import query_folds
 from rankrls.core.ridge.problem import RidgeProblem
-from rankrls.diagnostics._columns_table import frame
+from rankrls.diagnostics._deletion import change_without_groups, change_without_queries
 from rankrls.estimators import RankRLS, RankRLSCV
-from rankrls.estimators.exact_problem import prepared_problem
+from rankrls.estimators.exact_problem import check_covariates, prepared_problem
 from rankrls.estimators.ranker import graph_accuracy
 from rankrls.estimators.validation_rows import check_eval_set
 
@@ -65,9 +66,14 @@ class Audit:
         1: for a query of scores Pearson's, for judgements the cosine of magnitudes and predicted
         differences. Unlike the columns above it does not depend on how much labels vary. NaN for
         ties alone; None by row.
+    weight : ndarray of shape (n,), or None
+        By row only: what its squared residual counts in the objective, the same for all rows of a
+        query. Residuals that count more are studentised by a smaller standard deviation:
+        ``studentised * sqrt(mean(weight) / weight)`` takes all labels as equally noisy.
     metric_change : ndarray of shape (n,), or None
         Pairwise accuracy on ``eval_set`` by the model without it, less that by the model of
-        all: positive where the model is better without it. None without an eval_set.
+        all: positive where the model is better without it. With eval_set="leave-one-out", that of
+        all other lines, each predicted without itself. None without an eval_set.
     """
 
     labels: Array
@@ -78,6 +84,7 @@ class Audit:
     p_value: Array
     cook_distance: Array
     agreement: Array | None = None
+    weight: Array | None = None
     metric_change: Array | None = None
 
     def __len__(self) -> int:
@@ -94,7 +101,7 @@ class Audit:
 
     def to_frame(self) -> Any:
         """The table as a pandas data frame."""
-        return frame(self.columns)
+        return data_frame(self.columns)
 
 
 @takes_queries
@@ -108,6 +115,7 @@ def audit(
     groups: Any = None,
     by: str | None = None,
     eval_set: Any = None,
+    alpha: float | None = None,
     **fit_params: Any,
 ) -> Audit:
     """Measure what every part of the data does to the model, and how badly the rest predicts it.
@@ -124,9 +132,14 @@ def audit(
     by : {"query", "row", "judgement", "item", "group"}, optional
         What a line of the table is about, and what is left out together. None: "group" if groups
         are given, otherwise "judgement" with pairs, "query" with qid, "row" for one ranking.
-    eval_set : tuple (X_val, y_val) or (X_val, y_val, qid_val), optional
+    eval_set : tuple (X_val, y_val) or (X_val, y_val, qid_val), or "leave-one-out", optional
         Labelled data that are not audited: the table then has the exact change of the pairwise
-        accuracy on them. ``y_val`` may be a `PreferenceGraph`, of given pairs, say.
+        accuracy on them. ``y_val`` may be a `PreferenceGraph`, of given pairs, say. With
+        "leave-one-out", by query, judgement or group, the other lines take their place: every
+        other line is predicted without itself, with and without the line. That leaves out all
+        pairs of lines, up to a million (200 million pairs of single judgements).
+    alpha : float, optional
+        In the place of the estimator's alpha, see Notes.
     **fit_params
         magnitude, pair_weight, pair_features and sample_weight, as for ``fit``.
 
@@ -146,9 +159,12 @@ def audit(
     p-values hold for the Gaussian-process reading of the model (see `RankRLS`), with the noise
     variance estimated without the line. **They are many**: of n lines about 0.05 n are below 0.05
     by chance. Sort by them to decide what to look at first, and compare with 0.05/n (Bonferroni),
-    or with the procedure of Benjamini and Hochberg, before calling labels wrong. An alpha that is
-    far from the variance of the noise makes all of them too small or too large, and hardly changes
-    their order.
+    or with the procedure of Benjamini and Hochberg, before calling labels wrong.
+
+    Alpha should suit the labels, not only their order. The alpha of the best order may be so large
+    that all predictions are near zero; residuals are then the labels themselves, and wrong labels
+    no longer stand out. The alpha with the smallest squared error of held-out labels finds them
+    better: pass it as ``alpha``. The report page (`rankrls.report.write_report`) chooses it so.
 
     They also suppose the same noise everywhere. Queries with many different labels, or harder
     ones, then look unusual; the smallest ``agreement`` is the better guide to labels that have
@@ -178,13 +194,18 @@ def audit(
             else f"groups go with by='group', not {by!r}"
         )
     preferences = {"qid": qid, "pairs": pairs, **fit_params}
-    estimator = _with_alpha(estimator)
-    ranker, problem, grid = prepared_problem(estimator, X, y, None, True, preferences)
+    if alpha is not None:
+        alpha = check_positive("alpha", alpha)
+    estimator = _with_alpha(estimator, fit_params)
+    ranker, problem, grid = prepared_problem(estimator, X, y, alpha, True, preferences)
     alpha = float(grid[0])
     graph = problem.graph
     if graph.n_outputs > 1:
         raise ValueError(f"y has {graph.n_outputs} outputs: audit them one at a time, y[:, j]")
-    new = None if eval_set is None else _new_rows(ranker, graph, eval_set)
+    others = isinstance(eval_set, str)
+    if others:
+        check_option("eval_set", eval_set, ("leave-one-out",))
+    new = None if eval_set is None or others else _new_rows(ranker, graph, eval_set)
     given = graph.n_given_pairs
     if by is None:
         by = "judgement" if given else "query" if graph.has_qid else "row"
@@ -194,8 +215,19 @@ def audit(
         raise ValueError(f"by={by!r} needs pairs")
     if by in ("query", "row") and graph.scores is None:
         raise ValueError(f"by={by!r} needs labels y; for given pairs: by='judgement' or 'item'")
-    found, labels = _ask(problem, by, groups, alpha, new)
+    if others and by in ("row", "item"):
+        raise ValueError(
+            f"eval_set='leave-one-out' is for queries, judgements and groups, not by={by!r}: give "
+            "labelled data that are not audited as eval_set"
+        )
+    found, labels, folds = _ask(problem, by, groups, alpha, new)
     change = None if found.metric is None else found.metric - found.metric_of_all
+    if isinstance(folds, JudgementFolds) and others:
+        change = change_without_groups(problem, folds, alpha)
+    elif others:
+        change = change_without_queries(problem, folds, alpha)
+    if change is not None:
+        change = np.where(found.size > 0, change, np.nan)
     return Audit(
         labels,
         found.size,
@@ -205,41 +237,51 @@ def audit(
         found.p_value,
         found.cook,
         found.agreement,
+        found.weight,
         change,
     )
 
 
 def _ask(
     problem: RidgeProblem, by: str, groups: Any, alpha: float, new: NewRows | None
-) -> tuple[Influence, Array]:
-    """The diagnostics, and the labels of their lines."""
+) -> tuple[Influence, Array, Any]:
+    """The diagnostics, the labels of their lines, and what is left out for each of them."""
     graph = problem.graph
     n_pairs, n_rows = graph.n_given_pairs, graph.n_rows
     if by == "row":
-        return row_influence(problem, alpha, new), np.arange(n_rows)
+        return row_influence(problem, alpha, new), np.arange(n_rows), None
     if by == "query":
         assert graph.query_codes is not None
         folds = query_folds(graph.query_codes)
-        return query_influence(problem, folds, alpha, new), np.asarray(graph.query_labels)
+        labels = np.asarray(graph.query_labels)
+        return query_influence(problem, folds, alpha, new), labels, folds
     if by == "group" and not n_pairs:
         check_length("groups", groups, n_rows)
         coded = encode_qid(groups, n_rows, name="groups")
         folds = query_folds(coded.codes)
-        return query_influence(problem, folds, alpha, new), np.asarray(coded.labels)
-    labels: Any = np.arange(n_pairs)
-    chosen = JudgementFolds(labels, np.ones(n_pairs, dtype=np.int64))
+        labels = np.asarray(coded.labels)
+        return query_influence(problem, folds, alpha, new), labels, folds
+    labels, chosen = np.arange(n_pairs), JudgementFolds.single(n_pairs)
     if by == "item":
         chosen, labels = JudgementFolds.of_items(graph.pairs)
     elif by == "group":
         check_length("groups", groups, n_pairs, "pairs")
         coded = encode_qid(groups, n_pairs, name="groups", of="pairs")
-        chosen, labels = JudgementFolds.of_groups(coded.codes), coded.labels
-    return judgement_influence(problem, chosen, alpha, new), np.asarray(labels)
+        labels = np.asarray(coded.labels)
+        chosen = JudgementFolds.of_groups(coded.codes, labels)
+    return judgement_influence(problem, chosen, alpha, new), labels, chosen
 
 
-def _with_alpha(estimator: Any) -> Any:
+def _with_alpha(estimator: Any, fit_params: dict[str, Any]) -> Any:
     """A RankRLS with the alpha and the basis of a fitted RankRLSCV."""
-    if not isinstance(estimator, RankRLSCV):
+    if not isinstance(estimator, RankRLS | RankRLSCV):
+        kind = type(estimator).__name__
+        raise ValueError(
+            f"estimator must be a RankRLS, or a fitted RankRLSCV; got a {kind}: of a pipeline, "
+            "pass the last step, and X as the steps before it give it"
+        )
+    check_covariates(estimator, fit_params.get("pair_features"))
+    if isinstance(estimator, RankRLS):
         return estimator
     check_is_fitted(estimator)
     known = RankRLS().get_params()

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls.diagnostics._columns_table import frame
+from rankrls._frames import data_frame
 from rankrls.estimators.greedy import GreedyRankRLS
 from rankrls.estimators.ranker import Ranker
 
@@ -30,6 +30,8 @@ class Explanation:
         What contributes: features, or training rows (for kernels).
     labels : ndarray of shape (n,)
         Names of the features (x0, x1, … without names), or numbers of the training rows.
+    index : ndarray of shape (n,), int
+        Numbers of the features or of the training rows.
     contribution : ndarray of shape (n,)
         weight · change; they add up to ``difference``.
     weight : ndarray of shape (n,)
@@ -42,6 +44,7 @@ class Explanation:
 
     kind: str
     labels: Array
+    index: Array
     contribution: Array
     weight: Array
     change: Array
@@ -60,7 +63,7 @@ class Explanation:
         """The contributions as a pandas data frame."""
         names = {"feature": self.labels} if self.kind == "feature" else {"row": self.labels}
         columns = {"contribution": self.contribution, "weight": self.weight, "change": self.change}
-        return frame({**names, **columns})
+        return data_frame({**names, **columns})
 
 
 def explain(estimator: Any, x_a: Any, x_b: Any = None) -> Explanation:
@@ -117,7 +120,7 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None) -> Explanation:
     change = K[0]
     if x_b is not None:
         change = change - model.kernel_terms(_check_row("x_b", x_b, estimator))[1][0]
-    return _sorted("row", labels, A[:, 0], change)
+    return _sorted("row", labels, labels, A[:, 0], change)
 
 
 def _of_features(estimator: Any, coef: Array, x_a: Any, x_b: Any) -> Explanation:
@@ -129,7 +132,7 @@ def _of_features(estimator: Any, coef: Array, x_a: Any, x_b: Any) -> Explanation
     labels = getattr(estimator, "feature_names_in_", None)
     if labels is None:
         labels = np.array([f"x{j}" for j in range(len(change))], dtype=object)
-    return _sorted("feature", labels, coef[0], change)
+    return _sorted("feature", labels, np.arange(len(change)), coef[0], change)
 
 
 def _require_one_output(n_outputs: int) -> None:
@@ -137,12 +140,13 @@ def _require_one_output(n_outputs: int) -> None:
         raise ValueError(f"the model has {n_outputs} outputs: explain takes one, fit it to y[:, j]")
 
 
-def _sorted(kind: str, labels: Array, weight: Array, change: Array) -> Explanation:
+def _sorted(kind: str, labels: Array, index: Array, weight: Array, change: Array) -> Explanation:
     contribution = weight * change
     order = np.argsort(-np.abs(contribution), kind="stable")
     return Explanation(
         kind,
         np.asarray(labels)[order],
+        np.asarray(index)[order],
         contribution[order],
         weight[order],
         change[order],

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
 from sklearn.utils import check_random_state
 
 from rankrls import _memory
@@ -19,6 +20,10 @@ Array = NDArray[Any]
 #: Of more rows than this a part is drawn, all pairs of which are candidates.
 MAX_ROWS = 1500
 
+#: The logistic function is about the distribution function of a normal variable of this standard
+#: deviation.
+LOGISTIC = 1.7
+
 #: Numbers in a work space.
 WORK = 2**21
 
@@ -28,6 +33,7 @@ def suggest_pairs(
     X: Any,
     *,
     k: int = 10,
+    top: int | None = None,
     candidates: ArrayLike | None = None,
     random_state: Any = None,
 ) -> Array:
@@ -41,6 +47,9 @@ def suggest_pairs(
         The items to be ranked, judged before or not.
     k : int, default=10
         How many pairs.
+    top : int, optional
+        How many rows matter at the head of the ranking: judgements are chosen to tell which rows
+        belong to the first ``top``. None: the order of all rows matters.
     candidates : array-like of shape (n_candidates, 2), optional
         Row numbers of the pairs that can be asked for. None: all pairs of rows; if X has more than
         1500 rows, all pairs of 1500 of them, drawn at random.
@@ -64,6 +73,15 @@ def suggest_pairs(
     most is taken, the covariance is updated (a matrix of rank one), and so on: no model is
     refitted. With a Nyström basis it is the variance that the basis spans. A single judgement is
     counted; to ask several judges for the same pair, put it into ``candidates`` several times.
+
+    With ``top``, the variance of a difference counts p_i p_j, where p_i is the posterior
+    probability that row i is on the wrong side of the border: the score half-way between those of
+    the rows at places ``top`` and ``top + 1``. Rows that are certain to be above or below it count
+    nothing. The weights p are those of the fitted model, for the whole batch.
+
+    Here the size of the noise matters, not only its ratio to the prior. Of a `RankRLSCV` with a
+    ``calibration_`` it is that of the calibrated probabilities; of a `RankRLS` its variance is
+    taken to be alpha, which should then be about the variance of the magnitudes around f.
 
     Examples
     --------
@@ -92,16 +110,49 @@ def suggest_pairs(
     if getattr(model, "used", None) is not None:
         advice = "pass fewer rows (those whose order matters), or fit with a basis"
         _memory.require("the covariance of all rows", n, n, copies=4, advice=advice)
+    if top is not None:
+        top = check_integer("top", top, least=1)
+        if top >= n:
+            raise ValueError(f"top={top} must be below the number of rows of X, which is {n}")
     Z = model.posterior_root(rows)
+    weight = np.ones(n)
+    if top is not None:
+        f = np.ravel(estimator.predict(X))
+        weight = _misplaced(Z * _noise(estimator, model.alpha), f, top)
     if candidates is None:
         drawn = np.arange(n)
         if n > MAX_ROWS:
             drawn = np.sort(check_random_state(random_state).permutation(n)[:MAX_ROWS])
         first, second = np.triu_indices(len(drawn), 1)
         pairs = np.column_stack([drawn[first], drawn[second]])
-        return _choose(_AllPairs(drawn, first, second), pairs, Z, model.alpha, k)
-    pairs = check_pairs(candidates, n)
-    return _choose(_SomePairs(pairs), pairs, Z, model.alpha, k)
+        return _choose(_AllPairs(drawn, first, second), pairs, Z, weight, model.alpha, k)
+    pairs = check_pairs(candidates, n, name="candidates")
+    return _choose(_SomePairs(pairs), pairs, Z, weight, model.alpha, k)
+
+
+def _noise(estimator: RankRLS | RankRLSCV, alpha: float) -> float:
+    """Standard deviation of the noise of a judgement by its calibration, in units of √alpha."""
+    calibration = getattr(estimator, "calibration_", None)
+    if calibration is None or not calibration.slope > 0:
+        return 1.0
+    unit = 1.0 if calibration.link == "probit" else LOGISTIC
+    return float(unit / (calibration.slope * np.sqrt(alpha)))
+
+
+def _misplaced(Z: Array, f: Array, top: int) -> Array:
+    """Probability that a row is on the wrong side of the border of the first ``top``: shape (n,).
+
+    From a root Z of the covariance of differences, shape (n, r), and scores f (n,). The border is
+    the mean of the scores at places top and top + 1.
+    """
+    beside = np.argsort(-f, kind="stable")[top - 1 : top + 1]
+    distance = np.abs(f - f[beside].mean())
+    deviation = np.sqrt(np.square(Z - Z[beside].mean(axis=0)).sum(axis=1))
+    certain = np.where(distance > 0, np.inf, 0.0)
+    ratio = np.divide(distance, deviation, out=certain, where=deviation > 0)
+    weight: Array = ndtr(-ratio)
+    # Relative sizes are all that matters; where nothing is in doubt, all rows are alike.
+    return weight / weight.max() if weight.any() else np.ones(len(f))
 
 
 class _AllPairs:
@@ -135,17 +186,24 @@ class _SomePairs:
 
 
 def _choose(
-    candidates: _AllPairs | _SomePairs, pairs: Array, Z: Array, alpha: float, k: int
+    candidates: _AllPairs | _SomePairs,
+    pairs: Array,
+    Z: Array,
+    weight: Array,
+    alpha: float,
+    k: int,
 ) -> Array:
     """The pairs by greedy choice, from a root Z of the covariance of the rows, shape (n, r).
 
     With c = cov(f, f_a − f_b) of the pair that is chosen and s = var(f_a − f_b) + alpha, the
     covariance becomes cov − ccᵀ/s. The numbers of every candidate follow from the differences of
-    c, and of h = cov C c, between its rows.
+    c, and of h = cov P C c, between its rows, with P = diag(weight) and C the centring by weights.
     """
-    centred = Z - Z.mean(axis=0)
+    weight = weight / weight.sum()
+    centred = Z - weight @ Z
     variance = candidates.forms(Z, Z)
-    explained = candidates.forms(Z, Z @ (centred.T @ centred))  # ‖C cov(f, f_a − f_b)‖²
+    # Σ p_i (C cov(f, f_a − f_b))_i²
+    explained = candidates.forms(Z, Z @ (centred.T @ (weight[:, None] * centred)))
     left = np.ones(len(pairs), dtype=bool)
     chosen: list[int] = []
     before: list[tuple[Array, float]] = []  # c and s of the pairs that were chosen
@@ -159,12 +217,13 @@ def _choose(
         for other, scale in before:
             c -= other * ((other[a] - other[b]) / scale)
         s = float(max(c[a] - c[b], 0.0)) + alpha
-        around = c - c.mean()
-        h = Z @ (Z.T @ around)
+        around = c - weight @ c
+        weighted = weight * around
+        h = Z @ (Z.T @ weighted)
         for other, scale in before:
-            h -= other * (float(other @ around) / scale)
+            h -= other * (float(other @ weighted) / scale)
         before.append((c, s))
         of_c, of_h = c[pairs[:, 0]] - c[pairs[:, 1]], h[pairs[:, 0]] - h[pairs[:, 1]]
         variance -= of_c**2 / s
-        explained -= 2 * of_c * of_h / s - of_c**2 * (float(around @ around) / s**2)
+        explained -= 2 * of_c * of_h / s - of_c**2 * (float(around @ weighted) / s**2)
     return pairs[chosen]

@@ -94,8 +94,8 @@ def fit_calibration(margin: Array, tie: Array, weight: Array, link: str) -> Cali
             break
         slope = new
     log_g = log_expit if link == "logit" else log_ndtr
-    truth = np.where(tie, 0.5, 1.0)
-    loss = -weight @ (truth * log_g(slope * r) + (1 - truth) * log_g(-slope * r))
+    loss = -weight @ (np.where(tie, 0.5, 1.0) * log_g(slope * r))
+    loss -= 0.5 * weight[tie] @ log_g(-slope * r[tie])
     return Calibration(link, slope / scale, float(loss))
 
 
@@ -136,20 +136,20 @@ class JudgementScoring:
         if self.log_loss and graph.n_outputs > 1:
             raise ValueError("scoring='log_loss' is for one output: given pairs have no others")
 
-    def score(self, held: HeldOut, a: int, alpha: float) -> float:
-        """Accuracy, or the negative log loss, of alpha number ``a``; higher is better."""
+    def scores(self, held: HeldOut, alphas: Array) -> list[float]:
+        """Accuracy, or the negative log loss, for each of the alphas; higher is better."""
         if self.log_loss:
-            return -self._calibration(held, a, alpha, "logit").log_loss
-        numbers = held.rows
-        told = self.graph.preferring[numbers]
-        weight = self.graph.pair_weight[numbers][told]
-        values = held.values[a, told]
-        right = (values > 0) + 0.5 * (values == 0)
-        return float((weight @ right).mean() / weight.sum())
+            of_alphas = enumerate(alphas)
+            return [-self._calibration(held, a, alpha, "logit").log_loss for a, alpha in of_alphas]
+        told = self.graph.preferring[held.rows]
+        weight = self.graph.pair_weight[held.rows][told]
+        some: Any = slice(None) if told.all() else told
+        signs = (np.sign(of_alpha[some]) for of_alpha in held.values)
+        return [float(0.5 + 0.5 * (weight @ sign).mean() / weight.sum()) for sign in signs]
 
-    def calibrate(self, held: HeldOut, alpha: float) -> Calibration:
-        """The link and slope of the smaller log loss, for a single alpha."""
-        found = [self._calibration(held, 0, alpha, link) for link in LINKS]
+    def calibrate(self, held: HeldOut, a: int, alpha: float) -> Calibration:
+        """The link and slope of the smaller log loss, for alpha number ``a``."""
+        found = [self._calibration(held, a, alpha, link) for link in LINKS]
         return min(found, key=lambda made: made.log_loss)
 
     def _calibration(self, held: HeldOut, a: int, alpha: float, link: str) -> Calibration:

@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankrls import metrics
 from rankrls._calls import warn as warn_user
 from rankrls._validation import (
     check_finite_array,
-    check_metric_name,
-    check_option,
     check_positive,
+    show,
 )
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.leave_out import HeldOut
 from rankrls.estimators.ranker import graph_accuracy
+from rankrls.metrics.metric_names import LIST_METRICS, PAIR_METRICS, parse_metric
 
 __all__ = [
     "DEFAULT_ALPHAS",
     "PAIR_METRICS",
     "Scoring",
+    "best_of",
     "check_alphas",
     "check_rows",
     "choose_alpha",
@@ -39,8 +39,6 @@ __all__ = [
 
 Array = NDArray[Any]
 
-PAIR_METRICS = ("pairwise_accuracy", "concordance_index")
-LIST_METRICS = ("ndcg", "average_precision", "reciprocal_rank", "precision")
 
 #: The grid that the cross-validating estimators search by default: 2^-15 … 2^15.
 DEFAULT_ALPHAS = tuple(2.0**exponent for exponent in range(-15, 16))
@@ -51,6 +49,9 @@ COVERED = (2.0**-20, 2.0**-10)
 #: The default grid is continued by so many powers of two at a time, between these multiples of the
 #: largest eigenvalue: below, rounding decides, and above, alpha changes the ranking no more.
 STEP, LEAST, MOST = 10, 1e-13, 1e3
+
+#: Scores that differ by no more than this part of the best one are equally good.
+EQUAL = 1e-6
 
 #: Larger powers of two than this are never tried, nor their inverses.
 MAX_POWER = 125
@@ -117,7 +118,9 @@ def search_alphas(
         scored = evaluate(more)
         found = _joined(found, scored) if more[0] > grid[-1] else _joined(scored, found)
         grid = np.union1d(grid, more)
-    best = choose_alpha(grid, found["mean_score"])
+    # Below the smallest alpha of a grid that nobody gave, rounding would decide.
+    warn = alphas is not None or best_of(found["mean_score"]) > 0
+    best = choose_alpha(grid, found["mean_score"], warn=warn)
     return best, {"alpha": grid, **found}
 
 
@@ -163,22 +166,29 @@ def continuation(grid: Array, scores: Array, size: float) -> Array:
     An end that is as good as its neighbour is continued only upwards and below the largest
     eigenvalue: alphas that are too small to matter are equally good, too.
     """
-    best = _best(scores)
+    best = best_of(scores)
     powers = 2.0 ** np.arange(1, STEP + 1)
     if len(grid) < 2 or not np.isfinite(scores).all():
         return np.empty(0)
-    if best == len(grid) - 1 and (scores[best] > scores[best - 1] or grid[-1] < size):
+    if best == len(grid) - 1 and (_better(scores[best], scores[best - 1]) or grid[-1] < size):
         more = grid[-1] * powers
         return more[more <= MOST * size]
-    if best == 0 and scores[0] > scores[1]:
+    if best == 0:
         more = grid[0] / powers[::-1]
         return more[more >= LEAST * size]
     return np.empty(0)
 
 
-def _best(scores: Array) -> int:
-    """The last of equally good ones."""
-    return len(scores) - 1 - int(np.argmax(scores[::-1]))
+def best_of(scores: Array) -> int:
+    """Number of the best score; of equally good ones the last, of a plateau its end."""
+    best = len(scores) - 1 - int(np.argmax(scores[::-1]))
+    worse = np.flatnonzero(_better(scores[best], scores[best:]))
+    return best + int(worse[0]) - 1 if len(worse) else len(scores) - 1
+
+
+def _better(score: Any, than: Any) -> Any:
+    """Whether a score is better by more than does not matter."""
+    return score - than > EQUAL * np.abs(score)
 
 
 def choose_alpha(grid: Array, scores: Array, *, warn: bool = True) -> int:
@@ -193,9 +203,9 @@ def choose_alpha(grid: Array, scores: Array, *, warn: bool = True) -> int:
             f"scoring gave {scores[~np.isfinite(scores)][0]} for alpha="
             f"{grid[~np.isfinite(scores)][0]:g}: it must give a finite number"
         )
-    best = _best(scores)
+    best = best_of(scores)
     ends = {0: 1, len(grid) - 1: len(grid) - 2}  # and their neighbours
-    if warn and len(grid) > 1 and best in ends and scores[best] > scores[ends[best]]:
+    if warn and len(grid) > 1 and best in ends and _better(scores[best], scores[ends[best]]):
         where = "smallest" if best == 0 else "largest"
         warn_user(f"the best alpha, {grid[best]:g}, is the {where} of the grid: extend alphas")
     return best
@@ -328,21 +338,19 @@ class Scoring:
                 raise ValueError(f"scoring must be a name or a function; got {scoring!r}")
             self.metric: Callable[..., Any] = scoring
             return
-        name, at, cut = self.name.partition("@")
-        check_metric_name("scoring", self.name)
-        if name == "log_loss":  # see `require_scores`
+        if self.name == "log_loss":  # see `require_scores`
             return
-        check_option("scoring", name, PAIR_METRICS + LIST_METRICS)
-        self.metric = getattr(metrics, name)
-        if at:
-            if not cut.isdigit() or name in PAIR_METRICS:
-                raise ValueError(f"scoring={scoring!r}: a cut-off is a number, as in 'ndcg@10'")
-            self.options["k"] = int(cut)
+        named = parse_metric(self.name, "scoring", allowed=PAIR_METRICS + LIST_METRICS)
+        self.metric, self.options = named.function, named.options
 
     def require_scores(self) -> None:
         """Refuse what is a metric of given pairs only."""
         if self.name == "log_loss":
-            raise ValueError("scoring='log_loss' is for given pairs that are left out")
+            raise ValueError(
+                "scoring='log_loss' is for given pairs that are left out: not for labels y, and "
+                "not with eval_set, early_stopping, solver='cg' or cv='validation', which hold out "
+                "rows"
+            )
 
     def require_pairs(self) -> None:
         """Refuse what needs whole lists."""
@@ -350,6 +358,14 @@ class Scoring:
             raise ValueError(
                 "leave-pair-out compares two rows at a time: scoring must be one of "
                 f"{', '.join(map(repr, PAIR_METRICS))}; for other metrics use an int cv"
+            )
+
+    def require_accuracy(self) -> None:
+        """Refuse what is no metric of held-out rows with given pairs."""
+        if self.name not in PAIR_METRICS:
+            raise ValueError(
+                "given pairs have no lists: the scoring of held-out rows must be one of "
+                f"{', '.join(map(repr, PAIR_METRICS))}; got {show(self.name or self.metric)}"
             )
 
     def spread(self, graph: PreferenceGraph, held: HeldOut) -> dict[str, Array]:
@@ -400,7 +416,7 @@ class Scoring:
         Given pairs have no lists: only the pairwise accuracy is defined for them.
         """
         if graph.scores is None or graph.n_given_pairs:
-            self.require_pairs()
+            self.require_accuracy()
             return graph_accuracy(graph, predictions)
         every = HeldOut([np.arange(graph.n_rows)], predictions[None], np.zeros(1, dtype=np.int64))
         return float(self._means(graph, every)[0])

@@ -28,24 +28,31 @@ class ConditionalRankRLS(ConditionalRanker):
 
     over the observed pairs, in the space of the kernel k(x, x') g(z, z'). The ranking loss gives
     every conditioning object i a free offset c_i, so that only differences within its list
-    count; regression has c_i = 0.
+    count; regression has c_i = 0. ``fit_offsets`` adds further offsets.
 
     Parameters
     ----------
     alpha : float, default=1.0
         Regularisation, > 0. It multiplies ‖f‖² and nothing is rescaled. With early stopping it
         may be 0.
-    kernel : str or callable, default="linear"
+    kernel : str, callable or list of these, default="linear"
         Kernel of the row objects: any name that scikit-learn's `pairwise_kernels` takes, a
-        function of two rows, or "precomputed" (X is the kernel matrix).
-    object_kernel : str or callable, optional
+        function of two rows, or "precomputed" (X is the kernel matrix). Three kernels look at no
+        features: "identity" (an object is like itself only), "profile" (objects with similar
+        observed labels are similar) and "constant" (all objects are alike). Several kernels are
+        added up, each divided by its mean value k(x, x) and multiplied by its weight; if several
+        are precomputed, X is a list of kernel matrices.
+    object_kernel : str, callable or list of these, optional
         Kernel of the column objects; None: the same, with the same parameters.
     gamma, degree, coef0 : float
         Parameters of the kernels that have them (``gamma=None``: 1/n_features, and 1 for chi2).
-    kernel_params : dict, optional
-        Further parameters of ``kernel``.
-    object_kernel_params : dict, optional
+    kernel_params : dict or list of dict, optional
+        Further parameters of ``kernel``, or of each of several kernels.
+    object_kernel_params : dict or list of dict, optional
         Parameters of ``object_kernel``; these override gamma, degree and coef0.
+    kernel_weights, object_kernel_weights : array-like of shape (n_kernels,), optional
+        Weights of several kernels, ≥ 0. None: equal ones, which add up to one;
+        `ConditionalRankRLSCV` chooses them.
     relation : {None, "symmetric", "reciprocal"}, default=None
         What is known of the relation between objects of one kind: f(x, z) = f(z, x), or
         f(x, z) = −f(z, x). A matrix Y must agree with it; edges of a sparse matrix are single
@@ -53,6 +60,13 @@ class ConditionalRankRLS(ConditionalRanker):
     loss : {"ranking", "regression"}, default="ranking"
     condition_on : {"rows", "columns"}, default="rows"
         Whether each row of Y is a ranking of the columns, or each column one of the rows.
+    fit_offsets : bool or {"global", "rows", "columns", "both"}, default=False
+        Offsets of the labels that are not regularised: one for all pairs (True, "global"), one for
+        each row of Y, for each column, or both. Without them a regression is regularised towards
+        zero, which is far from labels with another mean. The ranking loss has the offsets of
+        conditioning objects already, and True adds nothing to it; those of the ranked objects are
+        their popularity. For new objects an offset is the mean over the known ones, so that
+        "rows" and "columns" suit sides without new objects. Not with a ``relation``.
     solver : {"auto", "closed", "primal", "dual", "cg"}, default="auto"
         "closed" needs a complete Y (every pair of the objects that have a label observed,
         equally often) and decomposes the two kernels. "primal" factorises a system over all
@@ -94,6 +108,10 @@ class ConditionalRankRLS(ConditionalRanker):
         Iterations; 1 for the direct solvers.
     n_edges_ : int
         Observed labels.
+    offset_ : float
+        What is added to all scores (``fit_offsets``).
+    row_offsets_, column_offsets_ : ndarray of shape (p,) and (g,)
+        What is added for known row and column objects, with mean zero.
     best_iteration_, validation_curve_, validation_iterations_
         The iteration that early stopping kept, and the validation errors after each.
     n_features_in_ : int
@@ -116,6 +134,14 @@ class ConditionalRankRLS(ConditionalRanker):
 
     Over the observed pairs of an incomplete Y the problem is `RankRLS` with the conditioning
     objects as queries and ``query_weighting="size"``.
+
+    Kernels "identity" and "profile" and offsets of rows and columns know objects again by their
+    features (kernel values, if these are precomputed): a row of X that equals one of ``fit`` is
+    that object. Objects without features can be numbered, X = np.arange(p)[:, None]. A profile is
+    the row (column) of the object's labels less the offsets of the model (at least their mean),
+    zero where unobserved; its kernel is exp(−gamma ‖difference‖²/mean ‖profile‖²), with gamma = 1
+    unless ``kernel_params`` has another. New objects have neither identity nor profile. Held-out
+    labels are in no profile.
 
     A pair that is observed several times counts as often. With a relation, an observed pair (i, j)
     is a term of the loss, and the pair (j, i) is another one only if it is observed too. Rows with
@@ -150,11 +176,14 @@ class ConditionalRankRLS(ConditionalRanker):
         gamma: float | None = None,
         degree: float = 3,
         coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        object_kernel_params: dict[str, Any] | None = None,
+        kernel_params: Any = None,
+        object_kernel_params: Any = None,
+        kernel_weights: Any = None,
+        object_kernel_weights: Any = None,
         relation: str | None = None,
         loss: str = "ranking",
         condition_on: str = "rows",
+        fit_offsets: bool | str = False,
         solver: str = "auto",
         max_iter: int = 200,
         tol: float = 1e-6,
@@ -173,9 +202,12 @@ class ConditionalRankRLS(ConditionalRanker):
         self.coef0 = coef0
         self.kernel_params = kernel_params
         self.object_kernel_params = object_kernel_params
+        self.kernel_weights = kernel_weights
+        self.object_kernel_weights = object_kernel_weights
         self.relation = relation
         self.loss = loss
         self.condition_on = condition_on
+        self.fit_offsets = fit_offsets
         self.solver = solver
         self.max_iter = max_iter
         self.tol = tol
@@ -228,6 +260,7 @@ class ConditionalRankRLS(ConditionalRanker):
         self._require_functions(problem)
         model = self._solve(problem, alphas, progress)
         progress("solved")
-        self._store(rows, columns, observations, model, two_domains=Z is not None)
+        alpha = float(alphas[0])
+        self._store(rows, columns, observations, model, alpha, two_domains=Z is not None)
         self._warn_of_lost_digits(problem, model, float(alphas.min()))
         return model

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import ndtr
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -26,15 +27,18 @@ from rankrls._frames import (
     square_in_order,
     warn_about_columns,
 )
-from rankrls._validation import check_integer, check_option, check_positive
+from rankrls._validation import check_integer, check_option, check_positive, show
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
 from rankrls.core.relations.cell_equations import HeldOutCells
 from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.offsets import FittedOffsets, FreeOffsets, free_offsets
+from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, cell_variances
 from rankrls.core.relations.relation_problem import SOLVERS, RelationModel, RelationProblem
-from rankrls.core.relations.sides import losing_columns
+from rankrls.core.relations.side_kernels import KernelSum
+from rankrls.core.relations.sides import Side, losing_columns
 from rankrls.core.spaces.spaces import Kernel
-from rankrls.estimators.objects import Objects, check_numbers
-from rankrls.estimators.ranker import NO_DEVIATIONS
+from rankrls.estimators.objects import Objects, check_numbers, read_kernels, stacked_kernels
+from rankrls.estimators.ranker import check_return_std
 from rankrls.estimators.relation_inputs import (
     SIGNS,
     check_relation,
@@ -51,11 +55,22 @@ NO_QUERIES = "the objects that rankings are conditioned on take the place of que
 
 LOSSES = ("ranking", "regression")
 CONDITIONS = ("rows", "columns")
+#: What ``fit_offsets`` means, with the rows and columns of Y.
+OFFSETS = {
+    False: FreeOffsets(),
+    True: FreeOffsets(constant=True),
+    "global": FreeOffsets(constant=True),
+    "rows": FreeOffsets(rows=True),
+    "columns": FreeOffsets(columns=True),
+    "both": FreeOffsets(rows=True, columns=True),
+}
 #: Edges that are predicted at a time.
 CHUNK = 1024
 #: Attributes that not every fitted model has.
 OPTIONAL = (
     *("_weights", "_explicit_rows", "_explicit_columns"),
+    *("offset_", "row_offsets_", "column_offsets_"),
+    *("_noise", "_observed"),
     *("best_iteration_", "validation_curve_", "validation_iterations_"),
 )
 
@@ -68,11 +83,14 @@ class ConditionalRanker(BaseEstimator):
     gamma: float | None
     degree: float
     coef0: float
-    kernel_params: dict[str, Any] | None
-    object_kernel_params: dict[str, Any] | None
+    kernel_params: Any
+    object_kernel_params: Any
+    kernel_weights: Any
+    object_kernel_weights: Any
     relation: str | None
     loss: str
     condition_on: str
+    fit_offsets: bool | str
     solver: str
     max_iter: int
     tol: float
@@ -101,6 +119,7 @@ class ConditionalRanker(BaseEstimator):
                 "of X: Z must be None"
             )
         X, Z, Y = self._in_order(kernels, X, Z, Y)
+        X, Z = stacked_kernels(kernels[0], X), stacked_kernels(kernels[1], Z, "Z")
         X = self._check_objects(X)
         rows = Objects.of(kernels[0], X)
         _warn_about_columns(kernels[0], X, getattr(self, "feature_names_in_", None))
@@ -115,7 +134,7 @@ class ConditionalRanker(BaseEstimator):
                 raise ValueError(f"{error} {hint}") from error
             columns = Objects.of(kernels[1], Z)
             _warn_about_columns(kernels[1], Z)
-        elif self.object_kernel is not None:
+        elif self.object_kernel is not None or _profiled(kernels[1]):
             columns = Objects.of(kernels[1], X)
         observations = read_relation(
             Y, len(rows), len(rows if columns is None else columns), one_domain=Z is None
@@ -123,20 +142,22 @@ class ConditionalRanker(BaseEstimator):
         if not sparse.issparse(Y):
             check_relation(observations, self.relation)
         self._check_labels(observations)
-        return rows, columns, observations
+        free = self._free()
+        columns = columns if columns is None else columns.given(observations.T, free.T)
+        return rows.given(observations, free), columns, observations
 
-    def _in_order(self, kernels: tuple[Kernel, Kernel], X: Any, Z: Any, Y: Any) -> tuple[Any, ...]:
+    def _in_order(self, kernels: tuple[Any, Any], X: Any, Z: Any, Y: Any) -> tuple[Any, ...]:
         """X, Z and Y with kernel matrices in the order of their rows, and Y in that of both."""
         for name in ("_kernel_numbers", "_object_kernel_numbers", "object_feature_names_in_"):
             self.__dict__.pop(name, None)
-        if kernels[0].precomputed:
+        if _one_matrix(kernels[0]):
             X = square_in_order(X)
             note_kernel_numbers(self, "_kernel_numbers", X)
-        if Z is not None and kernels[1].precomputed:
+        if Z is not None and _one_matrix(kernels[1]):
             Z = square_in_order(Z, "Z")
             note_kernel_numbers(self, "_object_kernel_numbers", Z)
-        rows = object_names(X, precomputed=kernels[0].precomputed)
-        columns = rows if Z is None else object_names(Z, precomputed=kernels[1].precomputed)
+        rows = _object_names(kernels[0], X)
+        columns = rows if Z is None else _object_names(kernels[1], Z)
         return X, Z, labels_in_order(Y, rows, columns, one_domain=Z is None)
 
     def _labels_in_order(self, Y: Any, X: Any, Z: Any) -> Any:
@@ -168,22 +189,48 @@ class ConditionalRanker(BaseEstimator):
         ranking = self.loss == "ranking"
         require_labels(seen, ranking=ranking, condition_on=self.condition_on)
 
-    def _check_options(self) -> tuple[Kernel, Kernel]:
+    def _check_options(self) -> tuple[Kernel | KernelSum, Kernel | KernelSum]:
         if self.relation is not None:
             check_option("relation", self.relation, ("symmetric", "reciprocal"))
         check_option("loss", self.loss, LOSSES)
         check_option("condition_on", self.condition_on, CONDITIONS)
         check_option("solver", self.solver, SOLVERS)
+        self._offsets()
         if not isinstance(self.early_stopping, bool | np.bool_):
             raise ValueError(f"early_stopping must be True or False; got {self.early_stopping!r}")
         common: dict[str, Any] = {"degree": self.degree, "coef0": self.coef0, "n_jobs": self.n_jobs}
-        first = Kernel.from_options(
-            self.kernel, gamma=self.gamma, kernel_params=self.kernel_params, **common
+        first = read_kernels(
+            self.kernel,
+            self.kernel_weights,
+            self.kernel_params,
+            "kernel",
+            gamma=self.gamma,
+            **common,
         )
+        if SIGNS[self.relation] and _profiled(first):
+            raise ValueError(
+                f"kernel 'profile' is not for relation={self.relation!r}: the labels of an object "
+                "are in its row and in its column"
+            )
         if self.object_kernel is None:
             if self.object_kernel_params is not None:
                 raise ValueError("object_kernel_params are those of object_kernel, which is None")
-            return first, first
+            if self.object_kernel_weights is None:
+                return first, first
+            if SIGNS[self.relation]:
+                raise ValueError(
+                    f"relation={self.relation!r} needs the same kernel on both sides: "
+                    "object_kernel_weights must be None"
+                )
+            second = read_kernels(
+                self.kernel,
+                self.object_kernel_weights,
+                self.kernel_params,
+                "object_kernel",
+                gamma=self.gamma,
+                **common,
+            )
+            return first, second
         if SIGNS[self.relation]:
             raise ValueError(
                 f"relation={self.relation!r} needs the same kernel on both sides: object_kernel "
@@ -191,10 +238,39 @@ class ConditionalRanker(BaseEstimator):
             )
         params = self.object_kernel_params
         own = isinstance(params, dict) and "gamma" in params
-        second = Kernel.from_options(
-            self.object_kernel, gamma=None if own else self.gamma, kernel_params=params, **common
+        second = read_kernels(
+            self.object_kernel,
+            self.object_kernel_weights,
+            params,
+            "object_kernel",
+            gamma=None if own else self.gamma,
+            **common,
         )
         return first, second
+
+    def _offsets(self) -> FreeOffsets:
+        """Which offsets are fitted, of rows and columns of Y."""
+        value = self.fit_offsets
+        if isinstance(value, bool | np.bool_):
+            value = bool(value)
+        elif not isinstance(value, str) or value not in OFFSETS:
+            raise ValueError(
+                "fit_offsets must be True, False, 'global', 'rows', 'columns' or 'both'; got "
+                f"{show(value)}"
+            )
+        offsets = OFFSETS[value]
+        if any(offsets) and self.relation is not None:
+            raise ValueError(
+                f"fit_offsets={self.fit_offsets!r} is not for relation={self.relation!r}: set "
+                "fit_offsets=False"
+            )
+        ranked = offsets.columns if self.condition_on == "rows" else offsets.rows
+        if ranked and self.early_stopping is True:
+            raise ValueError(
+                "early_stopping does not know offsets of ranked objects: set "
+                "early_stopping=False, or fit_offsets=False"
+            )
+        return offsets
 
     def _iteration_options(self, progress: Progress | None = None) -> IterationOptions:
         return IterationOptions(
@@ -225,16 +301,38 @@ class ConditionalRanker(BaseEstimator):
         self, rows: Objects, columns: Objects | None, observations: Observations
     ) -> RelationProblem:
         """The problem with the conditioning objects as its rows: the one place that transposes."""
-        left = rows.side()
-        right = left if columns is None else columns.side()
+        left, right = self._sides(rows, columns)
+        return self._problem_of(left, right, observations)
+
+    def _free(self) -> FreeOffsets:
+        """All free offsets, those of the ranking loss too, of rows and columns of Y."""
+        offsets, ranking = self._offsets(), self.loss == "ranking"
+        if self.condition_on == "rows":
+            return free_offsets(offsets, ranking=ranking)
+        return free_offsets(offsets.T, ranking=ranking).T
+
+    def _sides(self, rows: Objects, columns: Objects | None) -> tuple[Side, Side]:
+        """The sides of the rows and of the columns of Y."""
+        free = self._free()
+        left = rows.side(free)
+        return left, left if columns is None else columns.side(free.T)
+
+    def _problem_of(self, left: Side, right: Side, observations: Observations) -> RelationProblem:
+        """The same from the two sides of the rows and the columns of Y."""
+        offsets = self._offsets()
         if self.condition_on == "columns":
             left, right, observations = right, left, observations.T
+            offsets = offsets.T
+        ranking = self.loss == "ranking"
+        if ranking:  # which has those of the rows, and contains a constant in them
+            offsets = FreeOffsets(columns=offsets.columns)
         return RelationProblem(
             left,
             right,
             observations,
-            ranking=self.loss == "ranking",
+            ranking=ranking,
             sign=SIGNS[self.relation],
+            offsets=offsets,
         )
 
     def _require_functions(self, problem: RelationProblem) -> None:
@@ -265,16 +363,21 @@ class ConditionalRanker(BaseEstimator):
         columns: Objects | None,
         observations: Observations,
         model: RelationModel,
+        alpha: float,
         two_domains: bool,
     ) -> None:
         for name in OPTIONAL:
             self.__dict__.pop(name, None)
-        self._rows, self._columns, self._two_domains = rows, columns, two_domains
+        self._rows, self._two_domains = rows.stored(), two_domains
+        self._columns = columns if columns is None else columns.stored()
         self.dual_coef_ = np.ascontiguousarray(self._oriented(model.coefficients[0]))
         if model.weights is not None:
             self._weights = np.ascontiguousarray(self._oriented(model.weights[0]))
             turn = 1 if self.condition_on == "rows" else -1
             self._explicit_rows, self._explicit_columns = model.explicit[::turn]
+        if model.offsets is not None:
+            self._store_offsets(model.offsets[0])
+        self._store_noise(observations, alpha)
         self.solver_ = model.solver
         self.n_iter_ = model.n_iter
         self.n_edges_ = observations.n_edges
@@ -282,6 +385,23 @@ class ConditionalRanker(BaseEstimator):
             self.best_iteration_ = model.history.best_iteration
             self.validation_curve_ = model.history.errors[:, 0]
             self.validation_iterations_ = model.history.iterations
+
+    def _store_noise(self, observations: Observations, alpha: float) -> None:
+        """What `_variances` needs, if it can be asked: alpha, and which pairs were observed."""
+        if self.early_stopping or self.relation is not None:
+            return
+        p, g = observations.shape
+        block = observations.block(ranking=False) if observations.n_edges >= p * g else None
+        if block is not None and block.Y.shape == (p, g):
+            self._noise = alpha / block.multiplicity
+        elif observations.n_edges <= MAX_CELLS:
+            rows, cols, _ = observations.lists
+            self._noise, self._observed = alpha, rows * g + cols
+
+    def _store_offsets(self, offsets: FittedOffsets) -> None:
+        offsets = offsets if self.condition_on == "rows" else offsets.T
+        self.offset_ = offsets.constant
+        self.row_offsets_, self.column_offsets_ = offsets.rows, offsets.columns
 
     def _warn_of_lost_digits(
         self, problem: RelationProblem, model: RelationModel, alpha: float
@@ -319,8 +439,8 @@ class ConditionalRanker(BaseEstimator):
 
     # ------------------------------------------------------------------ predicting
 
-    @explained(return_std=NO_DEVIATIONS, qid=NO_QUERIES)
-    def predict(self, X: Any, Z: Any = None) -> Array:
+    @explained(qid=NO_QUERIES)
+    def predict(self, X: Any, Z: Any = None, *, return_std: bool = False) -> Any:
         """Scores of all pairs of a row object and a column object.
 
         Parameters
@@ -331,15 +451,111 @@ class ConditionalRanker(BaseEstimator):
         Z : array-like or sparse matrix of shape (g', e), optional
             Column objects, known or new. None: the objects of X, if the model was fitted on
             objects of one kind.
+        return_std : bool, default=False
+            Return standard deviations, too: of f (and the offset of all pairs) as a Gaussian
+            process with the pairwise kernel as covariance and alpha as variance of the noise. For
+            complete relations at the cost of one more decomposition of the kernels, for
+            incomplete ones of up to 3000 observed pairs by a system over these. Not with a
+            ``relation``, nor with offsets of rows or columns.
 
         Returns
         -------
         ndarray of shape (p', g')
             Higher is preferred. With ``condition_on="rows"`` each row ranks the columns; for the
             ranking loss, scores of different rows are not comparable.
+        std : ndarray of shape (p', g')
+            If ``return_std``.
         """
         check_is_fitted(self)
-        return self._predict_all(X, Z, self._table()[None])[0]
+        scores = self._predict_all(X, Z, self._table()[None], self._stored_offsets())[0]
+        if not check_return_std(return_std):
+            return scores
+        X, _, Z = self._check_new(X, Z)
+        rows, columns = self._rows, self._ranked
+        points = CellPoints(
+            rows.values(X), columns.values(Z), rows.paired(X), columns.paired(Z, name="Z")
+        )
+        if self.condition_on == "columns":
+            points = CellPoints(points.right, points.left, points.right_prior, points.left_prior)
+        return scores, self._oriented(np.sqrt(self._variances(points)))
+
+    def preference_proba(self, given: Any, first: Any, second: Any) -> Array:
+        """P(first is ranked above second) for conditioning objects.
+
+        Parameters
+        ----------
+        given : array-like of shape (n, d)
+            Conditioning objects, known or new: rows of X (of Z, if ``condition_on="columns"``).
+        first, second : array-like of shape (m, e)
+            Objects to rank, known or new, compared row by row.
+
+        Returns
+        -------
+        ndarray of shape (n, m)
+            Φ(μ/√v) with the posterior mean μ and variance v of the difference of the two scores,
+            without noise (see ``predict(return_std=True)``); ½ where nothing tells them apart.
+        """
+        check_is_fitted(self)
+        by_rows = self.condition_on == "rows"
+
+        def checked(other: Any) -> tuple[Any, Any]:
+            X, _, Z = self._check_new(*((given, other) if by_rows else (other, given)))
+            return (X, Z) if by_rows else (Z, X)
+
+        (x, a), (_, b) = checked(first), checked(second)
+        if a.shape[0] != b.shape[0]:
+            raise ValueError(
+                f"first has {a.shape[0]} row(s) and second {b.shape[0]}: they are compared row "
+                "by row"
+            )
+        table, offsets = self._table()[None], self._stored_offsets()
+        means = [
+            self._predict_all(*((given, other) if by_rows else (other, given)), table, offsets)[0]
+            for other in (first, second)
+        ]
+        difference = means[0] - means[1]
+        difference = difference if by_rows else difference.T
+        lists, ranked = (self._rows, self._ranked) if by_rows else (self._ranked, self._rows)
+        prior = ranked.paired(a) + ranked.paired(b) - 2 * ranked.paired(a, b)
+        points = CellPoints(
+            lists.values(x),
+            ranked.values(a) - ranked.values(b),
+            lists.paired(x, name="given"),
+            np.maximum(prior, 0.0),
+            level=0.0,
+        )
+        variance = self._variances(points)
+        z = np.where(difference > 0, np.inf, np.where(difference < 0, -np.inf, 0.0))
+        np.divide(difference, np.sqrt(variance), out=z, where=variance > 0)
+        return ndtr(z)
+
+    def _variances(self, points: CellPoints) -> Array:
+        """Posterior variances, conditioning objects as rows."""
+        free = self._free()
+        kept = free if self.condition_on == "rows" else free.T
+        if self.relation is not None or kept.columns or (kept.rows and self.loss != "ranking"):
+            raise ValueError(
+                "uncertainties are there for relations without symmetry (relation=None) and "
+                "without offsets of rows or columns (fit_offsets=False or True)"
+            )
+        if not hasattr(self, "_noise"):
+            raise ValueError(
+                "uncertainties need a complete relation, or one of at most "
+                f"{MAX_CELLS} observed pairs, fitted without early_stopping"
+            )
+        p, g = len(self._rows), len(self._ranked)
+        observations = Observations.from_matrix(np.zeros((p, g)))
+        if hasattr(self, "_observed"):
+            rows, cols = np.divmod(self._observed, g)
+            observations = Observations(rows, cols, np.zeros(len(rows)), (p, g))
+        columns = self._columns if self._columns is None else self._columns.stored()
+        problem = self._problem(self._rows.stored(), columns, observations)
+        return cell_variances(problem, self._noise, points)
+
+    def _stored_offsets(self) -> list[FittedOffsets] | None:
+        if not hasattr(self, "offset_"):
+            return None
+        return [FittedOffsets(self.offset_, self.row_offsets_, self.column_offsets_)]
 
     def _table(self) -> Array:
         """Coefficients of kernel values, or of features where these are explicit."""
@@ -350,7 +566,9 @@ class ConditionalRanker(BaseEstimator):
         """Whether the rows and columns of `_table` are features, and not training objects."""
         return getattr(self, "_explicit_rows", False), getattr(self, "_explicit_columns", False)
 
-    def _predict_all(self, X: Any, Z: Any, tables: Array) -> Array:
+    def _predict_all(
+        self, X: Any, Z: Any, tables: Array, offsets: list[FittedOffsets] | None
+    ) -> Array:
         """Scores for several tables of coefficients (see `_table`), shape (n, p', g')."""
         X, Z_given, Z = self._check_new(X, Z)
         sign = SIGNS[self.relation]
@@ -363,6 +581,12 @@ class ConditionalRanker(BaseEstimator):
             scores[:] = self._ranked.product(Z, left.T, explicit=self._explicit[1]).T
             if sign and not Z_given:
                 scores[:] = 0.5 * (scores + sign * scores.T)
+        if offsets is not None:
+            rows, columns = self._rows.known(X), self._ranked.known(Z)
+            for scores, fitted in zip(out, offsets, strict=True):
+                scores += fitted.constant
+                scores += (rows @ fitted.rows)[:, None]
+                scores += columns @ fitted.columns
         return out
 
     def predict_edges(self, X: Any, Z: Any, rows: Any, cols: Any) -> Array:
@@ -385,14 +609,19 @@ class ConditionalRanker(BaseEstimator):
             raise ValueError(f"rows has {len(rows)} entries and cols has {len(cols)}")
         if not len(rows):
             return np.empty(0)
+        row_numbers, column_numbers = rows, cols
         used, rows = np.unique(rows, return_inverse=True)
         left = self._rows.product(X[used], self._table(), explicit=self._explicit[0])
         used, cols = np.unique(cols, return_inverse=True)
         right = self._ranked.values(Z[used], explicit=self._explicit[1])
-        out = np.empty(len(rows))
+        out = np.zeros(len(rows))
         for start in range(0, len(rows), CHUNK):
             part = slice(start, start + CHUNK)
             out[part] = np.vecdot(left[rows[part]], right[cols[part]])
+        for fitted in self._stored_offsets() or ():
+            out += fitted.constant
+            out += (self._rows.known(X) @ fitted.rows)[row_numbers]
+            out += (self._ranked.known(Z) @ fitted.columns)[column_numbers]
         return out
 
     @property
@@ -403,6 +632,8 @@ class ConditionalRanker(BaseEstimator):
     def _check_new(self, X: Any, Z: Any) -> tuple[Any, bool, Any]:
         check_is_fitted(self)
         X, Z = self._kernels_in_order(X, Z)
+        X = stacked_kernels(self._rows.kernel, X)
+        Z = stacked_kernels(self._ranked.kernel, Z, "Z")
         X = self._check_objects(X, reset=False)
         X = self._rows.others(X)
         if Z is None:
@@ -424,9 +655,9 @@ class ConditionalRanker(BaseEstimator):
     def _kernels_in_order(self, X: Any, Z: Any) -> tuple[Any, Any]:
         """Precomputed kernel values with columns in the order of the training objects."""
         names = getattr(self, "feature_names_in_", self._kernel_numbers)
-        if self._rows.kernel.precomputed:
+        if _one_matrix(self._rows.kernel):
             X = columns_in_order(X, names)
-        if self._ranked.kernel.precomputed and Z is not None:
+        if _one_matrix(self._ranked.kernel) and Z is not None:
             if self._two_domains:
                 names = getattr(self, "object_feature_names_in_", self._object_kernel_numbers)
             Z = columns_in_order(Z, names, "Z")
@@ -485,7 +716,8 @@ class ConditionalRanker(BaseEstimator):
         tags.target_tags.two_d_labels = True
         tags.target_tags.multi_output = True
         tags.input_tags.sparse = True
-        tags.input_tags.pairwise = self.kernel == "precomputed"
+        kernels = self.kernel if isinstance(self.kernel, list | tuple) else [self.kernel]
+        tags.input_tags.pairwise = sum(_is_name(one, "precomputed") for one in kernels) == 1
         return tags
 
 
@@ -494,6 +726,27 @@ def _accuracy(y: Array, predictions: Array, rows: Array) -> float:
     return 1.0 - float(pairwise_error(y, predictions, qid=rows))
 
 
-def _warn_about_columns(kernel: Kernel, X: Any, names: Any = None) -> None:
+def _is_name(kernel: Any, name: str) -> bool:
+    return isinstance(kernel, str) and kernel == name
+
+
+def _profiled(kernel: Kernel | KernelSum) -> bool:
+    return isinstance(kernel, KernelSum) and kernel.profiled
+
+
+def _one_matrix(kernel: Kernel | KernelSum) -> bool:
+    """Whether X is one precomputed kernel matrix, and not several."""
+    return kernel.precomputed and (not isinstance(kernel, KernelSum) or kernel.n_blocks == 1)
+
+
+def _object_names(kernel: Kernel | KernelSum, X: Any) -> Any:
+    """Names of the objects; of several kernel matrices those of the first."""
+    several = kernel.precomputed and not _one_matrix(kernel) and isinstance(X, list | tuple)
+    return object_names(X[0] if several and X else X, precomputed=kernel.precomputed)
+
+
+def _warn_about_columns(kernel: Kernel | KernelSum, X: Any, names: Any = None) -> None:
+    if isinstance(kernel, KernelSum) and kernel.featureless:
+        return
     if not kernel.precomputed:
         warn_about_columns(X, names=names, scales=isinstance(kernel.metric, str))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,14 +13,32 @@ from sklearn.utils import check_random_state
 
 from rankrls._calls import Progress, all_or_nothing, explained
 from rankrls._validation import check_integer
-from rankrls.core.relations.holdout import alpha_chunks, complete_labels, cross_validate
+from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.relations.holdout import (
+    RelationFolds,
+    alpha_chunks,
+    complete_labels,
+    cross_validate,
+)
+from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.relation_problem import RelationProblem
+from rankrls.core.relations.sides import Side
 from rankrls.estimators.choosing import Scoring, check_alphas, search_alphas
 from rankrls.estimators.conditional_base import NO_QUERIES, ConditionalRanker
+from rankrls.estimators.kernel_weights import search_weights
+from rankrls.estimators.objects import Objects
 from rankrls.estimators.relation_folds import folds_of
 
 __all__ = ["ConditionalRankRLSCV"]
 
 Array = NDArray[Any]
+
+#: Alphas of the grid on either side of the best one that are tried with other weights of kernels.
+NEIGHBOURS = 1
+#: Folds of pairs, and of objects, that are refitted for every trial of weights.
+VALIDATION_FOLDS = 2, 4
+#: Relative accuracy of these refits, and most iterations.
+ROUGH, FEW = 1e-3, 40
 
 
 class ConditionalRankRLSCV(ConditionalRanker):
@@ -32,8 +53,11 @@ class ConditionalRankRLSCV(ConditionalRanker):
         The grid. By default 2^-15 … 2^15, continued by factors of two if very large or small
         kernel values make all of these alphas too small or too large, and as long as the best
         alpha is at an end.
+    kernel_weights, object_kernel_weights : array-like of shape (n_kernels,), optional
+        Weights of several kernels. None: those with the best cross-validated score, by a
+        coordinate search (``kernel_weights_``, ``object_kernel_weights_``).
     kernel, object_kernel, gamma, degree, coef0, kernel_params, object_kernel_params, relation, \
-loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
+loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n_jobs
         As for `ConditionalRankRLS`.
     cv : str, int, splitter or iterable, default="auto"
         "rows": rows of Y, that is objects of X. "columns": columns of Y, objects of Z. "both":
@@ -65,6 +89,8 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
         `rankrls.model_selection.conditional_cross_val_score`.
     alphas_ : ndarray of shape (n_alphas,)
         The grid, ascending.
+    kernel_weights_, object_kernel_weights_ : ndarray of shape (n_kernels,)
+        Weights of several kernels, chosen or given; the second only where the sides differ.
     cv_results_ : dict of ndarray
         "alpha", "mean_score", "n_refits" (how often a shortcut was replaced by a refit, or the
         number of folds where there is no shortcut).
@@ -75,7 +101,13 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
     -----
     On complete relations all alphas together cost a few eigendecompositions: one for each kernel
     where shortcuts exist, and one for each fold otherwise. On incomplete ones every fold is
-    refitted, for all alphas at once.
+    refitted, for all alphas at once. Kernel "profile" is made anew for every fold, from the labels
+    that are not held out.
+
+    Weights of several kernels are multiplied and divided by factors, one after the other, while
+    the score of the best alpha improves. Only alphas next to the best one are tried. Where
+    folds are refitted, or have profiles of their own, a few of them are the validation set for
+    this; the last search over alphas uses all folds.
 
     Examples
     --------
@@ -102,11 +134,14 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
         gamma: float | None = None,
         degree: float = 3,
         coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        object_kernel_params: dict[str, Any] | None = None,
+        kernel_params: Any = None,
+        object_kernel_params: Any = None,
+        kernel_weights: Any = None,
+        object_kernel_weights: Any = None,
         relation: str | None = None,
         loss: str = "ranking",
         condition_on: str = "rows",
+        fit_offsets: bool | str = False,
         solver: str = "auto",
         max_iter: int = 200,
         tol: float = 1e-6,
@@ -125,9 +160,12 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
         self.coef0 = coef0
         self.kernel_params = kernel_params
         self.object_kernel_params = object_kernel_params
+        self.kernel_weights = kernel_weights
+        self.object_kernel_weights = object_kernel_weights
         self.relation = relation
         self.loss = loss
         self.condition_on = condition_on
+        self.fit_offsets = fit_offsets
         self.solver = solver
         self.max_iter = max_iter
         self.tol = tol
@@ -166,22 +204,29 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
             self.condition_on,
             paired=problem.sign != 0,
             two_domains=Z is not None,
-            shortcut=problem.sign == 0 and complete_labels(problem) is not None,
+            shortcut=problem.has_shortcuts and complete_labels(problem) is not None,
             n_folds=self.n_folds,
             rng=check_random_state(self.random_state),
             X=X,
         )
 
-        def evaluate(grid: Array) -> dict[str, Array]:
-            progress(f"cross-validation of {len(grid)} alphas: {folds}")
+        options = self._iteration_options()
+
+        def evaluate(
+            grid: Array,
+            problem: RelationProblem,
+            folds: RelationFolds,
+            options: IterationOptions = options,
+            solver: str = self.solver,
+        ) -> dict[str, Array]:
             scores, n_refits = [], []
             for part in alpha_chunks(grid, observations.shape):
                 held = cross_validate(
                     problem,
                     folds,
                     part,
-                    solver=self.solver,
-                    options=self._iteration_options(),
+                    solver=solver,
+                    options=options,
                     progress=progress,
                 )
                 n_refits.append(held.n_refits)
@@ -191,14 +236,120 @@ loss, condition_on, solver, max_iter, tol, random_state, verbose, n_jobs
                 ]
             return {"mean_score": np.array(scores), "n_refits": np.concatenate(n_refits)}
 
-        best, results = search_alphas(alphas, evaluate, problem.size)
+        def search(
+            problem: RelationProblem, folds: RelationFolds, options: IterationOptions = options
+        ) -> tuple[int, dict[str, Array]]:
+            progress(f"cross-validation of alphas: {folds}")
+            made = partial(evaluate, problem=problem, folds=folds, options=options)
+            return search_alphas(alphas, made, problem.size)
+
+        if self._chooses_weights(rows, columns):
+            rows, columns = self._with_weights(
+                rows, columns, observations, folds, search, evaluate, progress
+            )
+            problem = self._problem(rows, columns, observations)
+        best, results = search(problem, folds)
         alpha, score = float(results["alpha"][best]), float(results["mean_score"][best])
         progress(f"alpha {alpha:g}, score {score:.4f}")
         model = self._solve(problem, np.array([alpha]), progress)
-        self._store(rows, columns, observations, model, two_domains=Z is not None)
+        self._store(rows, columns, observations, model, alpha, two_domains=Z is not None)
         self.alpha_, self.best_score_, self.cv_results_ = alpha, score, results
+        self._store_weights(rows, columns)
         self._warn_of_lost_digits(problem, model, alpha)
         return self
+
+    def _chooses_weights(self, rows: Objects, columns: Objects | None) -> bool:
+        """Whether there are several kernels on a side without given weights."""
+        return any(self._open(side, objects) for side, objects in enumerate((rows, columns)))
+
+    def _open(self, side: int, objects: Objects | None) -> bool:
+        given = (self.kernel_weights, self.object_kernel_weights)[side]
+        if objects is None or given is not None:
+            return False
+        return objects.weights is not None and len(objects.weights) > 1
+
+    def _with_weights(
+        self,
+        rows: Objects,
+        columns: Objects | None,
+        observations: Observations,
+        folds: RelationFolds,
+        search: Any,
+        evaluate: Any,
+        progress: Progress,
+    ) -> tuple[Objects, Objects | None]:
+        """The objects with weights of kernels that rank held-out pairs best.
+
+        Where each fold takes a refit, or kernels of its own, a few are the validation set, and
+        solutions are as accurate as scores have to be.
+        """
+        profiled = any(
+            objects is not None and objects.profile is not None for objects in (rows, columns)
+        )
+        refitted = observations.matrix is None
+        options = self._iteration_options()
+        options = replace(options, tol=max(options.tol, ROUGH), max_iter=min(options.max_iter, FEW))
+        solver = self.solver
+        if folds.kind == "pairs":
+            solver = "cg" if solver == "auto" else solver
+            folds = replace(folds, n_pair_folds=min(VALIDATION_FOLDS[0], folds.n_pair_folds))
+        elif folds.kind == "blocks" and (refitted or profiled):
+            step = max(1, len(folds.blocks) // VALIDATION_FOLDS[1])
+            folds = replace(folds, blocks=folds.blocks[::step][: VALIDATION_FOLDS[1]])
+        sides = [rows] if columns is None else [rows, columns]
+        chosen = [side for side, objects in enumerate(sides) if self._open(side, objects)]
+
+        def weighted(weights: list[Array]) -> list[Objects]:
+            made = list(sides)
+            for side, values in zip(chosen, weights, strict=True):
+                made[side] = sides[side].weighted(values)
+            return made
+
+        latest: list[tuple[bytes, Side] | None] = [None] * len(sides)
+
+        def problem(weights: list[Array]) -> RelationProblem:
+            """A side whose weights have not changed keeps its decomposition."""
+            made = []
+            for number, objects in enumerate(weighted(weights)):
+                offsets = self._free() if number == 0 else self._free().T
+                key = b"" if objects.weights is None else objects.weights.tobytes()
+                held = latest[number]
+                if held is None or held[0] != key:
+                    held = latest[number] = (key, objects.side(offsets))
+                made.append(held[1])
+            return self._problem_of(made[0], made[-1], observations)
+
+        start = [np.asarray(sides[side].weights) for side in chosen]
+        with warnings.catch_warnings():  # the last search, with the chosen weights, warns
+            warnings.simplefilter("ignore")
+            best, results = search(problem(start), folds, options)
+        grid = results["alpha"]
+        at = best
+
+        def score(weights: list[Array]) -> float:
+            nonlocal at
+            near = slice(max(0, at - NEIGHBOURS), at + NEIGHBOURS + 1)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                trial = evaluate(grid[near], problem(weights), folds, options, solver)
+            found = trial["mean_score"]
+            top = near.start + int(np.argmax(found))
+            value = float(found[top - near.start])
+            if value > seen[0]:
+                at, seen[0] = top, value
+            return value
+
+        seen = [float(results["mean_score"][best])]
+        weights, value = search_weights(start, score, seen[0])
+        progress(f"weights {[w.round(4).tolist() for w in weights]}, score {value:.4f}")
+        made = weighted(weights)
+        return made[0], made[1] if columns is not None else None
+
+    def _store_weights(self, rows: Objects, columns: Objects | None) -> None:
+        for name, objects in (("kernel_weights_", rows), ("object_kernel_weights_", columns)):
+            self.__dict__.pop(name, None)
+            if objects is not None and objects.weights is not None:
+                setattr(self, name, objects.weights)
 
     @property
     def alphas_(self) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from rankrls.core.relations.offsets import FittedOffsets
 from rankrls.estimators.conditional import ConditionalRankRLS
 
 __all__ = ["ConditionalPath", "conditional_path"]
@@ -32,6 +33,7 @@ class ConditionalPath:
     solver: str
     _estimator: ConditionalRankRLS
     _tables: Array
+    _offsets: list[FittedOffsets] | None
 
     def __repr__(self) -> str:
         low, high = self.alphas.min(), self.alphas.max()
@@ -42,7 +44,7 @@ class ConditionalPath:
 
     def predict(self, X: Any, Z: Any = None) -> Array:
         """Scores for every alpha, shape (n_alphas, p', g'); arguments as for the estimator."""
-        return self._estimator._predict_all(X, Z, self._tables)
+        return self._estimator._predict_all(X, Z, self._tables, self._offsets)
 
 
 def conditional_path(
@@ -55,4 +57,7 @@ def conditional_path(
     model = ranker._fit_path(X, Y, Z, alphas)
     dual_coef = ranker._oriented(model.coefficients)
     tables = dual_coef if model.weights is None else ranker._oriented(model.weights)
-    return ConditionalPath(alphas, dual_coef, model.solver, ranker, tables)
+    offsets = model.offsets
+    if offsets is not None and ranker.condition_on == "columns":
+        offsets = [fitted.T for fitted in offsets]
+    return ConditionalPath(alphas, dual_coef, model.solver, ranker, tables, offsets)

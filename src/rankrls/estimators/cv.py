@@ -18,7 +18,7 @@ from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.leave_judgements_out import JudgementFolds
-from rankrls.core.ridge.leave_out import query_folds, split_folds
+from rankrls.core.ridge.leave_out import HeldOut, query_folds, split_folds
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.path_model import predict_path
 from rankrls.core.spaces.spaces import Kernel
@@ -75,7 +75,8 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         qid; without it "leave-pair-out" up to 1000 rows where it is exact, otherwise 10 folds
         (fewer below 50 rows, so that a fold has at least 5). "validation": held-out rows, as
         "auto" does with ``solver="cg"`` or an ``eval_set``. Of given pairs: "leave-judgement-out",
-        "leave-item-out" (all pairs of an item; a pair is predicted without either of its items),
+        "leave-item-out" (all pairs of an item; a pair is predicted twice, without those of one
+        and without those of the other of its items),
         "leave-group-out", an int for folds of pairs or groups, or splits of the pairs; "auto"
         leaves out groups if there are any, single pairs otherwise.
     scoring : str or callable, default="pairwise_accuracy"
@@ -224,7 +225,6 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         }
         with unchanged_on_error(self):
             kernel, X, graph = self._prepare(X, y, preferences)
-            scoring = Scoring(self.scoring)
             self.__dict__.pop("calibration_", None)
             by_judgement = self._by_judgement(graph)
             if groups is not None and not by_judgement:
@@ -232,12 +232,19 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
                     "groups says which given pairs are left out together, with cv='auto', "
                     "'leave-group-out' or a number of folds; the query of every row is called qid"
                 )
-            if self._by_validation(eval_set):
-                self._fit_by_validation(kernel, X, graph, grid, scoring, eval_set, callback)
+            by_validation = self._by_validation(eval_set)
+            if groups is not None and by_validation:
+                raise ValueError(
+                    "groups does not go with eval_set, early_stopping, solver='cg' or "
+                    "cv='validation', which choose alpha by held-out rows: leave these away to "
+                    "hold out groups of pairs, or leave out groups"
+                )
+            if by_validation:
+                self._fit_by_validation(kernel, X, graph, grid, eval_set, callback)
             elif by_judgement:
                 self._fit_by_judgements(kernel, X, graph, grid, groups)
             else:
-                self._fit_by_cross_validation(kernel, X, y, graph, grid, scoring)
+                self._fit_by_cross_validation(kernel, X, y, graph, grid)
         return self
 
     def _fit_by_cross_validation(
@@ -247,9 +254,9 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         y: Any,
         graph: PreferenceGraph,
         grid: Array | None,
-        scoring: Scoring,
     ) -> None:
         """Choose alpha by held-out predictions; the model is another answer of the same problem."""
+        scoring = Scoring(self.scoring)
         scoring.require_scores()
         progress = Progress(type(self).__name__, self.verbose)
         problem = self._problem(kernel, X, graph)
@@ -297,15 +304,21 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         folds = self._judgement_folds(graph, groups)
         # As many alphas at a time as leave the predictions of moderate size.
         step = max(1, MAX_HELD_OUT // (len(folds.members) * graph.n_outputs))
+        calibrated = graph.n_outputs == 1 and not kernel.precomputed
+        # Of single judgements variances cost next to nothing, and calibration needs them.
+        variances = scoring.log_loss or (calibrated and bool((folds.sizes == 1).all()))
+        last: tuple[HeldOut, Array] | None = None
 
         def evaluate(alphas: Array) -> dict[str, Array]:
+            nonlocal last
             progress(f"cross-validation of {len(alphas)} alphas: {len(folds):,} folds of pairs")
             scores, n_refits = [], []
             for start in range(0, len(alphas), step):
-                part = alphas[start : start + step]
-                held = problem.leave_judgements_out(folds, part, variances=scoring.log_loss)
-                scores += [scoring.score(held, a, float(alpha)) for a, alpha in enumerate(part)]
+                last, part = None, alphas[start : start + step]
+                held = problem.leave_judgements_out(folds, part, variances=variances)
+                scores += scoring.scores(held, part)
                 n_refits.append(held.n_refits)
+                last = held, part
             return {"mean_score": np.array(scores), "n_refits": np.concatenate(n_refits)}
 
         best, results = search_alphas(grid, evaluate, problem.size)
@@ -313,19 +326,24 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         progress(f"alpha {chosen['alpha_']:g}, score {chosen['best_score_']:.4f}")
         alpha = np.array([chosen["alpha_"]])
         model, history = self._solve(problem, alpha)
-        if graph.n_outputs == 1 and not kernel.precomputed:
-            held = problem.leave_judgements_out(folds, alpha, variances=True)
-            chosen["calibration_"] = scoring.calibrate(held, float(alpha[0]))
+        if calibrated:
+            assert last is not None
+            held, of = last
+            if not (variances and alpha[0] in of):
+                held, of = problem.leave_judgements_out(folds, alpha, variances=True), alpha
+            number = int(np.flatnonzero(of == alpha[0])[0])
+            chosen["calibration_"] = scoring.calibrate(held, number, float(alpha[0]))
         self._store(problem, model, history)
         self.__dict__.update(chosen)
 
     def _judgement_folds(self, graph: PreferenceGraph, groups: Any) -> JudgementFolds:
         """The given pairs that are held out together."""
         n, cv = graph.n_given_pairs, self.cv
-        codes = np.arange(n)
+        codes, labels = np.arange(n), None
         if groups is not None:
             check_length("groups", groups, n, "pairs")
-            codes = encode_qid(groups, n, name="groups", of="pairs").codes
+            coded = encode_qid(groups, n, name="groups", of="pairs")
+            codes, labels = coded.codes, coded.labels
         if isinstance(cv, str):
             check_option("cv", cv, ("auto", *JUDGEMENT_FOLDS))
             if cv == "leave-group-out" and groups is None:
@@ -334,7 +352,8 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
                 raise ValueError(f"groups goes with cv='leave-group-out', not with cv={cv!r}")
             if cv == "leave-item-out":
                 return JudgementFolds.of_items(graph.pairs)[0]
-            return JudgementFolds.of_groups(codes)
+            single = labels is None
+            return JudgementFolds.single(n) if single else JudgementFolds.of_groups(codes, labels)
         if is_fold_count(cv):
             units = int(codes.max()) + 1
             what = "pairs" if groups is None else "groups"
@@ -374,10 +393,11 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         X: Any,
         graph: PreferenceGraph,
         grid: Array | None,
-        scoring: Scoring,
         eval_set: Any,
         callback: Any,
     ) -> None:
+        scoring = Scoring(self.scoring)
+        scoring.require_scores()
         if kernel.precomputed:
             raise ValueError("kernel='precomputed' cannot be split into rows: use cv instead")
         split = split_for_validation(self, X, graph, eval_set)

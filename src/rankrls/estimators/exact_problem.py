@@ -13,7 +13,7 @@ from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.estimators.choosing import check_alphas
 from rankrls.estimators.rankrls import RankRLS
 
-__all__ = ["exact_problem", "prepared_problem"]
+__all__ = ["check_covariates", "exact_problem", "prepared_problem"]
 
 Array = NDArray[Any]
 
@@ -75,3 +75,11 @@ def prepared_problem(
     kernel, X, graph = ranker._prepare(X, y, preferences)
     problem = ranker._problem(kernel, X, graph, keep_basis=keep_basis)
     return ranker, problem, grid
+
+
+def check_covariates(estimator: Any, pair_features: Any) -> None:
+    """Refuse to leave away the covariates of the pairs that an estimator was fitted to."""
+    if pair_features is None and hasattr(estimator, "pair_coef_"):
+        raise ValueError(
+            "the estimator was fitted with pair_features: give those of these pairs, too"
+        )

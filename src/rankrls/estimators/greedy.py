@@ -157,7 +157,8 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph from scores
             Scores, higher is preferred.
         qid : array-like of shape (n_rows,), optional
-            Query of every row: any hashable labels, in any row order. None: one ranking.
+            Query of every row: any hashable labels, in any row order. None: one ranking. Sizes
+            of consecutive queries can be given as ``group`` instead.
         sample_weight : array-like of shape (n_rows,), optional
             A pair counts the product of its rows' weights. Without qid all weights must be
             equal, or zero.

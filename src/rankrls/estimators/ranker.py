@@ -48,7 +48,6 @@ from rankrls.estimators.lost_queries import QueryRequests
 from rankrls.metrics import pairwise_accuracy
 
 __all__ = [
-    "NO_DEVIATIONS",
     "NO_QID",
     "PosteriorMixin",
     "Ranker",
@@ -65,8 +64,6 @@ NO_QID = (
     "predict takes no qid, because the score of a row does not depend on its query: predict all "
     "rows, then sort those of each query by their scores"
 )
-
-NO_DEVIATIONS = "it has no standard deviations; RankRLS and RankRLSCV have them"
 
 
 def check_return_std(value: Any) -> bool:
@@ -161,7 +158,7 @@ def _sizes_hint(qid: Any, n_rows: int) -> str:
     except ValueError:  # tuples of different lengths are labels, too
         return ""
     if sizes.ndim == 1 and sizes.dtype.kind in "iu" and int(sizes.sum()) == n_rows:
-        return " (sizes of queries? then qid is np.repeat(np.arange(len(sizes)), sizes))"
+        return " (sizes of consecutive queries are called group)"
     return ""
 
 
@@ -187,13 +184,15 @@ def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> 
     raise ValueError(f"no query has a pair to {purpose}: {problem}")
 
 
-def graph_accuracy(graph: PreferenceGraph, predictions: Array) -> float:
+def graph_accuracy(graph: PreferenceGraph, predictions: Array, added: Array | None = None) -> float:
     """Pairwise accuracy: mean over queries with a pair; given pairs count as one more query.
 
     Parameters
     ----------
     graph : PreferenceGraph over n rows
     predictions : ndarray of shape (n,) or (n, n_outputs)
+    added : ndarray of shape (n_given_pairs, n_outputs), optional
+        What covariates of the given pairs add to the differences of predictions.
     """
     predictions = predictions.reshape(len(predictions), -1)
     scored = graph.scored_outputs()
@@ -213,14 +212,12 @@ def graph_accuracy(graph: PreferenceGraph, predictions: Array) -> float:
             values = list(by_query[np.isfinite(by_query)])
         if graph.has_pairs():
             told = graph.preferring
-            values.append(
-                pairwise_accuracy(
-                    None,
-                    predictions[:, j],
-                    pairs=graph.pairs[told],
-                    pair_weight=graph.pair_weight[told],
-                )
-            )
+            pairs, scores = graph.pairs[told], predictions[:, j]
+            if added is not None:  # the differences, compared with zero
+                scores = np.append(scores[pairs[:, 0]] - scores[pairs[:, 1]] + added[told, j], 0.0)
+                pairs = np.column_stack([np.arange(len(pairs)), np.full(len(pairs), len(pairs))])
+            weight = graph.pair_weight[told]
+            values.append(pairwise_accuracy(None, scores, pairs=pairs, pair_weight=weight))
         per_output.append(np.mean(values))
     return float(np.mean(per_output))
 
@@ -424,6 +421,7 @@ class Ranker(QueryRequests, BaseEstimator):
         pairs: Any = None,
         magnitude: Any = None,
         pair_weight: Any = None,
+        pair_features: Any = None,
     ) -> float:
         """Pairwise accuracy, mean over the queries that have a pair.
 
@@ -432,12 +430,15 @@ class Ranker(QueryRequests, BaseEstimator):
         X : array-like or sparse matrix of shape (n, n_features)
         y : array-like of shape (n,) or (n, n_outputs), or PreferenceGraph
         qid : array-like of shape (n,)
-            Required if the model was fitted with qid.
+            Required if the model was fitted with qid; or ``group``, sizes of consecutive queries.
         sample_weight : array-like of shape (n,), optional
             A pair counts the product of its rows' weights.
         pairs, magnitude, pair_weight : array-like of shape (n_pairs, 2) and (n_pairs,), optional
             Given pairs as in ``fit``, in place of y or beside it: they count as one more query.
             Those of magnitude 0, judged equal, prefer nothing and do not count.
+        pair_features : array-like of shape (n_pairs, n_pair_features), optional
+            Covariates of the given pairs, if the model was fitted with some: judgements are then
+            predicted by f(preferred) − f(other) + cᵀγ. None: all zero.
 
         Returns
         -------
@@ -463,13 +464,38 @@ class Ranker(QueryRequests, BaseEstimator):
             pairs=pairs,
             magnitude=magnitude,
             pair_weight=pair_weight,
+            pair_features=pair_features,
         )
         if graph.scores is not None and graph.n_outputs != self._model.n_outputs:
             raise ValueError(
                 f"the model has {self._model.n_outputs} output(s), y has {graph.n_outputs}"
             )
         require_preferences(graph, "evaluate")
-        return graph_accuracy(graph, predictions)
+        return graph_accuracy(graph, predictions, self._added(graph, pair_features is not None))
+
+    def _added(self, graph: PreferenceGraph, required: bool) -> Array | None:
+        """What covariates of given pairs add to differences, (n_pairs, n_outputs), or None.
+
+        A model without covariates leaves them away, or refuses them if they are ``required``.
+        """
+        if not required and getattr(self._model, "pair_coef", None) is None:
+            return None
+        C = self._check_covariates(graph.pair_features, graph.n_given_pairs)
+        return None if C is None else np.asarray(C @ self._model.pair_coef[0])
+
+    def _check_covariates(self, pair_features: Any, n: int) -> Array | None:
+        if pair_features is None:
+            return None
+        known = getattr(self._model, "pair_coef", None)
+        if known is None:
+            raise ValueError("pair_features: the model was fitted without any")
+        C = check_finite_array("pair_features", pair_features, ndim=(2,))
+        if C.shape != (n, known.shape[1]):
+            raise ValueError(
+                f"pair_features must have shape {(n, known.shape[1])}, a row for each comparison "
+                f"and a column for each of those in fit; got {C.shape}"
+            )
+        return C
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -522,6 +548,7 @@ class PosteriorMixin:
     _flat: bool
     _check_kernel: Callable[[], Kernel]
     _check_new: Callable[[Any], Any]
+    _check_covariates: Callable[[Any, int], Array | None]
     _outputs: Callable[[Array], Array]
     _store_model: Callable[..., None]
 
@@ -702,20 +729,6 @@ class PosteriorMixin:
         z = np.where(difference > 0, np.inf, np.where(difference < 0, -np.inf, 0.0))
         np.divide(difference, np.sqrt(variance), out=z, where=variance > 0)
         return self._outputs(ndtr(z))
-
-    def _check_covariates(self, pair_features: Any, n: int) -> Array | None:
-        if pair_features is None:
-            return None
-        known = getattr(self._model, "pair_coef", None)
-        if known is None:
-            raise ValueError("pair_features: the model was fitted without any")
-        C = check_finite_array("pair_features", pair_features, ndim=(2,))
-        if C.shape != (n, known.shape[1]):
-            raise ValueError(
-                f"pair_features must have shape {(n, known.shape[1])}, a row for each comparison "
-                f"and a column for each of those in fit; got {C.shape}"
-            )
-        return C
 
     def log_marginal_likelihood(self) -> Any:
         """Log density of the training preferences under the Gaussian process, per output.

@@ -246,7 +246,8 @@ class RankRLS(PosteriorMixin, Ranker):
             Scores, higher is preferred. May be None if pairs are given.
         qid : array-like of shape (n_rows,), optional
             Query of every row: any hashable labels, in any row order. Only rows of the same
-            query are compared. None: one ranking over all rows.
+            query are compared. None: one ranking over all rows. Sizes of consecutive queries
+            can be given as ``group`` instead, as in LightGBM and XGBoost.
         pairs : array-like of shape (n_pairs, 2), optional
             Row numbers (preferred, other).
         magnitude : array-like of shape (n_pairs,), optional

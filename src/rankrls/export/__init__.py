@@ -1,4 +1,4 @@
-"""Fitted rankers for other programs: search engines, ONNX runtimes, SVMrank.
+"""Fitted rankers for other programs: search engines, databases, ONNX runtimes, SVMrank.
 
 Each function takes a fitted ranker, a `Pipeline` that ends in one, or a search over either. Scaling
 that is the same for all rows is folded into the weights; everything that a target cannot represent
@@ -7,6 +7,7 @@ is refused. ``_steps.py`` takes an estimator apart, ``_fold.py`` turns it into w
 """
 
 from rankrls.export._engines import to_elasticsearch, to_opensearch, to_solr
+from rankrls.export._expressions import to_sql, to_vespa
 from rankrls.export._fold import LinearScores, linear_scores
 from rankrls.export._onnx import to_onnx
 from rankrls.export._svmrank import to_svmrank
@@ -18,5 +19,7 @@ __all__ = [
     "to_onnx",
     "to_opensearch",
     "to_solr",
+    "to_sql",
     "to_svmrank",
+    "to_vespa",
 ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.export._fold import fold
+from rankrls.export._fold import choose_output, elementwise, fold
 from rankrls.export._names import check_feature_names, check_model_name
 from rankrls.export._output_files import write_json
 from rankrls.export._steps import take_apart
@@ -18,6 +19,7 @@ __all__ = ["to_elasticsearch", "to_opensearch", "to_solr"]
 Array = NDArray[Any]
 
 SOLR_CLASS = "org.apache.solr.ltr.model.LinearModel"
+SOLR_NORMALIZER = "org.apache.solr.ltr.norm.StandardNormalizer"
 
 
 def to_elasticsearch(
@@ -27,6 +29,7 @@ def to_elasticsearch(
     *,
     output: int | None = None,
     drop_zeros: bool = False,
+    normalizers: bool = False,
     path: Any = None,
 ) -> dict[str, Any]:
     """A ``model/linear`` of the Elasticsearch Learning to Rank plugin.
@@ -44,6 +47,9 @@ def to_elasticsearch(
         Which output, of a model with several.
     drop_zeros : bool, default=False
         Whether features of weight zero are left out; the plugin takes a missing weight for zero.
+    normalizers : bool, default=False
+        Whether scalers become feature normalizers of the plugin (``standard``) and are not folded
+        into the weights. The scores are then those of ``predict``, constant included.
     path : str or path, optional
         A file to write the body to, as JSON.
 
@@ -59,13 +65,19 @@ def to_elasticsearch(
     a document gives the feature 0. The scores are those of ``predict`` less the constant
     `linear_scores` gives, which is the same for all documents: the ranking is the same.
 
-    Lucene wants scores that are not negative. Features are scores of queries, so they must not be
-    negative before training; if the model's score can be, use it to ``rescore`` and mind how it is
-    added to the score of the first query (``query_weight``).
+    In a rescore window that constant matters: the documents in it are compared with those below
+    it, which keep the score of the first query, and scores that are all far below zero put the
+    whole window last. With ``normalizers=True`` the average training row scores about zero, and
+    good ones more; or add the constant by ``query_weight``, or make the window as large as the
+    result. Lucene wants scores that are not negative elsewhere: features are scores of queries,
+    so they must not be negative before training.
 
-    Folding loses no digits that matter in float64, but the engine sums in 32 bits: a feature whose
-    values are large beside their differences (a year, a time stamp) is better shifted towards
-    zero in the feature's own query.
+    Folding loses no digits that matter in float64, but the engine sums in 32 bits: for a feature
+    whose values are large beside their differences (a year, a time stamp) use ``normalizers``, or
+    shift it towards zero in the feature's own query.
+
+    This is for the open-source plugin. Elastic's own learning to rank, to which models are
+    uploaded by Eland, is another format, and not covered.
 
     A model is not updated in place: give a new version a new name.
 
@@ -83,13 +95,15 @@ def to_elasticsearch(
     '{"title_match": 0.91..., "recency": 0.06...}'
     """
     name = check_model_name(name)
-    names, weights = _named_weights(estimator, feature_names, output, drop_zeros)
-    body = {
-        "model": {
-            "name": name,
-            "model": {"type": "model/linear", "definition": _json(_mapping(names, weights))},
+    linear = _linear(estimator, feature_names, output, drop_zeros, normalizers)
+    model: dict[str, Any] = {"type": "model/linear"}
+    if normalizers:
+        model["feature_normalizers"] = {
+            name: {"standard": {"mean": mean, "standard_deviation": deviation}}
+            for name, (mean, deviation) in linear.normalizers.items()
         }
-    }
+    model["definition"] = _json(linear.mapping())
+    body = {"model": {"name": name, "model": model}}
     write_json(path, body)
     return body
 
@@ -101,6 +115,7 @@ def to_opensearch(
     *,
     output: int | None = None,
     drop_zeros: bool = False,
+    normalizers: bool = False,
     path: Any = None,
 ) -> dict[str, Any]:
     """A ``model/linear`` of OpenSearch's Learning to Rank plugin.
@@ -110,7 +125,7 @@ def to_opensearch(
 
     Parameters
     ----------
-    estimator, feature_names, name, output, drop_zeros, path
+    estimator, feature_names, name, output, drop_zeros, normalizers, path
         As for `to_elasticsearch`.
 
     Returns
@@ -118,9 +133,8 @@ def to_opensearch(
     dict
         The body of ``POST _ltr/_featureset/<feature set>/_createmodel``.
     """
-    return to_elasticsearch(
-        estimator, feature_names, name, output=output, drop_zeros=drop_zeros, path=path
-    )
+    options: dict[str, Any] = {"output": output, "drop_zeros": drop_zeros, "path": path}
+    return to_elasticsearch(estimator, feature_names, name, normalizers=normalizers, **options)
 
 
 def to_solr(
@@ -131,6 +145,7 @@ def to_solr(
     store: str | None = None,
     output: int | None = None,
     drop_zeros: bool = False,
+    normalizers: bool = False,
     path: Any = None,
 ) -> dict[str, Any]:
     """A ``LinearModel`` of Solr's Learning to Rank module.
@@ -144,6 +159,10 @@ def to_solr(
         The feature store that the features are in; None: Solr's default store.
     drop_zeros : bool, default=False
         Whether features of weight zero are left out, so that Solr does not compute them.
+    normalizers : bool, default=False
+        Whether scalers become normalizers of Solr (``StandardNormalizer``) and are not folded into
+        the weights. The scores are then those of ``predict``, constant included: see
+        `to_elasticsearch` about windows that are reranked.
     path : str or path, optional
         A file to write the model to, as JSON.
 
@@ -154,9 +173,9 @@ def to_solr(
 
     Notes
     -----
-    Solr wants a weight for every feature in ``features``, and computes in 32-bit floats. No
-    normalizers (``norm``) are written: scalers are in the weights. The scores are those of
-    ``predict`` less the constant that `linear_scores` gives, which is the same for all documents.
+    Solr wants a weight for every feature in ``features``, and computes in 32-bit floats. Without
+    ``normalizers`` the scores are those of ``predict`` less the constant that `linear_scores`
+    gives, which is the same for all documents.
 
     Examples
     --------
@@ -174,30 +193,67 @@ def to_solr(
     name = check_model_name(name, forbidden="/'\"{}")
     if store is not None:
         store = check_model_name(store, what="store", forbidden="/'\"{}")
-    names, weights = _named_weights(
+    linear = _linear(
         estimator,
         feature_names,
         output,
         drop_zeros,
+        normalizers,
         forbidden=",=",
         why="Solr writes features as name=value,name=value",
     )
     model: dict[str, Any] = {"class": SOLR_CLASS, "name": name}
     if store is not None:
         model["store"] = store
-    model["features"] = [{"name": feature} for feature in names]
-    model["params"] = {"weights": _mapping(names, weights)}
+    model["features"] = [linear.solr_feature(feature) for feature in linear.names]
+    model["params"] = {"weights": linear.mapping()}
     write_json(path, model)
     return model
 
 
-def _named_weights(
-    estimator: Any, given: Any, output: int | None, drop_zeros: bool, **rules: str
-) -> tuple[list[str], Array]:
+@dataclass(frozen=True)
+class _EngineWeights:
+    """Names and weights of features, and the mean and deviation by which some are scaled first."""
+
+    names: list[str]
+    weights: Array
+    normalizers: dict[str, tuple[float, float]]
+
+    def mapping(self) -> dict[str, float]:
+        """Weights by name."""
+        # −0.0 becomes 0.0. Floats are written with a point or an exponent: older Solr wants a
+        # Double.
+        pairs = zip(self.names, self.weights, strict=True)
+        return {name: float(weight) + 0.0 for name, weight in pairs}
+
+    def solr_feature(self, name: str) -> dict[str, Any]:
+        """A feature with its normalizer, whose parameters are strings."""
+        if name not in self.normalizers:
+            return {"name": name}
+        mean, deviation = self.normalizers[name]
+        params = {"avg": repr(mean), "std": repr(deviation)}
+        return {"name": name, "norm": {"class": SOLR_NORMALIZER, "params": params}}
+
+
+def _linear(
+    estimator: Any,
+    given: Any,
+    output: int | None,
+    drop_zeros: bool,
+    normalizers: bool,
+    **rules: str,
+) -> _EngineWeights:
     """Names and weights of the features, fit for an engine of 32-bit floats."""
     parts = take_apart(estimator)
     names = check_feature_names(given, parts.feature_names, parts.n_features, **rules)
     weights = fold(parts, output=output).weights
+    scaled: dict[str, tuple[float, float]] = {}
+    if normalizers:
+        columns, scale, shift = elementwise(parts)
+        names = [names[column] for column in columns]
+        W = np.atleast_2d(np.asarray(parts.ranker.coef_, dtype=np.float64))
+        weights = W[choose_output(len(W), output)]
+        scaled = _normalizers(names, scale, shift)
     with np.errstate(over="ignore"):
         rounded = weights.astype(np.float32)
     if not np.isfinite(rounded).all():
@@ -214,12 +270,28 @@ def _named_weights(
     if drop_zeros:
         kept = np.flatnonzero(rounded)
         names, weights = [names[i] for i in kept], weights[kept]
-    return names, weights
+        scaled = {name: scaled[name] for name in names if name in scaled}
+    return _EngineWeights(names, weights, scaled)
 
 
-def _mapping(names: list[str], weights: Array) -> dict[str, float]:
-    # −0.0 becomes 0.0. Floats are written with a point or an exponent: older Solr wants a Double.
-    return {name: float(weight) + 0.0 for name, weight in zip(names, weights, strict=True)}
+def _normalizers(names: list[str], scale: Array, shift: Array) -> dict[str, tuple[float, float]]:
+    """Mean and deviation of (x − mean)/deviation = scale x + shift, of what is scaled at all."""
+    if (scale == 1).all() and (shift == 0).all():
+        raise ValueError(
+            "normalizers=True is for a pipeline with a scaler, and this model scales no feature"
+        )
+    mean, deviation = -shift / scale + 0.0, 1.0 / scale
+    with np.errstate(over="ignore"):
+        fits = np.isfinite(np.stack([mean, deviation]).astype(np.float32)).all(axis=0)
+        fits &= (scale > 0) & (deviation.astype(np.float32) > 0)
+    if not fits.all():
+        i = int(np.flatnonzero(~fits)[0])
+        raise ValueError(
+            f"the scale {deviation[i]:.3g} of {names[i]!r} does not fit into the engine's 32-bit "
+            "floats: drop the feature, or leave out normalizers"
+        )
+    moved = np.flatnonzero((scale != 1) | (shift != 0))
+    return {names[i]: (float(mean[i]), float(deviation[i])) for i in moved}
 
 
 def _json(content: dict[str, float]) -> str:

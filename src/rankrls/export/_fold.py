@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._validation import check_integer
+from rankrls._validation import check_integer, check_option
 from rankrls.export._steps import Imputation, Parts, take_apart
 
-__all__ = ["LinearScores", "choose_output", "fold", "linear_scores"]
+__all__ = ["LinearScores", "choose_output", "elementwise", "fold", "linear_scores"]
 
 Array = NDArray[Any]
 
@@ -35,7 +35,9 @@ class LinearScores:
     feature_names: list[str] | None
 
 
-def linear_scores(estimator: Any, *, output: int | None = None) -> LinearScores:
+def linear_scores(
+    estimator: Any, *, output: int | None = None, missing: str = "zero"
+) -> LinearScores:
     """Weights of the original features that score as a fitted estimator does.
 
     Parameters
@@ -47,6 +49,9 @@ def linear_scores(estimator: Any, *, output: int | None = None) -> LinearScores:
         SimpleImputer that fills with 0, which is what a missing feature counts in a weighted sum.
     output : int, optional
         Which output, of a model with several.
+    missing : {"zero", "ignore"}, default="zero"
+        What a missing feature is in a weighted sum: 0, so that only imputers that fill in 0 can be
+        folded into the weights; or that rows have all features, and imputers do not matter.
 
     Returns
     -------
@@ -70,10 +75,17 @@ def linear_scores(estimator: Any, *, output: int | None = None) -> LinearScores:
     >>> bool(np.allclose(X @ folded.weights + folded.constant, ranker.predict(X)))
     True
     """
-    return fold(take_apart(estimator), output=output)
+    check_option("missing", missing, ("zero", "ignore"))
+    return fold(take_apart(estimator), output=output, complete=missing == "ignore")
 
 
-def fold(parts: Parts, *, output: int | None, target: str = "a weight for each feature") -> Any:
+def fold(
+    parts: Parts,
+    *,
+    output: int | None,
+    target: str = "a weight for each feature",
+    complete: bool = False,
+) -> Any:
     """`linear_scores` of an estimator that was taken apart; ``target`` is for the messages."""
     ranker = parts.ranker
     if not hasattr(ranker, "coef_"):
@@ -86,7 +98,7 @@ def fold(parts: Parts, *, output: int | None, target: str = "a weight for each f
     w = W[:, choose_output(W.shape[1], output)][:, None]
     constant = 0.0
     for i, step in reversed(list(enumerate(parts.steps))):
-        if isinstance(step, Imputation) and not step.takes_zero(parts.steps[:i]):
+        if isinstance(step, Imputation) and not (complete or step.takes_zero(parts.steps[:i])):
             raise ValueError(
                 "a SimpleImputer cannot be folded into the weights, because a missing feature "
                 "counts as 0 in a weighted sum: make it the first step with "
@@ -104,6 +116,33 @@ def fold(parts: Parts, *, output: int | None, target: str = "a weight for each f
             "the scaler for features that are all but constant"
         )
     return LinearScores(w[:, 0], constant, parts.feature_names)
+
+
+def elementwise(parts: Parts) -> tuple[Array, Array, Array]:
+    """Steps that scale features one by one, as z = x[columns] ∘ scale + shift.
+
+    Returns
+    -------
+    columns : ndarray of shape (n_out,), int
+    scale, shift : ndarray of shape (n_out,)
+    """
+    columns = np.arange(parts.n_features)
+    scale, shift = np.ones(len(columns)), np.zeros(len(columns))
+    for step in parts.steps:
+        affine = step.affine if isinstance(step, Imputation) else step
+        if affine.matrix is not None:
+            raise ValueError(
+                "normalizers are for scalers of single features, and the pipeline mixes features "
+                "(PCA, TruncatedSVD): leave out normalizers"
+            )
+        if affine.columns is not None:
+            chosen = affine.columns
+            columns, scale, shift = columns[chosen], scale[chosen], shift[chosen]
+        if affine.scale is not None:
+            scale, shift = scale * affine.scale, shift * affine.scale
+        if affine.shift is not None:
+            shift = shift + affine.shift
+    return columns, scale, shift
 
 
 def choose_output(n_outputs: int, output: int | None) -> int:

@@ -21,6 +21,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils.validation import check_is_fitted
 
+from rankrls.estimators.auto import AutoRanker
 from rankrls.estimators.greedy import GreedyRankRLS
 from rankrls.estimators.ranker import Ranker
 from rankrls.preprocessing import QueryScaler
@@ -114,6 +115,12 @@ class Parts:
 def take_apart(estimator: Any) -> Parts:
     """Check that an estimator is fitted and of a kind that can be exported, and take it apart."""
     transformers, ranker = _flatten(estimator)
+    if isinstance(ranker, AutoRanker):
+        raise ValueError(
+            "an AutoRanker cannot be exported: it is a mean of rankers on views that compare rows "
+            "within their query; export a RankRLS, RankRLSCV, RankSVM or GreedyRankRLS instead, "
+            "alone or at the end of a Pipeline (rankrls fit without --auto makes one)"
+        )
     if not isinstance(ranker, Ranker | GreedyRankRLS):
         raise ValueError(
             f"a {type(ranker).__name__} cannot be exported: give a fitted RankRLS, RankRLSCV, "

@@ -6,17 +6,21 @@ from typing import Any
 
 from rankrls._validation import show
 from rankrls.io._records import EstimatorRecord, Record
+from rankrls.io._stored_auto import AUTO, RANDOM_TREES
 from rankrls.io._stored_estimators import CALIBRATION, ESTIMATORS, LEDGER, RANDOM_STATE
 from rankrls.io._stored_models import KERNELS, MODELS, SOLVERS
 from rankrls.io._stored_preferences import PREFERENCES
-from rankrls.io._stored_relations import CONDITIONAL, OBJECTS
+from rankrls.io._stored_relations import CONDITIONAL, KERNEL_SUM, OBJECTS
 
 __all__ = ["RECORDS", "record_named", "record_of", "what_can_be_saved"]
 
 ALL = (
     *ESTIMATORS,
+    *AUTO,
+    RANDOM_TREES,
     *CONDITIONAL,
     OBJECTS,
+    KERNEL_SUM,
     LEDGER,
     CALIBRATION,
     RANDOM_STATE,

@@ -55,6 +55,7 @@ __all__ = [
     "ESTIMATORS",
     "KERNEL_PARAMS",
     "LEDGER",
+    "OUTPUT",
     "RANDOM_STATE",
     "RANKER_ADVICE",
     "SEEN",
@@ -619,7 +620,11 @@ PIPELINE = EstimatorRecord(
 ESTIMATORS = (*RANKERS, *TRANSFORMERS, PIPELINE)
 
 #: What may stand in a pipeline; rankers of relations have a file of their own.
-STEPS = [*(record.name for record in ESTIMATORS), "ConditionalRankRLS", "ConditionalRankRLSCV"]
+STEPS = [
+    *(record.name for record in ESTIMATORS),
+    *("AutoRanker", "TableEncoder", "RankingFeatures"),
+    *("ConditionalRankRLS", "ConditionalRankRLSCV"),
+]
 
 # -- random numbers ---------------------------------------------------------------------------
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from rankrls._validation import check_positive
+from rankrls.core.relations.side_kernels import KernelSum
+from rankrls.core.spaces.spaces import Kernel
+from rankrls.estimators.objects import read_kernels
 from rankrls.io._kinds import (
     COUNT,
     FINITE,
@@ -12,15 +17,18 @@ from rankrls.io._kinds import (
     INTEGER,
     NAMES,
     NUMBER,
+    NUMBERS,
     SIZE,
     TEXT,
     array,
     either,
     instance,
+    listing,
     maybe,
     optional,
     require,
     rows,
+    within,
 )
 from rankrls.io._records import EstimatorRecord, Record, call
 from rankrls.io._stored_estimators import (
@@ -36,34 +44,80 @@ from rankrls.io._stored_estimators import (
     check_seen,
 )
 
-__all__ = ["CONDITIONAL", "OBJECTS"]
+__all__ = ["CONDITIONAL", "KERNEL_SUM", "OBJECTS"]
 
 
 def _check_objects(objects: Any) -> None:
     n, width = objects.X.shape
-    good = not objects.kernel.precomputed or n == width
-    require(good, "objects whose kernel matrix is not square")
+    require(width > 0, "objects without features")
+    several = isinstance(objects.kernel, KernelSum)
+    n_blocks = objects.kernel.n_blocks if several else int(objects.kernel.precomputed)
+    require(not n_blocks or n_blocks * n == width, "objects whose kernel matrix is not square")
+    profiled = several and objects.kernel.profiled
+    require(profiled == (objects.profile is not None), "objects with labels of another kernel")
 
 
 OBJECTS = Record(
     "Objects",
     "rankrls.estimators.objects",
-    {"kernel": instance("Kernel"), "X": rows("n d")},
+    {
+        "kernel": instance("Kernel", "KernelSum"),
+        "X": rows("n d"),
+        "profile": optional(maybe(array("f", "n n"))),
+    },
+    derived=("_matrices", "_sizes"),
     unpack=call,
     check=_check_objects,
 )
 
+
+def _pack_sum(kernels: KernelSum) -> dict[str, Any]:
+    return {
+        "metrics": kernels.metric,
+        "params": [kernel.params for kernel in kernels.kernels],
+        "weights": kernels.weights,
+    }
+
+
+def _unpack_sum(cls: type[Any], values: dict[str, Any]) -> Any:
+    metrics, params = values["metrics"], values["params"]
+    require(len(metrics) == len(params) == len(values["weights"]), "kernels without parameters")
+    made = tuple(Kernel(metric, own) for metric, own in zip(metrics, params, strict=True))
+    return cls(made, values["weights"])
+
+
+def _check_sum(kernels: KernelSum) -> None:
+    options: dict[str, Any] = {"gamma": None, "degree": 3, "coef0": 1, "n_jobs": None}
+    params = [kernel.params for kernel in kernels.kernels]
+    read_kernels(kernels.metric, kernels.weights, params, "kernel", **options)
+
+
+KERNEL_SUM = Record(
+    "KernelSum",
+    "rankrls.core.relations.side_kernels",
+    {"metrics": listing(TEXT), "params": listing(KERNEL_PARAMS), "weights": array("f", "k")},
+    pack=_pack_sum,
+    unpack=_unpack_sum,
+    check=_check_sum,
+)
+
+KERNEL_NAMES = either(TEXT, listing(TEXT))
+SEVERAL_PARAMS = either(KERNEL_PARAMS, listing(maybe(KERNEL_PARAMS)))
+
 PARAMS = {
-    "kernel": TEXT,
-    "object_kernel": maybe(TEXT),
+    "kernel": KERNEL_NAMES,
+    "object_kernel": maybe(KERNEL_NAMES),
     "gamma": maybe(FINITE),
     "degree": FINITE,
     "coef0": FINITE,
-    "kernel_params": maybe(KERNEL_PARAMS),
-    "object_kernel_params": maybe(KERNEL_PARAMS),
+    "kernel_params": maybe(SEVERAL_PARAMS),
+    "object_kernel_params": maybe(SEVERAL_PARAMS),
+    "kernel_weights": maybe(NUMBERS),
+    "object_kernel_weights": maybe(NUMBERS),
     "relation": maybe(TEXT),
     "loss": TEXT,
     "condition_on": TEXT,
+    "fit_offsets": either(FLAG, TEXT),
     "solver": TEXT,
     "max_iter": SIZE,
     "tol": FINITE,
@@ -84,6 +138,11 @@ FIELDS = {
     "_weights": optional(array("f", "a b", empty=False)),
     "_explicit_rows": optional(FLAG),
     "_explicit_columns": optional(FLAG),
+    "_noise": optional(FINITE),
+    "_observed": optional(array("i", "edges")),
+    "offset_": optional(FINITE),
+    "row_offsets_": optional(array("f", "p")),
+    "column_offsets_": optional(array("f", "g")),
     "solver_": TEXT,
     "n_iter_": COUNT,
     "n_edges_": COUNT,
@@ -110,6 +169,9 @@ def _check_conditional(ranker: Any) -> None:
         for side, explicit in zip((first, second), ranker._explicit, strict=True)
     )
     require(ranker._table().shape == sizes, "weights of other features")
+    observed = getattr(ranker, "_observed", np.empty(0, dtype=np.int64))
+    require(within(observed, len(first) * len(second)), "observed pairs of other objects")
+    require(getattr(ranker, "_noise", 1.0) > 0, "a noise that is not positive")
     apart = ranker._columns is not None
     require(apart or not ranker._two_domains, "two kinds of objects, and one of them is missing")
     require(ranker.relation is None or not apart, "a symmetric relation of two kinds of objects")
@@ -151,7 +213,12 @@ CONDITIONAL = (
     EstimatorRecord(
         "ConditionalRankRLSCV",
         "rankrls.estimators.conditional_cv",
-        fields={**FIELDS, **CHOSEN},
+        fields={
+            **FIELDS,
+            **CHOSEN,
+            "kernel_weights_": optional(array("f", "k")),
+            "object_kernel_weights_": optional(array("f", "m")),
+        },
         check=_check_cv,
         params={**CHOOSING, "n_folds": maybe(INTEGER), **PARAMS},
         dropped=DROPPED,

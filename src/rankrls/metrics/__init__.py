@@ -1,24 +1,29 @@
 """Metrics of rankings, by query.
 
 Rows may come in any order. Where predictions tie, a metric gives the expected value over the
-orders of the tied rows, so it never depends on the order in which rows are stored.
+orders of the tied rows, so it never depends on the order in which rows are stored. Sizes of
+consecutive queries can be given as ``group`` instead of ``qid``.
 """
 
 from typing import TYPE_CHECKING
 
 from rankrls._validation import metric_hint as _metric_hint
-from rankrls.metrics._binary import average_precision, precision, reciprocal_rank
-from rankrls.metrics._compare import RankerComparison, compare_rankers
+from rankrls.metrics._binary import average_precision, precision, recall, reciprocal_rank
+from rankrls.metrics._cascade import expected_reciprocal_rank
+from rankrls.metrics._compare import RankerComparison, compare_rankers, compare_runs
 from rankrls.metrics._conditional_scores import conditional_scores
+from rankrls.metrics._evaluate import evaluate, evaluate_run
 from rankrls.metrics._ndcg import ndcg
 from rankrls.metrics._pairwise import concordance_index, pairwise_accuracy, pairwise_error
 from rankrls.metrics._scorers import (
     average_precision_scorer,
     concordance_index_scorer,
+    expected_reciprocal_rank_scorer,
     make_ranking_scorer,
     ndcg_scorer,
     pairwise_accuracy_scorer,
     precision_scorer,
+    recall_scorer,
     reciprocal_rank_scorer,
 )
 
@@ -27,9 +32,14 @@ __all__ = [
     "average_precision",
     "average_precision_scorer",
     "compare_rankers",
+    "compare_runs",
     "concordance_index",
     "concordance_index_scorer",
     "conditional_scores",
+    "evaluate",
+    "evaluate_run",
+    "expected_reciprocal_rank",
+    "expected_reciprocal_rank_scorer",
     "make_ranking_scorer",
     "ndcg",
     "ndcg_scorer",
@@ -38,6 +48,8 @@ __all__ = [
     "pairwise_error",
     "precision",
     "precision_scorer",
+    "recall",
+    "recall_scorer",
     "reciprocal_rank",
     "reciprocal_rank_scorer",
 ]

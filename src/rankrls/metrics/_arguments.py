@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rankrls._frames import check_same_rows
 from rankrls._validation import Queries, check_length, check_scores, encode_qid
+from rankrls.metrics._ranked import RankedLists, rank_lists
 
 __all__ = [
     "ListInputs",
@@ -24,6 +25,7 @@ __all__ = [
     "check_k",
     "check_labels_and_scores",
     "check_lists",
+    "check_undefined",
     "value_by_query",
 ]
 
@@ -48,6 +50,8 @@ class ListInputs:
         What to return.
     single : bool
         Whether the arguments were one-dimensional.
+    retrieved : ndarray of shape (n_rows,), bool, or None
+        Rows that are in the lists; the others have lower scores, and no place. None: all.
     """
 
     y_true: Array
@@ -57,6 +61,11 @@ class ListInputs:
     undefined: float
     average: str | None
     single: bool
+    retrieved: Array | None = None
+
+    def ranked(self, score: Array) -> RankedLists:
+        """Rows by descending score, with the cut-off and without places for other rows."""
+        return rank_lists(score, self.queries.codes, len(self.queries), self.k, self.retrieved)
 
 
 def check_labels_and_scores(
@@ -119,13 +128,13 @@ def check_lists(
         score.reshape(n_rows, -1),
         encode_qid(qid, n_rows, of="rows of y_score"),
         check_k(k),
-        _check_undefined(undefined),
+        check_undefined(undefined),
         average,
         score.ndim == 1,
     )
 
 
-def _check_undefined(undefined: Any) -> float:
+def check_undefined(undefined: Any) -> float:
     """Return the value of a query that has none, NaN for "skip"."""
     if isinstance(undefined, str) and undefined == "skip":
         return np.nan

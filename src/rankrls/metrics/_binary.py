@@ -1,4 +1,4 @@
-"""List metrics of rows that are relevant or not: average precision, reciprocal rank, precision.
+"""List metrics of rows that are relevant or not: precision, recall, average precision, and so on.
 
 Where scores tie, each of them is the expected value over all orders of the tied rows. A tie
 group has g rows, r of them relevant; s rows of its query, R of them relevant, rank above it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -15,10 +16,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from rankrls._calls import takes_queries
-from rankrls.metrics._arguments import check_lists, value_by_query
-from rankrls.metrics._ranked import RankedLists, rank_lists
+from rankrls.metrics._arguments import ListInputs, check_lists, value_by_query
+from rankrls.metrics._ranked import RankedLists
 
-__all__ = ["average_precision", "precision", "reciprocal_rank"]
+__all__ = [
+    "average_precision",
+    "average_precision_values",
+    "precision",
+    "precision_values",
+    "recall",
+    "recall_values",
+    "reciprocal_rank",
+    "reciprocal_rank_values",
+]
 
 Array = NDArray[Any]
 
@@ -84,19 +94,18 @@ def average_precision(
     >>> average_precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], k=2)
     0.5
     """
+    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
+    return value_by_query(inputs, average_precision_values(inputs, relevance_threshold))
 
-    def by_query(lists: RankedLists, relevant: Array, k: int | None) -> Array:
-        n_relevant = lists.sum_groups(relevant)
-        above = lists.sum_before(n_relevant)
-        slope = (n_relevant - 1) / np.maximum(lists.size - 1, 1)
-        place = lists.rank - lists.before[lists.group]
-        found = (above + 1)[lists.group] + (place - 1) * slope[lists.group]
-        value = (n_relevant / lists.size)[lists.group] * found / lists.rank
-        if k is not None:
-            value[lists.rank > k] = 0.0
-        return lists.sum_queries(lists.sum_groups(value)) / _at_least_one(lists, n_relevant)
 
-    return _evaluate(by_query, y_true, y_score, qid, k, relevance_threshold, undefined, average)
+def _average_precision(lists: RankedLists, relevant: Array, k: int | None) -> Array:
+    n_relevant = lists.sum_groups(relevant)
+    above = lists.sum_before(n_relevant)
+    slope = (n_relevant - 1) / np.maximum(lists.size - 1, 1)
+    place = lists.rank - lists.before[lists.group]
+    found = (above + 1)[lists.group] + (place - 1) * slope[lists.group]
+    value = lists.at_places((n_relevant / lists.size)[lists.group] * found / lists.rank)
+    return lists.sum_queries(lists.sum_groups(value)) / _at_least_one(lists, n_relevant)
 
 
 @takes_queries
@@ -153,20 +162,19 @@ def reciprocal_rank(
     >>> reciprocal_rank([0, 1], [0.5, 0.5])
     0.75
     """
+    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
+    return value_by_query(inputs, reciprocal_rank_values(inputs, relevance_threshold))
 
-    def by_query(lists: RankedLists, relevant: Array, k: int | None) -> Array:
-        n_relevant = lists.sum_groups(relevant)
-        decides = (n_relevant > 0) & (lists.sum_before(n_relevant) == 0)
-        rows = np.flatnonzero(decides[lists.group])
-        group, rank = lists.group[rows], lists.rank[rows]
-        value = np.zeros(len(lists.rank))
-        value[rows] = _first_at(lists.size[group], n_relevant[group], rank - lists.before[group])
-        value /= lists.rank
-        if k is not None:
-            value[lists.rank > k] = 0.0
-        return lists.sum_queries(lists.sum_groups(value))
 
-    return _evaluate(by_query, y_true, y_score, qid, k, relevance_threshold, undefined, average)
+def _reciprocal_rank(lists: RankedLists, relevant: Array, k: int | None) -> Array:
+    n_relevant = lists.sum_groups(relevant)
+    decides = (n_relevant > 0) & (lists.sum_before(n_relevant) == 0)
+    rows = np.flatnonzero(decides[lists.group])
+    group, rank = lists.group[rows], lists.rank[rows]
+    value = np.zeros(len(lists.rank))
+    value[rows] = _first_at(lists.size[group], n_relevant[group], rank - lists.before[group])
+    value = lists.at_places(value / lists.rank)
+    return lists.sum_queries(lists.sum_groups(value))
 
 
 @takes_queries
@@ -219,40 +227,99 @@ def precision(
     >>> precision([1, 0, 1, 0], [0.9, 0.8, 0.8, 0.1], k=2)
     0.75
     """
-
-    def by_query(lists: RankedLists, relevant: Array, k: int | None) -> Array:
-        limit: Array | int = k if k is not None else lists.query_size
-        inside = lists.size
-        if k is not None:
-            inside = np.clip(k - lists.before, 0, lists.size)
-        return lists.sum_queries(lists.sum_groups(relevant) * inside / lists.size) / limit
-
-    return _evaluate(by_query, y_true, y_score, qid, k, relevance_threshold, undefined, average)
+    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
+    return value_by_query(inputs, precision_values(inputs, relevance_threshold))
 
 
-def _evaluate(
-    by_query: Callable[[RankedLists, Array, int | None], Array],
+def _precision(lists: RankedLists, relevant: Array, k: int | None) -> Array:
+    limit: Array | int = k if k is not None else np.maximum(lists.places, 1)
+    return _found(lists, relevant) / limit
+
+
+@takes_queries
+def recall(
     y_true: ArrayLike,
     y_score: ArrayLike,
-    qid: ArrayLike | None,
-    k: int | None,
-    relevance_threshold: float,
-    undefined: float | Literal["skip"],
-    average: Literal["query"] | None,
+    *,
+    qid: ArrayLike | None = None,
+    k: int | None = None,
+    relevance_threshold: float = 1.0,
+    undefined: float | Literal["skip"] = "skip",
+    average: Literal["query"] | None = "query",
 ) -> float | NDArray[np.float64]:
-    """Check the arguments, and evaluate ``by_query`` where a query has a relevant row."""
-    _check_threshold(relevance_threshold)
+    """Fraction of the relevant rows that are in the first ``k`` places.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Labels, higher = more relevant.
+    y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Predicted scores, higher = ranked earlier; several outputs are averaged.
+    qid : array-like of shape (n_rows,), optional
+        Query of every row: any labels, in any order. None: all rows are one query.
+    k : int, optional
+        Number of places. None: all of them, which hold every relevant row.
+    relevance_threshold : float, default=1
+        A row is relevant if its label is at least this.
+    undefined : {0, 1, "skip"}, default="skip"
+        Value of a query without a relevant row; "skip" leaves it out of the mean.
+    average : {"query"} or None, default="query"
+        Mean over the queries, or one value for each query.
+
+    Returns
+    -------
+    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        Between 0 and 1. With ``average=None`` an array in the order of the sorted query labels,
+        NaN for a query that is skipped.
+
+    Notes
+    -----
+    Recall@k = (rel_1 + … + rel_k) / R_all, with R_all relevant rows in the query. Where scores
+    tie, every place of a group holds a relevant row with probability r/g.
+
+    Examples
+    --------
+    >>> from rankrls.metrics import recall
+    >>> recall([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], k=2)
+    0.5
+    >>> recall([1, 0, 1, 0], [0.9, 0.8, 0.8, 0.1], k=2)
+    0.75
+    """
     inputs = check_lists(y_true, y_score, qid, k, undefined, average)
-    codes, n_queries = inputs.queries.codes, len(inputs.queries)
+    return value_by_query(inputs, recall_values(inputs, relevance_threshold))
+
+
+def _recall(lists: RankedLists, relevant: Array, k: int | None) -> Array:
+    return _found(lists, relevant) / _at_least_one(lists, lists.sum_groups(relevant))
+
+
+def _found(lists: RankedLists, relevant: Array) -> Array:
+    """Expected number of relevant rows at the places that count, by query."""
+    return lists.sum_queries(lists.sum_groups(relevant) * lists.inside / lists.size)
+
+
+def _of_relevance(
+    by_query: Callable[[RankedLists, Array, int | None], Array],
+    inputs: ListInputs,
+    relevance_threshold: float,
+) -> Callable[[Array, Array], Array]:
+    """``by_query`` of labels and scores of shape (n_rows,); NaN without a relevant row."""
+    _check_threshold(relevance_threshold)
 
     def one_output(y: Array, score: Array) -> Array:
-        lists = rank_lists(score, codes, n_queries)
+        lists = inputs.ranked(score)
         relevant = (y >= relevance_threshold)[lists.order].astype(np.int64)
         value = by_query(lists, relevant, inputs.k)
         value[lists.sum_queries(lists.sum_groups(relevant)) == 0] = np.nan
         return value
 
-    return value_by_query(inputs, one_output)
+    return one_output
+
+
+average_precision_values = partial(_of_relevance, _average_precision)
+reciprocal_rank_values = partial(_of_relevance, _reciprocal_rank)
+precision_values = partial(_of_relevance, _precision)
+recall_values = partial(_of_relevance, _recall)
 
 
 def _check_threshold(threshold: Any) -> None:

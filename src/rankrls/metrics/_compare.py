@@ -16,25 +16,18 @@ from rankrls._calls import takes_queries
 from rankrls._frames import check_same_rows
 from rankrls._validation import (
     check_integer,
-    check_metric_name,
     check_option,
     check_scores,
     encode_qid,
 )
-from rankrls.metrics._arguments import check_k, check_labels_and_scores
-from rankrls.metrics._binary import average_precision, precision, reciprocal_rank
-from rankrls.metrics._ndcg import ndcg
-from rankrls.metrics._pairwise import pairwise_accuracy
+from rankrls.metrics._arguments import check_labels_and_scores
+from rankrls.metrics._evaluate import run_values
+from rankrls.metrics.metric_names import LIST_METRICS, parse_metric
+from rankrls.rankings import Qrels, RankTable
 
-__all__ = ["RankerComparison", "compare_rankers"]
+__all__ = ["RankerComparison", "compare_rankers", "compare_runs"]
 
 Array = NDArray[Any]
-_LISTS: dict[str, Callable[..., Any]] = {
-    "ndcg": ndcg,
-    "average_precision": average_precision,
-    "reciprocal_rank": reciprocal_rank,
-    "precision": precision,
-}
 _METHODS = ("permutation", "wilcoxon", "t")
 # Signs drawn at a time: 32 MB as float64.
 _CHUNK = 1 << 22
@@ -121,8 +114,9 @@ def compare_rankers(
     qid : array-like of shape (n_rows,)
         Query of every row: any labels, in any order.
     metric : str or callable, default="pairwise_accuracy"
-        "pairwise_accuracy", "ndcg", "average_precision", "reciprocal_rank" or "precision"; all
-        but the first with a cutoff if wanted, as in "ndcg@10". Or a callable, higher = better,
+        "pairwise_accuracy", "ndcg", "average_precision" ("map"), "reciprocal_rank" ("mrr"),
+        "precision", "recall" or "expected_reciprocal_rank" ("err"); all but the first with a
+        cut-off if wanted, as in "ndcg@10". Or a callable, higher = better,
         ``metric(y_true, y_score, qid=qid, average=None)`` with one value for each query, such as
         ``functools.partial(ndcg, gain="linear")``.
     method : {"permutation", "wilcoxon", "t"}, default="permutation"
@@ -168,9 +162,7 @@ def compare_rankers(
     a - b = ...  [...] at 95%, p = 0.0001 (permutation test, two-sided)
     a better in ..., b better in ..., equal in ...
     """
-    check_option("method", method, _METHODS)
-    check_integer("n_permutations", n_permutations, least=1)
-    _check_level(confidence_level)
+    test = _PairedTest(method, n_permutations, confidence_level, random_state)
     name, by_query = _metric(metric)
     if qid is None:
         raise ValueError("qid is missing: rankers are compared by their values on queries")
@@ -187,31 +179,103 @@ def compare_rankers(
     codes = encode_qid(qid, len(score_a), of="rows of y_score_a").codes
 
     a, b = (_values(by_query, labels, score, codes) for score in (score_a, score_b))
-    defined = ~(np.isnan(a) | np.isnan(b))
-    if not defined.any():
-        raise ValueError(f"{name} is undefined for every query: there is nothing to compare")
-    a, b = a[defined], b[defined]
-    d = a - b
-    if method == "permutation":
-        p_value = _sign_flip_p(d, int(n_permutations), check_random_state(random_state))
-    elif method == "wilcoxon":
-        p_value = _wilcoxon_p(d)
-    else:
-        p_value = _t_p(d)
-    return RankerComparison(
-        metric=name,
-        method=method,
-        mean_a=float(a.mean()),
-        mean_b=float(b.mean()),
-        difference=float(d.mean()),
-        confidence_interval=_interval(d, float(confidence_level)),
-        confidence_level=float(confidence_level),
-        p_value=p_value,
-        n_queries=len(d),
-        n_a_better=int((d > 0).sum()),
-        n_b_better=int((d < 0).sum()),
-        n_equal=int((d == 0).sum()),
-    )
+    return test.compare(name, a, b)
+
+
+def compare_runs(
+    run_a: RankTable,
+    run_b: RankTable,
+    qrels: Qrels,
+    *,
+    metric: str = "ndcg@10",
+    gain: Literal["exponential", "linear"] = "exponential",
+    relevance_threshold: float = 1.0,
+    max_grade: float = 4.0,
+    ties: Literal["expected", "rank", "id"] = "expected",
+    undefined: float | Literal["skip"] = "skip",
+    missing_queries: Literal["zero", "skip"] = "zero",
+    method: Literal["permutation", "wilcoxon", "t"] = "permutation",
+    n_permutations: int = 9999,
+    confidence_level: float = 0.95,
+    random_state: Any = None,
+) -> RankerComparison:
+    """Test whether two runs differ, by their values on the judged queries.
+
+    Parameters
+    ----------
+    run_a, run_b : RankTable
+        From :func:`rankrls.rank` or :func:`rankrls.datasets.load_run`.
+    qrels : Qrels
+        From :func:`rankrls.datasets.load_qrels`.
+    metric : str, default="ndcg@10"
+        Name of a list metric, as in :func:`evaluate_run`.
+    gain, relevance_threshold, max_grade, ties, undefined, missing_queries
+        As in :func:`evaluate_run`.
+    method, n_permutations, confidence_level, random_state
+        As in :func:`compare_rankers`.
+
+    Returns
+    -------
+    RankerComparison
+        Means, difference, confidence interval, p-value; ``print`` it to read it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls.metrics import compare_runs
+    >>> from rankrls.rankings import Qrels, RankTable
+    >>> query, id = np.repeat(np.arange(20), 3), np.tile(["x", "y", "z"], 20)
+    >>> qrels = Qrels(query, id, np.tile([2, 1, 0], 20))
+    >>> a = RankTable.from_scores(np.tile([3, 2, 1], 20), qid=query, ids=id)
+    >>> b = RankTable.from_scores(np.tile([1, 2, 3], 20), qid=query, ids=id)
+    >>> compare_runs(a, b, qrels, metric="mrr", random_state=0).difference
+    0.5
+    """
+    test = _PairedTest(method, n_permutations, confidence_level, random_state)
+    named = parse_metric(metric, allowed=LIST_METRICS)
+    options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
+    how: dict[str, Any] = {"ties": ties, "undefined": undefined, "missing_queries": missing_queries}
+    a, b = (run_values(run, qrels, [named], options, **how)[named.text] for run in (run_a, run_b))
+    return test.compare(named.text, a, b)
+
+
+class _PairedTest:
+    """A test of values of the same queries; its arguments are checked first."""
+
+    def __init__(
+        self, method: Any, n_permutations: Any, confidence_level: Any, random_state: Any
+    ) -> None:
+        self._method = check_option("method", method, _METHODS)
+        self._n_permutations = check_integer("n_permutations", n_permutations, least=1)
+        _check_level(confidence_level)
+        self._level, self._random_state = float(confidence_level), random_state
+
+    def compare(self, name: str, a: Array, b: Array) -> RankerComparison:
+        """Compare values of shape (n_queries,), NaN where a metric is undefined."""
+        defined = ~(np.isnan(a) | np.isnan(b))
+        if not defined.any():
+            raise ValueError(f"{name} is undefined for every query: there is nothing to compare")
+        a, b = a[defined], b[defined]
+        d = a - b
+        if self._method == "permutation":
+            rng = check_random_state(self._random_state)
+            p_value = _sign_flip_p(d, self._n_permutations, rng)
+        else:
+            p_value = _wilcoxon_p(d) if self._method == "wilcoxon" else _t_p(d)
+        return RankerComparison(
+            metric=name,
+            method=self._method,
+            mean_a=float(a.mean()),
+            mean_b=float(b.mean()),
+            difference=float(d.mean()),
+            confidence_interval=_interval(d, self._level),
+            confidence_level=self._level,
+            p_value=p_value,
+            n_queries=len(d),
+            n_a_better=int((d > 0).sum()),
+            n_b_better=int((d < 0).sum()),
+            n_equal=int((d == 0).sum()),
+        )
 
 
 def _metric(metric: Any) -> tuple[str, Callable[..., Any]]:
@@ -219,21 +283,7 @@ def _metric(metric: Any) -> tuple[str, Callable[..., Any]]:
     if callable(metric):
         inner = getattr(metric, "func", metric)
         return getattr(inner, "__name__", type(metric).__name__), metric
-    name, at, cutoff = metric.partition("@") if isinstance(metric, str) else (metric, "", "")
-    check_metric_name("metric", metric)
-    check_option("metric", name, ("pairwise_accuracy", *_LISTS))
-    if name == "pairwise_accuracy":
-        if at:
-            raise ValueError(f"pairwise_accuracy has no cutoff; got metric={metric!r}")
-        return name, pairwise_accuracy
-    if at and not cutoff.isdecimal():
-        raise ValueError(f"metric must be a name or name@k with k an integer; got {metric!r}")
-    k = check_k(int(cutoff)) if at else None
-
-    def values(y_true: Array, y_score: Array, *, qid: Array, average: None) -> Any:
-        return _LISTS[name](y_true, y_score, qid=qid, k=k, average=average)
-
-    return metric, values
+    return metric, parse_metric(metric, allowed=("pairwise_accuracy", *LIST_METRICS))
 
 
 def _check_level(level: Any) -> None:

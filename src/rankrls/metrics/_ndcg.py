@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from rankrls._calls import takes_queries
 from rankrls._validation import check_option
-from rankrls.metrics._arguments import check_lists, value_by_query
-from rankrls.metrics._ranked import rank_lists
+from rankrls.metrics._arguments import ListInputs, check_lists, value_by_query
+from rankrls.metrics._ranked import RankedLists
 
-__all__ = ["ndcg"]
+__all__ = ["ndcg", "ndcg_values"]
 
 Array = NDArray[Any]
 # 2^y overflows float64 a little above this.
@@ -84,20 +86,25 @@ def ndcg(
     >>> ndcg(y_true, y_score, qid=[1, 1, 1, 2, 2], k=1)
     0.16666666666666666
     """
-    check_option("gain", gain, ("exponential", "linear"))
     inputs = check_lists(y_true, y_score, qid, k, undefined, average)
+    return value_by_query(inputs, ndcg_values(inputs, gain))
+
+
+def ndcg_values(inputs: ListInputs, gain: str) -> Callable[[Array, Array], Array]:
+    """NDCG of every query, of labels and scores of shape (n_rows,)."""
+    check_option("gain", gain, ("exponential", "linear"))
     _check_gains(inputs.y_true, gain)
-    codes, n_queries = inputs.queries.codes, len(inputs.queries)
+    best = replace(inputs, retrieved=None)
 
     def one_output(y: Array, score: Array) -> Array:
         gains = np.exp2(y) - 1.0 if gain == "exponential" else y
-        ideal = _dcg(gains, y, codes, n_queries, inputs.k)
-        actual = _dcg(gains, score, codes, n_queries, inputs.k)
-        value = np.full(n_queries, np.nan)
+        ideal = _dcg(gains, best.ranked(y))
+        actual = _dcg(gains, inputs.ranked(score))
+        value = np.full(len(ideal), np.nan)
         np.divide(actual, ideal, out=value, where=ideal > 0)
         return np.minimum(value, 1.0, out=value)
 
-    return value_by_query(inputs, one_output)
+    return one_output
 
 
 def _check_gains(y: Array, gain: str) -> None:
@@ -116,12 +123,9 @@ def _check_gains(y: Array, gain: str) -> None:
         )
 
 
-def _dcg(gains: Array, score: Array, codes: Array, n_queries: int, k: int | None) -> Array:
+def _dcg(gains: Array, lists: RankedLists) -> Array:
     """Return the expected discounted cumulative gain of every query, shape (n_queries,)."""
-    lists = rank_lists(score, codes, n_queries)
     discount = 1.0 / np.log2(np.arange(1, int(lists.query_size.max()) + 1) + 1.0)
-    if k is not None:
-        discount[k:] = 0.0
     # Mean gain of the group times the discounts of its places.
-    discounts = lists.sum_groups(discount[lists.rank - 1])
+    discounts = lists.sum_groups(lists.at_places(discount[lists.rank - 1]))
     return lists.sum_queries(lists.sum_groups(gains[lists.order]) / lists.size * discounts)

@@ -39,6 +39,8 @@ class RankedLists:
         First group of every query; no query is empty.
     query_size : ndarray of shape (n_queries,), int
         Number of rows of every query.
+    places : ndarray of shape (n_queries,), int
+        How many places of every query count: the retrieved rows, up to the cut-off.
     """
 
     order: Array
@@ -48,6 +50,7 @@ class RankedLists:
     size: Array
     first_group: Array
     query_size: Array
+    places: Array
 
     def sum_groups(self, values: Array) -> Array:
         """Sum ``values`` of sorted rows, shape (n_rows,), over groups."""
@@ -58,6 +61,20 @@ class RankedLists:
     def sum_queries(self, values: Array) -> Array:
         """Sum ``values`` of groups, shape (n_groups,), over queries."""
         return np.add.reduceat(values, self.first_group)
+
+    def at_places(self, values: Array) -> Array:
+        """Put zero in ``values`` of sorted rows beyond the places that count."""
+        if self.places is not self.query_size:
+            values[self.rank > np.repeat(self.places, self.query_size)] = 0.0
+        return values
+
+    @property
+    def inside(self) -> Array:
+        """Number of places of each group that count, shape (n_groups,)."""
+        if self.places is self.query_size:
+            return self.size
+        n_groups = np.diff(self.first_group, append=len(self.size))
+        return np.clip(np.repeat(self.places, n_groups) - self.before, 0, self.size)
 
     @property
     def before(self) -> Array:
@@ -72,7 +89,13 @@ class RankedLists:
         )
 
 
-def rank_lists(score: Array, codes: Array, n_queries: int) -> RankedLists:
+def rank_lists(
+    score: Array,
+    codes: Array,
+    n_queries: int,
+    k: int | None = None,
+    retrieved: Array | None = None,
+) -> RankedLists:
     """Sort the rows of every query by descending score.
 
     Parameters
@@ -83,6 +106,10 @@ def rank_lists(score: Array, codes: Array, n_queries: int) -> RankedLists:
         Query number of every row; each of ``range(n_queries)`` occurs.
     n_queries : int
         Number of queries.
+    k : int, optional
+        Cut-off. None: all places count.
+    retrieved : ndarray of shape (n_rows,), bool, optional
+        Rows that are in a list at all; the others have lower scores. None: all.
 
     Returns
     -------
@@ -94,4 +121,9 @@ def rank_lists(score: Array, codes: Array, n_queries: int) -> RankedLists:
     rank = np.arange(1, len(score) + 1) - np.repeat(starts, query_size)
     first_row = np.flatnonzero(np.diff(group, prepend=-1))
     size = np.diff(first_row, append=len(score))
-    return RankedLists(order, rank, group, first_row, size, group[starts], query_size)
+    places = query_size
+    if retrieved is not None:
+        places = np.bincount(codes[retrieved], minlength=n_queries)
+    if k is not None:
+        places = np.minimum(places, k)
+    return RankedLists(order, rank, group, first_row, size, group[starts], query_size, places)

@@ -8,17 +8,21 @@ from typing import Any
 from sklearn import config_context
 from sklearn.metrics import make_scorer
 
-from rankrls.metrics._binary import average_precision, precision, reciprocal_rank
+from rankrls.metrics._binary import average_precision, precision, recall, reciprocal_rank
+from rankrls.metrics._cascade import expected_reciprocal_rank
 from rankrls.metrics._ndcg import ndcg
 from rankrls.metrics._pairwise import concordance_index, pairwise_accuracy
+from rankrls.rankings import predicts_by_query
 
 __all__ = [
     "average_precision_scorer",
     "concordance_index_scorer",
+    "expected_reciprocal_rank_scorer",
     "make_ranking_scorer",
     "ndcg_scorer",
     "pairwise_accuracy_scorer",
     "precision_scorer",
+    "recall_scorer",
     "reciprocal_rank_scorer",
 ]
 
@@ -38,6 +42,10 @@ class _RankingScorer(_Scorer):
                     "of different queries would be compared. Switch on metadata routing, "
                     "sklearn.set_config(enable_metadata_routing=True), and pass qid"
                 )
+        elif predicts_by_query(estimator):
+            options = {**self._kwargs, **kwargs}
+            scores = estimator.predict(X, qid=options["qid"])
+            return self._sign * self._score_func(y_true, scores, **options)
         return super()._score(method_caller, estimator, X, y_true, **kwargs)
 
 
@@ -101,3 +109,5 @@ ndcg_scorer = make_ranking_scorer(ndcg)
 average_precision_scorer = make_ranking_scorer(average_precision)
 reciprocal_rank_scorer = make_ranking_scorer(reciprocal_rank)
 precision_scorer = make_ranking_scorer(precision)
+recall_scorer = make_ranking_scorer(recall)
+expected_reciprocal_rank_scorer = make_ranking_scorer(expected_reciprocal_rank)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn import config_context, model_selection
+from sklearn.base import clone
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from rankrls._calls import takes_queries
@@ -15,6 +17,7 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.estimators.choosing import Scoring, is_fold_count
 from rankrls.metrics import make_ranking_scorer, pairwise_accuracy
 from rankrls.model_selection._splitters import QueryKFold
+from rankrls.rankings import predicts_by_query
 
 __all__ = ["cross_val_predict", "cross_val_score", "cross_validate"]
 
@@ -142,7 +145,31 @@ def cross_val_predict(
     """
     with config_context(enable_metadata_routing=True):
         routed = _routed(estimator, X, y, qid, cv, options.pop("params", None))
+        if qid is not None and predicts_by_query(estimator):
+            return _predict_by_query(estimator, X, y, routed["cv"], routed["params"])
         return model_selection.cross_val_predict(estimator, X, y, **routed, **options)
+
+
+def _predict_by_query(estimator: Any, X: Any, y: Any, cv: Any, params: dict[str, Any]) -> Array:
+    """scikit-learn's function gives ``predict`` nothing but X."""
+    parts, rows = [], []
+    for train, test in cv:
+        of_rows = {name: _rows(values, train) for name, values in params.items()}
+        fitted = clone(estimator).fit(_rows(X, train), _rows(y, train), **of_rows)
+        parts.append(fitted.predict(_rows(X, test), qid=_rows(params["qid"], test)))
+        rows.append(test)
+    scores = np.concatenate(parts)
+    order = np.concatenate(rows)
+    if not np.array_equal(np.sort(order), np.arange(len(order))):
+        raise ValueError("cross_val_predict only works for partitions")
+    return scores[np.argsort(order)]
+
+
+def _rows(data: Any, rows: Array) -> Any:
+    """Rows of a frame, an array, a sparse matrix, a graph of preferences or a list."""
+    if hasattr(data, "iloc"):
+        return data.iloc[rows]
+    return [data[i] for i in rows.tolist()] if isinstance(data, list | tuple) else data[rows]
 
 
 def _routed(estimator: Any, X: Any, y: Any, qid: Any, cv: Any, params: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from rankrls._validation import check_length, check_option, check_pairs, encode_qid
 from rankrls.core.ridge.leave_judgements_out import JudgementFolds
 from rankrls.core.ridge.leave_out import HeldOut, check_fold
-from rankrls.estimators import RankRLS
+from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.exact_problem import exact_problem
 from rankrls.model_selection._exact import shaped
 
@@ -91,6 +91,7 @@ def holdout_judgements(
             raise ValueError(
                 f"by={by!r} needs {name}" if by == needed else f"{name} goes with by={needed!r}"
             )
+    _check_estimator(estimator)
     y = fit_params.pop("y", None)
     preferences = {
         "pairs": pairs,
@@ -104,12 +105,13 @@ def holdout_judgements(
     n_pairs = graph.n_given_pairs
     edges = check_pairs(pairs, graph.n_rows)
     if by == "judgement":
-        chosen = JudgementFolds(np.arange(n_pairs), np.ones(n_pairs, dtype=np.int64))
+        chosen = JudgementFolds.single(n_pairs)
     elif by == "item":
         chosen, _ = JudgementFolds.of_items(edges)
     elif by == "group":
         check_length("groups", groups, n_pairs, "pairs")
-        chosen = JudgementFolds.of_groups(encode_qid(groups, n_pairs, name="groups").codes)
+        coded = encode_qid(groups, n_pairs, name="groups", of="pairs")
+        chosen = JudgementFolds.of_groups(coded.codes, coded.labels)
     else:
         assert folds is not None
         chosen = _check_folds(folds, n_pairs)
@@ -117,6 +119,15 @@ def holdout_judgements(
     values = [held.values] if held.variance is None else [held.values, np.sqrt(held.variance)]
     results = [shaped(_by_pair(part, held, edges, by), flat, alphas) for part in values]
     return tuple(results) if return_std else results[0]
+
+
+def _check_estimator(estimator: Any) -> None:
+    if not isinstance(estimator, RankRLS):
+        advice = "of a pipeline, pass the last step, and X as the steps before it give it"
+        if isinstance(estimator, RankRLSCV):
+            advice = "pass RankRLS with its alpha_ and other parameters, or a grid as alphas"
+        kind = type(estimator).__name__
+        raise ValueError(f"estimator must be a RankRLS; got a {kind}: {advice}")
 
 
 def _check_folds(folds: Iterable[ArrayLike], n_pairs: int) -> JudgementFolds:

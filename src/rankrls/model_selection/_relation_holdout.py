@@ -94,9 +94,9 @@ def relation_holdout_predict(
     if ranker.condition_on == "columns":
         leave_out = {"rows": "columns", "columns": "rows"}.get(leave_out, leave_out)
     labels = complete_labels(problem)
-    if labels is not None and problem.sign == 0:
+    if labels is not None and problem.has_shortcuts:
         rows, columns = problem.sides
-        holdout = CompleteHoldout(rows, columns, labels, ranking=problem.ranking)
+        holdout = CompleteHoldout(rows, columns, labels, **problem.loss)
         if leave_out == "both":
             held = holdout.both([np.array([i]) for i in range(len(labels))], grid)
         else:
@@ -132,7 +132,7 @@ def _refits(
             continue
         model = part.solve(alphas, ranker.solver, ranker._iteration_options())
         every = np.arange(p).repeat(g), np.tile(np.arange(g), p)
-        for a, F in enumerate(model.predict(problem.sides, *every).reshape(-1, p, g)):
+        for a, F in enumerate(model.predict(part.sides, *every).reshape(-1, p, g)):
             if problem.ranking:
                 F += _offsets(F, rest, j)[:, None]
             held[a][here[1:]] = F[here[1:]]

@@ -172,9 +172,7 @@ class _Refit:
         return sparse.coo_array((y[inside], (i[inside], j[inside])), shape=shape)
 
     def _features(self, side: int, chosen: Array, train: Array) -> Any:
-        objects = self.sides[side]
-        X = objects.X[chosen]
-        return X[:, train] if objects.kernel.precomputed else X
+        return self.sides[side].part(chosen, train)
 
     def _lists(self, rows: Array, cols: Array, y: Array, scores: Array) -> Any:
         return (cols if self.by_columns else rows), y, scores

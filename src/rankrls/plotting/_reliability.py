@@ -21,6 +21,7 @@ from rankrls._validation import (
 )
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.calibration import margins
+from rankrls.estimators.exact_problem import check_covariates
 from rankrls.model_selection import holdout_judgements
 from rankrls.plotting._matplotlib import pyplot
 from rankrls.plotting._style import BLUE, GREY, line_styles
@@ -111,9 +112,12 @@ class ReliabilityDisplay:
         X: Any,
         pairs: ArrayLike,
         *,
+        y: Any = None,
+        qid: Any = None,
         magnitude: ArrayLike | None = None,
         pair_weight: ArrayLike | None = None,
         pair_features: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
         groups: Any = None,
         held_out: bool = True,
         n_bins: int = 10,
@@ -134,7 +138,9 @@ class ReliabilityDisplay:
             Row numbers (preferred, other).
         magnitude, pair_weight : array-like of shape (n_pairs,), optional
         pair_features : array-like of shape (n_pairs, n_pair_features), optional
-            As for ``fit``.
+            As for ``fit``; needed if the model was fitted with some.
+        y, qid, sample_weight : array-like of shape (n_items,), optional
+            With ``held_out=True``: the scores beside the judgements in ``fit``, if there were any.
         groups : array-like of shape (n_pairs,), optional
             Judgements that are left out together.
         held_out : bool, default=True
@@ -153,8 +159,15 @@ class ReliabilityDisplay:
             raise ValueError(f"held_out must be True or False; got {held_out!r}")
         if groups is not None and not held_out:
             raise ValueError("groups are left out together: they go with held_out=True")
+        beside = {"y": y, "qid": qid, "sample_weight": sample_weight}
+        named = [name for name, values in beside.items() if values is not None]
+        if named and not held_out:
+            raise ValueError(f"{named[0]} is part of what is fitted: it goes with held_out=True")
+        check_covariates(estimator, pair_features)
         if held_out:
-            p = _held_out(estimator, X, pairs, magnitude, pair_weight, pair_features, groups)
+            judged = {"magnitude": magnitude, "pair_weight": pair_weight}
+            judged |= {"pair_features": pair_features, "groups": groups}
+            p = _held_out(estimator, X, pairs, judged | {name: beside[name] for name in named})
         else:
             check_is_fitted(estimator)
             p = _predicted(estimator, X, pairs, pair_features)
@@ -286,15 +299,7 @@ class ReliabilityDisplay:
         return self
 
 
-def _held_out(
-    estimator: Any,
-    X: Any,
-    pairs: Any,
-    magnitude: Any,
-    pair_weight: Any,
-    pair_features: Any,
-    groups: Any,
-) -> Array:
+def _held_out(estimator: Any, X: Any, pairs: Any, judged: dict[str, Any]) -> Array:
     """P(preferred) of every judgement by the model without it, or without its group."""
     if not isinstance(estimator, RankRLS | RankRLSCV):
         raise ValueError(
@@ -313,12 +318,9 @@ def _held_out(
         RankRLS(**parameters),
         X,
         pairs,
-        by="judgement" if groups is None else "group",
-        groups=groups,
-        magnitude=magnitude,
-        pair_weight=pair_weight,
-        pair_features=pair_features,
+        by="judgement" if judged["groups"] is None else "group",
         return_std=True,
+        **judged,
     )
     r = margins(mean, std**2, alpha)
     calibration = getattr(estimator, "calibration_", None)

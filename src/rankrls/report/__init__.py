@@ -7,6 +7,17 @@ Three layers: the analysis (`_analysis` and what it uses: plain data classes, no
 from rankrls.report._errors import Interval, UnitErrors
 from rankrls.report._findings import Finding
 from rankrls.report._heldout import AlphaPath
+from rankrls.report._labels_to_check import LabelsToCheck, QueryToCheck, RowToCheck
 from rankrls.report._write_report import Report, write_report
 
-__all__ = ["AlphaPath", "Finding", "Interval", "Report", "UnitErrors", "write_report"]
+__all__ = [
+    "AlphaPath",
+    "Finding",
+    "Interval",
+    "LabelsToCheck",
+    "QueryToCheck",
+    "Report",
+    "RowToCheck",
+    "UnitErrors",
+    "write_report",
+]

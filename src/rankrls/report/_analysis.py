@@ -17,10 +17,12 @@ from rankrls.report._errors import Interval, UnitErrors, query_errors, row_error
 from rankrls.report._feature_checks import check_features
 from rankrls.report._feature_statistics import FeatureStatistics, feature_statistics
 from rankrls.report._findings import Finding
-from rankrls.report._fit_plan import FitPlan, fit
+from rankrls.report._fit_plan import FitPlan, SharedProblem, fit, predict
 from rankrls.report._heldout import CrossValidated, hold_out
-from rankrls.report._importance import Importance, feature_importance, linear_weights
+from rankrls.report._importance import Importance, feature_importance
+from rankrls.report._labels_to_check import LabelsToCheck, labels_to_check
 from rankrls.report._model_checks import check_model
+from rankrls.report._reasons import Explainer
 from rankrls.report._steps_before import Steps
 from rankrls.report._summary import DataSummary, summarise
 from rankrls.report._test_checks import check_test_data
@@ -67,6 +69,8 @@ class Analysis:
     baseline : Baseline or None
     importance : Importance
     worst : list of WorstQuery or of WorstRow
+    to_check : LabelsToCheck
+        Of the training data.
     scores : ndarray of shape (n_rows,) or None
         Predictions behind ``errors``.
     """
@@ -87,6 +91,7 @@ class Analysis:
     baseline: Baseline | None
     importance: Importance
     worst: list[WorstQuery] | list[WorstRow]
+    to_check: LabelsToCheck
     scores: Array | None
 
     @property
@@ -120,11 +125,15 @@ def analyse(
     statistics = None if plan.precomputed else feature_statistics(given)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        held = hold_out(plan, train)
+        problem = SharedProblem(plan, train)
+        held = hold_out(plan, train, problem)
         alpha = None if held.path is None else float(held.path.alphas[held.path.chosen])
+        to_check = labels_to_check(plan, train, held, alpha, problem)
+        problem.forget()
         plan.tell("Fitting to all rows")
-        model = plan.with_alpha(alpha or 1.0)
-        model = fit(model, train.X, train.y, train.fit_options())
+        model = held.model
+        if model is None:
+            model = fit(plan.with_alpha(alpha or 1.0), train.X, train.y, train.fit_options())
     alpha = getattr(model, "alpha_", getattr(model, "alpha", None)) if alpha is None else alpha
     fitted = _predict(model, train)
     evaluated, errors, scores = train, held.errors, held.scores
@@ -136,12 +145,13 @@ def analyse(
     error = held.estimate if test is None else errors.mean
     plan.tell("Looking for what is wrong")
     baseline = _baseline(given, evaluated.as_given, statistics)
-    weight = None if statistics is None else linear_weights(model, train.n_features)
     shown = scores if scores is not None else fitted
     worst: Any
     if errors.unit == "query":
         assert scores is not None
-        worst = worst_queries(evaluated, errors, scores, N_WORST, weight)
+        worst = worst_queries(
+            evaluated, errors, scores, N_WORST, Explainer(model, train, evaluated)
+        )
     else:
         worst = worst_rows(evaluated, errors, shown, 10)
     findings = check_labels(train, summary)
@@ -174,12 +184,13 @@ def analyse(
         baseline=baseline,
         importance=feature_importance(model, train, test, used),
         worst=worst,
+        to_check=to_check,
         scores=scores,
     )
 
 
 def _predict(model: Any, data: Rankings) -> Array:
-    scores = np.asarray(model.predict(data.X), dtype=np.float64).reshape(data.n_rows)
+    scores = predict(model, data.X, data.qid)
     if not np.isfinite(scores).all():
         raise ValueError("the model predicts NaN or infinity: see the scales of the features")
     return scores

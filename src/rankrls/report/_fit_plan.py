@@ -13,11 +13,14 @@ from sklearn import get_config
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from rankrls import RankRLS, RankRLSCV
+from rankrls import AutoRanker, RankRLS, RankRLSCV
 from rankrls._validation import check_finite_array, check_positive, show
+from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.estimators.choosing import DEFAULT_ALPHAS
+from rankrls.estimators.exact_problem import prepared_problem
+from rankrls.report._data import Rankings
 
-__all__ = ["FitPlan", "make_plan"]
+__all__ = ["FitPlan", "SharedProblem", "fit", "make_plan"]
 
 Array = NDArray[Any]
 
@@ -103,6 +106,8 @@ def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any) -> FitPlan:
                 "alphas go with RankRLS and RankRLSCV (without early stopping) only; the "
                 f"estimator is a {type(estimator).__name__}: leave alphas out"
             )
+        if isinstance(estimator, AutoRanker) and estimator.random_state is None:
+            estimator.set_params(random_state=0)
         return FitPlan(estimator, None, None, None, exact=False, own_cv=())
     if estimator.random_state is None:
         estimator.set_params(random_state=0)
@@ -133,9 +138,42 @@ def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any) -> FitPlan:
     return FitPlan(estimator, base, grid, fixed, exact=exact, own_cv=own_cv)
 
 
+class SharedProblem:
+    """The problem of the training data: made at the first question, decomposed once for all.
+
+    Parameters
+    ----------
+    plan : FitPlan with a ``base``
+    data : Rankings
+    """
+
+    def __init__(self, plan: FitPlan, data: Rankings) -> None:
+        self._plan, self._data = plan, data
+        self._made: RidgeProblem | None = None
+
+    def get(self) -> RidgeProblem:
+        """The problem; a ``MemoryError`` if it does not fit."""
+        if self._made is None:
+            base, data = self._plan.base, self._data
+            assert base is not None
+            options = data.fit_options()
+            _, self._made, _ = prepared_problem(base, data.X, data.y, None, False, options)
+        return self._made
+
+    def forget(self) -> None:
+        """Give the memory back."""
+        self._made = None
+
+
 def fit(estimator: Any, X: Any, y: Array, options: dict[str, Array]) -> Any:
     """Fit with qid and sample_weight, where there are any; a Pipeline's last step gets them."""
     if isinstance(estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
         last = estimator.steps[-1][0]
         options = {f"{last}__{name}": values for name, values in options.items()}
     return estimator.fit(X, y, **options)
+
+
+def predict(model: Any, X: Any, qid: Array | None) -> Array:
+    """Scores of rows, shape (n_rows,); an `AutoRanker` is given their queries."""
+    options = {"qid": qid} if isinstance(model, AutoRanker) else {}
+    return np.asarray(model.predict(X, **options), dtype=np.float64).reshape(X.shape[0])

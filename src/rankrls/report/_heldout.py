@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,15 +11,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from rankrls import RankRLSCV, regularization_path
-from rankrls.estimators.choosing import continuation, default_grid
+from rankrls import AutoRanker, RankRLSCV, regularization_path
+from rankrls.core.ridge.leave_out import query_folds
+from rankrls.estimators.choosing import best_of, continuation, default_grid
 from rankrls.estimators.cv import problem_size
 from rankrls.metrics import pairwise_error
-from rankrls.model_selection import (
-    holdout_predict,
-    leave_pair_out_predict,
-    leave_query_out_predict,
-)
+from rankrls.model_selection import leave_pair_out_predict
 from rankrls.report._data import Rankings
 from rankrls.report._errors import (
     Interval,
@@ -28,9 +26,9 @@ from rankrls.report._errors import (
     row_errors,
     row_errors_of_pairs,
 )
-from rankrls.report._fit_plan import FitPlan, fit
+from rankrls.report._fit_plan import FitPlan, SharedProblem, fit, predict
 
-__all__ = ["AlphaPath", "CrossValidated", "hold_out"]
+__all__ = ["AlphaPath", "CrossValidated", "hold_out", "row_folds"]
 
 Array = NDArray[Any]
 
@@ -95,6 +93,8 @@ class CrossValidated:
         ``errors.mean`` if nothing was chosen or that cannot be had.
     corrected : bool
         Whether ``estimate`` does allow for the choice of alpha.
+    model : AutoRanker or None
+        Fitted to all rows, if the held-out predictions are its own.
     """
 
     method: str
@@ -105,57 +105,58 @@ class CrossValidated:
     path: AlphaPath | None
     estimate: Interval
     corrected: bool
+    model: Any = None
 
 
-def hold_out(plan: FitPlan, data: Rankings) -> CrossValidated:
+def hold_out(plan: FitPlan, data: Rankings, problem: SharedProblem) -> CrossValidated:
     """Predict every row of the training data by a model that has not seen it.
 
     A grid of alphas that nobody gave is that of `RankRLSCV`: continued as there.
     """
     if not plan.grows:
-        return _hold_out(plan, data)
+        return _hold_out(plan, data, problem)
     size = problem_size(plan.estimator, data.X, data.y, **data.fit_options())
     more = default_grid(size)
     grid = np.empty(0)
     while len(more):
         grid = np.union1d(grid, more)
-        done = _hold_out(replace(plan, grid=grid), data)
+        done = _hold_out(replace(plan, grid=grid), data, problem)
         assert done.path is not None
         more = continuation(done.path.alphas, 1.0 - done.path.error, size)
     return done
 
 
-def _hold_out(plan: FitPlan, data: Rankings) -> CrossValidated:
+def _hold_out(plan: FitPlan, data: Rankings, problem: SharedProblem) -> CrossValidated:
     if plan.base is None:
         return _refits(plan, data)
     assert plan.grid is not None
     plan.tell(f"Predicting held-out rows, {len(plan.grid)} alphas")
     if data.has_qid:
-        return _queries(plan, data)
-    return _one_ranking(plan, data)
+        return _queries(plan, data, problem)
+    return _one_ranking(plan, data, problem)
 
 
 # ---------------------------------------------------------------------- queries
 
 
-def _queries(plan: FitPlan, data: Rankings) -> CrossValidated:
+def _queries(plan: FitPlan, data: Rankings, problem: SharedProblem) -> CrossValidated:
     assert plan.base is not None
     assert plan.grid is not None
     if not plan.chooses_here("auto", "leave-query-out"):
-        return _chosen_elsewhere(plan, data)
+        return _chosen_elsewhere(plan, data, problem)
     exact = plan.exact
     try:
-        errors, kept = _error_table(data, _query_predictions(plan, data, exact))
+        errors, kept = _error_table(data, _query_predictions(plan, data, problem, exact))
     except MemoryError:
         if not exact or plan.precomputed:
             raise
         exact = False
-        errors, kept = _error_table(data, _query_predictions(plan, data, exact))
+        errors, kept = _error_table(data, _query_predictions(plan, data, problem, exact))
     path = _path(plan, errors, "queries")
     if len(kept) == len(plan.grid):
         scores = kept[path.chosen]
     else:
-        scores = _at(plan, data, float(path.alphas[path.chosen]), exact)
+        scores = _at(plan, data, problem, float(path.alphas[path.chosen]), exact)
     estimate, corrected = _without_own_choice(errors), True
     by_query = query_errors(data, scores)
     if plan.fixed is not None or len(plan.grid) == 1:
@@ -165,7 +166,9 @@ def _queries(plan: FitPlan, data: Rankings) -> CrossValidated:
     return CrossValidated(method, n_folds, by_query, scores, data.codes, path, estimate, corrected)
 
 
-def _query_predictions(plan: FitPlan, data: Rankings, exact: bool) -> Any:
+def _query_predictions(
+    plan: FitPlan, data: Rankings, problem: SharedProblem, exact: bool
+) -> Iterator[Array]:
     """Blocks of held-out predictions (n_alphas of the block, n_rows), in the order of the grid."""
     assert plan.base is not None
     assert plan.grid is not None
@@ -173,9 +176,7 @@ def _query_predictions(plan: FitPlan, data: Rankings, exact: bool) -> Any:
     for start in range(0, len(plan.grid), step):
         alphas = plan.grid[start : start + step]
         if exact:
-            yield leave_query_out_predict(
-                plan.base, data.X, data.y, alphas=alphas, **data.fit_options()
-            )
+            yield _without_each_query(data, problem, alphas)
             continue
         out = np.empty((len(alphas), data.n_rows))
         for number, (rows, rest) in enumerate(_folds(data), 1):
@@ -185,6 +186,12 @@ def _query_predictions(plan: FitPlan, data: Rankings, exact: bool) -> Any:
             )
             out[:, rows] = model.predict(data.X[rows])
         yield out
+
+
+def _without_each_query(data: Rankings, problem: SharedProblem, alphas: Array) -> Array:
+    """Predictions (n_alphas, n_rows) of every query by the model without it."""
+    held = problem.get().leave_out(query_folds(data.codes), alphas)
+    return held.by_row(data.n_rows)[..., 0]
 
 
 def _error_table(data: Rankings, blocks: Any) -> tuple[Array, Array]:
@@ -204,8 +211,7 @@ def _path(plan: FitPlan, errors: Array, over: str) -> AlphaPath:
     mean = errors.mean(axis=1)
     n = errors.shape[1]
     spread = errors.std(axis=1, ddof=1) / np.sqrt(n) if n > 1 else None
-    accuracy = 1.0 - mean
-    best = len(mean) - 1 - int(np.argmax(accuracy[::-1]))
+    best = best_of(1.0 - mean)
     chosen = best if plan.fixed is None else int(np.searchsorted(plan.grid, plan.fixed))
     return AlphaPath(plan.grid, mean, spread, over, chosen, best)
 
@@ -218,24 +224,23 @@ def _without_own_choice(errors: Array) -> Interval:
     return mean_interval(errors[choice, np.arange(errors.shape[1])])
 
 
-def _at(plan: FitPlan, data: Rankings, alpha: float, exact: bool) -> Array:
+def _at(plan: FitPlan, data: Rankings, problem: SharedProblem, alpha: float, exact: bool) -> Array:
     """Held-out predictions at one alpha."""
     if exact:
-        model = plan.with_alpha(alpha)
-        return leave_query_out_predict(model, data.X, data.y, **data.fit_options())
+        return _without_each_query(data, problem, np.array([alpha]))[0]
     return _refitted(plan, plan.with_alpha(alpha), data)
 
 
-def _chosen_elsewhere(plan: FitPlan, data: Rankings) -> CrossValidated:
+def _chosen_elsewhere(plan: FitPlan, data: Rankings, problem: SharedProblem) -> CrossValidated:
     """A `RankRLSCV` with folds or a metric of its own chooses; queries are then left out."""
     assert plan.grid is not None
     ranker, path = _searched(plan, data)
     exact = plan.exact
     try:
-        scores = _at(plan, data, ranker.alpha_, exact)
+        scores = _at(plan, data, problem, ranker.alpha_, exact)
     except MemoryError:
         exact = False
-        scores = _at(plan, data, ranker.alpha_, exact)
+        scores = _at(plan, data, problem, ranker.alpha_, exact)
     errors = query_errors(data, scores)
     method, n_folds = ("leave-query-out", None) if exact else ("refits", _n_folds(data))
     return CrossValidated(
@@ -255,18 +260,18 @@ def _searched(plan: FitPlan, data: Rankings) -> tuple[RankRLSCV, AlphaPath]:
 # ---------------------------------------------------------------------- one ranking
 
 
-def _one_ranking(plan: FitPlan, data: Rankings) -> CrossValidated:
+def _one_ranking(plan: FitPlan, data: Rankings, problem: SharedProblem) -> CrossValidated:
     assert plan.grid is not None
     few = data.n_rows <= MAX_PAIR_ROWS
     if not plan.chooses_here("auto", *(["leave-pair-out"] if few else [])):
         ranker, path = _searched(plan, data)
-        scores, lists = _row_folds(plan, data, np.array([ranker.alpha_]))
+        scores, lists = _row_folds(plan, data, problem, np.array([ranker.alpha_]))
         return _of_folds(plan, data, scores[0], lists, path)
     if plan.exact and few and data.n_rows >= 4 and data.weight is None:
         done = _pairs(plan, data)
         if done is not None:
             return done
-    scores, lists = _row_folds(plan, data, plan.grid)
+    scores, lists = _row_folds(plan, data, problem, plan.grid)
     errors = np.stack(
         [np.asarray(pairwise_error(data.y, s, qid=lists, average=None)) for s in scores]
     )
@@ -297,18 +302,18 @@ def _pairs(plan: FitPlan, data: Rankings) -> CrossValidated | None:
     return CrossValidated("leave-pair-out", None, errors, None, lists, path, errors.mean, corrected)
 
 
-def _row_folds(plan: FitPlan, data: Rankings, alphas: Array) -> tuple[Array, Array]:
+def _row_folds(
+    plan: FitPlan, data: Rankings, problem: SharedProblem, alphas: Array
+) -> tuple[Array, Array]:
     """Predictions (n_alphas, n_rows) with folds of rows, as RankRLSCV draws them; the folds."""
     assert plan.base is not None
-    folds = _folds(data, max(2, min(10, data.n_rows // 5)), plan.estimator.random_state)
+    folds = row_folds(plan, data)
     out, lists = np.empty((len(alphas), data.n_rows)), np.empty(data.n_rows, dtype=np.int64)
     parts = None
     if plan.exact:
         try:
-            left_out = [rows for rows, _ in folds]
-            parts = holdout_predict(
-                plan.base, data.X, data.y, left_out, alphas=alphas, **data.fit_options()
-            )
+            held = problem.get().leave_out([rows for rows, _ in folds], alphas)
+            parts = [part[..., 0] for part in held.predictions]
         except MemoryError:
             if plan.precomputed:
                 raise
@@ -338,7 +343,19 @@ def _of_folds(
 
 
 def _refits(plan: FitPlan, data: Rankings) -> CrossValidated:
-    """Any estimator: folds of whole queries (of rows without qid), each fitted anew."""
+    """Any estimator: folds of whole queries (of rows without qid), each fitted anew.
+
+    An `AutoRanker` that has held out every query has the predictions already.
+    """
+    if isinstance(plan.estimator, AutoRanker) and data.has_qid:
+        plan.tell("Choosing members by held-out queries")
+        model = fit(clone(plan.estimator), data.X, data.y, data.fit_options())
+        scores = model.nested_scores_
+        if np.isfinite(scores).all():
+            errors = query_errors(data, scores)
+            return CrossValidated(
+                "leave-query-out", None, errors, scores, data.codes, None, errors.mean, False, model
+            )
     scores = _refitted(plan, plan.estimator, data)
     if data.has_qid:
         lists, errors = data.codes, query_errors(data, scores)
@@ -359,12 +376,17 @@ def _refitted(plan: FitPlan, estimator: Any, data: Rankings) -> Array:
         if precomputed:
             train, new = train[:, rest], new[:, rest]
         model = fit(clone(estimator), train, data.y[rest], data.fit_options(rest))
-        scores[rows] = np.asarray(model.predict(new)).reshape(len(rows))
+        scores[rows] = predict(model, new, data.fit_options(rows).get("qid"))
     return scores
 
 
 def _n_folds(data: Rankings) -> int:
     return min(N_REFITS, data.n_queries if data.has_qid else max(2, data.n_rows // 5))
+
+
+def row_folds(plan: FitPlan, data: Rankings) -> list[tuple[Array, Array]]:
+    """Folds of the rows of one ranking, as RankRLSCV draws them: (left out, the rest)."""
+    return _folds(data, max(2, min(10, data.n_rows // 5)), plan.estimator.random_state)
 
 
 def _folds(

@@ -12,6 +12,7 @@ from scipy import sparse
 from rankrls.metrics import pairwise_error
 from rankrls.report._data import Rankings
 from rankrls.report._feature_statistics import FeatureStatistics, accuracy_alone
+from rankrls.report._fit_plan import predict
 
 __all__ = ["Importance", "feature_importance", "linear_weights"]
 
@@ -131,7 +132,7 @@ def _shuffled(model: Any, data: Rankings) -> Array | None:
     rng = np.random.default_rng(0)
 
     def error(rows: Array) -> float:
-        scores = np.asarray(model.predict(rows)).reshape(len(rows))
+        scores = predict(model, rows, data.qid)
         return float(pairwise_error(data.y, scores, qid=data.codes))
 
     try:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
+from dataclasses import asdict
 from importlib import resources
 from string import Template
 
-from rankrls import __version__
+from rankrls import AutoRanker, __version__
 from rankrls.report import _sections as sections
 from rankrls.report import _tables as tables
 from rankrls.report._analysis import Analysis
 from rankrls.report._html import cut, data_block, escape, name
+from rankrls.report._label_tables import labels
+from rankrls.report._members import members
 from rankrls.report._reproduce import reproduce
 from rankrls.report._words import plural
 
@@ -27,10 +30,11 @@ def render(analysis: Analysis, *, title: str | None, limit: int) -> str:
         ("short", "In short", sections.short(analysis)),
         ("findings", "What to look at", sections.findings(analysis)),
         ("data", "Data", sections.data(analysis)),
-        ("alpha", "Choice of alpha", sections.alpha(analysis)),
+        _choice(analysis),
         ("held-out", "Held-out error", sections.held_out(analysis)),
         ("errors", f"Error by {by}", tables.errors(analysis, limit)),
         ("worst", f"Worst {queries}", tables.worst(analysis)),
+        ("labels", "Labels to check", labels(analysis)),
         ("features", "Features", tables.features(analysis)),
         ("reproduce", "How to reproduce", reproduce(analysis)),
     ]
@@ -55,6 +59,13 @@ def render(analysis: Analysis, *, title: str | None, limit: int) -> str:
         "sends nothing anywhere.",
         data=data_block("results", _results(analysis)),
     )
+
+
+def _choice(analysis: Analysis) -> tuple[str, str, str]:
+    """What was chosen: members of an average, or alpha."""
+    if isinstance(analysis.model, AutoRanker):
+        return "members", "Members", members(analysis)
+    return "alpha", "Choice of alpha", sections.alpha(analysis)
 
 
 def _subtitle(analysis: Analysis, today: str) -> str:
@@ -91,6 +102,11 @@ def _results(analysis: Analysis) -> dict[str, object]:
             {"level": f.level, "code": f.code, "title": f.title, "examples": f.examples}
             for f in analysis.findings
         ],
+        "labels_to_check": {
+            "alpha": analysis.to_check.alpha,
+            "queries": [asdict(query) for query in analysis.to_check.queries],
+            "rows": [asdict(row) for row in analysis.to_check.rows],
+        },
     }
 
 

@@ -10,7 +10,7 @@ import scipy
 import sklearn
 from sklearn.base import clone
 
-from rankrls import RankRLSCV, __version__
+from rankrls import AutoRanker, RankRLSCV, __version__
 from rankrls.report._analysis import Analysis
 from rankrls.report._html import escape
 
@@ -43,6 +43,12 @@ def code_lines(analysis: Analysis) -> list[str]:
     qid = only_qid + ", sample_weight=weight" * (analysis.train.weight is not None)
     if plan.base is None:
         lines = [f"model = {_one_line(plan.estimator)}", f"model.fit(X, y{qid})"]
+        if isinstance(plan.estimator, AutoRanker):
+            lines.insert(0, "from rankrls import AutoRanker")
+        if held.model is not None:
+            lines.insert(1, "from rankrls.metrics import pairwise_error")
+            value = held.errors.mean.value
+            lines.append(f"pairwise_error(y, model.nested_scores_, qid=qid)  # {value:.6f}")
         return _before_lines(analysis) + lines + _test_lines(analysis)
     search = _search_call(analysis)
     value = held.errors.mean.value
@@ -52,6 +58,9 @@ def code_lines(analysis: Analysis) -> list[str]:
         lines.append("from rankrls.model_selection import leave_query_out_predict")
     elif held.method == "leave-pair-out":
         lines.append("from rankrls.model_selection import leave_pair_out_score")
+    audited = _audit_lines(analysis, qid)
+    if audited:
+        lines.append("from rankrls.diagnostics import audit")
     lines.append("")
     lines += _before_lines(analysis)
     if search is not None:
@@ -62,6 +71,7 @@ def code_lines(analysis: Analysis) -> list[str]:
         lines.append(f"pairwise_error(y, held_out{only_qid})  # {value:.6f}")
     elif held.method == "leave-pair-out":
         lines.append(f"1 - leave_pair_out_score(model, X, y)  # {value:.6f}")
+    lines += audited
     lines.append(f"model.fit(X, y{qid})")
     lines += _test_lines(analysis)
     if any("np." in line for line in lines):
@@ -82,6 +92,22 @@ def _before_lines(analysis: Analysis) -> list[str]:
         lines.append(f"X = {name}.fit_transform(X{', qid=qid' * by_query})")
         if analysis.test is not None:
             lines.append(f"X_test = {name}.transform(X_test{', qid=qid_test' * by_query})")
+    return lines
+
+
+def _audit_lines(analysis: Analysis, options: str) -> list[str]:
+    """Labels to check; comments hold the least agreement and the largest residual."""
+    found, lines = analysis.to_check, []
+    if found.alpha is not None and found.alpha != analysis.alpha:
+        options += f", alpha={found.alpha!r}"
+    if found.n_queries and not found.no_p_values:
+        lines.append(f"queries = audit(model, X, y{options})")
+        lines.append(f"np.fmin.reduce(queries.agreement)  # {found.least_agreement:.6f}")
+    if found.n_rows:
+        lines.append(f'rows = audit(model, X, y{options}, by="row")')
+        lines.append("equal = np.sqrt(rows.weight[rows.size > 0].mean() / rows.weight)")
+        largest = found.largest_studentised
+        lines.append(f"np.fmax.reduce(rows.studentised * equal)  # {largest:.6f}")
     return lines
 
 
@@ -115,7 +141,8 @@ def _test_lines(analysis: Analysis) -> list[str]:
         return []
     qid = ", qid=qid_test" if analysis.train.has_qid else ""
     value = analysis.errors.mean.value
-    return [f"pairwise_error(y_test, model.predict(X_test){qid})  # {value:.6f}"]
+    predicted = f"model.predict(X_test{qid * isinstance(analysis.model, AutoRanker)})"
+    return [f"pairwise_error(y_test, {predicted}{qid})  # {value:.6f}"]
 
 
 def _with_alphas(call: str, grid: Any) -> str:

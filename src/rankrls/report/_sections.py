@@ -277,8 +277,9 @@ def _explain(analysis: Analysis) -> list[str]:
             "The estimate comes from the test data, which neither the weights nor alpha have seen."
         )
     elif held.method == "leave-query-out":
+        who = "the model" if held.model is None else "members"
         paragraphs.append(
-            "Every query was predicted by the model trained on all other queries. That is exact, "
+            f"Every query was predicted by {who} trained on all other queries. That is exact, "
             "equal to fitting anew for each query, and not an approximation."
             + (" alpha was chosen for each query by the held-out errors of all others, so that "
                "choosing the best of the grid does not make the estimate look better."
@@ -297,8 +298,9 @@ def _explain(analysis: Analysis) -> list[str]:
             "by a model trained on the others."
         )
     if analysis.test is None and not held.corrected:
+        chosen = "alpha was" if held.model is None else "The members were"
         paragraphs.append(
-            "alpha was chosen by the same held-out predictions, so the estimate is slightly "
+            f"{chosen} chosen by the same held-out predictions, so the estimate is slightly "
             "optimistic. A test set, or nested cross-validation, would tell by how much."
         )
     if analysis.before.scaler is not None:

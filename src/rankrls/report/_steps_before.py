@@ -11,10 +11,26 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 
-from rankrls.preprocessing import QueryScaler
+from rankrls._frames import RawTable
+from rankrls.preprocessing import QueryScaler, TableEncoder
 from rankrls.report._data import Rankings
 
-__all__ = ["Steps"]
+__all__ = ["Steps", "encoder_of"]
+
+
+def encoder_of(*tables: Any) -> TableEncoder | None:
+    """What makes raw tables numeric, with columns like ids still there; None: they are."""
+    return None if all(map(_is_numeric, tables)) else TableEncoder(drop_ids=False)
+
+
+def _is_numeric(X: Any) -> bool:
+    """Whether a table has neither text nor missing values."""
+    if sparse.issparse(X):
+        return True
+    if isinstance(X, RawTable):
+        return False
+    values = np.asarray(X)
+    return values.dtype.kind in "biuf" and bool(np.isfinite(values).all())
 
 
 class Steps:
@@ -45,6 +61,8 @@ class Steps:
         """Features with what was missing filled in."""
         if self.imputer is None:
             return X
+        if isinstance(self.imputer, TableEncoder):
+            return self.imputer.fit_transform(X) if fit else self.imputer.transform(X)
         kinds = (np.float64, np.float32)
         X = check_array(X, accept_sparse="csr", dtype=kinds, ensure_all_finite="allow-nan")
         return self.imputer.fit_transform(X) if fit else self.imputer.transform(X)

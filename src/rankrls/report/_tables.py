@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rankrls.report._analysis import Analysis
 from rankrls.report._errors import UnitErrors
 from rankrls.report._html import cell, escape, name, number, percent
+from rankrls.report._reasons import Reasons
 from rankrls.report._svg import bar, histogram
 from rankrls.report._words import plural, source, units
 from rankrls.report._worst import ListedRow, WorstQuery, WorstRow
@@ -164,11 +165,8 @@ def _worst_query(query: WorstQuery) -> str:
             f"{name(query.below.name)} (label {number(query.below.label)}) at place "
             f"{query.below.place:,}."
         )
-        if query.reasons:
-            listed = ", ".join(
-                f"{name(feature)} (+{number(share, 3)})" for feature, share in query.reasons
-            )
-            reason += f" What speaks for that order in the model’s score: {listed}."
+        if query.reasons is not None:
+            reason += _difference(query.reasons)
         reason += "</p>"
     head = (
         f'<h3>{name(query.name)}</h3><p class="muted">{percent(query.error)} wrong: '
@@ -176,6 +174,33 @@ def _worst_query(query: WorstQuery) -> str:
         f"{plural(query.n_documents, 'document')}</p>"
     )
     return f'<article class="worst">{head}{table}{reason}</article>'
+
+
+def _difference(reasons: Reasons) -> str:
+    """What the difference of two scores is made of, in a sentence."""
+    text = f" In the model of all training rows its score is {_by(reasons.difference)}"
+    if not reasons.n:
+        return f"{text}."
+    what = "features" if reasons.kind == "feature" else "training rows"
+    text += f", the sum of the contributions of {reasons.n:,} {what}" if reasons.n > 1 else ""
+    parts = []
+    if reasons.most:
+        parts.append(f"for this order speak {_listed(reasons.most)}")
+    if reasons.against:
+        parts.append(f"most against it {_listed(reasons.against)}")
+    return f"{text}: {'; '.join(parts)}."
+
+
+def _by(difference: float) -> str:
+    if difference == 0:
+        return "the same"
+    return f"{'higher' if difference > 0 else 'lower'} by {number(abs(difference), 3)}"
+
+
+def _listed(contributions: list[tuple[str, float]]) -> str:
+    return ", ".join(
+        f"{name(one)} ({'+' * (share > 0)}{number(share, 3)})" for one, share in contributions
+    )
 
 
 def _document(document: ListedRow) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,14 @@ from numpy.typing import NDArray
 
 from rankrls.report._data import Rankings
 from rankrls.report._errors import UnitErrors
+from rankrls.report._reasons import Reasons
 
 __all__ = ["ListedRow", "WorstQuery", "WorstRow", "worst_queries", "worst_rows"]
 
 Array = NDArray[Any]
+Explain = Callable[[int, int], Reasons | None]
 
 N_DOCUMENTS = 5
-N_REASONS = 3
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ class WorstQuery:
         Documents that should be among them and are not, the best labels first.
     above, below : ListedRow or None
         A document and a better one that the model puts below it, far apart.
-    reasons : list of (str, float)
-        Features whose share in the difference of their scores is largest, for linear models.
+    reasons : Reasons or None
+        What puts one above the other; None if the model cannot be explained.
     """
 
     name: str
@@ -71,7 +73,7 @@ class WorstQuery:
     missed: list[ListedRow]
     above: ListedRow | None
     below: ListedRow | None
-    reasons: list[tuple[str, float]]
+    reasons: Reasons | None
 
 
 @dataclass(frozen=True)
@@ -88,14 +90,14 @@ class WorstRow:
 
 
 def worst_queries(
-    data: Rankings, errors: UnitErrors, scores: Array, n: int, weight: Array | None
+    data: Rankings, errors: UnitErrors, scores: Array, n: int, explainer: Explain
 ) -> list[WorstQuery]:
-    """Describe the ``n`` worst queries; ``weight`` are those of a linear model."""
-    return [_query(data, errors, scores, int(q), weight) for q in errors.worst(n)]
+    """Describe the ``n`` worst queries; ``explainer`` says why a row stands above another."""
+    return [_query(data, errors, scores, int(q), explainer) for q in errors.worst(n)]
 
 
 def _query(
-    data: Rankings, errors: UnitErrors, scores: Array, q: int, weight: Array | None
+    data: Rankings, errors: UnitErrors, scores: Array, q: int, explainer: Explain
 ) -> WorstQuery:
     rows = np.flatnonzero(data.codes == q)
     y, score = data.y[rows], scores[rows]
@@ -124,9 +126,9 @@ def _query(
     should = [d for d in should if d.label > least]
     missed = sorted(should, key=lambda d: (-d.label, d.place))[:N_DOCUMENTS]
     above, below = _most_wrong(documents, y, score)
-    reasons: list[tuple[str, float]] = []
-    if above is not None and below is not None and weight is not None:
-        reasons = _reasons(data, weight, above.row, below.row)
+    reasons = None
+    if above is not None and below is not None:
+        reasons = explainer(above.row, below.row)
     return WorstQuery(
         data.query_name(q), float(errors.error[q]), float(errors.wrong[q]), int(errors.pairs[q]),
         len(rows), top, missed, above, below, reasons,
@@ -146,15 +148,6 @@ def _most_wrong(
     if damage[a, b] <= 0:
         return None, None
     return documents[few[a]], documents[few[b]]
-
-
-def _reasons(data: Rankings, weight: Array, above: int, below: int) -> list[tuple[str, float]]:
-    """Terms of w·(x_above − x_below) that speak most for the wrong order."""
-    difference = data.X[[above]] - data.X[[below]]
-    row = difference.toarray()[0] if hasattr(difference, "toarray") else difference[0]
-    share = weight * row
-    order = np.argsort(-share, kind="stable")[:N_REASONS]
-    return [(data.feature_names[j], float(share[j])) for j in order if share[j] > 0]
 
 
 def worst_rows(data: Rankings, errors: UnitErrors, scores: Array, n: int) -> list[WorstRow]:

@@ -10,16 +10,19 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from rankrls import AutoRanker
 from rankrls._atomic import atomic_file, is_stream
 from rankrls._validation import check_integer
+from rankrls.preprocessing import TableEncoder
 from rankrls.report._analysis import analyse
 from rankrls.report._data import check_rankings, check_test
 from rankrls.report._errors import Interval, UnitErrors
 from rankrls.report._findings import Finding
 from rankrls.report._fit_plan import make_plan
 from rankrls.report._heldout import AlphaPath
+from rankrls.report._labels_to_check import LabelsToCheck
 from rankrls.report._page import render
-from rankrls.report._steps_before import Steps
+from rankrls.report._steps_before import Steps, encoder_of
 
 __all__ = ["Report", "write_report"]
 
@@ -51,6 +54,9 @@ class Report:
         Errors by query, or by row of one ranking.
     findings : list of Finding
         What is wrong, or worth knowing.
+    to_check : LabelsToCheck
+        Queries and rows of the training data whose labels disagree most with the model without
+        them.
     seconds : float
         Time that it took.
     """
@@ -65,13 +71,15 @@ class Report:
     alpha_path: AlphaPath | None
     errors: UnitErrors
     findings: list[Finding]
+    to_check: LabelsToCheck
     seconds: float
 
     def __repr__(self) -> str:
+        known = self.error.method != "none"
+        interval = f" [{self.error.low:.4f}, {self.error.high:.4f}]" if known else ""
         return (
             f"Report({self.path!r}, {self.n_bytes / 1000:.0f} kB: pairwise error "
-            f"{self.error.value:.4f} [{self.error.low:.4f}, {self.error.high:.4f}] by "
-            f"{self.method}, {len(self.findings)} findings)"
+            f"{self.error.value:.4f}{interval} by {self.method}, {len(self.findings)} findings)"
         )
 
 
@@ -119,7 +127,9 @@ def write_report(
         Unfitted. Default: `RankRLSCV()`, alpha chosen by exact leave-query-out. A `RankRLS` keeps
         its alpha, if no alphas are given. Anything else with ``fit(X, y, qid=…)`` and ``predict``
         (a `RankSVM`, a Pipeline whose last step takes qid) is refitted in five folds of whole
-        queries.
+        queries. An `AutoRanker` takes X with text and missing values, which a `TableEncoder`
+        makes numeric; the errors are those of its held-out scores if it compared all rows by
+        query.
     sample_weight : array-like of shape (n_rows,), optional
         Weights of the rows in training; errors count every row once.
     imputer, scaler : transformer, optional
@@ -173,9 +183,14 @@ def write_report(
     if title is not None and not isinstance(title, str):
         raise ValueError(f"title must be a str; got {title!r}")
     names = feature_names if feature_names is not None else getattr(X, "columns", None)
+    if isinstance(estimator, AutoRanker) and imputer is None:
+        imputer = encoder_of(X, *([] if test is None else test[:1]))
     prepare = Steps(imputer, scaler)
+    filled = prepare.fill_in(X, fit=True)
+    if isinstance(prepare.imputer, TableEncoder):
+        names = prepare.imputer.get_feature_names_out(names)
     train = check_rankings(
-        prepare.fill_in(X, fit=True),
+        filled,
         y,
         qid,
         feature_names=names,
@@ -211,5 +226,6 @@ def write_report(
         alpha_path=analysis.held.path,
         errors=analysis.errors,
         findings=analysis.findings,
+        to_check=analysis.to_check,
         seconds=time.perf_counter() - started,
     )

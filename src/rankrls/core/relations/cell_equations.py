@@ -25,6 +25,7 @@ from rankrls.core.linalg.conjugate_gradients import (
 from rankrls.core.linalg.krylov import DirectionSum, MultiShiftCG
 from rankrls.core.relations.edges import EdgeFactor, EdgeKernel
 from rankrls.core.relations.observations import Cells, Observations
+from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets, TableOffsets, free_offsets
 from rankrls.core.relations.sides import Side, Spectrum
 
 __all__ = [
@@ -42,6 +43,10 @@ Array = NDArray[Any]
 #: by three to ten times above one half, by none below one tenth).
 WORTH_SPECTRA = 0.2
 
+#: Where the smallest eigenvalue is more than this part of the mean, as with identity kernels, one
+#: run over the cells for all alphas takes fewer products.
+WELL_ABOVE_ZERO = 1e-3
+
 
 class CellEquations:
     """(FᵀΓF + alpha I) x = Fᵀy over q cells: `core.linalg.conjugate_gradients.Equations`.
@@ -53,8 +58,12 @@ class CellEquations:
     cells : Cells
     ranking : bool
     sign : {0, 1, −1}
+    offsets : FreeOffsets
     held_out : tuple of two int arrays, optional
         Rows and columns of further pairs, whose values come with the products.
+    floor : float
+        FᵀΓF has no smaller eigenvalues than this, but for the null space of F. It is left out of
+        `G`, and a part of the shift then.
 
     Notes
     -----
@@ -73,9 +82,12 @@ class CellEquations:
         *,
         ranking: bool,
         sign: int,
+        offsets: FreeOffsets = NO_OFFSETS,
         held_out: tuple[Array, Array] | None = None,
+        floor: float = 0.0,
     ) -> None:
-        self.factor = EdgeFactor(cells, centred=ranking)
+        self.floor = floor
+        self.factor = EdgeFactor(cells, centred=ranking, offsets=offsets)
         train = (cells.rows, cells.cols)
         to = None
         if held_out is not None:
@@ -96,11 +108,12 @@ class CellEquations:
         return len(self.C)
 
     def G(self, V: Array) -> Array:
-        """FᵀΓF V for V of shape (q, k')."""
+        """FᵀΓF V for V of shape (q, k'), without ``floor`` V."""
         q = len(self.C)
         values = self.kernel.matmat(self.factor.matmat(V))
         self._held_out = values[q:]
-        return self.factor.rmatmat(values[:q])
+        out = self.factor.rmatmat(values[:q])
+        return out - self.floor * V if self.floor else out
 
     def diagonal(self) -> Array:
         """The same for all cells: rows of a kernel matrix are not scaled."""
@@ -136,6 +149,7 @@ class SpectralEquations:
     alpha : float
     ranking : bool
     sign : {0, 1, −1}
+    offsets : FreeOffsets
 
     Attributes
     ----------
@@ -168,14 +182,14 @@ class SpectralEquations:
         *,
         ranking: bool,
         sign: int,
+        offsets: FreeOffsets = NO_OFFSETS,
     ) -> None:
-        self.sign, self.ranking = sign, ranking
+        self.sign = sign
         self.V, self.U = left.vectors, right.vectors
         p, g = cells.shape
         self.weight = np.zeros((p, g))
         self.weight.ravel()[cells.flat] = cells.weight
-        total = self.weight.sum(axis=1)
-        self.share = np.divide(1.0, total, out=np.zeros(p), where=total > 0)
+        self.offsets = TableOffsets(self.weight, free_offsets(offsets, ranking=ranking))
         self.values = np.outer(left.values, right.values)
         M = self._diagonal() + alpha
         self.scale = np.sqrt(M)
@@ -185,26 +199,32 @@ class SpectralEquations:
         self.ridge = alpha / M - self.shift
         y = np.zeros((p, g))
         y.ravel()[cells.flat] = cells.y
-        if ranking:  # any offset of a row is taken off first, so that large ones cost no digits
+        if any(self.offsets.free):
+            y -= cells.y.mean()
+        if self.offsets.free.rows:  # taken off first, so that large offsets cost no digits
+            y += cells.y.mean()
             first = np.zeros(p)
             first[cells.rows[::-1]] = cells.y[::-1]
             y -= first[:, None]
-        self.C = self._back(y, self.V, self.U, self.weight, self.share).reshape(-1, 1)
+        self.C = self._back(y, self.V, self.U, self.weight).reshape(-1, 1)
         self._single = tuple(
-            np.ascontiguousarray(part, dtype=np.float32)
-            for part in (self.V, self.U, self.weight, self.share)
+            np.ascontiguousarray(part, dtype=np.float32) for part in (self.V, self.U, self.weight)
         )
 
     def _diagonal(self) -> Array:
         """The diagonal of the first term, shape (r, s).
 
         Entry (i, j) is Λ_ij times the loss of the function v_i u_jᵀ over the cells, which is
-        Σ ω v² u² minus, for ranking, Σ_rows v² (Σ ω u)²/Ω.
+        Σ ω v² u² minus, for ranking, Σ_rows v² (Σ ω u)²/Ω. Where rows and columns have offsets,
+        those of columns are left out: it need not be exact.
         """
         square = self.V**2
         loss = square.T @ (self.weight @ self.U**2)
-        if self.ranking:
-            loss -= square.T @ ((self.weight @ self.U) ** 2 * self.share[:, None])
+        if self.offsets.free.rows:
+            share = self.offsets.shares[0]
+            loss -= square.T @ ((self.weight @ self.U) ** 2 * share[:, None])
+        elif self.offsets.free.columns:
+            loss -= (self.V.T @ self.weight) ** 2 @ (self.U**2 * self.offsets.shares[1][:, None])
         diagonal = self.values * np.maximum(loss, 0.0)
         return 0.5 * (diagonal + diagonal.T) if self.sign else diagonal
 
@@ -220,30 +240,27 @@ class SpectralEquations:
 
     def G(self, X: Array) -> Array:
         """The left side without ``shift`` X, for X of shape (n, k')."""
-        return self._apply(X, self.V, self.U, self.weight, self.share)
+        return self._apply(X, self.V, self.U, self.weight)
 
     def rough(self, X: Array) -> Array:
         """The same with matrix products in single precision."""
         return self._apply(X, *self._single)
 
-    def _apply(self, X: Array, V: Array, U: Array, weight: Array, share: Array) -> Array:
+    def _apply(self, X: Array, V: Array, U: Array, weight: Array) -> Array:
         out = np.empty_like(X)
         scaled = np.empty(self.root.shape, dtype=V.dtype)
         for k in range(X.shape[1]):
             x = X[:, k].reshape(self.root.shape)
             np.multiply(self.root, x, out=scaled, casting="same_kind")
-            back = self._back(V @ scaled @ U.T, V, U, weight, share)
+            back = self._back(V @ scaled @ U.T, V, U, weight)
             back += self.ridge * x
             out[:, k] = back.ravel()
         return out
 
-    def _back(self, F: Array, V: Array, U: Array, weight: Array, share: Array) -> Array:
+    def _back(self, F: Array, V: Array, U: Array, weight: Array) -> Array:
         """√(Λ/M) ∘ VᵀL(F)U in double precision, for F of shape (p, g), which is overwritten."""
         F *= weight
-        if self.ranking:
-            means = F.sum(axis=1)
-            means *= share
-            F -= weight * means[:, None]
+        self.offsets.subtract(F, weight)
         inner = V.T @ F @ U
         if self.sign:
             inner = 0.5 * (inner + self.sign * inner.T)
@@ -263,20 +280,33 @@ class SpectralEquations:
         return x[:, 0].reshape(self.root.shape) / (self.scale * np.sqrt(self.values))
 
 
-def spectra(rows: Side, columns: Side, *, ranking: bool, sign: int) -> tuple[Spectrum, Spectrum]:
+def spectra(
+    rows: Side, columns: Side, *, ranking: bool, sign: int, offsets: FreeOffsets = NO_OFFSETS
+) -> tuple[Spectrum, Spectrum]:
     """The eigenvectors of both sides that an incomplete problem is written in."""
-    left = rows.spectrum().range
-    return left, left if sign else columns.spectrum(centred=ranking).range
+    free = free_offsets(offsets, ranking=ranking)
+    left = rows.spectrum(centred=free.columns).range
+    return left, left if sign else columns.spectrum(centred=free.rows).range
 
 
-def use_spectra(rows: Side, columns: Side, cells: Cells, *, ranking: bool, sign: int) -> bool:
+def lowest_eigenvalue(rows: Side, columns: Side, cells: Cells, *, sign: int) -> float:
+    """A bound of the eigenvalues of the equations over cells: that of K ⊗ G holds for any part."""
+    return 0.0 if sign else rows.floor * columns.floor * float(cells.weight.min(initial=1.0))
+
+
+def use_spectra(rows: Side, columns: Side, cells: Cells, **loss: Any) -> bool:
     """Whether the problem is solved in the eigenvectors of both kernels.
 
     Matrix products over all pairs must be worth it (many pairs are observed, or few features make
-    them cheap), they must fit into memory, and the kernels must be positive semi-definite.
+    them cheap), they must fit into memory, and the kernels must be positive semi-definite, but not
+    so well-conditioned that all alphas converge together over the cells.
     """
     p, g = cells.shape
     if not _memory.fits(p, g, copies=10):
+        return False
+    if lowest_eigenvalue(rows, columns, cells, sign=loss["sign"]) > WELL_ABOVE_ZERO * (
+        rows.size * columns.size / (p * g)
+    ):
         return False
     few = all(
         side.by_features and side.features is not None and 8 * side.features.shape[1] <= len(side)
@@ -284,7 +314,7 @@ def use_spectra(rows: Side, columns: Side, cells: Cells, *, ranking: bool, sign:
     )
     if not few and len(cells) < WORTH_SPECTRA * p * g:
         return False
-    return all((s.values >= 0).all() for s in spectra(rows, columns, ranking=ranking, sign=sign))
+    return all((s.values >= 0).all() for s in spectra(rows, columns, **loss))
 
 
 def converge_over_spectra(
@@ -293,16 +323,14 @@ def converge_over_spectra(
     cells: Cells,
     alphas: Array,
     options: IterationOptions,
-    *,
-    ranking: bool,
-    sign: int,
+    **loss: Any,
 ) -> tuple[Array, int]:
     """Coefficients between V and Uᵀ, shape (n_alphas, r, s), and iterations of the slowest."""
     inner = np.zeros((len(alphas), len(left.values), len(right.values)))
     n_iter = 0
     for a, alpha in enumerate(alphas):
         if inner[a].size:
-            equations = SpectralEquations(left, right, cells, alpha, ranking=ranking, sign=sign)
+            equations = SpectralEquations(left, right, cells, alpha, **loss)
             shifts = np.array([equations.shift])
             (x,), history = converge([equations], alphas[[a]], options, shifts=shifts)
             inner[a] = equations.inner(x[0])
@@ -316,13 +344,12 @@ def converge_over_cells(
     cells: Cells,
     alphas: Array,
     options: IterationOptions,
-    *,
-    ranking: bool,
-    sign: int,
+    **loss: Any,
 ) -> tuple[Array, int]:
     """Coefficients A of shape (n_alphas, p, g), and iterations, by one run for all alphas."""
-    equations = CellEquations(rows.K, columns.K, cells, ranking=ranking, sign=sign)
-    (x,), history = converge([equations], alphas, options)
+    floor = lowest_eigenvalue(rows, columns, cells, sign=loss["sign"])
+    equations = CellEquations(rows.K, columns.K, cells, floor=floor, **loss)
+    (x,), history = converge([equations], alphas, options, shifts=alphas + floor)
     return np.stack([equations.coefficients(solution) for solution in x]), history.n_iter
 
 
@@ -383,8 +410,8 @@ def stop_early_over_cells(
     options: IterationOptions,
     held_out: HeldOutCells,
     *,
-    ranking: bool,
     sign: int,
+    **loss: Any,
 ) -> tuple[Array, History]:
     """Coefficients A of shape (1, p, g) of the iteration that ranks held-out edges best."""
     held = held_out.choose(observations, sign)
@@ -393,9 +420,9 @@ def stop_early_over_cells(
         rows.K,
         columns.K,
         observations.select(~held).cells,
-        ranking=ranking,
         sign=sign,
         held_out=(held_rows, held_cols),
+        **loss,
     )
 
     def score(predictions: Array) -> float:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dsyr2
 
+from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets, free_offsets
 from rankrls.core.relations.sides import Side, Spectrum
 
 __all__ = [
@@ -72,7 +73,15 @@ class ClosedForm(ABC):
         return np.stack([left @ self.inner(alpha) @ right.T for alpha in alphas])
 
 
-def closed_form(rows: Side, columns: Side, Y: Array, *, ranking: bool, sign: int) -> ClosedForm:
+def closed_form(
+    rows: Side,
+    columns: Side,
+    Y: Array,
+    *,
+    ranking: bool,
+    sign: int,
+    offsets: FreeOffsets = NO_OFFSETS,
+) -> ClosedForm:
     """The solution of a complete problem, for every alpha.
 
     Parameters
@@ -84,10 +93,14 @@ def closed_form(rows: Side, columns: Side, Y: Array, *, ranking: bool, sign: int
     ranking : bool
     sign : {0, 1, −1}
         Symmetric (1) and reciprocal (−1) relations.
+    offsets : FreeOffsets
+        Without a sign.
     """
-    left = rows.spectrum()
     if sign == 0:
-        return CompleteSpectrum(left, columns.spectrum(centred=ranking), Y, ranking=ranking)
+        free = free_offsets(offsets, ranking=ranking)
+        left, right = rows.spectrum(centred=free.columns), columns.spectrum(centred=free.rows)
+        return CompleteSpectrum(left, right, Y, ranking=ranking, constant=free.constant)
+    left = rows.spectrum()
     if ranking:
         return PairedRanking(left, Y, sign)
     return CompleteSpectrum(left, left, Y, ranking=False, sign=sign)
@@ -107,24 +120,45 @@ class CompleteSpectrum(ClosedForm):
     ranking : bool
     sign : {0, 1, −1}
         For regression only, with ``left`` on both sides.
+    constant : bool
+        Whether all labels have one free offset, and neither rows nor columns have one.
 
     Notes
     -----
     With D = 1/(λσᵀ + alpha) and Ỹ = VᵀYU, symmetrised if there is a sign, the coefficients are
-    A = V (Ỹ ∘ D) Uᵀ.
+    A = V (Ỹ ∘ D) Uᵀ. Rows or columns have offsets if the other side's spectrum is centred. A
+    constant c is subtracted from Y, such that the coefficients sum to zero: with e = Vᵀ1 1ᵀU,
+
+        c = Σ e∘D∘Ỹ / Σ e∘D∘e.
     """
 
     def __init__(
-        self, left: Spectrum, right: Spectrum, Y: Array, *, ranking: bool, sign: int = 0
+        self,
+        left: Spectrum,
+        right: Spectrum,
+        Y: Array,
+        *,
+        ranking: bool,
+        sign: int = 0,
+        constant: bool = False,
     ) -> None:
         self.left, self.right = left, right
-        self.ranking, self.sign = ranking, sign
+        self.ranking, self.sign, self.constant = ranking, sign, constant
         self.Y = Y
 
     def labels(self, V: Array, U: Array) -> Array:
-        """VᵀYU of shape (r, s), offsets of rows taken off for ranking."""
-        labels = V.T @ (row_centred(self.Y) if self.ranking else self.Y) @ U
+        """VᵀYU of shape (r, s), offsets taken off."""
+        labels = V.T @ self._shifted @ U
         return 0.5 * (labels + self.sign * labels.T) if self.sign else labels
+
+    @cached_property
+    def _shifted(self) -> Array:
+        """Labels without offsets that cost digits, shape (p, g)."""
+        if self.right.centred:
+            return row_centred(self.Y)
+        if self.left.centred:
+            return row_centred(self.Y.T).T
+        return self.Y - self.Y.mean() if self.constant else self.Y
 
     @cached_property
     def all_labels(self) -> Array:
@@ -141,8 +175,29 @@ class CompleteSpectrum(ClosedForm):
         """Ỹ ∘ D, shape (r, s)."""
         labels, products = self._live
         D = damped(products, alpha)
+        if self.constant:
+            ones, (label, size) = self._ones
+            total = float(np.vdot(ones * D, ones)) + size / alpha
+            labels = labels - (float(np.vdot(ones * D, labels)) + label / alpha) / total * ones
         D *= labels
         return D
+
+    @cached_property
+    def _ones(self) -> tuple[Array, tuple[float, float]]:
+        """Vᵀ1 1ᵀU without the null spaces; and 1ᵀY1 and 1ᵀ1 of what lies in them."""
+        sums, rests = [], []
+        for spectrum in (self.left.range, self.right.range):
+            V = spectrum.vectors
+            inside = V.sum(axis=0)
+            rest = 1.0 - V @ inside
+            rest -= V @ (V.T @ rest)
+            sums.append(inside)
+            rests.append(rest)
+        (a, b), (v, u), Y = sums, rests, self._shifted
+        live = 1.0 - v
+        size = float(v @ v) * len(u) + float(a @ a) * float(u @ u)
+        label = float(v @ Y.sum(axis=1)) + float(live @ Y @ u)
+        return np.outer(a, b), (label, size)
 
 
 class PairedRanking(ClosedForm):

@@ -18,6 +18,7 @@ from rankrls.core.linalg.factorizations import EigenFactorization, factorize
 from rankrls.core.linalg.feature_svd import feature_svd
 from rankrls.core.relations.edges import EdgeFactor, EdgeKernel
 from rankrls.core.relations.observations import Cells
+from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets
 from rankrls.core.relations.sides import Side, Spectrum
 
 __all__ = [
@@ -57,7 +58,14 @@ def primal_cost(n_cells: int, r: int, s: int, sign: int) -> float:
 
 
 def solve_over_products(
-    left: Spectrum, right: Spectrum, cells: Cells, alphas: Array, *, ranking: bool, sign: int
+    left: Spectrum,
+    right: Spectrum,
+    cells: Cells,
+    alphas: Array,
+    *,
+    ranking: bool,
+    sign: int,
+    offsets: FreeOffsets = NO_OFFSETS,
 ) -> tuple[Array, float]:
     """Inner coefficients of shape (n_alphas, r, s), by a system over products of eigenvectors.
 
@@ -73,6 +81,8 @@ def solve_over_products(
     alphas : ndarray of shape (n_alphas,)
     ranking : bool
     sign : {0, 1, −1}
+    offsets : FreeOffsets
+        Not of columns.
 
     Notes
     -----
@@ -85,7 +95,7 @@ def solve_over_products(
     that tell nothing about some products, and a small alpha), the singular vectors of L^½ Φ Λ^½ are
     computed instead.
     """
-    factor = EdgeFactor(cells, centred=ranking)
+    factor = EdgeFactor(cells, centred=ranking, offsets=offsets)
     products = _EigenvectorProducts(left, right, factor, sign)
     theta, worst = np.zeros((len(alphas), products.n)), 1.0
     if products.n:
@@ -101,10 +111,18 @@ def solve_over_products(
 
 
 def solve_by_design(
-    left: Spectrum, right: Spectrum, cells: Cells, alphas: Array, *, ranking: bool, sign: int
+    left: Spectrum,
+    right: Spectrum,
+    cells: Cells,
+    alphas: Array,
+    *,
+    ranking: bool,
+    sign: int,
+    offsets: FreeOffsets = NO_OFFSETS,
 ) -> Array:
     """The same by the singular vectors of the matrix of all products over all cells."""
-    products = _EigenvectorProducts(left, right, EdgeFactor(cells, centred=ranking), sign)
+    factor = EdgeFactor(cells, centred=ranking, offsets=offsets)
+    products = _EigenvectorProducts(left, right, factor, sign)
     return products.unfold(products.by_singular_vectors(alphas) / products.scale)
 
 
@@ -115,14 +133,21 @@ def fits_design(left: Spectrum, right: Spectrum, n_cells: int, sign: int) -> boo
 
 
 def solve_over_cells(
-    rows: Side, columns: Side, cells: Cells, alphas: Array, *, ranking: bool, sign: int
+    rows: Side,
+    columns: Side,
+    cells: Cells,
+    alphas: Array,
+    *,
+    ranking: bool,
+    sign: int,
+    offsets: FreeOffsets = NO_OFFSETS,
 ) -> Array:
     """Coefficients A of shape (n_alphas, p, g), by a system over the q cells.
 
     With F the factor of the loss (L = F Fᵀ) and Γ the pairwise kernel between the cells, the
     coefficients are a = F (FᵀΓF + alpha I)⁻¹ Fᵀy.
     """
-    factor = EdgeFactor(cells, centred=ranking)
+    factor = EdgeFactor(cells, centred=ranking, offsets=offsets)
     kernel = EdgeKernel(rows.K, columns.K, (cells.rows, cells.cols), sign=sign)
     gram = kernel.dense()
     S = factor.rmatmat(np.ascontiguousarray(factor.rmatmat(gram).T))
@@ -185,9 +210,14 @@ class _EigenvectorProducts:
         """ΦᵀLΦ and ΦᵀLy, shapes (n, n) and (n,)."""
         target = self.factor.target
         gram, cross = np.zeros((self.n, self.n)), np.zeros(self.n)
+        means, root = np.zeros(self.n), self.factor.root
         for part, products in self.blocks():
             gram += products.T @ products
             cross += products.T @ target[part]
+            if self.factor.free.constant:
+                means += products.T @ root[part]
+        if self.factor.free.constant:  # target has no constant part
+            gram -= np.outer(means, means / (root @ root))
         return gram, cross
 
     def by_singular_vectors(self, alphas: Array) -> Array:
@@ -197,10 +227,15 @@ class _EigenvectorProducts:
         square the condition of Φ as ΦᵀLΦ does.
         """
         target = self.factor.target
-        R = np.zeros((0, self.n + 1))
+        constant = int(self.factor.free.constant)
+        R = np.zeros((0, constant + self.n + 1))
         for part, products in self.blocks():
-            stacked = np.vstack([R, np.column_stack([products, target[part]])])
+            columns = [products, target[part]]
+            if constant:  # what follows the first column is orthogonal to it
+                columns.insert(0, self.factor.root[part])
+            stacked = np.vstack([R, np.column_stack(columns)])
             R = np.asarray(np.linalg.qr(stacked, mode="r"))
+        R = R[constant:, constant:]
         root = np.sqrt(self.scale)
         svd = feature_svd(R[: self.n, :-1] * root)
         coordinates = svd.vectors.T @ R[: self.n, -1]

@@ -19,6 +19,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from rankrls.core.relations.observations import Cells
+from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets, TableOffsets, free_offsets
 
 __all__ = ["SAMPLED_COST", "EdgeFactor", "EdgeKernel", "choose_form"]
 
@@ -151,6 +152,8 @@ class EdgeFactor(LinearOperator):
         Sorted by row.
     centred : bool
         Whether every row has a free offset (ranking), or none (regression).
+    offsets : FreeOffsets
+        Further free offsets.
 
     Notes
     -----
@@ -159,14 +162,19 @@ class EdgeFactor(LinearOperator):
         F = D_ω^{1/2} (I − Σ_r u_r u_rᵀ),
 
     because min_c Σ_e ω_e (y_e − c − f_e)² is the squared length of (I − u uᵀ) D_ω^{1/2} (y − f).
-    Regression has F = D_ω^{1/2}. A row with one cell has F = 0: it has nothing to compare.
+    Regression has F = D_ω^{1/2}. A row with one cell has F = 0: it has nothing to compare. Other
+    offsets are projected out in the same way.
     """
 
-    def __init__(self, cells: Cells, *, centred: bool) -> None:
+    def __init__(self, cells: Cells, *, centred: bool, offsets: FreeOffsets = NO_OFFSETS) -> None:
         q = len(cells)
         super().__init__(np.dtype(np.float64), (q, q))
         self.cells = cells
-        self.centred = centred
+        self.free = free_offsets(offsets, ranking=centred)
+        self.centred = self.free.rows
+        self._others = None
+        if self.free.columns or self.free.constant:
+            self._others = TableOffsets(cells, self.free)
         self.root = np.sqrt(cells.weight)
         rows = cells.rows
         self.starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]])[:q])
@@ -179,6 +187,8 @@ class EdgeFactor(LinearOperator):
 
     def project(self, V: Array) -> Array:
         """(I − Σ u uᵀ) V, shape (q,) or (q, k); V itself for regression."""
+        if self._others is not None:
+            return self._without_offsets(V, self._others)
         if not self.centred or not len(V):
             return V
         if self.plain and self.even:
@@ -187,6 +197,21 @@ class EdgeFactor(LinearOperator):
         unit = self.unit if V.ndim == 1 else self.unit[:, None]
         means = np.add.reduceat(unit * V, self.starts)
         return V - unit * np.repeat(means, self.lengths, axis=0)
+
+    def _without_offsets(self, V: Array, offsets: TableOffsets) -> Array:
+        """V − D_ω^{1/2} (a_i + b_j) with the best offsets a, b of the residuals D_ω^{-1/2} V."""
+        if V.ndim == 2:
+            out = [self._without_offsets(v, offsets) for v in V.T]
+            return np.stack(out, axis=1) if out else V
+        rows, cols = self.cells.rows, self.cells.cols
+        p, g = self.cells.shape
+        weighted = self.root * V
+        sums = (
+            np.bincount(rows, weighted, minlength=p),
+            np.bincount(cols, weighted, minlength=g),
+        )
+        a, b = offsets.solve(*sums)
+        return V - self.root * (a[rows] + b[cols])
 
     def _weighted(self, V: Array) -> Array:
         if self.plain:
@@ -209,6 +234,8 @@ class EdgeFactor(LinearOperator):
     def target(self) -> Array:
         """Fᵀ y, shape (q,)."""
         y = self.cells.y
+        if self._others is not None and len(y):
+            y = y - y.mean()
         if self.centred and len(y):
             # Any offset of a row is taken off first, so that large ones cost no digits.
             y = y - np.repeat(y[self.starts], self.lengths)

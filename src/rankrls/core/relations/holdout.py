@@ -9,6 +9,9 @@ keeps its digits whatever alpha is, as long as M is not tiny beside the largest 
 can have (rounding in y − f is divided by it). Where it is, and on other relations, a model is
 refitted without the held-out labels.
 
+A constant that is free adds a term of rank one: M/alpha = D − s sᵀ/τ in the notation of
+`CompleteSpectrum`, with s = (K ⊗ G + alpha I)⁻¹ 1 and τ = 1ᵀs.
+
 Held-out predictions of the ranking loss come with an offset for each row, which a ranking does
 not see: where the row has labels left, the offset with which their residuals have mean zero;
 where it has none, the one with which the predictions of the training columns have mean zero.
@@ -16,7 +19,7 @@ where it has none, the one with which the predictions of the training columns ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +31,7 @@ from rankrls._calls import Progress
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form, damped
 from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets, TableOffsets, free_offsets
 from rankrls.core.relations.relation_problem import RelationProblem
 from rankrls.core.relations.sides import Side
 
@@ -142,22 +146,35 @@ class CompleteHoldout:
     ranking : bool
     sign : {0, 1, −1}
         With a sign only `block` may be asked, with the same objects on both sides.
+    offsets : FreeOffsets
+        With those of columns, or of rows for regression, only `block` may be asked.
     """
 
     def __init__(
-        self, rows: Side, columns: Side, Y: Array, *, ranking: bool, sign: int = 0
+        self,
+        rows: Side,
+        columns: Side,
+        Y: Array,
+        *,
+        ranking: bool,
+        sign: int = 0,
+        offsets: FreeOffsets = NO_OFFSETS,
     ) -> None:
         self.sides = (rows, columns)
         self.Y = Y
-        self.ranking, self.sign = ranking, sign
+        self.ranking, self.sign, self.offsets = ranking, sign, offsets
         self._parts: dict[tuple[int, bytes], Side] = {}
 
     @cached_property
     def problem(self) -> CompleteSpectrum:
         """All labels."""
-        form = closed_form(*self.sides, self.Y, ranking=self.ranking, sign=0)
+        form = closed_form(*self.sides, self.Y, **self._loss)
         assert isinstance(form, CompleteSpectrum)
         return form
+
+    @property
+    def _loss(self) -> dict[str, Any]:
+        return {"ranking": self.ranking, "sign": self.sign, "offsets": self.offsets}
 
     def block(self, train: tuple[Array, Array], test: tuple[Array, Array], alphas: Array) -> Array:
         """Predict the pairs of some rows and columns by the model of others.
@@ -179,14 +196,42 @@ class CompleteHoldout:
         left = self._part(0, rows)
         right = left if self.sign else self._part(1, cols)
         labels = self.Y[np.ix_(rows, cols)]
-        model = closed_form(left, right, labels, ranking=self.ranking, sign=self.sign)
-        images = [
-            side.images(spectrum.range, objects, of)
-            for side, spectrum, objects, of in zip(
-                self.sides, (model.left, model.right), test, train, strict=True
-            )
-        ]
-        return model.predict(images[0], images[1], alphas)
+        model = closed_form(left, right, labels, **self._loss)
+        spectra = model.left.range, model.right.range
+        if any(self.offsets):  # functions that are not centred, as those of fitted models
+            spectra = replace(spectra[0], mean=None), replace(spectra[1], mean=None)
+
+        def values(at: tuple[Array, Array]) -> Array:
+            images = [
+                side.images(spectrum, objects, of)
+                for side, spectrum, objects, of in zip(self.sides, spectra, at, train, strict=True)
+            ]
+            return model.predict(images[0], images[1], alphas)
+
+        out = values(test)
+        if any(self.offsets):
+            self._add_offsets(out, labels - values(train), train, test)
+        return out
+
+    def _add_offsets(
+        self, out: Array, residuals: Array, train: tuple[Array, Array], test: tuple[Array, Array]
+    ) -> None:
+        """Add the offsets of residuals (n_alphas, p, g) to predictions, in place."""
+        free = free_offsets(self.offsets, ranking=self.ranking)
+        best = TableOffsets(np.ones(residuals.shape[1:]), free)
+        cells = Observations.from_matrix(residuals[0]).cells
+        places = []
+        for known, asked, n in zip(train, test, self.Y.shape, strict=True):
+            place = np.full(n, len(known))  # after the last one: new objects
+            place[known] = np.arange(len(known))
+            places.append(place[asked])
+        for values, residual in zip(out, residuals, strict=True):
+            fitted = best.fit(cells, residual.ravel())
+            if self.ranking:
+                fitted = fitted.without_rows()
+            values += fitted.constant
+            values += np.append(fitted.rows, 0.0)[places[0]][:, None]
+            values += np.append(fitted.columns, 0.0)[places[1]]
 
     def _part(self, side: int, objects: Array) -> Side:
         """Some objects of a side, remembered with their decomposition."""
@@ -275,12 +320,15 @@ class CompleteHoldout:
     def _given_others(self, alpha: float) -> Any:
         """Refits of one row beside all others, which enter as a Gaussian process prior."""
         mean = self.rows(np.array([alpha])).predictions[0]
-        variances = _row_variances(self.problem, alpha)
+        variances, level = _row_variances(self.problem, alpha)
         U, one = self.problem.right.complete.vectors, Side(np.ones((1, 1)))
         g, first = self.Y.shape[1], np.array([0])
 
         def refit(i: int, fold: Array, *, anchored: bool) -> Array:
-            prior = Side((U * variances[i]) @ U.T)
+            covariance = (U * variances[i]) @ U.T
+            if level is not None:
+                covariance += np.outer(level[i], level[i])
+            prior = Side(covariance)
             stay = np.setdiff1d(np.arange(g), fold)
             rest = self.Y[i] - mean[i]
             model = closed_form(
@@ -308,6 +356,10 @@ def _rows_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
     squares = V**2
     m = squares @ D  # M/alpha
     unsafe = (m < SINGULAR * D.max(axis=0, initial=0.0)) & (sigma != 0.0)
+    if problem.constant:
+        level = _Level(problem, D)
+        x = level.solve(V @ (level.labels * D), m, V @ (level.ones * D))
+        return problem.Y - x @ U.T, unsafe.any(axis=1)
     ratio = V @ (labels * D)
     ratio /= m
     D *= lam[:, None]
@@ -326,6 +378,10 @@ def _columns_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]
     squares = (U**2).T
     m = D @ squares
     unsafe = ((m < SINGULAR * D.max(axis=1, initial=0.0)[:, None]) & (lam != 0.0)[:, None]).any(0)
+    if problem.constant:
+        level = _Level(problem, D)
+        x = level.solve(*(part.T for part in ((level.labels * D) @ U.T, m, (level.ones * D) @ U.T)))
+        return problem.Y - V @ x.T, unsafe
     ratio = (labels * D) @ U.T
     ratio /= m
     if problem.ranking:
@@ -345,6 +401,11 @@ def _entry_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
     left, right = V**2, (U**2).T
     m = left @ D @ right
     unsafe = m < SINGULAR * D.max(initial=0.0)
+    if problem.constant:
+        level = _Level(problem, D)
+        m -= (V @ (level.ones * D) @ U.T) ** 2 / level.total
+        unsafe = m < SINGULAR * D.max(initial=0.0)
+        return problem.Y - (V @ (level.labels * D) @ U.T) / np.where(unsafe, 1.0, m), unsafe
     ratio = V @ (labels * D) @ U.T
     ratio /= m
     if problem.ranking:
@@ -377,11 +438,21 @@ def _both_out(
     problem with coefficients b = (D∘ỹ)Uᵀ, P = U D Uᵀ, and without column j
 
         b − P_j b_j/P_jj,     whose value at column j is (G b)_j − (GP)_jj b_j/P_jj.
+
+    A constant connects the problems of the eigenvectors (see `_Level`).
     """
     stay = np.setdiff1d(np.arange(len(side)), rows)
     sigma, U = _parts(problem)[1]
     left = side.select(stay).spectrum().range
-    part = CompleteSpectrum(left, problem.right, problem.Y[stay], ranking=problem.ranking)
+    part = CompleteSpectrum(
+        side.select(stay).spectrum() if problem.constant else left,
+        problem.right,
+        problem.Y[stay],
+        ranking=problem.ranking,
+        constant=problem.constant,
+    )
+    if problem.constant:
+        return _both_out_with_constant(part, side.images(part.left.range, rows, stay), alphas)
     labels = part.labels(left.vectors, U)
     products = np.outer(left.values, sigma)
     squares = (U**2).T
@@ -400,6 +471,60 @@ def _both_out(
         D *= sigma
         out[a] = basis @ (scale * ((labels * D) @ U.T - (D @ squares) * ratio))
     return out, unsafe
+
+
+def _both_out_with_constant(
+    part: CompleteSpectrum, basis: Array, alphas: Array
+) -> tuple[Array, Array]:
+    """`_both_out` with a constant: ``part`` has no labels of the rows with images ``basis``."""
+    (lam, _), (sigma, U) = _parts(part)
+    images = np.zeros((len(basis), len(lam)))
+    images[:, part.left.complete.live] = basis
+    squares, products = (U**2).T, np.outer(lam, sigma)
+    g = len(U)
+    out = np.empty((len(alphas), len(basis), g))
+    unsafe = np.empty((len(alphas), g), dtype=bool)
+    for a, alpha in enumerate(alphas):
+        D = damped(products, alpha)
+        level = _Level(part, D)
+        m, s = D @ squares, level.ones * D
+        b = level.labels * D
+        unsafe[a] = (m < SINGULAR * D.max(axis=1, initial=0.0)[:, None]).any(axis=0)
+        x = level.solve((b @ U.T).T, m.T, (s @ U.T).T).T  # in the basis V, of every column
+        shift = np.einsum("ij,ij->j", s @ U.T, x) / level.total
+        values = (b * sigma) @ U.T - ((D * sigma) @ squares) * x + ((s * sigma) @ U.T) * shift
+        out[a] = images @ values + (level.constant - shift)
+    return out, unsafe
+
+
+class _Level:
+    """A free constant in the eigenvectors of a complete problem, for one alpha.
+
+    Attributes
+    ----------
+    ones : ndarray of shape (r, s)
+        Vᵀ1 1ᵀU.
+    total : float
+        τ = Σ ones∘D∘ones.
+    labels : ndarray of shape (r, s)
+        Those of the problem without the constant.
+    constant : float
+    """
+
+    def __init__(self, problem: CompleteSpectrum, D: Array) -> None:
+        (_, V), (_, U) = _parts(problem)
+        self.ones = np.outer(V.sum(axis=0), U.sum(axis=0))
+        weighted = self.ones * D
+        self.total = float(np.vdot(weighted, self.ones))
+        constant = float(np.vdot(weighted, problem.all_labels)) / self.total
+        self.labels = problem.all_labels - constant * self.ones
+        self.constant = constant + float(problem.Y.mean())
+
+    def solve(self, e: Array, m: Array, t: Array) -> Array:
+        """(diag(m_i) − t_i t_iᵀ/τ)⁻¹ e_i for every row i, shape (n, s)."""
+        scaled = t / m
+        rest = self.total - np.vecdot(t, scaled)
+        return e / m + scaled * (np.vecdot(scaled, e) / rest)[:, None]
 
 
 def _entries_out(
@@ -431,6 +556,9 @@ def _entries_out(
     D = damped(products, alpha)
     largest = D.max(initial=0.0)
     labels = problem.all_labels
+    level = _Level(problem, D) if problem.constant else None
+    if level is not None:
+        labels, ones = level.labels, V @ (level.ones * D) / np.sqrt(level.total)
     squares = V**2
     E, m = V @ (labels * D), squares @ D
     D *= products
@@ -441,28 +569,41 @@ def _entries_out(
         outer = (part[:, None, :] * part[None, :, :]).reshape(-1, U.shape[1])
         shape = (len(V), len(fold), len(fold))
         M, H = (m @ outer.T).reshape(shape), (h @ outer.T).reshape(shape)
+        if level is not None:
+            s = ones @ part.T
+            M -= s[:, :, None] * s[:, None, :]
         values, vectors = np.linalg.eigh(M)
         unsafe[:, number] = values[:, 0] < SINGULAR * largest
         values = np.where(values > 0, values, largest)[:, :, None]
         ratio = (E @ part.T)[:, :, None]
         ratio = vectors @ ((vectors.transpose(0, 2, 1) @ ratio) / values)
+        if level is not None:
+            held.append(problem.Y[:, fold] - ratio[:, :, 0])
+            continue
         held.append(F @ part.T - (H @ ratio)[:, :, 0])
     return held, unsafe
 
 
-def _row_variances(problem: CompleteSpectrum, alpha: float) -> Array:
+def _row_variances(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array | None]:
     """What the labels of the other rows leave open of each row, in the basis U: shape (p, s).
 
     In the reading as a Gaussian process, row i without its labels has the covariance
-    U diag(c_i) Uᵀ with c = alpha H/M.
+    U diag(c_i) Uᵀ with c = alpha H/M. A constant adds r_i r_iᵀ; the second result is r of shape
+    (p, g), or None without a constant.
     """
-    (lam, V), (sigma, _) = _parts(problem)
+    (lam, V), (sigma, U) = _parts(problem)
     products = np.outer(lam, sigma)
     D = damped(products, alpha)
     squares = V**2
     m = squares @ D
+    level = None
+    if problem.constant:
+        made = _Level(problem, D)
+        t = V @ (made.ones * D)
+        rest = made.total - np.vecdot(t, t / m)
+        level = ((t / m) @ U.T) / np.sqrt(rest)[:, None]
     D *= products
-    return (squares @ D) / m
+    return (squares @ D) / m, level
 
 
 def _parts(problem: CompleteSpectrum) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
@@ -529,7 +670,7 @@ def _by_shortcuts(
     problem: RelationProblem, Y: Array, folds: RelationFolds, alphas: Array
 ) -> HeldOutEdges:
     p, g = Y.shape
-    holdout = CompleteHoldout(*problem.sides, Y, ranking=problem.ranking)
+    holdout = CompleteHoldout(*problem.sides, Y, **problem.loss)
     rows = np.repeat(np.arange(p), g)
     if folds.kind == "leave-row-out":
         held = holdout.rows(alphas)
@@ -548,10 +689,15 @@ def _by_closed_forms(
     problem: RelationProblem, Y: Array, folds: RelationFolds, alphas: Array, progress: Progress
 ) -> HeldOutEdges:
     """Complete relations: a closed form for each fold, kernels decomposed once for each side."""
-    holdout = CompleteHoldout(*problem.sides, Y, ranking=problem.ranking, sign=problem.sign)
+    holdout = CompleteHoldout(*problem.sides, Y, **problem.loss)
     parts = []
     for number, fold in enumerate(folds.blocks):
         rows, cols = fold.test
+        if problem.profiled:  # of the labels that are not held out
+            labels = np.full(Y.shape, np.nan)
+            labels[np.ix_(*fold.train)] = Y[np.ix_(*fold.train)]
+            part = problem.given(Observations.from_matrix(labels))
+            holdout = CompleteHoldout(*part.sides, Y, **problem.loss)
         predictions = holdout.block(fold.train, fold.test, alphas).reshape(len(alphas), -1)
         lists = np.repeat(rows, len(cols)) * len(folds.blocks) + number
         parts.append((lists, Y[np.ix_(rows, cols)].ravel(), predictions))
@@ -572,9 +718,10 @@ def _by_refits(
     parts = []
     for number, (train, test) in enumerate(masks):
         if test.any() and train.any():
-            model = problem.select(train).solve(alphas, solver, options)
+            part = problem.select(train)
+            model = part.solve(alphas, solver, options)
             rows, cols, y = problem.observations.select(test).lists
-            predictions = model.predict(problem.sides, rows, cols)
+            predictions = model.predict(part.sides, rows, cols)
             parts.append((rows * len(masks) + number, y, predictions))
         progress.bar(number + 1, len(masks), "folds refitted")
     if not parts:

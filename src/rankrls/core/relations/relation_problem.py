@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,13 @@ from rankrls.core.relations.direct import (
     solve_over_products,
 )
 from rankrls.core.relations.observations import CompleteBlock, Observations
+from rankrls.core.relations.offsets import (
+    NO_OFFSETS,
+    FittedOffsets,
+    FreeOffsets,
+    TableOffsets,
+    free_offsets,
+)
 from rankrls.core.relations.sides import Side, Spectrum
 
 __all__ = ["SOLVERS", "RelationModel", "RelationProblem"]
@@ -64,6 +71,8 @@ class RelationModel:
         About the relative error that rounding leaves, where it is more than usual.
     history : History or None
         Of early stopping.
+    offsets : list of FittedOffsets, or None
+        What is added to k_xᵀ A g_z, for every alpha.
     """
 
     coefficients: Array
@@ -73,9 +82,17 @@ class RelationModel:
     explicit: tuple[bool, bool] = (False, False)
     loss: float = 0.0
     history: History | None = None
+    offsets: list[FittedOffsets] | None = None
 
     def predict(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
         """Values at pairs of objects of the two sides, shape (n_alphas, n_pairs)."""
+        values = self._without_offsets(sides, rows, cols)
+        if self.offsets is not None:
+            for row, fitted in zip(values, self.offsets, strict=True):
+                row += fitted.at(rows, cols)
+        return values
+
+    def _without_offsets(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
         parts, places = [], []
         for side, explicit, used in zip(sides, self.explicit, (rows, cols), strict=True):
             chosen, place = np.unique(used, return_inverse=True)
@@ -103,6 +120,8 @@ class RelationProblem:
         Whether every row has a free offset (ranking loss), or none (regression).
     sign : {0, 1, −1}
         1: f(x, z) = f(z, x); −1: f(x, z) = −f(z, x).
+    offsets : FreeOffsets
+        Free offsets that are a part of predictions. Without a sign.
 
     Notes
     -----
@@ -119,26 +138,53 @@ class RelationProblem:
         *,
         ranking: bool,
         sign: int = 0,
+        offsets: FreeOffsets = NO_OFFSETS,
     ) -> None:
         self.sides = (rows, columns)
         self.observations = observations
-        self.ranking, self.sign = ranking, sign
+        self.ranking, self.sign, self.offsets = ranking, sign, offsets
+
+    @property
+    def free(self) -> FreeOffsets:
+        """All free offsets, those of the ranking loss too."""
+        return free_offsets(self.offsets, ranking=self.ranking)
+
+    @property
+    def has_shortcuts(self) -> bool:
+        """Whether held-out predictions of complete relations are read off a decomposition."""
+        free = self.free
+        if self.profiled:
+            return False
+        return self.sign == 0 and not free.columns and (self.ranking or not free.rows)
 
     def size(self) -> float:
         """A bound of the largest eigenvalue of the kernel matrix of pairs."""
         return self.sides[0].size * self.sides[1].size
 
     @property
-    def _loss(self) -> dict[str, Any]:
-        return {"ranking": self.ranking, "sign": self.sign}
+    def loss(self) -> dict[str, Any]:
+        """Arguments that say which loss it is."""
+        return {"ranking": self.ranking, "sign": self.sign, "offsets": self.offsets}
 
     def select(self, chosen: Array) -> RelationProblem:
         """The same problem with some of the edges, by mask or numbers."""
-        return RelationProblem(*self.sides, self.observations.select(chosen), **self._loss)
+        return self.given(self.observations.select(chosen))
+
+    def given(self, observations: Observations) -> RelationProblem:
+        """The same problem with other labels, which profiles of objects are then made of."""
+        rows, columns = self.sides
+        rows = rows.given(observations)
+        columns = columns.given(observations.T) if columns.profiled else columns
+        return RelationProblem(rows, columns, observations, **self.loss)
+
+    @property
+    def profiled(self) -> bool:
+        """Whether a kernel is made of labels."""
+        return any(side.profiled for side in self.sides)
 
     def block(self) -> CompleteBlock | None:
         """The observations as one complete block, if they are one."""
-        return self.observations.block(ranking=self.ranking, square=self.sign != 0)
+        return self.observations.block(ranking=self.free.rows, square=self.sign != 0)
 
     def is_empty(self) -> bool:
         """Whether no function but zero has the symmetry: antisymmetric ones need rank two."""
@@ -186,26 +232,38 @@ class RelationProblem:
             raise ValueError(
                 "solver='primal' needs the features of linear kernels, as dense arrays"
             )
+        if solver == "primal" and self.free.columns:
+            raise ValueError("solver='primal' has no offsets of ranked objects: use solver='auto'")
         if early and solver != "cg":
             raise ValueError(f"early_stopping needs solver='cg' (or 'auto'), not {solver!r}")
         p, g = self.observations.shape
         progress(f"{self.observations.n_edges:,} edges of {p:,} × {g:,} objects: solver {solver}")
         if solver == "closed":
             assert block is not None
-            return self._closed(block, alphas)
-        if solver == "primal":
-            return self._primal(alphas)
-        if solver == "dual":
-            return self._dual(alphas)
-        if held_out is not None:
-            return self._stop_early(float(alphas[0]), options, held_out)
-        return self._iterate(alphas, options)
+            model = self._closed(block, alphas)
+        elif solver == "primal":
+            model = self._primal(alphas)
+        elif solver == "dual":
+            model = self._dual(alphas)
+        elif held_out is not None:
+            model = self._stop_early(float(alphas[0]), options, held_out)
+        else:
+            model = self._iterate(alphas, options)
+        return replace(model, offsets=self._fitted_offsets(model)) if any(self.offsets) else model
+
+    def _fitted_offsets(self, model: RelationModel) -> list[FittedOffsets]:
+        """The best offsets of the residuals, for every alpha."""
+        cells = self.observations.cells
+        best = TableOffsets(cells, self.free)
+        values = model.predict(self.sides, cells.rows, cells.cols)
+        fitted = [best.fit(cells, cells.y - f) for f in values]
+        return [offsets.without_rows() for offsets in fitted] if self.ranking else fitted
 
     def _choose(self, early: bool) -> str:
         if early:
             return "cg"
         q = len(self.observations.cells)
-        if all(side.multiplies for side in self.sides):
+        if all(side.multiplies for side in self.sides) and not self.free.columns:
             d, e = (side.features.shape[1] for side in self.sides if side.features is not None)
             few = n_unknowns(d, e, self.sign) < q
             if few and primal_cost(q, d, e, self.sign) <= MAX_PRIMAL_COST:
@@ -222,7 +280,7 @@ class RelationProblem:
         ]
         if self.sides[0] is self.sides[1] and np.array_equal(*objects):
             parts[1] = parts[0]
-        form = closed_form(parts[0], parts[1], block.Y, **self._loss)
+        form = closed_form(parts[0], parts[1], block.Y, **self.loss)
         left, right = (
             spectrum.range.among(of, len(side))
             for spectrum, of, side in zip((form.left, form.right), objects, self.sides, strict=True)
@@ -239,34 +297,34 @@ class RelationProblem:
             advice="use solver='cg'",
         )  # fmt: skip
         spectra = self._spectra()
-        inner, loss = solve_over_products(*spectra, self.observations.cells, alphas, **self._loss)
+        inner, loss = solve_over_products(*spectra, self.observations.cells, alphas, **self.loss)
         return self._model("primal", spectra, inner, alphas, loss=loss)
 
     def _dual(self, alphas: Array) -> RelationModel:
         cells = self.observations.cells
         q = len(cells)
-        if any(side.loses_digits for side in self.sides):
+        if any(side.loses_digits for side in self.sides) and not self.free.columns:
             spectra = self._spectra()
             positive = all((spectrum.values > 0).all() for spectrum in spectra)
             if positive and fits_design(*spectra, q, self.sign):
-                inner = solve_by_design(*spectra, cells, alphas, **self._loss)
+                inner = solve_by_design(*spectra, cells, alphas, **self.loss)
                 return self._model("dual", spectra, inner, alphas)
         _memory.require(
             f"solver='dual' with {q:,} observed pairs", q, q, copies=4, advice="use solver='cg'"
         )
-        return RelationModel(solve_over_cells(*self.sides, cells, alphas, **self._loss), "dual", 1)
+        return RelationModel(solve_over_cells(*self.sides, cells, alphas, **self.loss), "dual", 1)
 
     def _iterate(self, alphas: Array, options: IterationOptions) -> RelationModel:
         cells = self.observations.cells
-        if cell_equations.use_spectra(*self.sides, cells, **self._loss):
+        if cell_equations.use_spectra(*self.sides, cells, **self.loss):
             spectra = self._spectra()
             if alphas.min() > self._least_alpha(spectra):
                 inner, n_iter = cell_equations.converge_over_spectra(
-                    *spectra, cells, alphas, options, **self._loss
+                    *spectra, cells, alphas, options, **self.loss
                 )
                 return self._model("cg", spectra, inner, alphas, n_iter)
         A, n_iter = cell_equations.converge_over_cells(
-            *self.sides, cells, alphas, options, **self._loss
+            *self.sides, cells, alphas, options, **self.loss
         )
         return RelationModel(A, "cg", n_iter)
 
@@ -285,12 +343,12 @@ class RelationProblem:
         self, alpha: float, options: IterationOptions, held_out: HeldOutCells
     ) -> RelationModel:
         A, history = cell_equations.stop_early_over_cells(
-            *self.sides, self.observations, alpha, options, held_out, **self._loss
+            *self.sides, self.observations, alpha, options, held_out, **self.loss
         )
         return RelationModel(A, "cg", history.n_iter, history=history)
 
     def _spectra(self) -> tuple[Spectrum, Spectrum]:
-        return cell_equations.spectra(*self.sides, **self._loss)
+        return cell_equations.spectra(*self.sides, **self.loss)
 
     def _model(
         self,

@@ -177,7 +177,13 @@ class Side:
         Features of which the kernel is the inner product.
     multiplies : bool
         Whether products of these features with those of the other side may be formed.
+    floor : float
+        All eigenvalues of the kernel matrix are known to be at least this, as those of a sum with
+        an identity matrix.
     """
+
+    #: Whether the kernel is made of labels, in part.
+    profiled = False
 
     def __init__(
         self,
@@ -185,8 +191,10 @@ class Side:
         features: Array | None = None,
         *,
         multiplies: bool = True,
+        floor: float = 0.0,
     ) -> None:
         self._kernel = kernel
+        self.floor = floor
         self.features = None if features is None else np.asarray(features, dtype=np.float64)
         self.multiplies = multiplies and features is not None
         self._spectra: dict[bool, Spectrum] = {}
@@ -243,6 +251,10 @@ class Side:
             else:
                 self._spectra[centred] = Spectrum(*decompose(np.array(self.K, dtype=np.float64)))
         return self._spectra[centred]
+
+    def given(self, observations: Any) -> Side:
+        """The same objects with other labels, those of the rows of ``observations``."""
+        return self
 
     def select(self, chosen: Array) -> Side:
         """Some of the objects, by numbers."""

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import f as f_distribution
 
+from rankrls import _memory
 from rankrls.core.preferences.laplacian import SumLaplacian, edge_targets
 from rankrls.core.ridge.leave_judgements_out import (
     CUT,
@@ -39,12 +40,24 @@ from rankrls.core.ridge.leave_judgements_out import (
 from rankrls.core.ridge.leave_out import split_folds
 from rankrls.core.ridge.problem import RidgeProblem
 
-__all__ = ["Influence", "NewRows", "judgement_influence", "query_influence", "row_influence"]
+__all__ = [
+    "Influence",
+    "NewRows",
+    "counted_problem",
+    "judgement_influence",
+    "judgement_terms",
+    "query_influence",
+    "row_influence",
+    "squared_residuals",
+]
 
 Array = NDArray[Any]
 
 #: Numbers in a work space.
 WORK = 2**21
+
+#: Held-out predictions of all alphas at a time.
+SCORES = 2**25
 
 NO_SPECTRUM = (
     "the features have scales that are too different for diagnostics: scale them, or increase alpha"
@@ -69,6 +82,8 @@ class Influence:
     agreement : ndarray or None
         Cosine of the angle between the targets t_U and their predictions t_U − e_U by the model
         without the group; NaN if one of them is zero. None for rows.
+    weight : ndarray or None
+        κ, what the squared residual of a row counts; None for other groups.
     metric : ndarray or None
         A metric of new rows by the model without the group, if new rows were given.
     metric_of_all : float or None
@@ -82,6 +97,7 @@ class Influence:
     p_value: Array
     cook: Array
     agreement: Array | None
+    weight: Array | None = None
     metric: Array | None = None
     metric_of_all: float | None = None
 
@@ -131,20 +147,15 @@ def judgement_influence(
     problem: RidgeProblem, folds: JudgementFolds, alpha: float, new: NewRows | None = None
 ) -> Influence:
     """Diagnostics of groups of given pairs; pairs without weight are no terms."""
-    graph, grid = problem.graph, np.array([alpha])
-    counted = graph.pair_weight > 0
-    used = np.flatnonzero(graph.used_rows())
+    counted = problem.graph.pair_weight > 0
     kept = folds.members[counted[folds.members]]
-    mine = JudgementFolds((np.cumsum(counted) - 1)[kept], folds.sums(counted).astype(np.int64))
-    if len(used) < graph.n_rows or not counted.all():
-        problem = problem.on_rows(graph.only_pairs(counted)[used], used)
-        new = _with_columns(problem, new, used)
-    held = problem.leave_judgements_out(mine.take(np.flatnonzero(mine.sizes)), grid)
-    problem = problem.twin(grid)
-    graph = problem.graph
-    z, weight = edge_targets(graph.magnitude, graph.pair_weight, problem.loss["cost"])
-    terms = EdgeTerms(_spectrum(problem, grid), Judgements(graph.pairs, weight, z), grid, False)
-    missed = z[mine.members] - held.values[0, :, 0]
+    sizes = folds.sums(counted).astype(np.int64)
+    mine = JudgementFolds((np.cumsum(counted) - 1)[kept], sizes, folds.what, folds.labels)
+    problem, _, used = counted_problem(problem)
+    new = _with_columns(problem, new, used)
+    terms, e = judgement_terms(problem, mine, alpha)
+    problem = problem.twin(terms.alphas)
+    z, weight = terms.edges.z, terms.edges.weight
     n_terms, energy = len(z), float(terms.t @ terms.t)
     laplacian = problem.objectives[0].laplacian
     if isinstance(laplacian, SumLaplacian):  # scores are terms, too
@@ -154,7 +165,7 @@ def judgement_influence(
     groups = _AuditedTerms(
         terms,
         mine,
-        terms.root[mine.members] * missed,
+        e,
         mine.sizes,
         mine.sums(weight),
         n_terms,
@@ -218,7 +229,7 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
     terms = _coordinate_terms(problem, grid)
     free = _null_squares(factor)
     m = len(free)
-    every = JudgementFolds(np.arange(m), np.ones(m, dtype=np.int64))
+    every = JudgementFolds.single(m)
     J, rho = np.empty((2, m))
     for rows in _blocks(every, len(terms.share)):
         squares = np.square(terms.vectors(rows))
@@ -236,10 +247,59 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
     energy = float(np.square(factor.t).sum())
     groups = _AuditedTerms(terms, every, e, size, kappa, n_terms, energy, free)
     found = _influence(groups, problem, new)
-    return replace(found, agreement=None)
+    return replace(found, agreement=None, weight=np.where(kappa > 0, kappa, np.nan))
+
+
+def squared_residuals(problem: RidgeProblem, folds: list[Array], alphas: Array) -> Array:
+    """Squared error of held-out labels for every alpha, shape (n_alphas,).
+
+    Whole queries count as in the objective; the rows of folds of one ranking, of which every pair
+    counts, as much as each other, up to the best offset of their fold.
+    """
+    graph = problem.graph
+    laplacian = problem.objectives[0].laplacian
+    whole = not split_folds(laplacian, folds).any()
+    step = max(1, SCORES // graph.n_rows)
+    found = []
+    for start in range(0, len(alphas), step):
+        held = problem.leave_out(folds, alphas[start : start + step])
+        if whole:
+            factor = laplacian.independent_factor()
+            e = factor.t - factor.rmatmat(held.by_row(graph.n_rows)[..., 0].T)
+            found.append(np.square(e).sum(axis=0))
+            continue
+        assert graph.scores is not None
+        total = np.zeros(len(held.values))
+        for rows, part in zip(folds, held.predictions, strict=True):
+            missed = graph.scores[rows, 0] - part[..., 0]
+            total += np.square(missed - missed.mean(axis=1, keepdims=True)).sum(axis=1)
+        found.append(total)
+    return np.concatenate(found)
 
 
 # -- terms ------------------------------------------------------------------------------------
+
+
+def counted_problem(problem: RidgeProblem) -> tuple[RidgeProblem, Array, Array]:
+    """The problem of given pairs with a weight and of rows with an edge; these pairs and rows."""
+    graph = problem.graph
+    counted, used = np.flatnonzero(graph.pair_weight > 0), np.flatnonzero(graph.used_rows())
+    if len(used) < graph.n_rows or len(counted) < graph.n_given_pairs:
+        problem = problem.on_rows(graph.only_pairs(counted)[used], used)
+    return problem, counted, used
+
+
+def judgement_terms(
+    problem: RidgeProblem, folds: JudgementFolds, alpha: float
+) -> tuple[EdgeTerms, Array]:
+    """Given pairs, all of which have a weight, as terms, and e_U of every fold: (total,)."""
+    grid = np.array([alpha])
+    held = problem.leave_judgements_out(folds.take(np.flatnonzero(folds.sizes)), grid)
+    problem = problem.twin(grid)
+    graph = problem.graph
+    z, weight = edge_targets(graph.magnitude, graph.pair_weight, problem.loss["cost"])
+    terms = EdgeTerms(_spectrum(problem, grid), Judgements(graph.pairs, weight, z), grid, False)
+    return terms, terms.root[folds.members] * (z[folds.members] - held.values[0, :, 0])
 
 
 def _spectrum(problem: RidgeProblem, grid: Array, factor: Any = None) -> EdgeSpectrum:
@@ -252,6 +312,9 @@ def _spectrum(problem: RidgeProblem, grid: Array, factor: Any = None) -> EdgeSpe
 def _coordinate_terms(problem: RidgeProblem, grid: Array) -> EdgeTerms:
     """The coordinates of the factor as edges of weight 1 to a row of zeros."""
     factor = problem.objectives[0].laplacian.independent_factor()
+    width = problem.n_coefficients
+    advice = "use fewer features or basis vectors, or leave out the diagnostics"
+    _memory.require("diagnostics", factor.shape[1], width, copies=4, advice=advice)
     spectrum = _spectrum(problem, grid, factor)
     p, q = spectrum.B.shape
     spectrum = replace(spectrum, B=np.vstack([spectrum.B, np.zeros((1, q))]))
@@ -275,7 +338,7 @@ def _residuals(terms: EdgeTerms, U: Array, C: Array) -> Array:
 
 def _with_columns(problem: RidgeProblem, new: NewRows | None, used: Array) -> NewRows | None:
     """New rows for the problem of some rows: of a kernel matrix, their columns."""
-    if new is None or not problem.space.kernel.precomputed:
+    if new is None or not problem.space.kernel.precomputed or new.X.shape[1] == len(used):
         return new
     return replace(new, X=new.X[:, used])
 

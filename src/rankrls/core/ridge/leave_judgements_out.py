@@ -19,14 +19,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import eigh, lapack, solve_triangular
+from scipy.linalg import blas, eigh, lapack, solve_triangular
 
 from rankrls._threads import at_most
+from rankrls._validation import show
 from rankrls.core.linalg.factorizations import EigenFactorization, Factorization
 from rankrls.core.preferences.laplacian import Factor, GroundedFactor
 
@@ -42,8 +44,8 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Numbers in a work space.
-WORK = 2**21
+#: Numbers in a work space, and in one that should stay in cache.
+WORK, CACHE = 2**21, 2**17
 
 #: Matrices up to this size are worked on by one thread of BLAS.
 SMALL = 500
@@ -89,23 +91,40 @@ class JudgementFolds(Sequence[Array]):
     members : ndarray of shape (total,), int
         Judgements, fold after fold.
     sizes : ndarray of shape (n_folds,), int
+    what : str
+        What a fold is, in messages.
+    labels : sequence of length n_folds, optional
+        What the folds are called, if not by their numbers.
     """
 
-    def __init__(self, members: Array, sizes: Array) -> None:
+    def __init__(
+        self, members: Array, sizes: Array, what: str = "fold", labels: Any = None
+    ) -> None:
         self.members, self.sizes = members, sizes
         self.starts = np.cumsum(sizes) - sizes
+        self.what, self.labels = what, labels
 
     @classmethod
-    def of_groups(cls, codes: Array) -> JudgementFolds:
-        """A fold for each of the numbers 0, 1, … in ``codes``, all of which occur: (l,)."""
-        return cls(np.argsort(codes, kind="stable"), np.bincount(codes))
+    def single(cls, n: int) -> JudgementFolds:
+        """Each of n judgements on its own."""
+        return cls(np.arange(n), np.ones(n, dtype=np.int64), "judgement")
+
+    @classmethod
+    def of_groups(cls, codes: Array, labels: Any = None) -> JudgementFolds:
+        """A fold for each of the numbers 0, 1, … in ``codes``, all of which occur: (l,).
+
+        With ``labels``, of groups that are called so.
+        """
+        what = "fold" if labels is None else "group"
+        return cls(np.argsort(codes, kind="stable"), np.bincount(codes), what, labels)
 
     @classmethod
     def of_items(cls, pairs: Array) -> tuple[JudgementFolds, Array]:
         """All judgements of an item, for every item; and the items (rows)."""
         items, codes = np.unique(pairs, return_inverse=True)
         codes = codes.ravel()
-        return cls(np.argsort(codes, kind="stable") // 2, np.bincount(codes)), items
+        members = np.argsort(codes, kind="stable") // 2
+        return cls(members, np.bincount(codes), "item", items), items
 
     @classmethod
     def of_list(cls, folds: Sequence[Array]) -> JudgementFolds:
@@ -119,6 +138,11 @@ class JudgementFolds(Sequence[Array]):
         start = int(self.starts[number])
         return self.members[start : start + int(self.sizes[number])]
 
+    def name(self, number: int) -> str:
+        """What a fold is called in messages."""
+        label = number if self.labels is None else self.labels[number]
+        return f"{self.what} {show(label.item() if isinstance(label, np.generic) else label)}"
+
     def sums(self, values: Array) -> Array:
         """Σ of values of shape (l,) over every fold: shape (n_folds,)."""
         total = np.append(0, np.cumsum(values[self.members]))
@@ -126,7 +150,9 @@ class JudgementFolds(Sequence[Array]):
 
     def take(self, numbers: Array) -> JudgementFolds:
         """Some of the folds."""
-        return JudgementFolds(self.members[self.places(numbers)], self.sizes[numbers])
+        labels = numbers if self.labels is None else np.asarray(self.labels)[numbers]
+        members = self.members[self.places(numbers)]
+        return JudgementFolds(members, self.sizes[numbers], self.what, labels)
 
     def places(self, numbers: Array) -> Array:
         """Where the members of some folds stand, one after another: shape (total,), int."""
@@ -256,6 +282,11 @@ def leave_judgements_out(
     """
     sizes = folds.sizes
     unsafe = np.zeros((len(alphas), len(folds)), dtype=bool)
+    if not len(spectrum.values):  # nothing varies between the items that are compared
+        values[:] = 0.0
+        if variance is not None:
+            variance[:] = 0.0
+        return unsafe
     problem = EdgeTerms(spectrum, edges, alphas, variance is not None)
     different = np.unique(sizes)
     large = np.isin(sizes, [size for size in different if problem.by_vectors(int(size))])
@@ -270,17 +301,25 @@ def leave_judgements_out(
             places = folds.starts[numbers][:, None] + np.arange(size)
             solve = _solve_single if size == 1 else _solve_edges
             found = solve(problem, folds.members[places])
-        values[:, places], spread, unsafe[:, numbers] = found
-        if variance is not None:
-            variance[:, places] = spread
+        differences, spread, unsafe[:, _slots(numbers)] = found
+        where = _slots(places.ravel())
+        values[:, where] = differences.reshape(len(alphas), places.size, -1)
+        if variance is not None and spread is not None:
+            variance[:, where] = spread.reshape(len(alphas), places.size)
     return unsafe
+
+
+def _slots(places: Array) -> Any:
+    """Ascending places, as a slice if none between them is missing."""
+    first, last = int(places[0]), int(places[-1])
+    return slice(first, last + 1) if last - first + 1 == len(places) else places
 
 
 def _batches(sizes: Array, large: Array, q: int) -> Iterator[Array]:
     """Numbers of folds that are worked on together: small ones of equal size, or large ones."""
     for size in np.unique(sizes[~large]).tolist():
         same = np.flatnonzero((sizes == size) & ~large)
-        step = max(1, WORK // (size * max(q, size)))
+        step = max(256, CACHE // q) if size == 1 else max(1, WORK // (size * max(q, size)))
         yield from (same[first : first + step] for first in range(0, len(same), step))
     rest = np.flatnonzero(large)
     ends = np.cumsum(sizes[rest]) * q // (4 * WORK)  # vectors of so many folds are kept
@@ -327,10 +366,13 @@ class EdgeTerms:
     def of_edges(self, values: tuple[Array, Array | None], U: Array) -> Array:
         """w (f_h − f_j + …) of what `_by_row` gives: (n_weights, *U.shape, k)."""
         pairs, (f, added) = self.edges.pairs[U], values
-        differences = f[:, pairs[..., 0]] - f[:, pairs[..., 1]]
+        by_row = np.moveaxis(f, 0, 1)  # as it is stored
+        differences = by_row[pairs[..., 0]]
+        differences -= by_row[pairs[..., 1]]
         if added is not None:
-            differences += added[:, U]
-        return self.root[U][..., None] * differences
+            differences += np.moveaxis(added, 0, 1)[U]
+        differences *= self.root[U][..., None, None]
+        return np.moveaxis(differences, -2, 0)
 
     def fixed(self, U: Array) -> Array:
         """(t − Ψ b)_U, the part of the residuals that alpha does not change: (*U.shape, k)."""
@@ -343,9 +385,55 @@ class EdgeTerms:
         """
         q, n_alphas = len(self.spectrum.values), len(self.alphas)
         of_edges = n_alphas * size * size * (2 * q + 15 * size)
-        of_vectors = 2 * size * q * q + (30 if self.variances else 8) * q**3
+        of_vectors = 2 * size * q * q
+        if n_alphas == 1:
+            of_vectors += q**3 + (size * q * q if self.variances else 0)
+        else:
+            of_vectors += (30 if self.variances else 8) * q**3
         cheaper = of_vectors < of_edges and bool(np.isfinite(self.spectrum.values).all())
         return cheaper and (not self.inaccurate().any() or size > 4 * q)
+
+    @cached_property
+    def _single(self) -> tuple[Array, tuple[Array, Array | None], Array, Array]:
+        """Weights (q, 1 + n_alphas + …), rows of b with them, and what they are for each alpha.
+
+        The first column is 1. Then follows for every alpha the one of share and shrinkage that is
+        at most 1/2 throughout, from which the other follows by a subtraction that loses nothing;
+        where neither is, both are there.
+        """
+        small = self.share.max(axis=0, initial=0.0) <= 0.5
+        both = ~small & (self.shrinkage.max(axis=0, initial=0.0) > 0.5)
+        ones = np.ones((len(self.share), 1))
+        first = np.where(small, self.share, self.shrinkage)
+        weight = np.hstack([ones, first, self.share[:, both]])
+        return weight, self._by_row(weight), small, both
+
+    def of_singles(self, U: Array) -> tuple[Any, Any]:
+        """What edges U that leave one by one ask for, for all alphas.
+
+        Returns
+        -------
+        squares : three arrays of shape (n, 1, 1) and (n, n_alphas, 1)
+            Σψ², and the same sum weighted by shrinkage and by share.
+        differences : three arrays of shape (n, 1, k) and (n, n_alphas, k)
+            Ψb, and the same weighted by shrinkage and by share.
+        """
+        weight, rows, small, both = self._single
+        squares = self.vectors(U)
+        squares *= squares
+        found = []
+        for products in ((squares @ weight)[..., None], np.moveaxis(self.of_edges(rows, U), 0, 1)):
+            total, first = products[:, :1], products[:, 1 : 1 + len(small)]
+            second = total - first
+            second[:, both] = products[:, 1 + len(small) :]
+            swapped = small[:, None]
+            parts = np.where(swapped, second, first), np.where(swapped, first, second)
+            found.append((total, *parts))
+        return found[0], found[1]
+
+    def cut_to_zero(self, C: Array) -> Array:
+        """Diagonal entries of C, exactly zero for a cut of the graph where that can be told."""
+        return np.where(C < CUT, 0.0, C) if self.spectrum.exact_cuts else C
 
     def least(self) -> Array:
         """What the eigenvalues of J must exceed to be relied on, shape (n_alphas, 1)."""
@@ -367,24 +455,27 @@ class EdgeTerms:
 
 def _solve_single(problem: EdgeTerms, U: Array) -> tuple[Array, Array | None, Array]:
     """Folds of one judgement: J is a number, for all alphas a product of matrices."""
-    squares = problem.vectors(U[:, 0])
-    squares *= squares
-    C = 1.0 - squares.sum(axis=1)
-    fixed = problem.fixed(U)
-    exact = problem.spectrum.exact_cuts
-    if exact:
-        cut = CUT > C
-        C[cut] = 0.0
-        fixed[cut] = 0.0
-    J = (squares @ problem.shrinkage + C[:, None]).T[..., None]  # (n_alphas, n, 1)
-    H = (squares @ problem.share).T[..., None]
-    bad = problem.least()[..., None] >= J
-    J = np.where(bad, 1.0, J)
-    e = (fixed + problem.of_edges(problem.shrunken, U)) / J[..., None]
-    root = problem.root[U]
-    values = (problem.of_edges(problem.fitted, U) - H[..., None] * e) / root[..., None]
-    variance = problem.alphas[:, None, None] * H / (J * root**2) if problem.variances else None
-    return values, variance, bad[..., 0]
+    U = U[:, 0]
+    (total, J, H), (of_b, e, values) = problem.of_singles(U)  # (n, n_alphas, 1 or k)
+    C = problem.cut_to_zero(1.0 - total)
+    fixed = problem.t[U][:, None, None] - of_b
+    if problem.spectrum.exact_cuts:
+        fixed[C[:, 0, 0] == 0] = 0.0
+    J += C
+    bad = problem.least() >= J[..., 0].T
+    J[bad.T] = 1.0
+    e += fixed
+    e /= J
+    root = problem.root[U][:, None, None]
+    values -= H * e
+    values /= root
+    variance = None
+    if problem.variances:
+        H *= problem.alphas[:, None]
+        H /= J
+        H /= root**2
+        variance = H[..., 0].T
+    return values.transpose(1, 0, 2), variance, bad
 
 
 def _solve_edges(problem: EdgeTerms, U: Array) -> tuple[Array, Array | None, Array]:
@@ -437,7 +528,8 @@ def _solve_vectors(problem: EdgeTerms, folds: Sequence[Array]) -> tuple[Array, A
     """Folds of many judgements, one after another: what they carry is subtracted from the whole.
 
     With D = Ψ_U diag(√σ), the weights without U solve (diag(σ) − DᵀD + alpha I) w = √σ b − Dᵀt_U.
-    Variances need the eigenvectors of diag(σ) − DᵀD; for w alone its tridiagonal form is enough.
+    For one alpha that takes a Cholesky factor. For more, variances need the eigenvectors of
+    diag(σ) − DᵀD; for w alone its tridiagonal form is enough.
     """
     spectrum, alphas = problem.spectrum, problem.alphas
     root = np.sqrt(spectrum.values)
@@ -447,11 +539,14 @@ def _solve_vectors(problem: EdgeTerms, folds: Sequence[Array]) -> tuple[Array, A
     forms: list[Any] = []
     right = np.empty((q, n, k))
     vectors = [problem.vectors(U) * root for U in folds]
+    kind: Any = _DiagonalForm if problem.variances else _TridiagonalForm
+    if len(alphas) == 1:
+        kind = partial(_CholeskyForm, alpha=float(alphas[0]))
     for i, (U, D) in enumerate(zip(folds, vectors, strict=True)):
         H = -(D.T @ D)
         H.flat[:: q + 1] += spectrum.values
         bad[:, i] |= np.trace(H) < LEFT * total
-        forms.append((_DiagonalForm if problem.variances else _TridiagonalForm)(H))
+        forms.append(kind(H))
         right[:, i] = forms[i].rotate(c - D.T @ problem.t[U][:, None])
     kind = type(forms[0])
     bad |= _left(kind, forms, spectrum.values, alphas) < np.maximum(problem.least(), SINGULAR[0])
@@ -486,6 +581,36 @@ def _left(kind: Any, forms: Sequence[Any], sigma: Array, alphas: Array) -> Array
         share = np.einsum("ij,ij->j", y, x) / np.einsum("ij,ij->j", y, weighted)
         x = weighted / np.abs(weighted).max(axis=0)
     return np.minimum(share * (alphas / alpha)[:, None], 1.0)
+
+
+class _CholeskyForm:
+    """H + alpha I = C Cᵀ, for a single alpha."""
+
+    def __init__(self, H: Array, alpha: float) -> None:
+        H.flat[:: len(H) + 1] += alpha
+        self.C, failed = lapack.dpotrf(H.T, lower=1, clean=0, overwrite_a=1)
+        if failed:  # what is not finite is refitted
+            self.C[:] = np.nan
+
+    def rotate(self, columns: Array) -> Array:
+        return self._solve(columns, 0)
+
+    def rotate_back(self, columns: Array) -> Array:
+        return self._solve(columns, 1)
+
+    def _solve(self, columns: Array, trans: int) -> Array:
+        """C⁻¹ or C⁻ᵀ times columns."""
+        solved: Array = blas.dtrsm(1.0, self.C, columns, lower=1, trans_a=trans)
+        return solved
+
+    def weight(self, alphas: Array) -> Array:
+        """1, shape (q, 1)."""
+        return np.ones((len(self.C), len(alphas)))
+
+    @staticmethod
+    def solve(forms: Sequence[_CholeskyForm], right: Array, alphas: Array) -> Array:
+        """What `rotate` gave, of shape (q, n, k): shape (q, 1, n, k)."""
+        return right[:, None]
 
 
 class _DiagonalForm:

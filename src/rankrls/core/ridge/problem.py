@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,7 @@ class RidgeProblem:
         self.keep_basis, self.names = keep_basis, names
         self.objectives: list[Objective] = graph.objectives(**loss)
         self._solvers: list[Any] | None = None
+        self._statistics: list[Statistics] | None = None
         self._least = np.inf
         self._weights: list[Array | None] = []
         self._ranking: RankingSpectrum | None = None
@@ -117,6 +119,22 @@ class RidgeProblem:
     def n_pairs(self) -> int:
         """Edges of all outputs together."""
         return sum(o.n_pairs * len(o.outputs) for o in self.objectives)
+
+    @property
+    def n_coefficients(self) -> int:
+        """Unknowns of a model: weights of features or basis vectors, or one for each row."""
+        space = self.space
+        if isinstance(space, DualSpace):
+            return space.n_rows
+        return len(space.basis.kept) if isinstance(space, NystroemSpace) else space.X.shape[1]
+
+    def keeping_basis(self) -> RidgeProblem:
+        """The same problem, decomposed as it is, in which no basis vector is ever left out."""
+        if not isinstance(self.space, NystroemSpace) or self.keep_basis:
+            return self
+        other = copy(self)
+        other.keep_basis = True
+        return other
 
     def on_rows(self, graph: PreferenceGraph, rows: Array) -> RidgeProblem:
         """The problem of some of the rows, with the same basis; ``graph`` is over these rows."""
@@ -142,7 +160,9 @@ class RidgeProblem:
         elif isinstance(space, DualSpace):
             model = self._solve_dual(space, alphas)
         else:
-            statistics = [Statistics.of(o, space.X) for o in self.objectives]
+            known = self._statistics
+            statistics = known or [Statistics.of(o, space.X) for o in self.objectives]
+            self._statistics = None  # the solvers may overwrite them
             solvers = [PrimalSolver(part, alphas) for part in statistics]
             C = self.graph.pair_features
             model = LinearModel(solvers, alphas, dtype, 0 if C is None else C.shape[1])
@@ -154,6 +174,10 @@ class RidgeProblem:
         dtype, m = space.X.dtype, space.n_rows
         used = np.flatnonzero(sum(o.laplacian.row_weight() for o in self.objectives))
         objectives = self.objectives
+        decomposed = self._solvers is not None and alphas.min() >= self._least
+        if decomposed and not space.kernel.linear and len(used) == m and dtype == np.float64:
+            assert self._solvers is not None
+            return KernelModel(space, used, self._solvers, self._weights, alphas, dtype)
         if len(used) < m:
             objectives = self.graph[used].objectives(**self.loss)
         solvers, weights = self._dual_solvers(space, objectives, used, alphas, for_path=False)
@@ -325,6 +349,8 @@ class RidgeProblem:
                     self._require_positive(self.space, float(alphas.min()))
                 statistics = [Statistics.of(o, features) for o in self.objectives]
                 scaled = not isinstance(self.space, NystroemSpace)
+                if scaled and features is self.space.X:  # for the solution of one alpha
+                    self._statistics = [part.copy() for part in statistics]
                 self._solvers = [
                     PrimalSolver(part, alphas, for_path=True, scaled=scaled) for part in statistics
                 ]
@@ -512,8 +538,14 @@ class RidgeProblem:
         assert codes is not None
         varies = varying_queries(graph.scores, codes, graph.n_queries)[codes]
         total = varies.sum(axis=0)
+        extremes = graph.n_queries == 1 and graph.sample_weight is None
+        low, high = (graph.scores == graph.scores.min(axis=0), graph.scores == graph.scores.max(0))
         for number, rows in enumerate(folds):
             left = total - varies[rows].sum(axis=0) > 0
+            if extremes and all(
+                (end.sum(axis=0) > end[rows].sum(axis=0)).all() for end in (low, high)
+            ):
+                continue  # a row with the lowest score stays, and one with the highest
             if cut[number] and left.all():
                 left = graph[np.setdiff1d(np.arange(graph.n_rows), rows)].scored_outputs()
             if not left.all():
@@ -584,8 +616,8 @@ class RidgeProblem:
     ) -> tuple[Array, Array | None, Array]:
         """Values, variances (or None) and which folds are not to be relied on."""
         graph, total = self.graph, len(folds.members)
-        values = np.full((len(alphas), total, graph.n_outputs), np.nan)
-        variance = np.full(values.shape, np.nan) if variances else None
+        values = np.empty((len(alphas), total, graph.n_outputs))
+        variance = np.empty(values.shape) if variances else None
         unsafe = np.zeros((len(alphas), len(folds)), dtype=bool)
         z, weight = edge_targets(graph.magnitude, graph.pair_weight, self.loss["cost"])
         edges = Judgements(graph.pairs, weight, z)
@@ -595,12 +627,15 @@ class RidgeProblem:
                 seen[which] = True
                 everything = len(which) == len(alphas) and len(outputs) == graph.n_outputs
                 mine = values if everything else np.empty((len(which), total, len(outputs)))
-                spread = np.empty((len(which), total)) if variances else None
+                spread = None
+                if variance is not None:
+                    single = everything and graph.n_outputs == 1
+                    spread = variance[..., 0] if single else np.empty((len(which), total))
                 bad = leave_judgements_out(spectrum, edges, folds, alphas[which], mine, spread)
                 unsafe[which] |= bad
                 if not everything:
                     values[np.ix_(which, np.arange(total), outputs)] = mine
-                if variance is not None and spread is not None:
+                if variance is not None and spread is not None and not single:
                     variance[np.ix_(which, np.arange(total), outputs)] = spread[..., None]
             unsafe[~seen] = True
         return values, variance, unsafe
@@ -720,8 +755,9 @@ class RidgeProblem:
         everything = np.flatnonzero(held == graph.preferring.sum())
         if len(everything):
             raise ValueError(
-                f"fold {everything[0]} holds every judgement that prefers one item to another: "
-                "nothing is left to learn from"
+                f"{folds.name(int(everything[0]))} holds every judgement that prefers one item to "
+                "another: without it nothing is left to learn from, give more judgements"
+                + ("" if folds.what == "judgement" else " or leave out less at a time")
             )
 
     # -- held-out pairs of one ranking
@@ -910,14 +946,15 @@ class RidgeProblem:
         """
         space, X = self.space, self.space.X
         kernel = space.kernel
-        train = X[rest][:, rest] if kernel.precomputed else X[rest]
-        new = X[held][:, rest] if kernel.precomputed else X[held]
+        columns = kernel.precomputed and not (self.keep_basis and isinstance(space, NystroemSpace))
+        train = X[rest][:, rest] if columns else X[rest]
+        new = X[held][:, rest] if columns else X[held]
         smaller: Space
-        if isinstance(space, NystroemSpace):
+        if isinstance(space, NystroemSpace) and self.keep_basis:
+            smaller = NystroemSpace(space.basis, train)
+        elif isinstance(space, NystroemSpace):
             indices = space.basis.indices
             staying = np.isin(indices, rest)
-            if self.keep_basis and not staying.all():
-                raise ValueError(_no_shortcut("a refit with basis vectors that are not in it"))
             if not staying.any():
                 raise ValueError("a fold holds all basis vectors: nothing is left to span a model")
             basis = Basis.of(kernel, train, np.searchsorted(rest, indices[staying]))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse as sp
+from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
@@ -14,9 +15,12 @@ from rankrls._calls import all_or_nothing, takes_queries
 from rankrls._frames import check_same_rows, clear_errors
 from rankrls._validation import Queries, check_option, encode_qid
 
-__all__ = ["QueryScaler"]
+__all__ = ["QueryScaler", "scale_by_query"]
 
-_METHODS = ("minmax", "standard", "maxabs")
+_METHODS = ("minmax", "standard", "maxabs", "rank")
+
+#: Values that are ranked at a time.
+_RANKED = 2**22
 
 
 class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -29,10 +33,11 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    method : {"minmax", "standard", "maxabs"}, default="minmax"
+    method : {"minmax", "standard", "maxabs", "rank"}, default="minmax"
         ``"minmax"`` maps the values of a feature in a query to 0 … 1. ``"standard"`` gives them
         mean 0 and variance 1. ``"maxabs"`` divides them by their largest absolute value: zeros
-        stay zeros, so that sparse data are possible.
+        stay zeros, so that sparse data are possible. ``"rank"`` replaces them by their ranks,
+        between −½ and ½; equal values share the mean of their ranks.
 
     Attributes
     ----------
@@ -50,7 +55,8 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     For the rows :math:`Q` of a query and each feature, ``"minmax"`` computes
     :math:`(x_i - \min_Q x) / (\max_Q x - \min_Q x)`, ``"standard"``
     :math:`(x_i - \mathrm{mean}_Q x) / \mathrm{std}_Q x` with the divisor :math:`|Q|` in the
-    variance, and ``"maxabs"`` :math:`x_i / \max_Q |x|`. A feature that is constant within a
+    variance, ``"maxabs"`` :math:`x_i / \max_Q |x|`, and ``"rank"``
+    :math:`(\mathrm{rank}_Q(x_i) - (|Q| + 1) / 2) / |Q|`. A feature that is constant within a
     query becomes 0 there (for ``"maxabs"``: one that is 0 stays 0). A query with one row is
     constant in every feature.
 
@@ -130,7 +136,7 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         queries = encode_qid(qid, X.shape[0])
         if sp.issparse(X):
             return _maxabs_sparse(X, queries)
-        return _scale_dense(X, queries, self.method)
+        return scale_by_query(X, queries, self.method)
 
     @takes_queries
     @all_or_nothing
@@ -175,7 +181,10 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _scale_dense(X: NDArray[Any], queries: Queries, method: str) -> NDArray[Any]:
+def scale_by_query(X: NDArray[Any], queries: Queries, method: str) -> NDArray[Any]:
+    """What `QueryScaler` does to checked, dense rows of shape (n_rows, n_features)."""
+    if method == "rank":
+        return _ranks(X, queries)
     order = np.argsort(queries.codes, kind="stable")
     n_rows = np.bincount(queries.codes, minlength=len(queries))
     starts = np.cumsum(n_rows) - n_rows  # of each query, in the sorted rows
@@ -205,6 +214,21 @@ def _scale_dense(X: NDArray[Any], queries: Queries, method: str) -> NDArray[Any]
     scaled = np.empty_like(X)
     scaled[order] = values
     return scaled
+
+
+def _ranks(X: NDArray[Any], queries: Queries) -> NDArray[Any]:
+    """Mean ranks within queries; those of the same size are sorted together."""
+    ranks = np.empty_like(X)
+    order = np.argsort(queries.codes, kind="stable")
+    n_rows = np.bincount(queries.codes, minlength=len(queries))
+    starts = np.cumsum(n_rows) - n_rows
+    for size in np.unique(n_rows).tolist():
+        per_step = max(1, _RANKED // max(size * X.shape[1], 1))
+        of_size = starts[n_rows == size]
+        for first in range(0, len(of_size), per_step):
+            rows = order[of_size[first : first + per_step, None] + np.arange(size)]
+            ranks[rows] = (rankdata(X[rows], axis=1) - (size + 1) / 2) / size
+    return ranks
 
 
 def _nonzero(divisor: NDArray[Any]) -> NDArray[Any]:

@@ -1,0 +1,751 @@
+"""``AutoRanker``: an average of exact rankers on several views of raw data."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from rankrls._calls import Progress, all_or_nothing, explained, takes_queries
+from rankrls._frames import check_same_rows
+from rankrls._memory import require
+from rankrls._threads import at_most, n_threads
+from rankrls._validation import (
+    Queries,
+    check_length,
+    check_option,
+    check_scores,
+    check_weights,
+    encode_qid,
+    refuse_lazy,
+)
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.query_weights import varying_queries
+from rankrls.core.ridge.leave_out import query_folds
+from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.core.spaces.spaces import NystroemSpace
+from rankrls.estimators.lost_queries import QueryRequests
+from rankrls.estimators.ranker import graph_accuracy, require_preferences
+from rankrls.estimators.rankrls import RankRLS
+from rankrls.estimators.stacking import (
+    Choice,
+    HeldOutScores,
+    Judge,
+    choose,
+    nested_folds,
+    nested_scores,
+    stacked,
+)
+from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
+from rankrls.preprocessing import RankingFeatures, TableEncoder
+
+__all__ = ["AutoRanker"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class View:
+    """Blocks of `RankingFeatures` and a kernel; gamma is ``factor`` / mean squared norm of rows."""
+
+    blocks: tuple[str, ...]
+    kernel: str
+    factor: float = 0.3
+
+    @property
+    def name(self) -> str:
+        return " + ".join(self.blocks)
+
+
+ALL = ("log", "standard", "rank")
+VIEWS = (
+    View(ALL, "linear"),
+    View(("log", "rank"), "rbf"),
+    View(("quantile", "rank"), "rbf"),
+    View(ALL, "rbf"),
+    View(("uniform", "rank"), "laplacian"),
+    View(("hats",), "linear"),
+    View(("partitions",), "linear"),
+    View(("log",), "rbf"),
+    View(("log",), "linear"),
+)
+MORE_VIEWS = (
+    View(("log", "rank"), "rbf", 1.0),
+    View(("quantile", "rank"), "rbf", 0.1),
+    View(("uniform", "rank"), "laplacian", 1.0),
+    View(("rank",), "rbf"),
+    View(("rank",), "linear"),
+)
+SPARSE_VIEWS = (View(("log",), "linear"), View(("log",), "rbf", 0.5))
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried.
+
+    Attributes
+    ----------
+    views : tuple of View
+    losses : tuple of (cost, which rows are compared)
+    n_basis : int
+        Basis vectors of a kernel.
+    n_members : int
+        Most rankers that are averaged.
+    n_rows : int
+        Most rows that candidates are compared on, whole queries.
+    n_trees : int
+    """
+
+    views: tuple[View, ...]
+    losses: tuple[tuple[str, str], ...]
+    n_basis: int
+    n_members: int
+    n_rows: int
+    n_trees: int
+
+
+WITHIN, ALL_ROWS, BY_QUERY = "within queries", "all rows", "within queries, each the same"
+EFFORTS = {
+    "quick": Effort(VIEWS[:3], (("magnitude", WITHIN), ("magnitude", ALL_ROWS)), 150, 3, 10_000, 0),
+    "normal": Effort(
+        VIEWS,
+        (("magnitude", WITHIN), ("magnitude", ALL_ROWS), ("unit", WITHIN)),
+        *(200, 6, 30_000, 300),
+    ),
+    "thorough": Effort(
+        VIEWS + MORE_VIEWS,
+        (
+            *(("magnitude", WITHIN), ("magnitude", ALL_ROWS), ("unit", WITHIN)),
+            ("magnitude", BY_QUERY),
+        ),
+        *(1000, 8, 60_000, 1000),
+    ),
+}
+
+#: Alphas that are tried, as multiples of the mean squared norm of the rows.
+ALPHAS = 2.0 ** np.arange(-4, 11, 2)
+
+#: A linear kernel of more columns than this gets basis vectors, too.
+MAX_COLUMNS = 800
+
+#: Folds of the nested estimate, and of rows where there are no queries.
+N_FOLDS = 10
+
+#: Rows that are read at a time where not all of them were compared.
+BATCH = 20_000
+
+#: Fewest queries that are compared, and rows for each that more are allowed for.
+FEWEST_QUERIES, ROWS_PER_QUERY = 10, 10
+
+#: Largest label that is taken for a grade, of which 2^y − 1 is tried as a label, too.
+MAX_GRADE = 10
+
+
+class AutoRanker(QueryRequests, BaseEstimator):
+    """Ranker to start with: takes raw tables, needs no tuning.
+
+    Several views of the features (logarithms, quantiles, ranks and standard scores within the
+    query, random partitions), each with a linear or a kernel RankRLS, several losses and a grid
+    of alphas are compared by exact leave-query-out cross-validation. The best of the best views
+    are averaged. No validation set is needed.
+
+    Parameters
+    ----------
+    scoring : str or callable, default="ndcg@10"
+        A metric of `rankrls.metrics` by name, or a function ``metric(y_true, y_score, qid=...)``
+        of one query, higher is better. Members are chosen by this metric and half of the pairwise
+        accuracy, which is less noisy.
+    effort : {"quick", "normal", "thorough"}, default="normal"
+        How many views, losses and basis vectors are tried.
+    drop_ids : bool, default=True
+        Whether to leave out columns that look like ids, row numbers or timestamps.
+    random_state : int, RandomState instance or None, default=None
+        Of basis vectors, random trees and folds. An int makes fits repeatable.
+    n_jobs : int, optional
+        Threads. None: as many as BLAS uses.
+    verbose : int, default=0
+        1: tell how far the fit is.
+
+    Attributes
+    ----------
+    members_ : dict of ndarray
+        A table of all candidates, those in ``estimators_`` first: "view", "kernel", "cost",
+        "label" (y, or the gain 2^y − 1), "compared" (rows within queries, or all rows), "alpha",
+        "score" (held-out mean of the metric), and "weight" in the average, 0 for those that were
+        not chosen.
+        ``pandas.DataFrame(ranker.members_)`` prints it.
+    best_score_ : float
+        Held-out mean of the metric, nested: each query is scored by an average that was chosen by
+        the other queries, of models that were fitted without it. (The held-out scores of the
+        other queries know its labels: with fewer than about 15 queries it is optimistic by 1 or 2
+        hundredths.) Sample weights do not count.
+    held_out_scores_ : ndarray of shape (n_rows,)
+        Scores of the training rows by members that were fitted without their query; NaN for
+        rows that were not compared.
+    nested_scores_ : ndarray of shape (n_rows,)
+        The same by the averages that ``best_score_`` is of.
+    estimators_ : list of RankRLS
+        The fitted members, for the rows of their views.
+    n_compared_ : int
+        Rows that candidates were compared on: all, or, of many rows, a sample of whole queries
+        (10,000, 30,000 or 60,000 by effort). The members are fitted to all rows.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns of X, if these are all strings.
+
+    See Also
+    --------
+    RankRLSCV : One exact ranker, with posterior deviations and every option.
+
+    Notes
+    -----
+    Tables are made numeric by `TableEncoder`, views by `RankingFeatures`. Views within the query
+    compare a row with the other rows of its query: ``predict`` needs all candidates of a query at
+    a time, and their qid. Scores of different queries are not comparable.
+
+    Examples
+    --------
+    >>> from rankrls import AutoRanker
+    >>> from rankrls.datasets import make_ranking
+    >>> X, y, qid = make_ranking(n_queries=40, random_state=0, return_X_y_qid=True)
+    >>> ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+    >>> bool(ranker.best_score_ > 0.8)
+    True
+    >>> ranker.predict(X[:5], qid=qid[:5]).shape
+    (5,)
+    """
+
+    __metadata_request__predict = {"qid": True}  # noqa: RUF012 (scikit-learn reads the class)
+    __metadata_request__score = {"qid": True}  # noqa: RUF012
+
+    members_: dict[str, Array]
+    estimators_: list[RankRLS]
+
+    @explained(
+        alpha="AutoRanker chooses it; RankRLS takes one alpha, RankRLSCV a grid",
+        alphas="AutoRanker has a grid of its own; RankRLSCV takes one",
+        kernel="AutoRanker chooses among kernels; RankRLS and RankRLSCV take one",
+    )
+    def __init__(
+        self,
+        scoring: Any = "ndcg@10",
+        *,
+        effort: str = "normal",
+        drop_ids: bool = True,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.scoring = scoring
+        self.effort = effort
+        self.drop_ids = drop_ids
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    @takes_queries
+    @all_or_nothing
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        qid: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> AutoRanker:
+        """Choose and fit the members.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+            Raw columns: any scale, missing values, text, categories and booleans.
+        y : array-like of shape (n_rows,)
+            Scores or grades, higher is preferred.
+        qid : array-like of shape (n_rows,), optional
+            Query of every row. None: one ranking over all rows; views within queries are left out,
+            and candidates are compared by ten folds of the rows.
+        sample_weight : array-like of shape (n_rows,), optional
+            A pair counts the product of its rows' weights in training.
+
+        Returns
+        -------
+        self : AutoRanker
+        """
+        instead = "fit AutoRanker to a sample of whole queries, use rankrls.dask.RankRLS"
+        refuse_lazy(X, instead=instead)
+        effort = EFFORTS[check_option("effort", self.effort, tuple(EFFORTS))]
+        threads = n_threads(self.n_jobs)
+        rng = check_random_state(self.random_state)
+        progress = Progress("AutoRanker", self.verbose)
+        check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
+        if y is None:
+            raise ValueError("AutoRanker requires y to be passed, but the target y is None")
+        y = check_scores(y)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        if y.ndim > 1:
+            raise ValueError(f"y must be one score a row; got shape {y.shape}: fit one by one")
+        queries = None if qid is None else encode_qid(qid, len(y))
+        weights = (
+            None if sample_weight is None else check_weights("sample_weight", sample_weight, len(y))
+        )
+        with at_most(threads):
+            self._table = TableEncoder(drop_ids=self.drop_ids).fit(X, qid=qid)
+            for name in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)
+                if hasattr(self._table, name):
+                    setattr(self, name, getattr(self._table, name))
+            table = self._table._encoded(X)
+            check_length("y", y, table.shape[0])
+            if sparse.issparse(table) and table.shape[1] <= MAX_COLUMNS:
+                require("dense rows", *table.shape, copies=3, advice="use RankRLS, or fewer rows")
+                table = table.toarray()
+            data = Training(table, y, queries, weights)
+            require_preferences(data.graph(None))
+            order = data.canonical_order()
+            self._fit_members(data.take(order), effort, rng, progress)
+            for name in ("held_out_scores_", "nested_scores_"):
+                scores = getattr(self, name)
+                scores[order] = scores.copy()
+        return self
+
+    def _fit_members(
+        self, data: Training, effort: Effort, rng: np.random.RandomState, progress: Progress
+    ) -> None:
+        gains = data.has_gains()
+        compared = data.sample(effort.n_rows, rng)
+        some = data.take(compared) if len(compared) < data.n_rows else data
+        views = _possible(effort.views, some)
+        blocks = list(dict.fromkeys(block for view in views for block in view.blocks))
+        self._features = RankingFeatures(
+            blocks, n_trees=max(effort.n_trees, 1), random_state=rng.randint(2**31 - 1)
+        ).fit(some.X, qid=some.qid)
+        self._with_qid = data.queries is not None
+        folds, lists = some.folds(rng)
+        judge = Judge(self.scoring, some.y, lists)
+        candidates: list[HeldOutScores] = []
+        labels: list[dict[str, Any]] = []
+        spaces: list[CandidateView] = []
+        cache: dict[str, Array] = {}
+        for number, view in enumerate(views):
+            progress.bar(number, len(views), f"{view.name}, {view.kernel}")
+            rows = self._features._view(view.blocks, some.X, some.queries, cache)
+            space = CandidateView(view, rows, effort.n_basis, rng)
+            spaces.append(space)
+            for label, alphas, scores in space.held_out(some, effort.losses, folds, gains):
+                candidates.append(judge.judge(number, alphas, scores))
+                labels.append({"view": view.name, "kernel": view.kernel, **label})
+        if not any(np.isfinite(one.metric).any() for one in candidates):
+            raise ValueError(f"scoring={self.scoring!r} is not defined for any query of y")
+        every = np.arange(judge.n_lists)
+        chosen = choose(candidates, every, np.ones(len(some.y), bool), effort.n_members)
+        progress(f"{len(candidates)} candidates compared, {len(chosen)} chosen")
+        self._store_choice(candidates, labels, chosen)
+        self.n_compared_ = len(compared)
+        self.held_out_scores_ = np.full(data.n_rows, np.nan)
+        self.held_out_scores_[compared] = stacked(candidates, chosen, slice(None))
+        defined = np.isfinite(candidates[0].metric[0])
+        folds = nested_folds(defined, N_FOLDS, rng)
+        nested = nested_scores(candidates, judge, effort.n_members, folds)
+        self.nested_scores_ = np.full(data.n_rows, np.nan)
+        self.nested_scores_[compared] = nested
+        self.best_score_ = float(np.nanmean(judge.metric(nested)))
+        self.estimators_, self._views, self._factors = [], [], np.array([c.factor for c in chosen])
+        for count, one in enumerate(chosen):
+            progress.bar(count, len(chosen), "fitting members")
+            candidate = candidates[one.candidate]
+            space, label = spaces[candidate.space], labels[one.candidate]
+            ranker = space.ranker(label, float(candidate.alphas[one.alpha]), compared)
+            self._views.append(list(space.view.blocks))
+            self.estimators_.append(self._fitted(ranker, space, label, data, some, cache))
+        progress("done")
+
+    def _store_choice(
+        self,
+        candidates: Sequence[HeldOutScores],
+        labels: Sequence[dict[str, Any]],
+        chosen: Sequence[Choice],
+    ) -> None:
+        """Fill ``members_``, the table of candidates."""
+
+        def row(number: int, alpha: int, weight: float) -> dict[str, Any]:
+            candidate = candidates[number]
+            score = float(np.nanmean(candidate.metric[alpha]))
+            found = {"alpha": candidate.alphas[alpha], "score": score, "weight": weight}
+            return {**labels[number], **found}
+
+        rows = [row(one.candidate, one.alpha, 1 / len(chosen)) for one in chosen]
+        others = set(range(len(candidates))) - {one.candidate for one in chosen}
+        left = [
+            row(number, int(np.argmax(np.nanmean(candidates[number].criterion, axis=1))), 0.0)
+            for number in sorted(others)
+        ]
+        rows += sorted(left, key=lambda one: -one["score"])
+        self.members_ = {
+            name: np.array(
+                [row[name] for row in rows], dtype=object if isinstance(first, str) else np.float64
+            )
+            for name, first in rows[0].items()
+        }
+
+    def _fitted(
+        self,
+        ranker: RankRLS,
+        space: CandidateView,
+        label: dict[str, Any],
+        data: Training,
+        some: Training,
+        cache: dict[str, Array],
+    ) -> RankRLS:
+        """A member fitted to all rows."""
+        blocks = space.view.blocks
+        with _no_column_warnings():
+            if some is data:
+                rows = self._features._view(blocks, data.X, data.queries, cache)
+                arguments = data.arguments(label["compared"])
+                return ranker.fit(rows, data.labels(label["label"]), **arguments)
+            batches = (
+                {
+                    "data": self._features._view(blocks, part.X, part.queries, {}),
+                    "target": part.labels(label["label"]),
+                    **part.arguments(label["compared"]),
+                }
+                for part in data.batches(BATCH)
+            )
+            return ranker.fit_stream(batches, basis_rows=space.basis_rows)
+
+    @takes_queries
+    def predict(self, X: Any, *, qid: ArrayLike | None = None) -> Array:
+        """Predict scores; higher is preferred, within a query.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n, n_features)
+        qid : array-like of shape (n,)
+            Query of every row, needed if the ranker was fitted with qid: members compare a row
+            with the other rows of its query.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        check_is_fitted(self)
+        refuse_lazy(X, instead="predict one part of whole queries after the other")
+        if self._with_qid and qid is None:
+            raise ValueError(
+                "AutoRanker was fitted with qid, and members compare a row with the others of its "
+                "query: pass qid to predict, too (np.zeros(len(X)) if X is one query)"
+            )
+        if not self._with_qid and qid is not None:
+            raise ValueError("AutoRanker was fitted without qid, so predict takes none")
+        check_same_rows(X, qid=qid)
+        with at_most(n_threads(self.n_jobs)):
+            table = self._like_training(self._table._encoded(X))
+            queries = None if qid is None else encode_qid(qid, table.shape[0])
+            data = Training(table, np.zeros(table.shape[0]), queries, None)
+            scores = np.empty(table.shape[0])
+            for rows in data.query_batches(BATCH):
+                part = data.take(rows)
+                cache: dict[str, Array] = {}
+                scores[rows] = sum(
+                    factor
+                    * member.predict(self._features._view(blocks, part.X, part.queries, cache))
+                    for factor, blocks, member in zip(
+                        self._factors, self._views, self.estimators_, strict=True
+                    )
+                )
+        return scores
+
+    def _like_training(self, table: Any) -> Any:
+        """Dense or sparse, as the rows of ``fit`` were."""
+        if not self._features._centres:  # only dense columns are centred
+            return sparse.csr_array(table)
+        if not sparse.issparse(table):
+            return table
+        require("dense rows", *table.shape, advice="predict fewer rows at a time")
+        return table.toarray()
+
+    @takes_queries
+    def score(self, X: Any, y: ArrayLike, qid: ArrayLike | None = None) -> float:
+        """Pairwise accuracy, mean over the queries that have a pair, as of all rankers.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n, n_features)
+        y : array-like of shape (n,)
+        qid : array-like of shape (n,)
+            Required if the ranker was fitted with qid.
+
+        Returns
+        -------
+        float
+        """
+        predictions = self.predict(X, qid=qid)
+        graph = PreferenceGraph.from_scores(check_scores(y), qid=qid)
+        require_preferences(graph, "evaluate")
+        return graph_accuracy(graph, predictions)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("fit_stream", "partial_fit"):
+                raise AttributeError(
+                    f"AutoRanker has no {name}: it compares candidates on all rows; fit it to a "
+                    f"sample of whole queries, or use RankRLS().{name}"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_factors")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "ranker"
+        tags.target_tags.required = True
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+class Training:
+    """Numeric rows with labels, queries and weights."""
+
+    def __init__(self, X: Any, y: Array, queries: Queries | None, weights: Array | None) -> None:
+        self.X, self.y, self.queries, self.weights = X, y, queries, weights
+
+    @property
+    def n_rows(self) -> int:
+        return self.X.shape[0]
+
+    @property
+    def qid(self) -> Array | None:
+        """Numbers of the queries."""
+        return None if self.queries is None else self.queries.codes
+
+    def take(self, rows: Array) -> Training:
+        """Some rows, whole queries."""
+        queries = None if self.qid is None else encode_qid(self.qid[rows], len(rows))
+        weights = None if self.weights is None else self.weights[rows]
+        return Training(self.X[rows], self.y[rows], queries, weights)
+
+    def canonical_order(self) -> Array:
+        """Rows in an order that does not depend on the order they are given in.
+
+        What is drawn at random, basis vectors and folds, is drawn from this order.
+        """
+        direction = np.random.RandomState(0).standard_normal(self.X.shape[1])
+        keys = np.asarray(self.X @ (direction / _largest(self.X))).ravel()
+        return np.lexsort((self.y, keys, np.zeros(len(keys)) if self.qid is None else self.qid))
+
+    def sample(self, most: int, rng: np.random.RandomState) -> Array:
+        """Rows of random whole queries, about ``most`` of them; all if there are no more.
+
+        Of short queries fewer are drawn: holding out costs time for each.
+        """
+        n_queries = 0 if self.queries is None else len(self.queries)
+        if self.n_rows <= most and n_queries <= most // ROWS_PER_QUERY:
+            return np.arange(self.n_rows)
+        if self.qid is None:
+            return np.sort(rng.choice(self.n_rows, most, replace=False))
+        assert self.queries is not None
+        n_queries = len(self.queries)
+        varies = varying_queries(self.y[:, None], self.qid, n_queries)[:, 0]
+        # Queries with a pair first: the others tell nothing about an order.
+        order = np.concatenate(
+            [rng.permutation(np.flatnonzero(part)) for part in (varies, ~varies)]
+        )
+        sizes = np.bincount(self.qid, minlength=n_queries)[order]
+        fitting = int(np.searchsorted(np.cumsum(sizes), most))
+        taken = order[: max(FEWEST_QUERIES, min(fitting, most // ROWS_PER_QUERY))]
+        return np.flatnonzero(np.isin(self.qid, taken))
+
+    def query_batches(self, size: int) -> list[Array]:
+        """Rows of whole queries, about ``size`` at a time; all of one ranking count as any."""
+        if self.n_rows <= size:
+            return [np.arange(self.n_rows)]
+        if self.qid is None:
+            return np.array_split(np.arange(self.n_rows), -(-self.n_rows // size))
+        order = np.argsort(self.qid, kind="stable")
+        ends = np.cumsum(np.bincount(self.qid))
+        cuts = np.unique(np.searchsorted(ends, np.arange(size, self.n_rows, size)))
+        return [rows for rows in np.split(order, ends[cuts]) if len(rows)]
+
+    def batches(self, size: int) -> Iterator[Training]:
+        """The same, with their labels; the numbers of queries are those of all rows."""
+        for rows in self.query_batches(size):
+            part = self.take(rows)
+            part.names = None if self.qid is None else self.qid[rows]
+            yield part
+
+    names: Array | None = None
+
+    def labels(self, label: str) -> Array:
+        """y, or the gain 2^y − 1."""
+        return 2.0**self.y - 1.0 if label == "gain" else self.y
+
+    def has_gains(self) -> bool:
+        """Whether y are grades, so that gains are worth a try."""
+        y = self.y
+        return bool((y == np.rint(y)).all() and y.min() >= 0 and 2 <= y.max() <= MAX_GRADE)
+
+    def arguments(self, compared: str) -> dict[str, Any]:
+        """Arguments of ``fit``."""
+        found: dict[str, Any] = {}
+        if compared != ALL_ROWS and self.qid is not None:
+            found["qid"] = self.qid if self.names is None else self.names
+        if self.weights is not None:
+            found["sample_weight"] = self.weights
+        return found
+
+    def graph(self, labels: Array | None, compared: str = WITHIN) -> PreferenceGraph:
+        """Preferences of labels (by default y) of shape (n_rows[, n_outputs])."""
+        return PreferenceGraph.from_scores(
+            self.y if labels is None else labels, **self.arguments(compared)
+        )
+
+    def folds(self, rng: np.random.RandomState) -> tuple[list[Array], Array]:
+        """What is left out together, and the number of the held-out list of every row."""
+        if self.qid is not None:
+            return query_folds(self.qid), self.qid
+        if min(np.count_nonzero(self.y == end) for end in (self.y.min(), self.y.max())) < 2 and (
+            len(np.unique(self.y)) < 3
+        ):
+            raise ValueError(
+                "without qid, rows are held out in folds: of two labels each needs two rows or more"
+            )
+        k = min(N_FOLDS, max(2, self.n_rows // 5))
+        order = rng.permutation(self.n_rows)
+        order = order[np.argsort(self.y[order], kind="stable")]  # all folds have all labels
+        lists = np.empty(self.n_rows, dtype=np.int64)
+        lists[order] = np.arange(self.n_rows) % k
+        return [np.flatnonzero(lists == number) for number in range(k)], lists
+
+
+class CandidateView:
+    """A view with its kernel, and the basis vectors of it, for all losses.
+
+    Parameters
+    ----------
+    view : View
+    rows : ndarray or sparse array of shape (m, n)
+        Of the view.
+    n_basis : int
+    rng : RandomState
+    """
+
+    def __init__(self, view: View, rows: Any, n_basis: int, rng: np.random.RandomState) -> None:
+        self.view, self.rows = view, rows
+        m, n = rows.shape
+        self.size = _mean_squared_norm(rows)
+        self.basis: Array | None = None
+        if view.kernel != "linear" or n > MAX_COLUMNS:
+            self.basis = np.sort(rng.choice(m, min(n_basis, m), replace=False))
+
+    @property
+    def basis_rows(self) -> Any:
+        return None if self.basis is None else self.rows[self.basis]
+
+    def ranker(
+        self, label: dict[str, Any], alpha: float, row_numbers: Array | None = None
+    ) -> RankRLS:
+        """The unfitted ranker of a candidate; basis vectors by their numbers among all rows."""
+        basis = self.basis if row_numbers is None or self.basis is None else row_numbers[self.basis]
+        gamma = None if self.view.kernel == "linear" else self.view.factor / self.size
+        return RankRLS(
+            alpha,
+            kernel=self.view.kernel,
+            gamma=gamma,
+            cost=label["cost"],
+            query_weighting="query" if label["compared"] == BY_QUERY else "size",
+            solver="primal" if basis is None else "nystroem",
+            basis=basis,
+        )
+
+    def held_out(
+        self,
+        data: Training,
+        losses: Sequence[tuple[str, str]],
+        folds: Sequence[Array],
+        gains: bool,
+    ) -> Iterator[tuple[dict[str, Any], Array, Array]]:
+        """(label, alphas, held-out scores of shape (n_alphas, m)) of every loss and label.
+
+        ``gains``: whether gains of the labels are tried, too.
+        """
+        space = None
+        for cost, compared in losses:
+            if data.qid is None and (compared, cost) != (ALL_ROWS, "magnitude"):
+                continue  # one ranking: the same, or without a shortcut
+            if data.weights is not None and data.qid is not None and compared == ALL_ROWS:
+                continue  # a refit for every query
+            names = ["y", "gain"] if cost == "magnitude" and gains else ["y"]
+            targets = np.column_stack([data.labels(name) for name in names])
+            label = {"cost": cost, "compared": compared}
+            ranker = self.ranker(label, 1.0)
+            if space is None:
+                with _no_column_warnings():
+                    prepared = ranker._prepare(self.rows, targets, data.arguments(compared))
+                    problem = ranker._problem(*prepared, keep_basis=True)
+                space = problem.space
+                size = self.size
+                if isinstance(space, NystroemSpace):
+                    size = _mean_squared_norm(space.features)
+            graph = data.graph(targets, compared)
+            loss = {"cost": cost, "ties": ranker.ties, "query_weighting": ranker.query_weighting}
+            problem = RidgeProblem(graph, space, loss, keep_basis=True)
+            alphas = ALPHAS * size * (1 / 64 if compared == BY_QUERY else 1.0)
+            held = problem.leave_out(folds, alphas).by_row(data.n_rows)
+            for j, name in enumerate(names):
+                yield {"cost": cost, "label": name, "compared": compared}, alphas, held[..., j]
+
+
+def _largest(X: Any) -> Array:
+    """Largest size of the values of every column; 1 where all are 0."""
+    largest = abs(X).max(axis=0)
+    values = np.asarray(largest.todense() if sparse.issparse(largest) else largest).ravel()
+    return np.where(values > 0, values, 1.0)
+
+
+def _mean_squared_norm(rows: Any) -> float:
+    """Of rows less their mean."""
+    if sparse.issparse(rows):
+        mean = np.asarray(rows.mean(axis=0)).ravel()
+        squares = float(rows.multiply(rows).sum()) / rows.shape[0] - float(mean @ mean)
+    else:
+        squares = float(rows.var(axis=0).sum())
+    return squares if squares > 0 else 1.0
+
+
+def _possible(views: Sequence[View], data: Training) -> list[View]:
+    """Views that the data allow: none within queries without qid, and few of sparse data."""
+    if sparse.issparse(data.X):
+        return list(SPARSE_VIEWS)
+    if data.qid is not None:
+        return list(views)
+    found = []
+    for view in views:
+        blocks = tuple(block for block in view.blocks if block not in ("standard", "rank"))
+        if blocks:
+            found.append(View(blocks, view.kernel, view.factor))
+    return list(dict.fromkeys(found))
+
+
+@contextmanager
+def _no_column_warnings() -> Iterator[None]:
+    """Views are scaled, and have no ids: what looks like one is no concern of the user."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FeatureScaleWarning)
+        warnings.simplefilter("ignore", IdColumnWarning)
+        yield

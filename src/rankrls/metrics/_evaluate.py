@@ -1,0 +1,310 @@
+"""Several metrics at once: of scores of rows, and of ranked lists against judgements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rankrls._calls import takes_queries
+from rankrls._validation import (
+    Queries,
+    as_text,
+    check_finite_array,
+    check_length,
+    check_option,
+    show,
+)
+from rankrls.metrics._arguments import (
+    ListInputs,
+    check_average,
+    check_lists,
+    check_undefined,
+    value_by_query,
+)
+from rankrls.metrics.metric_names import NamedMetric, parse_metrics
+from rankrls.rankings import Qrels, RankTable, as_labels
+
+__all__ = ["evaluate", "evaluate_run", "run_values"]
+
+Array = NDArray[Any]
+
+#: What is evaluated where nothing else is asked for.
+METRICS = ("ndcg@10", "map", "mrr", "precision@10")
+
+Values = dict[str, Any]
+
+
+@takes_queries
+def evaluate(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    metrics: str | Sequence[str] = METRICS,
+    qid: ArrayLike | None = None,
+    gain: Literal["exponential", "linear"] = "exponential",
+    relevance_threshold: float = 1.0,
+    max_grade: float = 4.0,
+    undefined: float | Literal["skip"] = "skip",
+    average: Literal["query"] | None = "query",
+) -> dict[str, Any]:
+    """Evaluate scores by several metrics, by their names.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,)
+        Labels, higher = more relevant.
+    y_score : array-like of shape (n_rows,)
+        Predicted scores, higher = ranked earlier.
+    metrics : str or sequence of str, default=("ndcg@10", "map", "mrr", "precision@10")
+        Names, or one text with commas between them: ndcg, average_precision (map),
+        reciprocal_rank (mrr), precision, recall and expected_reciprocal_rank (err), each with a
+        cut-off if wanted, as in "recall@100"; pairwise_accuracy, pairwise_error and
+        concordance_index.
+    qid : array-like of shape (n_rows,), optional
+        Query of every row: any labels, in any order. None: all rows are one query.
+    gain : {"exponential", "linear"}, default="exponential"
+        Of :func:`ndcg`.
+    relevance_threshold : float, default=1
+        Smallest label that is relevant, for average_precision, reciprocal_rank, precision and
+        recall.
+    max_grade : float, default=4
+        Of :func:`expected_reciprocal_rank`.
+    undefined : {0, 1, "skip"}, default="skip"
+        Value of a query without a relevant row; "skip" leaves it out of the mean. Metrics of pairs
+        leave out queries without a pair.
+    average : {"query"} or None, default="query"
+        Means over the queries, or the values of every query.
+
+    Returns
+    -------
+    dict of str → float, or of str → ndarray of shape (n_queries,)
+        By the names as they were given. With ``average=None`` "query" holds the query labels, and
+        NaN stands where a metric is not defined.
+
+    See Also
+    --------
+    evaluate_run : The same for ranked lists and judgements in separate tables.
+
+    Examples
+    --------
+    >>> from rankrls.metrics import evaluate
+    >>> evaluate([2, 0, 1, 1, 0], [0.9, 0.5, 0.1, 0.3, 0.2], qid=[1, 1, 1, 2, 2],
+    ...          metrics="ndcg@2,map,recall@1")
+    {'ndcg@2': 0.91311..., 'map': 0.91666..., 'recall@1': 0.75}
+    """
+    asked = parse_metrics(metrics)
+    inputs = check_lists(y_true, y_score, qid, None, undefined, average)
+    if not inputs.single:
+        raise ValueError("y_true and y_score must be 1-D: evaluate one output at a time")
+    options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
+    found: Values = {}
+    if average is None:
+        found["query"] = as_labels(inputs.queries.labels)
+    for metric in asked:
+        if metric.is_list:
+            found[metric.text] = _of_lists(metric, inputs, options)
+        elif metric.name == "concordance_index":
+            if average is None:
+                raise ValueError("concordance_index counts all pairs together: average='query'")
+            found[metric.text] = metric(y_true, y_score, qid=qid)
+        else:
+            found[metric.text] = metric(y_true, y_score, qid=qid, average=average)
+    return found
+
+
+def evaluate_run(
+    run: RankTable,
+    qrels: Qrels,
+    *,
+    metrics: str | Sequence[str] = METRICS,
+    gain: Literal["exponential", "linear"] = "exponential",
+    relevance_threshold: float = 1.0,
+    max_grade: float = 4.0,
+    ties: Literal["expected", "rank", "id"] = "expected",
+    undefined: float | Literal["skip"] = "skip",
+    missing_queries: Literal["zero", "skip"] = "zero",
+    average: Literal["query"] | None = "query",
+) -> dict[str, Any]:
+    """Evaluate ranked lists against relevance judgements.
+
+    What was judged relevant and is not in the list of its query counts as relevant and has no
+    place. What is in a list and was not judged is not relevant. Queries without judgements are
+    left out.
+
+    Parameters
+    ----------
+    run : RankTable
+        From :func:`rankrls.rank` or :func:`rankrls.datasets.load_run`.
+    qrels : Qrels
+        From :func:`rankrls.datasets.load_qrels`. Queries and ids are compared as text, so that 7
+        and "7" are the same.
+    metrics : str or sequence of str, default=("ndcg@10", "map", "mrr", "precision@10")
+        Names as in :func:`evaluate`, of metrics of lists.
+    gain : {"exponential", "linear"}, default="exponential"
+        Of :func:`ndcg`. trec_eval and nDCG of ir_measures: "linear".
+    relevance_threshold : float, default=1
+        Smallest grade that is relevant, above 0.
+    max_grade : float, default=4
+        Of :func:`expected_reciprocal_rank`.
+    ties : {"expected", "rank", "id"}, default="expected"
+        Lines of equal scores: the expected value over all their orders, the order of the table,
+        or the id that comes last in the alphabet first, as in trec_eval.
+    undefined : {0, 1, "skip"}, default="skip"
+        Value of a query without a relevant judgement; "skip" leaves it out of the mean. trec_eval
+        and ir_measures: 0.
+    missing_queries : {"zero", "skip"}, default="zero"
+        Judged queries that are not in the run have the value 0, as in ir_measures and
+        ``trec_eval -c``, or are left out, as in ``trec_eval`` without ``-c``.
+    average : {"query"} or None, default="query"
+        Means over the queries, or the values of every query.
+
+    Returns
+    -------
+    dict of str → float, or of str → ndarray of shape (n_queries,)
+        By the names as they were given. With ``average=None`` "query" holds the queries of the
+        judgements as text, sorted, and NaN stands where a query is left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls.metrics import evaluate_run
+    >>> from rankrls.rankings import Qrels, RankTable, as_labels
+    >>> run = RankTable.from_scores([3, 2, 1], qid=[7, 7, 7], ids=["a", "b", "c"])
+    >>> qrels = Qrels(np.array([7, 7]), np.array(["b", "z"]), np.array([1, 1]))
+    >>> evaluate_run(run, qrels, metrics=["map", "recall@3"])
+    {'map': 0.25, 'recall@3': 0.5}
+    """
+    asked = parse_metrics(metrics)
+    check_average(average, ("query",))
+    options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
+    found = run_values(
+        run, qrels, asked, options, ties=ties, undefined=undefined, missing_queries=missing_queries
+    )
+    if average is None:
+        return found
+    for metric in asked:
+        values = found[metric.text]
+        if np.isnan(values).all():
+            raise ValueError(
+                f"{metric.text}: no query is left, because no judged query has a relevant row or "
+                "is in the run"
+            )
+        found[metric.text] = float(np.nanmean(values))
+    return {metric.text: found[metric.text] for metric in asked}
+
+
+def run_values(
+    run: RankTable,
+    qrels: Qrels,
+    asked: Sequence[NamedMetric],
+    options: dict[str, Any],
+    *,
+    ties: str,
+    undefined: Any,
+    missing_queries: str,
+) -> Values:
+    """Values of every judged query, and the queries themselves; see `evaluate_run`."""
+    check_option("ties", ties, ("expected", "rank", "id"))
+    check_option("missing_queries", missing_queries, ("zero", "skip"))
+    for metric in asked:
+        if not metric.is_list:
+            raise ValueError(f"{metric.text} compares pairs of rows, and a run has lists of them")
+    threshold = options["relevance_threshold"]
+    if not threshold > 0:
+        raise ValueError(
+            f"relevance_threshold must be above 0, the grade of what was not judged; got "
+            f"{show(threshold)}"
+        )
+    inputs = _aligned(run, qrels, ties, check_undefined(undefined))
+    assert inputs.retrieved is not None
+    found: Values = {"query": inputs.queries.labels}
+    codes, n_queries = inputs.queries.codes, len(inputs.queries)
+    absent = np.bincount(codes[inputs.retrieved], minlength=n_queries) == 0
+    for metric in asked:
+        values = _of_lists(metric, inputs, options)
+        if missing_queries == "skip":
+            values[absent] = np.nan
+        found[metric.text] = values
+    return found
+
+
+def _of_lists(metric: NamedMetric, inputs: ListInputs, options: dict[str, Any]) -> Any:
+    inputs = replace(inputs, k=metric.k)
+    return value_by_query(inputs, metric.values(inputs, options[str(metric.option)]))
+
+
+def _aligned(run: RankTable, qrels: Qrels, ties: str, undefined: float) -> ListInputs:
+    """Rows of the lists with their grades, then judged rows that are in no list."""
+    for name, table, kind in (("run", run, RankTable), ("qrels", qrels, Qrels)):
+        if not isinstance(table, kind):
+            raise ValueError(f"{name} must be a {kind.__name__}; got {show(table)}")
+        if len(table) == 0:
+            raise ValueError(f"{name} has no lines: there is nothing to evaluate")
+        for column, values in table.columns.items():
+            check_length(f"{name}.{column}", values, len(table), of="lines")
+    run_score = check_finite_array("run.score", run.score, ndim=(1,))
+    grade = np.maximum(check_finite_array("qrels.grade", qrels.grade, ndim=(1,)), 0.0)
+    of_judged, of_line, names = _numbered(qrels.query, run.query)
+    judged = of_line < len(names)
+    if not judged.any():
+        raise ValueError(
+            f"no query of the run was judged: its first is {show(str(run.query[0]))}, that of the "
+            f"judgements {show(str(qrels.query[0]))}"
+        )
+    of_run, score = of_line[judged], run_score[judged]
+    id_judged, id_run, _ = _numbered(qrels.id, run.id[judged])
+    n_run, n_ids = len(of_run), int(max(id_judged.max(), id_run.max())) + 1
+    key_run = of_run * n_ids + id_run
+    key_judged = of_judged * n_ids + id_judged
+    for what, keys in (("run", key_run), ("qrels", key_judged)):
+        if len(np.unique(keys)) < len(keys):
+            raise ValueError(f"{what} has an id twice in one query")
+    order = np.argsort(key_judged)
+    at = np.minimum(np.searchsorted(key_judged[order], key_run), len(order) - 1)
+    known = key_judged[order][at] == key_run
+    labels = np.where(known, grade[order[at]], 0.0)
+    rest = np.ones(len(qrels), dtype=bool)
+    rest[order[at[known]]] = False
+    y = np.concatenate([labels, grade[rest]])
+    codes = np.concatenate([of_run, of_judged[rest]])
+    level = np.zeros(len(y))
+    level[:n_run] = 1 + _levels(score, run.id[judged], ties)
+    retrieved = np.arange(len(y)) < n_run
+    return ListInputs(
+        y[:, None], level[:, None], Queries(codes, names), None, undefined, None, True, retrieved
+    )
+
+
+def _levels(score: Array, id: Array, ties: str) -> Array:
+    """Scores as numbers from 0, ties in the order that was asked for."""
+    if ties == "expected":
+        return np.unique(score, return_inverse=True)[1]
+    later = -np.arange(len(score))
+    if ties == "id":
+        words = as_text([str(label) for label in id.tolist()])
+        later = np.unique(words, return_inverse=True)[1]
+    level = np.empty(len(score), dtype=np.int64)
+    level[np.lexsort((later, score))] = np.arange(len(score))
+    return level
+
+
+def _numbered(known: Array, others: Array) -> tuple[Array, Array, Array]:
+    """Labels as numbers: those of ``known`` in the order of their text, unknown ones after them.
+
+    Returns
+    -------
+    of_known, of_others : ndarray of int
+    labels : ndarray of str
+        Different labels of ``known`` as text, sorted.
+    """
+    words = [[str(label) for label in labels.tolist()] for labels in (known, others)]
+    labels = sorted(set(words[0]))
+    number = {label: place for place, label in enumerate(labels)}
+    of_known = np.array([number[word] for word in words[0]], dtype=np.int64)
+    of_others = np.array([number.setdefault(word, len(number)) for word in words[1]],
+                         dtype=np.int64)  # fmt: skip
+    return of_known, of_others, as_text(labels)

@@ -1,0 +1,149 @@
+"""Metrics by their names: ``ndcg@10``, ``map``, ``recall@100`` and so on, everywhere the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rankrls._validation import check_metric_name, check_option
+from rankrls.metrics import _binary, _cascade, _ndcg, _pairwise
+from rankrls.metrics._arguments import ListInputs, check_k
+
+__all__ = ["LIST_METRICS", "PAIR_METRICS", "NamedMetric", "parse_metric", "parse_metrics"]
+
+#: List metrics: the function, what computes its values from checked arguments, and the option that
+#: says what counts as relevant.
+_LISTS: dict[str, tuple[Callable[..., Any], Callable[..., Any], str]] = {
+    "ndcg": (_ndcg.ndcg, _ndcg.ndcg_values, "gain"),
+    "average_precision": (
+        _binary.average_precision,
+        _binary.average_precision_values,
+        "relevance_threshold",
+    ),
+    "reciprocal_rank": (
+        _binary.reciprocal_rank,
+        _binary.reciprocal_rank_values,
+        "relevance_threshold",
+    ),
+    "precision": (_binary.precision, _binary.precision_values, "relevance_threshold"),
+    "recall": (_binary.recall, _binary.recall_values, "relevance_threshold"),
+    "expected_reciprocal_rank": (
+        _cascade.expected_reciprocal_rank,
+        _cascade.expected_reciprocal_rank_values,
+        "max_grade",
+    ),
+}
+
+#: Metrics of pairs of rows, which have no cut-off.
+_PAIRS: dict[str, Callable[..., Any]] = {
+    "pairwise_accuracy": _pairwise.pairwise_accuracy,
+    "concordance_index": _pairwise.concordance_index,
+    "pairwise_error": _pairwise.pairwise_error,
+}
+
+LIST_METRICS = tuple(_LISTS)
+
+#: Those that are larger where a ranking is better.
+PAIR_METRICS = ("pairwise_accuracy", "concordance_index")
+
+#: Short names.
+_SHORT = {
+    "map": "average_precision",
+    "mrr": "reciprocal_rank",
+    "err": "expected_reciprocal_rank",
+}
+
+
+@dataclass(frozen=True)
+class NamedMetric:
+    """A metric that was asked for by name.
+
+    Attributes
+    ----------
+    text : str
+        The name as it was written, such as "map@5".
+    name : str
+        Name of the function, such as "average_precision".
+    k : int or None
+        Cut-off.
+    """
+
+    text: str
+    name: str
+    k: int | None
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it looks at whole lists, not at pairs of rows."""
+        return self.name in _LISTS
+
+    @property
+    def option(self) -> str | None:
+        """The option that says what counts as relevant; None for metrics of pairs."""
+        return _LISTS[self.name][2] if self.is_list else None
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function of `rankrls.metrics`."""
+        return _LISTS[self.name][0] if self.is_list else _PAIRS[self.name]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The cut-off as an argument of the function."""
+        return {} if self.k is None else {"k": self.k}
+
+    def __call__(self, y_true: Any, y_score: Any, **others: Any) -> Any:
+        """Evaluate scores."""
+        return self.function(y_true, y_score, **self.options, **others)
+
+    def values(self, inputs: ListInputs, option: Any) -> Callable[[Any, Any], Any]:
+        """What computes the values of a list metric, with the cut-off that ``inputs`` has."""
+        return _LISTS[self.name][1](inputs, option)
+
+
+def parse_metric(
+    text: Any, argument: str = "metric", *, allowed: Iterable[str] | None = None
+) -> NamedMetric:
+    """The metric that a name stands for.
+
+    Parameters
+    ----------
+    text : str
+        ``name`` or ``name@k``. Names are those of the functions, and map, mrr and err.
+    argument : str
+        What it was given as, for errors.
+    allowed : iterable of str, optional
+        Names of functions; by default all.
+    """
+    name, at, cut = text.partition("@") if isinstance(text, str) else (text, "", "")
+    if name in _SHORT and isinstance(name, str):
+        name = _SHORT[name]
+    elif name != "pairwise_error" or allowed is not None:
+        check_metric_name(argument, text)
+    check_option(argument, name, (*PAIR_METRICS, "pairwise_error", *_LISTS) if allowed is None
+                 else allowed)  # fmt: skip
+    if at and name not in _LISTS:
+        raise ValueError(
+            f"{argument}={text!r}: {name} has no cut-off, which is for lists, as in 'ndcg@10'"
+        )
+    if at and not (cut.isascii() and cut.isdigit()):
+        raise ValueError(
+            f"{argument}={text!r}: a cut-off is written name@k with k an integer, as in 'ndcg@10'"
+        )
+    return NamedMetric(text, name, check_k(int(cut)) if at else None)
+
+
+def parse_metrics(given: str | Sequence[str], argument: str = "metrics") -> list[NamedMetric]:
+    """Metrics from a list of names, or from a text with commas between them."""
+    texts = given.split(",") if isinstance(given, str) else given
+    if not isinstance(texts, Iterable):
+        raise ValueError(f"{argument} must be names of metrics, as in 'ndcg@10,map'; got {given!r}")
+    texts = [text.strip() if isinstance(text, str) else text for text in texts]
+    parsed = [parse_metric(text, argument) for text in texts if text != ""]
+    if not parsed:
+        raise ValueError(f"{argument} names no metric: write, for example, 'ndcg@10,map'")
+    for place, metric in enumerate(parsed):
+        if metric.text in [other.text for other in parsed[:place]]:
+            raise ValueError(f"{argument}: {metric.text!r} comes twice")
+    return parsed

@@ -1,0 +1,85 @@
+"""Random partitions of the space: which leaf of each of many random trees a row falls into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+__all__ = ["RandomTrees"]
+
+Array = NDArray[Any]
+
+#: More rows than this make no better random trees.
+MAX_ROWS = 5000
+
+#: Leaves that are looked up at a time.
+BLOCK = 2**22
+
+
+@dataclass(frozen=True)
+class RandomTrees:
+    """Complete binary trees of one depth d, without labels.
+
+    Node 1 is the root, the children of node i are 2i (at most the threshold) and 2i + 1.
+
+    Attributes
+    ----------
+    features : ndarray of shape (n_trees, 2^d), int
+        Feature of each inner node; node 0 is not used.
+    thresholds : ndarray of shape (n_trees, 2^d)
+        Infinite where a branch ends above the last level: all rows go left.
+    """
+
+    features: Array
+    thresholds: Array
+
+    @classmethod
+    def grow(cls, X: Array, n_trees: int, depth: int, rng: np.random.RandomState) -> RandomTrees:
+        """The random trees of `RandomTreesEmbedding`, grown on rows of X of shape (m, n)."""
+        from sklearn.ensemble import RandomTreesEmbedding  # slow to import
+
+        if len(X) > MAX_ROWS:
+            X = X[np.sort(rng.choice(len(X), MAX_ROWS, replace=False))]
+        grown = RandomTreesEmbedding(
+            n_trees, max_depth=depth, random_state=rng.randint(2**31 - 1)
+        ).fit(X)
+        features = np.zeros((n_trees, 2**depth), dtype=np.int64)
+        thresholds = np.full((n_trees, 2**depth), np.inf)
+        for t, estimator in enumerate(grown.estimators_):
+            tree = estimator.tree_
+            nodes, places = np.array([0]), np.array([1])  # in scikit-learn's tree, and in ours
+            for _ in range(depth):
+                inner = tree.children_left[nodes] >= 0
+                nodes, places = nodes[inner], places[inner]
+                features[t, places] = tree.feature[nodes]
+                thresholds[t, places] = tree.threshold[nodes]
+                nodes = np.concatenate([tree.children_left[nodes], tree.children_right[nodes]])
+                places = np.concatenate([2 * places, 2 * places + 1])
+        return cls(features, thresholds)
+
+    @property
+    def n_leaves(self) -> int:
+        """Of all trees together."""
+        return self.features.size
+
+    def leaves(self, X: Array) -> sparse.csr_array:
+        """One column for each leaf, 1 where a row falls into it: shape (m, n_leaves)."""
+        n_trees, width = self.features.shape
+        trees = np.arange(n_trees)
+        found = np.empty((len(X), n_trees), dtype=np.int32)
+        step = max(1, BLOCK // n_trees)
+        for first in range(0, len(X), step):
+            rows = X[first : first + step].astype(np.float32)  # as scikit-learn splits them
+            numbers = np.arange(len(rows))[:, None]
+            place = np.ones((len(rows), n_trees), dtype=np.int64)
+            for _ in range(width.bit_length() - 1):
+                right = rows[numbers, self.features[trees, place]] > self.thresholds[trees, place]
+                place = 2 * place + right
+            found[first : first + step] = place - width + width * trees
+        indptr = np.arange(0, found.size + 1, n_trees)
+        ones = np.ones(found.size)
+        return sparse.csr_array((ones, found.ravel(), indptr), shape=(len(X), self.n_leaves))

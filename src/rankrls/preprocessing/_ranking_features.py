@@ -1,0 +1,310 @@
+"""``RankingFeatures``: views of features that suit linear and kernel rankers, without labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.special import ndtri
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from rankrls._calls import all_or_nothing, takes_queries
+from rankrls._frames import check_same_rows, clear_errors
+from rankrls._validation import Queries, check_integer, check_option, encode_qid
+from rankrls.preprocessing._query_scaler import scale_by_query
+from rankrls.preprocessing._random_trees import RandomTrees
+
+__all__ = ["BLOCKS", "WITHIN_QUERY", "RankingFeatures"]
+
+Array = NDArray[Any]
+
+#: What a view may be made of.
+BLOCKS = ("log", "standard", "rank", "quantile", "uniform", "hats", "partitions")
+
+#: Those that compare a row with the others of its query.
+WITHIN_QUERY = ("standard", "rank")
+
+#: Quantiles that are kept, and the most rows that they are computed from.
+N_QUANTILES, QUANTILE_ROWS = 200, 100_000
+
+#: Normal quantiles are cut here: 1e-7 of a normal law lies beyond.
+MOST_EXTREME = 1e-7
+
+#: Hat functions of a feature; one of them is the sum of the others but for a constant.
+KNOTS = np.linspace(0.0, 1.0, 5)
+
+
+class RankingFeatures(TransformerMixin, BaseEstimator):
+    r"""Views of features for ranking: logarithms, quantiles, ranks within queries, partitions.
+
+    Each block is a map of the features that uses no label, so that exact cross-validation of a
+    ranker on the transformed rows stays exact. Blocks stand side by side, every column with mean
+    0 and variance 1 over the training rows.
+
+    Parameters
+    ----------
+    blocks : sequence of str, default=("log", "standard", "rank")
+        ``"log"``: :math:`\mathrm{sign}(x) \log(1 + |x| / s)`, with s the median size of the
+        values that are not 0: the unit of a feature does not matter.
+        ``"standard"``: mean 0 and variance 1 within each query. ``"rank"``: ranks within each
+        query. ``"quantile"``: quantiles of the training rows, mapped to a normal distribution;
+        ``"uniform"``: to 0 … 1. ``"hats"``: piecewise linear functions of the uniform quantiles,
+        for additive models. ``"partitions"``: the leaves of random trees (see
+        :class:`sklearn.ensemble.RandomTreesEmbedding`) grown on logarithms and, with qid, ranks
+        within the query; sparse, and only on its own.
+    n_trees : int, default=300
+        Of ``"partitions"``.
+    depth : int, default=6
+        Of the trees, at most 12.
+    random_state : int, RandomState instance or None, default=None
+        Of the trees, and of the rows that quantiles are computed from if there are more than
+        100,000.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of features seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if they have names that are all strings.
+
+    Notes
+    -----
+    Sparse X can have the block ``"log"`` alone: columns are divided by their largest size and not
+    centred, rows are scaled to length 1.
+
+    Examples
+    --------
+    >>> from rankrls.datasets import make_ranking
+    >>> from rankrls.preprocessing import RankingFeatures
+    >>> X, y, qid = make_ranking(n_queries=20, n_features=5, random_state=0, return_X_y_qid=True)
+    >>> RankingFeatures(("log", "rank")).fit_transform(X, qid=qid).shape
+    (400, 10)
+    """
+
+    __metadata_request__fit = {"qid": True}  # noqa: RUF012 (scikit-learn reads the class)
+    __metadata_request__transform = {"qid": True}  # noqa: RUF012
+
+    def __init__(
+        self,
+        blocks: Sequence[str] = ("log", "standard", "rank"),
+        *,
+        n_trees: int = 300,
+        depth: int = 6,
+        random_state: Any = None,
+    ) -> None:
+        self.blocks = blocks
+        self.n_trees = n_trees
+        self.depth = depth
+        self.random_state = random_state
+
+    @takes_queries
+    @all_or_nothing
+    def fit(self, X: Any, y: Any = None, *, qid: ArrayLike | None = None) -> RankingFeatures:
+        """Learn scales, quantiles and trees.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_rows, n_features)
+            Finite numbers; `TableEncoder` makes them of a table.
+        y : ignored
+            Present so that pipelines can pass it.
+        qid : array-like of shape (n_rows,), optional
+            Query of every row; blocks within queries need it.
+
+        Returns
+        -------
+        self : RankingFeatures
+        """
+        self._check_options()
+        check_same_rows(X, qid=qid)
+        X = self._check(X, reset=True)
+        self._with_qid = qid is not None
+        self._learn(X, self._queries(qid, X.shape[0]))
+        return self
+
+    @takes_queries
+    def transform(self, X: Any, *, qid: ArrayLike | None = None) -> Any:
+        """The blocks side by side.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_rows, n_features)
+        qid : array-like of shape (n_rows,), optional
+            Needed if ``fit`` had it and a block is within queries.
+
+        Returns
+        -------
+        {ndarray, sparse array} of shape (n_rows, n_columns)
+        """
+        check_is_fitted(self, "_centres")
+        check_same_rows(X, qid=qid)
+        X = self._check(X, reset=False)
+        return self._view(tuple(self.blocks), X, self._queries(qid, X.shape[0]), {})
+
+    @takes_queries
+    def fit_transform(self, X: Any, y: Any = None, *, qid: ArrayLike | None = None) -> Any:
+        """`fit` and `transform` of the same rows.
+
+        Parameters
+        ----------
+        X, y, qid
+            As for `fit`.
+
+        Returns
+        -------
+        {ndarray, sparse array} of shape (n_rows, n_columns)
+        """
+        return self.fit(X, y, qid=qid).transform(X, qid=qid)
+
+    # -- checks
+
+    def _check_options(self) -> None:
+        if isinstance(self.blocks, str) or not len(self.blocks):
+            raise ValueError(f"blocks must be a sequence of names such as {BLOCKS[:3]}")
+        for block in self.blocks:
+            check_option("blocks", block, BLOCKS)
+        check_integer("n_trees", self.n_trees, least=1)
+        if check_integer("depth", self.depth, least=1) > 12:
+            raise ValueError(f"depth must be at most 12; got {self.depth}")
+
+    def _check(self, X: Any, *, reset: bool) -> Any:
+        with clear_errors(X):
+            X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+        if sparse.issparse(X) and tuple(self.blocks) != ("log",):
+            raise ValueError("sparse X can have blocks=('log',) only: the others fill in zeros")
+        return X
+
+    def _queries(self, qid: Any, n_rows: int) -> Queries | None:
+        if qid is None:
+            within = [block for block in self.blocks if block in WITHIN_QUERY]
+            trees = "partitions" in self.blocks and self._with_qid
+            if within or trees:
+                what = f"block {within[0]!r}" if within else "block 'partitions', fitted with qid,"
+                raise ValueError(f"{what} compares rows within their queries: pass qid")
+            return None
+        return encode_qid(qid, n_rows)
+
+    # -- learning
+
+    def _learn(self, X: Any, queries: Queries | None) -> None:
+        rng = check_random_state(self.random_state)
+        self._centres: dict[str, Array] = {}
+        self._widths: dict[str, Array] = {}
+        sizes = _sizes(X)
+        self._sizes = np.where(sizes > 0, sizes, 1.0)
+        if sparse.issparse(X):
+            return
+        if {"quantile", "uniform", "hats"} & set(self.blocks):
+            self._quantiles = _quantiles(X, rng)
+        cache: dict[str, Array] = {}
+        for block in self.blocks:
+            if block == "partitions":
+                below = self._split_by(X, queries, cache)
+                self._trees = RandomTrees.grow(below, self.n_trees, self.depth, rng)
+            else:
+                self._standardized(block, X, queries, cache)
+
+    def _standardized(
+        self, block: str, X: Array, queries: Queries | None, cache: dict[str, Array]
+    ) -> Array:
+        """A block with columns of mean 0 and variance 1; scales are learned at the first call."""
+        if block not in cache:
+            values = self._raw(block, X, queries, cache)
+            if block not in self._centres:
+                self._centres[block] = values.mean(axis=0)
+                spread = values.std(axis=0)
+                self._widths[block] = np.where(spread > 1e-9, spread, np.inf)
+            cache[block] = (values - self._centres[block]) / self._widths[block]
+        return cache[block]
+
+    def _raw(self, block: str, X: Array, queries: Queries | None, cache: dict[str, Array]) -> Array:
+        if block == "log":
+            return np.sign(X) * np.log1p(np.abs(X) / self._sizes)
+        if block in WITHIN_QUERY:
+            assert queries is not None
+            return scale_by_query(X, queries, block)
+        key = "quantiles"  # all of these are made of them
+        if key not in cache:
+            cache[key] = _interpolated(X, self._quantiles)
+        if block == "quantile":
+            return ndtri(np.clip(cache[key], MOST_EXTREME, 1 - MOST_EXTREME))
+        if block == "uniform":
+            return cache[key]
+        step = KNOTS[1] - KNOTS[0]
+        hats = np.maximum(0.0, 1.0 - np.abs(cache[key][:, :, None] - KNOTS) / step)
+        return hats.reshape(len(X), -1)
+
+    def _split_by(self, X: Array, queries: Queries | None, cache: dict[str, Array]) -> Array:
+        """What random trees split: logarithms and, with queries, ranks within them."""
+        parts = [self._standardized("log", X, queries, cache)]
+        if queries is not None:
+            parts.append(self._standardized("rank", X, queries, cache))
+        return np.hstack(parts)
+
+    def _width(self, block: str) -> int:
+        """Columns of a block."""
+        if block == "partitions":
+            return self._trees.n_leaves
+        return self.n_features_in_ * (len(KNOTS) if block == "hats" else 1)
+
+    def _view(
+        self, blocks: Sequence[str], X: Any, queries: Queries | None, cache: dict[str, Array]
+    ) -> Any:
+        """Some blocks side by side; ``cache`` keeps blocks of the same rows for other views."""
+        if sparse.issparse(X):
+            return _sparse_log(X, self._sizes)
+        if "partitions" in blocks:
+            if len(blocks) > 1:
+                raise ValueError("block 'partitions' is sparse: it can only stand on its own")
+            return self._trees.leaves(self._split_by(X, queries, cache))
+        parts = [self._standardized(block, X, queries, cache) for block in blocks]
+        return parts[0] if len(parts) == 1 else np.hstack(parts)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tuple(self.blocks) == ("log",)
+        return tags
+
+
+def _sizes(X: Any) -> Array:
+    """Median size of the values of each column that are not 0; 0 if there is none."""
+    if sparse.issparse(X):
+        return np.asarray(abs(X).max(axis=0).todense()).ravel()
+    sizes = np.zeros(X.shape[1])
+    for j, column in enumerate(X.T):
+        some = np.abs(column[column != 0])
+        sizes[j] = np.median(some) if len(some) else 0.0
+    return sizes
+
+
+def _quantiles(X: Array, rng: np.random.RandomState) -> Array:
+    """Quantiles of every column, shape (n_quantiles, n_features)."""
+    if len(X) > QUANTILE_ROWS:
+        X = X[np.sort(rng.choice(len(X), QUANTILE_ROWS, replace=False))]
+    return np.quantile(X, np.linspace(0.0, 1.0, N_QUANTILES), axis=0)
+
+
+def _interpolated(X: Array, quantiles: Array) -> Array:
+    """The place of each value among the quantiles, 0 … 1; the middle where several are equal."""
+    places = np.linspace(0.0, 1.0, len(quantiles))
+    result = np.empty_like(X)
+    for j, column in enumerate(X.T):
+        ascending, descending = quantiles[:, j], -quantiles[::-1, j]
+        upper = np.interp(column, ascending, places)
+        lower = 1.0 - np.interp(-column, descending, places)
+        result[:, j] = (upper + lower) / 2
+    return result
+
+
+def _sparse_log(X: Any, sizes: Array) -> sparse.csr_array:
+    """Logarithms of sparse rows, of length 1."""
+    X = sparse.csr_array(X, copy=True)
+    X.data = np.sign(X.data) * np.log1p(np.abs(X.data) / sizes[X.indices])
+    lengths = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+    X.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(X.indptr))
+    return X

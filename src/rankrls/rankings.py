@@ -1,0 +1,411 @@
+"""Ranked lists with names: what a ranker is asked for, and what is known about it.
+
+`rank` gives the rows of data to a model and names what comes first in every query. The same table
+is written to and read from TREC run files (`rankrls.datasets.dump_run`, ``load_run``), and is
+evaluated against relevance judgements (`Qrels`) by `rankrls.metrics.evaluate_run`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import config_context
+from sklearn.utils.metadata_routing import get_routing_for_object
+
+from rankrls._calls import takes_queries
+from rankrls._frames import (
+    QUERY_NAMES,
+    check_same_rows,
+    data_frame,
+    names_anything,
+    row_names,
+    shown_names,
+)
+from rankrls._validation import (
+    check_finite_array,
+    check_integer,
+    check_length,
+    encode_qid,
+    label_array,
+    refuse_lazy,
+)
+
+__all__ = ["Qrels", "RankTable", "predicts_by_query", "rank"]
+
+Array = NDArray[Any]
+
+
+class _ArrayTable:
+    """A table of columns of equal length."""
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return f"{name}({len(self)} lines; columns {', '.join(self.columns)})"
+
+    @property
+    def columns(self) -> dict[str, Array]:
+        """The columns by name, in order."""
+        return {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type]
+
+    def to_frame(self) -> Any:
+        """The table as a pandas data frame."""
+        return data_frame(self.columns)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RankTable(_ArrayTable):
+    """A ranked list for every query, one line below the other.
+
+    Attributes
+    ----------
+    query : ndarray of shape (n,)
+        The query of every line; the lines of a query stand together.
+    rank : ndarray of shape (n,), int
+        Place in the list of the query, from 1.
+    id : ndarray of shape (n,)
+        What is ranked there.
+    score : ndarray of shape (n,), float64
+        Falls, or stays equal, from each line of a query to the next.
+    """
+
+    query: Array
+    rank: Array
+    id: Array
+    score: Array
+
+    @classmethod
+    @takes_queries
+    def from_scores(
+        cls,
+        y_score: ArrayLike,
+        *,
+        qid: Any = None,
+        ids: Any = None,
+        k: int | None = None,
+    ) -> RankTable:
+        """Sort rows by their scores within queries.
+
+        Parameters
+        ----------
+        y_score : array-like of shape (n_rows,)
+            Scores, higher = earlier. Rows of equal scores keep their order.
+        qid : array-like of shape (n_rows,), optional
+            Query of every row: any labels, in any order. None: all rows are one query, called 0.
+        ids : array-like of shape (n_rows,), optional
+            Names of the rows; by default their numbers, from 0.
+        k : int, optional
+            Keep the first ``k`` rows of every query. None: all.
+
+        Returns
+        -------
+        RankTable
+            Queries in the order of their first rows.
+
+        Examples
+        --------
+        >>> from rankrls.rankings import RankTable
+        >>> made = RankTable.from_scores([0.1, 0.9, 0.5], qid=["b", "b", "a"], ids=["x", "y", "z"])
+        >>> made.query.tolist(), made.rank.tolist(), made.id.tolist()
+        (['b', 'b', 'a'], [1, 2, 1], ['y', 'x', 'z'])
+        """
+        check_same_rows(y_score, "y_score", qid=qid, ids=ids)
+        score = check_finite_array("y_score", y_score, ndim=(1,))
+        n_rows = len(score)
+        if n_rows == 0:
+            raise ValueError("y_score has no rows: there is nothing to rank")
+        queries = encode_qid(qid, n_rows, of="rows of y_score")
+        labels = np.zeros(1, dtype=np.int64) if qid is None else as_labels(queries.labels)
+        names = np.arange(n_rows) if ids is None else _ids(ids, n_rows)
+        first = np.empty(len(queries), dtype=np.int64)
+        first[queries.codes[::-1]] = np.arange(n_rows)[::-1]  # the last assignment stays
+        order = np.lexsort((-score, first[queries.codes]))  # stable: ties in the order of rows
+        codes = queries.codes[order]
+        starts = np.flatnonzero(np.diff(codes, prepend=-1))
+        sizes = np.diff(starts, append=n_rows)
+        place = np.arange(n_rows) - np.repeat(starts, sizes) + 1
+        if k is not None:
+            kept = place <= check_integer("k", k, least=1)
+            order, codes, place = order[kept], codes[kept], place[kept]
+        return cls(labels[codes], place, names[order], score[order])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Qrels(_ArrayTable):
+    """Relevance judgements: how relevant something is to a query.
+
+    Attributes
+    ----------
+    query : ndarray of shape (n,)
+        The query of every judgement.
+    id : ndarray of shape (n,)
+        What was judged.
+    grade : ndarray of shape (n,), float64
+        How relevant it is, higher = more; 0 and less: not.
+    """
+
+    query: Array
+    id: Array
+    grade: Array
+
+    @classmethod
+    @takes_queries
+    def from_labels(cls, y_true: ArrayLike, *, qid: Any = None, ids: Any = None) -> Qrels:
+        """Take labels of rows as judgements.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_rows,)
+            Labels, higher = more relevant.
+        qid, ids : array-like of shape (n_rows,), optional
+            As in :meth:`RankTable.from_scores`.
+
+        Returns
+        -------
+        Qrels
+
+        Examples
+        --------
+        >>> from rankrls.rankings import Qrels
+        >>> Qrels.from_labels([2, 0], qid=["shoes", "shoes"], ids=["s1", "s2"]).grade
+        array([2., 0.])
+        """
+        check_same_rows(y_true, "y_true", qid=qid, ids=ids)
+        grade = check_finite_array("y_true", y_true, ndim=(1,))
+        queries = encode_qid(qid, len(grade), of="rows of y_true")
+        labels = np.zeros(1, dtype=np.int64) if qid is None else as_labels(queries.labels)
+        names = np.arange(len(grade)) if ids is None else _ids(ids, len(grade))
+        return cls(labels[queries.codes], names, grade)
+
+
+@takes_queries
+def rank(
+    estimator: Any, data: Any, *, qid: Any = None, ids: Any = None, k: int | None = None
+) -> RankTable:
+    """Rank the rows of data by a fitted model, with their names.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        Anything with ``predict`` that gives a score to each row, also a pipeline or a search.
+        One that looks at queries, such as a pipeline with
+        :class:`~rankrls.preprocessing.QueryScaler`, is given ``qid``.
+    data : {array-like, sparse matrix} of shape (n_rows, n_features), data frame or Bunch
+        Rows to rank. Of a data frame (pandas, polars) the columns that the model was fitted to
+        are used, by their names, and others are ignored; if the model knows no names, all columns
+        but those of ``qid`` and ``ids``. A Bunch of `rankrls.datasets` has ``data`` and ``qid``.
+    qid : str or array-like of shape (n_rows,), optional
+        Query of every row: any labels, in any order; or the name of a column, or of a level of
+        the index. None: that of the Bunch; otherwise all rows are one query, called 0.
+    ids : str or array-like of shape (n_rows,), optional
+        Names of the rows; or the name of their column, or of a level of the index. None: the index
+        of a pandas frame if it is more than row numbers; otherwise the numbers of the rows, from
+        0.
+    k : int, optional
+        Keep the first ``k`` rows of every query. None: all.
+
+    Returns
+    -------
+    RankTable
+        Columns query, rank, id and score; ``to_frame()`` makes a data frame of them. Queries are
+        in the order of their first rows. Rows of equal scores are in the order in which they come
+        in ``data``.
+
+    See Also
+    --------
+    RankTable.from_scores : The same from scores.
+    rankrls.datasets.dump_run : Write the table as a TREC run file.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from rankrls import RankRLS, rank
+    >>> shop = pd.DataFrame({
+    ...     "query": ["shoes", "shoes", "shoes", "hats", "hats"],
+    ...     "bm25": [2.0, 5.0, 1.0, 3.0, 4.0],
+    ...     "grade": [0, 2, 0, 0, 1],
+    ... }, index=["s1", "s2", "s3", "h1", "h2"])
+    >>> model = RankRLS(alpha=0.1).fit(shop[["bm25"]], shop["grade"], qid=shop["query"])
+    >>> print(rank(model, shop, qid="query", k=2).to_frame().round(2).to_string(index=False))
+    query  rank id  score
+    shoes     1 s2   2.77
+    shoes     2 s1   1.11
+     hats     1 h2   2.21
+     hats     2 h1   1.66
+    """
+    refuse_lazy(data, "data")
+    rows = _NamedRows.of(estimator, data, qid, ids)
+    with warnings.catch_warnings():
+        if isinstance(data, Mapping):  # its columns were chosen by their names
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+        scores = np.asarray(_predicted(estimator, rows.X, rows.qid))
+    if scores.ndim != 1:
+        raise ValueError(
+            f"predict gave scores of shape {scores.shape}, and one ranking has one score for each "
+            "row: rank one column of them by RankTable.from_scores(scores[:, j], qid=qid, ids=ids)"
+        )
+    return RankTable.from_scores(scores, qid=rows.qid, ids=rows.ids, k=k)
+
+
+@dataclass(frozen=True)
+class _NamedRows:
+    """Features, queries and names of the rows of data."""
+
+    X: Any
+    qid: Any
+    ids: Any
+
+    @classmethod
+    def of(cls, estimator: Any, data: Any, qid: Any, ids: Any) -> _NamedRows:
+        known = getattr(estimator, "feature_names_in_", None)
+        if isinstance(data, Mapping):
+            return cls._of_bunch(estimator, data, qid, ids)
+        if not _is_frame(data):
+            for name, value in (("qid", qid), ("ids", ids)):
+                if isinstance(value, str):
+                    raise ValueError(
+                        f"{name}={value!r} names a column, and data has no names of columns: pass "
+                        f"one value for each row in {name}"
+                    )
+            return cls(data, qid, ids)
+        names = [str(name) for name in data.columns]
+        used = [value for value in (qid, ids) if isinstance(value, str)]
+        if known is None:
+            features = [name for name in data.columns if str(name) not in used]
+        else:
+            features = [str(name) for name in known]
+            missing = [name for name in features if name not in names]
+            if missing:
+                raise ValueError(
+                    f"data has no column {shown_names(missing)}, which the model was fitted to; "
+                    f"its columns are {shown_names(names)}"
+                )
+        if qid is None:
+            _refuse_forgotten_queries([n for n in names if known is None or n not in set(known)])
+        X = data[features] if hasattr(data, "iloc") else data.select(features)
+        return cls(X, _column(data, "qid", qid), _column(data, "ids", _own_ids(data, qid, ids)))
+
+    @classmethod
+    def _of_bunch(cls, estimator: Any, data: Mapping[str, Any], qid: Any, ids: Any) -> _NamedRows:
+        if data.get("data") is None:
+            raise ValueError(
+                "data is a dict without 'data', the features: pass a Bunch of rankrls.datasets, "
+                "a data frame or an array"
+            )
+        X, given = data["data"], {"qid": data.get("qid") if qid is None else qid, "ids": ids}
+        for name, value in given.items():
+            if isinstance(value, str) and not (_is_frame(X) and value not in data):
+                if data.get(value) is None:
+                    there = shown_names([key for key in data if data[key] is not None])
+                    raise ValueError(f"{name}={value!r} is not in data, which has {there}")
+                given[name] = data[value]
+        if _is_frame(X):
+            return cls.of(estimator, X, **given)
+        known, names = getattr(estimator, "feature_names_in_", None), data.get("feature_names")
+        if known is not None and names is not None and list(known) != list(names):
+            places = {str(name): place for place, name in enumerate(names)}
+            missing = [str(name) for name in known if str(name) not in places]
+            if missing:
+                raise ValueError(
+                    f"data has no feature {shown_names(missing)}, which the model was fitted to"
+                )
+            X = X[:, [places[str(name)] for name in known]]
+        return cls(X, **given)
+
+
+def _is_frame(data: Any) -> bool:
+    return hasattr(data, "columns") and (hasattr(data, "iloc") or hasattr(data, "get_columns"))
+
+
+def _own_ids(data: Any, qid: Any, ids: Any) -> Any:
+    """What names the rows of a frame where nothing was said: its index, if it is a name at all."""
+    index = row_names(data)
+    if ids is not None or not names_anything(index):
+        return ids
+    if index.nlevels > 1 and isinstance(qid, str) and qid in index.names:
+        index = index.droplevel(qid)
+    return index
+
+
+def _column(data: Any, role: str, value: Any) -> Any:
+    """A column or a level of the index by its name; anything else is given back as it is."""
+    if not isinstance(value, str):
+        return value
+    if value in list(data.columns):
+        column = data[value]
+        if getattr(column, "ndim", 1) != 1:
+            raise ValueError(f"{role}={value!r}: data has several columns of this name")
+        return column
+    index = row_names(data)
+    if index is not None and value in index.names:
+        return index.get_level_values(value)
+    raise ValueError(
+        f"{role}={value!r} is not a column of data; its columns are {shown_names(data.columns)}"
+    )
+
+
+def _refuse_forgotten_queries(others: list[str]) -> None:
+    """Raise if a column that is no feature is called like query ids, and nobody named it."""
+    for name in others:
+        if name.lower() in QUERY_NAMES:
+            raise ValueError(
+                f"data has a column {name!r}, and qid is None: pass qid={name!r}, or drop the "
+                "column if all rows are one ranking"
+            )
+
+
+def _predicted(estimator: Any, X: Any, qid: Any) -> Any:
+    """Scores by a model, which is given qid if it takes it; None: all rows are one query."""
+    while hasattr(estimator, "best_estimator_"):  # of a search
+        estimator = estimator.best_estimator_
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    known = np.zeros(n_rows, dtype=np.int64) if qid is None else qid
+    if _takes_qid(estimator.predict):
+        return estimator.predict(X, qid=known)
+    with config_context(enable_metadata_routing=True):
+        if predicts_by_query(estimator):
+            return estimator.predict(X, qid=known)
+    return estimator.predict(X)
+
+
+def predicts_by_query(estimator: Any) -> bool:
+    """Whether ``predict`` asks for qid, itself or for a step of a pipeline."""
+    return _takes_qid(estimator.predict) or bool(
+        get_routing_for_object(estimator).consumes("predict", ["qid"])
+    )
+
+
+def _takes_qid(method: Any) -> bool:
+    try:
+        return "qid" in inspect.signature(method).parameters
+    except (TypeError, ValueError):  # compiled methods may have no signature
+        return False
+
+
+def _ids(ids: Any, n_rows: int) -> Array:
+    names = ids if isinstance(ids, np.ndarray) else label_array("ids", ids)
+    if names.ndim != 1:
+        raise ValueError(f"ids must be 1-D, one name for each row; got shape {names.shape}")
+    check_length("ids", names, n_rows, of="rows")
+    if names.dtype.kind in "Of":
+        for place, name in enumerate(names.tolist()):
+            if name is None or type(name).__name__ == "NAType" or name != name:
+                raise ValueError(f"ids is {name!r} at row {place}: every row needs a name")
+    return names
+
+
+def as_labels(labels: Any) -> Array:
+    """Labels of queries as an array; those that cannot be sorted are a list of objects."""
+    if isinstance(labels, np.ndarray):
+        return labels
+    array = np.empty(len(labels), dtype=object)
+    array[:] = labels
+    return array

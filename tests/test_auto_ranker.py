@@ -1,0 +1,392 @@
+"""AutoRanker: held-out scores against explicit refits, raw tables, choices that are nested."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from rankrls import AutoRanker, RankRLS
+from rankrls.estimators import auto
+from rankrls.estimators.stacking import Judge, choose, nested_scores
+from rankrls.exceptions import IdColumnWarning
+from rankrls.io import load_model, save_model
+from rankrls.metrics import ndcg, pairwise_accuracy
+from rankrls.model_selection import QueryKFold, cross_val_predict, cross_val_score
+from rankrls.preprocessing import RankingFeatures
+
+EXPECTED_FAILURES = {
+    "check_sample_weight_equivalence_on_dense_data": "basis vectors and folds are drawn among the "
+    "rows, so that a weight of 2 and a repeated row are not the same",
+    "check_sample_weight_equivalence_on_sparse_data": "as for dense data",
+}
+
+
+@parametrize_with_checks(
+    [AutoRanker("pairwise_accuracy", effort="quick", random_state=0)],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+def ugly(n_queries=24, seed=0):
+    """Real measurements in columns of scales 1e-9 … 1e9, skewed, tied and repeated, in queries."""
+    X, y = load_diabetes(return_X_y=True)
+    X = X[: 18 * n_queries].copy()
+    rng = np.random.default_rng(seed)
+    X[:, 2] = np.exp(30 * X[:, 2])
+    X[:, 3] = X[:, 3] * 1e-9 + 1.0
+    X[:, 4] *= 1e9
+    X[:, 5] = np.round(X[:, 5], 1)
+    X[5] = X[4]
+    grades = np.digitize(y[: len(X)], [90, 140, 200]).astype(float)
+    qid = rng.integers(n_queries, size=len(X))
+    qid[:2] = [900, 901]  # queries of a single row
+    return X, grades, qid
+
+
+@pytest.mark.parametrize("effort", ["quick", "normal"])
+def test_held_out_scores_of_members_equal_refits(effort, monkeypatch):
+    X, y, qid = ugly()
+    small = replace(auto.EFFORTS[effort], n_basis=40, n_trees=20)
+    monkeypatch.setitem(auto.EFFORTS, effort, small)
+    ranker = AutoRanker(effort=effort, random_state=0).fit(X, y, qid=qid)
+    data = auto.Training(ranker._table.transform(X), y, auto.encode_qid(qid, len(y)), None)
+    expected = np.zeros(len(y))
+    chosen = len(ranker.estimators_)
+    table = {name: values[:chosen] for name, values in ranker.members_.items()}
+    assert (table["weight"] == 1 / chosen).all()
+    for number, member in enumerate(ranker.estimators_):
+        label = {name: table[name][number] for name in ("cost", "label", "compared")}
+        rows = ranker._features._view(ranker._views[number], data.X, data.queries, {})
+        if member.solver_ == "nystroem":  # the basis stays when a query is left out
+            rows = member._model.basis.features(rows)
+        held = np.empty(len(y))
+        for query in np.unique(qid):
+            out = qid == query
+            refit = RankRLS(
+                member.alpha, cost=member.cost, query_weighting="size", solver="primal"
+            ).fit(
+                rows[~out],
+                data.labels(label["label"])[~out],
+                qid=None if label["compared"] == auto.ALL_ROWS else qid[~out],
+            )
+            held[out] = refit.predict(rows[out])
+            held[out] -= held[out].mean()
+        expected += ranker._factors[number] * held
+    assert_allclose(ranker.held_out_scores_, expected, atol=1e-6)
+
+
+def test_learns_better_than_chance_and_says_how_well():
+    X, y, qid = ugly()
+    ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+    held = ndcg(y, ranker.held_out_scores_, qid=qid, k=10)
+    chance = ndcg(y, np.zeros(len(y)), qid=qid, k=10)
+    assert chance + 0.05 < ranker.best_score_ <= held + 0.02
+    assert ranker.members_["score"][0] > chance
+    assert ranker.score(X, y, qid=qid) > 0.7
+    assert ranker.n_compared_ == len(y)
+
+
+def test_row_order_does_not_matter():
+    X, y, qid = ugly()
+    order = np.random.default_rng(1).permutation(len(y))
+    first = AutoRanker(effort="quick", random_state=3).fit(X, y, qid=qid)
+    second = AutoRanker(effort="quick", random_state=3).fit(X[order], y[order], qid=qid[order])
+    assert_allclose(second.held_out_scores_, first.held_out_scores_[order], atol=1e-8)
+    assert_allclose(second.predict(X, qid=qid), first.predict(X, qid=qid), atol=1e-8)
+    again = AutoRanker(effort="quick", random_state=3).fit(X, y, qid=qid)
+    assert_array_equal(again.predict(X, qid=qid), first.predict(X, qid=qid))
+
+
+def test_units_of_features_do_not_matter():
+    X, y, qid = ugly()
+    units = 10.0 ** np.linspace(-6, 6, X.shape[1])
+    first = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+    second = AutoRanker(effort="quick", random_state=0).fit(X * units, y, qid=qid)
+    assert_allclose(second.best_score_, first.best_score_, atol=1e-9)
+    assert_allclose(second.predict(X * units, qid=qid), first.predict(X, qid=qid), atol=1e-6)
+
+
+def raw_table(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    price, shop = np.exp(3 * rng.normal(size=n)), rng.choice(["north", "south", "web"], size=n)
+    stock = rng.random(n) < 0.5
+    y = np.digitize(-np.log(price) + 2 * (shop == "web") + stock, [-2, 1, 3])
+    price[rng.random(n) < 0.1] = np.nan
+    frame = pd.DataFrame(
+        {
+            "price": price,
+            "shop": pd.Categorical(shop),
+            "stock": stock,
+            "title": [f"item {i}" for i in range(n)],
+            "doc_id": rng.permutation(n) + 10_000,
+            "unit": 1,
+        }
+    )
+    return frame, y, rng.integers(20, size=n)
+
+
+@pytest.mark.parametrize("kind", [lambda frame: frame, pl.from_pandas])
+def test_raw_tables(kind, tmp_path):
+    frame, y, qid = raw_table()
+    table = kind(frame)
+    with (
+        pytest.warns(IdColumnWarning, match="'doc_id' of X: what looks like ids.*left out"),
+        pytest.warns(IdColumnWarning, match="'title' of X: text with another value in nearly"),
+    ):
+        ranker = AutoRanker(effort="quick", random_state=0).fit(table, y, qid=qid)
+    assert ranker.feature_names_in_.tolist() == list(frame.columns)
+    assert ranker._table.dropped_ == [3, 4, 5]
+    assert ranker.best_score_ > 0.9
+    new, labels, queries = raw_table(seed=1)
+    new.loc[0, "shop"] = np.nan
+    predicted = ranker.predict(kind(new), qid=queries)
+    assert pairwise_accuracy(labels, predicted, qid=queries) > 0.85
+    save_model(ranker, tmp_path / "model.rankrls")
+    loaded = load_model(tmp_path / "model.rankrls")
+    assert_array_equal(loaded.predict(kind(new), qid=queries), predicted)
+    assert loaded.members_["view"].tolist() == ranker.members_["view"].tolist()
+    with pytest.raises(ValueError, match="feature names"):
+        ranker.predict(kind(new.rename(columns={"price": "cost"})), qid=queries)
+
+
+def test_sparse_features():
+    X, y = load_digits(return_X_y=True)
+    X, y = sparse.csr_array(X[:600]), (y[:600] % 5).astype(float)
+    qid = np.arange(600) // 20
+    ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+    dense = AutoRanker(effort="quick", random_state=0).fit(X.toarray(), y, qid=qid)
+    assert_allclose(ranker.predict(X, qid=qid), dense.predict(X, qid=qid), atol=1e-9)
+    # Zeros are not filled in where there are many columns.
+    wide = sparse.hstack([X] + [X.multiply(X) * 0.1**j for j in range(14)], format="csr")
+    ranker = AutoRanker(random_state=0).fit(wide, y, qid=qid)
+    assert ranker.best_score_ > 0.8
+    assert set(ranker.members_["view"]) == {"log"}
+    assert_allclose(ranker.predict(wide.tocsc(), qid=qid), ranker.predict(wide, qid=qid), atol=1e-9)
+
+
+def test_a_label_outside_the_sample_is_no_grade(monkeypatch):
+    X, y, qid = ugly()
+    small = replace(auto.EFFORTS["quick"], n_rows=150, n_basis=30)
+    monkeypatch.setitem(auto.EFFORTS, "quick", small)
+    plain = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+    left = np.flatnonzero(np.isnan(plain.held_out_scores_))[0]
+    labels = y.copy()
+    labels[left] = 1000.0
+    ranker = AutoRanker("pairwise_accuracy", effort="quick", random_state=0).fit(X, labels, qid=qid)
+    assert set(ranker.members_["label"]) == {"y"}
+    assert np.isfinite(ranker.predict(X, qid=qid)).all()
+
+
+def test_the_sample_has_queries_with_pairs(monkeypatch):
+    X, y, qid = ugly()
+    labels = np.where(qid < 12, y, 0.0)
+    small = replace(auto.EFFORTS["quick"], n_rows=150, n_basis=30)
+    monkeypatch.setitem(auto.EFFORTS, "quick", small)
+    for seed in range(3):
+        ranker = AutoRanker(effort="quick", random_state=seed).fit(X, labels, qid=qid)
+        compared = np.isfinite(ranker.held_out_scores_)
+        assert (qid[compared] < 12).all()
+
+
+def test_rare_labels_without_queries():
+    X = ugly()[0]
+    labels = np.zeros(100)
+    labels[[5, 50]] = 1.0
+    for seed in range(3):
+        AutoRanker("pairwise_accuracy", effort="quick", random_state=seed).fit(X[:100], labels)
+    labels[50] = 0.0
+    with pytest.raises(ValueError, match="of two labels each needs two rows"):
+        AutoRanker("pairwise_accuracy", effort="quick").fit(X[:100], labels)
+
+
+def test_cross_validation_gives_predict_the_queries():
+    X, y, qid = ugly(12)
+    ranker = AutoRanker(effort="quick", random_state=0)
+    scores = cross_val_score(ranker, X, y, qid=qid, cv=3, scoring="ndcg@10")
+    assert scores.shape == (3,)
+    predicted = cross_val_predict(ranker, X, y, qid=qid, cv=3)
+    cut = list(QueryKFold(3).split(X, y, groups=qid))
+    train, test = cut[1]
+    refit = clone(ranker).fit(X[train], y[train], qid=qid[train])
+    assert_allclose(predicted[test], refit.predict(X[test], qid=qid[test]))
+    assert_allclose(scores[1], ndcg(y[test], predicted[test], qid=qid[test], k=10))
+
+
+@pytest.mark.parametrize("output", ["pandas", "polars"])
+def test_output_of_transformers_is_no_concern(output):
+    X, y, qid = ugly(10)
+    expected = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+    with sklearn.config_context(transform_output=output):
+        ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+        assert_array_equal(ranker.predict(X, qid=qid), expected.predict(X, qid=qid))
+
+
+def test_one_ranking():
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = X[:120], y[:120].astype(float)
+    ranker = AutoRanker("pairwise_accuracy", random_state=0).fit(X, y)
+    assert ranker.best_score_ > 0.95
+    assert not any("rank" in view for view in ranker.members_["view"])
+    assert ranker.predict(X[:3]).shape == (3,)
+    with pytest.raises(ValueError, match="fitted without qid"):
+        ranker.predict(X, qid=np.zeros(120))
+    weighted = AutoRanker("pairwise_accuracy", effort="quick", random_state=0)
+    weighted.fit(X, y, sample_weight=np.where(np.arange(120) % 3, 1.0, 0.5))
+    assert weighted.best_score_ > 0.9
+
+
+def test_sample_weights_of_queries():
+    X, y, qid = ugly()
+    noise = np.random.default_rng(0).permutation(y)
+    bad = qid % 2 == 0
+    labels = np.where(bad, noise, y)
+    plain = AutoRanker(effort="quick", random_state=0).fit(X, labels, qid=qid)
+    weights = np.where(bad, 1e-3, 1.0)
+    weighted = AutoRanker(effort="quick", random_state=0).fit(
+        X, labels, qid=qid, sample_weight=weights
+    )
+    assert set(weighted.members_["compared"]) == {"within queries"}
+    assert weighted.score(X, y, qid=qid) > plain.score(X, y, qid=qid)
+
+
+@pytest.mark.parametrize("with_qid", [True, False])
+def test_of_many_rows_a_sample_is_compared_and_all_are_learned_from(with_qid, monkeypatch):
+    X, y, qid = ugly()
+    small = replace(auto.EFFORTS["quick"], n_rows=150, n_basis=30)
+    monkeypatch.setitem(auto.EFFORTS, "quick", small)
+    monkeypatch.setattr(auto, "BATCH", 50)
+    queries = {"qid": qid} if with_qid else {}
+    ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, **queries)
+    assert 0 < ranker.n_compared_ <= 200  # at least ten queries
+    assert np.isfinite(ranker.held_out_scores_).sum() == ranker.n_compared_
+    table = ranker._table.transform(X)
+    codes = auto.encode_qid(qid, len(y)) if with_qid else None
+    for number, member in enumerate(ranker.estimators_):
+        rows = ranker._features._view(ranker._views[number], table, codes, {})
+        if member.solver_ == "nystroem":
+            rows = member._model.basis.features(rows)
+        names = ("label", "compared")
+        label, compared = (ranker.members_[name][number] for name in names)
+        one = RankRLS(member.alpha, cost=member.cost, query_weighting="size", solver="primal").fit(
+            rows,
+            2**y - 1 if label == "gain" else y,
+            qid=None if compared == auto.ALL_ROWS else qid,
+        )
+        view = ranker._features._view(ranker._views[number], table, codes, {})
+        mine, expected = member.predict(view), one.predict(rows)
+        assert_allclose(mine - mine.mean(), expected - expected.mean(), atol=1e-6)
+
+
+def made_up(values, scores, spaces):
+    """Candidates with one alpha whose metric in each list is given."""
+    values, scores = np.asarray(values, float), np.asarray(scores, float)
+    return [
+        auto.HeldOutScores(space, np.ones(1), score[None], value[None], value[None])
+        for space, value, score in zip(spaces, values, scores, strict=True)
+    ]
+
+
+def test_nested_choice_does_not_look_at_the_list_it_scores():
+    lists = np.repeat(np.arange(4), 5)
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(2, 20))
+    # The first candidate is the best on the whole, because of list 0 alone.
+    values = [[1.0, 0.2, 0.2, 0.2], [0.0, 0.3, 0.3, 0.3]]
+    candidates = made_up(values, scores, spaces=[0, 1])
+    judge = Judge("pairwise_accuracy", rng.normal(size=20), lists)
+    nested = nested_scores(candidates, judge, 1, [np.array([i]) for i in range(4)])
+
+    def spread(one, rows):
+        return np.sqrt(np.mean(one[rows] ** 2))
+
+    for held in range(4):
+        chosen = scores[1] if held == 0 else scores[0]
+        mine, others = lists == held, lists != held
+        assert_allclose(nested[mine], chosen[mine] / spread(chosen, others))
+
+
+def test_choice_has_one_candidate_of_each_space():
+    rng = np.random.default_rng(0)
+    values = [[0.9, 0.9], [0.8, 0.8], [0.7, 0.7]]
+    candidates = made_up(values, rng.normal(size=(3, 6)), spaces=[0, 0, 1])
+    chosen = choose(candidates, np.arange(2), np.ones(6, bool), 2)
+    assert [one.candidate for one in chosen] == [0, 2]
+    assert [one.candidate for one in choose(candidates, np.arange(2), np.ones(6, bool), 1)] == [0]
+
+
+@pytest.mark.parametrize(
+    "scoring",
+    ["ndcg", "average_precision", "reciprocal_rank", "precision@3", "concordance_index",
+     lambda y, s, qid: ndcg(y, s, qid=qid, k=3)],
+)  # fmt: skip
+def test_scoring(scoring):
+    X, y, qid = ugly(10)
+    ranker = AutoRanker(scoring, effort="quick", random_state=0).fit(X, y, qid=qid)
+    assert 0 < ranker.best_score_ <= 1
+
+
+def test_errors_leave_the_ranker_as_it_was(tmp_path):
+    X, y, qid = ugly(10)
+    ranker = AutoRanker(effort="quick", random_state=0)
+    with pytest.raises(NotFittedError):
+        ranker.predict(X, qid=qid)
+    ranker.fit(X, y, qid=qid)
+    before = ranker.predict(X, qid=qid)
+    cases = [
+        ({"qid": qid[:-1]}, X, y, "qid"),
+        ({}, X, np.column_stack([y, y]), "one score a row"),
+        ({"qid": qid}, X, np.zeros(len(y)), "no query has a pair"),
+        ({"qid": qid}, np.where(X > 1e8, np.inf, X), y, "contains infinity"),
+        ({"qid": qid}, np.ones_like(X), y, "no column of X tells rows apart"),
+    ]
+    for arguments, rows, labels, message in cases:
+        with pytest.raises(ValueError, match=message):
+            ranker.fit(rows, labels, **arguments)
+    with pytest.raises(TypeError, match="'pairs'"):
+        ranker.fit(X, y, pairs=[[0, 1]])
+    with pytest.raises(ValueError, match="pass qid to predict"):
+        ranker.predict(X)
+    with pytest.raises(ValueError, match="effort must be"):
+        AutoRanker(effort="slow").fit(X, y, qid=qid)
+    with pytest.raises(ValueError, match="scoring"):
+        AutoRanker("ndgc@10", effort="quick").fit(X, y, qid=qid)
+    assert_array_equal(ranker.predict(X, qid=qid), before)
+    copied = clone(ranker).set_params(scoring=lambda y, s, qid: 1.0).fit(X, y, qid=qid)
+    with pytest.raises(ValueError, match="a function cannot be stored"):
+        save_model(copied, tmp_path / "model.rankrls")
+
+
+def test_dates_are_named():
+    frame, y, qid = raw_table()
+    frame["day"] = pd.date_range("2020-01-01", periods=len(frame))
+    with pytest.raises(ValueError, match="day"):
+        AutoRanker(effort="quick").fit(frame, y, qid=qid)
+
+
+def test_verbose_tells_what_is_done(capsys):
+    X, y, qid = ugly(10)
+    AutoRanker(effort="quick", random_state=0, verbose=1).fit(X, y, qid=qid)
+    told = capsys.readouterr().err
+    assert "candidates compared, 3 chosen" in told
+    assert "log + standard + rank, linear" in told
+
+
+def test_views_are_those_of_ranking_features():
+    X, y, qid = ugly(10)
+    ranker = AutoRanker(random_state=0).fit(X, y, qid=qid)
+    view = ("log", "rank")
+    alone = RankingFeatures(view).fit_transform(ranker._table.transform(X), qid=qid)
+    queries = auto.encode_qid(qid, len(y))
+    mine = ranker._features._view(view, ranker._table.transform(X), queries, {})
+    assert_allclose(mine, alone, atol=1e-12)

@@ -1,0 +1,116 @@
+"""Sizes of consecutive queries, ``group``, in the place of ``qid``."""
+
+import inspect
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from rankrls import GreedyRankRLS, PreferenceGraph, RankRLS, RankRLSCV, RankSVM, metrics, rank
+from rankrls.model_selection import (
+    cross_val_predict,
+    cross_val_score,
+    holdout_predict,
+    leave_query_out_predict,
+    permutation_test,
+)
+from rankrls.preprocessing import QueryScaler
+from rankrls.rankings import RankTable
+
+RNG = np.random.default_rng(0)
+SIZES = [3, 1, 6, 0, 4, 2, 5]
+QID = np.repeat(np.arange(len(SIZES)), SIZES)
+N = len(QID)
+X = RNG.normal(size=(N, 3))
+Y = RNG.integers(0, 4, N).astype(float)
+SCORE = RNG.integers(0, 5, N).astype(float)
+FITTED = RankRLS().fit(X, Y, qid=QID)
+
+#: What is called with queries, and what of the result is compared.
+CALLS = {
+    "fit": lambda **q: RankRLS().fit(X, Y, **q).coef_,
+    "fit by name": lambda **q: RankRLS().fit(X=X, y=Y, **q).coef_,
+    "fit of a frame": lambda **q: RankRLS().fit(pd.DataFrame(X), Y, **q).coef_,
+    "fit of a list": lambda **q: RankRLS().fit(X.tolist(), Y.tolist(), **q).coef_,
+    "fit of sparse": lambda **q: RankRLS().fit(sparse.csr_array(X), Y, **q).coef_,
+    "RankRLSCV": lambda **q: RankRLSCV().fit(X, Y, **q).alpha_,
+    "RankSVM": lambda **q: RankSVM().fit(X, Y, **q).coef_,
+    "GreedyRankRLS": lambda **q: GreedyRankRLS(2).fit(X, Y, **q).scores_,
+    "partial_fit": lambda **q: RankRLS().partial_fit(X, Y, **q).coef_,
+    "score": lambda **q: FITTED.score(X, Y, **q),
+    "graph": lambda **q: PreferenceGraph.from_scores(Y, **q).query_codes,
+    "transform": lambda **q: QueryScaler().fit_transform(X, **q),
+    "leave_query_out_predict": lambda **q: leave_query_out_predict(RankRLS(), X, Y, **q),
+    "holdout_predict": lambda **q: holdout_predict(RankRLS(), X, Y, [np.arange(3)], **q)[0],
+    "cross_val_score": lambda **q: cross_val_score(RankRLS(), X, Y, cv=2, **q),
+    "cross_val_predict": lambda **q: cross_val_predict(RankRLS(), X, Y, cv=2, **q),
+    "permutation_test": lambda **q: permutation_test(
+        RankRLS(), X, Y, n_permutations=5, cv="leave-query-out", random_state=0, **q
+    ).score,
+    "compare": lambda **q: metrics.compare_rankers(Y, SCORE, Y, random_state=0, **q).p_value,
+    "evaluate": lambda **q: metrics.evaluate(Y, SCORE, metrics="map", **q)["map"],
+    "rank": lambda **q: rank(FITTED, X, **q).rank,
+    "rank of a Bunch": lambda **q: rank(FITTED, {"data": X}, **q).rank,
+    "table": lambda **q: RankTable.from_scores(SCORE, **q).rank,
+    **{
+        metric.__name__: partial(metric, Y, SCORE)
+        for metric in (
+            metrics.ndcg, metrics.average_precision, metrics.reciprocal_rank, metrics.precision,
+            metrics.recall, metrics.expected_reciprocal_rank, metrics.pairwise_error,
+            metrics.pairwise_accuracy, metrics.concordance_index,
+        )
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_sizes_are_queries(name):
+    call = CALLS[name]
+    expected = call(qid=QID)
+    for group in (SIZES, np.array(SIZES), pd.Series(SIZES), tuple(SIZES)):
+        np.testing.assert_array_equal(call(group=group), expected)
+    if name not in ("leave_query_out_predict", "compare", "permutation_test"):
+        np.testing.assert_array_equal(call(qid=QID, group=None), expected)
+    with pytest.raises(ValueError, match=r"give qid, .* or group, .* not both"):
+        call(qid=QID, group=SIZES)
+    with pytest.raises(ValueError, match=rf"group has 2 sizes that add up to 7 rows, and .* {N}"):
+        call(group=[3, 4])
+
+
+def test_wrong_sizes():
+    for group, message in (
+        (QID, rf"add up to {QID.sum()} rows, and X has {N} \(the query of every row is called qid"),
+        ([1.0, 20.0], "integers in one dimension; got float64 of shape"),
+        ([], "integers in one dimension; got float64 of shape"),
+        ([[3, 18]], r"integers in one dimension; got int64 of shape \(1, 2\)"),
+        (["a"], "integers in one dimension"),
+        ([22, -1], "one is -1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            RankRLS().fit(X, Y, group=group)
+    with pytest.raises(ValueError, match="sizes of consecutive queries are called group"):
+        RankRLS().fit(X, Y, qid=[10, 11])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'foo'"):
+        RankRLS().fit(X, Y, group=SIZES, foo=1)
+    with pytest.raises(TypeError, match="takes X and y as positional arguments"):
+        RankRLS().fit(X, Y, QID, group=SIZES)
+
+
+def test_in_a_pipeline():
+    pipeline = make_pipeline(StandardScaler(), RankRLS())
+    by_group = pipeline.fit(X, Y, rankrls__group=SIZES).predict(X)
+    by_qid = pipeline.fit(X, Y, rankrls__qid=QID).predict(X)
+    np.testing.assert_array_equal(by_group, by_qid)
+    assert FITTED.fit(X, Y, group=SIZES).n_queries_ == RankRLS().fit(X, Y, qid=QID).n_queries_
+    with pytest.raises(ValueError, match="qid"):  # the model has seen queries
+        FITTED.score(X, Y)
+
+
+def test_signatures_stay():
+    """Metadata routing reads them, and sizes cannot be split with the rows."""
+    assert "group" not in inspect.signature(RankRLS.fit).parameters
+    assert not hasattr(RankRLS().get_metadata_routing().fit, "group")

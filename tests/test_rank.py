@@ -1,0 +1,226 @@
+"""Ranked lists with names: `rank` and `RankTable`."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import rankrls
+from rankrls import RankRLS, RankRLSCV, RankSVM, rank
+from rankrls.datasets import make_ranking
+from rankrls.preprocessing import QueryScaler
+from rankrls.rankings import RankTable
+
+
+@pytest.fixture(scope="module")
+def bunch():
+    return make_ranking(n_queries=8, n_docs=(1, 7), n_features=3, random_state=2)
+
+
+@pytest.fixture(scope="module")
+def frame(bunch):
+    rows = np.random.default_rng(0).permutation(len(bunch.target))  # queries mixed up
+    made = pd.DataFrame(bunch.data, columns=["a", "b", "c"])
+    made["session"] = [f"s{q}" for q in bunch.qid]
+    made["doc"] = [f"d{i}" for i in range(len(made))]
+    made["grade"], made["title"] = bunch.target, "text"
+    return made.iloc[rows].reset_index(drop=True)
+
+
+@pytest.fixture(scope="module")
+def model(frame):
+    return RankRLS().fit(frame[["a", "b", "c"]], frame["grade"], qid=frame["session"])
+
+
+def by_hand(scores, qid, ids, k=None):
+    """The definition: stable sorts of lists."""
+    lines = []
+    for query in dict.fromkeys(qid):
+        rows = [i for i in range(len(scores)) if qid[i] == query]
+        rows.sort(key=lambda i: -scores[i])
+        lines += [(query, place + 1, ids[i], scores[i]) for place, i in enumerate(rows[:k])]
+    return lines
+
+
+def lines_of(table):
+    return list(zip(*(column.tolist() for column in table.columns.values()), strict=True))
+
+
+@pytest.mark.parametrize("k", [None, 1, 3, 100])
+@pytest.mark.parametrize("kind", ["int", "str", "tuple", "one", "none"])
+def test_scores_are_sorted_within_queries_and_ties_by_row(k, kind):
+    rng = np.random.default_rng(3)
+    for n in (1, 2, 30, 200):
+        scores = rng.integers(-2, 3, n).astype(float)
+        scores[rng.random(n) < 0.2] *= 1e-300
+        numbers = rng.integers(0, 6, n).tolist()
+        qid = {
+            "int": numbers,
+            "str": [f"q{q}" for q in numbers],
+            "tuple": [(q, "x") for q in numbers],
+            "one": [7] * n,
+            "none": None,
+        }[kind]
+        ids = [f"d{i}" for i in rng.permutation(n)]
+        table = RankTable.from_scores(scores, qid=qid, ids=ids, k=k)
+        assert lines_of(table) == by_hand(scores.tolist(), qid or [0] * n, ids, k)
+        assert len(table) == len(table.to_frame())
+
+
+def test_minus_zero_ties_with_zero():
+    table = RankTable.from_scores([0.0, -0.0, 0.0], ids=["a", "b", "c"])
+    assert table.id.tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.from_pandas], ids=["pandas", "polars"])
+def test_names_in_names_out(frame, model, make):
+    expected = by_hand(
+        model.predict(frame[["a", "b", "c"]]).tolist(), frame["session"].tolist(),
+        frame["doc"].tolist(), 2,
+    )  # fmt: skip
+    shuffled = make(frame[["title", "c", "doc", "b", "session", "a", "grade"]])
+    table = rank(model, shuffled, qid="session", ids="doc", k=2)
+    assert lines_of(table) == expected
+    by_arrays = rank(model, shuffled, qid=shuffled["session"], ids=shuffled["doc"], k=2)
+    assert lines_of(by_arrays) == expected
+    assert table.to_frame().columns.tolist() == ["query", "rank", "id", "score"]
+    assert repr(table) == f"RankTable({len(expected)} lines; columns query, rank, id, score)"
+
+
+def test_the_index_names_rows(frame, model):
+    expected = lines_of(rank(model, frame, qid="session", ids="doc"))
+    assert lines_of(rank(model, frame.set_index("doc"), qid="session")) == expected
+    both = frame.set_index(["session", "doc"])
+    assert lines_of(rank(model, both, qid="session")) == expected
+    assert lines_of(rank(model, both, qid="session", ids="doc")) == expected
+    numbered = rank(model, frame, qid="session")
+    assert sorted(numbered.id.tolist()) == list(range(len(frame)))
+
+
+def test_bunches_and_arrays(bunch):
+    model = RankRLS().fit(bunch.data, bunch.target, qid=bunch.qid)
+    expected = by_hand(model.predict(bunch.data).tolist(), bunch.qid.tolist(), range(10**6))
+    assert lines_of(rank(model, bunch)) == expected
+    assert lines_of(rank(model, bunch.data, qid=bunch.qid)) == expected
+    of_sparse = rank(model, sparse.csr_array(bunch.data), qid=bunch.qid)
+    assert of_sparse.id.tolist() == [line[2] for line in expected]
+    assert lines_of(rank(model, bunch.data.tolist(), qid=bunch.qid.tolist())) == expected
+    named = {**bunch, "docno": [f"d{i}" for i in range(len(bunch.target))]}
+    assert rank(model, named, ids="docno").id[0] == f"d{expected[0][2]}"
+
+
+def test_columns_of_a_bunch_go_by_their_names(bunch, frame, model):
+    names = ["c", "a", "b"]
+    turned = {"data": bunch.data[:, [2, 0, 1]], "qid": bunch.qid, "feature_names": names}
+    straight = pd.DataFrame(bunch.data, columns=["a", "b", "c"])
+    expected = rank(model, straight, qid=bunch.qid)
+    assert rank(model, turned).id.tolist() == expected.id.tolist()
+    np.testing.assert_allclose(rank(model, turned).score, expected.score)
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        rank(model, bunch.data, qid=bunch.qid)
+    whole = {"data": frame, "qid": "session"}
+    with pytest.raises(ValueError, match="qid is None: pass qid='query'"):
+        rank(model, {"data": frame.rename(columns={"session": "query"})})
+    assert lines_of(rank(model, whole, ids="doc")) == lines_of(
+        rank(model, frame, qid="session", ids="doc")
+    )
+
+
+class TakesQueries(BaseEstimator):
+    """Scores that depend on the query: how large a feature is compared with the query's mean."""
+
+    def predict(self, X, qid=None):
+        values, qid = np.asarray(X)[:, 0], np.asarray(qid)
+        means = {q: values[qid == q].mean() for q in dict.fromkeys(qid.tolist())}
+        return values / [1 + abs(means[q]) for q in qid.tolist()]
+
+
+def test_models_that_look_at_queries_are_given_them(frame):
+    X, qid = frame[["a", "b", "c"]], frame["session"]
+    own = TakesQueries()
+    table = rank(own, frame.drop(columns=["grade"]), qid="session", ids="doc")
+    assert lines_of(table) == by_hand(
+        own.predict(X, qid).tolist(), qid.tolist(), frame["doc"].tolist()
+    )
+    with sklearn.config_context(enable_metadata_routing=True):
+        ranker = RankRLS().set_fit_request(qid=True)
+        pipeline = make_pipeline(QueryScaler(), ranker).fit(X, frame["grade"], qid=qid)
+        scores = pipeline.predict(X, qid=qid)
+    expected = by_hand(scores.tolist(), qid.tolist(), frame["doc"].tolist())
+    assert lines_of(rank(pipeline, frame, qid="session", ids="doc")) == expected
+    nested = make_pipeline(pipeline)
+    assert lines_of(rank(nested, frame, qid="session", ids="doc")) == expected
+    # One ranking: its rows are scaled by themselves.
+    few = frame[qid == qid[0]].drop(columns="session")
+    alone = [line for line in expected if line[0] == qid[0]]
+    assert rank(pipeline, few, ids="doc").id.tolist() == [line[2] for line in alone]
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        Ridge(),
+        make_pipeline(StandardScaler(), Ridge()),
+        GridSearchCV(Ridge(), {"alpha": [1, 2]}, cv=2),
+        RankSVM(),
+        RankRLSCV(cv=2),
+        RankRLS(kernel="rbf", gamma=0.1),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_any_model_with_predict(frame, estimator):
+    X = frame[["a", "b", "c"]]
+    estimator.fit(X, frame["grade"])
+    expected = by_hand(
+        estimator.predict(X).tolist(), frame["session"].tolist(), frame["doc"].tolist()
+    )
+    assert lines_of(rank(estimator, frame, qid="session", ids="doc")) == expected
+
+
+def test_what_is_wrong_is_said(frame, model, bunch):
+    X = frame[["a", "b", "c"]]
+    for call, message in (
+        (lambda: rank(model, frame, qid="nothing"), "qid='nothing' is not a column of data"),
+        (lambda: rank(model, frame, ids="nothing"), "ids='nothing' is not a column of data"),
+        (lambda: rank(model, X.drop(columns="a")), "data has no column 'a', which the model was"),
+        (lambda: rank(model, frame.rename(columns={"session": "Query"})), "pass qid='Query'"),
+        (lambda: rank(model, X.to_numpy(), qid="session"), "data has no names of columns"),
+        (lambda: rank(model, bunch, ids="docid"), "ids='docid' is not in data, which has 'data'"),
+        (lambda: rank(model, {"a": [1]}), "a dict without 'data'"),
+        (lambda: rank(model, frame, qid="session", k=0), "k must be an integer >= 1; got 0"),
+        (lambda: rank(model, frame, qid="session", ids=["a"]), "ids has 1 entries for"),
+        (lambda: rank(model, frame, qid="session", ids=frame[["doc", "a"]]), "ids must be 1-D"),
+        (lambda: rank(model, pl.from_pandas(frame).lazy(), qid="a"), "pass data.collect"),
+        (lambda: rank(model, {**bunch, "feature_names": ["a", "b", "x"]}), "has no feature 'c'"),
+        (lambda: RankTable.from_scores([1, np.nan]), "y_score contains NaN"),
+        (lambda: RankTable.from_scores([]), "y_score has no rows"),
+        (lambda: RankTable.from_scores([1.0, 2.0], ids=[None, "a"]), "ids is None at row 0"),
+        (lambda: RankTable.from_scores([1.0, 2.0], ids=[1, np.nan]), "ids is nan at row 1"),
+        (
+            lambda: RankTable.from_scores([1.0], ids=pd.array([pd.NA], dtype="string")),
+            "ids is <NA> at row 0",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    two = RankRLS().fit(X, frame[["grade", "grade"]].to_numpy())
+    with pytest.raises(ValueError, match=r"scores of shape .*RankTable.from_scores\(scores\[:, j"):
+        rank(two, X)
+    twice = pd.concat([frame, frame[["session"]]], axis=1)
+    with pytest.raises(ValueError, match="several columns of this name"):
+        rank(model, twice, qid="session")
+    other = pd.Series(frame["session"].to_numpy()[::-1], index=frame["doc"][::-1])
+    with pytest.raises(ValueError, match="in another order"):
+        RankTable.from_scores(pd.Series(np.ones(len(frame)), index=frame["doc"]), qid=other)
+
+
+def test_it_is_a_public_name():
+    assert rankrls.rank is rank
+    assert {"rank", "rankings"} <= set(rankrls.__all__)

@@ -1,0 +1,329 @@
+"""Several kernels a side: against sums of matrices made by hand, and refits by hand."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.metrics.pairwise import rbf_kernel
+
+from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
+from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets
+from rankrls.core.relations.side_kernels import profile_kernel
+from rankrls.estimators.kernel_weights import search_weights
+from rankrls.io import load_model, save_model
+from rankrls.metrics import pairwise_accuracy
+from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
+
+EVERYTHING = ["rbf", "linear", "identity", "profile", "constant"]
+WEIGHTS = np.array([0.3, 0.2, 0.1, 0.25, 0.15])
+
+
+def data(complete=False, seed=0):
+    rng = np.random.default_rng(seed)
+    X, Z = rng.standard_normal((12, 3)), rng.standard_normal((9, 2))
+    Y = X[:, :1] * Z[:, 0] + rng.standard_normal((12, 1)) + 0.3 * rng.standard_normal((12, 9)) + 3
+    if not complete:
+        Y[rng.random(Y.shape) < 0.3] = np.nan
+        Y[4] = np.nan  # an object without labels
+    return X, Y, Z
+
+
+def profiles(Y, rows=False, columns=False, gamma=1.0):
+    """The profile kernel of the rows, one pair at a time; with offsets of rows and columns."""
+    seen = ~np.isnan(Y).all(axis=1)
+    P = Y - np.nanmean(Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # means of rows without labels
+        for _ in range(200 if rows and columns else 1):
+            P = P - np.nan_to_num(np.nanmean(P, axis=1, keepdims=True)) if rows else P
+            P = P - np.nan_to_num(np.nanmean(P, axis=0)) if columns else P
+    P = np.nan_to_num(P)
+    width = (P[seen] ** 2).sum(axis=1).mean()
+    K = np.zeros((len(Y), len(Y)))
+    for i in np.flatnonzero(seen):
+        for j in np.flatnonzero(seen):
+            K[i, j] = np.exp(-gamma * ((P[i] - P[j]) ** 2).sum() / width)
+    return K
+
+
+def by_hand(X, Y, weights, **offsets):
+    linear = X @ X.T
+    parts = [
+        rbf_kernel(X),
+        linear / linear.diagonal().mean(),
+        np.eye(len(X)),
+        profiles(Y, **offsets),
+        np.ones((len(X), len(X))),
+    ]
+    return sum(w * K for w, K in zip(weights, parts, strict=True))
+
+
+def test_profile_kernel():
+    Y = data()[1]
+    for rows, columns in np.ndindex(2, 2):
+        made = profile_kernel(Observations.from_matrix(Y), FreeOffsets(bool(rows), bool(columns)))
+        assert np.allclose(made, profiles(Y, rows, columns), atol=1e-9)
+    sparse_Y = np.full((40, 60), np.nan)
+    rng = np.random.default_rng(0)
+    sparse_Y[rng.integers(0, 40, 90), rng.integers(0, 60, 90)] = rng.standard_normal(90)
+    expected = profiles(sparse_Y)
+    made = profile_kernel(Observations.from_matrix(sparse_Y), NO_OFFSETS)
+    assert np.allclose(made, expected, atol=1e-12)
+    constant = profile_kernel(Observations.from_matrix(np.full((3, 2), 0.1)), NO_OFFSETS)
+    assert np.array_equal(constant, np.ones((3, 3)))
+
+
+@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize("loss", ["ranking", "regression"])
+@pytest.mark.parametrize("condition_on", ["rows", "columns"])
+def test_sums_are_those_of_precomputed_kernels(complete, loss, condition_on, tmp_path):
+    X, Y, Z = data(complete)
+    options = {"loss": loss, "condition_on": condition_on, "fit_offsets": loss == "regression"}
+    model = ConditionalRankRLS(
+        0.1,
+        kernel=EVERYTHING,
+        kernel_weights=WEIGHTS,
+        object_kernel_weights=WEIGHTS[::-1],
+        **options,
+    ).fit(X, Y, Z)
+    lists = {"rows": condition_on == "rows", "columns": condition_on == "columns"}
+    lists = lists if loss == "ranking" else {"rows": False, "columns": False}
+    K = by_hand(X, Y, WEIGHTS, **lists)
+    swapped = {"rows": lists["columns"], "columns": lists["rows"]}
+    G = by_hand(Z, Y.T, WEIGHTS[::-1], **swapped)
+    oracle = ConditionalRankRLS(0.1, kernel="precomputed", **options).fit(K, Y, G)
+    expected = oracle.predict(K, G)
+    assert np.allclose(model.predict(X, Z), expected, atol=1e-8)
+    some = np.array([7, 2, 4])
+    assert np.allclose(model.predict(X[some], Z[[3, 1]]), expected[np.ix_(some, [3, 1])], atol=1e-8)
+    edges = model.predict_edges(X, Z, some, [0, 5, 8])
+    assert np.allclose(edges, expected[some, [0, 5, 8]], atol=1e-8)
+    # New objects have no identity and no profile.
+    new = np.vstack([X[0], np.full(3, 0.5)])
+    values = WEIGHTS[0] * rbf_kernel(new, X) + WEIGHTS[4]
+    values += WEIGHTS[1] * new @ X.T / (X**2).sum(axis=1).mean()
+    values[0] = K[0]
+    assert np.allclose(model.predict(new, Z), oracle.predict(values, G), atol=1e-8)
+    file = tmp_path / "model.rankrls"
+    save_model(model, file)
+    assert np.array_equal(load_model(file).predict(new, Z), model.predict(new, Z))
+
+
+def test_equal_weights_are_the_default():
+    X, Y, Z = data()
+    first, second = (
+        ConditionalRankRLS(kernel=EVERYTHING, kernel_weights=weights).fit(X, Y, Z).predict(X, Z)
+        for weights in (None, np.full(5, 0.2))
+    )
+    assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("loss", ["ranking", "regression"])
+def test_objects_of_one_kind(loss):
+    """Profiles of the rows differ from those of the columns."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((8, 3)), rng.standard_normal((8, 8))
+    model = ConditionalRankRLS(0.1, kernel=["rbf", "profile"], loss=loss).fit(X, Y)
+    lists = loss == "ranking"
+    K = 0.5 * rbf_kernel(X) + 0.5 * profiles(Y, rows=lists)
+    G = 0.5 * rbf_kernel(X) + 0.5 * profiles(Y.T, columns=lists)
+    oracle = ConditionalRankRLS(
+        0.1, kernel="precomputed", object_kernel="precomputed", loss=loss
+    ).fit(K, Y, G)
+    assert np.allclose(model.predict(X), oracle.predict(K, G))
+
+
+def test_profiles_of_several_widths(tmp_path):
+    X, Y, Z = data()
+    gammas = [{"gamma": 0.3}, {"gamma": 3.0}]
+    model = ConditionalRankRLS(kernel=["profile"] * 2, kernel_params=gammas, loss="regression")
+    model.fit(X, Y, Z)
+    K, G = (0.5 * (profiles(T, gamma=0.3) + profiles(T, gamma=3.0)) for T in (Y, Y.T))
+    oracle = ConditionalRankRLS(kernel="precomputed", loss="regression").fit(K, Y, G)
+    assert np.allclose(model.predict(X, Z), oracle.predict(K, G), atol=1e-8)
+    file = tmp_path / "model.rankrls"
+    save_model(model, file)
+    assert np.array_equal(load_model(file).predict(X, Z), model.predict(X, Z))
+
+
+def test_several_precomputed_kernels():
+    X, Y, Z = data()
+    grams = [rbf_kernel(X), X @ X.T]
+    others = [rbf_kernel(Z), Z @ Z.T]
+    kernel = ["precomputed", "identity", "precomputed"]
+    expected = ConditionalRankRLS(
+        kernel=["rbf", "identity", "linear"], kernel_params=[{"gamma": 1 / 3}, None, None],
+        object_kernel=["rbf", "identity", "linear"],
+        object_kernel_params=[{"gamma": 1 / 2}, None, None],
+    ).fit(X, Y, Z).predict(X, Z)  # fmt: skip
+    model = ConditionalRankRLS(kernel=kernel).fit(grams, Y, others)
+    assert np.allclose(model.predict(grams, others), expected)
+    assert np.allclose(model.predict(np.stack(grams), np.hstack(others)), expected)
+    scores = conditional_cross_val_score(model, grams, Y, others, cv="rows", n_folds=3)
+    assert np.isfinite(scores).all()
+    with pytest.raises(ValueError, match="2 precomputed kernels of 12 training objects"):
+        ConditionalRankRLS(kernel=kernel).fit(grams[0], Y, others)
+    with pytest.raises(ValueError, match="Z has 1 kernel matrices for 2"):
+        ConditionalRankRLS(kernel=kernel).fit(grams, Y, others[:1])
+
+
+def test_objects_without_features():
+    """Users and items that are numbers only: identities and profiles are all that is known."""
+    rng = np.random.default_rng(0)
+    users, items = np.arange(30)[:, None], np.arange(20)[:, None]
+    truth = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 20))
+    Y = np.where(rng.random(truth.shape) < 0.5, truth, np.nan)
+    model = ConditionalRankRLS(0.1, kernel=["identity", "profile"]).fit(users, Y, items)
+    hidden = np.where(np.isnan(Y), truth, np.nan)
+    assert model.score(users, hidden, items) > 0.7
+    ids = np.array([[25], [3], [77]])
+    assert np.allclose(model.predict(ids, items)[:2], model.predict(users, items)[[25, 3]])
+    assert np.allclose(model.predict(ids, items)[2], 0.0)
+
+
+@pytest.mark.parametrize("leave_out", ["rows", "columns", "entries"])
+@pytest.mark.parametrize("kernel", [["rbf", "identity"], ["rbf", "profile"]])
+def test_held_out_labels_are_in_no_profile(leave_out, kernel):
+    X, Y, Z = data(complete=True)
+    X, Y, Z = X[:6], Y[:6, :5], Z[:5]
+    estimator = ConditionalRankRLS(0.1, kernel=kernel, loss="regression", fit_offsets=True)
+    held = relation_holdout_predict(estimator, X, Y, Z, leave_out=leave_out)
+    for i, j in np.ndindex(Y.shape):
+        labels = Y.copy()
+        where = {"rows": (i, slice(None)), "columns": (slice(None), j), "entries": (i, j)}[
+            leave_out
+        ]
+        labels[where] = np.nan
+        assert held[i, j] == pytest.approx(
+            estimator.fit(X, labels, Z).predict(X, Z)[i, j], abs=1e-6
+        )
+
+
+@pytest.mark.filterwarnings("ignore:the best alpha")
+@pytest.mark.parametrize("cv", ["rows", "columns", "both", "edges"])
+def test_cross_validation_has_no_held_out_label(cv):
+    """Labels without any structure cannot be predicted, whatever the profiles of training say."""
+    rng = np.random.default_rng(0)
+    X, Z = np.arange(40)[:, None], np.arange(30)[:, None]
+    Y = rng.standard_normal((40, 30))
+    ranker = ConditionalRankRLSCV(
+        [0.01, 1.0], kernel="profile", cv=cv, random_state=0, loss="regression"
+    ).fit(X, Y, Z)
+    assert 0.4 < ranker.best_score_ < 0.6
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_folds_with_profiles_are_refits(complete):
+    X, Y, Z = data(complete)
+    split = [(np.setdiff1d(np.arange(12), test), test) for test in np.arange(12).reshape(3, 4)]
+    options = {"kernel": ["rbf", "profile"], "loss": "regression", "fit_offsets": True}
+    chosen = ConditionalRankRLSCV(
+        [0.1], cv=split, kernel_weights=[0.5, 0.5], object_kernel_weights=[0.5, 0.5], **options
+    ).fit(X, Y, Z)
+    lists, labels, scores = [], [], []
+    for train, test in split:
+        model = ConditionalRankRLS(0.1, **options).fit(X[train], Y[train], Z)
+        i, j = np.nonzero(~np.isnan(Y[test]))
+        lists.append(test[i])
+        labels.append(Y[test][i, j])
+        scores.append(model.predict(X[test], Z)[i, j])
+    expected = pairwise_accuracy(*map(np.concatenate, (labels, scores)), qid=np.concatenate(lists))
+    assert chosen.best_score_ == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.filterwarnings("ignore:the best alpha")
+def test_weights_are_chosen_by_cross_validation(complete, tmp_path):
+    """A kernel of what matters beside one of noise; the score is that of the given weights."""
+    rng = np.random.default_rng(1)
+    X, Z = rng.standard_normal((40, 2)), rng.standard_normal((30, 2))
+    noise = [rng.standard_normal((n, 4)) for n in (40, 30)]
+    Y = np.sin(2 * X[:, :1]) * Z[:, 0] + 0.1 * rng.standard_normal((40, 30))
+    if not complete:
+        Y[rng.random(Y.shape) < 0.2] = np.nan
+    K = [rbf_kernel(X, gamma=1.0), rbf_kernel(noise[0])]
+    G = [rbf_kernel(Z, gamma=1.0), rbf_kernel(noise[1])]
+    options = {"kernel": ["precomputed", "precomputed"], "random_state": 0, "cv": "edges"}
+    alphas = 4.0 ** np.arange(-4, 3)
+    chosen = ConditionalRankRLSCV(alphas, **options).fit(K, Y, G)
+    equal = ConditionalRankRLSCV(
+        alphas, kernel_weights=[1, 1], object_kernel_weights=[1, 1], **options
+    ).fit(K, Y, G)
+    assert chosen.best_score_ > equal.best_score_ + 0.01
+    if complete:  # otherwise the validation set is small
+        assert chosen.kernel_weights_[0] > 0.8
+        assert chosen.object_kernel_weights_[0] > 0.8
+    again = ConditionalRankRLSCV(
+        alphas,
+        kernel_weights=chosen.kernel_weights_,
+        object_kernel_weights=chosen.object_kernel_weights_,
+        **options,
+    ).fit(K, Y, G)
+    assert again.best_score_ == pytest.approx(chosen.best_score_, abs=1e-9)
+    assert np.allclose(again.predict(K, G), chosen.predict(K, G))
+    file = tmp_path / "model.rankrls"
+    save_model(chosen, file)
+    loaded = load_model(file)
+    assert np.array_equal(loaded.kernel_weights_, chosen.kernel_weights_)
+    assert np.array_equal(loaded.predict(K, G), chosen.predict(K, G))
+
+
+def test_search_finds_weights_of_a_known_function():
+    best = [np.array([0.7, 0.2, 0.1]), np.array([1.0])]
+    calls = []
+
+    def score(weights):
+        calls.append(weights)
+        pairs = zip(weights, best, strict=True)
+        return -sum(np.abs(np.log((w + 1e-3) / (b + 1e-3))).sum() for w, b in pairs)
+
+    start = [np.full(3, 1 / 3), np.ones(1)]
+    found, value = search_weights(start, score, score(start))
+    assert value == score(found) > score(start)
+    assert np.abs(found[0] - best[0]).max() < 0.15
+    assert all(w.sum() == pytest.approx(1.0) for weights in calls for w in weights)
+    assert len(calls) < 60
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"kernel": []}, "empty list"),
+        ({"kernel": ["rbf", "nothing"]}, "kernel must be a callable or one of"),
+        ({"kernel": ["rbf", "precomputed"]}, "'precomputed' beside kernels of features"),
+        ({"kernel": "rbf", "kernel_weights": [1.0]}, "kernel must be a list"),
+        ({"kernel": ["rbf", "linear"], "kernel_weights": [1.0]}, "must be 2 numbers >= 0"),
+        ({"kernel": ["rbf", "linear"], "kernel_weights": [1.0, -1.0]}, "must be 2 numbers >= 0"),
+        ({"kernel": ["rbf", "linear"], "kernel_weights": [0.0, 0.0]}, "all zero"),
+        ({"kernel": ["rbf", "linear"], "kernel_params": [{}]}, "list of 2 dicts"),
+        ({"kernel": "profile", "relation": "symmetric"}, "'profile' is not for relation"),
+        ({"kernel": "identity", "kernel_params": {"gamma": 1.0}}, "'identity' does not take"),
+        ({"kernel": "profile", "kernel_params": {"gamma": 0.0}}, "gamma must be"),
+    ],
+)
+def test_refusals_of_kernels(options, match):
+    with pytest.raises(ValueError, match=match):
+        ConditionalRankRLS(**options).fit(np.eye(4), np.ones((4, 4)) - np.eye(4))
+
+
+@pytest.mark.parametrize("loss", ["ranking", "regression"])
+@pytest.mark.parametrize("density", [0.1, 0.8])
+@pytest.mark.parametrize("precomputed", [False, True])
+def test_identity_kernels_converge_at_any_alpha(loss, density, precomputed):
+    """Within the default max_iter, for the default grid; a warning would fail."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((60, 3)), rng.standard_normal((45, 2))
+    Y = np.sin(X[:, :1] * Z[:, 0]) + 0.3 * rng.standard_normal((60, 45))
+    Y[rng.random(Y.shape) > density] = np.nan
+    kernel = ["precomputed" if precomputed else "rbf", "identity", "profile"]
+    if precomputed:
+        X, Z = rbf_kernel(X), rbf_kernel(Z)
+    model = ConditionalRankRLS(kernel=kernel, loss=loss, fit_offsets=True, solver="cg")
+    path = regularization_path(model, X, Y, Z=Z, alphas=2.0 ** np.arange(-15, 16))
+    exact = regularization_path(
+        model.set_params(solver="dual"), X, Y, Z=Z, alphas=2.0 ** np.arange(-15, 16)
+    )
+    expected = exact.predict(X, Z)
+    error = np.abs(path.predict(X, Z) - expected).max(axis=(1, 2))
+    assert (error < 1e-5 * np.abs(expected).max(axis=(1, 2))).all()

@@ -1,0 +1,178 @@
+"""Offsets of labels: every solver and hold-out against dense systems with unpenalised offsets."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+
+import relation_cases as cases
+from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
+from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.offsets import FreeOffsets, free_offsets
+from rankrls.core.relations.relation_problem import RelationProblem
+from rankrls.core.relations.sides import Side
+from rankrls.io import load_model, save_model
+from rankrls.model_selection import relation_holdout_predict
+
+KINDS = [FreeOffsets(*map(bool, flags)) for flags in itertools.product((0, 1), repeat=3)]
+ALPHAS = (1e-3, 1.0, 1e3)
+
+
+def dense_model(K, G, rows, cols, y, alpha, free):
+    """f at all pairs without offsets, by the dense system of kernel and offsets."""
+    design = [np.empty((len(y), 0))]
+    if free.constant:
+        design.append(np.ones((len(y), 1)))
+    if free.rows:
+        design.append((rows[:, None] == np.unique(rows)).astype(float))
+    if free.columns:
+        design.append((cols[:, None] == np.unique(cols)).astype(float))
+    T = np.hstack(design)
+    if T.shape[1]:
+        left, size, _ = np.linalg.svd(T, full_matrices=False)
+        T = left[:, size > 1e-9 * size[0]]
+    k = T.shape[1]
+    S = K[np.ix_(rows, rows)] * G[np.ix_(cols, cols)] + alpha * np.eye(len(y))
+    system = np.block([[S, T], [T.T, np.zeros((k, k))]])
+    a = np.linalg.solve(system, np.concatenate([y, np.zeros(k)]))[: len(y)]
+    return (K[:, rows] * a) @ G[cols]
+
+
+@pytest.mark.parametrize("offsets", KINDS)
+@pytest.mark.parametrize("ranking", [False, True])
+@pytest.mark.parametrize("observed", ["complete", "sparse", "multi", "lonely rows"])
+@pytest.mark.parametrize("linear", [False, True])
+def test_solvers_agree_with_the_dense_system(offsets, ranking, observed, linear):
+    rng = np.random.default_rng(0)
+    p, g = 7, 5
+    X = rng.standard_normal((p, 3 if linear else 9)) + 2
+    Z = rng.standard_normal((g, 2 if linear else 7)) - 1
+    K, G = X @ X.T, Z @ Z.T
+    rows, cols = cases.edges(observed, p, g, rng)
+    y = rng.standard_normal(len(rows)) + 5
+    free = free_offsets(offsets, ranking=ranking)
+    every = tuple(part.ravel() for part in np.indices((p, g)))
+    sides = (Side(K, X), Side(G, Z)) if linear else (Side(K), Side(G))
+    observations = Observations(rows, cols, y, (p, g))
+    problem = RelationProblem(*sides, observations, ranking=ranking, offsets=offsets)
+    for alpha in ALPHAS:
+        expected = dense_model(K, G, rows, cols, y, alpha, free)
+        for solver in ("auto", "cg", "dual", "primal", "closed"):
+            if solver == "primal" and (not linear or free.columns):
+                continue
+            if solver == "closed" and problem.block() is None:
+                continue
+            options = IterationOptions(tol=1e-10, max_iter=2000)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="conjugate gradients")
+                model = problem.solve(np.array([alpha]), solver, options)
+            f = model._without_offsets(sides, *every).reshape(p, g)
+            assert np.abs(f - expected).max() <= 1e-6 * np.abs(expected).max()
+            residual = y - model.predict(sides, rows, cols)[0]
+            if not ranking and free.constant:
+                assert abs(residual.sum()) < 1e-7
+            if not ranking and free.rows:
+                assert np.abs(np.bincount(rows, residual)).max() < 1e-7
+            if not ranking and free.columns:
+                assert np.abs(np.bincount(cols, residual)).max() < 1e-7
+
+
+@pytest.mark.parametrize("kind", ["full", "low rank", "duplicates"])
+@pytest.mark.parametrize("leave_out", ["rows", "columns", "entries", "both"])
+@pytest.mark.parametrize("condition_on", ["rows", "columns"])
+def test_held_out_predictions_with_a_constant(kind, leave_out, condition_on):
+    rng = np.random.default_rng(0)
+    p, g = 6, 5
+    X, Z = cases.features(kind, p, rng), cases.features(kind, g, rng)
+    Y = rng.standard_normal((p, g)) + 7
+    alphas = [1e-6, 1e-3, 1.0, 1e3, 1e9]
+    model = ConditionalRankRLS(loss="regression", fit_offsets=True, condition_on=condition_on)
+    held = relation_holdout_predict(model, X, Y, Z, leave_out=leave_out, alphas=alphas)
+    rows, cols = (part.ravel() for part in np.indices((p, g)))
+    G = np.kron(X @ X.T, Z @ Z.T)
+    for alpha, predictions in zip(alphas, held, strict=True):
+        for e in range(p * g):
+            row, col = rows != rows[e], cols != cols[e]
+            stay = {"rows": row, "columns": col, "both": row & col, "entries": row | col}[leave_out]
+            S = G[np.ix_(stay, stay)] + alpha * np.eye(stay.sum())
+            one = np.ones((len(S), 1))
+            system = np.block([[S, one], [one.T, np.zeros((1, 1))]])
+            *a, c = np.linalg.solve(system, np.append(Y.ravel()[stay], 0.0))
+            assert predictions[rows[e], cols[e]] == pytest.approx(G[e, stay] @ a + c, rel=1e-6)
+
+
+@pytest.mark.parametrize("fit_offsets", [True, "rows", "columns", "both"])
+@pytest.mark.parametrize("loss", ["ranking", "regression"])
+@pytest.mark.parametrize("condition_on", ["rows", "columns"])
+def test_cross_validation_folds_have_the_offsets_of_refits(fit_offsets, loss, condition_on):
+    """Held-out blocks score as models that are fitted without them."""
+    from rankrls.metrics import pairwise_accuracy
+
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((12, 3)), rng.standard_normal((9, 2))
+    Y = X[:, :1] * Z[:, 0] + rng.standard_normal((12, 1)) + 2 * rng.standard_normal(9) + 4
+    split = [(np.setdiff1d(np.arange(12), test), test) for test in np.arange(12).reshape(3, 4)]
+    options = {"loss": loss, "condition_on": condition_on, "fit_offsets": fit_offsets}
+    chosen = ConditionalRankRLSCV([0.1], cv=split, **options).fit(X, Y, Z)
+    lists, labels, scores = [], [], []
+    for number, (train, test) in enumerate(split):
+        model = ConditionalRankRLS(0.1, **options).fit(X[train], Y[train], Z)
+        F, T = model.predict(X[test], Z), Y[test]
+        i, j = (part.ravel() for part in np.indices(T.shape))
+        lists.append((test[i] if condition_on == "rows" else j) * 3 + number)
+        labels.append(T.ravel())
+        scores.append(F.ravel())
+    expected = pairwise_accuracy(*map(np.concatenate, (labels, scores)), qid=np.concatenate(lists))
+    assert chosen.best_score_ == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("fit_offsets", [True, "rows", "columns", "both"])
+def test_known_and_new_objects(fit_offsets, tmp_path):
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((6, 3)), rng.standard_normal((5, 2))
+    Y = rng.standard_normal((6, 5)) + 3 * np.arange(6)[:, None] + np.arange(5)
+    model = ConditionalRankRLS(1e9, loss="regression", fit_offsets=fit_offsets).fit(X, Y, Z)
+    mean = Y.mean()
+    new = mean + np.zeros((6, 5))
+    if fit_offsets in ("rows", "both"):
+        new += Y.mean(axis=1, keepdims=True) - mean
+    if fit_offsets in ("columns", "both"):
+        new += Y.mean(axis=0) - mean
+    everything = model.predict(X, Z)
+    assert np.allclose(everything, new, atol=1e-5)
+    assert np.allclose(model.predict(X[[3, 1]], Z[[0, 4]]), new[np.ix_([3, 1], [0, 4])], atol=1e-5)
+    assert np.allclose(model.predict_edges(X, Z, [3, 1], [0, 4]), new[[3, 1], [0, 4]], atol=1e-5)
+    assert np.allclose(model.predict(X + 1, Z + 1), mean, atol=1e-5)
+    path = regularization_path(
+        ConditionalRankRLS(loss="regression", fit_offsets=fit_offsets), X, Y, Z=Z, alphas=[1.0, 1e9]
+    )
+    assert np.allclose(path.predict(X, Z)[1], everything)
+    file = tmp_path / "model.rankrls"
+    save_model(model, file)
+    assert np.array_equal(load_model(file).predict(X, Z), everything)
+
+
+def test_labels_need_no_centring():
+    """A constant added to all labels is added to all predictions, and nothing else changes."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((15, 3)), rng.standard_normal((10, 2))
+    Y = X[:, :1] * Z[:, 0] + 0.1 * rng.standard_normal((15, 10))
+    Y[rng.random(Y.shape) < 0.3] = np.nan
+    for solver in ("auto", "cg", "dual", "primal"):
+        model = ConditionalRankRLS(1.0, loss="regression", fit_offsets=True, solver=solver)
+        first, second = (model.fit(X, Y + c, Z).predict(X + 1, Z) for c in (0.0, 1e4))
+        assert np.allclose(first + 1e4, second, atol=1e-4)
+
+
+def test_refusals():
+    X, Y = np.eye(4), np.arange(16.0).reshape(4, 4)
+    with pytest.raises(ValueError, match="fit_offsets must be"):
+        ConditionalRankRLS(fit_offsets="row").fit(X, Y)
+    with pytest.raises(ValueError, match="is not for relation='symmetric'"):
+        ConditionalRankRLS(fit_offsets=True, relation="symmetric").fit(X, Y + Y.T)
+    with pytest.raises(ValueError, match="no offsets of ranked objects"):
+        ConditionalRankRLS(fit_offsets="columns", solver="primal").fit(X, Y)
+    with pytest.raises(ValueError, match="early_stopping does not know"):
+        ConditionalRankRLS(fit_offsets="columns", early_stopping=True).fit(X, Y)

@@ -1,0 +1,131 @@
+"""Raw tables as numbers: pandas, polars and arrays; missing values, levels, ids, dates."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from rankrls.exceptions import IdColumnWarning
+from rankrls.io import load_model, save_model
+from rankrls.preprocessing import TableEncoder
+
+
+@parametrize_with_checks([TableEncoder()])
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+def table():
+    return pd.DataFrame(
+        {
+            "price": [3.0, np.nan, 5.0, 4.0, 3.5, 9.0],
+            "count": pd.array([1, 2, None, 4, 5, 6], dtype="Int64"),
+            "shop": ["a", "b", "a", None, "c", "a"],
+            "kind": pd.Categorical(["x", "y", "x", "y", "x", "x"]),
+            "stock": [True, False, True, True, None, False],
+            "one": 1.0,
+            "note": [f"text {i}" for i in range(6)],
+        }
+    )
+
+
+NAMES = [
+    *("price", "price missing", "count", "count missing", "shop=a", "shop=b", "shop=c"),
+    *("kind=x", "kind=y", "stock", "stock missing"),
+]
+VALUES = np.array(
+    [
+        [3.0, 0, 1, 0, 1, 0, 0, 1, 0, 1, 0],
+        [4.0, 1, 2, 0, 0, 1, 0, 0, 1, 0, 0],
+        [5.0, 0, 4, 1, 1, 0, 0, 1, 0, 1, 0],
+        [4.0, 0, 4, 0, 0, 0, 0, 0, 1, 1, 0],
+        [3.5, 0, 5, 0, 0, 0, 1, 1, 0, 1, 1],
+        [9.0, 0, 6, 0, 1, 0, 0, 1, 0, 0, 0],
+    ]
+)
+
+
+@pytest.mark.parametrize("kind", [lambda t: t, pl.from_pandas, lambda t: t.to_numpy(dtype=object)])
+def test_columns(kind, tmp_path):
+    X = kind(table())
+    with pytest.warns(IdColumnWarning, match="of X: text with another value in nearly every row"):
+        encoder = TableEncoder().fit(X)
+    names = NAMES
+    if isinstance(X, np.ndarray):
+        of = dict(zip(table().columns, (f"x{j}" for j in range(7)), strict=True))
+        names = [
+            of[n.split("=")[0].split(" ")[0]] + n[len(n.split("=")[0].split(" ")[0]) :]
+            for n in names
+        ]
+    assert encoder.get_feature_names_out().tolist() == names
+    assert encoder.dropped_ == [5, 6]
+    assert_allclose(encoder.transform(X), VALUES)
+    save_model(encoder, tmp_path / "encoder.rankrls")
+    assert_array_equal(load_model(tmp_path / "encoder.rankrls").transform(X), VALUES)
+
+
+def test_new_rows():
+    encoder = TableEncoder().fit(table().drop(columns="note"))
+    new = table().drop(columns="note").iloc[:2].copy()
+    new["shop"] = ["never seen", "a"]
+    new["price"] = [np.nan, 7.0]
+    encoded = dict(zip(NAMES, encoder.transform(new).T, strict=True))
+    assert encoded["price"].tolist() == [4.0, 7.0]
+    assert encoded["price missing"].tolist() == [1.0, 0.0]
+    assert [encoded[f"shop={level}"].tolist() for level in "abc"] == [[0, 1], [0, 0], [0, 0]]
+    new["price"] = ["cheap", "dear"]
+    with pytest.raises(ValueError, match="'price' of X was numeric in fit, and holds text"):
+        encoder.transform(new)
+
+
+def test_frequent_levels_only():
+    values = ["a"] * 5 + ["b"] * 4 + ["c"] * 3 + ["d"] * 2
+    encoder = TableEncoder(max_levels=2).fit(pd.DataFrame({"v": values}))
+    assert encoder.get_feature_names_out().tolist() == ["v=a", "v=b"]
+
+
+def test_ids_are_left_out_with_a_word():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=60), "doc_id": rng.permutation(60)})
+    with pytest.warns(IdColumnWarning, match=r"'doc_id' of X: what looks like ids.*is left out"):
+        encoder = TableEncoder().fit(frame)
+    assert encoder.get_feature_names_out().tolist() == ["x"]
+    kept = TableEncoder(drop_ids=False).fit(frame)
+    assert kept.get_feature_names_out().tolist() == ["x", "doc_id"]
+
+
+def test_numbers_as_text_are_told():
+    frame = pd.DataFrame({"x": range(30), "price": [f"{i / 7:.4f}" for i in range(30)]})
+    with pytest.warns(IdColumnWarning, match=r"'price' of X: text.*numbers written as text"):
+        TableEncoder(drop_ids=False).fit(frame)
+
+
+def test_levels_that_became_floats():
+    encoder = TableEncoder().fit(pd.DataFrame({"kind": pd.Categorical([1, 2, 1, 2, 3, 3])}))
+    new = pd.DataFrame({"kind": pd.Categorical([1.0, np.nan, 3.0])})
+    assert encoder.transform(new).tolist() == [[1, 0, 0], [0, 0, 0], [0, 0, 1]]
+
+
+def test_sparse_stays_sparse():
+    X = sparse.csr_array(np.array([[0, 1.0, 0], [0, 0, 0], [0, 3.0, 0]]))
+    encoded = TableEncoder().fit(X).transform(X)
+    assert sparse.issparse(encoded)
+    assert_array_equal(encoded.toarray(), [[1.0], [0.0], [3.0]])
+
+
+def test_errors():
+    frame = table().drop(columns="note")
+    frame["day"] = pd.date_range("2024-01-01", periods=6)
+    with pytest.raises(ValueError, match="day"):
+        TableEncoder().fit(frame)
+    with pytest.raises(ValueError, match=r"contains infinity \(first at row 1"):
+        TableEncoder().fit(np.array([[1.0], [np.inf], [2.0]]))
+    with pytest.raises(ValueError, match="no column of X tells rows apart"):
+        TableEncoder().fit(pd.DataFrame({"a": [1, 1, 1]}))
+    with pytest.raises(ValueError, match="fitted to a table with text or missing values"):
+        TableEncoder().fit(table()[["price", "shop"]].to_numpy()).transform(
+            sparse.csr_array(np.ones((2, 2)))
+        )

@@ -1,0 +1,162 @@
+"""Columns of text in CSV and Parquet files, kept as they are."""
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rankrls import AutoRanker
+from rankrls.datasets import iter_ranking, load_ranking
+from rankrls.preprocessing import TableEncoder
+
+CSV = b"""qid,label,price,brand,sold,size,note
+a,1,5.5,acme,true,38,
+a,0,,bolt,False,M,"two, quoted"
+b,2,7,NA,true,40,x
+b,0,1e3,acme,TRUE,38,
+"""
+
+
+def read(text="auto", data=CSV, **options):
+    return load_ranking(io.BytesIO(data), format="csv", text=text, missing="nan", **options)
+
+
+@pytest.fixture
+def parquet(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "qid": ["a", "a", "b", "b"],
+            "label": [1, 0, 2, 0],
+            "price": [5.5, None, 7, 1e3],
+            "brand": pd.Categorical(["acme", "bolt", None, "acme"]),
+            "sold": [True, False, True, True],
+            "size": ["38", "M", "40", "38"],
+            "note": [None, "two, quoted", "x", None],
+        }
+    )
+    path = tmp_path / "rows.parquet"
+    frame.to_parquet(path)
+    return path
+
+
+def check(table):
+    assert table.columns == ["price", "brand", "sold", "size", "note"]
+    assert table.shape == (4, 5)
+    assert len(table) == 4
+    np.testing.assert_array_equal(table["price"], [5.5, np.nan, 7, 1e3])
+    np.testing.assert_array_equal(table["sold"], [1, 0, 1, 1])
+    assert table["brand"].tolist() == ["acme", "bolt", None, "acme"]
+    assert table["size"].tolist() == ["38", "M", "40", "38"]
+    assert table["note"].tolist() == [None, "two, quoted", "x", None]
+
+
+def test_csv():
+    rows = read()
+    check(rows.data)
+    np.testing.assert_array_equal(rows.target, [1, 0, 2, 0])
+    assert rows.feature_names == rows.data.columns
+
+
+def test_parquet(parquet):
+    check(load_ranking(parquet, text="auto", missing="nan").data)
+    batches = list(iter_ranking(parquet, text="auto", missing="nan", rows=2))
+    assert [len(batch.data) for batch in batches] == [2, 2]
+    assert batches[1].data["size"].tolist() == ["40", "38"]
+
+
+def test_named_columns_are_text_whatever_they_hold(parquet):
+    numbers = b"qid,label,size\na,1,38\na,0,40\n"
+    assert read(["size"], numbers).data["size"].tolist() == ["38", "40"]
+    np.testing.assert_array_equal(read(data=numbers).data["size"], [38, 40])
+    batches = list(
+        iter_ranking(io.BytesIO(numbers), format="csv", text=["size"], rows=1, by_query=False)
+    )
+    assert [batch.data["size"].tolist() for batch in batches] == [["38"], ["40"]]
+    table = load_ranking(
+        parquet, text=["brand", "size", "note", "sold"], missing="nan", features=None
+    ).data
+    assert table["sold"].tolist() == ["true", "false", "true", "true"]
+
+
+def test_columns_that_are_not_named_must_be_numbers():
+    with pytest.raises(ValueError, match=r":3: column 'size' is 'M', not a finite number"):
+        read(["brand", "note"])
+    with pytest.raises(ValueError, match=r"column 'brand' is 'acme', not a finite number"):
+        read(None)
+
+
+def test_infinity_is_no_text():
+    with pytest.raises(ValueError, match=r":3: column 'price' is 'inf', not a finite number"):
+        read(data=b"qid,label,price\na,1,2\na,0,inf\n")
+
+
+def test_text_found_late_in_a_long_file(monkeypatch):
+    """A column is text in all chunks if it is in one."""
+    monkeypatch.setattr("rankrls.datasets._csv_rows._ROWS", 3)
+    lines = [f'{i // 4},{i % 3},{i},"{i}"' for i in range(20)]
+    lines[17] = '4,1,17,"x"'
+    rows = read(data="\n".join(["qid,label,a,b", *lines]).encode())
+    np.testing.assert_array_equal(rows.data["a"], np.arange(20))
+    assert rows.data["b"].tolist() == [str(i) if i != 17 else "x" for i in range(20)]
+
+
+def test_all_features_are_text():
+    rows = read(data=b"label,word,qid\n1,x,a\n0,y,a\n")
+    assert rows.data["word"].tolist() == ["x", "y"]
+    alone = read(["word"], b"word\nx\ny\n", target=None, qid=None, need=())
+    assert alone.data["word"].tolist() == ["x", "y"]
+
+
+def test_weights_and_labels_beside_text():
+    data = b"w,word,qid,label,f\n2,x,a,1,5\n3,y,a,0,6\n"
+    rows = read(data=data, sample_weight="w")
+    np.testing.assert_array_equal(rows.sample_weight, [2, 3])
+    np.testing.assert_array_equal(rows.target, [1, 0])
+    np.testing.assert_array_equal(rows.data["f"], [5, 6])
+
+
+def test_batches_of_csv_need_names():
+    with pytest.raises(ValueError, match="text='auto' looks at all rows of a CSV file"):
+        iter_ranking(io.BytesIO(CSV), format="csv", text="auto")
+    with pytest.raises(ValueError, match="text must be names of columns"):
+        read(3)
+
+
+def test_dates_in_parquet_are_refused(tmp_path):
+    frame = pd.DataFrame(
+        {"qid": [1, 1], "label": [0, 1], "day": pd.to_datetime(["2024-01-01"] * 2)}
+    )
+    frame.to_parquet(tmp_path / "days.parquet")
+    with pytest.raises(ValueError, match="column 'day' is no number, but timestamp"):
+        load_ranking(tmp_path / "days.parquet", text="auto", missing="nan")
+
+
+def test_encoded_as_a_data_frame_is():
+    frame = pd.read_csv(io.BytesIO(CSV)).drop(columns=["qid", "label"])
+    table = read().data
+    from_frame, from_table = TableEncoder().fit(frame), TableEncoder().fit(table)
+    names = from_frame.get_feature_names_out()
+    assert from_table.get_feature_names_out().tolist() == names.tolist()
+    np.testing.assert_array_equal(from_table.transform(table), from_frame.transform(frame))
+    np.testing.assert_array_equal(from_table.transform(frame), from_frame.transform(table))
+    with pytest.raises(ValueError, match="names of X should match"):
+        from_table.transform(read(data=CSV.replace(b"brand", b"maker")).data)
+    with pytest.raises(ValueError, match="3 features, but TableEncoder is expecting 5"):
+        TableEncoder().fit(frame.to_numpy()).transform(read(drop=["size", "note"]).data)
+
+
+def test_auto_ranker_takes_a_table(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 200
+    frame = pd.DataFrame({"qid": np.arange(n) // 10, "brand": rng.choice(["a", "b", "c"], n)})
+    frame["x"] = rng.normal(size=n)
+    frame.loc[::9, "x"] = np.nan
+    frame["label"] = ((frame["brand"] == "a") + frame["x"].fillna(0) > 0.5).astype(int)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    rows = load_ranking(tmp_path / "rows.csv", text="auto", missing="nan")
+    ranker = AutoRanker(effort="quick", random_state=0)
+    scores = ranker.fit(rows.data, rows.target, qid=rows.qid).predict(rows.data, qid=rows.qid)
+    X = frame[["brand", "x"]]
+    other = AutoRanker(effort="quick", random_state=0).fit(X, frame["label"], qid=frame["qid"])
+    np.testing.assert_array_equal(other.predict(X, qid=frame["qid"]), scores)
