@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rankrls import metrics
 from rankrls._calls import warn as warn_user
 from rankrls._validation import (
     check_finite_array,
@@ -339,6 +340,9 @@ class Scoring:
             self.metric: Callable[..., Any] = scoring
             return
         if self.name == "log_loss":  # see `require_scores`
+            return
+        if self.name in PAIR_METRICS:  # no options to read
+            self.metric = getattr(metrics, self.name)
             return
         named = parse_metric(self.name, "scoring", allowed=PAIR_METRICS + LIST_METRICS)
         self.metric, self.options = named.function, named.options
