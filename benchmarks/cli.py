@@ -5,6 +5,9 @@ Run as ``python benchmarks/cli.py [MB] [repeats]``; by default with a LETOR file
 scikit-learn's load_svmlight_file, reads a file of 20 MB; its time for the large one is scaled from
 that by the megabytes, and its rows say so. That may be in its favour: in one run each, on a busy
 machine, a megabyte took it 0.06, 0.08 and 0.37 s of CPU in files of 11, 44 and 89 MB.
+
+The same rows as CSV are fitted and scored beside pyarrow, which reads them and does nothing else
+with them.
 """
 
 from __future__ import annotations
@@ -32,21 +35,28 @@ LOAD = (
 )
 
 
-def write_letor(path: Path, n_bytes: float) -> int:
+READ_CSV = "import sys, pyarrow.csv; [pyarrow.csv.read_csv(path) for path in sys.argv[1:]]"
+
+
+def write_letor(path: Path, n_bytes: float, csv: bool = False) -> int:
     """Write blocks of the same rows with query ids of their own; the number of rows."""
     rng = np.random.default_rng(0)
     values = rng.random((N_QUERIES * N_DOCS, N_FEATURES))
     labels = (values[:, :5].sum(axis=1) + rng.normal(size=len(values))).clip(0, 4).astype(int)
-    words = " ".join(f"{j}:%.6f" for j in range(1, N_FEATURES + 1))
+    columns = range(1, N_FEATURES + 1)
+    words = ",".join("%.6f" for _ in columns) if csv else " ".join(f"{j}:%.6f" for j in columns)
+    start = "{},B{:03d}," if csv else "{} qid:B{:03d} "
     lines = [
-        f"{label} qid:B{row // N_DOCS:03d} " + words % tuple(features)
+        start.format(label, row // N_DOCS) + words % tuple(features)
         for row, (label, features) in enumerate(zip(labels, values.tolist(), strict=True))
     ]
     block = ("\n".join(lines) + "\n").encode()
     n_blocks = max(round(n_bytes / len(block)), 1)
     with open(path, "wb") as file:
+        if csv:
+            file.write(("label,qid," + ",".join(f"f{j}" for j in columns) + "\n").encode())
         for number in range(1, n_blocks + 1):
-            file.write(block.replace(b"qid:B", b"qid:%d" % number))
+            file.write(block.replace(b"B", b"%d" % number))
     return n_blocks * len(lines)
 
 
@@ -116,9 +126,29 @@ def command_rows(megabytes: float = 500, repeats: float = 2) -> Iterator[Row]:
             print(f"memory of {name}: {used.memory:.0f} MB")
 
 
+def csv_rows(megabytes: float = 400, repeats: float = 2) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        path, model, scores = (Path(folder, name) for name in ("t.csv", "model", "scores"))
+        n_rows = write_letor(path, megabytes * 1e6, csv=True)
+        print(f"\n{n_rows:,} rows, {path.stat().st_size / 1e6:.0f} MB of CSV")
+        words = {
+            "fit --stream": ["fit", str(path), "-m", str(model), "--stream"],
+            "predict": ["predict", str(path), "-m", str(model), "-o", str(scores)],
+        }
+        read_csv = [sys.executable, "-c", READ_CSV, str(path)]
+        read = run(*read_csv, repeats=int(repeats))
+        for name, command in words.items():
+            used = run(*RANKRLS, *command, repeats=int(repeats))
+            yield Row(f"rankrls {name}, CSV", used.wall, "pyarrow.csv.read_csv", read.wall, 1.5)
+            yield Row(f"rankrls {name}, CSV, CPU", used.cpu, "pyarrow.csv.read_csv", read.cpu)
+            print(f"{name}: {n_rows / used.wall:,.0f} rows/s, memory {used.memory:.0f} MB")
+
+
 def speed(quick: bool = False) -> Iterator[Row]:
     yield from command_rows(20 if quick else 500)
+    yield from csv_rows(20 if quick else 400)
 
 
 if __name__ == "__main__":
-    print_table(command_rows(*map(float, sys.argv[1:])))
+    sizes = [float(word) for word in sys.argv[1:]]
+    print_table([*command_rows(*sizes), *csv_rows(*sizes)])

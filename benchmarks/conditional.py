@@ -1,11 +1,12 @@
 """Speed of conditional ranking: ratios against bare decompositions and products in one run.
 
 Run as ``python benchmarks/conditional.py``; ``--memory`` trains on 25 million edges instead and
-tells the peak of memory.
+tells the peak of memory, ``--linear`` measures few features beside RLScore, if that is there.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import resource
 import sys
 import warnings
@@ -117,6 +118,53 @@ def _iterations(K: np.ndarray, G: np.ndarray, Y: sparse.coo_array) -> tuple[floa
     return float(np.median(iterations)), float(np.median(products))
 
 
+def linear_rows(sizes: tuple[int, ...] = (1000, 2000), edges: int = 10**6) -> Iterator[Row]:
+    """Linear kernels of few features, beside RLScore; its predictions are the same."""
+    if importlib.util.find_spec("rlscore") is None:
+        return
+    from rlscore.learner.cg_kron_rls import CGKronRLS
+    from rlscore.learner.kron_rls import KronRLS
+
+    rng = np.random.default_rng(0)
+    ranker = ConditionalRankRLS(loss="regression")
+    for p in sizes:
+        for d in (5, 20):
+            X, Z = rng.standard_normal((p, d)), rng.standard_normal((p, d))
+            Y = rng.standard_normal((p, p))
+            title = f"linear {p}×{p}, complete, {d} features a side"
+            theirs = seconds(lambda X=X, Y=Y, Z=Z: KronRLS(X1=X, X2=Z, Y=Y, regparam=1.0), 7)
+            yield Row(
+                title, seconds(lambda X=X, Y=Y, Z=Z: ranker.fit(X, Y, Z), 7), "RLScore", theirs
+            )
+            model = KronRLS(X1=X, X2=Z, Y=Y, regparam=1.0)
+            theirs += seconds(lambda X=X, Z=Z, m=model: m.predict(X, Z), 2)
+            ours = seconds(lambda X=X, Y=Y, Z=Z: ranker.fit(X, Y, Z).predict(X, Z), 3)
+            yield Row("… fit and predict", ours, "RLScore", theirs)
+    for p, d in ((sizes[-1], 20), (sizes[-1], 50), (20 * sizes[0], 20)):
+        X, Z = rng.standard_normal((p, d)), rng.standard_normal((p, d))
+        i, j = np.divmod(np.unique(rng.integers(p * p, size=edges)), p)
+        y = rng.standard_normal(len(i))
+        Y = sparse.coo_array((y, (i, j)), shape=(p, p))
+        known = {"label_row_inds": i, "label_col_inds": j, "regparam": 1.0, "maxiter": 100}
+        theirs = seconds(lambda X=X, Z=Z, y=y, k=known: CGKronRLS(X1=X, X2=Z, Y=y, **k), 1)
+        ours = seconds(lambda X=X, Y=Y, Z=Z: ranker.fit(X, Y, Z), 2)
+        title = f"linear {p}×{p}, {len(i):,} edges, {d} features a side"
+        yield Row(title, ours, "RLScore", theirs)
+
+
+def weight_rows(p: int = 300) -> Iterator[Row]:
+    """The weights of five kernels a side, beside one fit with fixed weights."""
+    rng = np.random.default_rng(0)
+    kernels = [[rbf_kernel(rng.standard_normal((p, 5))) for _ in range(5)] for _ in range(2)]
+    Y = kernels[0][0] @ rng.standard_normal((p, p)) @ kernels[1][1] + rng.standard_normal((p, p))
+    names = ["precomputed"] * 5
+    one = ConditionalRankRLS(kernel=names, loss="regression")
+    fit = seconds(lambda: one.fit(kernels[0], Y, kernels[1]), 3)
+    search = ConditionalRankRLSCV([1.0], kernel=names, loss="regression", cv="rows", random_state=0)
+    ours = seconds(lambda: search.fit(kernels[0], Y, kernels[1]), 1)
+    yield Row(f"weights of five kernels a side, {p}×{p}", ours, "fit for fixed weights", fit, 20.0)
+
+
 def memory(p: int = 5000) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((p, 100))
@@ -132,10 +180,14 @@ def speed(quick: bool = False) -> Iterator[Row]:
     yield from incomplete_rows(300 if quick else 1000)
     yield from complete_rows(300 if quick else 2000)
     yield from holdout_rows(100 if quick else 500)
+    yield from weight_rows(60 if quick else 300)
+    yield from linear_rows((200, 300), 10**4) if quick else linear_rows()
 
 
 if __name__ == "__main__":
     if "--memory" in sys.argv:
         memory()
+    elif "--linear" in sys.argv:
+        print_table(linear_rows())
     else:
         print_table(speed())

@@ -2,6 +2,7 @@
 
     python benchmarks/guard.py              # or: make guard; under a minute
     python benchmarks/guard.py --update     # accept today's ratios
+    python benchmarks/guard.py --history    # the accepted ratios, release by release
     python benchmarks/guard.py predict ndcg --tolerance 1.3
 
 Each path is timed by turns with NumPy, SciPy or scikit-learn calls of its size, on one thread, in
@@ -9,7 +10,8 @@ seconds of the processor, shortest of several. The ratio depends far less on the
 and its other users than the seconds do. ``guard.json`` beside this file keeps one ratio for each
 path; one that is more than ``--tolerance`` times the kept one is measured twice more, and if it
 stays above, the exit code is 1 and a line says what got slower. A ratio that is as much
-smaller is worth an ``--update`` too: otherwise a later slowdown hides in it.
+smaller is worth an ``--update`` too: otherwise a later slowdown hides in it. Each ``--update`` of
+another day or version adds an entry to the file, so that a slow drift can be seen.
 
 On a machine of another kind, run it on the commit before a change and on the change.
 """
@@ -34,6 +36,8 @@ if __name__ == "__main__":  # before NumPy: threads and clock of this run
     os.environ["BENCH_CLOCK"] = "cpu"
 
 from timing import Row, compare
+
+from rankrls import __version__
 
 KEPT = Path(__file__).with_name("guard.json")
 TOLERANCE = 1.6
@@ -101,25 +105,58 @@ def measure(
     return ratios
 
 
-def load_kept(path: Path) -> dict[str, float]:
-    """The kept ratios; ValueError where the file is not one of ours."""
+def load_history(path: Path) -> list[dict[str, Any]]:
+    """Entries with date, version and ratios, oldest first; ValueError for any other file."""
     if not path.exists():
-        return {}
+        return []
     try:
-        ratios = json.loads(path.read_text())["ratios"]
-        return {str(name): float(ratio) for name, ratio in ratios.items()}
+        return [
+            {
+                "date": str(entry["date"]),
+                "version": str(entry["version"]),
+                "ratios": {str(name): float(ratio) for name, ratio in entry["ratios"].items()},
+            }
+            for entry in json.loads(path.read_text(encoding="utf-8"))["history"]
+        ]
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} has no table of ratios: run with --update") from error
+        raise ValueError(f"{path} has no history of ratios: delete it and --update") from error
+
+
+def load_kept(path: Path) -> dict[str, float]:
+    """The ratios of the newest entry."""
+    history = load_history(path)
+    return history[-1]["ratios"] if history else {}
 
 
 def save_kept(path: Path, ratios: dict[str, float]) -> None:
-    """Write ratios with three digits, so that a difference of files shows what changed."""
-    content = {
+    """Add an entry, in the place of one of this day and version.
+
+    Ratios have three digits, so that a difference of files shows what changed.
+    """
+    history = load_history(path)
+    entry = {
         "date": datetime.date.today().isoformat(),
-        "what": "seconds of rankrls over seconds of the reference, one thread (guard.py)",
+        "version": __version__,
         "ratios": {name: float(f"{ratio:.3g}") for name, ratio in ratios.items()},
     }
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    same = history and all(history[-1][key] == entry[key] for key in ("date", "version"))
+    content = {
+        "what": "seconds of rankrls over seconds of the reference, one thread (guard.py)",
+        "history": [*(history[:-1] if same else history), entry],
+    }
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    path.write_text(text, encoding="utf-8")
+
+
+def show_history(history: list[dict[str, Any]], words: list[str]) -> list[str]:
+    """A line for each path, a column for each entry."""
+    every = dict.fromkeys(name for entry in history for name in entry["ratios"])
+    rows = [("version", *(entry["version"] for entry in history))]
+    rows.append(("date", *(entry["date"] for entry in history)))
+    for name in selected(every, words):
+        ratios = (entry["ratios"].get(name) for entry in history)
+        rows.append((name, *("-" if ratio is None else f"{ratio:.3g}" for ratio in ratios)))
+    return [f"{name:28}" + "".join(f"{cell:>12}" for cell in cells) for name, *cells in rows]
 
 
 def paths() -> dict[str, Callable[[], Row]]:
@@ -214,15 +251,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("words", nargs="*", help="only paths whose names contain one of these")
     parser.add_argument("--update", action="store_true", help="keep today's ratios")
+    parser.add_argument("--history", action="store_true", help="show the accepted ratios")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE)
     parser.add_argument("--kept", type=Path, default=KEPT, help="file of the kept ratios")
     options = parser.parse_args(arguments)
     if options.tolerance < 1:
         parser.error("--tolerance is a factor >= 1")
     try:
-        kept = {} if options.update and not options.words else load_kept(options.kept)
+        history = load_history(options.kept)
     except ValueError as error:
         parser.error(str(error))
+    if options.history:
+        print(*show_history(history, options.words), sep="\n")
+        return 0
+    kept = history[-1]["ratios"] if history else {}
     every = paths()
     chosen = selected(every, options.words)
     if not chosen:
@@ -230,7 +272,7 @@ def main(arguments: list[str] | None = None) -> int:
     todo = {name: every[name] for name in chosen}
     if options.update:
         ratios = measure(todo, {}, options.tolerance)
-        save_kept(options.kept, kept | ratios)
+        save_kept(options.kept, kept | ratios if options.words else ratios)
         print(
             *(f"kept    {name:28} ratio {ratio:7.3g}" for name, ratio in ratios.items()), sep="\n"
         )

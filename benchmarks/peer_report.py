@@ -22,6 +22,8 @@ COLUMNS = (
     "peak MiB",
     "over data",
 )
+#: Digits of the figures in the columns after the first.
+DIGITS = (4, 4, 4, 2, 3, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,13 @@ class Run:
         return f"{self.fold} {self.method}: {cost}"
 
 
-def print_report(title: str, folds: list[Fold], runs: list[Run], against: list[str]) -> None:
-    """Quality over all test queries, cost of a fold on average, paired tests."""
+def print_report(
+    title: str, folds: list[Fold], runs: list[Run], against: list[str]
+) -> dict[str, Any]:
+    """Quality over all test queries, cost of a fold on average, paired tests.
+
+    The figures are returned too, by method, without those that could not run.
+    """
     y = np.concatenate([fold.test.y for fold in folds])
     qid = np.concatenate([fold.test.qid for fold in folds])
     by_method: dict[str, list[Run]] = {}
@@ -50,20 +57,23 @@ def print_report(title: str, folds: list[Fold], runs: list[Run], against: list[s
     print(f"\n### {title}: {len(folds)} fold(s), {len(np.unique(qid))} test queries\n")
     print("| " + " | ".join(COLUMNS) + " |")
     print("|---|" + "---:|" * (len(COLUMNS) - 1))
-    scores = {}
+    scores, figures = {}, {}
     for name, given in by_method.items():
         failures = sorted({run.failure for run in given if run.failure})
         if failures:
             print(f"| {name} | {'; '.join(failures)} {'| ' * (len(COLUMNS) - 1)}")
             continue
         scores[name] = np.concatenate([run.scores for run in given])
-        print(f"| {name} | {' | '.join(_cells(y, scores[name], qid, given))} |")
+        figures[name] = _figures(y, scores[name], qid, given)
+        cells = [f"{value:.{d}f}" for value, d in zip(figures[name].values(), DIGITS, strict=True)]
+        print(f"| {name} | {' | '.join(cells)} |")
     for peer in against:
         if peer in scores:
             _print_tests(y, qid, scores, peer)
+    return {"folds": len(folds), "queries": len(np.unique(qid)), "methods": figures}
 
 
-def print_pooled(results: list[tuple[list[Fold], list[Run]]], against: list[str]) -> None:
+def print_pooled(results: list[tuple[list[Fold], list[Run]]], against: list[str]) -> dict[str, Any]:
     """Paired tests over the test queries of all sets together, of what ran on all of them."""
     ys, qids, scores = [], [], {}
     first = 0
@@ -84,42 +94,54 @@ def print_pooled(results: list[tuple[list[Fold], list[Run]]], against: list[str]
         name: np.concatenate(parts) for name, parts in scores.items() if len(parts) == len(results)
     }
     print(f"\n### All sets together: {first} test queries")
-    for peer in against:
-        if peer in whole:
-            _print_tests(np.concatenate(ys), np.concatenate(qids), whole, peer)
+    tests = {
+        peer: _print_tests(np.concatenate(ys), np.concatenate(qids), whole, peer)
+        for peer in against
+        if peer in whole
+    }
+    return {"queries": first, "tests": tests}
 
 
 def _print_tests(
     y: np.ndarray, qid: np.ndarray, scores: dict[str, np.ndarray], against: str
-) -> None:
+) -> dict[str, Any]:
+    """Print a line for each of our rankers; differences and p-values are returned."""
     print(f"\nOur differences to {against}, 95% interval by query, permutation test:\n")
     print("| | NDCG@10 | p | MAP | p | pairwise accuracy | p |")
     print("|---|---:|---:|---:|---:|---:|---:|")
+    found = {}
     for name, score in scores.items():
         if name.startswith("rankrls"):
-            tests = [
-                compare_rankers(y, score, scores[against], qid=qid, metric=metric, random_state=0)
+            tests = {
+                metric: compare_rankers(
+                    y, score, scores[against], qid=qid, metric=metric, random_state=0
+                )
                 for metric in ("ndcg@10", "average_precision", "pairwise_accuracy")
-            ]
-            cells = [cell for test in tests for cell in (_interval(test), f"{test.p_value:.3g}")]
+            }
+            cells = [c for t in tests.values() for c in (_interval(t), f"{t.p_value:.3g}")]
             print(f"| {name} | {' | '.join(cells)} |", flush=True)
+            found[name] = {
+                metric: {"difference": test.difference, "p": test.p_value}
+                for metric, test in tests.items()
+            }
+    return found
 
 
-def _cells(y: np.ndarray, score: np.ndarray, qid: np.ndarray, runs: list[Run]) -> list[str]:
+def _figures(
+    y: np.ndarray, score: np.ndarray, qid: np.ndarray, runs: list[Run]
+) -> dict[str, float]:
     def mean(fact: str) -> float:
         return float(np.mean([run.facts[fact] for run in runs]))
 
-    peak = max(run.facts["peak"] for run in runs)
-    extra = max(run.facts["peak"] - run.facts["before"] for run in runs)
-    return [
-        f"{ndcg(y, score, qid=qid, k=10, undefined='skip'):.4f}",
-        f"{average_precision(y, score, qid=qid, undefined='skip'):.4f}",
-        f"{pairwise_error(y, score, qid=qid):.4f}",
-        f"{mean('all_cpu'):.2f}",
-        f"{mean('fit_cpu'):.3f}",
-        f"{peak:.0f}",
-        f"{extra:.0f}",
-    ]
+    return {
+        "ndcg@10": ndcg(y, score, qid=qid, k=10, undefined="skip"),
+        "map": average_precision(y, score, qid=qid, undefined="skip"),
+        "pairwise error": pairwise_error(y, score, qid=qid),
+        "cpu": mean("all_cpu"),
+        "fit cpu": mean("fit_cpu"),
+        "peak": max(run.facts["peak"] for run in runs),
+        "over data": max(run.facts["peak"] - run.facts["before"] for run in runs),
+    }
 
 
 def _interval(test: Any) -> str:

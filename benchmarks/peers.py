@@ -3,6 +3,7 @@
     python benchmarks/peers.py                                    # all: about half an hour
     python benchmarks/peers.py --sets lightgbm --methods RankRLS lambdarank
     python benchmarks/peers.py --output results                   # keep scores and choices
+    python benchmarks/peers.py --record benchmarks/results/peers.json   # figures for the docs
 
 Data (see peer_data.py) are read from ``--data``, by default ../shared/data seen from the project
 (docs/data.md says what it holds); where they are absent, the script says so and stops. A peer that
@@ -146,6 +147,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--max-kernel-rows", type=int, default=6000, metavar="M")
     parser.add_argument("--output", type=Path, help="keep scores and choices in this folder")
     parser.add_argument("--resume", action="store_true", help="take what is in --output already")
+    parser.add_argument("--record", type=Path, help="write the figures to this JSON file")
     parser.add_argument("--run", nargs=3, metavar=("METHOD", "FOLD", "RESULT"), help="internal")
     options = parser.parse_args(arguments)
     if options.run:
@@ -159,15 +161,17 @@ def main(arguments: list[str] | None = None) -> None:
     names = selected(options.methods)
     print("Grids:", *(f"  {name}: {METHODS[name].grid}" for name in names), sep="\n")
     with tempfile.TemporaryDirectory() as folder:
-        results = []
+        results, record = [], {"sets": {}}
         for name, folds in sets.items():
             output = (options.output or Path(folder)) / name
             output.mkdir(parents=True, exist_ok=True)
             runs = measure(folds, names, output, options)
-            print_report(name, folds, runs, options.against)
+            record["sets"][name] = print_report(name, folds, runs, options.against)
             results.append((folds, runs))
         if len(results) > 1:
-            print_pooled(results, options.against)
+            record["pooled"] = print_pooled(results, options.against)
+    if options.record:
+        options.record.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

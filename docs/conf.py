@@ -1,8 +1,7 @@
 """How the documentation is built: ``make docs``.
 
-Building needs no network. Formulas are drawn by MathJax in the reader's browser; to read them
-offline, build with the environment variable MATHJAX_PATH set to a copy of it (a URL, or a path
-below ``_static``).
+Neither building nor reading needs the network: MathJax, which draws formulas in the browser, is
+copied from the package sphinx-mathjax-offline.
 """
 
 import os
@@ -27,6 +26,8 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx_design",
+    "sphinx-mathjax-offline",
     "sphinx_gallery.gen_gallery",
 ]
 templates_path = ["_templates"]
@@ -36,8 +37,6 @@ default_role = "literal"
 # Markdown: pages read well where they lie, too; only formulas and tables of contents are extra.
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 3
-if "MATHJAX_PATH" in os.environ:
-    mathjax_path = os.environ["MATHJAX_PATH"]
 
 # Reference: a page for every public name, from its docstring.
 write_api_pages(HERE / "api")
@@ -84,5 +83,6 @@ html_theme_options = {
     "navigation_with_keys": False,
 }
 html_sidebars = {
-    page: [] for page in ("index", "getting_started", "migration", "mathematics", "results")
+    page: []
+    for page in ("index", "getting_started", "migration", "mathematics", "results", "speed", "data")
 }

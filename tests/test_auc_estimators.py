@@ -246,7 +246,7 @@ def test_bad_y(estimate):
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         call(estimate, RankRLS(), X[:-1], y)
     if estimate not in (pooled_auc, averaged_auc):
-        with pytest.raises(ValueError, match="1 row\\(s\\) of one, and needs at least 2"):
+        with pytest.raises(ValueError, match="1 row\\(s\\) of one class and needs at least 2"):
             call(estimate, RankRLS(), X, np.arange(16) == 3)
 
 

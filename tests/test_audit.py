@@ -376,7 +376,7 @@ def test_alpha_in_the_place_of_the_chosen_one():
             np.testing.assert_array_equal(found.columns[name], values)
     with pytest.raises(ValueError, match="alpha must be finite and > 0"):
         audit(search, X, y, qid=qid, alpha=0)
-    with pytest.raises(ValueError, match="got a Pipeline: of a pipeline, pass the last step"):
+    with pytest.raises(ValueError, match=r"got a Pipeline .for a pipeline, pass its last step"):
         audit(make_pipeline(StandardScaler(), RankRLS()), X, y, qid=qid)
 
 

@@ -141,8 +141,8 @@ def test_raw_tables(kind, tmp_path):
     frame, y, qid = raw_table()
     table = kind(frame)
     with (
-        pytest.warns(IdColumnWarning, match="'doc_id' of X: what looks like ids.*left out"),
-        pytest.warns(IdColumnWarning, match="'title' of X: text with another value in nearly"),
+        pytest.warns(IdColumnWarning, match="'doc_id' of X: columns that look like ids.*dropped"),
+        pytest.warns(IdColumnWarning, match="'title' of X: text with a different value in nearly"),
     ):
         ranker = AutoRanker(effort="quick", random_state=0).fit(table, y, qid=qid)
     assert ranker.feature_names_in_.tolist() == list(frame.columns)
@@ -206,7 +206,7 @@ def test_rare_labels_without_queries():
     for seed in range(3):
         AutoRanker("pairwise_accuracy", effort="quick", random_state=seed).fit(X[:100], labels)
     labels[50] = 0.0
-    with pytest.raises(ValueError, match="of two labels each needs two rows"):
+    with pytest.raises(ValueError, match="at least two labels must have two rows"):
         AutoRanker("pairwise_accuracy", effort="quick").fit(X[:100], labels)
 
 
@@ -345,10 +345,10 @@ def test_errors_leave_the_ranker_as_it_was(tmp_path):
     before = ranker.predict(X, qid=qid)
     cases = [
         ({"qid": qid[:-1]}, X, y, "qid"),
-        ({}, X, np.column_stack([y, y]), "one score a row"),
+        ({}, X, np.column_stack([y, y]), "one score for each row"),
         ({"qid": qid}, X, np.zeros(len(y)), "no query has a pair"),
         ({"qid": qid}, np.where(X > 1e8, np.inf, X), y, "contains infinity"),
-        ({"qid": qid}, np.ones_like(X), y, "no column of X tells rows apart"),
+        ({"qid": qid}, np.ones_like(X), y, "no column of X is a usable feature"),
     ]
     for arguments, rows, labels, message in cases:
         with pytest.raises(ValueError, match=message):

@@ -300,8 +300,8 @@ CASES = [
         model(kernel="poly", coef0="a"),
         "coef0 must be",
     ),
-    case("kernel of NaN", model(kernel=lambda a, b: np.nan), "<lambda> gave NaN", works=True),
-    case("indefinite kernel", model(kernel="sigmoid"), "alpha above|gave NaN", works=True),
+    case("kernel of NaN", model(kernel=lambda a, b: np.nan), "<lambda> returned NaN", works=True),
+    case("indefinite kernel", model(kernel="sigmoid"), "alpha above|returned NaN", works=True),
     case("primal with rbf", rbf(solver="primal"), "needs kernel='linear'.*'dual' or 'nystroem'"),
     case("basis with dual", rbf(solver="dual", basis=5), "basis belongs to solver='nystroem'"),
     case(
@@ -413,7 +413,7 @@ CASES = [
     case(
         "graph row twice",
         lambda f: PreferenceGraph.from_pairs(PAIRS, n_rows=N)[[0, 1, 0]],
-        "a row of a graph with given pairs cannot be taken twice",
+        "a row of a graph with given pairs cannot be selected twice",
     ),
     # ------------------------------------------------------------------ predict and score
     case("predict before fit", lambda f: RankRLS().predict(X), "not fitted yet", NotFittedError),
@@ -591,7 +591,7 @@ def test_relative_with_too_many_levels(monkeypatch, no_work):
     with pytest.raises(ValueError) as caught:
         ranker.fit(X, levels)
     text = str(caught.value)
-    assert "190 pairs" in text
+    assert "190 here" in text
     assert "20 distinct scores" in text
     assert "more than the 100 allowed" in text
     assert "Round the scores" in text
@@ -608,7 +608,7 @@ def test_relative_limit_is_reached_by_real_data():
     many = np.arange(5001.0)
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match="12,502,500 pairs here"):
+        with pytest.raises(ValueError, match="12,502,500 here"):
             RankRLS(cost="relative").fit(many[:, None], many)
         assert tracemalloc.get_traced_memory()[1] < 5e6
     finally:
@@ -670,7 +670,7 @@ def test_auto_turns_to_nystroem_with_a_warning(monkeypatch, no_work):
     rows, scores = np.resize(X, (1200, D)), np.resize(Y, 1200)
     with (
         pytest.raises(WorkHasBegunError),
-        pytest.warns(UserWarning, match="does not fit into memory: solver='nystroem'"),
+        pytest.warns(UserWarning, match="does not fit into memory, so solver='nystroem'"),
     ):
         RankRLS(kernel="rbf", random_state=0).fit(rows, scores)
 

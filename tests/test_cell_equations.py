@@ -2,14 +2,17 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 import oracles
 import relation_cases as cases
+from rankrls import ConditionalRankRLS, regularization_path
 from rankrls.core.linalg.conjugate_gradients import IterationOptions, converge, stop_early
 from rankrls.core.linalg.krylov import MultiShiftCG
 from rankrls.core.relations.cell_equations import (
     CellEquations,
+    CompletedCells,
     SpectralEquations,
     spectra,
     use_spectra,
@@ -203,3 +206,78 @@ def test_shifts_take_the_place_of_alphas():
     unfinished = IterationOptions(tol=1e-10, max_iter=2)
     with pytest.warns(ConvergenceWarning, match="at alpha=100"):
         converge([system], np.array([100.0]), unfinished, shifts=np.array([0.25]))
+
+
+SMOOTH = np.random.default_rng(8)
+
+
+def smooth_problem(p=25, g=30, share=0.6, *, square=False, **options):
+    """Labels that are interpolated at small alphas."""
+    X, Z = SMOOTH.standard_normal((p, 8)), SMOOTH.standard_normal((g, 8))
+    if square:
+        Z = X
+    Y = SMOOTH.standard_normal((p, len(Z)))
+    if square:
+        sign = {"symmetric": 1, "reciprocal": -1}[options["relation"]]
+        Y = Y + sign * Y.T
+    seen = SMOOTH.random(Y.shape) < share
+    if square:
+        seen = seen & seen.T
+    Y[~seen] = np.nan
+    return ConditionalRankRLS(kernel="rbf", **options), (X, Y, None if square else Z)
+
+
+@pytest.mark.parametrize("share", [0.7, 0.15])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss": "ranking"},
+        {"loss": "regression"},
+        {"loss": "regression", "fit_offsets": True},
+        {"loss": "regression", "fit_offsets": "both"},
+        {"loss": "ranking", "relation": "symmetric"},
+        {"loss": "regression", "relation": "reciprocal"},
+    ],
+    ids=str,
+)
+def test_small_alphas_of_smooth_kernels_converge_within_the_default(options, share):
+    ranker, (X, Y, Z) = smooth_problem(share=share, square="relation" in options, **options)
+    for alpha in (2.0**-15, 2.0**-8, 1.0):
+        ranker.set_params(alpha=alpha, solver="cg").fit(X, Y, Z)  # without a ConvergenceWarning
+        got = ranker.predict(X, Z)
+        expected = ranker.set_params(solver="dual").fit(X, Y, Z).predict(X, Z)
+        error = np.abs(got - expected).max()
+        assert error <= 1e-4 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_a_preconditioner_is_the_inverse_where_everything_is_observed(repeated):
+    ranker, (X, Y, Z) = smooth_problem(share=1.1, loss="regression")
+    labels = sparse.coo_array(Y)
+    if repeated:
+        labels = sparse.coo_array(
+            (np.r_[labels.data, labels.data], [np.r_[k, k] for k in labels.coords]), Y.shape
+        )
+    problem = ranker._problem(*ranker._prepare(X, labels, Z))
+    spectra = [side.spectrum().range for side in problem.sides]
+    cells = problem.observations.cells
+    made = CompletedCells(*spectra, *problem.sides, cells, **problem.loss)
+    v = SMOOTH.standard_normal(len(cells))
+    np.testing.assert_allclose(made.inverse(0.1)(made.product(0.1)(v)), v, atol=1e-8)
+
+
+def test_a_path_is_solved_from_large_to_small_alphas():
+    ranker, (X, Y, Z) = smooth_problem(loss="regression")
+    alphas = [2.0**-12, 1.0, 2.0**-6, 64.0]
+    path = regularization_path(ranker.set_params(solver="cg", tol=1e-8), X, Y, Z=Z, alphas=alphas)
+    for k, alpha in enumerate(alphas):
+        single = ranker.set_params(alpha=alpha, solver="dual").fit(X, Y, Z)
+        np.testing.assert_allclose(
+            path.predict(X, Z)[k], single.predict(X, Z), atol=1e-5 * np.nanmax(np.abs(Y))
+        )
+
+
+def test_what_cannot_converge_says_what_to_do():
+    ranker, (X, Y, Z) = smooth_problem(loss="ranking", solver="cg", max_iter=3, alpha=1e-5)
+    with pytest.warns(ConvergenceWarning, match=r"raise max_iter.*add 'identity' to the kernels"):
+        ranker.fit(X, Y, Z)

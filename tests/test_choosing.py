@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GroupKFold, KFold
 
-from rankrls import RankRLSCV
+from rankrls import RankRLS, RankRLSCV
 from rankrls.estimators.choosing import (
     best_of,
     check_alphas,
@@ -16,6 +16,8 @@ from rankrls.estimators.choosing import (
     random_folds,
     read_splits,
 )
+from rankrls.metrics import evaluate
+from rankrls.model_selection import leave_query_out_predict
 
 
 def test_the_grid_is_ascending_and_unique():
@@ -28,7 +30,7 @@ def test_the_grid_is_ascending_and_unique():
 @pytest.mark.parametrize(
     ("values", "options", "message"),
     [
-        ([], {}, "alphas is empty: give at least one number > 0"),
+        ([], {}, "alphas is empty; give at least one number > 0"),
         ([], {"allow_zero": True}, "at least one number >= 0"),
         ([1.0, 0.0], {}, "alphas must be finite and > 0; got 0"),
         ([1.0, -1.0], {"allow_zero": True}, "alphas must be finite and > 0; got -1"),
@@ -88,8 +90,8 @@ def test_splits_by_numbers_masks_and_splitters():
         ([5], False, "split 0 of cv must be a pair"),
         ([([0], [1]), ([0], [6])], False, "test rows of split 1 of cv must be from 0 to 5"),
         ([([0, 1], [1])], False, "rows both in train and in test"),
-        ([([0, 1], [1])], True, "does not train on all rows but the test rows"),
-        ([([0, 1], [2])], True, "does not train on all rows but the test rows"),
+        ([([0, 1], [1])], True, "does not train on all rows except the test rows"),
+        ([([0, 1], [2])], True, "does not train on all rows except the test rows"),
         ([([0.5], [2])], False, "train rows of split 0 of cv must be row numbers of X"),
         ([([0], [])], False, "test rows of split 0 of cv must be row numbers of X"),
         ([([0, 0], [1])], False, "train rows of split 0 of cv name a row twice"),
@@ -127,3 +129,15 @@ def test_default_grid_is_not_to_be_extended():
     assert search.alpha_ == search.alphas_[0] < 1e-8
     with pytest.warns(UserWarning, match="is the smallest of the grid: extend alphas"):
         RankRLSCV(np.array([0.01, 0.1, 1.0]), scoring="log_loss").fit(X, pairs=pairs)
+
+
+@pytest.mark.filterwarnings("ignore:the best alpha")
+@pytest.mark.parametrize("scoring", ["ndcg", "ndcg@3", "map", "mrr", "err@5", "pairwise_accuracy"])
+def test_best_score_leaves_out_the_queries_that_evaluate_leaves_out(scoring):
+    rng = np.random.default_rng(7)
+    X, y, qid = rng.standard_normal((90, 3)), rng.integers(0, 3, 90), np.repeat(np.arange(18), 5)
+    y[qid < 5] = 0  # queries without a relevant row
+    ranker = RankRLSCV([0.1, 1.0, 10.0], scoring=scoring).fit(X, y, qid=qid)
+    held_out = leave_query_out_predict(RankRLS(ranker.alpha_), X, y, qid=qid)
+    expected = evaluate(y, held_out, qid=qid, metrics=scoring)[scoring]
+    assert ranker.best_score_ == pytest.approx(expected, rel=1e-12)

@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import inspect
 import json
 import os
 import re
@@ -16,9 +17,10 @@ import pandas as pd
 import pytest
 
 import rankrls
+from rankrls import RankRLSCV
 from rankrls.cli import main
 from rankrls.cli._commands import cli
-from rankrls.datasets import dump_letor, make_ranking
+from rankrls.datasets import dump_letor, load_ranking, make_ranking
 from rankrls.io import load_model
 
 ROOT = os.path.dirname(os.path.dirname(rankrls.__file__))
@@ -63,7 +65,9 @@ def write_files(X, y, qid):
     gaps.loc[::7, "b"] = np.nan
     gaps.to_csv("gaps.csv", index=False)
     dump_letor(np.column_stack([X, y]), y, "zero.dat", qid=qid, zero_based=True)
+    dump_letor(X, y, "zero4.dat", qid=qid, zero_based=True)
     np.savetxt("scores.txt", X[:, 0])
+    dump_letor(X, y, "others.dat", qid=qid + 1000)
     dump_letor(X, y, "flat.dat")
     sizes = np.bincount(qid)
     np.savetxt("sizes.txt", sizes, fmt="%d")
@@ -72,6 +76,7 @@ def write_files(X, y, qid):
         "fit plain.csv -m model",
         "fit train.dat -m nameless --scale query-standard --alpha 1",
         "fit gaps.csv -m filled --missing mean",
+        "fit others.dat -m grown --alpha 1",
     ):
         assert main(words.split()) == 0
 
@@ -101,6 +106,7 @@ CV = "cv {} --json --alphas 0.1,1,10,100"
 REPORT = "report {} -o out.html --json --alphas 0.1,1,10,100"
 PREDICT = "predict {} -m nameless"
 EVALUATE = "evaluate {} -m nameless --json"
+UPDATE = "update grown {} -o out.model --json"
 COMPARE = "compare nameless scores.txt --data {} --json"
 
 #: For options of what is learned: further words, and the option with another value.
@@ -127,6 +133,7 @@ DATA = {
     "qid_column": ("train.csv", "", "--qid-column sessions"),
     "one_ranking": ("train.dat", "", "--one-ranking"),
     "features": ("train.csv", "", "--features a,noise"),
+    "feature_names": ("train.dat", "", "--feature-names a,b,c,d,e"),
     "drop": ("train.csv", "", "--drop a,noise"),
     "weight": ("train.csv", "--drop grades", "--weight w"),
     "no_header": ("train.csv", "", "--no-header"),
@@ -143,6 +150,7 @@ ROWS = {
     "qid_column": ("plain.csv", "", "--qid-column a"),
     "one_ranking": ("train.dat", "", "--one-ranking"),
     "features": ("plain.csv", "", "--features d,c,b,a"),
+    "feature_names": ("train.dat", "", "--feature-names a,b,c,d"),
     "drop": ("train.csv", "", "--drop noise,grades,sessions,w"),
     "weight": ("plain.csv", "", "--weight a"),
     "no_header": ("plain.csv", "", "--no-header"),
@@ -206,6 +214,11 @@ OWN = {
         "missing_queries": ("train.dat", "", "--missing-queries skip"),
         "as_json": None,
     },
+    "update": {
+        "forgotten": ("train.dat", "", "--forget others.dat"),
+        "output": None,
+        "as_json": None,
+    },
     "cv": {
         "alphas": None,
         "cv": ("train.dat", "", "--cv 3"),
@@ -227,7 +240,7 @@ OWN = {
     },
 }  # fmt: skip
 BASES = {"fit": FIT, "cv": CV, "report": REPORT, "predict": PREDICT, "evaluate": EVALUATE,
-         "compare": COMPARE}  # fmt: skip
+         "compare": COMPARE, "update": UPDATE}  # fmt: skip
 
 
 #: Options whose wrong value shows in the rows: the error is about these.
@@ -237,7 +250,10 @@ ABOUT_ROWS = ("format", "no_header", "delimiter", "features", "qid_column")
 def cases():
     for command, base in BASES.items():
         table = dict(OWN[command])
-        table |= ROWS if command in ("predict", "evaluate", "compare") else DATA
+        table |= ROWS if command in ("predict", "evaluate", "compare", "update") else DATA
+        if command == "update":  # weights count
+            table["weight"] = ("train.csv", "--features a,b,c,d", "--weight w")
+            table["zero_based"] = ("zero4.dat", "", "--zero-based")
         if command == "predict":  # --format says what is written
             table["format"] = ("train.dat", "", "--input-format csv")
         if command == "compare":  # NDCG refuses labels below 0
@@ -255,7 +271,7 @@ def test_all_options_are_in_the_tables():
     for command in BASES:
         known = {name for other, name, *_ in cases() if other == command}
         options = {param.name for param in cli.commands[command].params}
-        options -= {"data", "a", "b"}
+        options -= {"data", "a", "b"} | ({"model"} if command == "update" else set())
         assert options == known, command
     others = {
         (name, param.name)
@@ -266,7 +282,7 @@ def test_all_options_are_in_the_tables():
     assert others == {
         *(("export", name) for name in ("model", "target", "output", "name", "feature_names",
                                         "store", "drop_zeros", "normalizers")),
-        *(("weights", name) for name in ("model", "top", "as_json")),
+        *(("weights", name) for name in ("model", "top", "feature_names", "as_json")),
         ("info", "model"),
         ("info", "as_json"),
         ("demo", "output"),
@@ -451,6 +467,17 @@ def test_names_of_options_as_in_python(folder, capsys):
     np.testing.assert_array_equal(load_model("one").predict(X), load_model("two").predict(X))
 
 
+def test_parameters_of_python_are_options():
+    """Readers and estimators: what the command line has of them, it calls by the same name."""
+    options = {text for param in cli.commands["fit"].params for text in param.opts}
+    called = {name.removeprefix("--").replace("-", "_") for name in options}
+    reader = {"path", "dtype", "n_features", "sparse", "beyond", "header", "text", "need"}
+    assert set(inspect.signature(load_ranking).parameters) - called == reader
+    fitting = {"early_stopping", "validation_fraction", "n_iter_no_change", "kernel_params"}
+    running = {"n_jobs", "verbose"}
+    assert set(inspect.signature(RankRLSCV).parameters) - called == fitting | running
+
+
 # ---------------------------------------------------------------------- examples of the help
 
 
@@ -487,6 +514,10 @@ def example_folder(data, tmp_path_factory):
     frame.to_csv(folder / "train.csv", index=False)
     frame = frame.rename(columns={"session": "qid"}).drop(columns=["clicks", "doc"])
     frame.to_parquet(folder / "train.parquet")
+    frame[frame.qid < 5].to_parquet(folder / "old.parquet")
+    frame.assign(qid=frame.qid + 100).to_parquet(folder / "new.parquet")
+    for name, later in (("monday", 200), ("tuesday", 300)):
+        frame.assign(qid=frame.qid + later).to_csv(folder / f"{name}.csv", index=False)
     text = (folder / "train.dat").read_bytes()
     for name, part in (("part1", text), ("part2", (folder / "test.dat").read_bytes())):
         (folder / f"{name}.gz").write_bytes(gzip.compress(part))
@@ -532,12 +563,11 @@ def test_features_of_a_model_with_names_cannot_be_mixed_up(folder, capsys):
 
     expected, _ = scores("predict plain.csv -m model")
     turned, _ = scores("predict plain.csv -m model --features d,c,b,a")
-    np.testing.assert_array_equal(turned, expected)
+    np.testing.assert_allclose(turned, expected, rtol=1e-12)
     frame = pd.read_csv("plain.csv").rename(columns=dict(zip("abcd", "stuv", strict=True)))
     frame.to_csv("renamed.csv", index=False)
-    np.testing.assert_array_equal(
-        scores("predict renamed.csv -m model --features s,t,u,v")[0], expected
-    )
+    renamed, _ = scores("predict renamed.csv -m model --features s,t,u,v")
+    np.testing.assert_allclose(renamed, expected, rtol=1e-12)
     none, err = scores("predict plain.csv -m model --features a,b,c,label")
     assert none is None
     assert "--features: the model was fitted to 'a', 'b', 'c', 'd'; leave --features out" in err

@@ -8,7 +8,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import KFold
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
-from rankrls.core.relations import holdout as _cross_validation
+from rankrls.core.relations import relation_cv as _cross_validation
 from rankrls.metrics import conditional_scores, pairwise_accuracy
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
 

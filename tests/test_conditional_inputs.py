@@ -218,7 +218,7 @@ CASES = {
     "scoring": (fit_cv(X, Y, Z, scoring="mse"), "scoring must be one of"),
     "scoring NaN": (
         fit_cv(X, Y, Z, scoring=lambda y, score, qid: np.nan),
-        "scoring gave nan for alpha=",
+        "scoring returned nan for alpha=",
     ),
     "holdout of another estimator": (
         lambda: relation_holdout_predict(ConditionalRankRLSCV(), X, Y, Z),

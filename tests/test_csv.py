@@ -166,7 +166,9 @@ def test_bad_arguments(options, message):
 
 
 def test_too_large_for_float32():
-    with pytest.raises(ValueError, match="<stream>:2: column 'b' is too large for float32"):
+    with pytest.raises(
+        ValueError, match=r"<stream>:2: column 'b' is 1e\+300, too large for float32"
+    ):
         read(FILE.replace(b"1e3", b"1e300"), dtype=np.float32)
 
 
@@ -258,7 +260,7 @@ def test_open_files_and_pipes(files, data):
     ("content", "message"),
     [
         (b"PK\x03\x04 and so on", "a zip file"),
-        (b"BZh91AY", "compressed by bzip2"),
+        (b"BZh91AY", "the bzip2 data is truncated or corrupt"),
         (b"\xff\xfe1\x00", "UTF-16"),
         (b"\x93NUMPY", "an array of NumPy"),
         (b"a,b\n1,2\n", "no column is called label, .* name the column of labels in target="),

@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from rankrls.datasets import _source, load_csv
+from rankrls.datasets import _csv_text, _source, load_csv, load_ids, load_ranking
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
@@ -124,6 +124,72 @@ def test_never_other_query_ids(monkeypatch):
         np.testing.assert_array_equal(table.data[:, 0], [float(row[2]) for row in rows])
         n_equal += 1
     assert n_equal > 100
+
+
+WORDS = ["plain", "two words", "with, comma", 'with "quotes"', "two\nlines", "", " padded ", "NA",
+         "a\r\nb", "über", "\n", '"', "x" * 300]  # fmt: skip
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("n_bytes", [50, 500, 1 << 20])
+def test_long_files_with_quotes(monkeypatch, delimiter, end, n_bytes):
+    """Cells that hold ends of lines are cut by the ends of blocks at every place."""
+    monkeypatch.setattr(_source, "_BLOCK_BYTES", n_bytes)
+    rng = random.Random(f"{delimiter}{end}{n_bytes}")
+    rows = [[rng.choice(WORDS), rng.choice(["1", "true", "", " NA ", "+2.5e1", "1e-310"]),
+             f"q{i // 7}" if rng.random() < 0.99 else f'q{i // 7} "x"', str(i % 3)]
+            for i in range(400)]  # fmt: skip
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, delimiter=delimiter, lineterminator=end,
+                        quoting=rng.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))  # fmt: skip
+    writer.writerows([["word", "number", "qid", "label"], *rows])
+    text = file.getvalue()
+    options = {"delimiter": delimiter, "missing": "nan", "format": "csv", "text": ["word"]}
+    found = load_ranking(io.BytesIO(text.encode()), **options)
+    words = [row[0].strip() for row in rows]
+    assert found.data["word"].tolist() == [w if w not in ("", "NA") else None for w in words]
+    values = {"1": 1, "true": 1, "": math.nan, " NA ": math.nan, "+2.5e1": 25, "1e-310": 1e-310}
+    np.testing.assert_array_equal(found.data["number"], [values[row[1]] for row in rows])
+    assert found.qid.tolist() == [row[2] for row in rows]
+    np.testing.assert_array_equal(found.target, [float(row[3]) for row in rows])
+    # A wrong cell in the last row is named by its line.
+    writer.writerow(["word", "wrong", "q", "1"])
+    line = text.count("\n") + 1
+    with pytest.raises(ValueError, match=rf"<stream>:{line}: column 'number' is 'wrong'"):
+        load_ranking(io.BytesIO(file.getvalue().encode()), **options)
+    file.write(f"word{delimiter}1{end}")
+    with pytest.raises(ValueError, match=rf"<stream>:{line + 1}: this line has 2 cells"):
+        load_ids(io.BytesIO(file.getvalue().encode()), "qid", format="csv", delimiter=delimiter)
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_rows_of_empty_cells_are_not_skipped(quote):
+    text = f"{quote}label{quote},a,b\n1,2,3\n,,\n0,4,5\n".encode()
+    with pytest.raises(ValueError, match=":3: column 'a' is empty"):
+        load_csv(io.BytesIO(text), target="label")
+    text = text.replace(b"\n,,", b"\n2,,")
+    read = load_csv(io.BytesIO(text), target="label", missing="nan")
+    np.testing.assert_array_equal(read.data, [[2, 3], [np.nan, np.nan], [4, 5]])
+
+
+def test_pyarrow_reads_plain_files(monkeypatch):
+    """Only what it reads otherwise than the csv module is left to the latter."""
+
+    def never(*_):
+        raise AssertionError("read by the csv module")
+
+    monkeypatch.setattr(_csv_text.CsvText, "_carefully", never)
+    monkeypatch.setattr(_csv_text.CsvRecords, "rows", property(never))
+    rows = "".join(f'{i},"word ""{i}""",{i % 2 == 0},{i / 7!r},,NA\n' for i in range(50))
+    text = f"label,word,c,d,e,f\n{rows}\n  \n".replace("  \n", "").encode()
+    options = {"target": "label", "features": ["c", "d", "e", "f"], "missing": "nan"}
+    read = load_csv(io.BytesIO(text), **options)
+    np.testing.assert_array_equal(read.data[:, 1], np.arange(50) / 7)
+    np.testing.assert_array_equal(read.data[:, 0], np.arange(50) % 2 == 0)
+    assert np.isnan(read.data[:, 2:]).all()
+    with pytest.raises(AssertionError, match="read by the csv module"):
+        load_csv(io.BytesIO(text + b'1,5" nail,True,1,2,3\n'), **options)
 
 
 @pytest.mark.parametrize(

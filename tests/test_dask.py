@@ -28,6 +28,8 @@ from rankrls.io import load_model, save_model
 from rankrls.model_selection import cross_val_score, leave_query_out_predict
 from rankrls.preprocessing import QueryScaler
 
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+
 M, N = 240, 5
 
 
@@ -615,6 +617,13 @@ def check_arrays():
         check_same_fit(ranker, local, X, 1e-8)
         same(ranker.predict(lazy).compute(), local.predict(X), 1e-8)
         assert ranker.score(lazy, y, qid) == pytest.approx(local.score(X, y, qid))
+    for scoring in ("pairwise_r2", "pairwise_accuracy"):
+        options = {"alphas": [3.0], "cv": 3, "random_state": 0, "scoring": scoring}
+        found = [
+            kind(**options).fit(rows, y, **fit).cv_results_["mean_score"]
+            for kind, rows in ((rankrls.dask.RankRLSCV, lazy), (rankrls.RankRLSCV, X))
+        ]
+        same(*found, 1e-8)
     # What the user has persisted is used where it is.
     held = lazy.persist()
     twice = (held * 2).persist()[:, :4] / 2
@@ -663,7 +672,7 @@ def check_that_a_worker_may_be_killed_at_work(tmp_path):
         while not pid.exists():
             time.sleep(0.02)
         killed.append(int(pid.read_text()))
-        os.kill(killed[0], signal.SIGKILL)
+        os.kill(killed[0], KILL)
 
     assassin = threading.Thread(target=kill, daemon=True)
     assassin.start()
@@ -685,7 +694,7 @@ def check_that_a_worker_may_be_killed_between_iterations(cluster, monkeypatch):
 
     def treacherous(self, V):
         if next(calls) == 2:
-            os.kill(victim, signal.SIGKILL)
+            os.kill(victim, KILL)
         return product(self, V)
 
     monkeypatch.setattr(cg.DistributedEquations, "G", treacherous)

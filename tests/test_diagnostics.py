@@ -175,7 +175,7 @@ def test_suggestions_refused(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             suggest_pairs(model, X, **options)
-    with pytest.raises(ValueError, match="no pair"):
+    with pytest.raises(ValueError, match="to form a pair"):
         suggest_pairs(model, X[:1])
     with pytest.raises(ValueError, match="must be a RankRLS"):
         suggest_pairs(RankSVM().fit(X, pairs=pairs), X)

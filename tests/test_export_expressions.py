@@ -148,7 +148,7 @@ def test_what_sql_cannot_say(data):
         (model, {}, "fitted to rows without feature names"),
         (model, {"feature_names": ["a"]}, "feature_names has 1 names for 7 features"),
         (model, {"feature_names": NAMES, "quote": "'"}, "quote must be one of"),
-        (RankRLS(kernel="rbf").fit(X, y), {"feature_names": NAMES}, "has no weights of the feat"),
+        (RankRLS(kernel="rbf").fit(X, y), {"feature_names": NAMES}, "has no feature weights"),
         (
             make_pipeline(QueryScaler(), RankRLS()).fit(X, y),
             {"feature_names": NAMES},
@@ -192,11 +192,11 @@ def test_what_vespa_cannot_say(data):
     X, y, _ = data
     model = RankRLS(1.0).fit(X, y)
     for features, name, message in (
-        (NAMES, "shop", "which is no rank feature of Vespa: write, for example, bm25"),
-        (["a } b", *FEATURES[1:]], "shop", "'a } b', which is no rank feature"),
-        (["f(x) + 1", *FEATURES[1:]], "shop", "which is no rank feature"),
-        (FEATURES, "my-shop", "name must be letters"),
-        (FEATURES, None, "name must be letters"),
+        (NAMES, "shop", "which is not a rank feature of Vespa; write, for example, bm25"),
+        (["a } b", *FEATURES[1:]], "shop", "'a } b', which is not a rank feature"),
+        (["f(x) + 1", *FEATURES[1:]], "shop", "which is not a rank feature"),
+        (FEATURES, "my-shop", "name must consist of letters"),
+        (FEATURES, None, "name must consist of letters"),
     ):
         with pytest.raises(ValueError, match=message):
             to_vespa(model, features, name)

@@ -134,7 +134,7 @@ def test_imputers_that_are_not_exported():
         to_onnx(make_pipeline(SimpleImputer(add_indicator=True), RankRLS()).fit(X, y))
     X[2, 1] = 0.1
     pipeline = make_pipeline(SimpleImputer(missing_values=0.1), RankRLS()).fit(X, y)
-    with pytest.raises(ValueError, match=r"0\.1 of SimpleImputer is not a number of 32 bits"):
+    with pytest.raises(ValueError, match=r"0\.1 of SimpleImputer is not exact in 32 bits"):
         to_onnx(pipeline)
     scores = run(to_onnx(pipeline, dtype="float64"), X)
     np.testing.assert_allclose(scores, pipeline.predict(X), rtol=1e-10)

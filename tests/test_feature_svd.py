@@ -77,7 +77,7 @@ def test_columns_of_zeros_and_no_columns():
         svd = feature_svd(empty)
         assert svd.vectors.shape == (3, 0)
         assert svd.weights.shape == (empty.shape[1], 0)
-    with pytest.raises(ValueError, match="features overflow: scale"):
+    with pytest.raises(ValueError, match="features overflow; scale"):
         feature_svd(np.full((2, 2), 1.7e308))
 
 

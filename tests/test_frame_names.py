@@ -362,6 +362,24 @@ def test_names_of_frames_of_other_libraries():
             use(frame.select(frame.columns[::-1]))
 
 
+def test_names_that_scikit_learn_does_not_read(monkeypatch):
+    """scikit-learn before 1.9 and polars 2: names would be neither stored nor compared."""
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(data, schema=list(ROWS.columns))
+    monkeypatch.delattr(polars.DataFrame, "__dataframe__", raising=False)
+    monkeypatch.setattr("sklearn.__version__", "1.8.0")
+    for ranker in (RankRLS(), RankRLSCV([1.0]), RankSVM(), GreedyRankRLS(2), QueryScaler()):
+        with pytest.raises(ValueError, match=r"X is a polars DataFrame.* 1\.8\.0 .*X\.to_pandas"):
+            ranker.fit(frame, target)
+    ranker = RankRLS().fit(frame.to_numpy(), target)
+    with pytest.raises(ValueError, match=r"install scikit-learn 1\.9"):
+        ranker.predict(frame)
+    monkeypatch.setattr("sklearn.__version__", "1.10.0")
+    RankRLS().fit(frame.to_pandas(), target)
+    monkeypatch.setattr("sklearn.__version__", "1.9.dev0")
+    RankRLS().fit(frame.to_pandas(), target)
+
+
 def test_names_in_partial_fit():
     ranker = RankRLS().partial_fit(ROWS, SCORES, qid=QID)
     assert_array_equal(ranker.feature_names_in_, ROWS.columns)

@@ -7,10 +7,11 @@ import time
 import numpy as np
 import pytest
 
+if sys.platform != "linux":
+    pytest.skip("limits of processes", allow_module_level=True)
+
 import fuzz
 from fuzz import Target
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of processes")
 
 INPUTS = 400
 

@@ -263,9 +263,9 @@ def test_repeated_row_is_refused_with_pairs_only(scores, pairs):
         PreferenceGraph.from_pairs(pairs, n_rows=M),
         graded + PreferenceGraph.from_pairs(pairs, n_rows=M),
     ):
-        with pytest.raises(ValueError, match="cannot be taken twice"):
+        with pytest.raises(ValueError, match="cannot be selected twice"):
             graph[rows]
-        with pytest.raises(ValueError, match="cannot be taken twice"):
+        with pytest.raises(ValueError, match="cannot be selected twice"):
             graph[[0, 1, -M]]
 
 

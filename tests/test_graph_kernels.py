@@ -444,7 +444,7 @@ def test_networkx_graphs():
         ([(chain(0.5), [["a"], [3]])], r"labels of node 1 must be strings; got 3"),
         ([(chain(0.5), [["a"], 3])], r"labels of node 1 must be strings; got 3"),
         ([(chain(0.5), [["a"], [["b"]]])], r"labels of node 1 must be strings"),
-        ([(chain(0.5), 7)], "one iterable of strings a node"),
+        ([(chain(0.5), 7)], "one iterable of strings for each node"),
     ],
 )
 def test_bad_graphs(graphs, message):

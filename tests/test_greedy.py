@@ -294,11 +294,11 @@ def test_progress_goes_to_stderr(capsys):
         ({"ties": "no"}, "ties must be one of 'keep', 'drop'"),
         ({"query_weighting": 1}, "query_weighting must be one of"),
         ({"cv": 5}, "cv must be one of 'leave-query-out', 'leave-one-out'; got 5"),
-        ({"cv": "leave-one-out"}, "for one ranking, and there is a qid"),
+        ({"cv": "leave-one-out"}, "needs a single ranking, but qid is given"),
         ({"n_features_to_select": 0}, "from 1 to 6"),
         ({"n_features_to_select": 7}, "from 1 to 6, the number of features of X; got 7"),
-        ({"n_features_to_select": 1.5}, "a part of them"),
-        ({"n_features_to_select": float("nan")}, "a part of them"),
+        ({"n_features_to_select": 1.5}, "a fraction of them"),
+        ({"n_features_to_select": float("nan")}, "a fraction of them"),
         ({"n_features_to_select": True}, "got True"),
         ({"n_features_to_select": "auto"}, "got 'auto'"),
     ],
@@ -314,7 +314,7 @@ def test_refused_data():
     selector = GreedyRankRLS(2)
     with pytest.raises(ValueError, match=r"X\.toarray\(\)"):
         selector.fit(sparse.csr_array(X), y, qid=qid)
-    with pytest.raises(ValueError, match="given pairs belong to none"):
+    with pytest.raises(ValueError, match="cannot use given pairs"):
         selector.fit(X, PreferenceGraph.from_pairs([(0, 1)], n_rows=len(y)))
     with pytest.raises(ValueError, match="at least two queries with a pair"):
         selector.fit(X, y, qid=np.where(qid == "alone", "alone", "rest"))
@@ -323,7 +323,7 @@ def test_refused_data():
     with pytest.raises(ValueError, match="qid has 3 entries"):
         selector.fit(X, y, qid=[1, 2, 3])
     with (
-        pytest.raises(ValueError, match="overflow: scale X and y"),
+        pytest.raises(ValueError, match="overflow; scale X and y"),
         pytest.warns(RuntimeWarning, match="overflow|invalid"),
     ):
         selector.fit(1e200 * X, y, qid=qid)

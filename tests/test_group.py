@@ -18,8 +18,9 @@ from rankrls.model_selection import (
     leave_query_out_predict,
     permutation_test,
 )
-from rankrls.preprocessing import QueryScaler
+from rankrls.preprocessing import QueryScaler, TableEncoder
 from rankrls.rankings import RankTable
+from rankrls.reranking import best_candidates, reranking_scores
 
 RNG = np.random.default_rng(0)
 SIZES = [3, 1, 6, 0, 4, 2, 5]
@@ -55,6 +56,9 @@ CALLS = {
     "evaluate": lambda **q: metrics.evaluate(Y, SCORE, metrics="map", **q)["map"],
     "rank": lambda **q: rank(FITTED, X, **q).rank,
     "rank of a Bunch": lambda **q: rank(FITTED, {"data": X}, **q).rank,
+    "best_candidates": lambda **q: list(best_candidates(SCORE, **q).items()),
+    "reranking_scores": lambda **q: reranking_scores(Y, SCORE, **q).first_choice,
+    "TableEncoder": lambda **q: TableEncoder().fit(X, **q).transform(X),
     "table": lambda **q: RankTable.from_scores(SCORE, **q).rank,
     **{
         metric.__name__: partial(metric, Y, SCORE)

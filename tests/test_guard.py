@@ -85,10 +85,27 @@ def test_kept_file_round_trip(guard, tmp_path):
     assert guard.load_kept(path) == {}
     guard.save_kept(path, {"fit, ×": 1.23456, "b": 1234.5})
     assert guard.load_kept(path) == {"fit, ×": 1.23, "b": 1230.0}
-    assert "×" in path.read_text()
+    assert "×" in path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"ratios": 3}', '{"ratios": {"a": null}}'])
+def test_history(guard, tmp_path, monkeypatch, capsys):
+    """One entry for each day and version; the newest one is compared with."""
+    path = tmp_path / "kept.json"
+    for version, ratios in [("1", {"a": 1.0}), ("1", {"a": 2.0}), ("2", {"a": 3.0, "b": 4.0})]:
+        monkeypatch.setattr(guard, "__version__", version)
+        guard.save_kept(path, ratios)
+    history = guard.load_history(path)
+    assert [(e["version"], e["ratios"]) for e in history] == [
+        ("1", {"a": 2.0}),
+        ("2", {"a": 3.0, "b": 4.0}),
+    ]
+    assert guard.load_kept(path) == {"a": 3.0, "b": 4.0}
+    assert guard.main(["--history", "--kept", str(path)]) == 0
+    version, _, a, b = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert (version, a, b) == (["version", "1", "2"], ["a", "2", "3"], ["b", "-", "4"])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"history": 3}', '{"history": [{"a": 1}]}'])
 def test_other_files_are_refused(guard, tmp_path, text):
     path = tmp_path / "kept.json"
     path.write_text(text)
@@ -132,7 +149,7 @@ def test_committed_file_is_of_the_right_kind(guard):
     kept = guard.load_kept(guard.KEPT)
     assert len(kept) >= 6
     assert all(ratio > 0 for ratio in kept.values())
-    assert set(json.loads(guard.KEPT.read_text())) == {"date", "what", "ratios"}
+    assert set(json.loads(guard.KEPT.read_text(encoding="utf-8"))) == {"what", "history"}
 
 
 def test_rows_are_handed_over_and_shown(guard):

@@ -148,7 +148,7 @@ def test_documents_come_before_the_file_ends():
         ('id="e1"', 'id="e0"', "has the id of an earlier element"),
         ('id="t1" POS', 'id="t0" POS', "has the id of an earlier element"),
         ('tokenization tokenizer="words"', 'tokenization tokenizer="w"', "0 tokenizations"),
-        ('parser="one"', 'parser="uno"', r"not exactly one parse by 'one', but: 'uno', 'two'"),
+        ('parser="one"', 'parser="uno"', r"exactly one parse by 'one'; it has: 'uno', 'two'"),
         ('<document id="d0">', "<document>", "<document> has no attribute 'id'"),
         ("</sentence>", "", r"not well-formed XML: mismatched tag"),
         ("<corpus ", "<html ", "begins with <html>, not <corpus>"),

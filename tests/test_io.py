@@ -16,12 +16,11 @@ import pytest
 import sklearn
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.impute import SimpleImputer
+from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
-    FunctionTransformer,
     MaxAbsScaler,
     MinMaxScaler,
     StandardScaler,
@@ -198,15 +197,9 @@ def test_the_grid_has_every_class_of_a_model(path):
         found |= {
             name for name in RECORDS if f'"object": "{name}"' in path.read_bytes().decode("latin1")
         }
-    outside = {"RankRLSCV", "GreedyRankRLS", "QueryScaler", "StandardScaler", "MinMaxScaler"}
-    outside |= {
-        "MaxAbsScaler",
-        "SimpleImputer",
-        "Pipeline",
-        "Statistics",
-        "DroppedSolver",
-        "RandomState",
-    }
+    outside = {r.name for r in RECORDS.values() if r.module.startswith("sklearn.")}
+    outside |= {"RankRLSCV", "GreedyRankRLS", "QueryScaler"}
+    outside |= {"Statistics", "DroppedSolver", "RandomState"}
     outside |= {"Calibration", "IterativeModel", "HingeModel", "RankSVM"}
     outside |= {"ConditionalRankRLS", "ConditionalRankRLSCV", "Objects", "KernelSum"}
     outside |= {"AutoRanker", "TableEncoder", "RankingFeatures", "RandomTrees"}
@@ -222,12 +215,12 @@ def test_without_uncertainty(name, path):
         assert hasattr(ranker, attribute) == hasattr(loaded, attribute)
         if hasattr(ranker, attribute):
             assert_same(getattr(ranker, attribute), getattr(loaded, attribute), attribute)
-    message = "precomputed" if ranker.kernel == "precomputed" else "saved without"
+    message = "precomputed" if ranker.kernel == "precomputed" else "saved with uncertainty=False"
     with pytest.raises(ValueError, match=message):
         loaded.predict(new, return_std=True)
     with pytest.raises(ValueError, match=message):
         loaded.preference_proba(new, new)
-    with pytest.raises(ValueError, match="saved without"):
+    with pytest.raises(ValueError, match="saved with uncertainty=False"):
         loaded.log_marginal_likelihood()
     assert describe_model(path)["summary"]["uncertainty"] is False
     before = path.read_bytes()
@@ -365,17 +358,11 @@ def test_imputers_of_integers_and_of_features_without_values(path):
 @pytest.mark.parametrize(
     ("imputer", "rows", "message"),
     [
-        (SimpleImputer(add_indicator=True), GAPS, "add_indicator=False"),
-        (
-            SimpleImputer(strategy="most_frequent"),
-            np.array([["a"], ["b"]], dtype=object),
-            "values of type 'object': fit it to numbers",
-        ),
         (SimpleImputer(strategy=np.ma.median), GAPS, "strategy of SimpleImputer|is a function"),
         (
-            SimpleImputer(missing_values=None, strategy="constant", fill_value=0),
-            np.array([[1.0], [None]], dtype=object),
-            "fit it to numbers",
+            SimpleImputer(strategy="most_frequent"),
+            np.array([[1 + 2j], [3j]], dtype=object),
+            "array of Python objects|must be",
         ),
     ],
 )
@@ -406,12 +393,12 @@ def test_pipeline_of_everything(path):
 
 def test_pipelines_in_pipelines(path):
     pipeline = make_pipeline(StandardScaler(), RankRLS())
-    for _ in range(2):
+    for _ in range(6):
         pipeline = make_pipeline(pipeline)
     pipeline.fit(X, y)
     assert_same(pipeline, round_trip(pipeline, path))
     deeper = make_pipeline(pipeline).fit(X, y)
-    with pytest.raises(ValueError, match="nested more than 4 deep: put the steps into one"):
+    with pytest.raises(ValueError, match="nested more than 8 deep: put the steps into one"):
         save_model(deeper, path)
 
 
@@ -579,8 +566,8 @@ REFUSED = {
         "not fitted|Ridge",
     ),
     "step before": (
-        lambda: make_pipeline(FunctionTransformer(), RankRLS()).fit(X, y),
-        "step 'functiontransformer' is a FunctionTransformer, which cannot be saved; these can",
+        lambda: make_pipeline(KNNImputer(), RankRLS()).fit(X, y),
+        "step 'knnimputer' is a KNNImputer, which cannot be saved; these can",
     ),
     "steps of other features": (
         lambda: Pipeline(
@@ -906,7 +893,7 @@ def free(n_bytes, what):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (np.array([1, None]), "array of Python objects"),
+        (np.array([1, {}]), "array of Python objects"),
         ({1: 2}, "keys must be text"),
         (SPARSE.tocoo(), "CSR"),
         (np.array(["x" * 10**5] + [""] * 10**3), "too many"),

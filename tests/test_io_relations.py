@@ -102,7 +102,9 @@ CHANGES = {
     "loss must be one of": lambda m: m["params"].update(loss="hinge"),
     "condition_on must be one of": lambda m: m["params"].update(condition_on="x"),
     "alpha must be finite and > 0": lambda m: m["params"].update(alpha=-1),
-    "ConditionalRankRLS lacks dual_coef_": lambda m: m["fields"].pop("dual_coef_"),
+    "no coefficients": lambda m: m["fields"].pop("_left_factor"),
+    "_right_factor of ConditionalRankRLS must be": lambda m: m["fields"].update(_right_factor=1),
+    "factors of coefficients without weights": lambda m: m["fields"].pop("_weights"),
     "dual_coef_ of ConditionalRankRLS must be": lambda m: m["fields"].update(dual_coef_=1),
     "has no 'spare'": lambda m: m["fields"].update(spare=1),
 }

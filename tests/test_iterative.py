@@ -677,7 +677,7 @@ BAD = {
     "list of tuples": (
         RankRLS(early_stopping=True),
         {"eval_set": [(X, Y), (X, Y)]},
-        "not a list of them",
+        "not a list of tuples",
     ),
     "no qid": (RankRLS(early_stopping=True), {"qid": Q, "eval_set": (X, Y)}, "needs it too"),
     "columns": (RankRLS(early_stopping=True), {"eval_set": (X[:, :3], Y)}, "X has 3 features"),

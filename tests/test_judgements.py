@@ -105,10 +105,14 @@ def test_equal_to_refits(space, kind, by):
     )
     if by == "fold":
         assert np.isnan(np.delete(found, np.concatenate(folds), axis=1)).all()
+    # Refits take the time: of many folds every third one, others for the next space.
+    many = len(folds) > 8
+    some = range(many * (list(SPACES).index(space) % 3), len(folds), 3 if many else 1)
     for alpha, values in zip(ALPHAS, found, strict=True):
-        refits = _refits(options, X, pairs, magnitude, weight, folds, alpha)
+        refits = _refits(options, X, pairs, magnitude, weight, [folds[k] for k in some], alpha)
         size = max(np.abs(part).max() for part in refits)
-        for item, fold, expected in zip(np.arange(len(folds)), folds, refits, strict=True):
+        for item, expected in zip(some, refits, strict=True):
+            fold = folds[item]
             got = values[fold]
             if by == "item":
                 which = np.unique(pairs)[item]
@@ -315,7 +319,7 @@ def test_score_and_metrics_take_pairs_with_ties():
     right = (f[pairs[told, 0]] > f[pairs[told, 1]]).mean()
     assert ranker.score(X, pairs=pairs, magnitude=magnitude) == pytest.approx(right)
     assert pairwise_accuracy(None, f, pairs=pairs, magnitude=magnitude) == pytest.approx(right)
-    with pytest.raises(ValueError, match="magnitude needs pairs"):
+    with pytest.raises(ValueError, match="magnitude is given without pairs"):
         pairwise_error([1, 0], [0.2, 0.1], magnitude=[1])
     with pytest.raises(ValueError, match="every pair is a tie"):
         ranker.score(X, pairs=pairs[:2], magnitude=[0, 0])
@@ -329,15 +333,15 @@ def test_score_and_metrics_take_pairs_with_ties():
         ({"cv": "leave-query-out"}, {}, "cv must be one of 'auto', 'leave-judgement-out'"),
         ({"cv": 7}, {"groups": "judge"}, "groups cannot be held out in 7 folds"),
         ({"scoring": "ndcg"}, {}, "scoring of given pairs must be one of"),
-        ({"scoring": len}, {}, "given pairs are scored by 'pairwise_accuracy' or"),
+        ({"scoring": len}, {}, "is not defined for given pairs; use 'pairwise_accuracy' or"),
         ({}, {"groups": "one"}, "group .* holds every judgement"),
         ({"solver": "cg"}, {"groups": "judge"}, "groups does not go with eval_set"),
         ({"cv": "validation"}, {"groups": "judge"}, "groups does not go with eval_set"),
         ({}, {"groups": "judge", "eval_set": "some"}, "groups does not go with eval_set"),
         ({"scoring": "logloss"}, {}, "one of 'pairwise_accuracy', 'log_loss'"),
-        ({"scoring": "log_loss", "solver": "cg"}, {}, "left out: .* not with eval_set"),
-        ({"scoring": "log_loss"}, {"eval_set": "some"}, "left out: .* not with eval_set"),
-        ({"scoring": "ndcg", "solver": "cg"}, {}, "given pairs have no lists: .* got 'ndcg'"),
+        ({"scoring": "log_loss", "solver": "cg"}, {}, "left out; .* nor with eval_set"),
+        ({"scoring": "log_loss"}, {"eval_set": "some"}, "left out; .* nor with eval_set"),
+        ({"scoring": "ndcg", "solver": "cg"}, {}, "given pairs have no lists, .* got 'ndcg'"),
     ],
 )
 def test_bad_input_of_the_search(parameters, arguments, message):
@@ -354,7 +358,7 @@ def test_labels_refuse_what_belongs_to_judgements():
         RankRLSCV(cv="leave-judgement-out").fit(X, y)
     with pytest.raises(ValueError, match="groups says which given pairs"):
         RankRLSCV().fit(X, y, groups=y)
-    with pytest.raises(ValueError, match="scoring='log_loss' is for given pairs"):
+    with pytest.raises(ValueError, match="scoring='log_loss' needs given pairs"):
         RankRLSCV(scoring="log_loss").fit(X, y)
 
 

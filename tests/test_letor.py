@@ -296,7 +296,8 @@ def test_quick_and_careful_parser_agree(lines, zero_based):
     options = ("f", None, zero_based, np.dtype(float))
     quick, careful = Parser(*options), Parser(*options)
     careful._parse_fast = lambda lines: None
-    assert outcome(lambda: quick.parse(1, block)) == outcome(lambda: careful.parse(1, block))
+    rows = [outcome(lambda p=p: next(p.parse(iter([(1, block)])), None)) for p in (quick, careful)]
+    assert rows[0] == rows[1]
 
 
 @settings(max_examples=150, deadline=None)
@@ -336,7 +337,7 @@ def test_decimals_near_the_middle_of_two_doubles(monkeypatch, most_digits):
         middle = (decimal.Decimal(value) + decimal.Decimal(np.nextafter(value, 0))) / 2
         places = 18 - len(str(int(value)))
         tokens += [f"{middle:.{places}f}", f"{-middle:.{places - 2}f}"]
-    _, values = parse_features("".join(f" 1:{token}" for token in tokens).encode())
+    _, values, _ = parse_features("".join(f" 1:{token}" for token in tokens).encode())
     assert values.tolist() == [float(token) for token in tokens]
 
 
@@ -415,6 +416,7 @@ def test_batches_from_an_open_file_start_where_it_stands(tmp_path):
         assert [b.data.tolist() for b in iter_letor(file)] == [[[1]]]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes with names")
 def test_streams_and_pipes_need_n_features(tmp_path):
     read, write = os.pipe()
     os.write(write, b"1 qid:1 1:1\n")

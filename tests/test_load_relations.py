@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 from rankrls import ConditionalRankRLS
 from rankrls.datasets import load_relations
@@ -73,3 +74,19 @@ def test_unknown_names():
 def test_refusals(table, options, match):
     with pytest.raises(ValueError, match=match):
         load_relations(table, **options)
+
+
+def test_labels_of_a_long_table_follow_the_names_of_x_and_z():
+    rng = np.random.default_rng(0)
+    users, items = [f"u{i}" for i in range(12)], [f"i{i}" for i in range(9)]
+    X = pd.DataFrame(rng.normal(size=(12, 3)), index=users, columns=list("abc"))
+    Z = pd.DataFrame(rng.normal(size=(9, 2)), index=items, columns=list("de"))
+    Y = pd.DataFrame(X.to_numpy() @ rng.normal(size=(3, 2)) @ Z.to_numpy().T, users, items)
+    X, Z = X.iloc[rng.permutation(12)], Z.iloc[rng.permutation(9)]
+    long = Y.stack().sample(frac=0.8, random_state=0).reset_index()
+    long.columns = ["user", "item", "value"]
+    by_names = ConditionalRankRLS(0.1).fit(X, load_relations(long).target, Z)
+    given = load_relations(long, rows=X.index, columns=Z.index).target
+    assert_allclose(by_names.predict(X, Z), ConditionalRankRLS(0.1).fit(X, given, Z).predict(X, Z))
+    with pytest.raises(ValueError, match="Y has labels of 'u3', no name of the rows of X"):
+        ConditionalRankRLS(0.1).fit(X.drop("u3"), load_relations(long).target, Z)

@@ -45,7 +45,7 @@ LOST = {
 def test_groups_without_qid_are_a_warning(call, model):
     with pytest.warns(UserWarning, match="RankRLS|RankSVM") as caught:
         call(model, groups=qid, cv=FOLDS)
-    found = [w for w in caught if "groups only say which rows" in str(w.message)]
+    found = [w for w in caught if "groups only define which rows" in str(w.message)]
     assert found
     assert {w.filename for w in found} == {__file__}
     assert "rankrls.model_selection.cross_val_score" in str(found[0].message)
@@ -54,20 +54,20 @@ def test_groups_without_qid_are_a_warning(call, model):
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_searches_with_groups(n_jobs):
     search = sk.GridSearchCV(PIPELINE, GRID, cv=FOLDS, n_jobs=n_jobs)
-    with pytest.warns(UserWarning, match="groups only say which rows"):
+    with pytest.warns(UserWarning, match="groups only define which rows"):
         search.fit(X, y, groups=qid)
     random = sk.RandomizedSearchCV(RankRLS(), {"alpha": [1.0]}, n_iter=1, cv=FOLDS)
-    with pytest.warns(UserWarning, match="groups only say which rows"):
+    with pytest.warns(UserWarning, match="groups only define which rows"):
         random.fit(X, y, groups=qid)
-    with pytest.warns(UserWarning, match="groups only say which rows"):
+    with pytest.warns(UserWarning, match="groups only define which rows"):
         sk.cross_val_score(RankRLS(), X, y, groups=qid, cv=FOLDS, n_jobs=n_jobs)
-    with pytest.warns(UserWarning, match="groups only say which rows"):
+    with pytest.warns(UserWarning, match="groups only define which rows"):
         sk.cross_val_score(GreedyRankRLS(2), X, y, groups=qid, cv=FOLDS, scoring=lambda *_: 0.0)
 
 
 def test_groups_with_routing():
     with sklearn.config_context(enable_metadata_routing=True):
-        with pytest.warns(UserWarning, match="groups only say which rows"):
+        with pytest.warns(UserWarning, match="groups only define which rows"):
             sk.cross_val_score(RankRLS(), X, y, cv=FOLDS, params={"groups": qid})
         sk.cross_val_score(RankRLS(), X, y, cv=FOLDS, params={"groups": qid, "qid": qid})
 

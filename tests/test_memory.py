@@ -1,7 +1,6 @@
 """Memory limits: of the machine, of control groups (containers), of the address space."""
 
 import os
-import resource
 import subprocess
 import sys
 import tracemalloc
@@ -12,6 +11,9 @@ from scipy import sparse
 
 from rankrls import RankRLS, _memory
 from rankrls._memory import GIB
+
+resource = pytest.importorskip("resource")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 
 PHYSICAL = 16 * GIB
 
@@ -130,6 +132,7 @@ def test_the_budget_is_half_of_the_smallest(monkeypatch):
     assert _memory.budget() == 2 * GIB
 
 
+@linux
 def test_address_space_of_a_process():
     limit = 4 * GIB
     program = "from rankrls import _memory; print(*_memory._address_space(), _memory.available())"
@@ -192,6 +195,7 @@ print(status.split("VmHWM:")[1].split()[0])
 """
 
 
+@linux
 def test_what_does_not_fit_is_refused_before_it_is_allocated():
     seen = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM.replace("CALLS", repr(list(TOO_LARGE)))],

@@ -215,7 +215,7 @@ BAD = [
     ({"undefined": 0.5}, "undefined must be one of 0, 1, 'skip'"),
     ({"average": "pair"}, "average must be one of 'query', None; got 'pair'"),
     ({"y_true": [1, 0]}, "y_true has 2 entries for 3 rows of y_score"),
-    ({"y_true": None}, "y_true is missing"),
+    ({"y_true": None}, "y_true is None"),
     ({"qid": [1, 1]}, "qid has 2 entries for 3 rows of y_score"),
     ({"y_score": [1, np.nan, 0]}, "y_score contains NaN"),
     ({"y_true": [1, np.nan, 0]}, "y_true contains NaN"),

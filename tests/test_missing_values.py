@@ -173,7 +173,10 @@ def test_nulls_of_every_arrow_type(tmp_path):
         "lists": pa.array([None, [1.0, None], [3.0, float("nan")]]),
         "fixed": pa.array([[1.0, 2.0], None, [None, 4.0]], pa.list_(pa.float32(), 2)),
     }
-    pq.write_table(pa.table({"label": [1, 0, 1], **columns}), tmp_path / "t.parquet")
+    try:
+        pq.write_table(pa.table({"label": [1, 0, 1], **columns}), tmp_path / "t.parquet")
+    except pa.ArrowNotImplementedError as error:  # fixed-size lists with nulls, pyarrow < 22 or so
+        pytest.skip(f"this pyarrow cannot write the file: {error}")
     (batch,) = iter_parquet(tmp_path / "t.parquet", target="label", missing="nan")
     nan = np.nan
     expected = [

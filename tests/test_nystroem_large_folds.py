@@ -165,7 +165,7 @@ def test_a_fold_with_all_basis_vectors(with_qid):
     held = np.flatnonzero(qid < 9)
     basis = held[:6]
     ranker = RankRLS(kernel="rbf", basis=basis)
-    with pytest.raises(ValueError, match="a fold holds all basis vectors"):
+    with pytest.raises(ValueError, match="a fold contains all basis vectors"):
         holdout_predict(ranker, X, y, [held], qid=qid if with_qid else None)
 
 

@@ -140,7 +140,7 @@ def test_path_without_coefficients_and_in_given_axes():
     X, y, qid = data()
     ranker = fit_path(kernel="rbf")
     assert len(draw(RegularizationPathDisplay.from_estimator(ranker)).axes_) == 1
-    with pytest.raises(ValueError, match="kernel='rbf' has no coefficients"):
+    with pytest.raises(ValueError, match="kernel='rbf' has no feature coefficients"):
         RegularizationPathDisplay.from_estimator(ranker, X, y, qid=qid)
     figure, axes = plt.subplots(1, 2)
     linear = fit_path()
@@ -268,7 +268,7 @@ def test_early_stopping_of_a_grid():
     lists = RankRLSCV([1.0, 10.0], early_stopping=True, random_state=0, scoring="ndcg@5")
     display = EarlyStoppingDisplay.from_estimator(lists.fit(X, y, qid=qid))
     assert display.ax_.get_ylabel() == "1 − ndcg@5"
-    with pytest.raises(ValueError, match="another metric"):
+    with pytest.raises(ValueError, match="another scoring"):
         EarlyStoppingDisplay.from_estimator(lists, train=(X, y, qid))
     none = display.plot(n_others=0)
     assert "other alphas" not in texts(none.ax_)
@@ -393,7 +393,7 @@ def test_bad_tournaments():
         with pytest.raises(ValueError, match="two levels"):
             LeavePairOutRocDisplay.from_predictions(labels, scores, pairs=pairs)
     for ranker in (RankRLS(cost="unit"), RankRLS(ties="drop")):
-        with pytest.raises(ValueError, match="pairs of one class"):
+        with pytest.raises(ValueError, match="pairs of the same class"):
             LeavePairOutRocDisplay.from_estimator(ranker, X, y)
     with pytest.raises(ValueError, match="two scores for each of 231 pairs"):
         tournament_scores(pairs, scores[1:], 22)
@@ -516,7 +516,7 @@ def test_reliability_with_scores_beside_judgements():
     ranker = RankRLSCV(scoring="log_loss").fit(X, pairs=pairs, **scores)
     display = ReliabilityDisplay.from_estimator(ranker, X, pairs, **scores)
     assert np.isclose(display.log_loss, ranker.calibration_.log_loss, rtol=1e-9)
-    with pytest.raises(ValueError, match="qid is part of what is fitted: it goes with held_out"):
+    with pytest.raises(ValueError, match="qid is used only with held_out"):
         ReliabilityDisplay.from_estimator(ranker, X, pairs, qid=scores["qid"], held_out=False)
     C = rng.standard_normal((len(pairs), 1))
     ranker.fit(X, pairs=pairs, pair_features=C)
@@ -544,11 +544,11 @@ def test_reliability_of_bad_input(proba, outcome, options, message):
 
 def test_reliability_of_bad_estimators():
     X, pairs, _, _ = judged()
-    with pytest.raises(ValueError, match="groups are left out together"):
+    with pytest.raises(ValueError, match="groups are used only with"):
         ReliabilityDisplay.from_estimator(
             RankRLS().fit(X, pairs=pairs), X, pairs, groups=pairs[:, 0], held_out=False
         )
-    with pytest.raises(ValueError, match="got a Ridge: use from_predictions"):
+    with pytest.raises(ValueError, match="got a Ridge; use from_predictions"):
         ReliabilityDisplay.from_estimator(Ridge(), X, pairs)
     with pytest.raises(NotFittedError):
         ReliabilityDisplay.from_estimator(RankRLSCV(), X, pairs)

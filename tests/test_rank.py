@@ -126,7 +126,7 @@ def test_columns_of_a_bunch_go_by_their_names(bunch, frame, model):
     with pytest.warns(UserWarning, match="X does not have valid feature names"):
         rank(model, bunch.data, qid=bunch.qid)
     whole = {"data": frame, "qid": "session"}
-    with pytest.raises(ValueError, match="qid is None: pass qid='query'"):
+    with pytest.raises(ValueError, match="qid is None; pass qid='query'"):
         rank(model, {"data": frame.rename(columns={"session": "query"})})
     assert lines_of(rank(model, whole, ids="doc")) == lines_of(
         rank(model, frame, qid="session", ids="doc")
@@ -191,7 +191,7 @@ def test_what_is_wrong_is_said(frame, model, bunch):
         (lambda: rank(model, frame, ids="nothing"), "ids='nothing' is not a column of data"),
         (lambda: rank(model, X.drop(columns="a")), "data has no column 'a', which the model was"),
         (lambda: rank(model, frame.rename(columns={"session": "Query"})), "pass qid='Query'"),
-        (lambda: rank(model, X.to_numpy(), qid="session"), "data has no names of columns"),
+        (lambda: rank(model, X.to_numpy(), qid="session"), "data has no column names"),
         (lambda: rank(model, bunch, ids="docid"), "ids='docid' is not in data, which has 'data'"),
         (lambda: rank(model, {"a": [1]}), "a dict without 'data'"),
         (lambda: rank(model, frame, qid="session", k=0), "k must be an integer >= 1; got 0"),

@@ -111,7 +111,7 @@ def test_sparse_rows():
     lengths = np.linalg.norm(dense, axis=1, keepdims=True)
     mine = RankingFeatures(("log",)).fit_transform(sparse.csr_array(X))
     assert_allclose(mine.toarray(), dense / np.where(lengths > 0, lengths, 1), atol=1e-12)
-    with pytest.raises(ValueError, match=r"sparse X can have blocks=\('log',\) only"):
+    with pytest.raises(ValueError, match=r"sparse X needs blocks=\('log',\)"):
         RankingFeatures().fit(sparse.csr_array(X))
 
 
@@ -130,9 +130,9 @@ def test_errors():
     cases = [
         ({"blocks": "log"}, {}, "sequence of names"),
         ({"blocks": ("logs",)}, {}, "blocks must be"),
-        ({"blocks": ("log", "partitions")}, {"qid": qid}, "on its own"),
+        ({"blocks": ("log", "partitions")}, {"qid": qid}, "cannot be combined"),
         ({"depth": 40}, {"qid": qid}, "at most 12"),
-        ({}, {}, "'standard' compares rows within their queries: pass qid"),
+        ({}, {}, "'standard' compares rows within their queries; pass qid"),
     ]
     for options, arguments, message in cases:
         with pytest.raises(ValueError, match=message):

@@ -697,7 +697,7 @@ def case(name, message, *, fit=None, y=Y_BAD, **params):
 
 
 NO_SHORTCUT = "no exact shortcut"
-PARTITION = "split 0 of cv does not train on all rows but the test rows"
+PARTITION = "split 0 of cv does not train on all rows except the test rows"
 WITH_QID = {"qid": QID_BAD}
 
 BAD = [
@@ -763,13 +763,13 @@ BAD = [
     ),
     case(
         "given pairs, leave-pair-out",
-        "leave-pair-out: no exact shortcut",
+        "leave-pair-out: there is no exact shortcut",
         cv="leave-pair-out",
         fit={"pairs": [(0, 1)]},
     ),
     case(
         "one informative query",
-        "nothing is left, since no more than one query has a pair",
+        "nothing is left to learn from, since no more than one query has a pair",
         y=ONE_QUERY,
         fit=WITH_QID,
     ),
@@ -777,7 +777,7 @@ BAD = [
     case("one query", r"more than one query has a pair \(leave out qid", fit={"qid": np.zeros(N)}),
     case(
         "one output informative in one query",
-        "nothing is left, since no more than one query has a pair",
+        "nothing is left to learn from, since no more than one query has a pair",
         y=np.column_stack([Y_BAD, ONE_QUERY]),
         fit=WITH_QID,
     ),

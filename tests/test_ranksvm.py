@@ -469,7 +469,7 @@ def test_bad_parameters():
         RankSVM(kernel="precomputed").fit(-np.eye(6), y)
     with pytest.raises(ValueError, match="scale the features"):
         RankSVM().fit(X * 1e200, y)
-    with pytest.raises(ValueError, match="too small or too large"):
+    with pytest.raises(ValueError, match="underflow or overflow"):
         RankSVM().fit(X, y, sample_weight=np.full(6, 1e-200))
 
 

@@ -285,5 +285,5 @@ def test_weights_whose_squares_vanish():
         other = RankSVM(size, query_weighting="size").fit(X, y, sample_weight=size * weight)
         np.testing.assert_allclose(other.coef_, plain.coef_, rtol=1e-6)
     for size in (1e-170, 1e150):
-        with pytest.raises(ValueError, match="too small or too large"):
+        with pytest.raises(ValueError, match="underflow or overflow"):
             RankSVM(size, query_weighting="size").fit(X, y, sample_weight=size * weight)

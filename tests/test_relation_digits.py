@@ -407,12 +407,13 @@ def test_products_in_single_precision_are_refined():
     assert calls.counts["rough"] > 5 * calls.counts["G"]
 
 
-def test_double_precision_takes_over_where_single_does_not_help():
+def test_double_precision_takes_over_where_single_does_not_help(monkeypatch):
     """Labels of a third of the pairs and a tiny alpha: too ill-conditioned for single precision."""
     rng = np.random.default_rng(0)
     X, Z = rng.standard_normal((40, 10)), rng.standard_normal((35, 10))
     Y = np.tanh(X[:, :1] * Z[:, 0]) + 0.3 * rng.standard_normal((40, 35))
     Y[rng.random(Y.shape) > 0.3] = np.nan
+    monkeypatch.setattr("rankrls.core.relations.relation_problem.EASY", np.inf)
     calls = count_products()
     direct_model = ConditionalRankRLS(1e-7, kernel="rbf", solver="dual").fit(X, Y, Z)
     with calls:

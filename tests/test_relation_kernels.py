@@ -327,3 +327,23 @@ def test_identity_kernels_converge_at_any_alpha(loss, density, precomputed):
     expected = exact.predict(X, Z)
     error = np.abs(path.predict(X, Z) - expected).max(axis=(1, 2))
     assert (error < 1e-5 * np.abs(expected).max(axis=(1, 2))).all()
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e8])
+def test_profiles_do_not_depend_on_an_offset_of_all_labels(offset):
+    rng = np.random.default_rng(3)
+    labels = np.where(rng.random((12, 9)) < 0.8, rng.standard_normal((12, 9)), np.nan)
+    plain, moved = (
+        profile_kernel(Observations.read(labels + shift), NO_OFFSETS) for shift in (0.0, offset)
+    )
+    assert abs(plain - moved).max() < 1e-15 * offset * 10
+    assert abs(plain - np.eye(12)).max() > 0.01
+
+
+def test_additive_kernels_beside_offsets_of_both_sides_are_refused():
+    rng = np.random.default_rng(3)
+    X, Z, Y = rng.standard_normal((6, 2)), rng.standard_normal((5, 2)), rng.standard_normal((6, 5))
+    ranker = ConditionalRankRLS(pairwise="additive", fit_offsets="columns")
+    with pytest.raises(ValueError, match="nothing left to learn beside offsets"):
+        ranker.fit(X, Y, Z)
+    ranker.set_params(loss="regression").fit(X, Y, Z)

@@ -98,7 +98,7 @@ def test_edge_operator(sign, form, observed):
 
 
 def test_sampled_form_in_chunks(monkeypatch):
-    from rankrls.core.relations import edges as _operators
+    from rankrls.core.relations import pairwise_kernels as _operators
 
     monkeypatch.setattr(_operators, "CHUNK", 3)
     test_edge_operator(0, "sampled", "multi")

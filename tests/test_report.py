@@ -732,7 +732,7 @@ def test_data_frames_name_the_features(tmp_path, ranking):
     report = write_report(tmp_path / "r.html", frame, pd.Series(y), pd.Series(qid), alphas=[1.0])
     assert "column 3" in (tmp_path / "r.html").read_text(encoding="utf-8")
     turned = frame[frame.columns[::-1]]
-    with pytest.raises(ValueError, match="another order"):
+    with pytest.raises(ValueError, match="a different order"):
         write_report(tmp_path / "r.html", frame, y, qid, test=(turned, y, qid))
     assert isinstance(report, Report)
     assert "pairwise error" in repr(report)
@@ -780,7 +780,7 @@ def test_bad_input_is_named(tmp_path, ranking):
         ((X, y), {"test": (X, y, qid)}, "test has it"),
         ((X, y, qid), {"test": (X[:, 1:], y, qid)}, "must have 6 columns"),
         ((X, y, qid), {"test": (X, 0 * y, qid)}, "no query of test has a pair"),
-        ((X, y, qid), {"test_document_names": ["a"]}, "there is none"),
+        ((X, y, qid), {"test_document_names": ["a"]}, "given without test"),
         ((X, y, qid), {"max_table_rows": 0}, "max_table_rows"),
         ((X, y, qid), {"title": 3}, "title must be a str"),
     ]

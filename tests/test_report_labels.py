@@ -285,7 +285,7 @@ def test_scales_without_diagnostics(ranking):
     rng = np.random.default_rng(0)
     wide = rng.normal(size=(some.sum(), 60)) * 10.0 ** np.linspace(-9, 9, 60)
     found = analysed(wide, y[some], qid[some], alphas=[1.0]).to_check
-    assert "The features have scales that are too different" in found.no_p_values
+    assert "The scales of the features are too different" in found.no_p_values
     assert found.no_p_values == found.no_rows
     assert found.n_queries > 0
 

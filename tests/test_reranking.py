@@ -97,7 +97,7 @@ def test_a_ranker_beats_the_order_it_was_given():
         ({"s": ([], [])}, "list 's' has no candidates"),
         ({"s": ([[1.0]], [1, 2])}, "scores of list 's' has 2 entries for 1 candidates"),
         ({"s": ([[1.0]], [np.nan])}, "NaN"),
-        ({"s": ([[1.0]], [1]), "t": ([[1.0]], None)}, "in some lists only"),
+        ({"s": ([[1.0]], [1]), "t": ([[1.0]], None)}, "in some lists but not in others"),
         ({"s": ([[1.0]], [1]), "t": ([[1.0, 2.0]], [1])}, "'t' have 2 columns"),
         ({"s": ([[1.0]], [1]), "t": ([{"a": 1}], [1])}, "dicts in all lists"),
         ({"s": ([{"a": 1}, [1.0]], [1, 2])}, "dicts for all candidates"),
@@ -113,11 +113,11 @@ def test_bad_lists(lists, message):
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="for features that are dicts"):
+    with pytest.raises(ValueError, match="features given as dicts"):
         Candidates.from_lists([([[1.0]], [1])], vectorizer=DictVectorizer())
-    with pytest.raises(ValueError, match="qid must say"):
+    with pytest.raises(ValueError, match="qid is None"):
         best_candidates([1.0], qid=None)
-    with pytest.raises(ValueError, match="no candidates"):
+    with pytest.raises(ValueError, match="at least one candidate"):
         best_candidates([], qid=[])
     with pytest.raises(ValueError, match="y_score has 1 entries"):
         reranking_scores([1, 2], [1], qid=[1, 1])

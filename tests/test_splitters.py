@@ -161,7 +161,7 @@ def test_pairs_of_graphs():
         (LeavePairOut([(1, 1)]), [0, 1, 2], None, "to itself"),
         (LeavePairOut([]), [0, 1, 2], None, "pairs is empty"),
         (LeavePairOut([(0, 1)]), [0, 1, 2], "aba", "joins two groups"),
-        (LeavePairOut(), None, None, "y must be given"),
+        (LeavePairOut(), None, None, "y is None"),
         (LeavePairOut(), [0, 0, 0], None, "no pair of rows with different y to"),
         (LeavePairOut(), [0, 1, 1], "abb", "different y inside a group"),
         (LeavePairOut(), [0, np.nan, 1], None, "NaN"),
@@ -229,7 +229,7 @@ def test_query_out_of_bad_input():
             next(splitter.split(X, PreferenceGraph.from_pairs([(0, 1)], n_rows=14)))
         with pytest.raises(ValueError, match="groups is nan at row 0"):
             next(splitter.split(X, y, np.where(np.arange(14) == 0, np.nan, qid)))
-    with pytest.raises(ValueError, match="one query: leaving it out"):
+    with pytest.raises(ValueError, match="only one query"):
         next(LeaveQueryOut().split(X, y, [1] * 14))
     with pytest.raises(ValueError, match="4 queries cannot make n_splits=5 folds"):
         next(QueryKFold().split(X, y, qid))
@@ -348,7 +348,7 @@ def test_representations():
     assert repr(ComponentKFold()) == "ComponentKFold(n_splits=5, random_state=None, shuffle=False)"
 
 
-@pytest.mark.filterwarnings("ignore:groups only say which rows are held out together")
+@pytest.mark.filterwarnings("ignore:groups only define which rows are held out together")
 @pytest.mark.parametrize("splitter", [LeaveQueryOut(), QueryKFold(3, shuffle=True, random_state=0)])
 @pytest.mark.parametrize("model", [Ridge(), RankRLS(kernel="rbf")], ids=repr)
 def test_cross_val_predict_is_refitting(splitter, model):

@@ -234,8 +234,8 @@ def test_names_of_metrics():
         ("mrr@2", "reciprocal_rank", 2), ("err", "expected_reciprocal_rank", None),
     ]  # fmt: skip
     for wrong, message in (
-        ("", "metrics names no metric"),
-        ([], "metrics names no metric"),
+        ("", "metrics is empty"),
+        ([], "metrics is empty"),
         (3, "metrics must be names of metrics"),
         ([3], "metrics must be one of 'pairwise_accuracy'"),
         ("map,map", "'map' comes twice"),
@@ -257,7 +257,7 @@ def test_what_is_wrong_with_an_evaluation():
     for call, message in (
         (lambda: evaluate_run(run, run), "qrels must be a Qrels; got RankTable"),
         (lambda: evaluate_run(qrels, qrels), "run must be a RankTable"),
-        (lambda: evaluate_run(run, qrels, metrics="pairwise_error"), "compares pairs of rows"),
+        (lambda: evaluate_run(run, qrels, metrics="pairwise_error"), "is a pairwise metric"),
         (
             lambda: evaluate_run(run, replace(qrels, grade=qrels.grade + np.nan)),
             "qrels.grade contains NaN",
@@ -266,23 +266,29 @@ def test_what_is_wrong_with_an_evaluation():
         (lambda: evaluate_run(replace(run, id=run.id[1:]), qrels), "run.id has .* entries for"),
         (
             lambda: evaluate_run(RankTable(*(c[:0] for c in run.columns.values())), qrels),
-            "run has no lines",
+            "run is empty",
         ),
         (lambda: evaluate_run(run, qrels, ties="row"), "ties must be one of 'expected', 'rank'"),
         (lambda: evaluate_run(run, qrels, undefined=2), "undefined must be one of"),
         (lambda: evaluate_run(run, qrels, missing_queries=0), "missing_queries must be one of"),
         (lambda: evaluate_run(run, qrels, relevance_threshold=0), "must be above 0"),
         (lambda: evaluate_run(run, qrels, average="pair"), "average must be one of"),
-        (lambda: evaluate_run(run, qrels, metrics="map", relevance_threshold=9), "no query is"),
+        (
+            lambda: evaluate_run(run, qrels, metrics="map", relevance_threshold=9),
+            "map is undefined",
+        ),
         (
             lambda: evaluate_run(RankTable.from_scores([1.0], qid=["x"]), qrels),
-            "no query of the run was judged: its first is 'x', that of the judgements 'q0'",
+            "the first query of the run is 'x', the first judged query is 'q0'",
         ),
         (
             lambda: evaluate_run(run, Qrels(*(np.repeat(c, 2) for c in qrels.columns.values()))),
             "qrels has an id twice in one query",
         ),
-        (lambda: evaluate([1, 0], [1, 2], metrics="concordance_index", average=None), "all pairs"),
+        (
+            lambda: evaluate([1, 0], [1, 2], metrics="concordance_index", average=None),
+            "no value by query",
+        ),
         (lambda: evaluate([[1, 0]], [[1, 2]]), "must be 1-D"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -52,6 +52,13 @@ def page(module: ModuleType, title: str) -> str:
     return "\n".join(lines)
 
 
+def index_section(name: str, module: ModuleType) -> list[str]:
+    """A module on the index: a link to its page, and its names with a line each."""
+    lines = [f":doc:`{name}`", "-" * (len(name) + 7), "", f".. currentmodule:: {name}", ""]
+    names = [n for n in public_names(module) if not is_instance(getattr(module, n))]
+    return [*lines, ".. autosummary::", "", *(f"   {listed}" for listed in names)]
+
+
 def is_instance(value: object) -> bool:
     """Whether a callable is neither a class nor a function (scikit-learn's scorers)."""
     return not (inspect.isclass(value) or inspect.isroutine(value))
@@ -66,8 +73,11 @@ def write_api_pages(folder: Path) -> dict[str, list[str]]:
     for name, module in modules.items():
         title = "rankrls: the estimators" if module is rankrls else name
         write(folder / f"{name}.rst", page(module, title))
-    index = [*INDEX.splitlines(), "", ".. toctree::", "   :maxdepth: 2", ""]
-    write(folder / "index.rst", "\n".join([*index, *(f"   {name}" for name in modules), ""]))
+    index = [*INDEX.splitlines(), ""]
+    for name, module in modules.items():
+        index += [*index_section(name, module), ""]
+    index += [".. toctree::", "   :hidden:", "", *(f"   {name}" for name in modules), ""]
+    write(folder / "index.rst", "\n".join(index))
     listed = {name: public_names(module) for name, module in modules.items()}
     remove_others(folder, {"index", *modules})
     remove_others(

@@ -2,16 +2,17 @@
 
     python docs/_tools/draw_map.py
 
-Layers are those that ``tests/test_architecture.py`` enforces. Arrows are the imports that the
-source has, without those that follow from others and those of the helpers with an underscore. The
-text in a box is from the first sentence of the docstring of a package or module. A test compares
-the drawing with the code.
+Layers are those of the contracts in ``pyproject.toml`` that ``lint-imports`` checks. Arrows are
+the imports that the source has, without those that follow from others and those of the helpers
+with an underscore. The text in a box is from the first sentence of the docstring of a package or
+module. A test compares the drawing with the code.
 """
 
 from __future__ import annotations
 
 import ast
 import textwrap
+import tomllib
 from html import escape
 from pathlib import Path
 
@@ -27,13 +28,23 @@ LETTER = 6.1  # width of a letter of the small text, about
 
 
 def layers() -> dict[str, int]:
-    """Packages and modules with their layers: the table ``LAYER`` of the architecture test."""
-    tree = ast.parse((ROOT / "tests" / "test_architecture.py").read_text(encoding="utf-8"))
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "LAYER":
-            table = ast.literal_eval(node.value)
-            return {name: layer for name, layer in table.items() if name != "core.__init__"}
-    raise LookupError("tests/test_architecture.py has no LAYER")
+    """Packages and modules with their layers: the contracts of ``[tool.importlinter]``."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layered = {
+        contract["containers"][0]: [
+            [name.strip() for name in line.split("|")] for line in contract["layers"][::-1]
+        ]
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "layers"
+    }
+    rows: list[list[str]] = []
+    for row in layered["rankrls"]:
+        if "core" in row:  # in its place, its own layers
+            *below, top = [[f"core.{name}" for name in part] for part in layered["rankrls.core"]]
+            rows += [*below, top + [name for name in row if name != "core"]]
+        else:
+            rows.append(row)
+    return {name: level for level, row in enumerate(rows) for name in row}
 
 
 def files(name: str) -> list[Path]:
@@ -48,7 +59,7 @@ def uses(name: str, names: set[str]) -> set[str]:
     for path in files(name):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module == "rankrls":
-                found |= {n.name if n.name in names else "__init__" for n in node.names}
+                found |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rankrls."):
                 parts = node.module.split(".")[1:]
                 found.add(".".join(parts[: 2 if parts[0] == "core" else 1]))
@@ -116,9 +127,7 @@ def draw() -> str:
         arrow(places[name], places[there], f"{name} uses {there}")
         for name in layer
         for there in layer
-        if there in arrows[name]
-        and layer[there] < layer[name]
-        and (not there.startswith("_") or there == "__init__")
+        if there in arrows[name] and layer[there] < layer[name] and not there.startswith("_")
     ]
     return TEMPLATE.format(
         width=WIDTH, height=f"{total:g}", content="\n".join([*bands, *paths, *boxes])
@@ -127,14 +136,13 @@ def draw() -> str:
 
 def box(name: str, lines: list[str], x: float, y: float, width: float, height: float) -> str:
     """A package or module: its name and what it is."""
-    shown = "rankrls" if name == "__init__" else name
     rows = "".join(
         f'<tspan x="{x + 8:.5g}" dy="{LINE}">{escape(line, quote=False)}</tspan>' for line in lines
     )
     return (
         f'<rect class="package" x="{x:.5g}" y="{y:.5g}" width="{width:.5g}" '
         f'height="{height:.5g}" rx="5"/>'
-        f'<text class="name" x="{x + 8:.5g}" y="{y + PAD + 8:.5g}">{shown}</text>'
+        f'<text class="name" x="{x + 8:.5g}" y="{y + PAD + 8:.5g}">{name}</text>'
         f'<text class="what" x="{x + 8:.5g}" y="{y + PAD + 8:.5g}">{rows}</text>'
     )
 

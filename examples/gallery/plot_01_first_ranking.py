@@ -1,14 +1,14 @@
 """
-How well does a linear model order search results it has never seen?
-=====================================================================
+How well does a linear model rank search results of new queries?
+================================================================
 
-Generated searches with labels from 0 to 4. Documents of a query can be compared with each other,
-but not with those of another query: queries differ in how their features and labels lie. RankRLS
-learns from the pairs within queries. Ridge regression learns the labels themselves.
+Generated search queries with relevance labels from 0 to 4. Documents can only be compared within a
+query, because features and labels are shifted from query to query. RankRLS learns from the pairs
+within queries, whereas ridge regression learns the labels themselves.
 """
 
 # %%
-# Two hundred queries to learn from, a hundred to be ranked.
+# The training set has 200 queries, the test set 100.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import RidgeCV
@@ -26,8 +26,8 @@ scores = {"RankRLS": ranker.predict(X[test]), "ridge regression": ridge.predict(
 print(compare_rankers(y[test], *scores.values(), qid=qid[test], random_state=0))
 
 # %%
-# Left: the labels of a few test queries in the order that RankRLS gives them, best first. A
-# perfect ranking has no dark cell to the left of a lighter one. Right: the pairwise accuracy of
+# Left: the labels of twelve test queries in the order predicted by RankRLS, best first. In a
+# perfect ranking, no dark cell is to the left of a lighter one. Right: the pairwise accuracy of
 # every test query.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 levels = [len(np.unique(y[qid == query])) for query in range(200, 300)]
@@ -52,6 +52,6 @@ right.legend()
 # %%
 # Conclusion
 # ----------
-# RankRLS puts most labels in order, and for nearly every query it is ahead of ridge regression
-# with the same features, which spends itself on differences between queries that no ranking
-# needs.
+# RankRLS ranks most documents correctly. It is better than ridge regression on the same features
+# for nearly every query. Ridge regression also fits differences between queries, which are
+# irrelevant for ranking within a query.

@@ -2,13 +2,14 @@
 Does cross-validation find the right alpha?
 ===========================================
 
-Few rows, noisy labels and a flexible kernel: alpha matters. Leave-query-out predictions for a
-whole grid come from one decomposition. Here they are compared with the truth, which is known
-because the data are generated: the accuracy on fresh queries.
+With few rows, noisy labels and a flexible kernel, the choice of alpha matters. Leave-query-out
+predictions for a whole grid of alphas come from one decomposition. This example compares them with
+the accuracy on new queries, which can be measured because the data are generated.
 """
 
 # %%
-# For a training set of n queries: the accuracy on held-out and on fresh queries, for every alpha.
+# The function computes the accuracy on held-out and on new queries for every alpha, given a
+# training set of n queries.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -22,7 +23,7 @@ ranker = RankRLS(kernel="rbf", gamma=0.1)
 
 
 def accuracies(n, seed):
-    """Leave-query-out and fresh accuracy for every alpha, after learning from n queries."""
+    """Leave-query-out accuracy and accuracy on new queries for every alpha."""
     X, y, qid = make_ranking(
         n + 150, 10, 5, n_levels=None, noise=1.5, nonlinear=True, query_effect=0,
         random_state=seed, return_X_y_qid=True,
@@ -37,13 +38,13 @@ def accuracies(n, seed):
 
 
 # %%
-# Left: one training set of 30 queries. Right: what is lost by choosing alpha by leave-query-out
-# instead of knowing the best one, over 8 training sets of each size; and by alphas that are fixed
-# at an end of the grid.
+# Left: accuracies for one training set of 30 queries. Right: the loss of accuracy compared with the
+# best alpha, averaged over 8 training sets of each size. Alpha is chosen by leave-query-out, or is
+# fixed at an end of the grid.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 estimate, truth = accuracies(30, seed=0)
 left.semilogx(alphas, estimate, "o-", label="leave-query-out")
-left.semilogx(alphas, truth, "o-", label="fresh queries")
+left.semilogx(alphas, truth, "o-", label="new queries")
 left.axvline(alphas[estimate.argmax()], color="0.5", linestyle=":", label="chosen")
 left.set(xlabel="alpha", ylabel="pairwise accuracy", title="30 queries")
 left.legend()
@@ -65,7 +66,7 @@ right.legend()
 # %%
 # Conclusion
 # ----------
-# The leave-query-out curve follows the true one, and the alpha at its top is nearly the best:
-# about a hundredth of accuracy or less is lost by choosing it from the training data. A bad
-# alpha, too small or too large, costs several times as much. The height of the curve at its top
-# is not to be trusted as much as its place: it is the largest of many noisy numbers.
+# The leave-query-out curve follows the accuracy on new queries, and its maximum is close to the
+# best alpha: choosing alpha on the training data loses an accuracy of about 0.01 or less. An alpha
+# that is too small or too large loses several times as much. The position of the maximum is more
+# reliable than its value, which is optimistic as the largest of many noisy scores.

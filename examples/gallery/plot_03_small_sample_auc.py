@@ -2,14 +2,14 @@
 Which estimate of AUC can be trusted with thirty samples?
 =========================================================
 
-Thirty samples of two classes, ten features of noise: nothing can be learned, and the true AUC of
-any model is ½. What do the usual ways of cross-validation say?
+The data are thirty samples of two classes with ten features of pure noise. Nothing can be learned,
+and the true AUC of any model is ½. How close to ½ are the usual cross-validation estimates?
 """
 
 # %%
-# Every estimate is made of held-out predictions of RankRLS. *Pooled* ones compare predictions of
-# different models, *averaged* ones only those of the same model. Leave-pair-out holds out every
-# pair of a positive and a negative, and compares the two.
+# All estimates use held-out predictions of RankRLS. *Pooled* estimates compare predictions of
+# different models. *Averaged* estimates only compare predictions of the same model. Leave-pair-out
+# holds out each pair of a positive and a negative and compares the two.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold
@@ -42,7 +42,7 @@ for seed in range(REPETITIONS):
         found[name].append(estimate(X, seed))
 
 # %%
-# Each dot is a data set, the bar is the mean.
+# Each dot is a data set. The bars are the means.
 figure, ax = plt.subplots(figsize=(8, 3.6), layout="constrained")
 for place, (name, values) in enumerate(found.items()):
     spread = np.random.default_rng(0).uniform(-0.2, 0.2, REPETITIONS)
@@ -50,16 +50,17 @@ for place, (name, values) in enumerate(found.items()):
     ax.plot([np.mean(values)] * 2, [place - 0.35, place + 0.35], color="0.1", linewidth=2.5)
     print(f"{name:22} mean {np.mean(values):.3f} ± {np.std(values) / REPETITIONS**0.5:.3f}")
 ax.axvline(0.5, color="0.5", linestyle=":")
-ax.set(yticks=range(len(found)), yticklabels=list(found), xlabel="estimated AUC; the truth is 0.5")
+ax.set(yticks=range(len(found)), yticklabels=list(found), xlabel="estimated AUC (true AUC: 0.5)")
 ax.invert_yaxis()
 
 # %%
 # Conclusion
 # ----------
-# All estimates scatter widely: thirty samples are few. The averages of leave-pair-out and of
-# averaged folds are at ½, where they should be. Pooled estimates are too low: without a positive
-# in the training data all predictions of that model are a little lower, and it is the held-out
-# positive that is compared by them with others. The stronger the regularisation, the worse it
-# gets; at alpha → ∞ pooled leave-one-out says 0. Do not pool predictions of different models;
-# with leave-pair-out no pair is lost either. (``examples/cross_validation_bias.py`` measures the
-# biases with 10,000 repetitions and with something to learn.)
+# All estimates vary a lot, because thirty samples are few. The means of leave-pair-out and of
+# averaged folds are at ½, as they should be. Pooled estimates are too low. If a positive is held
+# out, its model is trained on fewer positives and predicts slightly lower scores, and the score of
+# the held-out positive is then compared with scores of other models. The bias grows with the
+# regularisation strength; for alpha → ∞, pooled leave-one-out gives 0. Do not pool predictions of
+# different models. Leave-pair-out avoids this and uses all pairs.
+# (``examples/cross_validation_bias.py`` measures the biases with 10,000 repetitions, also on data
+# with something to learn.)

@@ -2,15 +2,14 @@
 How many comparisons does it take to rank answers to new prompts?
 =================================================================
 
-Answers to prompts, each with an embedding, and judgements "this answer is better than that one"
-by people who do not always agree. No answer has a grade. How good is the ranking of answers to
-prompts that nobody has judged?
+Answers to prompts have embeddings but no grades. People judge "this answer is better than that
+one", and they do not always agree. How well can we rank answers to prompts without any judgement?
 """
 
 # %%
-# Embeddings are generated: a part that depends on the prompt, and a part in which a hidden
-# direction says how good an answer is. Judges follow the difference in quality with logistic
-# noise.
+# The generated embeddings are the sum of a part that depends on the prompt and a part in which a
+# hidden direction determines the quality of an answer. Judges follow the difference in quality with
+# logistic noise.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -36,7 +35,7 @@ def judge(prompts, n):
 
 
 # %%
-# Learn from comparisons of 300 prompts, rank the answers to the other 100.
+# Train on comparisons for 300 prompts, and rank the answers to the other 100.
 new = prompt >= 300
 judged = judge(np.arange(300, N_PROMPTS), 3000)
 sizes = [30, 100, 300, 1000, 3000, 10000]
@@ -49,9 +48,9 @@ for n in sizes:
 ceiling = pairwise_accuracy(None, quality, pairs=judged)
 
 figure, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
-ax.semilogx(sizes, to_truth, "o-", label="agrees with the true quality")
-ax.semilogx(sizes, to_judges, "o-", label="agrees with new judgements")
-ax.axhline(ceiling, color="C1", linestyle=":", label="… of one who knows the quality")
+ax.semilogx(sizes, to_truth, "o-", label="agreement with the true quality")
+ax.semilogx(sizes, to_judges, "o-", label="agreement with new judgements")
+ax.axhline(ceiling, color="C1", linestyle=":", label="upper bound for new judgements")
 ax.set(xlabel="comparisons", ylabel="pairwise accuracy, new prompts")
 ax.legend()
 for n, truth, judges in zip(sizes, to_truth, to_judges, strict=True):
@@ -60,8 +59,8 @@ for n, truth, judges in zip(sizes, to_truth, to_judges, strict=True):
 # %%
 # Conclusion
 # ----------
-# With a thousand comparisons, three for each prompt or so, answers to unseen prompts are ranked
-# nearly as well as noisy judges allow: agreement with new judgements is close to that of someone
-# who knows the true quality. Further comparisons still improve the agreement with the truth. No
-# prompt needs an id here: a pair lies within its prompt, and what the prompt adds to both
-# embeddings cancels in their difference.
+# With a thousand comparisons, about three for each prompt, answers to new prompts are ranked nearly
+# as well as the noise of the judges allows: the agreement with new judgements is close to that of
+# the true quality. More comparisons still improve the agreement with the true quality. Prompts need
+# no ids, because both answers of a pair belong to the same prompt, and the part of the embedding
+# that depends on the prompt cancels in their difference.

@@ -1,14 +1,15 @@
 """
-Does early stopping take the place of alpha?
-============================================
+Can early stopping replace alpha?
+=================================
 
-Conjugate gradients start from zero and fit coarse structure first: to stop early regularises, as
-a large alpha does. One run gives the validation error for every alpha at every iteration (P3's
-methods 1, 2 and 3 in one table).
+Conjugate gradients start from zero and fit the dominant directions first. Early stopping therefore
+regularises, as a large alpha does. One run gives the validation error for every alpha at every
+iteration (methods 1, 2 and 3 of P3 in one table).
 """
 
 # %%
-# Sparse text-like data: 4000 short documents in 200 queries, of which 100 are learned from.
+# The data are sparse, as text is: 4000 short documents in 200 queries, of which 100 are used for
+# training.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -28,7 +29,7 @@ train, held, test = qid < 100, (qid >= 100) & (qid < 150), qid >= 150
 eval_set = (X[held], y[held], qid[held])
 
 # %%
-# Every (alpha, iteration) from one run.
+# One run evaluates every (alpha, iteration).
 alphas = 2.0 ** np.arange(-8, 9)
 both = RankRLSCV(alphas, solver="cg", early_stopping=True, n_iter_no_change=40)
 both.fit(X[train], y[train], qid=qid[train], eval_set=eval_set)
@@ -45,21 +46,21 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constraine
 curve, iterations = both.validation_curve_, both.validation_iterations_
 image = left.pcolormesh(np.log2(alphas), iterations, curve, cmap="viridis_r", shading="nearest")
 left.plot(np.log2(both.alpha_), both.best_iteration_, "r*", markersize=12)
-left.set(xlabel="log₂ alpha", ylabel="iteration", title="validation error (star: the best)")
+left.set(xlabel="log₂ alpha", ylabel="iteration", title="validation error (star: best)")
 figure.colorbar(image, ax=left)
 
 right.plot(early.validation_iterations_, early.validation_curve_, label="alpha = 0")
 for exponent in (0, 4):
     column = int(np.flatnonzero(alphas == 2.0**exponent)[0])
     right.plot(iterations, curve[:, column], label=f"alpha = 2^{exponent}")
-right.set(xlabel="iteration", title="three columns of it")
+right.set(xlabel="iteration", title="validation error for three alphas")
 right.legend()
 
 # %%
 # Conclusion
 # ----------
-# On these data, nearly. The best iteration without alpha has the same validation error as the
-# best alpha; on test queries alpha is a little better, by a difference that may be chance (the
-# test above). Early stopping is over after few iterations, but it must be stopped at the right
-# one: without alpha the error rises quickly afterwards, with a good alpha it stays where it is.
-# To combine both gains nothing on top of alpha here.
+# Nearly, on these data. The best iteration without alpha has the same validation error as the best
+# alpha. On the test queries alpha is slightly better, but the difference may be due to chance (see
+# the test above). Early stopping needs few iterations, but the right one has to be found: without
+# alpha the error increases quickly afterwards, whereas with a good alpha it remains constant.
+# Combining both is no better than alpha alone here.

@@ -2,14 +2,14 @@
 Who should play against this opponent, when there is no best player?
 ====================================================================
 
-Players of rock, paper, scissors have habits: one plays mostly rock, another one mostly paper. No
-ranking of players by strength makes sense, but for each opponent there is one. A conditional
-ranker learns f(player, opponent) from games, and ranks players whom it has never seen.
+Players of rock, paper, scissors have habits: one plays mostly rock, another mostly paper. A ranking
+of players by strength makes no sense, but for each opponent there is a ranking of players. A
+conditional ranker learns f(player, opponent) from games and can rank players it has not seen.
 """
 
 # %%
-# A game is two observations: +1 from the winner, −1 from the loser. That a win of one is a loss
-# of the other, f(x, z) = −f(z, x), can be told to the model: ``relation="reciprocal"``.
+# A game gives two observations: +1 for the winner and −1 for the loser. A win of one player is a
+# loss of the other, f(x, z) = −f(z, x). Set ``relation="reciprocal"`` to use this knowledge.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -36,7 +36,7 @@ for n_games in sizes:
         errors[name].append(np.mean(rows[name]))
 
 # %%
-# Players sorted by their favourite move. Blue: the row beats the column more often than not.
+# Players are sorted by their favourite move. Blue means that the row usually beats the column.
 best = ConditionalRankRLS(1e-3, relation="reciprocal").fit(games.data, games.target)
 order = np.lexsort([-fresh.data.max(axis=1), fresh.data.argmax(axis=1)])
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
@@ -57,6 +57,6 @@ axes[2].legend()
 # %%
 # Conclusion
 # ----------
-# From a few hundred games the model knows which habits beat which, for players it has never seen;
-# to rank all players by strength, whoever the opponent, is no better than chance. To say that the
-# relation is reciprocal helps most when there are few games.
+# After a few hundred games the model predicts which habits beat which, also for new players. A
+# ranking of all players by strength, the same for every opponent, is no better than chance. Setting
+# ``relation="reciprocal"`` helps most if there are few games.

@@ -2,13 +2,13 @@
 Squared error or hinge: does it matter for the ranking?
 =======================================================
 
-RankRLS asks every pair for the difference of its labels (``cost="magnitude"``) or for a
-difference of 1 (``"unit"``). RankSVM asks for a lead of at least 1 and no more. Here labels get
-noise with ever heavier tails: Student's t with fewer and fewer degrees of freedom.
+The target of a pair in RankRLS is the difference of its labels (``cost="magnitude"``) or 1
+(``"unit"``). RankSVM only requires a difference of at least 1. This example adds noise with
+increasingly heavy tails to the labels: Student's t with fewer and fewer degrees of freedom.
 """
 
 # %%
-# Alpha is chosen for each method on validation rows from the same grid.
+# Alpha is chosen on validation rows, from the same grid for each method.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -43,14 +43,14 @@ for name, method in methods.items():
     print(f"{name:20}", mean.round(3), "±", spread.round(3))
 ax.set(
     xticks=range(len(tails)), xticklabels=[f"{t:g}" for t in tails], ylim=(0, None),
-    xlabel="degrees of freedom of the noise (left: wild outliers)", ylabel="pairwise error",
+    xlabel="degrees of freedom of the noise (left: heavy tails)", ylabel="pairwise error",
 )  # fmt: skip
 ax.legend()
 
 # %%
 # Conclusion
 # ----------
-# With tame noise the three are alike. With outliers, asking for the differences of the labels
-# themselves fails, and asking for the order does not: ``cost="unit"`` and RankSVM are within each
-# other's error bars throughout. If labels have outliers, change the cost first; the hinge is not
-# what matters.
+# With light-tailed noise the three methods perform equally well. With outliers,
+# ``cost="magnitude"`` fails, while ``cost="unit"`` and RankSVM do not; the two are within each
+# other's error bars throughout. If labels have outliers, change the cost first. The hinge loss
+# makes no difference here.

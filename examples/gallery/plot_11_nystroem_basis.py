@@ -2,13 +2,13 @@
 How many basis vectors does a kernel need?
 ==========================================
 
-A kernel model of m rows needs an m × m matrix. With a basis of b rows (Nyström, ``basis=b``) it
-needs m × b, and is an approximation: the function is spanned by the basis vectors. How large must
-b be?
+A kernel model with m rows needs an m × m matrix. With a basis of b rows (Nyström approximation,
+``basis=b``) it needs m × b, and the function is restricted to the span of the basis vectors. How
+large must b be?
 """
 
 # %%
-# Labels depend on products of features, which a linear model cannot see.
+# The labels depend on products of features, which a linear model cannot represent.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -47,6 +47,6 @@ ax.legend()
 # %%
 # Conclusion
 # ----------
-# Here some fifty basis vectors of 1200 rows give most of what the full kernel gives, and a few
-# hundred all of it. Below twenty, which rows were drawn matters a lot, and a linear model may be
-# better.
+# Here about fifty basis vectors out of 1200 rows give most of the accuracy of the full kernel, and
+# a few hundred give all of it. Below twenty, the result depends strongly on which rows are drawn,
+# and a linear model may be better.

@@ -1,17 +1,17 @@
 """
-How many judgements does asking the right ones save?
-====================================================
+How many judgements does active selection of pairs save?
+========================================================
 
 People are asked which of two items is better, ten questions at a time. Which pairs should they see?
-`suggest_pairs` chooses those that reduce the posterior variance of the ranking most. Does it need
-fewer judgements than random pairs, and than the usual rule to ask where the model is least sure?
+`suggest_pairs` chooses pairs that reduce the posterior variance of the ranking most. Does it need
+fewer judgements than random pairs, or than asking where the model is least certain?
 """
 
 # %%
-# Two data sets with labels that are known, so that judges can be simulated: the progression of
-# diabetes in patients (10 features, a linear model), and handwritten digits, of which the larger
-# number is to be preferred (64 pixels, an RBF kernel). Judges see labels with logistic noise, and
-# answer "the first" or "the second". 150 items can be asked about; the ranking is tested on others.
+# Judges are simulated from the labels of two data sets: the progression of diabetes in patients (10
+# features, a linear model), and handwritten digits, where the larger digit is preferred (64 pixels,
+# an RBF kernel). Judges see labels with logistic noise and answer "the first" or "the second". They
+# can be asked about 150 items; the ranking is tested on other items.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes, load_digits
@@ -38,30 +38,30 @@ SETS = {
 
 
 def random_pairs(rng, n):
-    """n pairs of different items."""
+    """Draw n pairs of different items."""
     first = rng.integers(0, N_ITEMS, n)
     return np.column_stack([first, (first + rng.integers(1, N_ITEMS, n)) % N_ITEMS])
 
 
 def random(ranker, X, rng):
-    """Any pairs."""
+    """Random pairs."""
     return random_pairs(rng, BATCH)
 
 
 def least_sure(ranker, X, rng):
-    """Of a thousand pairs those whose order is closest to even."""
+    """Of a thousand random pairs, those with a probability closest to ½."""
     pairs = random_pairs(rng, 1000)
     p = ranker.preference_proba(X[pairs[:, 0]], X[pairs[:, 1]])
     return pairs[np.argsort(np.abs(p - 0.5))[:BATCH]]
 
 
 def suggested(ranker, X, rng):
-    """What reduces the posterior variance most."""
+    """The pairs that reduce the posterior variance most."""
     return suggest_pairs(ranker, X, k=BATCH)
 
 
 # %%
-# Every seed draws other items and other answers. The first ten questions are random for all.
+# Each seed draws different items and answers. The first ten questions are random for all methods.
 def accuracies(name, ask, seed):
     """Accuracy on new items after 10, 20, … judgements."""
     X, value, options = SETS[name]
@@ -109,8 +109,8 @@ axes[0].legend()
 # %%
 # Conclusion
 # ----------
-# Yes, at the beginning: what random pairs learn from 100 judgements, suggested ones learn from 60
-# to 80. Later the curves meet. Pairs that reduce the variance most are often far apart, and once
-# the direction is known the answer to such a pair is known, too; the variance does not notice, as
-# it does not depend on the answers. Asking where the model is least sure starts more slowly and is
-# as good in the end. If only the best items matter, tell `suggest_pairs` how many (``top=``).
+# Suggested pairs save judgements at the beginning: they need 60 to 80 judgements to reach the
+# accuracy of 100 random ones. Later the curves meet. Pairs that reduce the variance most are often
+# far apart. Once the direction is known, their answers are predictable, but the variance does not
+# depend on the answers and does not show this. Asking where the model is least certain starts more
+# slowly and is as good in the end. If only the best items matter, set ``top=`` in `suggest_pairs`.

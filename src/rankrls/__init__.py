@@ -33,6 +33,7 @@ __all__ = [
     "export",
     "graph_kernels",
     "io",
+    "kronecker",
     "metrics",
     "model_selection",
     "plotting",
@@ -42,9 +43,10 @@ __all__ = [
     "regularization_path",
     "report",
     "reranking",
+    "streaming",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: Names that are imported when they are first used, and where they are.
 _LAZY = {
@@ -72,6 +74,7 @@ _SUBPACKAGES = (
     "export",
     "graph_kernels",
     "io",
+    "kronecker",
     "metrics",
     "model_selection",
     "plotting",
@@ -79,6 +82,7 @@ _SUBPACKAGES = (
     "rankings",
     "report",
     "reranking",
+    "streaming",
 )
 
 

@@ -1,6 +1,6 @@
 """What surrounds the calls of public functions and methods.
 
-Users are told about progress on stderr, and by warnings at their own line. Arguments that a
+Warnings name the user's own line. Arguments that a
 function does not have are a ``TypeError`` that says what to do instead. A call that fails or is
 interrupted leaves an estimator as it was, and calls that change the same estimator from several
 threads wait for each other. Imports nothing of rankrls.
@@ -13,7 +13,6 @@ import inspect
 import os
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,74 +24,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "Progress",
     "all_or_nothing",
+    "at_end_of_call",
     "explained",
     "library_frames",
     "names_queries",
+    "queries_of_sizes",
     "takes_queries",
     "unchanged_on_error",
     "warn",
+    "whole_call",
 ]
-
-#: Seconds between two lines about the same loop: on a terminal, and in a log file.
-TERMINAL_PAUSE, LOG_PAUSE = 0.1, 5.0
-
-
-class Progress:
-    """Tell what is being done and how long it has taken.
-
-    Parameters
-    ----------
-    name : str
-        Who is talking.
-    verbose : int
-        0: silent.
-    """
-
-    def __init__(self, name: str, verbose: int) -> None:
-        self.name = name
-        self.verbose = verbose
-        self.start = time.perf_counter()
-        self._last = -LOG_PAUSE
-        self._open = False
-
-    def __call__(self, message: str) -> None:
-        """Print one line with the seconds since the start."""
-        if self.verbose:
-            self._end_line()
-            print(self._line(message), file=sys.stderr, flush=True)
-
-    def bar(self, done: int, total: int, message: str) -> None:
-        """How far a loop is; on a terminal the line is rewritten, in a log some lines are kept."""
-        if not self.verbose:
-            return
-        terminal = sys.stderr.isatty()
-        now = time.perf_counter()
-        if now - self._last < (TERMINAL_PAUSE if terminal else LOG_PAUSE):
-            return
-        self._last = now
-        line = self._line(f"{done}/{total} {message}")
-        if terminal:
-            filled = "█" * (20 * done // max(total, 1))
-            print(f"\r{line} {filled:░<20}", end="", file=sys.stderr, flush=True)
-            self._open = True
-        else:
-            print(line, file=sys.stderr, flush=True)
-
-    def _line(self, message: str) -> str:
-        return f"[{self.name} {time.perf_counter() - self.start:7.2f} s] {message}"
-
-    def _end_line(self) -> None:
-        if self._open:
-            print(file=sys.stderr)
-            self._open = False
-
 
 #: Packages and modules whose frames stand between a warning and the program that caused it: a
 #: pipeline calls fit, a decorator or a pool of threads calls a function of ours.
 LIBRARIES = {
-    *("rankrls", "sklearn", "joblib", "numpy", "scipy", "dask", "distributed"),
+    *("rankrls", "sklearn", "joblib", "numpy", "scipy", "dask", "distributed", "pyterrier"),
     *("concurrent", "contextlib", "functools", "threading"),
 }
 
@@ -211,15 +158,21 @@ def explained(**hints: str) -> Callable[[F], F]:
     return decorate
 
 
+_VALIDATION = (
+    "rankers choose alpha from the training queries (RankRLSCV) and take no others; in PyTerrier "
+    "use rankrls.pyterrier.PyTerrierLearner(ranker)"
+)
 _OTHER_NAMES = dict.fromkeys(("groups", "group_id", "query", "query_id", "qids"), _CALLED)
 
 #: For what takes ``qid`` and no ``group``: names that other libraries have for it.
 names_queries = explained(group=_REPEATED, group_sizes=_REPEATED, **_OTHER_NAMES)
 
-_names_queries_or_sizes = explained(group_sizes=_SIZES, **_OTHER_NAMES)
+_names_queries_or_sizes = explained(
+    group_sizes=_SIZES, **_OTHER_NAMES, eval_set=_VALIDATION, eval_group=_VALIDATION
+)
 
 #: Arguments with one entry for each row, the first of them that is there.
-_BY_ROW = ("X", "y_score", "y_score_a", "scores", "y", "y_true", "data")
+_BY_ROW = ("X", "y_true", "y", "y_score", "y_score_a", "scores", "data")
 
 
 def takes_queries(function: F) -> F:
@@ -254,12 +207,12 @@ def takes_queries(function: F) -> F:
             given = signature.bind_partial(*args, **kwargs).arguments
         except TypeError:
             return checked(*args, **kwargs)  # which says what is wrong
-        return checked(*args, **kwargs, qid=_repeated(group, given))
+        return checked(*args, **kwargs, qid=queries_of_sizes(group, given))
 
     return cast(F, with_group)
 
 
-def _repeated(group: Any, given: dict[str, Any]) -> NDArray[np.int64]:
+def queries_of_sizes(group: Any, given: dict[str, Any]) -> NDArray[np.int64]:
     """The query of every row from sizes of consecutive queries."""
     sizes = np.asarray(group)
     if sizes.ndim != 1 or not len(sizes) or sizes.dtype.kind not in "iu":
@@ -300,7 +253,7 @@ def unchanged_on_error(estimator: Any) -> Iterator[list[Callable[[], None]]]:
     estimator is locked meanwhile, for other threads.
     """
     undo: list[Callable[[], None]] = []
-    with _lock(estimator):
+    with _lock(estimator), whole_call():
         before = dict(estimator.__dict__)
         try:
             yield undo
@@ -309,6 +262,34 @@ def unchanged_on_error(estimator: Any) -> Iterator[list[Callable[[], None]]]:
             for function in undo:
                 function()
             raise
+
+
+#: Of each thread: how many such calls are under way, and what is called after the outermost.
+_calls = threading.local()
+
+
+@contextmanager
+def whole_call() -> Iterator[None]:
+    """What is inside is one call of the user for `at_end_of_call`, or part of one."""
+    _calls.depth = getattr(_calls, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _calls.depth -= 1
+        if not _calls.depth:
+            for function in _calls.__dict__.pop("at_end", ()):
+                function()
+
+
+def at_end_of_call(function: Callable[[], None]) -> bool:
+    """Have a function called when the outermost call of this thread ends, however it does.
+
+    False, and nothing is called, outside of all.
+    """
+    if not getattr(_calls, "depth", 0):
+        return False
+    _calls.__dict__.setdefault("at_end", []).append(function)
+    return True
 
 
 def all_or_nothing(method: F) -> F:

@@ -60,13 +60,22 @@ Array = NDArray[Any]
 QUERY_NAMES = ("qid", "query_id", "queryid", "query-id", "query")
 
 
-def data_frame(columns: Mapping[str, Array]) -> Any:
-    """A pandas data frame of columns of equal length."""
+def data_frame(columns: Mapping[str, Any], caller: str = "to_frame") -> Any:
+    """A pandas data frame of columns of equal length; ``caller`` is named if pandas is absent."""
     try:
         import pandas as pd
     except ImportError as error:
-        raise ImportError("to_frame needs pandas: pip install pandas") from error
+        raise ImportError(f"{caller} needs pandas: pip install pandas") from error
     return pd.DataFrame({name: np.asarray(values) for name, values in columns.items()})
+
+
+def table_frame(values: Array, rows: Array, columns: Array) -> Any:
+    """A pandas data frame of values (n, m) with names of its rows and columns."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError("a table with names needs pandas: pip install pandas") from error
+    return pd.DataFrame(values, index=pd.Index(rows), columns=pd.Index(columns))
 
 
 def row_names(data: Any) -> Any:
@@ -214,6 +223,8 @@ def labels_in_order(Y: Any, rows: Any, columns: Any, *, one_domain: bool = False
     one_domain : bool
         Whether both are the same objects; if these have no names, the rows of Y name them.
     """
+    if hasattr(Y, "row_names") and hasattr(Y, "column_names"):
+        return _edges_in_order(Y, rows, columns)
     if column_names(Y) is None:
         return Y
     if one_domain and not names_anything(rows):
@@ -238,6 +249,24 @@ def labels_in_order(Y: Any, rows: Any, columns: Any, *, one_domain: bool = False
         if order is not None:
             Y = Y.iloc[order] if axis == 0 else Y.iloc[:, order]
     return Y
+
+
+def _edges_in_order(Y: Any, rows: Any, columns: Any) -> Any:
+    """Sparse labels with names (`load_relations`) in the order of the objects."""
+    coords, shape = list(Y.coords), list(Y.shape)
+    for axis, (own, wanted) in enumerate(((Y.row_names, rows), (Y.column_names, columns))):
+        if not names_anything(wanted):
+            continue
+        place = wanted.get_indexer(own)
+        known = place >= 0
+        if not known[coords[axis]].all():
+            name = own[coords[axis]][~known[coords[axis]]][0]
+            raise ValueError(
+                f"Y has labels of {str(name)!r}, no name of the rows of {'XZ'[axis]}: pass "
+                f"{('rows', 'columns')[axis]}= to load_relations"
+            )
+        coords[axis], shape[axis] = place[coords[axis]], len(wanted)
+    return type(Y)((Y.data, tuple(coords)), shape=tuple(shape))
 
 
 def scores_in_order(Y_score: Any, Y_true: Any) -> Any:
@@ -366,6 +395,7 @@ def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
     """
     refuse_lazy(X, name)
     refuse_dates(X, name)
+    _refuse_unread_names(X, name)
     try:
         yield
     except TypeError:
@@ -394,6 +424,22 @@ def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
         raise ValueError(
             f"{name} has columns that are not numbers: {shown} (drop or encode them; {error})"
         ) from error
+
+
+def _refuse_unread_names(X: Any, name: str) -> None:
+    """Raise where scikit-learn would silently ignore the names of the columns.
+
+    Frames of polars 2 have no ``__dataframe__``, by which scikit-learn before 1.9 reads them.
+    """
+    if type(X).__module__.startswith("polars") and not hasattr(X, "__dataframe__"):
+        import sklearn
+
+        if tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9):
+            raise ValueError(
+                f"{name} is a polars {type(X).__name__}, whose column names scikit-learn "
+                f"{sklearn.__version__} cannot read: install scikit-learn 1.9 or newer, or pass "
+                f"{name}.to_pandas()"
+            )
 
 
 def _first_nan(X: Any) -> str:
@@ -541,6 +587,10 @@ class RawTable:
         """A column: float, or objects if it is text."""
         j = self.columns.index(name)
         return self.text[j] if j in self.text else self.numbers[:, j]
+
+    def to_frame(self) -> Any:
+        """The same columns as a pandas data frame."""
+        return data_frame({name: self[name] for name in self.columns}, caller="a table with text")
 
     @staticmethod
     def concatenate(tables: Sequence[RawTable]) -> RawTable:

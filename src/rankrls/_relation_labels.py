@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["EdgeList", "read_labels"]
+__all__ = ["EdgeList", "read_labels", "read_matrix"]
 
 Array = NDArray[Any]
 
@@ -44,8 +44,11 @@ def read_labels(Y: Any, name: str = "Y") -> Array | EdgeList:
             f"ranking requires y to be passed, but the target y is None: give {name}, a matrix "
             "with a label for each pair of a row object and a column object"
         )
-    if sparse.issparse(Y):
-        return _read_sparse(Y, name)
+    return _read_sparse(Y, name) if sparse.issparse(Y) else read_matrix(Y, name)[0]
+
+
+def read_matrix(Y: Any, name: str = "Y") -> tuple[Array, bool]:
+    """A float64 matrix of labels, NaN where unobserved, and whether none is known to be."""
     if isinstance(Y, np.ma.MaskedArray):
         Y = np.ma.filled(Y.astype(np.float64), np.nan)
     try:
@@ -59,11 +62,13 @@ def read_labels(Y: Any, name: str = "Y") -> Array | EdgeList:
             hint = " (from one line for each pair: Y.pivot(index=…, columns=…, values=…))"
         raise ValueError(f"{name} must be a matrix of numbers: {error}{hint}") from error
     _check_dimensions(labels.shape, name)
-    infinite = np.isinf(labels)
-    if infinite.any():
+    with np.errstate(all="ignore"):
+        whole = bool(np.isfinite(labels.sum()))  # one pass; the sum may overflow
+    infinite = None if whole else np.isinf(labels)
+    if infinite is not None and infinite.any():
         i, j = (int(k) for k in np.argwhere(infinite)[0])
         raise ValueError(f"{name}[{i}, {j}] is infinite: labels are numbers, or NaN if unobserved")
-    return labels
+    return labels, whole
 
 
 def _from_frame(Y: Any) -> Any:

@@ -1,22 +1,51 @@
-"""Files given by name or open, plain or gzip, read in pieces."""
+"""Files given by name or open, plain or compressed, read and written in pieces."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import importlib
+import lzma
 import os
+import re
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import IO, Any, BinaryIO, cast
 
-__all__ = ["DAMAGED", "PathOrFile", "name_of", "opened"]
+from rankrls import _memory
+
+__all__ = [
+    "DamagedError",
+    "PathOrFile",
+    "name_of",
+    "opened",
+    "packed",
+    "unpacked",
+    "without_suffix",
+]
 
 PathOrFile = str | os.PathLike[str] | BinaryIO
 
-#: What reading from `opened` raises where gzip data are truncated or corrupt.
-DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
+#: How the names of compressed files end.
+_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 
-_GZIP_MAGIC = b"\x1f\x8b"
+#: How compressed files begin; none with more than four bytes.
+_MAGIC = {
+    "gzip": re.compile(b"\x1f\x8b"),
+    "bzip2": re.compile(b"BZh[1-9]"),
+    "xz": re.compile(b"\xfd7zX"),
+    "zstd": re.compile(re.escape(b"\x28\xb5\x2f\xfd")),
+}
+
+_PIECE_BYTES = 1 << 16
+
+
+class DamagedError(Exception):
+    """Compressed data are truncated or corrupt; ``args`` are their kind and the error."""
+
+    def __str__(self) -> str:
+        return f"the {self.args[0]} data is truncated or corrupt"
 
 
 def name_of(path: PathOrFile) -> str:
@@ -31,42 +60,146 @@ def name_of(path: PathOrFile) -> str:
     return name if isinstance(name, str) else "<stream>"
 
 
+def without_suffix(name: str) -> str:
+    """The name of a file as it was before it was compressed."""
+    suffix = next((end for end in _SUFFIXES if name.lower().endswith(end)), "")
+    return name[: len(name) - len(suffix)]
+
+
 @contextmanager
 def opened(path: PathOrFile) -> Iterator[Any]:
-    """The bytes of a file, unpacked if they are gzip (which is recognised by content).
+    """The bytes of a file, unpacked if they are gzip, bzip2, xz or zstd, as their content tells.
 
     A file passed open is read from where it stands and stays open.
     """
     if isinstance(path, str | os.PathLike):
         with open(path, "rb") as file:
-            yield _unpacked(file, name_of(path))
+            yield unpacked(file, name_of(path))
     else:
-        yield _unpacked(path, name_of(path))
+        yield unpacked(path, name_of(path))
 
 
-def _unpacked(file: BinaryIO, name: str) -> Any:
-    head = _read(file, 2, name)
-    if len(head) == 1:
-        head += _read(file, 1, name)
-    source: Any = _Prefixed(head, file, name)
-    return gzip.GzipFile(fileobj=source, mode="rb") if head == _GZIP_MAGIC else source
+def unpacked(file: Any, name: str) -> Any:
+    """A file with ``read(n_bytes)``, which raises `DamagedError` where the data are damaged."""
+    head = b""
+    while len(head) < 4 and (more := _read(file, 4 - len(head), name)):
+        head += more
+    source = _Prefixed(head, file, name)
+    for kind, magic in _MAGIC.items():
+        if magic.match(head):
+            return _Unpacked(source, kind, name)
+    return source
 
 
-def _read(file: BinaryIO, n_bytes: int, name: str) -> bytes:
+def packed(file: IO[bytes], path: str) -> Any:
+    """A context with a file to write to, compressed as the name ``path`` tells."""
+    suffix = path[len(without_suffix(path)) :].lower()
+    if suffix == ".gz":
+        return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+    if suffix == ".bz2":
+        return bz2.BZ2File(file, "wb")
+    if suffix == ".xz":
+        return lzma.LZMAFile(file, "wb")
+    if suffix:
+        zstd = _zstd(path)
+        if hasattr(zstd, "CompressedOutputStream"):
+            return zstd.CompressedOutputStream(_LeftOpen(file), "zstd")
+        return zstd.open(file, "wb")
+    return nullcontext(file)
+
+
+def _zstd(name: str) -> Any:
+    """What unpacks zstd: the standard library from Python 3.14 on, or pyarrow."""
+    for module in ("compression.zstd", "pyarrow"):
+        try:
+            return importlib.import_module(module)
+        except ImportError:
+            continue
+    raise ImportError(
+        f"{name}: zstd files need pyarrow, which is not installed: pip install 'rankrls[arrow]'"
+    )
+
+
+def _read(file: Any, n_bytes: int, name: str) -> bytes:
     data = file.read(n_bytes)
     if not isinstance(data, bytes):
         raise ValueError(f"{name}: open the file in binary mode ('rb'); read() gave {type(data)}")
     return data
 
 
+class _LeftOpen:
+    """A file that pyarrow does not close."""
+
+    closed = False
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.write, self.flush = file.write, file.flush
+
+    def close(self) -> None:
+        """Leave this to whoever opened the file."""
+
+
 class _Prefixed:
     """A file whose first bytes have been read already: ``read`` gives them again."""
 
-    def __init__(self, head: bytes, file: BinaryIO, name: str) -> None:
+    closed = False
+
+    def __init__(self, head: bytes, file: Any, name: str) -> None:
         self._head, self._file, self._name = head, file, name
 
     def read(self, n_bytes: int) -> bytes:
-        head, self._head = self._head, b""
-        if head:
-            return head + _read(self._file, max(n_bytes - len(head), 0), self._name)
-        return _read(self._file, n_bytes, self._name)
+        head, self._head = self._head[:n_bytes], self._head[n_bytes:]
+        return head or _read(self._file, n_bytes, self._name)
+
+    def close(self) -> None:
+        """Leave this to whoever opened the file."""
+
+
+class _Unpacked:
+    """The unpacked bytes of a file."""
+
+    def __init__(self, source: _Prefixed, kind: str, name: str) -> None:
+        self._kind = kind
+        if kind == "gzip":
+            self._reader: Any = gzip.GzipFile(fileobj=cast(Any, source), mode="rb")
+        elif kind == "bzip2":
+            self._reader = _Streams(source, bz2.BZ2Decompressor)
+        elif kind == "xz":
+            self._reader = _Streams(source, _xz)
+        elif hasattr(zstd := _zstd(name), "ZstdDecompressor"):
+            self._reader = _Streams(source, zstd.ZstdDecompressor)
+        else:
+            self._reader = zstd.CompressedInputStream(zstd.PythonFile(source, "r"), "zstd")
+
+    def read(self, n_bytes: int) -> bytes:
+        try:
+            return self._reader.read(n_bytes)
+        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # of the disk, not the data
+                raise
+            raise DamagedError(self._kind, error) from error
+
+
+def _xz() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_memory.budget())
+
+
+class _Streams:
+    """Compressed streams one after the other, each unpacked by a decompressor of its own."""
+
+    def __init__(self, source: _Prefixed, make: Callable[[], Any]) -> None:
+        self._source, self._make, self._decompressor = source, make, make()
+
+    def read(self, n_bytes: int) -> bytes:
+        while True:
+            more = self._decompressor.unused_data if self._decompressor.eof else b""
+            if not more and (self._decompressor.eof or self._decompressor.needs_input):
+                more = self._source.read(_PIECE_BYTES)
+                if not more and self._decompressor.eof:
+                    return b""
+                if not more:
+                    raise EOFError("it ends before the end of a stream")
+            if self._decompressor.eof:
+                self._decompressor = self._make()
+            if data := self._decompressor.decompress(more, n_bytes):
+                return data

@@ -1,18 +1,18 @@
-"""Warnings of this package that users may want to filter by class."""
+"""Warning classes, which can be used to filter warnings."""
 
 __all__ = ["FeatureScaleWarning", "IdColumnWarning"]
 
 
 class FeatureScaleWarning(UserWarning):
-    """The features have very different scales, which one alpha cannot suit.
+    """Warning that the features have very different scales, which a single alpha cannot suit.
 
     Examples
     --------
     >>> import warnings
     >>> from rankrls.exceptions import FeatureScaleWarning
-    >>> warnings.simplefilter("ignore", FeatureScaleWarning)  # the scales are meant to be so
+    >>> warnings.simplefilter("ignore", FeatureScaleWarning)  # the scales are intended
     """
 
 
 class IdColumnWarning(UserWarning):
-    """A column of X looks like the id or the number of a row, not like a feature."""
+    """Warning that a column of X looks like an id or a row number instead of a feature."""

@@ -1,8 +1,8 @@
-"""Ranked lists with names: what a ranker is asked for, and what is known about it.
+"""Ranked lists with names, and relevance judgements.
 
-`rank` gives the rows of data to a model and names what comes first in every query. The same table
-is written to and read from TREC run files (`rankrls.datasets.dump_run`, ``load_run``), and is
-evaluated against relevance judgements (`Qrels`) by `rankrls.metrics.evaluate_run`.
+`rank` ranks the rows of each query by a model and returns a `RankTable` with their names. The table
+can be written to and read from TREC run files (`rankrls.datasets.dump_run`, ``load_run``), and
+evaluated with relevance judgements (`Qrels`) by `rankrls.metrics.evaluate_run`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from rankrls._calls import takes_queries
 from rankrls._frames import (
     QUERY_NAMES,
+    RawTable,
     check_same_rows,
     data_frame,
     names_anything,
@@ -53,28 +54,28 @@ class _ArrayTable:
 
     @property
     def columns(self) -> dict[str, Array]:
-        """The columns by name, in order."""
+        """Columns of the table by name, in order."""
         return {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type]
 
     def to_frame(self) -> Any:
-        """The table as a pandas data frame."""
+        """Return the table as a pandas data frame."""
         return data_frame(self.columns)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RankTable(_ArrayTable):
-    """A ranked list for every query, one line below the other.
+    """A table of ranked lists, one for each query.
 
     Attributes
     ----------
     query : ndarray of shape (n,)
-        The query of every line; the lines of a query stand together.
+        Query of each line; the lines of a query are consecutive.
     rank : ndarray of shape (n,), int
-        Place in the list of the query, from 1.
+        Rank within the query, from 1.
     id : ndarray of shape (n,)
-        What is ranked there.
+        Id of the ranked row.
     score : ndarray of shape (n,), float64
-        Falls, or stays equal, from each line of a query to the next.
+        Score, in descending order within a query.
     """
 
     query: Array
@@ -92,23 +93,23 @@ class RankTable(_ArrayTable):
         ids: Any = None,
         k: int | None = None,
     ) -> RankTable:
-        """Sort rows by their scores within queries.
+        """Rank rows by their scores within queries.
 
         Parameters
         ----------
         y_score : array-like of shape (n_rows,)
             Scores, higher = earlier. Rows of equal scores keep their order.
         qid : array-like of shape (n_rows,), optional
-            Query of every row: any labels, in any order. None: all rows are one query, called 0.
+            Query label of each row, in any order. If None, all rows form one query with label 0.
         ids : array-like of shape (n_rows,), optional
-            Names of the rows; by default their numbers, from 0.
+            Ids of the rows; by default their indices, from 0.
         k : int, optional
-            Keep the first ``k`` rows of every query. None: all.
+            Keep only the first ``k`` rows of each query. If None, keep all.
 
         Returns
         -------
         RankTable
-            Queries in the order of their first rows.
+            Ranked lists, with queries in the order of their first rows.
 
         Examples
         --------
@@ -121,7 +122,7 @@ class RankTable(_ArrayTable):
         score = check_finite_array("y_score", y_score, ndim=(1,))
         n_rows = len(score)
         if n_rows == 0:
-            raise ValueError("y_score has no rows: there is nothing to rank")
+            raise ValueError("y_score has no rows; give at least one row to rank")
         queries = encode_qid(qid, n_rows, of="rows of y_score")
         labels = np.zeros(1, dtype=np.int64) if qid is None else as_labels(queries.labels)
         names = np.arange(n_rows) if ids is None else _ids(ids, n_rows)
@@ -137,19 +138,71 @@ class RankTable(_ArrayTable):
             order, codes, place = order[kept], codes[kept], place[kept]
         return cls(labels[codes], place, names[order], score[order])
 
+    @classmethod
+    def from_lists(
+        cls,
+        scores: ArrayLike,
+        queries: Any,
+        ids: Any,
+        *,
+        k: int | None = None,
+        left_out: Any = None,
+    ) -> RankTable:
+        """Sort the same objects for every query.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n_queries, n_ids)
+            Higher = earlier. Objects of equal scores keep their order.
+        queries : array-like of shape (n_queries,)
+            Names of the queries.
+        ids : array-like of shape (n_ids,)
+            Names of the objects.
+        k : int, optional
+            Keep the first ``k`` objects of every query. None: all.
+        left_out : array-like of shape (n_queries, n_ids), bool, optional
+            Pairs that are in no list.
+
+        Returns
+        -------
+        RankTable
+
+        Examples
+        --------
+        >>> from rankrls.rankings import RankTable
+        >>> RankTable.from_lists([[1.0, 3.0], [2.0, 0.0]], ["a", "b"], ["x", "y"], k=1).id.tolist()
+        ['y', 'x']
+        """
+        table = check_finite_array("scores", scores, ndim=(2,))
+        names = as_labels(queries), as_labels(ids)
+        if table.shape != (len(names[0]), len(names[1])):
+            raise ValueError(
+                f"scores has shape {table.shape} for {len(names[0])} queries and {len(names[1])} "
+                "ids"
+            )
+        absent = np.zeros(table.shape, bool) if left_out is None else np.asarray(left_out, bool)
+        order = np.argsort(np.where(absent, np.inf, -table), axis=1, kind="stable")
+        length = (~absent).sum(axis=1)
+        if k is not None:
+            length = np.minimum(length, check_integer("k", k, least=1))
+        kept = np.arange(table.shape[1]) < length[:, None]
+        query, place = np.nonzero(kept)
+        found = order[kept]
+        return cls(names[0][query], place + 1, names[1][found], table[query, found])
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Qrels(_ArrayTable):
-    """Relevance judgements: how relevant something is to a query.
+    """Relevance judgements of documents or other items for queries.
 
     Attributes
     ----------
     query : ndarray of shape (n,)
-        The query of every judgement.
+        Query of each judgement.
     id : ndarray of shape (n,)
-        What was judged.
+        Id of the judged item.
     grade : ndarray of shape (n,), float64
-        How relevant it is, higher = more; 0 and less: not.
+        Relevance grade, higher = more relevant; grades of 0 or less mean not relevant.
     """
 
     query: Array
@@ -159,7 +212,7 @@ class Qrels(_ArrayTable):
     @classmethod
     @takes_queries
     def from_labels(cls, y_true: ArrayLike, *, qid: Any = None, ids: Any = None) -> Qrels:
-        """Take labels of rows as judgements.
+        """Make judgements from the labels of rows.
 
         Parameters
         ----------
@@ -190,38 +243,38 @@ class Qrels(_ArrayTable):
 def rank(
     estimator: Any, data: Any, *, qid: Any = None, ids: Any = None, k: int | None = None
 ) -> RankTable:
-    """Rank the rows of data by a fitted model, with their names.
+    """Rank the rows of data by a fitted model and return a table with their names.
 
     Parameters
     ----------
     estimator : fitted estimator
-        Anything with ``predict`` that gives a score to each row, also a pipeline or a search.
-        One that looks at queries, such as a pipeline with
-        :class:`~rankrls.preprocessing.QueryScaler`, is given ``qid``.
+        Any estimator whose ``predict`` returns a score for each row, including pipelines and
+        searches. ``qid`` is passed to estimators that use it, such as a pipeline with
+        :class:`~rankrls.preprocessing.QueryScaler`.
     data : {array-like, sparse matrix} of shape (n_rows, n_features), data frame or Bunch
-        Rows to rank. Of a data frame (pandas, polars) the columns that the model was fitted to
-        are used, by their names, and others are ignored; if the model knows no names, all columns
-        but those of ``qid`` and ``ids``. A Bunch of `rankrls.datasets` has ``data`` and ``qid``.
+        Rows to rank. From a data frame (pandas, polars), the columns that the model was fitted to
+        are selected by name and others are ignored; if the model has no feature names, all columns
+        except those of ``qid`` and ``ids`` are used. A Bunch of `rankrls.datasets` provides
+        ``data`` and ``qid``.
     qid : str or array-like of shape (n_rows,), optional
-        Query of every row: any labels, in any order; or the name of a column, or of a level of
-        the index. None: that of the Bunch; otherwise all rows are one query, called 0.
+        Query label of each row, in any order; or the name of a column or of an index level. If
+        None, the ``qid`` of the Bunch; otherwise all rows form one query with label 0.
     ids : str or array-like of shape (n_rows,), optional
-        Names of the rows; or the name of their column, or of a level of the index. None: the index
-        of a pandas frame if it is more than row numbers; otherwise the numbers of the rows, from
-        0.
+        Ids of the rows; or the name of a column or of an index level. If None, the index of a
+        pandas frame, unless it is only a range of row numbers; otherwise the row indices, from 0.
     k : int, optional
-        Keep the first ``k`` rows of every query. None: all.
+        Keep only the first ``k`` rows of each query. If None, keep all.
 
     Returns
     -------
     RankTable
-        Columns query, rank, id and score; ``to_frame()`` makes a data frame of them. Queries are
-        in the order of their first rows. Rows of equal scores are in the order in which they come
-        in ``data``.
+        Table with columns query, rank, id and score; ``to_frame()`` converts it to a data frame.
+        Queries are in the order of their first rows, and rows with equal scores keep their order in
+        ``data``.
 
     See Also
     --------
-    RankTable.from_scores : The same from scores.
+    RankTable.from_scores : Rank rows by given scores.
     rankrls.datasets.dump_run : Write the table as a TREC run file.
 
     Examples
@@ -242,6 +295,11 @@ def rank(
      hats     2 h1   1.66
     """
     refuse_lazy(data, "data")
+    if hasattr(estimator, "predict_edges"):
+        raise ValueError(
+            f"a {type(estimator).__name__} ranks objects for objects: use its own method "
+            "rank(X, Z, k=…)"
+        )
     rows = _NamedRows.of(estimator, data, qid, ids)
     with warnings.catch_warnings():
         if isinstance(data, Mapping):  # its columns were chosen by their names
@@ -249,8 +307,9 @@ def rank(
         scores = np.asarray(_predicted(estimator, rows.X, rows.qid))
     if scores.ndim != 1:
         raise ValueError(
-            f"predict gave scores of shape {scores.shape}, and one ranking has one score for each "
-            "row: rank one column of them by RankTable.from_scores(scores[:, j], qid=qid, ids=ids)"
+            f"predict returned scores of shape {scores.shape}, and a ranking needs one score for "
+            "each "
+            "row; rank a single column by RankTable.from_scores(scores[:, j], qid=qid, ids=ids)"
         )
     return RankTable.from_scores(scores, qid=rows.qid, ids=rows.ids, k=k)
 
@@ -272,8 +331,8 @@ class _NamedRows:
             for name, value in (("qid", qid), ("ids", ids)):
                 if isinstance(value, str):
                     raise ValueError(
-                        f"{name}={value!r} names a column, and data has no names of columns: pass "
-                        f"one value for each row in {name}"
+                        f"{name}={value!r} names a column, but data has no column names; pass "
+                        f"one value for each row as {name}"
                     )
             return cls(data, qid, ids)
         names = [str(name) for name in data.columns]
@@ -307,6 +366,8 @@ class _NamedRows:
                     there = shown_names([key for key in data if data[key] is not None])
                     raise ValueError(f"{name}={value!r} is not in data, which has {there}")
                 given[name] = data[value]
+        if isinstance(X, RawTable):
+            X = X.to_frame()
         if _is_frame(X):
             return cls.of(estimator, X, **given)
         known, names = getattr(estimator, "feature_names_in_", None), data.get("feature_names")
@@ -326,7 +387,7 @@ def _is_frame(data: Any) -> bool:
 
 
 def _own_ids(data: Any, qid: Any, ids: Any) -> Any:
-    """What names the rows of a frame where nothing was said: its index, if it is a name at all."""
+    """Default ids of the rows of a frame: its index, unless it is only a range of row numbers."""
     index = row_names(data)
     if ids is not None or not names_anything(index):
         return ids
@@ -336,7 +397,7 @@ def _own_ids(data: Any, qid: Any, ids: Any) -> Any:
 
 
 def _column(data: Any, role: str, value: Any) -> Any:
-    """A column or a level of the index by its name; anything else is given back as it is."""
+    """Return a column or an index level by name; other values are returned unchanged."""
     if not isinstance(value, str):
         return value
     if value in list(data.columns):
@@ -353,17 +414,17 @@ def _column(data: Any, role: str, value: Any) -> Any:
 
 
 def _refuse_forgotten_queries(others: list[str]) -> None:
-    """Raise if a column that is no feature is called like query ids, and nobody named it."""
+    """Raise an error if qid is None and an unused column has a name that suggests query ids."""
     for name in others:
         if name.lower() in QUERY_NAMES:
             raise ValueError(
-                f"data has a column {name!r}, and qid is None: pass qid={name!r}, or drop the "
+                f"data has a column {name!r}, but qid is None; pass qid={name!r}, or drop the "
                 "column if all rows are one ranking"
             )
 
 
 def _predicted(estimator: Any, X: Any, qid: Any) -> Any:
-    """Scores by a model, which is given qid if it takes it; None: all rows are one query."""
+    """Predict scores, passing qid if the model uses it."""
     while hasattr(estimator, "best_estimator_"):  # of a search
         estimator = estimator.best_estimator_
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
@@ -377,7 +438,7 @@ def _predicted(estimator: Any, X: Any, qid: Any) -> Any:
 
 
 def predicts_by_query(estimator: Any) -> bool:
-    """Whether ``predict`` asks for qid, itself or for a step of a pipeline."""
+    """Whether ``predict`` uses qid, in the estimator itself or in a step of a pipeline."""
     return _takes_qid(estimator.predict) or bool(
         get_routing_for_object(estimator).consumes("predict", ["qid"])
     )
@@ -398,12 +459,12 @@ def _ids(ids: Any, n_rows: int) -> Array:
     if names.dtype.kind in "Of":
         for place, name in enumerate(names.tolist()):
             if name is None or type(name).__name__ == "NAType" or name != name:
-                raise ValueError(f"ids is {name!r} at row {place}: every row needs a name")
+                raise ValueError(f"ids is {name!r} at row {place}; every row needs an id")
     return names
 
 
 def as_labels(labels: Any) -> Array:
-    """Labels of queries as an array; those that cannot be sorted are a list of objects."""
+    """Convert query labels to an array; labels that cannot be sorted become an object array."""
     if isinstance(labels, np.ndarray):
         return labels
     array = np.empty(len(labels), dtype=object)

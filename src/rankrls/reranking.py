@@ -1,8 +1,8 @@
-"""Re-ranking of candidate lists: the parses of a sentence, translations, answers (n-best lists).
+"""Re-ranking of candidate lists (n-best lists), such as parses, translations or answers.
 
-A system proposes several candidates for every sentence; scores say how good each is. A ranker
-learns to put the best of them first. Here lists of candidates become (X, y, qid), and scores of a
-ranker become a choice for every list.
+A system proposes several candidates for each input, and scores say how good each candidate is. A
+ranker learns to rank the best candidate first. This module converts lists of candidates to (X, y,
+qid), and the scores of a ranker to a choice for each list.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from scipy import sparse as sp
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.utils.validation import check_is_fitted
 
+from rankrls._calls import takes_queries
 from rankrls._validation import check_finite_array, check_length, check_scores, encode_qid, show
 
 __all__ = ["Candidates", "RerankingScores", "best_candidates", "reranking_scores"]
@@ -27,17 +28,17 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Lists of candidates as rows: what rankers take.
+    """Lists of candidates as rows (X, y, qid) for rankers.
 
     Attributes
     ----------
     X : {ndarray, csr_array} of shape (n_candidates, n_features)
     y : ndarray of shape (n_candidates,), or None
-        How good every candidate is.
+        How good each candidate is.
     qid : ndarray of shape (n_candidates,)
-        The list every candidate belongs to: its key, or its number.
+        List of each candidate, given by its key or its index.
     vectorizer : DictVectorizer, or None
-        What turned features by name into columns. Give it to `from_lists` for new data.
+        Maps named features to columns. Pass it to `from_lists` for new data.
 
     Examples
     --------
@@ -68,20 +69,21 @@ class Candidates:
     def from_lists(
         cls, lists: Any, *, vectorizer: DictVectorizer | None = None, sparse: bool = True
     ) -> Candidates:
-        """Put lists of candidates one below the other.
+        """Concatenate lists of candidates.
 
         Parameters
         ----------
         lists : mapping of key → (features, scores), or iterable of (features, scores) or of \
 (key, (features, scores))
-            ``features`` of the candidates of one list: an array or sparse matrix of shape
-            (n, n_features), or n dicts of feature name → value (a string value makes
-            "name=value"). ``scores``: n numbers, higher is better; None in all lists if unknown.
+            ``features`` holds the n candidates of one list: an array or sparse matrix of shape (n,
+            n_features), or n dicts of feature name → value (a string value becomes the feature
+            "name=value"). ``scores`` holds n numbers, higher = better, or is None in all lists if
+            they are unknown.
         vectorizer : DictVectorizer, optional
-            For dicts: one that has been fitted, so that features get the columns they had then.
-            Names that it does not know are left out.
+            Fitted vectorizer for features given as dicts, so that new data get the same columns.
+            Unknown names are ignored.
         sparse : bool, default=True
-            For dicts, without a vectorizer: whether X is sparse.
+            Whether X is sparse, for features given as dicts without a vectorizer.
 
         Returns
         -------
@@ -89,7 +91,7 @@ class Candidates:
         """
         items = _items(lists)
         if not items:
-            raise ValueError("lists is empty: there are no candidates")
+            raise ValueError("lists is empty; give at least one list of candidates")
         rows, scores, keys = [], [], []
         for key, item in items:
             features, given = _split(key, item)
@@ -103,27 +105,29 @@ class Candidates:
                 check_length(f"scores of list {key!r}", values, size, of="candidates")
                 scores.append(values)
         if scores and len(scores) < len(items):
-            raise ValueError("scores are None in some lists only: give all of them, or none")
+            raise ValueError(
+                "scores are None in some lists but not in others; give all of them, or none"
+            )
         X, vectorizer = _stack(rows, [key for key, _ in items], vectorizer, sparse)
         return cls(X, np.concatenate(scores) if scores else None, _labels(keys), vectorizer)
 
 
+@takes_queries
 def best_candidates(y_score: ArrayLike, *, qid: Any) -> dict[Any, int]:
-    """The candidate with the highest score in every list.
+    """Choose the candidate with the highest score in each list.
 
     Parameters
     ----------
     y_score : array-like of shape (n_candidates,)
         Predicted scores.
     qid : array-like of shape (n_candidates,)
-        The list of every candidate, in any order.
+        List of each candidate, in any order.
 
     Returns
     -------
     dict
-        For every list, in the order of their first candidates, how many of its candidates come
-        before the best one among the rows: its number within the list, from 0. Of equal scores
-        the first wins.
+        Index of the best candidate within each list, from 0, with lists in the order of their first
+        candidates. If scores tie, the first candidate is chosen.
 
     Examples
     --------
@@ -136,7 +140,7 @@ def best_candidates(y_score: ArrayLike, *, qid: Any) -> dict[Any, int]:
     best: dict[Any, int] = {}
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     number = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
-    # Sorted by list, then by falling score, then by number: the first of each list is its best.
+    # Sorted by list, descending score and index, the first candidate of each list is its best.
     ranked = np.lexsort((number, -score[order], codes[order]))
     winners = ranked[starts]
     for start in np.argsort(order[starts], kind="stable"):
@@ -146,19 +150,19 @@ def best_candidates(y_score: ArrayLike, *, qid: Any) -> dict[Any, int]:
 
 @dataclass(frozen=True)
 class RerankingScores:
-    """Mean score, over lists, of the candidate that is chosen.
+    """Mean score, over lists, of the chosen candidates.
 
     Attributes
     ----------
     first_choice : float
-        By the ranker: the expected score of the candidate it puts first, where several share the
-        highest prediction each of them is equally likely.
+        Score of the candidates that the ranker ranks first. If several share the highest
+        prediction, each of them is equally likely, and the expected score is taken.
     baseline : float
-        By the system that made the lists.
+        Score of the first choices of the system that made the lists.
     oracle : float
-        Of the best candidate: no ranker can do better.
+        Score of the best candidates, an upper bound for any ranker.
     random : float
-        Of a candidate drawn at random.
+        Expected score of candidates drawn at random.
     n_lists : int
     """
 
@@ -170,32 +174,33 @@ class RerankingScores:
 
     @property
     def recovered(self) -> float:
-        """The share of the way from the baseline to the oracle; NaN if that is nothing."""
+        """Fraction of the gap between baseline and oracle that is closed; NaN without a gap."""
         room = self.oracle - self.baseline
         return (self.first_choice - self.baseline) / room if room else float("nan")
 
 
+@takes_queries
 def reranking_scores(
     y_true: ArrayLike, y_score: ArrayLike, *, qid: Any, baseline: ArrayLike | None = None
 ) -> RerankingScores:
-    """How good the candidates are that a ranker puts first.
+    """Evaluate the candidates that a ranker ranks first.
 
     Parameters
     ----------
     y_true : array-like of shape (n_candidates,)
-        How good every candidate is.
+        How good each candidate is.
     y_score : array-like of shape (n_candidates,)
         Predicted scores.
     qid : array-like of shape (n_candidates,)
-        The list of every candidate, in any order.
+        List of each candidate, in any order.
     baseline : array-like of shape (n_candidates,), optional
-        Scores of the system that made the lists, higher is better. By default the candidates of a
-        list are in the system's order, best first.
+        Scores of the system that made the lists, higher = better. By default the candidates of each
+        list are assumed to be in the system's order, best first.
 
     Returns
     -------
     RerankingScores
-        Means over lists, each list counting once.
+        Means over lists, with equal weight for each list.
     """
     truth = check_scores(y_true, name="y_true", of="candidates")
     if truth.ndim != 1:
@@ -219,7 +224,7 @@ def reranking_scores(
 
 
 def _expected(truth: Array, by: Array, codes: Array) -> float:
-    """Mean over lists of the mean score of the candidates that are highest ``by``."""
+    """Mean over lists of the mean score of the candidates with the highest ``by``."""
     highest = np.full(int(codes.max()) + 1, -np.inf)
     np.maximum.at(highest, codes, by)
     first = by == highest[codes]
@@ -227,18 +232,18 @@ def _expected(truth: Array, by: Array, codes: Array) -> float:
 
 
 def _by_list(qid: Any, n: int) -> tuple[Any, Array, Array]:
-    """Labels of the lists, the list of every row, and rows sorted by list, stable."""
+    """Labels of the lists, the list of each row, and rows in a stable order by list."""
     if n == 0:
-        raise ValueError("there are no candidates")
+        raise ValueError("y_score is empty; give at least one candidate")
     if qid is None:
-        raise ValueError("qid must say which list every candidate belongs to; got None")
+        raise ValueError("qid is None; give the list of each candidate")
     queries = encode_qid(qid, n, of="candidates")
     labels = queries.labels.tolist() if hasattr(queries.labels, "tolist") else queries.labels
     return labels, queries.codes, np.argsort(queries.codes, kind="stable")
 
 
 def _items(lists: Any) -> list[tuple[Any, Any]]:
-    """Lists with their keys; those of an iterable may have keys of their own."""
+    """Return the lists with their keys; an iterable may contain (key, list) pairs."""
     if isinstance(lists, Mapping):
         return list(lists.items())
     items = list(lists)
@@ -256,7 +261,7 @@ def _items(lists: Any) -> list[tuple[Any, Any]]:
     keys = [key for key, _ in items]
     if len(set(keys)) < len(keys):
         again = next(key for n, key in enumerate(keys) if key in keys[:n])
-        raise ValueError(f"list {again!r} comes twice: give all its candidates in one list")
+        raise ValueError(f"list {again!r} comes twice; give all its candidates in one list")
     return [(key, item) for key, item in items]
 
 
@@ -302,7 +307,7 @@ def _stack(
             X = vectorizer.transform(flat)
         return sp.csr_array(X) if sp.issparse(X) else X, vectorizer
     if vectorizer is not None:
-        raise ValueError("a vectorizer is for features that are dicts; these are arrays")
+        raise ValueError("vectorizer needs features given as dicts; these are arrays")
     width = rows[0].shape[1]
     for key, features in zip(keys, rows, strict=True):
         if features.shape[1] != width:
@@ -316,7 +321,7 @@ def _stack(
 
 
 def _labels(keys: list[Any]) -> Array:
-    """Keys as an array; tuples and mixed kinds stay what they are."""
+    """Convert keys to an array; tuples and mixed types are kept as objects."""
     if len({type(key) for key in keys}) == 1 and isinstance(keys[0], str | int | float):
         return np.array(keys)
     out = np.empty(len(keys), dtype=object)

@@ -1,17 +1,18 @@
 """
-Should every query count the same?
-==================================
+Should every query have the same weight?
+========================================
 
-OHSUMED (LETOR 3.0): medical searches with 35 to 320 judged documents each. If every pair of
-documents counts the same, the few long lists decide what is learned, since pairs grow with the
-square of the length. ``query_weighting`` says what counts the same instead: every pair ("pair"),
-every document ("size") or every query ("query").
+OHSUMED (LETOR 3.0) has medical search queries with 35 to 320 judged documents each. The number of
+pairs grows with the square of the number of documents. If every pair has the same weight, a few
+long lists dominate. ``query_weighting`` gives the same weight to every pair ("pair"), every
+document ("size") or every query ("query").
 """
 
+# sphinx_gallery_thumbnail_path = "_static/gallery/plot_21_query_weights.png"
+
 # %%
-# All five parts together: every query is predicted by a model that has not seen it, for 14
-# values of alpha and three weightings. No model is fitted again for that: holding out a query is
-# exact algebra.
+# We use all five parts of the data. Every query is predicted by a model fitted without it, for 14
+# values of alpha and three weightings. The held-out predictions are exact and need no refits.
 import os
 from pathlib import Path
 
@@ -44,8 +45,8 @@ left_out = {
 }
 
 # %%
-# Alphas of the three cannot be compared as they are, because their losses are sums of different
-# weights; below, they are divided by what a query of average length weighs.
+# The alphas of the three weightings are not directly comparable, because the total weights of their
+# losses differ. In the figure, alpha is divided by the weight of a query of average length.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 best = {}
 for weighting, scores in left_out.items():
@@ -54,8 +55,8 @@ for weighting, scores in left_out.items():
     best[weighting] = scores[int(np.argmin(error))]
     left.semilogx(strength, error, "o-", label=weighting, markersize=4)
     right.semilogx(strength, gain, "o-", label=weighting, markersize=4)
-left.set(title="pairwise error, queries left out", xlabel="alpha / weight of a query")
-right.set(title="NDCG@10, queries left out", xlabel="alpha / weight of a query")
+left.set(title="pairwise error, held-out queries", xlabel="alpha / weight of a query")
+right.set(title="NDCG@10, held-out queries", xlabel="alpha / weight of a query")
 left.legend(title="query_weighting")
 
 for other in ("size", "pair"):
@@ -65,8 +66,8 @@ for other in ("size", "pair"):
 # %%
 # Conclusion
 # ----------
-# With little regularisation the weights matter at the top of the lists: counting every query the
-# same has the better NDCG@10, and "pair", which listens to the long lists, the worst. With the
-# alpha that leave-query-out would choose, all three are alike, and the tests find no difference.
-# So choose alpha first. Weights are a matter of what is asked: an average over queries, as here,
-# is what "query" learns from, an average over all pairs what "pair" does.
+# With weak regularisation the weighting affects the top of the lists: "query" has the best NDCG@10,
+# and "pair", which is dominated by the long lists, the worst. With the alpha that leave-query-out
+# would choose, all three perform equally well, and the tests find no difference. Choose alpha
+# first. The weighting should match the metric: "query" matches an average over queries, as here,
+# and "pair" an average over all pairs.

@@ -1,14 +1,17 @@
 """
-Can ten documents of a topic tell how well it is found among thousands?
-=======================================================================
+Can the AUC of a rare topic be estimated from ten documents?
+============================================================
 
-Reuters-21578: news with topics. For each of the largest topics, draw 100 documents of which ten
-have the topic, learn to rank them, and estimate from the same 100 the AUC on all other documents:
-by leave-pair-out, and by the 10-fold cross-validation that pools the scores of its folds.
+Reuters-21578 is a collection of news articles with topics. For each of the largest topics, we draw
+100 documents, ten of which have the topic, and learn to rank them. From the same 100 documents we
+estimate the AUC on all other documents, by leave-pair-out and by 10-fold cross-validation with
+pooled scores.
 """
 
+# sphinx_gallery_thumbnail_path = "_static/gallery/plot_22_auc_of_rare_topics.png"
+
 # %%
-# Documents with a title and a body; a topic is used if a hundred of them have it.
+# We use documents with a topic and a body, and topics with at least a hundred documents.
 import gzip
 import json
 import os
@@ -36,7 +39,7 @@ X = TfidfVectorizer(min_df=2, sublinear_tf=True).fit_transform(
 print(f"{len(news)} documents × {X.shape[1]} words, {len(topics)} topics")
 
 # %%
-# alpha = 1 for all, not chosen, so that nothing but the estimates differs.
+# Alpha is fixed at 1, so that only the estimates differ.
 rng = np.random.default_rng(0)
 names = ("leave-pair-out", "pooled 10-fold")
 truth, estimates = [], {name: [] for name in names}
@@ -67,8 +70,8 @@ for ax, (name, estimate) in zip(axes, estimates.items(), strict=True):
 # %%
 # Conclusion
 # ----------
-# To about 0.015. That is enough to know that a topic can be found, and too little to order the
-# topics, most of which have an AUC between 0.96 and 1. On average leave-pair-out cannot be told
-# from the truth. Pooling is a little lower, as expected, since it compares scores of different
-# models; on topics as easy as these that hardly shows. The example on small samples has data
-# where it does.
+# To within about 0.015. This is sufficient to see that a topic can be found, but not to order the
+# topics, most of which have an AUC between 0.96 and 1. On average, leave-pair-out does not differ
+# from the true AUC. Pooling is slightly lower, as expected, since it compares scores of different
+# models. On such easy topics the bias is hardly visible. The example on small samples has data
+# where it is large.

@@ -2,15 +2,18 @@
 Which receptors might a new drug bind to?
 =========================================
 
-223 drugs, 95 G-protein coupled receptors and the pairs that are known to interact (Yamanishi et
-al., 2008). Drugs are given by the similarity of their structures, receptors by that of their
-sequences. A new drug has no known interaction: the receptors are ranked by what similar drugs do
-to similar receptors. Ranking them by how many drugs each is known to bind needs no model at all,
-and is the thing to beat.
+The data are 223 drugs, 95 G-protein coupled receptors and the pairs that are known to interact
+(Yamanishi et al., 2008). Drugs are described by the similarity of their structures, and receptors
+by that of their sequences. A new drug has no known interaction, so the receptors are ranked by the
+interactions of similar drugs with similar receptors. The baseline, which needs no model, ranks
+receptors by the number of drugs known to bind to them.
 """
 
+# sphinx_gallery_thumbnail_path = "_static/gallery/plot_23_new_drugs.png"
+
 # %%
-# Similarities become kernels once they are symmetric and have no negative eigenvalue.
+# The similarity matrices are symmetrised, and negative eigenvalues are set to zero, so that they
+# are valid kernels.
 import gzip
 import os
 from pathlib import Path
@@ -39,7 +42,8 @@ K, G, Y = kernel(read("simmat_dc")), kernel(read("simmat_dg")), read("admat_dgc"
 print(f"{Y.shape[0]} drugs × {Y.shape[1]} receptors, {Y.mean():.1%} of the pairs interact")
 
 # %%
-# Ten folds of drugs. alpha is chosen within the others, by holding out drugs (``cv="rows"``).
+# Evaluate by ten-fold cross-validation over drugs. Within the training folds, alpha is chosen by
+# holding out drugs (``cv="rows"``).
 scores = {name: np.zeros_like(Y) for name in ("learned", "most drugs first", "nearest drug")}
 rng = np.random.default_rng(0)
 for new in np.array_split(rng.permutation(len(Y)), 10):
@@ -56,8 +60,8 @@ figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 for name, score in scores.items():
     accuracy = np.nanmean(conditional_scores(Y, score))
     first = np.nanmean(conditional_scores(Y, score, metric=precision, k=1))
-    print(f"{name:17} pairwise accuracy {accuracy:.3f}, right in the first place {first:.3f}")
-    # the share of a drug's receptors among the first k, averaged over drugs
+    print(f"{name:17} pairwise accuracy {accuracy:.3f}, precision@1 {first:.3f}")
+    # recall@k: the share of a drug's receptors among the first k, averaged over drugs
     order = np.argsort(-score, axis=1, kind="stable")
     found = np.take_along_axis(Y, order, axis=1).cumsum(axis=1) / Y.sum(axis=1, keepdims=True)
     ax.plot(np.arange(1, 31), found.mean(axis=0)[:30], label=name)
@@ -67,7 +71,7 @@ ax.legend()
 # %%
 # Conclusion
 # ----------
-# The learned ranking finds more of a new drug's receptors than counting drugs does, at every
-# length of the list. The receptors of the most similar known drug are a strong rival: they name
-# the first receptor about as well, but have nothing to say about receptors that this one drug
-# does not bind, and the learned ranking finds more of them further down.
+# The learned ranking finds more receptors of a new drug than the number of known drugs does, for
+# every length of the list. The receptors of the most similar known drug are a strong baseline: they
+# are about as good for the first place. But they give no order among the receptors that this drug
+# does not bind to, and the learned ranking finds more receptors further down the list.

@@ -64,7 +64,7 @@ Examples:
   rankrls demo
 
 Files: LETOR/svmlight text (label qid:1 1:0.5 2:3 …), CSV, Parquet; text may be
-gzipped; - is stdin or stdout. Several files (S1.txt S2.txt) are read as one.
+compressed; - is stdin or stdout. Several files (S1.txt S2.txt) are read as one.
 Exit codes: 0 done, 2 bad input, 130 interrupted.
 """
         + SVMRANK
@@ -114,7 +114,8 @@ Examples:
 @click.option("--stream/--in-memory", "stream", default=None,
               help="Read the file batch by batch, with memory that does not grow, or at once. By "
               "default large files are streamed where that is possible: no --alpha auto, linear "
-              "kernel, and queries whose rows stand together.")  # fmt: skip
+              "kernel, and queries whose rows stand together. --stream --alpha auto chooses alpha "
+              "by folds of whole queries.")  # fmt: skip
 @click.option("--no-uncertainty", is_flag=True, help="Leave out of the file what only standard "
               "deviations and later updates in Python need.")  # fmt: skip
 @json_option
@@ -287,6 +288,36 @@ def cv(**values: Any) -> None:
     do(*options, **values)
 
 
+@cli.command(
+    epilog=example(
+        """
+Examples:
+  rankrls update model.rankrls new.parquet --forget old.parquet
+  rankrls update model.rankrls monday.csv tuesday.csv -o newer.rankrls
+"""
+    )
+)
+@click.argument("model", type=FILE)
+@click.argument("data", type=FILE, nargs=-1)
+@click.option("--forget", "forgotten", type=FILE, multiple=True, metavar="FILE",
+              help="Rows to take out of the model again, as it has learned from them: whole "
+              "queries. May be given several times.")  # fmt: skip
+@click.option("-o", "--output", type=FILE, metavar="FILE", help="Where the model is written; by "
+              "default it takes the place of MODEL.")  # fmt: skip
+@data_options
+@json_option
+def update(**values: Any) -> None:
+    """Add the queries of DATA to the file MODEL, and forget others, exactly.
+
+    The model is then that of a fit to all rows that it has, its scaling included, with the same
+    alpha. For linear models and those with --basis; --missing mean, whose means new rows would
+    change in old ones, cannot be updated. A query that is both forgotten and in DATA is replaced.
+    """
+    from rankrls.cli._do_update import update as do
+
+    do(take(DataOptions, values), **values)
+
+
 TARGETS = ["elasticsearch", "opensearch", "solr", "vespa", "sql", "onnx", "svmrank"]
 
 
@@ -320,10 +351,19 @@ def export(**values: Any) -> None:
     do(**values)
 
 
-@cli.command(epilog=example("Example:\n  rankrls report train.dat --test test.dat -o report.html"))
-@click.argument("data", type=FILE)
-@click.option("--test", type=FILE, metavar="FILE", help="Rows to evaluate on; by default the "
-              "training rows are held out, query by query.")  # fmt: skip
+@cli.command(
+    epilog=example(
+        """
+Examples:
+  rankrls report train.dat --test test.dat -o report.html
+  rankrls report part1.gz part2.gz --test test.dat --feature-names @names.txt
+"""
+    )
+)
+@click.argument("data", type=FILE, nargs=-1, required=True)
+@click.option("--test", type=FILE, metavar="FILE", multiple=True, help="Rows to evaluate on, also "
+              "several times; by default the training rows are held out, query by "
+              "query.")  # fmt: skip
 @click.option("-o", "--output", type=FILE, default="report.html", show_default=True, metavar="FILE",
               help="Page to write.")  # fmt: skip
 @click.option("--alphas", type=Alphas(), help="The grid; by default 2^-15 … 2^15, continued at an "
@@ -349,8 +389,10 @@ def report(**values: Any) -> None:
 @model_file
 @click.option("--top", type=click.IntRange(1), metavar="K", help="Only the first K; all by "
               "default.")  # fmt: skip
+@click.option("--feature-names", metavar="A,B,…|@FILE", help="Names of the features, or a file "
+              "with one on each line; by default those of the training data.")  # fmt: skip
 @json_option
-def weights(model: str, top: int | None, as_json: bool) -> None:
+def weights(model: str, top: int | None, feature_names: str | None, as_json: bool) -> None:
     """Print the weights of a linear model, the most important feature first.
 
     weight: what one unit of the column of the file adds to the score. scaled weight: what one unit
@@ -359,7 +401,7 @@ def weights(model: str, top: int | None, as_json: bool) -> None:
     """
     from rankrls.cli._do_weights import weights as do
 
-    do(model, top, as_json)
+    do(model, top, feature_names, as_json)
 
 
 @cli.command()

@@ -340,9 +340,17 @@ class _RunMeasures:
                     ("run", f"{number(about['n_retrieved'])} lines, "
                             f"{queries(about['n_queries_in_run'])} of those judged"
                             + f", {number(other)} others are left out" * (other > 0)),
-                    *((shown_metric(m), number(means[m.text])) for m in self.asked),
+                    *((shown_metric(m), number(means[m.text]) + _left_out(self.values[m.text]))
+                      for m in self.asked),
                 ]
             )  # fmt: skip
+
+
+def _left_out(values: Any) -> str:
+    """How many queries have no value, if there are any."""
+    n = int(np.isnan(values).sum())
+    noun = "query" if n == 1 else "queries"
+    return f"  ({number(n)} {noun} without a relevant row left out)" if n else ""
 
 
 def _mean(values: Any) -> float:

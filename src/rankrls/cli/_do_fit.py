@@ -11,13 +11,17 @@ from typing import Any
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
+from rankrls import streaming
 from rankrls.cli import _auto_option as auto_option
+from rankrls.cli._chance import hardly_better
 from rankrls.cli._estimators import make_cv, make_ranker, name_features, searching
 from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._options import AutoOptions, DataOptions, ModelOptions
-from rankrls.cli._output import Work, facts, note, number, queries, say, size, to_json
+from rankrls.cli._output import Work, facts, note, number, queries, say, size, to_json, warn
 from rankrls.cli._preparation import Preparation, scale_of
 from rankrls.cli._refusals import refuse_alpha_options, refuse_auto_options, refuse_model_options
+from rankrls.estimators import RankRLSCV
+from rankrls.estimators.choosing import LOSS_METRIC, Scoring
 from rankrls.io import save_model
 
 __all__ = ["fit"]
@@ -70,7 +74,7 @@ def fit(
     with Work(f"Reading {task.rows.name}", task.rows.total) as work:
         wanted = task.rows.large if stream is None else stream
         fitted = None
-        if wanted and task.why_not_streamed() is None:
+        if wanted and task.why_not_streamed(forced=bool(stream)) is None:
             fitted = task.fit_stream(work, forced=bool(stream))
         if fitted is None:
             fitted = task.fit_in_memory(work)
@@ -78,6 +82,8 @@ def fit(
         save_model(fitted, model, uncertainty=not no_uncertainty)
     seconds = time.perf_counter() - started
     _tell(task, fitted, model, seconds, as_json)
+    if task.doubt is not None:
+        warn(task.doubt)
 
 
 class _Task:
@@ -104,16 +110,20 @@ class _Task:
         else:
             make_ranker(options, float(self.alpha), loss)
         self.about: dict[str, Any] = {"n_rows": 0, "streamed": False}
+        self.doubt: str | None = None
 
     # ------------------------------------------------------------------ batch by batch
 
-    def why_not_streamed(self) -> str | None:
-        """Why these options need all rows at once; None if they do not."""
+    def why_not_streamed(self, *, forced: bool) -> str | None:
+        """Why these options need all rows at once; None if they do not.
+
+        ``forced``: whether folds, instead of single queries, may be held out to choose alpha.
+        """
         options = self.options
         if not self.rows.seekable and not os.path.isdir(self.rows.path):
             return "a pipe has no known number of features"
-        if self.alpha == "auto":
-            return "--alpha auto leaves rows out"
+        if self.alpha == "auto" and (why := self._why_not_folds(forced)) is not None:
+            return why
         if self.loss == "hinge":
             return "--loss hinge looks at all rows again and again"
         if options.kernel != "linear" or options.n_components is not None:
@@ -127,17 +137,30 @@ class _Task:
             return f"--solver {options.solver} needs all rows"
         return None
 
+    def _why_not_folds(self, forced: bool) -> str | None:
+        """Why alpha cannot be chosen batch by batch, by folds of whole queries."""
+        _, cv, scoring = self.search
+        if not forced:
+            return "--alpha auto leaves out single queries"
+        if cv != "auto" and not cv.isdigit():
+            return f"--cv {cv} needs all rows; a number of folds of whole queries does not"
+        if self.rows.reading["qid"] is None:
+            return "--alpha auto holds out whole queries, and --one-ranking has none"
+        metric = Scoring(scoring, loss={})
+        if not metric.by_list and metric.name != LOSS_METRIC:
+            return f"--scoring {scoring} needs the scores of all queries at once"
+        return None
+
     def require_streamable(self) -> None:
         """Raise if ``--stream`` cannot be done."""
-        why = self.why_not_streamed()
+        why = self.why_not_streamed(forced=True)
         if why is not None:
             raise ValueError(f"--stream is not possible: {why}")
 
     def fit_stream(self, work: Work, forced: bool) -> Any:
         """One pass over the file; None if it has too many columns.
 
-        The batch that is read first tells the number of features. Its scales are those that sums
-        are made with; scales of all rows are a change of the sums at the end.
+        The batch that is read first tells the number of features.
         """
         batches = self.rows.batches(work, by_query=True)
         first = next(batches)
@@ -145,7 +168,11 @@ class _Task:
         if not forced and n_features > MAX_STREAMED_FEATURES:
             batches.close()  # type: ignore[attr-defined]
             return None
-        alpha = DEFAULT_ALPHA if self.alpha is None else float(self.alpha)
+        if self.alpha == "auto":
+            ranker: Any = make_cv(self.options, *self.search)
+        else:
+            alpha = DEFAULT_ALPHA if self.alpha is None else float(self.alpha)
+            ranker = make_ranker(self.options, alpha)
         if not forced:
             how = f" with alpha {alpha:g}, not cross-validated" * (self.alpha is None)
             note(
@@ -156,19 +183,23 @@ class _Task:
         preparation.begin(first)
         self._note(first)
         self.about["streamed"] = True
-        ranker = make_ranker(self.options, alpha)
-        with self.rows.named_errors():
-            ranker.fit_stream(self._counted(chain([first], batches), preparation))
-        rescaling = preparation.rescaling()
-        if rescaling is not None:
-            ranker._rescale_features(*rescaling)
-        return self._finished(ranker, preparation, first)
+        model = preparation.with_ranker(ranker, first.qid is not None)
+        passes = iter([self._counted(chain([first], batches))])
 
-    def _counted(self, batches: Any, preparation: Preparation) -> Iterator[dict[str, Any]]:
+        def read() -> Iterator[Any]:
+            """The rows; metrics of held-out queries are computed in further passes."""
+            return next(passes, None) or self.rows.batches(work, by_query=True)
+
+        with self.rows.named_errors():
+            streaming.fit_stream(model, read)
+        name_features(model, first.feature_names)
+        return model
+
+    def _counted(self, batches: Any) -> Iterator[dict[str, Any]]:
         for batch in batches:
             self.about["n_rows"] += batch.data.shape[0]
             yield {
-                "data": preparation.transform_batch(batch),
+                "data": batch.data,
                 "target": batch.target,
                 "qid": batch.qid,
                 "sample_weight": batch.sample_weight,
@@ -191,7 +222,11 @@ class _Task:
             work.now("Fitting")
         with self.rows.named_errors():
             ranker.fit(X, rows.target, qid=rows.qid, sample_weight=rows.sample_weight)
-        return self._finished(ranker, preparation, rows)
+        if isinstance(ranker, RankRLSCV):
+            self.doubt = hardly_better(ranker, rows.target, rows.qid)
+        fitted = preparation.with_ranker(ranker, rows.qid is not None)
+        name_features(fitted, rows.feature_names)
+        return fitted
 
     def _search_for(self, X: Any) -> tuple[Any, str, str]:
         """Alphas, cv and scoring; some queries choose alpha if it was not asked for and X is large.
@@ -203,12 +238,6 @@ class _Task:
             self.about["cv"] = "validation"
             return self.search[0], "validation", self.search[2]
         return self.search
-
-    def _finished(self, ranker: Any, preparation: Preparation, rows: Any) -> Any:
-        """The model as it is stored."""
-        fitted = preparation.with_ranker(ranker, rows.qid is not None)
-        name_features(fitted, rows.feature_names)
-        return fitted
 
     def _regularisation(self, rows: Any) -> float:
         """Alpha; from SVMrank's C, ½‖w‖² + (C/queries) Σ ξ, it is queries/(2 C)."""
@@ -244,6 +273,9 @@ def _fit_auto(
         work.now(f"Writing {path}")
         save_model(ranker, path, uncertainty=uncertainty)
     seconds = time.perf_counter() - started
+    doubt = hardly_better(ranker, rows.target, rows.qid)
+    if doubt is not None:
+        warn(doubt)
     about = auto_option.summary(ranker, rows) | {"seconds": round(seconds, 3), "file": path}
     if as_json:
         to_json(about)

@@ -125,11 +125,16 @@ def _as_json(table: RankTable) -> bytes:
 
 
 def rows_for(
-    scorer: Scorer, data: str | Sequence[str], options: DataOptions, need: tuple[str, ...]
+    scorer: Scorer,
+    data: str | Sequence[str],
+    options: DataOptions,
+    need: tuple[str, ...],
+    beyond: str | None = None,
 ) -> DataFile:
     """The rows of a file with the features of a model, in their order.
 
-    Missing features are NaN if the model or ``--missing`` fills them in.
+    Missing features are NaN if the model or ``--missing`` fills them in. Features that the model
+    does not know are an error with ``beyond="error"``.
     """
     if options.missing is not None and scorer.takes_tables:
         raise ValueError(
@@ -141,6 +146,11 @@ def rows_for(
             "--missing mean: the model has learned no means; fit it with --missing mean, or use "
             "--missing zero"
         )
+    if options.missing == "zero" and scorer.fills_in is not None:
+        raise ValueError(
+            f"--missing zero: the model fills in missing features by their {scorer.fills_in}; "
+            "leave --missing out"
+        )
     fills_in = (
         scorer.fills_in is not None if options.missing is None else options.missing != "error"
     )
@@ -150,7 +160,7 @@ def rows_for(
         named=scorer.names,
         need=need,
         n_features=scorer.n_features,
-        beyond="drop" if scorer.ignores_new else "error",
+        beyond=beyond or ("drop" if scorer.ignores_new else "error"),
         missing="nan" if fills_in else "error",
         text=scorer.text,
     )

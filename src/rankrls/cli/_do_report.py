@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from scipy import sparse
@@ -25,8 +26,8 @@ def report(
     model_options: ModelOptions,
     auto_options: AutoOptions,
     *,
-    data: str,
-    test: str | None,
+    data: Sequence[str],
+    test: Sequence[str],
     output: str,
     alphas: Any,
     title: str | None,
@@ -35,9 +36,9 @@ def report(
     """Write a page about a file and its ranker."""
     if output == "-":
         raise ValueError("the page is written to a file: name it by -o")
-    if test == data == "-":
+    if "-" in data and "-" in test:
         raise ValueError("stdin cannot be both the training data and the test data")
-    check_output(output, data, test)
+    check_output(output, *data, *test)
     refuse_auto_options(auto_options)
     refuse_model_options(model_options)
     estimator: Any = make_cv(model_options, alphas, "auto", "pairwise_accuracy")
@@ -57,7 +58,7 @@ def report(
             prepare = Preparation(model_options, data_options, sparse.issparse(rows.data))
             prepare.warn_about_columns(rows, rows.data)
             options |= {"imputer": prepare.imputer, "scaler": prepare.scaler}
-        if test is not None:
+        if test:
             width = rows.data.shape[1]
             unseen = DataFile(
                 test,

@@ -8,13 +8,14 @@ import numpy as np
 
 from rankrls import AutoRanker
 from rankrls.cli._estimators import Scorer
+from rankrls.cli._files import names_from
 from rankrls.cli._output import note, require_stdout, table, to_json
 from rankrls.export import linear_scores
 
 __all__ = ["weights"]
 
 
-def weights(model: str, top: int | None, as_json: bool) -> None:
+def weights(model: str, top: int | None, feature_names: str | None, as_json: bool) -> None:
     """Print the weights of the columns, the most important first."""
     require_stdout()
     scorer = Scorer(model)
@@ -31,7 +32,13 @@ def weights(model: str, top: int | None, as_json: bool) -> None:
         )
     if np.ndim(inner) != 1:
         raise ValueError(f"{model}: the model has several outputs: look at coef_ in Python")
-    names = scorer.names or [str(number) for number in range(1, scorer.n_features + 1)]
+    names = names_from(feature_names) or scorer.names
+    if names is None:
+        names = [str(number) for number in range(1, scorer.n_features + 1)]
+    if len(names) != scorer.n_features:
+        raise ValueError(
+            f"--feature-names: {len(names)} names for the {scorer.n_features} features of {model}"
+        )
     columns: dict[str, Any] = {}
     constant = None
     if scorer.needs_qid:

@@ -6,7 +6,9 @@ import warnings
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 
@@ -52,7 +54,7 @@ def make_ranker(options: ModelOptions, alpha: float, loss: str = "squared") -> A
 
 def make_cv(options: ModelOptions, alphas: Any, cv: str, scoring: str) -> RankRLSCV:
     """RankRLSCV; ``cv`` is a number of folds or a name."""
-    Scoring(scoring)  # an unknown name is told before anything is read
+    Scoring(scoring, loss={})  # an unknown name is told before anything is read
     grid = {} if alphas is None else {"alphas": alphas}
     folds = int(cv) if cv.isdigit() else cv
     return RankRLSCV(**grid, cv=folds, scoring=scoring, **_least_squares(options))
@@ -95,6 +97,8 @@ class Scorer:
         Whether rows may have text and missing values.
     text : None, "auto" or list of str
         Columns that are text, as `load_ranking` takes them; None: the model takes numbers only.
+    takes_frames : bool
+        Whether the first step chooses columns of a data frame by their names.
     ignores_new : bool
         Whether a feature that was never there in training cannot change a score.
     """
@@ -124,6 +128,9 @@ class Scorer:
         self.takes_tables, self.text = encoder is not None, None
         if encoder is not None:
             self.fills_in, self.text = "median", _text_of(encoder, self.names)
+        self.takes_frames = bool(self._steps) and isinstance(self._steps[0], ColumnTransformer)
+        if self.takes_frames:  # its steps take text and missing values, or refuse them
+            self.takes_tables, self.fills_in, self.text = True, "steps", "auto"
         self.ignores_new = getattr(self.ranker, "kernel", "linear") == "linear"
 
     def scores(self, X: Any, qid: Any = None, *, name: str) -> Any:
@@ -138,6 +145,8 @@ class Scorer:
             warnings.filterwarnings("ignore", "X does not have valid feature names")
             if isinstance(X, RawTable) and self.names is not None:  # --features may rename them
                 X = RawTable(self.names, X.numbers, X.text)
+            if self.takes_frames and self.names is not None and not sparse.issparse(X):
+                X = (X if isinstance(X, RawTable) else RawTable(self.names, X, {})).to_frame()
             X = transformed(self._steps, X, qid)
             if not isinstance(self.ranker, AutoRanker):
                 return self.ranker.predict(X)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, BinaryIO
@@ -12,6 +13,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from rankrls._atomic import atomic_file, is_stream
+from rankrls._streams import without_suffix
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work, require_stdout, stdout_errors
 from rankrls.datasets import iter_ranking, load_ids, load_ranking
@@ -27,7 +29,7 @@ BATCH = 20_000
 
 #: Options that only some kinds of files have a use for, and how these are called.
 FOR_KINDS = {"no_header": ("csv",), "delimiter": ("csv",), "zero_based": ("letor",),
-             "group": ("letor",)}  # fmt: skip
+             "group": ("letor",), "feature_names": ("letor",)}  # fmt: skip
 KINDS = {("csv",): "CSV files", ("letor",): "LETOR text"}
 
 
@@ -120,6 +122,8 @@ class DataFile:
         if options.one_ranking and options.qid_column:
             raise ValueError("--one-ranking and --qid-column exclude each other")
         self.reading = given | reading
+        self._letor_names = names_from(options.feature_names)
+        _require_different(self._letor_names)
         self.named = named
         self.id_column: str | None = None  # of a table: no feature, unless it is named as one
         for one in self.paths if self.several else ():
@@ -130,23 +134,30 @@ class DataFile:
                 )  # fmt: skip
         self.seekable = path != "-" and (os.path.isfile(path) or not os.path.exists(path))
         self.large = self.seekable and os.path.isfile(path) and self._n_bytes() >= LARGE
-        self.large |= path != "-" and os.path.isdir(path)
+        self.large |= path != "-" and os.path.isdir(path) and _folder_bytes(path) >= LARGE
 
     def _n_bytes(self) -> int:
         """Size of the text in the files, about."""
-        sizes = ((4 if one.lower().endswith(".gz") else 1) * os.path.getsize(one)
+        sizes = ((4 if without_suffix(one) != one else 1) * os.path.getsize(one)
                  for one in self.paths)  # fmt: skip
         return sum(sizes)
 
     def load(self, work: Work) -> Any:
         """All rows at once."""
         with self._opened(work) as (file, reading):
-            return load_ranking(file, **reading)
+            return self._with_names(load_ranking(file, **reading))
 
     def batches(self, work: Work, *, by_query: bool) -> Iterator[Any]:
         """Batches of rows, one at a time."""
         with self._opened(work) as (file, reading):
-            yield from iter_ranking(file, rows=BATCH, by_query=by_query, **reading)
+            batches = iter_ranking(file, rows=BATCH, by_query=by_query, **reading)
+            yield from map(self._with_names, batches)
+
+    def _with_names(self, rows: Any) -> Any:
+        """The same rows; those of LETOR text with the names of their features, if given."""
+        if rows.format == "letor" and self._letor_names is not None:
+            rows.feature_names = self._letor_names
+        return rows
 
     def parts(self, work: Work, *, by_query: bool) -> Iterator[Any]:
         """Batches of rows of a large file, or of a stream whose width is known; else all rows."""
@@ -181,6 +192,8 @@ class DataFile:
         kind = sniff(file)[0] if format == "auto" else format
         self._refuse_options(kind)
         reading = self.reading | {"format": format if self.several else kind}
+        if kind == "letor" and self._letor_names is not None:
+            reading["n_features"] = len(self._letor_names)
         if self.named is not None and kind != "letor":
             self._require_undropped()
             # No other column is read, so that none has to be dropped.
@@ -279,6 +292,12 @@ def names_from(given: str | None) -> list[str] | None:
     return names
 
 
+def _require_different(names: list[str] | None) -> None:
+    twice = [name for name, count in Counter(names or ()).items() if count > 1]
+    if twice:
+        raise ValueError(f"--feature-names: {twice[0]!r} comes twice")
+
+
 def _character(delimiter: str | None) -> str | None:
     return {"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter)
 
@@ -323,3 +342,12 @@ def output_file(path: str) -> Iterator[IO[bytes]]:
     else:
         with atomic_file(path) as file:
             yield file
+
+
+def _folder_bytes(path: str) -> int:
+    """Size of the files in a folder and its subfolders."""
+    return sum(
+        os.path.getsize(os.path.join(folder, name))
+        for folder, _, names in os.walk(path)
+        for name in names
+    )

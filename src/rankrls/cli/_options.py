@@ -102,6 +102,7 @@ class DataOptions:
     qid_column: str | None
     one_ranking: bool
     features: str | None
+    feature_names: str | None
     drop: tuple[str, ...]
     weight: str | None
     no_header: bool
@@ -191,6 +192,10 @@ def data_options(
             click.option("--features", metavar="A,B,…|@FILE",
                          help="Columns of the features (CSV, Parquet), or a file with one on each "
                          "line; by default all others."),
+            click.option("--feature-names", metavar="A,B,…|@FILE",
+                         help="Names for the features of LETOR text, in the order of their ids, or "
+                         "a file with one on each line. They become part of the model.",
+                         hidden=not weights),
             click.option("--drop", metavar="COLUMN", multiple=True,
                          help="Column that is no feature, such as text or an id (CSV, Parquet): "
                          "A,B or given several times."),

@@ -178,7 +178,9 @@ class Work:
 
     def __init__(self, doing: str, total: float | None = None) -> None:
         self._doing, self._total, self._done = escaped(doing), total, 0.0
+        self._detail = ""
         self._lock = threading.Lock()
+        self._hearing: Any = None
         self._bar: Any = None
         self._task: Any = None
         self._started = time.perf_counter()
@@ -193,7 +195,24 @@ class Work:
         if not sys.stderr.isatty():
             self._timer = self._later(LOG_PATIENCE, self._log)
         self._timer.start()
+        from rankrls._progress import progress_goes_to  # which imports NumPy
+
+        self._hearing = progress_goes_to(self._hear)
+        self._hearing.__enter__()
         return self
+
+    def _hear(self, message: str, done: float = 0.0, total: float = 0.0) -> None:
+        """What a ranker says that it is doing; not while the share of a file is shown."""
+        with self._lock:
+            if self._total is not None:
+                return
+            self._detail, self._done = message, done
+            if self._bar is not None:
+                about = {"description": self._words(), "total": total or None, "completed": done}
+                self._bar.update(self._task, **about)
+
+    def _words(self) -> str:
+        return f"{self._doing}: {escaped(self._detail)}" if self._detail else self._doing
 
     def _log(self) -> None:
         """A line, and the next one when as much time again has passed."""
@@ -202,7 +221,7 @@ class Work:
                 return
             seconds = time.perf_counter() - self._started
             share = f", {self._done / self._total:.0%}" if self._total else ""
-            note(f"{self._doing}{share} ({seconds:.0f} s so far)")
+            note(f"{self._words()}{share} ({seconds:.0f} s so far)")
             self._timer = self._later(seconds, self._log)
             self._timer.start()
 
@@ -212,6 +231,7 @@ class Work:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._hearing.__exit__(None, None, None)
         with self._lock:
             self._timer.cancel()
             if self._bar is not None:
@@ -229,6 +249,7 @@ class Work:
         """Tell that something else is being done; None: nobody knows how much of it."""
         with self._lock:
             self._doing, self._total, self._done = escaped(doing), total, 0.0
+            self._detail = ""
             if self._bar is not None:
                 about = {"description": self._doing, "total": total, "completed": 0.0}
                 self._bar.update(self._task, **about)
@@ -247,5 +268,5 @@ class Work:
             # stdout is for results: rich must not touch it.
             console = Console(stderr=True)
             self._bar = Progress(*columns, console=console, transient=True, redirect_stdout=False)
-            self._task = self._bar.add_task(self._doing, total=self._total, completed=self._done)
+            self._task = self._bar.add_task(self._words(), total=self._total, completed=self._done)
             self._bar.start()

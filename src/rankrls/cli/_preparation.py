@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
@@ -56,7 +55,6 @@ class Preparation:
     ) -> None:
         self._options = data_options
         self._precomputed = model_options.kernel == "precomputed"
-        self._first: Any = None  # the scaler of the first batch of a stream
         self.imputer = _imputer(data_options.missing)
         self.scaler = _scaler(scale_of(model_options), is_sparse)
 
@@ -87,35 +85,10 @@ class Preparation:
             warn_about_columns_of(rows, X, self._options, scales=scales)
 
     def begin(self, rows: Any) -> None:
-        """Learn from the first batch of a stream; warn of columns like ids.
-
-        A scaler that looks at all rows goes on learning in `transform_batch`.
-        """
-        X = rows.data if self.imputer is None else self.imputer.fit_transform(rows.data)
+        """Look at the first batch of a stream: warn of columns like ids, and of too many."""
+        X = rows.data if self.imputer is None else clone(self.imputer).fit_transform(rows.data)
         self.warn_about_columns(rows, X)
         require_features(X.shape[1], copies=SCALER_VECTORS)
-        if isinstance(self.scaler, QueryScaler):
-            self.scaler.fit_transform(X, qid=rows.qid)  # it learns that there are queries
-        elif self.scaler is not None:
-            self._first = clone(self.scaler).fit(X)
-
-    def transform_batch(self, rows: Any) -> Any:
-        """The features of the next batch; scaled as the first one was, if all rows are needed."""
-        if self._first is None:
-            return transformed([step for _, step in self.steps], rows.data, rows.qid)
-        X = rows.data if self.imputer is None else self.imputer.transform(rows.data)
-        self.scaler.partial_fit(X)
-        return self._first.transform(X)
-
-    def rescaling(self) -> tuple[Any, Any] | None:
-        """Factors and offsets that make features scaled by the first batch those of all rows.
-
-        With x₀ = (x − m₀)/s₀ and (x − m)/s = (x₀ − (m − m₀)/s₀) s₀/s. None: there are none.
-        """
-        if self._first is None:
-            return None
-        (m0, s0), (m, s) = _units(self._first), _units(self.scaler)
-        return s0 / s, (m - m0) / s0
 
     def with_ranker(self, ranker: Any, with_qid: bool) -> Any:
         """The ranker, or a pipeline that ends in it and gives it qid."""
@@ -157,15 +130,6 @@ def _scaler(kind: str, is_sparse: bool) -> Any:
         "minmax": MinMaxScaler,
         "maxabs": MaxAbsScaler,
     }[kind]()
-
-
-def _units(scaler: Any) -> tuple[Any, Any]:
-    """Offset and scale of a fitted scaler, x → (x − offset)/scale."""
-    if isinstance(scaler, MinMaxScaler):
-        return scaler.data_min_, 1.0 / scaler.scale_
-    if isinstance(scaler, StandardScaler) and scaler.with_mean:
-        return scaler.mean_, scaler.scale_
-    return np.zeros_like(scaler.scale_), scaler.scale_
 
 
 def _needs_dense(step: Any) -> bool:

@@ -35,6 +35,8 @@ REMEDIES: tuple[tuple[str, Any], ...] = (
      r"smaller n_features", "correct it, or write the file without it"),
     (r"pass qid to transform \(or to predict and score of the pipeline, with metadata routing\)",
      "leave out --one-ranking"),
+    (r"n_features=(\d+) allows ids up to (\d+)",
+     r"the model, or --feature-names, has \1 features, with ids up to \2"),
     (r"pass zero_based=True", "use --zero-based"),
     (r"pass header=False", "use --no-header"),
     (r"pass qid=None", "use --one-ranking"),

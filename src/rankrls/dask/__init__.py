@@ -8,6 +8,7 @@ try:
 except ImportError as error:
     raise ImportError(f"rankrls.dask needs Dask ({error}): pip install 'rankrls[dask]'") from error
 
+from rankrls.dask._dask_cv import RankRLSCV
 from rankrls.dask._estimator import RankRLS
 
-__all__ = ["RankRLS"]
+__all__ = ["RankRLS", "RankRLSCV"]

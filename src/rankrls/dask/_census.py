@@ -79,6 +79,8 @@ class Crossing:
     n_crossing : int
     numbers : list of ndarray
         For every query of every part its number among the crossing ones, or −1.
+    codes : list of ndarray
+        For every query of every part its number among all.
     """
 
     def __init__(self, censuses: Sequence[Census], *, with_qid: bool) -> None:
@@ -93,7 +95,9 @@ class Crossing:
         number = np.where(crosses, np.cumsum(crosses) - 1, -1)
         self.n_queries = len(places)
         self.n_crossing = int(crosses.sum())
-        self.numbers = np.split(number[codes], np.cumsum(sizes)[:-1])
+        borders = np.cumsum(sizes)[:-1]
+        self.numbers = np.split(number[codes], borders)
+        self.codes = np.split(codes, borders)
 
 
 @dataclass(frozen=True)

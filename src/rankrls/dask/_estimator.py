@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls import _memory, estimators
-from rankrls._calls import Progress, explained, names_queries, unchanged_on_error, warn
-from rankrls._frames import id_text, most_unequal, scale_text
-from rankrls._validation import check_option
+from rankrls._calls import names_queries, unchanged_on_error, warn
+from rankrls._progress import Progress
 from rankrls.core.linalg.conjugate_gradients import History, IterationOptions, converge, stop_early
 from rankrls.core.preferences.statistics import Statistics
 from rankrls.core.ridge.iterative import IterativeModel
@@ -22,26 +20,18 @@ from rankrls.core.ridge.models import Model, NystroemModel
 from rankrls.core.ridge.problem import solve_statistics
 from rankrls.core.spaces.products import Products
 from rankrls.core.spaces.spaces import DEFAULT_BASIS, Kernel, choose_basis
-from rankrls.dask import _partitions
 from rankrls.dask._cg import DistributedEquations
-from rankrls.dask._partitioned_problem import PartitionedProblem, Preferences
-from rankrls.dask._predict import predict_lazily
-from rankrls.dask._score import accuracy
-from rankrls.estimators.ranker import NO_QID, graph_accuracy
+from rankrls.dask._dask_ranker import MAX_PRIMAL_FEATURES, DaskRanker, refuse_pairs
+from rankrls.dask._partitioned_problem import PartitionedProblem
+from rankrls.estimators.ranker import graph_accuracy
 from rankrls.estimators.validation_rows import check_eval_set
-from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 
 __all__ = ["RankRLS"]
 
 Array = NDArray[Any]
 
-SOLVERS = ("auto", "primal", "nystroem", "cg")
 
-#: Up to so many features, ``solver="auto"`` forms the n × n matrix (128 MiB a partition).
-MAX_PRIMAL_FEATURES = 4096
-
-
-class RankRLS(estimators.RankRLS):
+class RankRLS(DaskRanker, estimators.RankRLS):
     """RankRLS on Dask arrays and data frames: the same model, and the rows are never gathered.
 
     All parameters and fitted attributes are those of `rankrls.RankRLS`, and ``coef_`` is the same
@@ -136,19 +126,12 @@ class RankRLS(estimators.RankRLS):
         RankRLS
             The fitted estimator.
         """
-        given = {
-            "pairs": pairs,
-            "magnitude": magnitude,
-            "pair_weight": pair_weight,
-            "pair_features": pair_features,
-        }
-        for name, value in given.items():
-            if value is not None:
-                raise ValueError(
-                    f"{name}: given pairs may join rows of different partitions, which "
-                    "rankrls.dask does not bring together: give scores y and a qid, or fit "
-                    "rankrls.RankRLS on the rows that have pairs"
-                )
+        refuse_pairs(
+            pairs=pairs,
+            magnitude=magnitude,
+            pair_weight=pair_weight,
+            pair_features=pair_features,
+        )
         with unchanged_on_error(self):
             self._fit(X, y, qid, sample_weight, eval_set, callback, persist)
         return self
@@ -170,57 +153,17 @@ class RankRLS(estimators.RankRLS):
                 "eval_set=(X_val, y_val, qid_val), in memory, and early_stopping=True go together"
             )
         progress = Progress("dask.RankRLS", self.verbose)
-        rows, dtype = _partitions.features(X)
-        validate_data(self, _partitions.like(X), skip_check_array=True)
-        n = int(self.n_features_in_)
-        if n == 0:
-            raise ValueError("X has no columns: 0 feature(s), while a minimum of 1 is required")
-        names = getattr(self, "feature_names_in_", None)
-        ids = _partitions.columns_named_as_ids(X)
-        if ids:
-            warn(id_text(ids, names), IdColumnWarning)
-        y, qid, sample_weight, flat = _partitions.preferences(X, rows, y, qid, sample_weight)
-        preferences = Preferences(y, qid, sample_weight, self._loss)
-        progress(
-            f"{preferences.n_rows:,} rows in {len(rows)} partitions, "
-            f"{preferences.crossing.n_queries:,} queries, {preferences.crossing.n_crossing:,} of "
-            "them in several partitions"
-        )
-        problem = PartitionedProblem(preferences, rows, dtype, n)
+        rows = self._take_rows(X, y, qid, sample_weight, progress)
+        preferences, n = rows.preferences, int(self.n_features_in_)
+        problem = PartitionedProblem(preferences, rows.X, rows.dtype, n)
         solver = self._choose_solver(kernel, n)
         progress(f"solver {solver}")
         if solver == "cg":
             self._solve_cg(problem, alphas, persist, eval_set, self._iteration(progress, callback))
         else:
             self._solve_direct(solver, kernel, problem, alphas, progress)
-        if solver == "primal":
-            scales = most_unequal(np.sqrt(self._model.solvers[0].largest))
-            if scales is not None:
-                warn(scale_text(scales, names), FeatureScaleWarning)
-        self.solver_ = solver
-        self.n_queries_ = preferences.crossing.n_queries
-        self._flat = flat
-        self._with_qid = preferences.with_qid
-        self._ledger = preferences.ledger()
-        self._preferences = problem.plan.n_preferences
-        self._learned_with = self._terms(kernel)
-        self._store_coefficients()
+        self._store_rows(kernel, rows, solver, problem.plan.n_preferences)
         progress("solved")
-
-    def _check_options(self) -> Kernel:
-        if self.solver == "dual":
-            raise ValueError(
-                "solver='dual' needs a matrix of n_rows × n_rows: with Dask use 'primal' or 'cg' "
-                "(kernel='linear'), or 'nystroem'"
-            )
-        check_option("solver", self.solver, SOLVERS)
-        kernel = super()._check_options()
-        if kernel.precomputed:
-            raise ValueError(
-                "kernel='precomputed' is a matrix of n_rows × n_rows: with Dask give the rows and "
-                "a named kernel or a callable"
-            )
-        return kernel
 
     def _choose_solver(self, kernel: Kernel, n: int) -> str:
         solver = self.solver
@@ -320,106 +263,6 @@ class RankRLS(estimators.RankRLS):
         self._model = IterativeModel(operator.outputs, W, alphas, problem.dtype)
         self.n_iter_ = history.n_iter
         self._store_validation(history)
-
-    # ------------------------------------------------------------------ with a fitted model
-
-    def _why_not_incremental(self) -> str:
-        return (
-            "rankrls.dask.RankRLS is fitted to all partitions at once; call to_local() on the "
-            "fitted model and go on with that, or use rankrls.RankRLS"
-        )
-
-    def to_local(self) -> estimators.RankRLS:
-        """The same fitted model as a plain `rankrls.RankRLS`, which needs no Dask: to be shipped.
-
-        It can go on learning from rows in memory, by ``partial_fit`` and ``forget``, unless it was
-        fitted with solver "cg".
-
-        Returns
-        -------
-        rankrls.RankRLS
-        """
-        check_is_fitted(self)
-        local = estimators.RankRLS(**self.get_params(deep=False))
-        fitted = {name: value for name, value in vars(self).items() if name not in vars(local)}
-        local.__dict__.update(fitted)
-        local._ledger = self._ledger.copy()
-        return local
-
-    @explained(qid=NO_QID)
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predict scores; higher is preferred.
-
-        Parameters
-        ----------
-        X : dask array or data frame, or array-like, of shape (n, n_features)
-        return_std : bool, default=False
-            Also give the posterior standard deviation of the score.
-
-        Returns
-        -------
-        dask array of shape (n,) or (n, n_outputs), or a pair of them
-            Lazy, with the partitions of X; computed at once for local X.
-        """
-        if not _partitions.is_lazy(X):
-            return super().predict(X, return_std)
-        check_is_fitted(self)
-        validate_data(self, _partitions.like(X), reset=False, skip_check_array=True)
-        scores = predict_lazily(self._model, X, flat=self._flat)
-        if not return_std:
-            return scores
-        return scores, predict_lazily(self._model, X, flat=self._flat, deviation=True)
-
-    @names_queries
-    def score(
-        self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None, **judgements: Any
-    ) -> float:
-        """Pairwise accuracy, mean over the queries that have a pair.
-
-        Parameters
-        ----------
-        X, y, qid, sample_weight
-            As for ``fit``; all local if X is. qid is required if the model was fitted with it.
-        **judgements
-            pairs, magnitude and pair_weight; of a local X only.
-
-        Returns
-        -------
-        float
-        """
-        if not _partitions.is_lazy(X):
-            return super().score(X, y, qid, sample_weight, **judgements)
-        if judgements:
-            raise ValueError(
-                f"{', '.join(judgements)}: given pairs name rows of a local X; pass X.compute()"
-            )
-        check_is_fitted(self)
-        if self._with_qid and qid is None:
-            raise ValueError(
-                "the model was fitted with qid, so score needs qid too: without it rows of "
-                "different queries would be compared"
-            )
-        validate_data(self, _partitions.like(X), reset=False, skip_check_array=True)
-        rows, dtype = _partitions.features(X)
-        y, qid, sample_weight, _ = _partitions.preferences(X, rows, y, qid, sample_weight)
-        preferences = Preferences(y, qid, sample_weight, self._loss)
-        n_outputs = self._model.n_outputs
-        if preferences.n_outputs != n_outputs:
-            raise ValueError(f"the model has {n_outputs} output(s), y has {preferences.n_outputs}")
-        return accuracy(self._model, preferences, rows, dtype, int(self.n_features_in_))
-
-    def _check_new(self, X: Any) -> Any:
-        if _partitions.is_lazy(X):
-            raise ValueError(
-                "this method wants rows in memory, not a Dask collection: pass X.compute(), or map "
-                "the method of to_local() over the blocks"
-            )
-        return super()._check_new(X)
-
-    def _prepare(self, X: Any, y: Any, preferences: dict[str, Any]) -> NoReturn:
-        raise ValueError(
-            "rankrls.dask.RankRLS has fit only: take to_local(), or rankrls.RankRLS, for the rest"
-        )
 
 
 def _require_mass(mass: float) -> None:

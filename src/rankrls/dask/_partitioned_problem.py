@@ -12,6 +12,7 @@ Three rounds, and rows of X move in none of them:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -34,6 +35,7 @@ from rankrls.dask._work import (
     add_statistics,
     bucket_operator,
     bucket_statistics,
+    in_fold,
     operator_pieces,
     part_operator,
     part_statistics,
@@ -90,6 +92,28 @@ class Preferences:
         ]
         self.graph = tasks.persist(self.keys)
         self.loss = loss
+        self.with_qid = qid is not None
+        self.weighted = weight is not None
+        self._labels = None if qid is None else qid.labels
+        self._count()
+
+    def of_queries(self, chosen: Array) -> Preferences:
+        """Those of some queries, as ``chosen`` says, shape (n_queries,), bool; others have none."""
+        other = copy(self)
+        parts = dict(zip(self.used, self.crossing.codes, strict=True))
+        tasks = Tasks(self.graph)
+        other.keys = list(self.keys)
+        for i, codes in parts.items():
+            part = partial(in_fold, codes, chosen[codes])
+            other.keys[i] = tasks.add("fold", part, self.keys[i])
+        other.graph = self.graph | tasks.persist([other.keys[i] for i in parts])
+        other.weighted = True
+        other._count()
+        return other
+
+    def _count(self) -> None:
+        """Count the rows and queries of all partitions."""
+        loss = self.loss
         count = partial(Census.of, cost=loss["cost"], ties=loss["ties"])
         tasks = Tasks(self.graph)
         censuses = tasks.compute([tasks.add("census", count, key) for key in self.keys])
@@ -97,10 +121,7 @@ class Preferences:
         self.used = [i for i, n in enumerate(self.lengths) if n]
         self.censuses = [censuses[i] for i in self.used]
         self.n_outputs = censuses[0].varies.shape[1]
-        self.with_qid = qid is not None
-        self.weighted = weight is not None
         self.crossing = Crossing(self.censuses, with_qid=self.with_qid)
-        self._labels = None if qid is None else qid.labels
 
     def ledger(self) -> Ledger:
         """Which queries there are, for a model that goes on learning."""
@@ -160,10 +181,18 @@ class PartitionedProblem:
     X : Partitions
     dtype : float32 or float64
     n_features : int
+    whole : bool
+        Whether there must be a preference for every output: not in a fold.
     """
 
     def __init__(
-        self, preferences: Preferences, X: Partitions, dtype: np.dtype[Any], n_features: int
+        self,
+        preferences: Preferences,
+        X: Partitions,
+        dtype: np.dtype[Any],
+        n_features: int,
+        *,
+        whole: bool = True,
     ) -> None:
         self.preferences, self.X = preferences, X
         for i, (n, n_y) in enumerate(zip(X.lengths or (), preferences.lengths, strict=False)):
@@ -176,7 +205,8 @@ class PartitionedProblem:
         self.loaders = [Loader(i, dtype, n_features, n) for i, n in enumerate(preferences.lengths)]
         counts = preferences.counts()
         self.plan = SharePlan(preferences.censuses, preferences.crossing, counts, preferences.loss)
-        preferences.require(self.plan.varied)
+        if whole:
+            preferences.require(self.plan.varied)
         n_pieces = sum(map(len, self.plan.sources))
         if n_pieces > MANY_PIECES:
             warn(
@@ -223,8 +253,21 @@ class PartitionedProblem:
         Of X itself, or of its kernel values with a basis, or of the Nyström features
         (``whitened``).
         """
-        self._check_buckets(self.n_features if basis is None else len(basis.kept))
         tasks = self._tasks()
+        total = self._add_statistics(tasks, basis, whitened)
+        return tasks.compute([total], large=basis is not None)[0]
+
+    @staticmethod
+    def statistics_of(problems: Sequence[PartitionedProblem]) -> list[list[Statistics]]:
+        """Statistics of several problems of the same rows, of which each is read once."""
+        tasks = Tasks(*(p.X.graph | p.preferences.graph for p in problems))
+        return tasks.compute([p._add_statistics(tasks) for p in problems])
+
+    def _add_statistics(
+        self, tasks: Tasks, basis: Basis | None = None, whitened: bool = False
+    ) -> Any:
+        """Add the tasks of `statistics`; the key of the result."""
+        self._check_buckets(self.n_features if basis is None else len(basis.kept))
         extra = () if basis is None else (tasks.give("basis", basis),)
         totals = []
         pieces: list[list[Any]] = [[] for _ in self.plan.buckets]
@@ -241,8 +284,7 @@ class PartitionedProblem:
                 pieces[b].append(tasks.add("condensed", partial(pick, b), work))
         for bucket, parts in zip(self.plan.buckets, pieces, strict=True):
             totals.append(tasks.add("bucket", partial(bucket_statistics, bucket), parts))
-        total = tasks.tree("sum", add_statistics, totals)
-        return tasks.compute([total], large=basis is not None)[0]
+        return tasks.tree("sum", add_statistics, totals)
 
     def _buckets_of(self, p: int) -> list[int]:
         fragments = self.plan.parts[p].fragments

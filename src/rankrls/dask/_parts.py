@@ -264,7 +264,8 @@ def part_shares(graph: PreferenceGraph, plan: PartPlan) -> tuple[list[Share], li
     """The shares of one part, one for each group of outputs, and how its fragments condense."""
     s, query, weight = scored(graph)
     m = len(s)
-    whole = np.flatnonzero(plan.numbers[query] < 0)
+    inside = plan.numbers[query] < 0
+    whole = np.flatnonzero(inside if weight is None else inside & (weight > 0))
     fragment = fragment_rows(graph, plan.numbers)
     shares, condensers = [], []
     for number, outputs in enumerate(plan.outputs):

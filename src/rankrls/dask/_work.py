@@ -30,6 +30,7 @@ __all__ = [
     "add_statistics",
     "bucket_operator",
     "bucket_statistics",
+    "in_fold",
     "operator_pieces",
     "part_operator",
     "part_statistics",
@@ -122,6 +123,19 @@ def preferences_of(
         )
     except ValueError as error:
         raise ValueError(f"partition {number}: {error}") from error
+
+
+def in_fold(numbers: Array, inside: Array, graph: PreferenceGraph) -> PreferenceGraph:
+    """The preferences of one fold: rows of other folds have no weight.
+
+    For every query of the part, shape (g,): its number among all, and whether it is in the fold.
+    """
+    codes = graph.query_codes
+    assert graph.scores is not None
+    weight = inside[codes].astype(np.float64)
+    if graph.sample_weight is not None:
+        weight = weight * graph.sample_weight
+    return PreferenceGraph.from_scores(graph.scores, qid=numbers[codes], sample_weight=weight)
 
 
 def _columns(blocks: list[Any]) -> Array:

@@ -6,6 +6,7 @@ from rankrls.datasets._generate import make_preference_pairs, make_ranking
 from rankrls.datasets._letor import iter_letor, load_letor
 from rankrls.datasets._parquet import iter_parquet
 from rankrls.datasets._preferences import load_preferences
+from rankrls.datasets._product_search import make_product_search
 from rankrls.datasets._query_sizes import load_group
 from rankrls.datasets._ranking import iter_ranking, load_ranking
 from rankrls.datasets._relations import load_relations
@@ -32,6 +33,7 @@ __all__ = [
     "load_relations",
     "load_run",
     "make_preference_pairs",
+    "make_product_search",
     "make_ranking",
     "make_rock_paper_scissors",
 ]

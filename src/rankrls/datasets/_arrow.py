@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,11 +34,12 @@ def pyarrow() -> Any:
     """The package, or an error that says how to get it."""
     try:
         import pyarrow
+        import pyarrow.csv
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError as error:
         raise ImportError(
-            "Parquet and Arrow files are read by pyarrow, which is not installed: "
+            "CSV, Parquet and Arrow files are read by pyarrow, which is not installed: "
             "pip install 'rankrls[arrow]'"
         ) from error
     return pyarrow
@@ -74,7 +75,7 @@ def find_files(path: PathOrPaths) -> list[str]:
 class NumberedBatch:
     """Consecutive rows of a file: ``batch`` is a RecordBatch that begins at row ``first``."""
 
-    source: Source
+    source: _BinarySource
     first: int
     batch: Any
 
@@ -90,25 +91,39 @@ class Source(ABC):
     ----------
     file : str
     kind : str
-        "Parquet" or "Arrow".
-    part : str
-        What the file is divided into: "row group" or "record batch".
+        "CSV", "Parquet" or "Arrow".
     schema : pyarrow.Schema
     """
 
-    def __init__(self, file: str, kind: str, part: str, schema: Any) -> None:
-        self.file, self.kind, self.part, self.schema = file, kind, part, schema
+    def __init__(self, file: str, kind: str, schema: Any) -> None:
+        self.file, self.kind, self.schema = file, kind, schema
         self.names: list[str] = schema.names
+
+    def expect(self, columns: Any) -> None:
+        """Learn what `Columns` are read, and as what; most files know what they hold."""
+        return
+
+    def numbers_in_a_row(self, column: str) -> int:
+        """How long a list of the column must be at least, before any is read."""
+        return 0
+
+    @abstractmethod
+    def chunks(self, columns: list[str], rows: int) -> Iterator[Any]:
+        """Read some columns, about ``rows`` rows at a time: `TableChunk`, none of them empty."""
+
+
+class _BinarySource(Source):
+    """A file in parts: "row group" or "record batch"."""
+
+    def __init__(self, file: str, kind: str, part: str, schema: Any) -> None:
+        super().__init__(file, kind, schema)
+        self.part = part
         self._ends: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def place(self, row: int) -> str:
         """File, row group and row (both counted from 0)."""
         number = int(np.searchsorted(self._ends, row, side="right"))
         return f"{self.file}: {self.part} {number}, row {row}"
-
-    def numbers_in_a_row(self, column: str) -> int:
-        """How long a list of the column must be at least, before any is read."""
-        return 0
 
     def require_memory(self, columns: list[str], rows: int) -> None:
         """Raise if ``rows`` rows are known to need more memory than there is."""
@@ -134,7 +149,7 @@ class Source(ABC):
         """Record batches of some columns."""
 
 
-class _ParquetSource(Source):
+class _ParquetSource(_BinarySource):
     def __init__(self, file: str) -> None:
         self.file = file
         self.reader = self._open([])
@@ -194,7 +209,7 @@ class _ParquetSource(Source):
             raise ValueError(f"its row groups promise {missing} rows more")
 
 
-class _ArrowSource(Source):
+class _ArrowSource(_BinarySource):
     def __init__(self, file: str, opener: str) -> None:
         self.handle = pyarrow().OSFile(file)
         self.reader = getattr(pyarrow().ipc, opener)(self.handle)
@@ -240,7 +255,7 @@ def open_source(file: str) -> Source:
         raise ValueError(f"{file}: the Parquet file is encrypted")
     raise ValueError(
         f"{file}: neither a Parquet nor an Arrow file: it begins with {magic!r} (for LETOR text, "
-        "plain or gzip, there is iter_letor)"
+        "plain or compressed, there is iter_letor)"
     )
 
 
@@ -253,14 +268,15 @@ def _require_end(file: str) -> None:
 
 
 @contextmanager
-def readable(place: str, kind: str) -> Iterator[None]:
+def readable(place: str | Callable[[], str], kind: str) -> Iterator[None]:
     """Turn what pyarrow raises for a damaged file into one ``ValueError``."""
     try:
         yield
     except (OSError, ValueError, MemoryError, OverflowError, pyarrow().ArrowException) as error:
         what = " ".join(str(error).split())[:200] or type(error).__name__
+        where = place if isinstance(place, str) else place()
         raise ValueError(
-            f"{place}: the {kind} file is truncated or damaged ({what}); get it again"
+            f"{where}: the {kind} file is truncated or damaged ({what}); get it again"
         ) from error
 
 

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from numpy.typing import NDArray
 
 from rankrls import _memory
 from rankrls._validation import as_text
-from rankrls.datasets._arrow import NumberedBatch, Source, pyarrow, readable
+from rankrls.datasets._arrow import Source, pyarrow, readable
 from rankrls.datasets._missing import REMEDY, check_missing
+from rankrls.datasets._query_batches import TableChunk
 from rankrls.datasets._query_ids import as_objects
 
 __all__ = [
@@ -80,7 +82,9 @@ class Columns:
             wanted = _text_columns(source.schema) if text == "auto" else set(text)
             self.text = [name for name in self.features if name in wanted]
         self.widths: dict[str, int] = {}
+        self._file_kind = source.kind
         self.kind: str | None = None
+        source.expect(self)
         self.check(source)
 
     @property
@@ -185,7 +189,7 @@ class Columns:
                 f"{droppable([name])}"
             )
 
-    def measure(self, chunk: NumberedBatch) -> None:
+    def measure(self, chunk: TableChunk) -> None:
         """Find how long the lists are, where the schema does not say."""
         for name in self.listed - set(self.widths):
             column = chunk.batch.column(name)
@@ -195,7 +199,7 @@ class Columns:
 
     # ------------------------------------------------------------------ values
 
-    def fill(self, chunk: NumberedBatch, data: Array) -> None:
+    def fill(self, chunk: TableChunk, data: Array) -> None:
         """Write the features of a chunk into ``data`` of shape (m, n)."""
         pieces = [self._feature(chunk, name) for name in self.features]
         size = max(_BLOCK_BYTES // (data.itemsize * max(data.shape[1], 1)), 64)
@@ -209,7 +213,7 @@ class Columns:
                     block[:, start : start + piece.shape[1]] = piece[first : first + size]
                     start += piece.shape[1]
 
-    def _feature(self, chunk: NumberedBatch, name: str) -> Array:
+    def _feature(self, chunk: TableChunk, name: str) -> Array:
         if name in (self.text or ()):
             return np.full(len(chunk.batch), np.nan, dtype=self.dtype)
         column = chunk.batch.column(name)
@@ -223,7 +227,7 @@ class Columns:
         """Features as numbers, missing ones as NaN or an error that names their ``place``."""
         return _numbers(column, name, self.dtype, place, self.keep_missing, REMEDY)
 
-    def words(self, chunk: NumberedBatch) -> Array:
+    def words(self, chunk: TableChunk) -> Array:
         """Text of shape (n_rows, n_text), None where there is none."""
         found = np.empty((len(chunk.batch), len(self.text or ())), dtype=object)
         once: dict[Any, Any] = {None: None}  # equal words are one object
@@ -232,18 +236,18 @@ class Columns:
             found[:, k] = [once.setdefault(word, word) for word in column.to_pylist()]
         return found
 
-    def values(self, chunk: NumberedBatch, name: str) -> Array:
+    def values(self, chunk: TableChunk, name: str) -> Array:
         """A column of numbers in float64: target or weights."""
         return _numbers(_column(chunk, name), name, np.dtype(np.float64), chunk.place)
 
-    def labels(self, chunk: NumberedBatch) -> Array:
+    def labels(self, chunk: TableChunk) -> Array:
         """Query ids, int64 (uint64 if the column is) or str."""
         column = _column(chunk, self.qid)
         if self.kind == "integers":
             numbers = _decoded(column).to_numpy(zero_copy_only=False)
             return numbers if numbers.dtype == np.uint64 else numbers.astype(np.int64, copy=False)
         is_coded = pyarrow().types.is_dictionary(column.type)
-        with readable(chunk.place(0), chunk.source.kind):
+        with readable(partial(chunk.place, 0), self._file_kind):
             coded = column if is_coded else column.dictionary_encode()
             # The dictionary may be that of many chunks.
             used, codes = np.unique(
@@ -260,7 +264,7 @@ class Columns:
         """Query ids of a batch: the type of the column is that of the ids."""
         return as_text(labels.tolist()) if labels.dtype == object else labels
 
-    def _lists(self, chunk: NumberedBatch, name: str, column: Any, width: int) -> Array:
+    def _lists(self, chunk: TableChunk, name: str, column: Any, width: int) -> Array:
         """Lists of equal length as rows, shape (m, width); a missing list is a row of NaN."""
         there = np.arange(len(column))
         if column.null_count:
@@ -284,14 +288,14 @@ class Columns:
         return rows
 
 
-def _column(chunk: NumberedBatch, name: str) -> Any:
+def _column(chunk: TableChunk, name: str) -> Any:
     column = chunk.batch.column(name)
     _require_valid(chunk, name, column)
     return column
 
 
 def _require_valid(
-    chunk: NumberedBatch, name: str, column: Any, width: int = 1, remedy: str = ""
+    chunk: TableChunk, name: str, column: Any, width: int = 1, remedy: str = ""
 ) -> None:
     """Raise if there is a null; ``width`` entries make a row."""
     if column.null_count:

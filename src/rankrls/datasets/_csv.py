@@ -11,7 +11,7 @@ from sklearn.utils import Bunch
 
 from rankrls._streams import PathOrFile
 from rankrls._validation import check_integer
-from rankrls.datasets._csv_rows import CsvColumns, CsvSource
+from rankrls.datasets._csv_source import CsvColumns, CsvSource
 from rankrls.datasets._query_batches import check_dtype, iter_batches
 
 __all__ = ["iter_csv", "load_csv"]
@@ -32,11 +32,13 @@ def load_csv(
 ) -> Bunch:
     r"""Read a ranking from a CSV file.
 
+    Needs pyarrow: ``pip install 'rankrls[arrow]'``.
+
     Parameters
     ----------
     path : str, path-like or binary file
-        File to read, plain or gzip (recognised by its content), in UTF-8. An open file is read
-        from its current position, and is left open.
+        File to read, in UTF-8, plain or compressed by gzip, bzip2, xz or zstd, as its content
+        tells. An open file is read from its current position, and is left open.
     target : str or None
         Column of the labels. None: there are none, as in rows to predict.
     qid : str, optional
@@ -110,8 +112,7 @@ def load_csv(
     columns = CsvColumns(
         source, target, qid, sample_weight, features, drop, check_dtype(dtype), missing
     )
-    chunks = source.chunks()
-    return next(iter_batches(chunks, columns, np.inf, by_query=False, name=source.file))
+    return next(iter_batches(columns.chunks(), columns, np.inf, by_query=False, name=source.file))
 
 
 def iter_csv(
@@ -167,4 +168,4 @@ def iter_csv(
     columns = CsvColumns(
         source, target, qid, sample_weight, features, drop, check_dtype(dtype), missing
     )
-    return iter_batches(source.chunks(), columns, rows, by_query=by_query, name=source.file)
+    return iter_batches(columns.chunks(), columns, rows, by_query=by_query, name=source.file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,12 +12,15 @@ from scipy import sparse as sp
 from sklearn.utils import check_array
 
 from rankrls._atomic import atomic_file
+from rankrls._calls import takes_queries
 from rankrls._frames import clear_errors
+from rankrls._streams import packed
 from rankrls._validation import check_finite_array, check_length, encode_qid
 
 __all__ = ["dump_letor"]
 
 
+@takes_queries
 def dump_letor(
     X: Any,
     y: ArrayLike,
@@ -40,7 +42,8 @@ def dump_letor(
     y : array-like of shape (n_rows,)
         Labels.
     path : str or path-like
-        File to write or replace; compressed if its name ends in ``.gz``. Pipes and devices, such
+        File to write or replace; compressed if its name ends in ``.gz``,
+        ``.bz2``, ``.xz`` or ``.zst``. Pipes and devices, such
         as ``/dev/stdout``, are written to and not replaced.
     qid : array-like of shape (n_rows,), default=None
         Query ids, integers or strings without white space and ``#``.
@@ -69,12 +72,8 @@ def dump_letor(
 
     path = os.fspath(path)
     lines = _lines(X, y, ids, notes, 0 if zero_based else 1)
-    with atomic_file(path) as file:
-        if path.endswith(".gz"):
-            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                packed.writelines(lines)
-        else:
-            file.writelines(lines)
+    with atomic_file(path) as file, packed(file, path) as writer:
+        writer.writelines(lines)
 
 
 def _lines(

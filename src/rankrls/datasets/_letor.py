@@ -42,7 +42,8 @@ def load_letor(
     Parameters
     ----------
     path : str, path-like or binary file
-        File to read, plain or gzip; gzip is recognised by its content, not by its name. An
+        File to read, plain or compressed by gzip, bzip2, xz or zstd; its content tells, not its
+        name. zstd needs pyarrow (``pip install 'rankrls[arrow]'``) before Python 3.14. An
         open file is read from its current position, and is left open.
     n_features : int, default=None
         Number of columns of the result; a larger feature id in the file is an error. By default
@@ -88,7 +89,7 @@ def load_letor(
         If the file is malformed; the message begins with ``file:line:``. Features of a row may
         stand in any order, but no feature may be given twice. Values that are not finite numbers
         (but for ``missing``), query ids on some lines only, query ids that are not UTF-8 text,
-        NUL bytes, lines of more than 64 MiB, an empty file and a damaged gzip file are errors,
+        NUL bytes, lines of more than 64 MiB, an empty file and damaged compressed data are errors,
         too.
     MemoryError
         If the rows do not fit into the memory of the process.
@@ -116,12 +117,10 @@ def load_letor(
     parser, layout = _start(path, n_features, dtype, sparse, zero_based, beyond, missing)
     parts: list[ParsedRows] = []
     n_bytes = 0
-    for block in blocks(path):
-        rows = parser.parse(*block)
-        if rows is not None:
-            parts.append(rows)
-            n_bytes += rows.n_bytes
-            require_loadable(f"{parser.name}:{rows.lines[-1]}", n_bytes, "iter_letor")
+    for rows in parser.parse(blocks(path)):
+        parts.append(rows)
+        n_bytes += rows.n_bytes
+        require_loadable(f"{parser.name}:{rows.lines[-1]}", n_bytes, "iter_letor")
     if not parts:
         raise ValueError(f"{parser.name}: no data: the file is empty, or has only comments")
     rows = ParsedRows.concatenate(parts)
@@ -300,10 +299,7 @@ def _iter_batches(
     borders: list[int] = []  # where, in the pending rows, a batch may end
     last: bytes | None = None
     any_rows = False
-    for block in blocks(path):
-        part = parser.parse(*block)
-        if part is None:
-            continue
+    for part in parser.parse(blocks(path)):
         any_rows = True
         for i, query in enumerate((part.qid or ()) if by_query else ()):
             if query != last:

@@ -7,10 +7,10 @@ from typing import Any
 
 from rankrls._validation import check_option
 
-__all__ = ["MISSING_FEATURE", "REMEDY", "check_missing", "is_missing"]
+__all__ = ["MISSING_FEATURE", "MISSING_WORDS", "REMEDY", "check_missing", "is_missing"]
 
 #: Spellings of a value that is not there, in any case.
-_WORDS = frozenset(["", "na", "n/a", "nan", "null", "none"])
+MISSING_WORDS = frozenset(["", "na", "n/a", "nan", "null", "none"])
 
 #: The same after the colon of a LETOR feature, in text with single spaces.
 MISSING_FEATURE = re.compile(rb":(?:na|n/a|nan|null|none)?(?= |$)", re.IGNORECASE)
@@ -30,4 +30,4 @@ def check_missing(missing: Any) -> bool:
 
 def is_missing(text: str) -> bool:
     """Whether a cell stands for a value that is not there."""
-    return text.strip().lower() in _WORDS
+    return text.strip().lower() in MISSING_WORDS

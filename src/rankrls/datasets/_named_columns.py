@@ -17,7 +17,7 @@ from typing import Any
 from rankrls._streams import name_of
 from rankrls._validation import check_option, refuse_lazy
 from rankrls.datasets._arrow import find_files, open_source, pyarrow, readable
-from rankrls.datasets._csv_rows import CsvSource
+from rankrls.datasets._csv_source import CsvSource
 from rankrls.datasets._source import text_blocks
 from rankrls.datasets.formats import TABLE_FORMATS, sniff_table
 
@@ -63,7 +63,9 @@ class NamedTable(ABC):
         """Read some columns, from the first row to the last."""
 
 
-def open_table(table: Any, format: str = "auto", delimiter: str | None = None) -> NamedTable:
+def open_table(
+    table: Any, format: str = "auto", delimiter: str | None = None, header: bool = True
+) -> NamedTable:
     """Open a data frame, a dict of columns, or a file.
 
     Parameters
@@ -72,6 +74,7 @@ def open_table(table: Any, format: str = "auto", delimiter: str | None = None) -
     format : {"auto", "csv", "parquet", "jsonl"}
         Of a file.
     delimiter : str, optional
+    header : bool, default=True
         Of a CSV file.
     """
     check_option("format", format, ("auto", *TABLE_FORMATS))
@@ -80,7 +83,7 @@ def open_table(table: Any, format: str = "auto", delimiter: str | None = None) -
         return _FrameTable(table)
     kind = sniff_table(table) if format == "auto" else format
     if kind == "csv":
-        return _CsvTable(table, delimiter)
+        return _CsvTable(table, delimiter, header)
     if kind == "jsonl":
         return _JsonTable(table)
     if not is_path:
@@ -91,15 +94,15 @@ def open_table(table: Any, format: str = "auto", delimiter: str | None = None) -
 class _CsvTable(NamedTable):
     is_text = True
 
-    def __init__(self, path: Any, delimiter: str | None) -> None:
-        self._source = CsvSource(path, True, delimiter)
+    def __init__(self, path: Any, delimiter: str | None, header: bool) -> None:
+        self._source = CsvSource(path, header, delimiter)
         super().__init__(self._source.file, self._source.names)
 
     def chunks(self, columns: list[str]) -> Iterator[NamedCells]:
-        at = [self.names.index(name) for name in columns]
-        for chunk in self._source.chunks():
-            cells = [[cell or None for cell in chunk.cells(column)] for column in at]
-            yield NamedCells(cells, _line(self.file, chunk.numbers))
+        read = list(dict.fromkeys(columns))
+        self._source.kinds = dict.fromkeys(read, "cell")
+        for chunk in self._source.chunks(read):
+            yield NamedCells([chunk.batch.column(n).to_pylist() for n in columns], chunk.place)
 
 
 class _JsonTable(NamedTable):

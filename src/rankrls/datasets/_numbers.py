@@ -13,19 +13,24 @@ Other tokens (exponents, more digits) are given to ``float`` itself.
 
 from __future__ import annotations
 
+import math
 import re
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NUMBER", "parse_cells", "parse_features", "parse_labels"]
+__all__ = ["NUMBER", "LetorPairs", "parse_cells", "parse_features", "parse_labels", "plain_number"]
 
 #: A decimal number; unlike ``float``, neither "nan", "inf" nor "1_000".
 NUMBER = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
+_BOOLEANS = {"true": 1.0, "false": 0.0}  # in any case
+
 _DIGITS = b"0123456789"
 _MARKS = b".+-eE"
 _PAD = b" " * 24  # so that the 24 bytes before the end of any token exist
+_IS_MARK = np.isin(np.arange(256), [*_MARKS])
 _ASCII_ZEROS = np.uint64(0x3030303030303030)
 _EXACT_DIGITS = 15
 _HAS_WIDE = np.finfo(np.longdouble).nmant in (63, 112)  # IEEE, wider than double: not everywhere
@@ -33,6 +38,11 @@ _MOST_DIGITS = 19 if _HAS_WIDE else _EXACT_DIGITS
 # Exact, as 5^19 < 2^53. (10.0 ** n need not be.)
 _POWERS = np.cumprod(np.array([1] + [10] * _MOST_DIGITS, dtype=np.longdouble))
 _DOUBLE_POWERS = _POWERS.astype(np.float64)
+# The number of the digits in two bytes, the first one lowest; a space before a single digit.
+_TWO_DIGITS = np.zeros(2**16, dtype=np.int64)
+for _number in range(100):
+    for _text in {f"{_number:2d}", f"{_number:02d}"}:
+        _TWO_DIGITS[int.from_bytes(_text.encode(), "little")] = _number
 
 
 def parse_labels(tokens: list[bytes]) -> NDArray[np.float64] | None:
@@ -43,6 +53,14 @@ def parse_labels(tokens: list[bytes]) -> NDArray[np.float64] | None:
 def parse_cells(cells: list[str]) -> NDArray[np.float64] | None:
     """The same for text, with spaces around the numbers or without."""
     return _parse_tokens(" ".join(cells).encode(), cells)
+
+
+def plain_number(text: str) -> float | None:
+    """The finite number that a cell spells; 1 and 0 for true and false; otherwise None."""
+    if NUMBER.fullmatch(text.encode()):
+        number = float(text)
+        return number if math.isfinite(number) else None
+    return _BOOLEANS.get(text.lower())
 
 
 def _parse_tokens(joined: bytes, tokens: list[bytes] | list[str]) -> NDArray[np.float64] | None:
@@ -56,88 +74,128 @@ def _parse_tokens(joined: bytes, tokens: list[bytes] | list[str]) -> NDArray[np.
     return numbers if np.isfinite(numbers).all() else None
 
 
-def parse_features(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
-    """Read `` id:value id:value …`` (a space before every pair, none at the end).
+class LetorPairs(NamedTuple):
+    """Features of some lines.
 
-    Returns
-    -------
+    Attributes
+    ----------
     ids : ndarray of shape (n_pairs,), int64
     values : ndarray of shape (n_pairs,), float64
-        All finite. None is returned instead of both when the text is not of this form.
+        All finite.
+    colons : ndarray of shape (n_pairs,)
+        Their places in the text.
     """
-    n_pairs = text.count(b":")
-    if n_pairs == 0:
-        return (np.empty(0, np.int64), np.empty(0)) if not text else None
-    if not _is_pairs(text, n_pairs):
-        return None
+
+    ids: NDArray[np.int64]
+    values: NDArray[np.float64]
+    colons: NDArray[np.intp]
+
+
+def parse_features(text: bytes) -> LetorPairs | None:
+    """Read `` id:value id:value …`` (a space before every pair, none at the end).
+
+    None is returned when the text is not of this form.
+    """
+    if not text:
+        return LetorPairs(np.empty(0, np.int64), np.empty(0), np.empty(0, np.intp))
     bytes_ = np.frombuffer(_PAD + text + b" ", dtype=np.uint8)
-    colons = np.flatnonzero(bytes_ == ord(":"))
-    spaces = np.flatnonzero(bytes_[len(_PAD) :] == ord(" ")) + len(_PAD)
-    if (colons - spaces[:-1]).max() > 16:
+    marks = np.flatnonzero(bytes_[len(_PAD) :] - np.uint8(ord("0")) > 9)  # all but digits
+    marks += len(_PAD)
+    kinds = bytes_[marks]
+    colons, spaces = marks[kinds == ord(":")], marks[kinds == ord(" ")]
+    n_pairs = len(colons)
+    # Each pair has a space before it, one colon, and at least one character on either side.
+    if n_pairs == 0 or len(spaces) != n_pairs + 1 or spaces[0] != len(_PAD):
         return None
-    ids = _digits_before(bytes_, colons, colons - spaces[:-1] - 1).astype(np.int64)
-    values = _values(text, bytes_, colons, spaces[1:])
-    if values is None or not np.isfinite(values).all():
+    starts, ends = spaces[:-1], spaces[1:]
+    lengths = colons - starts - 1
+    if lengths.min() < 1 or lengths.max() > 15 or (ends - colons).min() < 2:
         return None
-    return ids, values
+    is_mark = _IS_MARK[kinds]
+    if 2 * n_pairs + 1 + np.count_nonzero(is_mark) < len(kinds):
+        return None
+    # A mark belongs to the last pair whose colon stands before it.
+    in_values, owner = marks[is_mark], np.arange(n_pairs)
+    # Mostly every value has one dot and nothing else, and then there is nothing to search.
+    if len(in_values) != n_pairs or (in_values < colons).any() or (in_values > ends).any():
+        owner = np.searchsorted(colons, in_values) - 1
+        if (owner < 0).any() or (in_values > ends[owner]).any():
+            return None  # a mark in an id
+    values = _values(text, bytes_, colons, ends, in_values, owner)
+    if values is None:
+        return None
+    return LetorPairs(_ids(bytes_, colons, lengths), values, colons - len(_PAD))
 
 
-def _is_pairs(text: bytes, n_pairs: int) -> bool:
-    """Whether every token is digits, one colon, and one or more characters of a number."""
-    no_digits = text.translate(None, _DIGITS)
-    return (
-        no_digits.translate(None, _MARKS) == b" :" * n_pairs  # id:value, single spaces
-        and no_digits.count(b" :") == n_pairs  # only digits in an id
-        and b" :" not in text  # no id is empty
-        and b": " not in text  # no value is empty
-        and not text.endswith(b":")
-    )
+def _ids(
+    bytes_: NDArray[np.uint8], colons: NDArray[np.intp], lengths: NDArray[np.intp]
+) -> NDArray[np.int64]:
+    """Return the integers before the colons, of so many digits."""
+    pairs = np.ndarray(len(bytes_) - 1, dtype="<u2", buffer=bytes_, strides=(1,))
+    ids = _TWO_DIGITS[pairs[colons - 2]]
+    longer = np.flatnonzero(lengths > 2)
+    if len(longer):
+        ids[longer] = _digits_before(bytes_, colons[longer], lengths[longer])
+    return ids
 
 
 def _values(
-    text: bytes, bytes_: NDArray[np.uint8], colons: NDArray[np.intp], ends: NDArray[np.intp]
+    text: bytes,
+    bytes_: NDArray[np.uint8],
+    colons: NDArray[np.intp],
+    ends: NDArray[np.intp],
+    marks: NDArray[np.intp],
+    owner: NDArray[np.intp],
 ) -> NDArray[np.float64] | None:
-    """Return the numbers between ``colons`` and ``ends``; None if one is malformed."""
+    """Return the numbers between ``colons`` and ``ends``; None if one is malformed.
+
+    ``marks`` are all characters of them that are no digits, and ``owner`` the pairs they are in.
+    """
     n_pairs = len(colons)
-    decimals = np.zeros(n_pairs, dtype=np.intp)
-    odd = np.zeros(n_pairs, dtype=bool)
-    first = bytes_[colons + 1]
-    negative = first == ord("-")
-
-    # A mark belongs to the last pair whose colon stands before it.
-    marks = np.flatnonzero((bytes_ < ord("0")) & (bytes_ != ord(" ")) | (bytes_ > ord(":")))
     kinds = bytes_[marks]
-    # Mostly every value has one dot and nothing else, and then there is nothing to search.
-    one_each = len(marks) == n_pairs and bool(((marks > colons) & (marks < ends)).all())
-    owner = np.arange(n_pairs) if one_each else np.searchsorted(colons, marks) - 1
+    n_digits = ends - colons - 1
     is_dot = kinds == ord(".")
-    dots, dot_owner = marks[is_dot], owner[is_dot]
-    decimals[dot_owner] = ends[dot_owner] - dots - 1
-    odd[dot_owner[1:][dot_owner[1:] == dot_owner[:-1]]] = True  # two dots
-    others = ~is_dot & ~((kinds == ord("-")) & (marks == colons[owner] + 1))
-    odd[owner[others]] = True  # an exponent, a plus, a minus inside
-
-    n_digits = ends - colons - 1 - negative
-    n_digits[dot_owner] -= 1
-    odd |= (n_digits > _MOST_DIGITS) | (n_digits < 1)
-
+    n_dots = int(np.count_nonzero(is_dot))
+    plain = n_dots == n_pairs == len(marks) and bool((owner[1:] != owner[:-1]).all())
+    odd = negative = None
+    if plain:  # one dot each, and no sign
+        decimals = ends - marks - 1
+        n_digits -= 1
+        before: NDArray[np.intp] = np.arange(1, n_pairs + 1)
+    else:
+        decimals = np.zeros(n_pairs, dtype=np.intp)
+        odd = np.zeros(n_pairs, dtype=bool)
+        negative = bytes_[colons + 1] == ord("-")
+        dots, dot_owner = marks[is_dot], owner[is_dot]
+        decimals[dot_owner] = ends[dot_owner] - dots - 1
+        odd[dot_owner[1:][dot_owner[1:] == dot_owner[:-1]]] = True  # two dots
+        others = ~is_dot & ~((kinds == ord("-")) & (marks == colons[owner] + 1))
+        odd[owner[others]] = True  # an exponent, a plus, a minus inside
+        n_digits -= negative
+        n_digits[dot_owner] -= 1
+        before = np.searchsorted(dots, ends)
+    if n_digits.max() > _MOST_DIGITS or n_digits.min() < 1:
+        odd = np.zeros(n_pairs, dtype=bool) if odd is None else odd
+        odd |= (n_digits > _MOST_DIGITS) | (n_digits < 1)
+    if odd is not None:
+        n_digits[odd], decimals[odd] = 1, 0
     # Without its dot a decimal is an integer: mantissa / 10^decimals.
-    if len(dots):
-        before = owner + 1 if len(dots) == n_pairs and one_each else np.searchsorted(dots, ends)
+    positions = ends
+    if n_dots:
         bytes_ = np.frombuffer(_PAD + text.translate(None, b".") + b" ", dtype=np.uint8)
         positions = ends - before
-    else:
-        positions = ends
-    n_digits[odd], decimals[odd] = 1, 0
     mantissas = _digits_before(bytes_, positions, n_digits)
     values = mantissas.astype(np.float64)
-    values /= _DOUBLE_POWERS[decimals]
+    values /= _DOUBLE_POWERS[_if_equal(decimals)]
     wide = np.flatnonzero(n_digits > _EXACT_DIGITS)
     if len(wide):
         values[wide], unsure = _divide_wide(mantissas[wide], decimals[wide])
-        odd[wide[unsure]] = True
-    np.negative(values, out=values, where=negative)
-    if odd.any():
+        if unsure.any():
+            odd = np.zeros(n_pairs, dtype=bool) if odd is None else odd
+            odd[wide[unsure]] = True
+    if negative is not None:
+        np.negative(values, out=values, where=negative)
+    if odd is not None and odd.any():
         bounds = zip(
             (colons[odd] + 1 - len(_PAD)).tolist(), (ends[odd] - len(_PAD)).tolist(), strict=True
         )
@@ -145,7 +203,14 @@ def _values(
             values[odd] = [float(text[start:end]) for start, end in bounds]
         except ValueError:
             return None
+        if not np.isfinite(values[odd]).all():
+            return None
     return values
+
+
+def _if_equal(numbers: NDArray[np.intp]) -> NDArray[np.intp] | np.intp:
+    """The number if all are the same, which is then quicker to compute with."""
+    return numbers[0] if (numbers == numbers[0]).all() else numbers
 
 
 def _divide_wide(
@@ -169,24 +234,32 @@ def _digits_before(
     """Return the integers spelled by the 1 to 19 digits that stand before each of ``ends``."""
     # Every 8 consecutive bytes as one word, the first byte lowest.
     words = np.ndarray(len(bytes_) - 7, dtype="<u8", buffer=bytes_, strides=(1,))
-    numbers = _eight_digits(words[ends - 8], np.minimum(n_digits, 8))
-    for done in (8, 16):
+    most = int(n_digits.max())
+    last = n_digits if most <= 8 else np.minimum(n_digits, 8)
+    numbers = _eight_digits(words[ends - 8], _if_equal(last))
+    for done in range(8, most, 8):
         longer = np.flatnonzero(n_digits > done)
-        if not len(longer):
-            break
         more = np.minimum(n_digits[longer] - done, 8)
         high = _eight_digits(words[ends[longer] - done - 8], more)
         numbers[longer] += high * np.uint64(10**done)
     return numbers
 
 
-def _eight_digits(words: NDArray[np.uint64], n_digits: NDArray[np.intp]) -> NDArray[np.uint64]:
+def _eight_digits(
+    words: NDArray[np.uint64], n_digits: NDArray[np.intp] | np.intp
+) -> NDArray[np.uint64]:
     """Return the integers spelled by the last ``n_digits`` (1 to 8) bytes of each word."""
     unused = (8 * (8 - n_digits)).astype(np.uint64)
-    words = ((words ^ _ASCII_ZEROS) >> unused) << unused
+    words ^= _ASCII_ZEROS
+    words >>= unused
+    words <<= unused
     # Neighbours join: 8 digits, 4 numbers below 100, 2 below 10^4, 1 below 10^8.
-    words = (words * np.uint64(10 * 2**8 + 1)) >> np.uint64(8)
+    words *= np.uint64(10 * 2**8 + 1)
+    words >>= np.uint64(8)
     words &= np.uint64(0x00FF00FF00FF00FF)
-    words = (words * np.uint64(100 * 2**16 + 1)) >> np.uint64(16)
+    words *= np.uint64(100 * 2**16 + 1)
+    words >>= np.uint64(16)
     words &= np.uint64(0x0000FFFF0000FFFF)
-    return (words * np.uint64(10_000 * 2**32 + 1)) >> np.uint64(32)
+    words *= np.uint64(10_000 * 2**32 + 1)
+    words >>= np.uint64(32)
+    return words

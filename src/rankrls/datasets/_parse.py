@@ -1,22 +1,24 @@
 """Lines of a LETOR file to rows.
 
-``Parser.parse`` reads a block of lines: quickly if every line is plainly well-formed, and
+``Parser.parse`` reads blocks of lines: quickly if every line is plainly well-formed, and
 otherwise token by token, which reads the same or raises ``ValueError`` with file, line and token.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._calls import warn
 from rankrls.datasets._missing import MISSING_FEATURE, REMEDY, is_missing
-from rankrls.datasets._numbers import NUMBER, parse_features, parse_labels
+from rankrls.datasets._numbers import NUMBER, LetorPairs, parse_features, parse_labels
+from rankrls.datasets._source import in_order
 
 __all__ = ["MAX_FEATURES", "ParsedRows", "Parser", "show"]
 
@@ -97,7 +99,7 @@ class ParsedRows:
 class _Lines(NamedTuple):
     """Lines with data: their numbers, labels, query ids if any, and the text of the features."""
 
-    numbers: list[int]
+    numbers: Sequence[int]
     labels: list[bytes]
     qids: list[bytes | None]
     features: list[bytes]
@@ -148,20 +150,33 @@ class Parser:
         self.first_line = 0
         self.words: dict[bytes, bytes] = {}  # every query id once
 
-    def parse(self, first_line: int, block: bytes) -> ParsedRows | None:
-        """Return the rows of a block whose first line has this number; None if it has none."""
-        self._refuse_binary(first_line, block)
-        lines, comments = _split(first_line, block)
-        if not lines.numbers:
-            return None
+    def parse(self, blocks: Iterator[tuple[int, bytes]]) -> Iterator[ParsedRows]:
+        """Yield the rows of blocks, each given with the number of its first line."""
+        for read in in_order(self._read, blocks, threads=1):
+            if read[0].numbers:
+                yield self._rows(*read)
+
+    def _read(
+        self, numbered: tuple[int, bytes]
+    ) -> tuple[_Lines, list[str], tuple[Any, ...] | None]:
+        """The lines of a block, their comments, and their numbers if all are plainly right.
+
+        Nothing here depends on other blocks: they are read ahead.
+        """
+        self._refuse_binary(*numbered)
+        lines, comments = _split(*numbered)
+        return lines, comments, self._parse_fast(lines) if lines.numbers else None
+
+    def _rows(self, lines: _Lines, comments: list[str], fast: tuple[Any, ...] | None) -> ParsedRows:
+        """The rows of the next block."""
         if self.has_qid is None:
             self.has_qid = lines.qids[0] is not None
             self.first_line = lines.numbers[0]
         seen = self.words
         qid = [seen.setdefault(word, word) for word in lines.qids if word is not None]
-        uniform = len(qid) == len(lines.qids) * self.has_qid
-        fast = self._parse_fast(lines) if uniform else None
-        target, counts, columns, values = fast or self._parse_carefully(lines)
+        uniform = len(qid) == len(lines.qids) * self.has_qid and b"" not in seen
+        plain = fast if uniform else None
+        target, counts, columns, values = plain or self._parse_carefully(lines)
         if len(columns) and columns.max() >= self.width:
             counts, columns, values = self._drop(lines, counts, columns, values)
         return ParsedRows(
@@ -183,18 +198,17 @@ class Parser:
                 if b"\0" in word:
                     self._fail(number, f"{show(word)} is binary data, not LETOR text")
 
-    def _parse_fast(self, lines: _Lines) -> tuple | None:
+    def _parse_fast(self, lines: _Lines) -> tuple[Any, ...] | None:
         """Return target, counts, columns and values; None unless all is plainly right."""
         target = parse_labels(lines.labels)
-        if target is None or b"" in self.words:
+        if target is None:
             return None
         text = b" ".join([b"", *filter(None, lines.features)])
         # Every feature has one colon: those up to the end of a line, less those before it.
         lengths = np.array([*map(len, lines.features)])
         ends = np.cumsum(lengths + (lengths > 0))
-        colons = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord(":"))
-        counts = np.diff(np.searchsorted(colons, ends), prepend=0).astype(np.int64, copy=False)
         pairs = parse_features(text)
+        colons = _colons(text) if pairs is None else pairs.colons
         if pairs is None:  # perhaps only tabs or several spaces
             text = b" ".join([b"", *text.split()])
             pairs = parse_features(text)
@@ -202,11 +216,12 @@ class Parser:
             pairs = _parse_missing(text)
         if pairs is None:
             return None
-        ids, values = pairs
+        counts = np.diff(np.searchsorted(colons, ends), prepend=0).astype(np.int64, copy=False)
+        ids, values = pairs.ids, pairs.values
         if len(ids):
             if ids.min() < self.first_id or ids.max() > self.last_id:
                 return None
-            if (np.abs(values) > self.largest).any():
+            if max(np.fmax.reduce(values), -np.fmin.reduce(values)) > self.largest:
                 return None
         columns = (ids - self.first_id).astype(np.int32)
         starts = np.cumsum(counts)[:-1]
@@ -220,7 +235,7 @@ class Parser:
                 return None
         return target, counts, columns, values
 
-    def _parse_carefully(self, lines: _Lines) -> tuple:
+    def _parse_carefully(self, lines: _Lines) -> tuple[Any, ...]:
         """Return target, counts, columns and values, or raise the error of the first bad token."""
         target, counts, columns, values = [], [], [], []
         for number, label, qid, features in zip(*lines, strict=True):
@@ -322,39 +337,44 @@ class Parser:
         raise ValueError(f"{self.name}:{number}: {what}")
 
 
-def _parse_missing(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
+def _colons(text: bytes) -> NDArray[np.intp]:
+    return np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord(":"))
+
+
+def _parse_missing(text: bytes) -> LetorPairs | None:
     """Read `` id:value id:value …`` where some of the values are missing: they are NaN."""
     pairs = parse_features(MISSING_FEATURE.sub(b":0", text))
     if pairs is not None:
-        colons = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord(":"))
         places = [found.start() for found in MISSING_FEATURE.finditer(text)]
-        pairs[1][np.searchsorted(colons, places)] = np.nan
+        pairs.values[np.searchsorted(_colons(text), places)] = np.nan
     return pairs
 
 
 def _split(first_line: int, block: bytes) -> tuple[_Lines, list[str]]:
     """Return the lines that hold data, and the comment of each of them."""
-    lines = numbers, labels, qids, features = _Lines([], [], [], [])
-    comments = []
-    commented = b"#" in block
-    comment = b""
-    for number, line in enumerate(block.split(b"\n"), first_line):
-        if commented:
-            line, _, comment = line.partition(b"#")
-        words = line.split(None, 2)
-        if not words:
-            continue
-        numbers.append(number)
-        labels.append(words[0])
-        if len(words) > 1 and words[1].startswith(b"qid:"):
-            qids.append(words[1][4:])
-            features.append(b"" if len(words) == 2 else words[2].rstrip())
-        else:
-            qids.append(None)
-            features.append(b" ".join(words[1:]).rstrip())
-        if commented:
-            comments.append(comment.strip().decode("utf-8", "replace"))
-    return lines, comments if commented else [""] * len(numbers)
+    bodies = block.removesuffix(b"\n").split(b"\n")
+    comments = [""] * len(bodies)
+    if b"#" in block:
+        after = (line.partition(b"#")[2].strip() for line in bodies)
+        comments = [comment.decode("utf-8", "replace") for comment in after]
+        bodies = [line.partition(b"#")[0] for line in bodies]
+    words = [line.split(None, 2) for line in bodies]
+    del bodies
+    numbers: Sequence[int] = range(first_line, first_line + len(words))
+    if not all(words):  # without data
+        kept = [i for i, row in enumerate(words) if row]
+        words, numbers = [words[i] for i in kept], [numbers[i] for i in kept]
+        comments = [comments[i] for i in kept]
+    labels = [row[0] for row in words]
+    qids = [row[1][4:] if len(row) > 1 and row[1].startswith(b"qid:") else None for row in words]
+    if words and None not in qids and min(map(len, words)) == 3:
+        features = [row[2].rstrip() for row in words]
+    else:
+        features = [
+            b" ".join(row[1 if qid is None else 2 :]).rstrip()
+            for row, qid in zip(words, qids, strict=True)
+        ]
+    return _Lines(numbers, labels, qids, features), comments
 
 
 def show(token: bytes) -> str:

@@ -14,8 +14,8 @@ from sklearn.utils import Bunch
 from rankrls._frames import names_anything, row_names
 from rankrls._validation import check_option
 from rankrls.datasets._columns import check_names, missing_column
-from rankrls.datasets._csv_rows import plain_number
 from rankrls.datasets._named_columns import NamedTable, open_table
+from rankrls.datasets._numbers import plain_number
 from rankrls.datasets._preference_columns import find_roles, outcomes, text_of
 from rankrls.datasets._query_ids import integers_of
 
@@ -57,7 +57,7 @@ def load_preferences(
     Parameters
     ----------
     table : data frame, dict of columns, str, path-like or binary file
-        A frame of pandas, polars or pyarrow, or a file: CSV (also compressed by gzip), Parquet,
+        A frame of pandas, polars or pyarrow, or a file: CSV (also compressed), Parquet,
         Arrow, or JSON lines (one object in each line).
     preferred, other : str, default="auto"
         Columns of the preferred item and of the other one. "auto": preferred and other, winner and

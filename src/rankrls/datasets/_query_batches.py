@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -153,7 +154,7 @@ def iter_batches(
         tables.append(table)
         n_rows += len(table.data)
         n_bytes += table.n_bytes
-        require_loadable(chunk.place(len(table.data) - 1), n_bytes, instead)
+        require_loadable(partial(chunk.place, len(table.data) - 1), n_bytes, instead)
         if n_rows < rows or (assembler.by_query and last_start == 0):
             continue
         whole = _Table.concatenate(tables)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import Bunch
 
-from rankrls._streams import PathOrFile, name_of
+from rankrls._streams import PathOrFile, name_of, without_suffix
 from rankrls.datasets._source import text_blocks
 
 __all__ = ["QuerySizes", "load_group"]
@@ -208,7 +208,7 @@ def _beside(name: str | None) -> str | None:
     """The file of sizes that lies beside a file of rows, if there is one."""
     if name is None:
         return None
-    for stem in dict.fromkeys([name, name.removesuffix(".gz")]):
+    for stem in dict.fromkeys([name, without_suffix(name)]):
         for suffix in _SUFFIXES:
             if os.path.isfile(stem + suffix):
                 return stem + suffix

@@ -15,7 +15,7 @@ from rankrls._streams import PathOrFile, name_of
 from rankrls._validation import check_integer, check_option
 from rankrls.datasets._arrow import find_files, open_source
 from rankrls.datasets._columns import check_names, listed, missing_column
-from rankrls.datasets._csv_rows import CsvColumns, CsvSource
+from rankrls.datasets._csv_source import CsvColumns, CsvSource
 from rankrls.datasets._letor import iter_letor, load_letor
 from rankrls.datasets._parquet import iter_parquet
 from rankrls.datasets._query_batches import check_dtype, iter_batches
@@ -60,10 +60,10 @@ def load_ranking(
     Parameters
     ----------
     path : str, path-like or binary file, or a list of them
-        Text may be compressed by gzip. A directory stands for the Parquet files in it. An open
-        file that cannot be rewound, such as a pipe, must have ``peek``, or a ``format``. Several
-        files of one kind are read as one: columns of tables are those of the first by their
-        names, and rows with the same query id are one query.
+        Text may be compressed (gzip, bzip2, xz, zstd). A directory stands for the Parquet files in
+        it. An open file that cannot be rewound, such as a pipe, must have ``peek``, or a
+        ``format``. Several files of one kind are read as one: columns of tables are those of the
+        first by their names, and rows with the same query id are one query.
     format : {"auto", "letor", "csv", "parquet"}, default="auto"
         What the file is. By default its content tells, and its name between LETOR and CSV. Arrow
         and Feather files count as "parquet".
@@ -163,9 +163,7 @@ def load_ranking(
         source = CsvSource(file, header, delimiter)
         found = _find_roles(source.file, source.names, roles, others, need)
         columns = CsvColumns(source, **found, dtype=check_dtype(dtype), missing=missing, text=text)
-        chunks: Any = source.chunks()
-        if text == "auto":
-            chunks = columns.find_text(chunks)
+        chunks = columns.find_text() if text == "auto" else columns.chunks()
         bunch = next(iter_batches(chunks, columns, np.inf, by_query=False, name=source.file))
         return _finish(bunch, kind, found)
     found = _parquet_roles(file, roles, others, need)
@@ -261,8 +259,7 @@ def iter_ranking(
                 "text, or use load_ranking"
             )
         columns = CsvColumns(source, **found, dtype=check_dtype(dtype), missing=missing, text=text)
-        chunks = source.chunks()
-        batches = iter_batches(chunks, columns, rows, by_query=by_query, name=source.file)
+        batches = iter_batches(columns.chunks(), columns, rows, by_query=by_query, name=source.file)
         return (_finish(batch, kind, found) for batch in batches)
     found = _parquet_roles(file, roles, others, need)
     batches = iter_parquet(

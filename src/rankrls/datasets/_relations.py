@@ -37,7 +37,7 @@ def load_relations(
     Parameters
     ----------
     table : DataFrame, pyarrow.Table, dict of columns, str, path-like or binary file
-        A frame of pandas, polars or pyarrow, or a file: CSV (also compressed by gzip), Parquet,
+        A frame of pandas, polars or pyarrow, or a file: CSV (also compressed), Parquet,
         Arrow, or JSON lines.
     row, column, value : str, optional
         Columns of the table with the names of the two objects and the label; by default its
@@ -129,6 +129,7 @@ def load_relations(
         raise ValueError(f"{source.file}: no line has names that rows and columns have")
     shape = len(labels[0]), len(labels[1])
     Y = sparse.coo_array((codes[2][kept], (numbers[0][kept], numbers[1][kept])), shape=shape)
+    Y.row_names, Y.column_names = labels  # what fit compares with the names of X and Z
     return Bunch(
         target=Y, row_names=labels[0], column_names=labels[1], n_dropped=int((~kept).sum())
     )

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from rankrls._streams import PathOrFile, name_of
 from rankrls._validation import as_text, check_option
 from rankrls.datasets._columns import missing_column
-from rankrls.datasets._csv_rows import CsvSource
 from rankrls.datasets._letor import load_letor
 from rankrls.datasets._named_columns import open_table
 from rankrls.datasets.formats import FORMATS, sniff
@@ -97,34 +96,21 @@ def load_ids(
     file = name_of(path)
     if kind == "letor":
         return ids_from_comments(load_letor(path, beyond="drop").comments, column, name=file)
-    words: list[str] = []
-    if kind == "csv":
-        source = CsvSource(path, header, delimiter)
-        place = _place(source.file, column, source.names)
-        for chunk in source.chunks():
-            cells = chunk.cells(place)
-            if "" in cells:
-                raise ValueError(_empty(chunk.place(cells.index("")), column))
-            words += cells
-        return as_text(words)
-    if not isinstance(path, str | os.PathLike):
+    if kind == "parquet" and not isinstance(path, str | os.PathLike):
         raise ValueError(f"{file}: Parquet and Arrow files are opened by name")
-    table = open_table(path, "parquet")
-    _place(table.file, column, table.names)
+    table = open_table(path, kind, delimiter, header)
+    _require_column(table.file, column, table.names)
+    words: list[str] = []
     for part in table.chunks([column]):
         if None in part.cells[0]:
-            raise ValueError(_empty(part.place(part.cells[0].index(None)), column))
+            place = part.place(part.cells[0].index(None))
+            raise ValueError(f"{place}: column {column!r} is empty: every row needs a name")
         words += [str(cell) for cell in part.cells[0]]
     return as_text(words)
 
 
-def _place(file: str, column: str, names: list[str]) -> int:
+def _require_column(file: str, column: str, names: list[str]) -> None:
     if names.count(column) != 1:
         if column in names:
             raise ValueError(f"{file}: there are several columns {column!r}")
         raise ValueError(f"{file}: {missing_column('ids', column, names)}")
-    return names.index(column)
-
-
-def _empty(place: str, column: str) -> str:
-    return f"{place}: column {column!r} is empty: every row needs a name"

@@ -1,15 +1,20 @@
-"""Bytes and text of a file, plain or gzip, in blocks of whole lines."""
+"""Bytes and text of a file, plain or compressed, in blocks of whole lines."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from rankrls import _memory
-from rankrls._streams import DAMAGED, PathOrFile, name_of, opened
+from rankrls._streams import DamagedError, PathOrFile, name_of, opened
 
-__all__ = ["blocks", "require_loadable", "rewindable", "text_blocks"]
+__all__ = ["as_utf8", "blocks", "in_order", "require_loadable", "rewindable", "text_blocks"]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 1 << 26  # some 5 million features in one row
@@ -24,58 +29,88 @@ def rewindable(path: PathOrFile) -> bool:
     return bool(getattr(path, "seekable", lambda: False)())
 
 
-def require_loadable(place: str, n_bytes: int, instead: str) -> None:
+def require_loadable(place: str | Callable[[], str], n_bytes: int, instead: str) -> None:
     """Raise if the rows that have been read leave no room for the arrays to be made of them."""
     if n_bytes > _memory.budget():
+        where = place if isinstance(place, str) else place()
         raise MemoryError(
-            f"{place}: the rows up to here take {n_bytes / 2**30:.1f} GiB, and all of them do not "
+            f"{where}: the rows up to here take {n_bytes / 2**30:.1f} GiB, and all of them do not "
             f"fit into the memory of this process ({_memory.available() / 2**30:.1f} GiB): read "
             f"them in smaller batches, with {instead}"
         )
 
 
-def blocks(path: PathOrFile, longest: int | None = None) -> Iterator[tuple[int, bytes]]:
+def in_order(work: Callable[[T], R], items: Iterator[T], threads: int) -> Iterator[R]:
+    """Results for all items, worked on ahead by some threads; an error comes in its turn."""
+    with ThreadPoolExecutor(threads) as pool:
+        coming: deque[Future[R]] = deque()
+        failed: Exception | None = None
+        while True:
+            try:
+                item = next(items, None)
+            except Exception as error:
+                item, failed = None, error
+            if item is not None:
+                coming.append(pool.submit(work, item))
+            while coming and (item is None or len(coming) > threads):
+                yield coming.popleft().result()
+            if failed is not None:
+                raise failed
+            if item is None:
+                return
+
+
+def blocks(
+    path: PathOrFile, longest: int | None = None, n_blocks: int = 1
+) -> Iterator[tuple[int, bytes]]:
     """Yield ``(number of the first line, whole lines)`` until the file ends.
 
     A file passed open is read from where it stands and stays open. A line of more than ``longest``
     bytes (64 MiB, or what memory allows) is an error.
     """
     with opened(path) as file:
-        yield from _blocks(file, name_of(path), longest or _MAX_LINE_BYTES)
+        size = n_blocks * _BLOCK_BYTES
+        yield from _blocks(file, name_of(path), longest or _MAX_LINE_BYTES, size)
 
 
 def text_blocks(path: PathOrFile, longest: int | None = None) -> Iterator[tuple[int, list[str]]]:
     """`blocks` of UTF-8 text as lists of lines."""
     name = name_of(path)
     for number, block in blocks(path, longest):
-        if b"\0" in block:
-            line = number + block[: block.index(b"\0")].count(b"\n")
-            raise ValueError(f"{name}:{line}: this is binary data, not text")
-        try:
-            text = block.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line = number + block[: error.start].count(b"\n")
-            raise ValueError(
-                f"{name}:{line}: this is not UTF-8 text; save the file in UTF-8"
-            ) from error
-        lines = text.split("\n")
+        lines = as_utf8(name, number, block).decode("utf-8").split("\n")
         if not lines[-1]:
             lines.pop()
         yield number, lines
 
 
-def _blocks(file: Any, name: str, longest: int) -> Iterator[tuple[int, bytes]]:
+def as_utf8(name: str, number: int, block: bytes) -> bytes:
+    """The same block, or an error with the line, counted from ``number``, that is no text."""
+    if b"\0" in block:
+        line = number + block[: block.index(b"\0")].count(b"\n")
+        raise ValueError(f"{name}:{line}: this is binary data, not text")
+    if not block.isascii():
+        try:
+            block.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = number + block[: error.start].count(b"\n")
+            raise ValueError(
+                f"{name}:{line}: this is not UTF-8 text; save the file in UTF-8"
+            ) from error
+    return block
+
+
+def _blocks(file: Any, name: str, longest: int, size: int) -> Iterator[tuple[int, bytes]]:
     line = 1
     longest = min(longest, max(_memory.budget() // _BYTES_PER_BYTE, _BLOCK_BYTES))
     pending: list[bytes] = []  # the pieces of a line that has not ended yet
     pending_bytes = 0
     while True:
         try:
-            piece = file.read(_BLOCK_BYTES)
-        except DAMAGED as error:
+            piece = file.read(size)
+        except DamagedError as error:
             raise ValueError(
-                f"{name}:{line}: the gzip data is truncated or corrupt at or after this line "
-                f"({error}); get the file again"
+                f"{name}:{line}: {error} at or after this line ({error.args[1]}); get the file "
+                "again"
             ) from error
         if not piece:
             break

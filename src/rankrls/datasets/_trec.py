@@ -6,7 +6,6 @@ have a line ``query iteration id grade``. Words are separated by blanks or tabs.
 
 from __future__ import annotations
 
-import gzip
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from rankrls._atomic import atomic_file
 from rankrls._calls import warn
-from rankrls._streams import PathOrFile, name_of
+from rankrls._streams import PathOrFile, name_of, packed
 from rankrls._validation import as_text, show
 from rankrls.datasets._source import require_loadable, text_blocks
 from rankrls.rankings import Qrels, RankTable
@@ -38,7 +37,7 @@ def load_run(path: PathOrFile) -> RankTable:
     Parameters
     ----------
     path : str, path-like or binary file
-        Lines ``query Q0 id rank score tag``, also compressed by gzip.
+        Lines ``query Q0 id rank score tag``, also compressed.
 
     Returns
     -------
@@ -101,7 +100,7 @@ def load_qrels(path: PathOrFile) -> Qrels:
     Parameters
     ----------
     path : str, path-like or binary file
-        Lines ``query iteration id grade``, also compressed by gzip. The iteration is ignored.
+        Lines ``query iteration id grade``, also compressed. The iteration is ignored.
 
     Returns
     -------
@@ -140,7 +139,8 @@ def dump_run(table: RankTable, path: PathOrFile, *, name: str = "rankrls") -> No
     table : RankTable
         From :func:`rankrls.rank`, or ``RankTable.from_scores``.
     path : str, path-like or binary file
-        File to write or replace; compressed if its name ends in ``.gz``. Pipes and devices, such
+        File to write or replace; compressed if its name ends in ``.gz``,
+        ``.bz2``, ``.xz`` or ``.zst``. Pipes and devices, such
         as ``/dev/stdout``, are written to and not replaced.
     name : str, default="rankrls"
         Name of the run, the last word of every line.
@@ -216,12 +216,8 @@ def _write(lines: Iterator[bytes], path: PathOrFile) -> None:
         path.writelines(lines)
         return
     path = os.fspath(path)
-    with atomic_file(path) as file:
-        if path.endswith(".gz"):
-            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                packed.writelines(lines)
-        else:
-            file.writelines(lines)
+    with atomic_file(path) as file, packed(file, path) as writer:
+        writer.writelines(lines)
 
 
 def _documents(table: RankTable | Qrels) -> list[tuple[str, str]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
-import zlib
 from typing import Any
 
-from rankrls._streams import PathOrFile, name_of
+from rankrls._streams import DamagedError, PathOrFile, name_of, opened, unpacked, without_suffix
 
 __all__ = ["FORMATS", "SUFFIXES", "TABLE_FORMATS", "sniff", "sniff_table"]
 
@@ -28,9 +28,6 @@ _COLUMNAR = (b"PAR1", b"PARE", b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")
 #: Files that people have, and that are none of ours.
 _FOREIGN = {
     b"PK\x03\x04": "a zip file (of Excel, NumPy or a model?), not data",
-    b"BZh": "compressed by bzip2: unpack it, or use gzip",
-    b"\xfd7zXZ": "compressed by xz: unpack it, or use gzip",
-    b"\x28\xb5\x2f\xfd": "compressed by zstd: unpack it, or use gzip",
     b"\x93NUMPY": "an array of NumPy, which has no labels: save it as CSV or Parquet",
     b"\x89HDF": "an HDF5 file: save it as CSV or Parquet",
     b"\xff\xfe": "text in UTF-16: save it in UTF-8",
@@ -57,7 +54,7 @@ def sniff(path: PathOrFile) -> tuple[str, Any]:
     name = name_of(path)
     if isinstance(path, str | os.PathLike) and os.path.isdir(path):
         return "parquet", path
-    lower = name.lower().removesuffix(".gz")
+    lower = without_suffix(name).lower()
     head = _head(path)
     if head.startswith(_COLUMNAR) or lower.endswith(SUFFIXES):
         return "parquet", path
@@ -66,18 +63,18 @@ def sniff(path: PathOrFile) -> tuple[str, Any]:
             raise ValueError(f"{name}: this is {what}")
     if lower.endswith((".csv", ".tsv")):
         return "csv", path
-    return ("letor" if _looks_like_letor(_plain(head)) else "csv"), path
+    return ("letor" if _looks_like_letor(_text(path, head)) else "csv"), path
 
 
 def sniff_table(path: PathOrFile) -> str:
     """The format of a table with names of columns: "csv", "parquet" or "jsonl"."""
-    lower = name_of(path).lower().removesuffix(".gz")
+    lower = without_suffix(name_of(path)).lower()
     if lower.endswith(_JSON_SUFFIXES):
         return "jsonl"
     kind, _ = sniff(path)
     if kind == "parquet" or lower.endswith((".csv", ".tsv")):
         return kind
-    return "jsonl" if _plain(_head(path)).lstrip().startswith(("{", "[")) else "csv"
+    return "jsonl" if _text(path, _head(path)).lstrip().startswith(("{", "[")) else "csv"
 
 
 def _head(path: PathOrFile) -> bytes:
@@ -101,14 +98,31 @@ def _head(path: PathOrFile) -> bytes:
     return head
 
 
-def _plain(head: bytes) -> str:
-    """The first text of a file, unpacked if it is gzip; what is damaged there is told later."""
-    if head.startswith(b"\x1f\x8b"):
-        try:
-            head = zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
-        except zlib.error:
-            head = b""
-    return head.decode("utf-8-sig", "replace")
+def _text(path: PathOrFile, head: bytes) -> str:
+    """The first text of a file, unpacked; what is damaged there is told later."""
+    name = name_of(path)
+    if isinstance(path, str | os.PathLike):
+        with opened(path) as file:
+            found = _first_bytes(file)
+    elif getattr(path, "seekable", lambda: False)():
+        start = path.tell()
+        found = _first_bytes(unpacked(path, name))
+        path.seek(start)
+    else:
+        found = _first_bytes(unpacked(io.BytesIO(head), name))
+        if head and not found:
+            raise ValueError(f"{name}: the compressed stream does not tell its format; name it")
+    return found.decode("utf-8-sig", "replace")
+
+
+def _first_bytes(file: Any) -> bytes:
+    found = b""
+    try:
+        while len(found) < _HEAD_BYTES and (more := file.read(_HEAD_BYTES // 16)):
+            found += more
+    except DamagedError:
+        pass
+    return found
 
 
 def _looks_like_letor(text: str) -> bool:

@@ -1,8 +1,9 @@
-"""Questions to the data and to a model: which labels to check, what to ask next, why this order.
+"""Diagnostics of data and models: suspicious labels, informative comparisons, explanations.
 
-`audit` says how much every judgement, item, judge, query or row does to a model, and how badly the
-rest predicts it; `suggest_pairs` which judgements would tell most; `explain` what a difference of
-scores is made of. All of it is exact, without refitting.
+`audit` measures the influence of each judgement, item, judge, query or row on a model, and how well
+the model without it predicts its labels. `suggest_pairs` chooses the most informative judgements to
+collect next. `explain` splits a difference of scores into contributions. All results are exact and
+need no refitting.
 """
 
 from rankrls.diagnostics._audit import Audit, audit

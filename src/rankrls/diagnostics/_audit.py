@@ -1,4 +1,4 @@
-"""``audit``: what every query, row, judgement, item or judge does to a model."""
+"""``audit``: influence of each query, row, judgement, item or judge on a model."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import takes_queries
 from rankrls._frames import data_frame
+from rankrls._progress import tells
 from rankrls._validation import check_length, check_option, check_positive, encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.influence import (
@@ -33,47 +34,48 @@ __all__ = ["Audit", "audit"]
 
 Array = NDArray[Any]
 
-#: What is left out together, and what it needs.
+#: Units that can be left out, and the arguments they need.
 BY = ("query", "row", "judgement", "item", "group")
 
 
 @dataclass(frozen=True, repr=False)
 class Audit:
-    """A table with a line for every query, row, judgement, item or group, in their order.
+    """Result of `audit`: a table with one line for each query, row, judgement, item or group.
 
     Attributes
     ----------
     labels : ndarray of shape (n,)
-        Names of the queries or groups; numbers of the rows, judgements or items.
+        Labels of the queries or groups, or indices of the rows, judgements or items.
     size : ndarray of shape (n,), int
-        How many independent comparisons it has: judgements with a weight; for a query of scores
-        its rows but one.
+        Number of independent comparisons: the judgements of positive weight, or for a query with
+        scores its number of rows minus one.
     leverage : ndarray of shape (n,)
-        Share of its own labels in its fitted values, between 0 and ``size``.
+        Influence of the labels of the line on their own fitted values, between 0 and ``size``.
     deleted_residual : ndarray of shape (n,)
-        Label less prediction by the model without it. Signed for a judgement (positive: more
-        strongly preferred than predicted) or row; for more than one a root mean square, which
-        for a query of scores is the standard deviation of y − f within it.
+        Label minus the prediction by the model without the line. It is signed for a judgement
+        (positive if more strongly preferred than predicted) or a row. For several labels it is the
+        root mean square, which for a query with scores is the standard deviation of y − f.
     studentised : ndarray of shape (n,)
-        Size of the deleted residuals in units of their own standard deviation; about 1 for
-        labels like the others.
+        Size of the deleted residuals in units of their own standard deviation; about 1 for ordinary
+        labels.
     p_value : ndarray of shape (n,)
-        Probability of a studentised size as large or larger, if all labels follow the model.
+        Probability of a studentised residual at least this large if all labels follow the model.
     cook_distance : ndarray of shape (n,)
-        How much the fitted values of all data change without it, squared and scaled.
+        Cook's distance: the scaled squared change of all fitted values when the line is left out.
     agreement : ndarray of shape (n,), or None
-        Correlation of its labels with their predictions by the model without it, between −1 and
-        1: for a query of scores Pearson's, for judgements the cosine of magnitudes and predicted
-        differences. Unlike the columns above it does not depend on how much labels vary. NaN for
-        ties alone; None by row.
+        Correlation between the labels and their predictions by the model without the line, between
+        −1 and 1: Pearson's correlation for a query with scores, the cosine of magnitudes and
+        predicted differences for judgements. Unlike the columns above, it does not depend on how
+        much the labels vary. NaN if all labels are tied; None with ``by="row"``.
     weight : ndarray of shape (n,), or None
-        By row only: what its squared residual counts in the objective, the same for all rows of a
-        query. Residuals that count more are studentised by a smaller standard deviation:
-        ``studentised * sqrt(mean(weight) / weight)`` takes all labels as equally noisy.
+        Only with ``by="row"``: weight of the squared residual in the objective, the same for all
+        rows of a query. Residuals of larger weight are studentised by a smaller standard deviation;
+        ``studentised * sqrt(mean(weight) / weight)`` assumes equal noise for all labels.
     metric_change : ndarray of shape (n,), or None
-        Pairwise accuracy on ``eval_set`` by the model without it, less that by the model of
-        all: positive where the model is better without it. With eval_set="leave-one-out", that of
-        all other lines, each predicted without itself. None without an eval_set.
+        Pairwise accuracy on ``eval_set`` of the model without the line minus that of the full
+        model: positive if the model is better without the line. With ``eval_set="leave-one-out"``,
+        the accuracy on all other lines, each predicted by a model without it. None without an
+        ``eval_set``.
     """
 
     labels: Array
@@ -95,16 +97,17 @@ class Audit:
 
     @property
     def columns(self) -> dict[str, Array]:
-        """The columns by name, in order."""
+        """Columns of the table by name, in order."""
         found = {part.name: getattr(self, part.name) for part in fields(self)}
         return {name: values for name, values in found.items() if values is not None}
 
     def to_frame(self) -> Any:
-        """The table as a pandas data frame."""
+        """Return the table as a pandas data frame."""
         return data_frame(self.columns)
 
 
 @takes_queries
+@tells("models without each query, row or judgement")
 def audit(
     estimator: RankRLS | RankRLSCV,
     X: Any,
@@ -118,58 +121,63 @@ def audit(
     alpha: float | None = None,
     **fit_params: Any,
 ) -> Audit:
-    """Measure what every part of the data does to the model, and how badly the rest predicts it.
+    """Measure the influence of each part of the data, and how well the other data predict it.
 
     Parameters
     ----------
     estimator : RankRLS, or fitted RankRLSCV
-        Gives the parameters; of a `RankRLSCV`, which was fitted to the same data, also the
-        chosen alpha and the basis.
+        Defines the parameters. A `RankRLSCV` must have been fitted to the same data; its chosen
+        alpha and its basis are used.
     X, y, qid, pairs : as for ``fit``
     groups : array-like of shape (n_pairs,), or (n_rows,) without pairs; optional
-        With ``by="group"``: judge, prompt or session of every judgement; or a group of every
-        row, such as who labelled its query. A group holds whole queries then.
+        Used with ``by="group"``: the judge, prompt or session of each judgement; without pairs, the
+        group of each row, such as the person who labelled its query. Groups of rows must contain
+        whole queries.
     by : {"query", "row", "judgement", "item", "group"}, optional
-        What a line of the table is about, and what is left out together. None: "group" if groups
-        are given, otherwise "judgement" with pairs, "query" with qid, "row" for one ranking.
+        The unit described by a line of the table, which is left out as a whole. By default "group"
+        if groups are given, otherwise "judgement" with pairs, "query" with qid and "row" for a
+        single ranking.
     eval_set : tuple (X_val, y_val) or (X_val, y_val, qid_val), or "leave-one-out", optional
-        Labelled data that are not audited: the table then has the exact change of the pairwise
-        accuracy on them. ``y_val`` may be a `PreferenceGraph`, of given pairs, say. With
-        "leave-one-out", by query, judgement or group, the other lines take their place: every
-        other line is predicted without itself, with and without the line. That leaves out all
-        pairs of lines, up to a million (200 million pairs of single judgements).
+        Separate labelled data; the table then contains the exact change of the pairwise accuracy on
+        them. ``y_val`` may be a `PreferenceGraph`, for example of given pairs. "leave-one-out" (by
+        query, judgement or group) evaluates on the other lines of the table instead: each of them
+        is predicted by a model without it, once with and once without the audited line. This leaves
+        out all pairs of lines, of which there may be up to a million (200 million for single
+        judgements).
     alpha : float, optional
-        In the place of the estimator's alpha, see Notes.
+        Value to use instead of the estimator's alpha; see Notes.
     **fit_params
         magnitude, pair_weight, pair_features and sample_weight, as for ``fit``.
 
     Returns
     -------
     Audit
-        Columns as arrays, and `Audit.to_frame`. NaN where there is nothing to measure: queries
-        without a comparison, judgements without weight.
+        The columns as arrays, and as a data frame with `Audit.to_frame`. Values are NaN for queries
+        without a comparison and for judgements of zero weight.
 
     Notes
     -----
-    Every number is that of explicit refits without the line, at the same alpha and, with a Nyström
-    basis, the same basis; nothing is refitted but what is singular to working precision. By row,
-    the other rows of the query keep their weights, which is a refit for
-    ``query_weighting="size"``; it needs cost="magnitude" and ties="keep" (or no ties).
+    All values equal those of explicit refits without the line, at the same alpha and with the same
+    Nyström basis, if any; a line is refitted only if its system is singular to working precision.
+    With ``by="row"``, the other rows of the query keep their weights, which equals a refit for
+    ``query_weighting="size"``; this needs cost="magnitude" and ties="keep" (or no ties).
 
-    p-values hold for the Gaussian-process reading of the model (see `RankRLS`), with the noise
-    variance estimated without the line. **They are many**: of n lines about 0.05 n are below 0.05
-    by chance. Sort by them to decide what to look at first, and compare with 0.05/n (Bonferroni),
-    or with the procedure of Benjamini and Hochberg, before calling labels wrong.
+    The p-values are based on the Gaussian-process interpretation of the model (see `RankRLS`), with
+    the noise variance estimated without the line. **Correct for multiple testing**: about 0.05 n of
+    n lines have a p-value below 0.05 by chance. Sort by p-value to decide what to inspect first,
+    and compare with 0.05/n (Bonferroni) or use the Benjamini–Hochberg procedure before calling
+    labels wrong.
 
-    Alpha should suit the labels, not only their order. The alpha of the best order may be so large
-    that all predictions are near zero; residuals are then the labels themselves, and wrong labels
-    no longer stand out. The alpha with the smallest squared error of held-out labels finds them
-    better: pass it as ``alpha``. The report page (`rankrls.report.write_report`) chooses it so.
+    Alpha should be chosen to predict the labels, not only their order. The alpha of the best
+    ranking may be so large that all predictions are near zero; the residuals are then the labels
+    themselves, and wrong labels no longer stand out. The alpha with the smallest squared error on
+    held-out labels works better: pass it as ``alpha``, as the report page
+    (`rankrls.report.write_report`) does.
 
-    They also suppose the same noise everywhere. Queries with many different labels, or harder
-    ones, then look unusual; the smallest ``agreement`` is the better guide to labels that have
-    nothing to do with the rows. An unusual query need not be wrong, and a wrong label that is
-    fitted well (leverage near its size) does not show.
+    The p-values also assume equal noise for all lines, so queries with widely varying labels and
+    difficult queries look unusual. To find labels that are unrelated to the features, sort by
+    ``agreement`` instead. An unusual query is not necessarily wrong, and a wrong label that is
+    fitted well (leverage near its size) is not detected.
 
     Examples
     --------
@@ -201,7 +209,7 @@ def audit(
     alpha = float(grid[0])
     graph = problem.graph
     if graph.n_outputs > 1:
-        raise ValueError(f"y has {graph.n_outputs} outputs: audit them one at a time, y[:, j]")
+        raise ValueError(f"y has {graph.n_outputs} outputs; audit them one at a time, y[:, j]")
     others = isinstance(eval_set, str)
     if others:
         check_option("eval_set", eval_set, ("leave-one-out",))
@@ -217,8 +225,8 @@ def audit(
         raise ValueError(f"by={by!r} needs labels y; for given pairs: by='judgement' or 'item'")
     if others and by in ("row", "item"):
         raise ValueError(
-            f"eval_set='leave-one-out' is for queries, judgements and groups, not by={by!r}: give "
-            "labelled data that are not audited as eval_set"
+            f"eval_set='leave-one-out' works by query, judgement or group, not by={by!r}; pass "
+            "separate labelled data as eval_set"
         )
     found, labels, folds = _ask(problem, by, groups, alpha, new)
     change = None if found.metric is None else found.metric - found.metric_of_all
@@ -245,7 +253,7 @@ def audit(
 def _ask(
     problem: RidgeProblem, by: str, groups: Any, alpha: float, new: NewRows | None
 ) -> tuple[Influence, Array, Any]:
-    """The diagnostics, the labels of their lines, and what is left out for each of them."""
+    """Compute the diagnostics, the labels of their lines, and what is left out for each line."""
     graph = problem.graph
     n_pairs, n_rows = graph.n_given_pairs, graph.n_rows
     if by == "row":
@@ -273,12 +281,12 @@ def _ask(
 
 
 def _with_alpha(estimator: Any, fit_params: dict[str, Any]) -> Any:
-    """A RankRLS with the alpha and the basis of a fitted RankRLSCV."""
+    """Return a RankRLS with the alpha and the basis of a fitted RankRLSCV."""
     if not isinstance(estimator, RankRLS | RankRLSCV):
         kind = type(estimator).__name__
         raise ValueError(
-            f"estimator must be a RankRLS, or a fitted RankRLSCV; got a {kind}: of a pipeline, "
-            "pass the last step, and X as the steps before it give it"
+            f"estimator must be a RankRLS or a fitted RankRLSCV; got a {kind} (for a pipeline, "
+            "pass its last step, and X transformed by the steps before it)"
         )
     check_covariates(estimator, fit_params.get("pair_features"))
     if isinstance(estimator, RankRLS):

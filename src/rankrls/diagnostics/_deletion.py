@@ -1,4 +1,4 @@
-"""The leave-one-out accuracy of all other lines, when one line of an audit is deleted."""
+"""Change of the leave-one-out accuracy of the other lines when a line of an audit is deleted."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ __all__ = ["change_without_groups", "change_without_queries"]
 
 Array = NDArray[Any]
 
-#: So many pairs of lines are left out, of single judgements and of others; and so many rows or
-#: judgements are predicted.
+#: Limits: pairs of lines to leave out, for single judgements and for other lines; and rows or
+#: judgements to predict.
 MAX_SINGLE, MAX_PAIRS, MAX_PREDICTIONS = 2 * 10**8, 10**6, 10**8
 
-#: Scores whose difference is smaller than this part of the largest are tied: those of equal rows.
+#: Scores that differ by less than this fraction of the largest count as tied, such as those of
+#: equal rows.
 TIED = 1e-10
 
 
 def change_without_queries(problem: RidgeProblem, folds: Sequence[Array], alpha: float) -> Array:
-    """Change of the mean accuracy of the queries of all other folds, (n_folds,).
+    """Change of the mean accuracy of the queries in all other folds, shape (n_folds,).
 
-    ``folds`` are rows, unions of whole queries.
+    Each fold holds the rows of one or more whole queries.
     """
     graph, n = problem.graph, len(folds)
     scores, codes, n_queries = graph.scores, graph.query_codes, graph.n_queries
@@ -45,7 +46,7 @@ def change_without_queries(problem: RidgeProblem, folds: Sequence[Array], alpha:
         owner[codes[rows]] = number
 
     def accuracies(rows: Array, f: Array, fold: Array) -> tuple[Array, Array, Array]:
-        """Query and fold of every accuracy that is defined, and the accuracy."""
+        """Query, fold and value of each accuracy that is defined."""
         code = fold * n_queries + codes[rows]
         weight = None if graph.sample_weight is None else graph.sample_weight[rows]
         f = np.rint(f / grid) if grid else f
@@ -69,7 +70,7 @@ def change_without_queries(problem: RidgeProblem, folds: Sequence[Array], alpha:
 
 
 def change_without_groups(problem: RidgeProblem, folds: JudgementFolds, alpha: float) -> Array:
-    """Change of the accuracy of the judgements of all other groups, (n_groups,).
+    """Change of the accuracy of the judgements in all other groups, shape (n_groups,).
 
     Every judgement is in one group.
     """
@@ -87,7 +88,7 @@ def change_without_groups(problem: RidgeProblem, folds: JudgementFolds, alpha: f
     least = TIED * float(np.abs(held.values).max())
 
     def right(differences: Array, judgements: Array) -> Array:
-        """The weight of judgements that are predicted right; half of it for a difference of 0."""
+        """Weight of the judgements predicted correctly; half the weight for a difference of 0."""
         return weight[judgements] * _share_right(differences, least)
 
     before = right(held.values[0, :, 0], held.rows)
@@ -112,9 +113,9 @@ def _share_right(differences: Array, least: float) -> Array:
 def _without_single(
     problem: RidgeProblem, alpha: float, weight: Array, least: float
 ) -> tuple[Array, Array]:
-    """For every judgement, the weight of those that are predicted right without it and themselves.
+    """For each judgement j, the weight of the others i predicted correctly without i and j.
 
-    And the pairs of judgements (n, 2) that it does not count, since they have to be refitted.
+    Also returns the pairs of judgements (n, 2) that are not counted because they need a refit.
     """
     out, unsure = np.zeros(len(weight)), [np.empty((0, 2), dtype=np.int64)]
     smaller, numbers, _ = counted_problem(problem)
@@ -127,7 +128,7 @@ def _without_single(
         right[others, np.arange(len(others))] = 0.0
         out[numbers[others]] = right.sum(axis=0)
         first, second = np.nonzero(unsafe)
-        ahead = first < others[second]  # every two of them once
+        ahead = first < others[second]  # each pair once
         unsure.append(np.column_stack([first, others[second]])[ahead])
     two = np.concatenate(unsure)
     _require_affordable(len(two), MAX_PAIRS, 2 * len(two), "would have to be refitted")
@@ -138,7 +139,7 @@ def _require_three(lines: Array) -> None:
     if len(lines) < 3:
         raise ValueError(
             f"eval_set='leave-one-out' leaves out two lines at a time, and only {len(lines)} of "
-            "them have a preference: give labelled data that are not audited as eval_set"
+            "them have a preference; pass separate labelled data as eval_set"
         )
 
 
@@ -146,6 +147,6 @@ def _require_affordable(n_pairs: int, most: int, n_predictions: int, what: str =
     if n_pairs > most or n_predictions > MAX_PREDICTIONS:
         raise ValueError(
             f"{n_pairs:,} pairs of lines {what or 'to leave out'} are too many for "
-            "eval_set='leave-one-out': audit by larger groups, or give labelled data that are not "
-            "audited as eval_set=(X_val, y_val) or (X_val, y_val, qid_val)"
+            "eval_set='leave-one-out'; audit by larger groups, or pass separate labelled data as "
+            "eval_set=(X_val, y_val) or (X_val, y_val, qid_val)"
         )

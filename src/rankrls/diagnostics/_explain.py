@@ -1,4 +1,4 @@
-"""``explain``: what a score, or the difference of two scores, is made of."""
+"""``explain``: contributions of features or training rows to a difference of scores."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """Contributions to a difference of scores, the largest first.
+    """Result of `explain`: contributions to a difference of scores, the largest first.
 
     Attributes
     ----------
     kind : {"feature", "row"}
-        What contributes: features, or training rows (for kernels).
+        Whether contributions are by feature or, for kernel models, by training row.
     labels : ndarray of shape (n,)
-        Names of the features (x0, x1, … without names), or numbers of the training rows.
+        Names of the features (x0, x1, … if they have no names), or indices of the training rows.
     index : ndarray of shape (n,), int
-        Numbers of the features or of the training rows.
+        Indices of the features or of the training rows.
     contribution : ndarray of shape (n,)
-        weight · change; they add up to ``difference``.
+        ``weight * change``; the contributions add up to ``difference``.
     weight : ndarray of shape (n,)
-        Of the feature, or of the kernel with the training row.
+        Coefficient of the feature, or dual coefficient of the training row.
     change : ndarray of shape (n,)
-        a less b, of the feature, or of the kernel values k(·, x_i) with the training row.
+        Difference between a and b of the feature, or of the kernel values k(·, x_i).
     difference : float
         f(a) − f(b).
     """
@@ -60,22 +60,23 @@ class Explanation:
         return f"Explanation({self.difference:+.3g} = {shown}{more})"
 
     def to_frame(self) -> Any:
-        """The contributions as a pandas data frame."""
+        """Return the contributions as a pandas data frame."""
         names = {"feature": self.labels} if self.kind == "feature" else {"row": self.labels}
         columns = {"contribution": self.contribution, "weight": self.weight, "change": self.change}
         return data_frame({**names, **columns})
 
 
 def explain(estimator: Any, x_a: Any, x_b: Any = None) -> Explanation:
-    """Split f(a) − f(b) into exact contributions of features, or of training rows.
+    """Split the score difference f(a) − f(b) into exact contributions of features or training rows.
 
     Parameters
     ----------
     estimator : fitted RankRLS, RankRLSCV, RankSVM or GreedyRankRLS, or a pipeline that ends in one
-        With one output. In a pipeline, the features are those that the last step gets.
+        A model with one output. In a pipeline, the features are those passed to the last step.
     x_a, x_b : array-like, sparse matrix or data frame of shape (n_features,) or (1, n_features)
-        The two rows. Without ``x_b`` the score f(a) itself is split, as `predict` gives it; since
-        scores are comparable only with each other, prefer a second row: that of a competitor.
+        The two rows to compare. Without ``x_b``, the score f(a) returned by `predict` is split.
+        Scores are only defined relative to each other, so it is better to pass a second row, such
+        as the competitor ranked above or below.
 
     Returns
     -------
@@ -84,10 +85,10 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None) -> Explanation:
     Notes
     -----
     For a linear kernel f(a) − f(b) = Σ_j w_j (a_j − b_j), over features j. For other kernels it is
-    Σ_i A_i (k(a, x_i) − k(b, x_i)), over training rows or Nyström basis vectors i: a positive
-    contribution comes from a row of positive coefficient that is closer to a, or from one of
-    negative coefficient that is closer to b. The contributions add up to the difference; nothing is
-    approximated or sampled.
+    Σ_i A_i (k(a, x_i) − k(b, x_i)), over training rows or Nyström basis vectors i. A positive
+    contribution comes from a row with a positive coefficient that is closer to a, or from one with
+    a negative coefficient that is closer to b. The contributions add up to the difference exactly,
+    without approximation or sampling.
 
     Examples
     --------
@@ -124,7 +125,7 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None) -> Explanation:
 
 
 def _of_features(estimator: Any, coef: Array, x_a: Any, x_b: Any) -> Explanation:
-    """By weights of shape (n_outputs, n_features)."""
+    """Explain by the coefficients, shape (n_outputs, n_features)."""
     _require_one_output(len(coef))
     change = _dense(_check_row("x_a", x_a, estimator))[0]
     if x_b is not None:
@@ -137,7 +138,9 @@ def _of_features(estimator: Any, coef: Array, x_a: Any, x_b: Any) -> Explanation
 
 def _require_one_output(n_outputs: int) -> None:
     if n_outputs > 1:
-        raise ValueError(f"the model has {n_outputs} outputs: explain takes one, fit it to y[:, j]")
+        raise ValueError(
+            f"the model has {n_outputs} outputs and explain takes one; fit it to y[:, j]"
+        )
 
 
 def _sorted(kind: str, labels: Array, index: Array, weight: Array, change: Array) -> Explanation:
@@ -155,7 +158,7 @@ def _sorted(kind: str, labels: Array, index: Array, weight: Array, change: Array
 
 
 def _one_row(x: Any) -> Any:
-    """A row as a table of one row: vectors and pandas series are taken as rows."""
+    """Return a row as a table of one row; vectors and pandas series are taken as rows."""
     if hasattr(x, "to_frame") and not hasattr(x, "columns"):
         return x.to_frame().T.infer_objects()
     if sparse.issparse(x) or hasattr(x, "columns"):

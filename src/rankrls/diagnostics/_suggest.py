@@ -1,4 +1,4 @@
-"""``suggest_pairs``: which judgements to ask for next."""
+"""``suggest_pairs``: the most informative judgements to collect next."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from scipy.special import ndtr
 from sklearn.utils import check_random_state
 
 from rankrls import _memory
+from rankrls._progress import tells
 from rankrls._validation import check_integer, check_pairs
 from rankrls.estimators import RankRLS, RankRLSCV
 
@@ -17,17 +18,18 @@ __all__ = ["suggest_pairs"]
 
 Array = NDArray[Any]
 
-#: Of more rows than this a part is drawn, all pairs of which are candidates.
+#: If X has more rows than this, the candidates are all pairs of a random sample of this size.
 MAX_ROWS = 1500
 
-#: The logistic function is about the distribution function of a normal variable of this standard
-#: deviation.
+#: The logistic function is approximately the distribution function of a normal variable with this
+#: standard deviation.
 LOGISTIC = 1.7
 
-#: Numbers in a work space.
+#: Maximum size of a work array.
 WORK = 2**21
 
 
+@tells("pairs that reduce the variance most")
 def suggest_pairs(
     estimator: RankRLS | RankRLSCV,
     X: Any,
@@ -37,51 +39,53 @@ def suggest_pairs(
     candidates: ArrayLike | None = None,
     random_state: Any = None,
 ) -> Array:
-    """Choose the pairs of rows whose judgements would tell most, as a batch.
+    """Choose a batch of pairs whose judgements would be most informative.
 
     Parameters
     ----------
     estimator : fitted RankRLS or RankRLSCV
-        With a direct solver and one output.
+        A model fitted by a direct solver, with one output.
     X : array-like or sparse matrix of shape (n, n_features)
-        The items to be ranked, judged before or not.
+        The items to be ranked, whether judged before or not.
     k : int, default=10
-        How many pairs.
+        Number of pairs to choose.
     top : int, optional
-        How many rows matter at the head of the ranking: judgements are chosen to tell which rows
-        belong to the first ``top``. None: the order of all rows matters.
+        Number of rows at the top of the ranking that matter: judgements are chosen to determine
+        which rows are among the first ``top``. If None, the order of all rows matters.
     candidates : array-like of shape (n_candidates, 2), optional
-        Row numbers of the pairs that can be asked for. None: all pairs of rows; if X has more than
-        1500 rows, all pairs of 1500 of them, drawn at random.
+        Row indices of the pairs to choose from. If None, all pairs of rows, or, if X has more than
+        1500 rows, all pairs of a random sample of 1500 rows.
     random_state : int, RandomState instance or None, default=None
-        For the draw.
+        Seed of the random sample.
 
     Returns
     -------
     ndarray of shape (k, 2), int
-        Row numbers of X, the most informative pair first, each candidate at most once. Fewer than
-        k if there are fewer candidates.
+        Row indices of X, the most informative pair first. Each candidate is chosen at most once, so
+        there are fewer than k pairs if there are fewer candidates.
 
     Notes
     -----
-    A judgement of (a, b), with noise variance alpha, reduces the posterior variance of the
-    differences of all rows of X,
+    A judgement of (a, b), with noise variance alpha, reduces the total posterior variance of the
+    differences between all rows of X,
 
         Σ_{i<j} var(f(x_i) − f(x_j)),   by   n ‖C cov(f, f_a − f_b)‖²/(var(f_a − f_b) + alpha),
 
-    with C the centring of the n rows; that does not depend on its outcome. The pair that reduces it
-    most is taken, the covariance is updated (a matrix of rank one), and so on: no model is
-    refitted. With a Nyström basis it is the variance that the basis spans. A single judgement is
-    counted; to ask several judges for the same pair, put it into ``candidates`` several times.
+    with C the centring of the n rows, whatever its outcome. Pairs are chosen greedily: the pair
+    with the largest reduction is taken, the covariance gets a rank-one update, and so on, without
+    refitting the model. With a Nyström basis, only the variance spanned by the basis is considered.
+    Each pair stands for a single judgement; to ask several judges for the same pair, repeat it in
+    ``candidates``.
 
-    With ``top``, the variance of a difference counts p_i p_j, where p_i is the posterior
-    probability that row i is on the wrong side of the border: the score half-way between those of
-    the rows at places ``top`` and ``top + 1``. Rows that are certain to be above or below it count
-    nothing. The weights p are those of the fitted model, for the whole batch.
+    With ``top``, the variance of a difference has weight p_i p_j, where p_i is the posterior
+    probability that row i is on the wrong side of the border, the score half-way between those of
+    the rows at ranks ``top`` and ``top + 1``. Rows that are certain to be above or below the border
+    have no weight. The weights p are computed once, from the fitted model.
 
-    Here the size of the noise matters, not only its ratio to the prior. Of a `RankRLSCV` with a
-    ``calibration_`` it is that of the calibrated probabilities; of a `RankRLS` its variance is
-    taken to be alpha, which should then be about the variance of the magnitudes around f.
+    Here the absolute size of the noise matters, not only its ratio to the prior. For a `RankRLSCV`
+    with a ``calibration_``, it comes from the calibrated probabilities. For a `RankRLS`, the noise
+    variance is taken to be alpha, which should then be about the variance of the magnitudes around
+    f.
 
     Examples
     --------
@@ -101,11 +105,12 @@ def suggest_pairs(
     rows = estimator._check_new(X)
     n = rows.shape[0]
     if n < 2:
-        raise ValueError("X has one row: there is no pair to ask for")
+        raise ValueError("X has one row; give at least two rows to form a pair")
     model = estimator._model
     if model.n_outputs > 1:
         raise ValueError(
-            f"the model has {model.n_outputs} outputs: suggest_pairs takes one, fit it to y[:, j]"
+            f"the model has {model.n_outputs} outputs and suggest_pairs takes one; fit it to y[:, "
+            "j]"
         )
     if getattr(model, "used", None) is not None:
         advice = "pass fewer rows (those whose order matters), or fit with a basis"
@@ -131,7 +136,7 @@ def suggest_pairs(
 
 
 def _noise(estimator: RankRLS | RankRLSCV, alpha: float) -> float:
-    """Standard deviation of the noise of a judgement by its calibration, in units of √alpha."""
+    """Standard deviation of the noise of a judgement from the calibration, in units of √alpha."""
     calibration = getattr(estimator, "calibration_", None)
     if calibration is None or not calibration.slope > 0:
         return 1.0
@@ -140,10 +145,10 @@ def _noise(estimator: RankRLS | RankRLSCV, alpha: float) -> float:
 
 
 def _misplaced(Z: Array, f: Array, top: int) -> Array:
-    """Probability that a row is on the wrong side of the border of the first ``top``: shape (n,).
+    """Probability that each row is on the wrong side of the border of the first ``top``.
 
-    From a root Z of the covariance of differences, shape (n, r), and scores f (n,). The border is
-    the mean of the scores at places top and top + 1.
+    Computed from a root Z of the covariance of differences, shape (n, r), and scores f (n,). The
+    border is the mean of the scores at ranks top and top + 1.
     """
     beside = np.argsort(-f, kind="stable")[top - 1 : top + 1]
     distance = np.abs(f - f[beside].mean())
@@ -151,12 +156,12 @@ def _misplaced(Z: Array, f: Array, top: int) -> Array:
     certain = np.where(distance > 0, np.inf, 0.0)
     ratio = np.divide(distance, deviation, out=certain, where=deviation > 0)
     weight: Array = ndtr(-ratio)
-    # Relative sizes are all that matters; where nothing is in doubt, all rows are alike.
+    # Only relative sizes matter; if no row is in doubt, all rows have the same weight.
     return weight / weight.max() if weight.any() else np.ones(len(f))
 
 
 class _AllPairs:
-    """Every pair of some rows."""
+    """All pairs of a set of rows."""
 
     def __init__(self, rows: Array, first: Array, second: Array) -> None:
         self.rows, self.first, self.second = rows, first, second
@@ -170,7 +175,7 @@ class _AllPairs:
 
 
 class _SomePairs:
-    """Pairs that were given."""
+    """Explicitly given pairs."""
 
     def __init__(self, pairs: Array) -> None:
         self.pairs = pairs
@@ -193,11 +198,11 @@ def _choose(
     alpha: float,
     k: int,
 ) -> Array:
-    """The pairs by greedy choice, from a root Z of the covariance of the rows, shape (n, r).
+    """Choose pairs greedily, from a root Z of the covariance of the rows, shape (n, r).
 
-    With c = cov(f, f_a − f_b) of the pair that is chosen and s = var(f_a − f_b) + alpha, the
-    covariance becomes cov − ccᵀ/s. The numbers of every candidate follow from the differences of
-    c, and of h = cov P C c, between its rows, with P = diag(weight) and C the centring by weights.
+    With c = cov(f, f_a − f_b) of the chosen pair and s = var(f_a − f_b) + alpha, the covariance
+    becomes cov − ccᵀ/s. The criterion of each candidate is updated from the differences, between
+    its rows, of c and of h = cov P C c, with P = diag(weight) and C the centring by weights.
     """
     weight = weight / weight.sum()
     centred = Z - weight @ Z
@@ -206,7 +211,7 @@ def _choose(
     explained = candidates.forms(Z, Z @ (centred.T @ (weight[:, None] * centred)))
     left = np.ones(len(pairs), dtype=bool)
     chosen: list[int] = []
-    before: list[tuple[Array, float]] = []  # c and s of the pairs that were chosen
+    before: list[tuple[Array, float]] = []  # c and s of the pairs chosen so far
     for _ in range(min(k, len(pairs))):
         gain = np.maximum(explained, 0.0) / (np.maximum(variance, 0.0) + alpha)
         best = int(np.argmax(np.where(left, gain, -np.inf)))

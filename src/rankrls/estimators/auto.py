@@ -1,4 +1,4 @@
-"""``AutoRanker``: an average of exact rankers on several views of raw data."""
+"""``AutoRanker``: an average of RankRLS models on several transformations of raw data."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from rankrls._calls import Progress, all_or_nothing, explained, takes_queries
+from rankrls._calls import all_or_nothing, explained, takes_queries
 from rankrls._frames import check_same_rows
 from rankrls._memory import require
+from rankrls._progress import Progress
 from rankrls._threads import at_most, n_threads
 from rankrls._validation import (
     Queries,
@@ -33,7 +34,7 @@ from rankrls.core.preferences.query_weights import varying_queries
 from rankrls.core.ridge.leave_out import query_folds
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.spaces import NystroemSpace
-from rankrls.estimators.lost_queries import QueryRequests
+from rankrls.estimators.lost_queries import QueryRequests, warn_of_pooled_queries
 from rankrls.estimators.ranker import graph_accuracy, require_preferences
 from rankrls.estimators.rankrls import RankRLS
 from rankrls.estimators.stacking import (
@@ -55,7 +56,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class View:
-    """Blocks of `RankingFeatures` and a kernel; gamma is ``factor`` / mean squared norm of rows."""
+    """Blocks of `RankingFeatures` and a kernel; gamma is ``factor`` / mean squared row norm."""
 
     blocks: tuple[str, ...]
     kernel: str
@@ -90,18 +91,18 @@ SPARSE_VIEWS = (View(("log",), "linear"), View(("log",), "rbf", 0.5))
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is tried.
+    """The candidates to compare and the size of the models.
 
     Attributes
     ----------
     views : tuple of View
     losses : tuple of (cost, which rows are compared)
     n_basis : int
-        Basis vectors of a kernel.
+        Number of basis vectors of a kernel.
     n_members : int
-        Most rankers that are averaged.
+        Maximum number of rankers in the average.
     n_rows : int
-        Most rows that candidates are compared on, whole queries.
+        Maximum number of rows, in whole queries, on which candidates are compared.
     n_trees : int
     """
 
@@ -131,86 +132,88 @@ EFFORTS = {
     ),
 }
 
-#: Alphas that are tried, as multiples of the mean squared norm of the rows.
+#: Grid of alphas, as multiples of the mean squared norm of the rows.
 ALPHAS = 2.0 ** np.arange(-4, 11, 2)
 
-#: A linear kernel of more columns than this gets basis vectors, too.
+#: A linear kernel on more columns than this uses basis vectors as well.
 MAX_COLUMNS = 800
 
-#: Folds of the nested estimate, and of rows where there are no queries.
+#: Number of folds of the nested estimate, and of folds of rows if there are no queries.
 N_FOLDS = 10
 
-#: Rows that are read at a time where not all of them were compared.
+#: Number of rows processed at a time if candidates were compared on a sample.
 BATCH = 20_000
 
-#: Fewest queries that are compared, and rows for each that more are allowed for.
+#: Minimum number of compared queries; and at most one query is compared for this many rows of the
+#: limit.
 FEWEST_QUERIES, ROWS_PER_QUERY = 10, 10
 
-#: Largest label that is taken for a grade, of which 2^y − 1 is tried as a label, too.
+#: Largest label that counts as a grade; for grades, 2^y − 1 is tried as a label, too.
 MAX_GRADE = 10
 
 
 class AutoRanker(QueryRequests, BaseEstimator):
-    """Ranker to start with: takes raw tables, needs no tuning.
+    """Automatic ranker for raw tables, without tuning.
 
     Several views of the features (logarithms, quantiles, ranks and standard scores within the
-    query, random partitions), each with a linear or a kernel RankRLS, several losses and a grid
-    of alphas are compared by exact leave-query-out cross-validation. The best of the best views
-    are averaged. No validation set is needed.
+    query, random partitions), each with a linear or a kernel `RankRLS`, several losses and a grid
+    of alphas, are compared by exact leave-query-out cross-validation. The best models of the best
+    views are averaged. No validation set is needed.
 
     Parameters
     ----------
     scoring : str or callable, default="ndcg@10"
-        A metric of `rankrls.metrics` by name, or a function ``metric(y_true, y_score, qid=...)``
-        of one query, higher is better. Members are chosen by this metric and half of the pairwise
-        accuracy, which is less noisy.
+        Name of a metric of `rankrls.metrics`, or a function ``metric(y_true, y_score, qid=...)``
+        that is called for one query at a time, higher = better. Members are chosen by this metric
+        plus half of the pairwise accuracy, which is less noisy.
     effort : {"quick", "normal", "thorough"}, default="normal"
-        How many views, losses and basis vectors are tried.
+        Number of views, losses and basis vectors to try. "quick" is for a first result, "thorough"
+        for the best ranking.
     drop_ids : bool, default=True
-        Whether to leave out columns that look like ids, row numbers or timestamps.
+        Whether to drop columns that look like ids, row numbers or timestamps.
     random_state : int, RandomState instance or None, default=None
-        Of basis vectors, random trees and folds. An int makes fits repeatable.
+        Seed of basis vectors, random trees and folds. Pass an int for reproducible fits.
     n_jobs : int, optional
-        Threads. None: as many as BLAS uses.
+        Number of threads. If None, as many as BLAS uses.
     verbose : int, default=0
-        1: tell how far the fit is.
+        If 1, show the progress of the fit.
 
     Attributes
     ----------
     members_ : dict of ndarray
-        A table of all candidates, those in ``estimators_`` first: "view", "kernel", "cost",
-        "label" (y, or the gain 2^y − 1), "compared" (rows within queries, or all rows), "alpha",
-        "score" (held-out mean of the metric), and "weight" in the average, 0 for those that were
-        not chosen.
-        ``pandas.DataFrame(ranker.members_)`` prints it.
+        Table of all candidates, those in ``estimators_`` first, with the columns "view", "kernel",
+        "cost", "label" (y, or the gain 2^y − 1), "compared" (rows within queries, or all rows),
+        "alpha", "score" (held-out mean of the metric), and "weight" in the average, which is 0 for
+        candidates that were not chosen. ``pandas.DataFrame(ranker.members_)`` prints it.
     best_score_ : float
-        Held-out mean of the metric, nested: each query is scored by an average that was chosen by
-        the other queries, of models that were fitted without it. (The held-out scores of the
-        other queries know its labels: with fewer than about 15 queries it is optimistic by 1 or 2
-        hundredths.) Sample weights do not count.
+        Nested cross-validated mean of the metric: each query is scored by an average of models that
+        were fitted without it and chosen by the other queries. With fewer than about 15 queries it
+        is optimistic by 0.01 or 0.02, because the held-out scores of the other queries depend on
+        the labels of the query. Sample weights are ignored.
     held_out_scores_ : ndarray of shape (n_rows,)
-        Scores of the training rows by members that were fitted without their query; NaN for
-        rows that were not compared.
+        Scores of the training rows by members fitted without their query; NaN for rows that were
+        not compared.
     nested_scores_ : ndarray of shape (n_rows,)
-        The same by the averages that ``best_score_`` is of.
+        Scores of the training rows by the nested averages from which ``best_score_`` is computed.
     estimators_ : list of RankRLS
-        The fitted members, for the rows of their views.
+        The fitted members, which take rows transformed to their views.
     n_compared_ : int
-        Rows that candidates were compared on: all, or, of many rows, a sample of whole queries
-        (10,000, 30,000 or 60,000 by effort). The members are fitted to all rows.
+        Number of rows on which candidates were compared: all rows, or for large data a sample of
+        whole queries (10,000, 30,000 or 60,000 rows, depending on ``effort``). The members are
+        fitted to all rows.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the columns of X, if these are all strings.
+        Names of the columns of X, if they are all strings.
 
     See Also
     --------
-    RankRLSCV : One exact ranker, with posterior deviations and every option.
+    RankRLSCV : A single ranker with exact cross-validation, posterior deviations and all options.
 
     Notes
     -----
-    Tables are made numeric by `TableEncoder`, views by `RankingFeatures`. Views within the query
-    compare a row with the other rows of its query: ``predict`` needs all candidates of a query at
-    a time, and their qid. Scores of different queries are not comparable.
+    Tables are encoded by `TableEncoder`, and views are computed by `RankingFeatures`. Some views
+    compare a row with the other rows of its query, so ``predict`` needs all candidates of a query
+    together, with their qid. Scores of different queries are not comparable.
 
     Examples
     --------
@@ -267,14 +270,14 @@ class AutoRanker(QueryRequests, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            Raw columns: any scale, missing values, text, categories and booleans.
+            Raw columns; they may have any scale, missing values, text, categories and booleans.
         y : array-like of shape (n_rows,)
-            Scores or grades, higher is preferred.
+            Scores or grades, higher = preferred.
         qid : array-like of shape (n_rows,), optional
-            Query of every row. None: one ranking over all rows; views within queries are left out,
-            and candidates are compared by ten folds of the rows.
+            Query label of each row. If None, all rows form one ranking; views within queries are
+            then not used, and candidates are compared by tenfold cross-validation over rows.
         sample_weight : array-like of shape (n_rows,), optional
-            A pair counts the product of its rows' weights in training.
+            Row weights; in training, a pair has the product of the weights of its rows.
 
         Returns
         -------
@@ -293,8 +296,13 @@ class AutoRanker(QueryRequests, BaseEstimator):
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
         if y.ndim > 1:
-            raise ValueError(f"y must be one score a row; got shape {y.shape}: fit one by one")
+            raise ValueError(
+                f"y must have one score for each row; got shape {y.shape}, fit the outputs one by "
+                "one"
+            )
         queries = None if qid is None else encode_qid(qid, len(y))
+        if queries is None:
+            warn_of_pooled_queries("AutoRanker")
         weights = (
             None if sample_weight is None else check_weights("sample_weight", sample_weight, len(y))
         )
@@ -375,7 +383,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         labels: Sequence[dict[str, Any]],
         chosen: Sequence[Choice],
     ) -> None:
-        """Fill ``members_``, the table of candidates."""
+        """Set ``members_``, the table of candidates."""
 
         def row(number: int, alpha: int, weight: float) -> dict[str, Any]:
             candidate = candidates[number]
@@ -406,7 +414,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         some: Training,
         cache: dict[str, Array],
     ) -> RankRLS:
-        """A member fitted to all rows."""
+        """Fit a member to all rows."""
         blocks = space.view.blocks
         with _no_column_warnings():
             if some is data:
@@ -425,14 +433,14 @@ class AutoRanker(QueryRequests, BaseEstimator):
 
     @takes_queries
     def predict(self, X: Any, *, qid: ArrayLike | None = None) -> Array:
-        """Predict scores; higher is preferred, within a query.
+        """Predict scores, higher = preferred, which are comparable within a query.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n, n_features)
         qid : array-like of shape (n,)
-            Query of every row, needed if the ranker was fitted with qid: members compare a row
-            with the other rows of its query.
+            Query label of each row. Required if the ranker was fitted with qid, because members
+            compare a row with the other rows of its query.
 
         Returns
         -------
@@ -442,8 +450,9 @@ class AutoRanker(QueryRequests, BaseEstimator):
         refuse_lazy(X, instead="predict one part of whole queries after the other")
         if self._with_qid and qid is None:
             raise ValueError(
-                "AutoRanker was fitted with qid, and members compare a row with the others of its "
-                "query: pass qid to predict, too (np.zeros(len(X)) if X is one query)"
+                "AutoRanker was fitted with qid, and its members compare a row with the others of "
+                "its "
+                "query; pass qid to predict, too (np.zeros(len(X)) if X is one query)"
             )
         if not self._with_qid and qid is not None:
             raise ValueError("AutoRanker was fitted without qid, so predict takes none")
@@ -466,7 +475,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         return scores
 
     def _like_training(self, table: Any) -> Any:
-        """Dense or sparse, as the rows of ``fit`` were."""
+        """Convert the table to dense or sparse, as the rows of ``fit`` were."""
         if not self._features._centres:  # only dense columns are centred
             return sparse.csr_array(table)
         if not sparse.issparse(table):
@@ -476,7 +485,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
 
     @takes_queries
     def score(self, X: Any, y: ArrayLike, qid: ArrayLike | None = None) -> float:
-        """Pairwise accuracy, mean over the queries that have a pair, as of all rankers.
+        """Return the mean pairwise accuracy over the queries that have a pair.
 
         Parameters
         ----------
@@ -499,8 +508,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
         def __getattr__(self, name: str) -> Any:
             if name in ("fit_stream", "partial_fit"):
                 raise AttributeError(
-                    f"AutoRanker has no {name}: it compares candidates on all rows; fit it to a "
-                    f"sample of whole queries, or use RankRLS().{name}"
+                    f"AutoRanker has no {name}, because it compares candidates on all rows; fit it "
+                    f"to a sample of whole queries, or use RankRLS().{name}"
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -531,28 +540,28 @@ class Training:
 
     @property
     def qid(self) -> Array | None:
-        """Numbers of the queries."""
+        """Query number of each row, or None."""
         return None if self.queries is None else self.queries.codes
 
     def take(self, rows: Array) -> Training:
-        """Some rows, whole queries."""
+        """Select rows, which must form whole queries."""
         queries = None if self.qid is None else encode_qid(self.qid[rows], len(rows))
         weights = None if self.weights is None else self.weights[rows]
         return Training(self.X[rows], self.y[rows], queries, weights)
 
     def canonical_order(self) -> Array:
-        """Rows in an order that does not depend on the order they are given in.
+        """Return an order of the rows that does not depend on their order in the data.
 
-        What is drawn at random, basis vectors and folds, is drawn from this order.
+        Basis vectors and folds are drawn at random from this order.
         """
         direction = np.random.RandomState(0).standard_normal(self.X.shape[1])
         keys = np.asarray(self.X @ (direction / _largest(self.X))).ravel()
         return np.lexsort((self.y, keys, np.zeros(len(keys)) if self.qid is None else self.qid))
 
     def sample(self, most: int, rng: np.random.RandomState) -> Array:
-        """Rows of random whole queries, about ``most`` of them; all if there are no more.
+        """Draw about ``most`` rows in random whole queries; all rows if there are no more.
 
-        Of short queries fewer are drawn: holding out costs time for each.
+        Fewer rows are drawn if queries are short, because holding out each query takes time.
         """
         n_queries = 0 if self.queries is None else len(self.queries)
         if self.n_rows <= most and n_queries <= most // ROWS_PER_QUERY:
@@ -562,7 +571,7 @@ class Training:
         assert self.queries is not None
         n_queries = len(self.queries)
         varies = varying_queries(self.y[:, None], self.qid, n_queries)[:, 0]
-        # Queries with a pair first: the others tell nothing about an order.
+        # Queries with a pair first; the others carry no information about the order.
         order = np.concatenate(
             [rng.permutation(np.flatnonzero(part)) for part in (varies, ~varies)]
         )
@@ -572,7 +581,7 @@ class Training:
         return np.flatnonzero(np.isin(self.qid, taken))
 
     def query_batches(self, size: int) -> list[Array]:
-        """Rows of whole queries, about ``size`` at a time; all of one ranking count as any."""
+        """Batches of whole queries of about ``size`` rows; without queries, of any rows."""
         if self.n_rows <= size:
             return [np.arange(self.n_rows)]
         if self.qid is None:
@@ -583,7 +592,7 @@ class Training:
         return [rows for rows in np.split(order, ends[cuts]) if len(rows)]
 
     def batches(self, size: int) -> Iterator[Training]:
-        """The same, with their labels; the numbers of queries are those of all rows."""
+        """Generate the batches as `Training`, with the query numbers of all rows."""
         for rows in self.query_batches(size):
             part = self.take(rows)
             part.names = None if self.qid is None else self.qid[rows]
@@ -596,12 +605,12 @@ class Training:
         return 2.0**self.y - 1.0 if label == "gain" else self.y
 
     def has_gains(self) -> bool:
-        """Whether y are grades, so that gains are worth a try."""
+        """Whether y holds grades, so that gains are tried as well."""
         y = self.y
         return bool((y == np.rint(y)).all() and y.min() >= 0 and 2 <= y.max() <= MAX_GRADE)
 
     def arguments(self, compared: str) -> dict[str, Any]:
-        """Arguments of ``fit``."""
+        """Arguments for ``fit``."""
         found: dict[str, Any] = {}
         if compared != ALL_ROWS and self.qid is not None:
             found["qid"] = self.qid if self.names is None else self.names
@@ -616,14 +625,15 @@ class Training:
         )
 
     def folds(self, rng: np.random.RandomState) -> tuple[list[Array], Array]:
-        """What is left out together, and the number of the held-out list of every row."""
+        """Folds, and the index of the held-out list of each row."""
         if self.qid is not None:
             return query_folds(self.qid), self.qid
         if min(np.count_nonzero(self.y == end) for end in (self.y.min(), self.y.max())) < 2 and (
             len(np.unique(self.y)) < 3
         ):
             raise ValueError(
-                "without qid, rows are held out in folds: of two labels each needs two rows or more"
+                "without qid, rows are held out in folds; at least two labels must have two rows "
+                "or more"
             )
         k = min(N_FOLDS, max(2, self.n_rows // 5))
         order = rng.permutation(self.n_rows)
@@ -634,13 +644,13 @@ class Training:
 
 
 class CandidateView:
-    """A view with its kernel, and the basis vectors of it, for all losses.
+    """A view with its kernel and basis vectors, shared by all losses.
 
     Parameters
     ----------
     view : View
     rows : ndarray or sparse array of shape (m, n)
-        Of the view.
+        Rows transformed to the view.
     n_basis : int
     rng : RandomState
     """
@@ -660,7 +670,7 @@ class CandidateView:
     def ranker(
         self, label: dict[str, Any], alpha: float, row_numbers: Array | None = None
     ) -> RankRLS:
-        """The unfitted ranker of a candidate; basis vectors by their numbers among all rows."""
+        """Return the unfitted ranker of a candidate; its basis is given by row indices."""
         basis = self.basis if row_numbers is None or self.basis is None else row_numbers[self.basis]
         gamma = None if self.view.kernel == "linear" else self.view.factor / self.size
         return RankRLS(
@@ -680,16 +690,16 @@ class CandidateView:
         folds: Sequence[Array],
         gains: bool,
     ) -> Iterator[tuple[dict[str, Any], Array, Array]]:
-        """(label, alphas, held-out scores of shape (n_alphas, m)) of every loss and label.
+        """Generate (label, alphas, held-out scores of shape (n_alphas, m)) for each loss and label.
 
-        ``gains``: whether gains of the labels are tried, too.
+        ``gains`` says whether gains of the labels are tried, too.
         """
         space = None
         for cost, compared in losses:
             if data.qid is None and (compared, cost) != (ALL_ROWS, "magnitude"):
-                continue  # one ranking: the same, or without a shortcut
+                continue  # without queries it is the same, or has no shortcut
             if data.weights is not None and data.qid is not None and compared == ALL_ROWS:
-                continue  # a refit for every query
+                continue  # would need a refit for each query
             names = ["y", "gain"] if cost == "magnitude" and gains else ["y"]
             targets = np.column_stack([data.labels(name) for name in names])
             label = {"cost": cost, "compared": compared}
@@ -712,14 +722,14 @@ class CandidateView:
 
 
 def _largest(X: Any) -> Array:
-    """Largest size of the values of every column; 1 where all are 0."""
+    """Largest absolute value of each column; 1 if all values are 0."""
     largest = abs(X).max(axis=0)
     values = np.asarray(largest.todense() if sparse.issparse(largest) else largest).ravel()
     return np.where(values > 0, values, 1.0)
 
 
 def _mean_squared_norm(rows: Any) -> float:
-    """Of rows less their mean."""
+    """Mean squared norm of the centred rows."""
     if sparse.issparse(rows):
         mean = np.asarray(rows.mean(axis=0)).ravel()
         squares = float(rows.multiply(rows).sum()) / rows.shape[0] - float(mean @ mean)
@@ -729,7 +739,7 @@ def _mean_squared_norm(rows: Any) -> float:
 
 
 def _possible(views: Sequence[View], data: Training) -> list[View]:
-    """Views that the data allow: none within queries without qid, and few of sparse data."""
+    """Select the views that the data allow, which depend on qid and sparsity."""
     if sparse.issparse(data.X):
         return list(SPARSE_VIEWS)
     if data.qid is not None:
@@ -744,7 +754,7 @@ def _possible(views: Sequence[View], data: Training) -> list[View]:
 
 @contextmanager
 def _no_column_warnings() -> Iterator[None]:
-    """Views are scaled, and have no ids: what looks like one is no concern of the user."""
+    """Suppress warnings about columns, which do not apply to transformed features."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FeatureScaleWarning)
         warnings.simplefilter("ignore", IdColumnWarning)

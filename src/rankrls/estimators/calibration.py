@@ -1,4 +1,4 @@
-"""Probabilities of judgements: a link and its slope, fitted to held-out differences."""
+"""Calibration of preference probabilities: a link and its slope, fitted to held-out differences."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ Array = NDArray[Any]
 
 LINKS = ("logit", "probit")
 
-#: Iterations of Newton's method; the objective is convex in the slope, a dozen are enough.
+#: Maximum number of Newton iterations; the objective is convex in the slope, and a dozen suffice.
 _MAX_ITER = 60
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """P(a preferred to b) = g(slope · r), with r = μ/√(1 + v/alpha).
+    """Calibrated probability P(a preferred to b) = g(slope · r), with r = μ/√(1 + v/alpha).
 
-    μ and v are the posterior mean and variance of f(a) − f(b), v/alpha is the variance in units of
+    μ and v are the posterior mean and variance of f(a) − f(b); v/alpha is the variance in units of
     the noise of a judgement of weight 1.
 
     Attributes
     ----------
     link : {"logit", "probit"}
-        g: the logistic function, or the distribution function of the normal distribution.
+        The function g: the logistic function, or the normal distribution function.
     slope : float
         >= 0.
     log_loss : float
-        Mean of −log P over the held-out judgements that it was fitted to; a tie counts as half a
-        preference each way.
+        Mean of −log P over the held-out judgements used for calibration; a tie counts as half a
+        preference in each direction.
     """
 
     link: str
@@ -57,22 +57,22 @@ def margins(mean: Array, variance: Array, alpha: float) -> Array:
 
 
 def fit_calibration(margin: Array, tie: Array, weight: Array, link: str) -> Calibration:
-    """The slope of the smallest log loss.
+    """Fit the slope by minimising the log loss.
 
     Parameters
     ----------
     margin : ndarray of shape (n,)
-        r of preferred less other.
+        Margin r between the preferred and the other item.
     tie : ndarray of shape (n,), bool
-        Judged equal.
+        Whether the items were judged equal.
     weight : ndarray of shape (n,)
     link : {"logit", "probit"}
 
     Notes
     -----
-    As in Platt's method a judgement counts (n + 1)/(n + 2) for and 1/(n + 2) against, so that
-    the slope stays finite where all differences have the right sign. The log loss that is
-    reported is that of the judgements as they are.
+    As in Platt's method, the targets are (n + 1)/(n + 2) and 1/(n + 2) instead of 1 and 0, so that
+    the slope stays finite if all differences have the right sign. The reported log loss uses the
+    targets 1 and 0.
     """
     n = len(margin)
     won = np.where(tie, 0.5, (n + 1.0) / (n + 2.0))
@@ -87,7 +87,7 @@ def fit_calibration(margin: Array, tie: Array, weight: Array, link: str) -> Cali
         gradient, curvature = derivatives(slope, r, won, weight)
         step = gradient / max(curvature, np.finfo(float).tiny)
         new = max(slope - step, 0.0)
-        if new > 4 * slope + 4:  # far outside of where the quadratic model holds
+        if new > 4 * slope + 4:  # far outside the region where the quadratic model holds
             new = 4 * slope + 4
         if abs(new - slope) <= 1e-10 * max(1.0, slope):
             slope = new
@@ -115,7 +115,7 @@ def _probit(slope: float, r: Array, won: Array, weight: Array) -> tuple[float, f
 
 
 class JudgementScoring:
-    """How well held-out differences agree with given pairs.
+    """Score held-out differences by their agreement with given pairs.
 
     Parameters
     ----------
@@ -126,7 +126,8 @@ class JudgementScoring:
     def __init__(self, scoring: Any, graph: PreferenceGraph) -> None:
         if not isinstance(scoring, str):
             raise ValueError(
-                f"scoring={show(scoring)}: given pairs are scored by 'pairwise_accuracy' or "
+                f"scoring={show(scoring)} is not defined for given pairs; use 'pairwise_accuracy' "
+                "or "
                 "'log_loss'"
             )
         check_metric_name("scoring", scoring)
@@ -134,10 +135,10 @@ class JudgementScoring:
         self.log_loss = scoring == "log_loss"
         self.graph = graph
         if self.log_loss and graph.n_outputs > 1:
-            raise ValueError("scoring='log_loss' is for one output: given pairs have no others")
+            raise ValueError("scoring='log_loss' needs a single output")
 
     def scores(self, held: HeldOut, alphas: Array) -> list[float]:
-        """Accuracy, or the negative log loss, for each of the alphas; higher is better."""
+        """Accuracy or negative log loss for each alpha; higher is better."""
         if self.log_loss:
             of_alphas = enumerate(alphas)
             return [-self._calibration(held, a, alpha, "logit").log_loss for a, alpha in of_alphas]
@@ -148,7 +149,7 @@ class JudgementScoring:
         return [float(0.5 + 0.5 * (weight @ sign).mean() / weight.sum()) for sign in signs]
 
     def calibrate(self, held: HeldOut, a: int, alpha: float) -> Calibration:
-        """The link and slope of the smaller log loss, for alpha number ``a``."""
+        """Calibrate with the link of the smaller log loss, for alpha number ``a``."""
         found = [self._calibration(held, a, alpha, link) for link in LINKS]
         return min(found, key=lambda made: made.log_loss)
 

@@ -1,4 +1,4 @@
-"""Choosing alpha by cross-validation: the grid, the folds, the scores, and the best of them."""
+"""Choice of alpha by cross-validation: grids, folds and scores."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ from rankrls._validation import (
     show,
 )
 from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.ridge.fold_statistics import explained_part
 from rankrls.core.ridge.leave_out import HeldOut
 from rankrls.estimators.ranker import graph_accuracy
 from rankrls.metrics.metric_names import LIST_METRICS, PAIR_METRICS, parse_metric
 
 __all__ = [
     "DEFAULT_ALPHAS",
+    "EQUAL",
+    "LOSS_METRIC",
     "PAIR_METRICS",
+    "ListScores",
     "Scoring",
     "best_of",
     "check_alphas",
@@ -41,42 +45,46 @@ __all__ = [
 Array = NDArray[Any]
 
 
-#: The grid that the cross-validating estimators search by default: 2^-15 … 2^15.
+#: Default grid of the cross-validating estimators: 2^-15 … 2^15.
 DEFAULT_ALPHAS = tuple(2.0**exponent for exponent in range(-15, 16))
 
-#: The default grid is made longer to have alphas between these multiples of the largest eigenvalue.
+#: The default grid is extended to cover these multiples of the largest eigenvalue.
 COVERED = (2.0**-20, 2.0**-10)
 
-#: The default grid is continued by so many powers of two at a time, between these multiples of the
-#: largest eigenvalue: below, rounding decides, and above, alpha changes the ranking no more.
+#: The default grid is extended by this many powers of two at a time, within these multiples of the
+#: largest eigenvalue: below, rounding errors dominate, and above, alpha no longer changes the
+#: ranking.
 STEP, LEAST, MOST = 10, 1e-13, 1e3
+
+#: Held-out squared loss as a score: the only one that sums over folds suffice for.
+LOSS_METRIC = "pairwise_r2"
 
 #: Scores that differ by no more than this part of the best one are equally good.
 EQUAL = 1e-6
 
-#: Larger powers of two than this are never tried, nor their inverses.
+#: Larger powers of two, and their inverses, are never tried.
 MAX_POWER = 125
 
 
 def check_alphas(
     name: str, values: ArrayLike, *, allow_zero: bool = False, as_given: bool = False
 ) -> Array:
-    """Return a grid of finite numbers > 0, ascending and each once, shape (n_alphas,).
+    """Return a grid of distinct finite numbers > 0 in ascending order, shape (n_alphas,).
 
     Parameters
     ----------
     name : str
-        What an error calls the argument.
+        Name of the argument in error messages.
     values : array-like of shape (n_alphas,), or a number
     allow_zero : bool
         Whether 0 is allowed (early stopping regularises without alpha).
     as_given : bool
-        Keep the order and repeated values.
+        Whether to keep the order and repeated values.
     """
     grid = check_finite_array(name, np.atleast_1d(np.asarray(values)), ndim=(1,))
     if not grid.size:
         bound = ">=" if allow_zero else ">"
-        raise ValueError(f"{name} is empty: give at least one number {bound} 0")
+        raise ValueError(f"{name} is empty; give at least one number {bound} 0")
     smallest = float(grid.min())
     if not (allow_zero and smallest == 0):
         check_positive(name, smallest)
@@ -88,28 +96,28 @@ def search_alphas(
     evaluate: Callable[[Array], dict[str, Array]],
     size_of_problem: Callable[[], float],
 ) -> tuple[int, dict[str, Array]]:
-    """Score a grid of alphas, and find the best of them.
+    """Score a grid of alphas and find the best.
 
     Parameters
     ----------
     alphas : ndarray of shape (n_alphas,), ascending, or None
-        None: `default_grid`, continued by powers of two at an end as long as the best one is there.
+        If None, `default_grid`, extended by powers of two as long as the best alpha is at an end.
     evaluate : callable
         From alphas of shape (n,) to a dict of arrays of shape (n,), "mean_score" among them.
     size_of_problem : callable
-        Gives about the largest eigenvalue of the problem, which says what is a large alpha. Asked
-        for if ``alphas`` is None only.
+        Returns approximately the largest eigenvalue of the problem, which sets the scale of alpha.
+        Called only if ``alphas`` is None.
 
     Returns
     -------
     best : int
     found : dict of ndarray of shape (n_alphas,)
-        "alpha", ascending, and what ``evaluate`` gave.
+        "alpha", ascending, and the results of ``evaluate``.
     """
     size = size_of_problem() if alphas is None else np.nan
     grid = default_grid(size) if alphas is None else alphas
     found = evaluate(grid[: len(DEFAULT_ALPHAS)] if alphas is None else grid)
-    while alphas is None and len(found["mean_score"]) < len(grid):  # no more memory than for those
+    while alphas is None and len(found["mean_score"]) < len(grid):  # bounds the memory
         done = len(found["mean_score"])
         found = _joined(found, evaluate(grid[done : done + len(DEFAULT_ALPHAS)]))
     while alphas is None:
@@ -119,7 +127,7 @@ def search_alphas(
         scored = evaluate(more)
         found = _joined(found, scored) if more[0] > grid[-1] else _joined(scored, found)
         grid = np.union1d(grid, more)
-    # Below the smallest alpha of a grid that nobody gave, rounding would decide.
+    # Below the smallest alpha of the default grid, rounding errors would dominate.
     warn = alphas is not None or best_of(found["mean_score"]) > 0
     best = choose_alpha(grid, found["mean_score"], warn=warn)
     return best, {"alpha": grid, **found}
@@ -130,12 +138,12 @@ def _joined(first: dict[str, Array], second: dict[str, Array]) -> dict[str, Arra
 
 
 def default_grid(size: float) -> Array:
-    """2^-15 … 2^15, and more powers of two if they are all too small or too large for the problem.
+    """Powers of two from 2^-15 to 2^15, extended if all are too small or too large for the problem.
 
     Parameters
     ----------
     size : float
-        About the largest eigenvalue of the problem.
+        Approximate largest eigenvalue of the problem.
 
     Returns
     -------
@@ -143,8 +151,8 @@ def default_grid(size: float) -> Array:
 
     Notes
     -----
-    The largest eigenvalue is that of the largest feature, which may mean nothing: alphas that suit
-    smaller ones stay in the grid.
+    The largest eigenvalue may be dominated by a single feature of large scale, so alphas that suit
+    smaller features stay in the grid.
 
     Examples
     --------
@@ -162,10 +170,10 @@ def default_grid(size: float) -> Array:
 
 
 def continuation(grid: Array, scores: Array, size: float) -> Array:
-    """Powers of two beyond the end of an ascending grid that has the best score; empty if none has.
+    """Powers of two beyond the end of a grid with the best score; empty if the best is inside.
 
-    An end that is as good as its neighbour is continued only upwards and below the largest
-    eigenvalue: alphas that are too small to matter are equally good, too.
+    If an end is only as good as its neighbour, the grid is extended only upwards and up to the
+    largest eigenvalue, because alphas that are too small to matter are equally good, too.
     """
     best = best_of(scores)
     powers = 2.0 ** np.arange(1, STEP + 1)
@@ -181,28 +189,28 @@ def continuation(grid: Array, scores: Array, size: float) -> Array:
 
 
 def best_of(scores: Array) -> int:
-    """Number of the best score; of equally good ones the last, of a plateau its end."""
+    """Index of the best score; the last one if several are equally good."""
     best = len(scores) - 1 - int(np.argmax(scores[::-1]))
     worse = np.flatnonzero(_better(scores[best], scores[best:]))
     return best + int(worse[0]) - 1 if len(worse) else len(scores) - 1
 
 
 def _better(score: Any, than: Any) -> Any:
-    """Whether a score is better by more than does not matter."""
+    """Whether a score is better by more than the tolerance."""
     return score - than > EQUAL * np.abs(score)
 
 
 def choose_alpha(grid: Array, scores: Array, *, warn: bool = True) -> int:
-    """Return the index of the best alpha of an ascending grid, the largest of equally good ones.
+    """Return the index of the best alpha of an ascending grid, the largest if several tie.
 
-    With ``warn`` there is a warning when an end of the grid is better than its neighbour. Where
-    they are equal, as where strong regularisation changes the ranking no more, a longer grid would
-    not help.
+    With ``warn``, a warning is issued if an end of the grid is the best and better than its
+    neighbour. If they are equal, for example because stronger regularisation no longer changes the
+    ranking, a longer grid would not help.
     """
     if not np.isfinite(scores).all():
         raise ValueError(
-            f"scoring gave {scores[~np.isfinite(scores)][0]} for alpha="
-            f"{grid[~np.isfinite(scores)][0]:g}: it must give a finite number"
+            f"scoring returned {scores[~np.isfinite(scores)][0]} for alpha="
+            f"{grid[~np.isfinite(scores)][0]:g}; it must return a finite number"
         )
     best = best_of(scores)
     ends = {0: 1, len(grid) - 1: len(grid) - 2}  # and their neighbours
@@ -213,7 +221,7 @@ def choose_alpha(grid: Array, scores: Array, *, warn: bool = True) -> int:
 
 
 def is_fold_count(cv: Any) -> bool:
-    """Whether ``cv`` is an int: a number of folds."""
+    """Whether ``cv`` is an int, which is a number of folds."""
     return isinstance(cv, int | np.integer) and not isinstance(cv, bool)
 
 
@@ -227,7 +235,7 @@ def is_splits(cv: Any) -> bool:
 def random_folds(
     n: int, k: int, rng: np.random.RandomState, *, what: str = "rows", least: int = 1
 ) -> list[Array]:
-    """Divide n things at random into k folds of nearly equal size.
+    """Divide n items at random into k folds of nearly equal size.
 
     Parameters
     ----------
@@ -235,9 +243,9 @@ def random_folds(
     k : int
     rng : RandomState
     what : str
-        What an error calls the things.
+        Name of the items in error messages.
     least : int
-        Fewest things in a fold.
+        Minimum number of items in a fold.
 
     Returns
     -------
@@ -265,7 +273,7 @@ def read_splits(
     *,
     complement: bool = False,
 ) -> list[tuple[Array, Array]]:
-    """Return the (train, test) rows that a splitter or an iterable gives, checked.
+    """Return the checked (train, test) rows of a splitter or an iterable.
 
     Parameters
     ----------
@@ -274,9 +282,9 @@ def read_splits(
     n : int
         Number of rows.
     X, y, groups
-        What a splitter gets.
+        Arguments for a splitter.
     complement : bool
-        Whether train must be all rows but the test rows, as exact shortcuts need it.
+        Whether train must be all rows except the test rows, which exact shortcuts require.
 
     Returns
     -------
@@ -301,8 +309,9 @@ def read_splits(
         common = len(np.intersect1d(parts[0], parts[1]))
         if complement and (common or len(parts[0]) + len(parts[1]) != n):
             raise ValueError(
-                f"split {number} of cv does not train on all rows but the test rows: only that has "
-                "an exact shortcut; use GridSearchCV for other splits"
+                f"split {number} of cv does not train on all rows except the test rows, which the "
+                "exact "
+                "shortcut requires; use GridSearchCV for other splits"
             )
         if common:
             raise ValueError(f"split {number} of cv has rows both in train and in test")
@@ -313,7 +322,7 @@ def read_splits(
 
 
 def check_rows(name: str, rows: Any, n: int) -> Array:
-    """Return row numbers as int64, from numbers or a boolean mask of shape (n,), each once."""
+    """Return distinct row indices as int64, from indices or a boolean mask of shape (n,)."""
     rows = np.asarray(rows)
     if rows.dtype == bool and rows.shape == (n,):
         rows = np.flatnonzero(rows)
@@ -329,9 +338,18 @@ def check_rows(name: str, rows: Any, n: int) -> Array:
 
 
 class Scoring:
-    """A metric by name or as a function, applied to held-out predictions."""
+    """A metric by name or as a function, applied to held-out predictions.
 
-    def __init__(self, scoring: Any) -> None:
+    Parameters
+    ----------
+    scoring : str or callable
+    loss : dict, optional
+        cost, ties and query_weighting of squared loss, which "pairwise_r2" is about. None: there is
+        no such loss, and the name is refused.
+    """
+
+    def __init__(self, scoring: Any, loss: dict[str, str] | None = None) -> None:
+        self.loss = loss
         self.name = scoring if isinstance(scoring, str) else None
         self.options: dict[str, Any] = {}
         if self.name is None:
@@ -341,68 +359,82 @@ class Scoring:
             return
         if self.name == "log_loss":  # see `require_scores`
             return
+        if self.name == LOSS_METRIC and loss is not None:
+            return
         if self.name in PAIR_METRICS:  # no options to read
             self.metric = getattr(metrics, self.name)
             return
-        named = parse_metric(self.name, "scoring", allowed=PAIR_METRICS + LIST_METRICS)
+        allowed = PAIR_METRICS + LIST_METRICS + (LOSS_METRIC,) * (loss is not None)
+        named = parse_metric(self.name, "scoring", allowed=allowed)
         self.metric, self.options = named.function, named.options
 
     def require_scores(self) -> None:
-        """Refuse what is a metric of given pairs only."""
+        """Raise an error for a metric that is defined only for given pairs."""
         if self.name == "log_loss":
             raise ValueError(
-                "scoring='log_loss' is for given pairs that are left out: not for labels y, and "
-                "not with eval_set, early_stopping, solver='cg' or cv='validation', which hold out "
+                "scoring='log_loss' needs given pairs that are left out; it does not work with "
+                "labels "
+                "y, nor with eval_set, early_stopping, solver='cg' or cv='validation', which hold "
+                "out "
                 "rows"
             )
 
     def require_pairs(self) -> None:
-        """Refuse what needs whole lists."""
+        """Raise an error for a metric that needs whole lists."""
         if self.name not in PAIR_METRICS:
             raise ValueError(
-                "leave-pair-out compares two rows at a time: scoring must be one of "
+                "leave-pair-out compares two rows at a time, so scoring must be one of "
                 f"{', '.join(map(repr, PAIR_METRICS))}; for other metrics use an int cv"
             )
 
     def require_accuracy(self) -> None:
-        """Refuse what is no metric of held-out rows with given pairs."""
+        """Raise an error for a metric that is not defined for held-out rows with given pairs."""
         if self.name not in PAIR_METRICS:
             raise ValueError(
-                "given pairs have no lists: the scoring of held-out rows must be one of "
+                "given pairs have no lists, so the scoring of held-out rows must be one of "
                 f"{', '.join(map(repr, PAIR_METRICS))}; got {show(self.name or self.metric)}"
             )
 
+    @property
+    def by_list(self) -> bool:
+        """Whether the metric has a score for every held-out list."""
+        return self.name not in (None, "concordance_index", LOSS_METRIC)
+
     def spread(self, graph: PreferenceGraph, held: HeldOut) -> dict[str, Array]:
-        """Mean, standard deviation and number of the scores of held-out lists, for every alpha.
+        """Mean, standard deviation and number of the scores of held-out lists, for each alpha.
 
         A list is a query, or the part of a query (without qid: of all rows) in one fold. Metrics
         without scores of single lists (concordance_index, functions) have only the mean. Several
         outputs are averaged.
         """
         n_alphas = len(held.values)
-        if self.name is None or self.name == "concordance_index":
+        if not self.by_list:
             return {"mean_score": self._means(graph, held)}
-        shape = (n_alphas, graph.n_outputs)
-        mean, std, count = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64)
-        for a, j in np.ndindex(shape):
-            values = self._of_output(graph, held, a, j, average=None)
-            known = values[~np.isnan(values)]
-            if not len(known):
-                raise ValueError(f"scoring={self.name!r}: no held-out list has a relevant row")
-            mean[a, j], std[a, j], count[a, j] = known.mean(), known.std(), len(known)
-        return {
-            "mean_score": mean.mean(axis=1),
-            "std_score": std.mean(axis=1),
-            "n_scores": count.min(axis=1),
-        }
+        scores = ListScores(self, n_alphas, graph.n_outputs)
+        scores.add(graph, held)
+        return scores.spread()
 
     def _means(self, graph: PreferenceGraph, held: HeldOut) -> Array:
         """Mean score over outputs for every alpha: shape (n_alphas,)."""
+        if self.name == LOSS_METRIC:
+            return self._explained(graph, held)
         shape = (len(held.values), graph.n_outputs)
         scores = np.empty(shape)
         for a, j in np.ndindex(shape):
             scores[a, j] = self._of_output(graph, held, a, j)
         return scores.mean(axis=1)
+
+    def _explained(self, graph: PreferenceGraph, held: HeldOut) -> Array:
+        """Part of the squared targets of held-out pairs that predictions explain: (n_alphas,)."""
+        assert graph.scores is not None
+        assert graph.query_codes is not None
+        assert self.loss is not None
+        lists = graph.query_codes[held.rows] * len(held.folds) + held.fold
+        weight = None if graph.sample_weight is None else graph.sample_weight[held.rows]
+        kept = PreferenceGraph.from_scores(graph.scores[held.rows], qid=lists, sample_weight=weight)
+        assert kept.query_codes is not None
+        objectives = kept.objectives(**self.loss)
+        return explained_part(objectives, kept.query_codes, held.values).mean(axis=1)
 
     def _of_output(
         self, graph: PreferenceGraph, held: HeldOut, a: int, j: int, **options: Any
@@ -415,7 +447,7 @@ class Scoring:
         return self.metric(y_true, y_score, qid=lists, **self.options, **options)
 
     def of_rows(self, graph: PreferenceGraph, predictions: Array) -> float:
-        """Mean score over outputs of predictions of shape (m, n_outputs) for all rows of a graph.
+        """Mean score, over outputs, of predictions of shape (m, n_outputs) for all rows of a graph.
 
         Given pairs have no lists: only the pairwise accuracy is defined for them.
         """
@@ -424,3 +456,58 @@ class Scoring:
             return graph_accuracy(graph, predictions)
         every = HeldOut([np.arange(graph.n_rows)], predictions[None], np.zeros(1, dtype=np.int64))
         return float(self._means(graph, every)[0])
+
+
+class ListScores:
+    """Scores of held-out lists, of which some come at a time: their mean and deviation.
+
+    Parameters
+    ----------
+    scoring : Scoring
+        With a score for every list (`Scoring.by_list`).
+    n_alphas, n_outputs : int
+    """
+
+    def __init__(self, scoring: Scoring, n_alphas: int, n_outputs: int) -> None:
+        shape = (n_alphas, n_outputs)
+        self.scoring = scoring
+        self._count = np.zeros(shape, dtype=np.int64)
+        self._mean, self._squares = np.zeros(shape), np.zeros(shape)
+
+    def add(self, graph: PreferenceGraph, held: HeldOut) -> None:
+        """Add the lists of some held-out predictions; undefined scores do not count."""
+        varied = graph.scored_outputs() if self.scoring.name in PAIR_METRICS else None
+        for place in np.ndindex(self._mean.shape):
+            if varied is not None and not varied[place[1]]:
+                continue
+            values = self.scoring._of_output(graph, held, *place, average=None)
+            known = values[~np.isnan(values)]
+            if len(known):
+                self._join(place, len(known), known.mean(), known.var() * len(known))
+
+    def merge(self, other: ListScores) -> None:
+        """Add the scores of others."""
+        for place in np.ndindex(self._mean.shape):
+            if other._count[place]:
+                n, mean, squares = (
+                    part[place] for part in (other._count, other._mean, other._squares)
+                )
+                self._join(place, int(n), float(mean), float(squares))
+
+    def _join(self, place: tuple[int, ...], n: int, mean: float, squares: float) -> None:
+        """Means and sums of squared deviations join as those of rankings do."""
+        count = self._count[place] + n
+        step = mean - self._mean[place]
+        self._squares[place] += squares + step**2 * self._count[place] * n / count
+        self._mean[place] += step * n / count
+        self._count[place] = count
+
+    def spread(self) -> dict[str, Array]:
+        """Mean, standard deviation and number of all scores; outputs are averaged."""
+        if not self._count.all():
+            raise ValueError(f"scoring={self.scoring.name!r}: no held-out list has a relevant row")
+        return {
+            "mean_score": self._mean.mean(axis=1),
+            "std_score": np.sqrt(self._squares / self._count).mean(axis=1),
+            "n_scores": self._count.min(axis=1),
+        }

@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._calls import Progress, all_or_nothing, explained
-from rankrls.core.relations.relation_problem import RelationModel
-from rankrls.estimators.conditional_base import NO_QUERIES, ConditionalRanker
+from rankrls._calls import all_or_nothing, explained
+from rankrls._progress import Progress
+from rankrls._validation import check_option
+from rankrls.core.relations.pairwise_kernels import PAIRWISE
+from rankrls.core.relations.relation_problem import RelationModel, RelationProblem
+from rankrls.core.relations.squared_hinge import solve_squared_hinge
+from rankrls.estimators.conditional_base import LOSSES, NO_QUERIES, ConditionalRanker
 
 __all__ = ["ConditionalRankRLS"]
 
@@ -32,9 +36,9 @@ class ConditionalRankRLS(ConditionalRanker):
 
     Parameters
     ----------
-    alpha : float, default=1.0
+    alpha : float or tuple of float, default=1.0
         Regularisation, > 0. It multiplies ‖f‖² and nothing is rescaled. With early stopping it
-        may be 0.
+        may be 0. ``pairwise="two-step"`` takes a pair: alpha of the rows and of the columns.
     kernel : str, callable or list of these, default="linear"
         Kernel of the row objects: any name that scikit-learn's `pairwise_kernels` takes, a
         function of two rows, or "precomputed" (X is the kernel matrix). Three kernels look at no
@@ -53,11 +57,19 @@ class ConditionalRankRLS(ConditionalRanker):
     kernel_weights, object_kernel_weights : array-like of shape (n_kernels,), optional
         Weights of several kernels, ≥ 0. None: equal ones, which add up to one;
         `ConditionalRankRLSCV` chooses them.
+    pairwise : {"kronecker", "cartesian", "additive", "polynomial", "mlpk", "ranking", \
+"two-step"}, default="kronecker"
+        The kernel of pairs that is made of k and g (Notes). "kronecker", k(x, x') g(z, z'), is the
+        one for new objects on either side. "two-step" is no kernel but a regression of the rows
+        after one of the columns, each with its own alpha; it needs a complete Y. "mlpk" and
+        "ranking" are for objects of one kind.
     relation : {None, "symmetric", "reciprocal"}, default=None
         What is known of the relation between objects of one kind: f(x, z) = f(z, x), or
         f(x, z) = −f(z, x). A matrix Y must agree with it; edges of a sparse matrix are single
         observations and may differ.
-    loss : {"ranking", "regression"}, default="ranking"
+    loss : {"ranking", "regression", "squared_hinge"}, default="ranking"
+        "squared_hinge" is a support vector machine for labels −1 and 1: Σ max(0, 1 − y f)² takes
+        the place of Σ (y − f)² of "regression".
     condition_on : {"rows", "columns"}, default="rows"
         Whether each row of Y is a ranking of the columns, or each column one of the rows.
     fit_offsets : bool or {"global", "rows", "columns", "both"}, default=False
@@ -70,10 +82,11 @@ class ConditionalRankRLS(ConditionalRanker):
     solver : {"auto", "closed", "primal", "dual", "cg"}, default="auto"
         "closed" needs a complete Y (every pair of the objects that have a label observed,
         equally often) and decomposes the two kernels. "primal" factorises a system over all
-        products of a feature of X and one of Z (linear kernels, dense features), "dual" one over
-        the observed pairs. "cg" iterates, with products that never form it. "auto": "closed"
-        if Y is complete; else "primal" if products of features are fewer than observed pairs
-        and cheap enough; else "dual" up to 2000 observed pairs; else "cg".
+        products of a feature of X and one of Z (linear kernels, dense features), or over all
+        objects (pairwise "additive" and "ranking"), "dual" one over the observed pairs. "cg"
+        iterates, with products that never form it. "auto": "closed" if Y is complete and it
+        applies; else "primal" if products of features are fewer than observed pairs and cheap
+        enough; else "dual" up to 2000 observed pairs; else "cg".
     max_iter : int, default=200
         Most iterations of "cg".
     tol : float, default=1e-6
@@ -98,10 +111,12 @@ class ConditionalRankRLS(ConditionalRanker):
     ----------
     dual_coef_ : ndarray of shape (p, g)
         A of f(x, z) = k_xᵀ A g_z, with k_x the kernel values of x with the row objects and g_z
-        those of z with the column objects.
+        those of z with the column objects. Other pairwise kernels add up several such products
+        (Notes).
     coef_ : ndarray of shape (d, e)
-        W of f(x, z) = xᵀ W z, for linear kernels. Where features are fewer than objects, or very
-        differently scaled, predictions are made by W, which has digits that ``dual_coef_`` has not.
+        W of f(x, z) = xᵀ W z, for linear kernels with pairwise "kronecker" or "two-step". Where
+        features are fewer than objects, or very differently scaled, predictions are made by W,
+        which has digits that ``dual_coef_`` has not.
     solver_ : str
         The solver that was used.
     n_iter_ : int
@@ -132,6 +147,27 @@ class ConditionalRankRLS(ConditionalRanker):
     are objects. Linear kernels are decomposed by their features, whose scales do not matter to the
     accuracy; a warning names columns that have lost digits in a kernel matrix all the same.
 
+    Pairwise kernels are sums of products of k or k², g or g², 1 (ones) and "x is x'" (identity),
+    and f(x, z) is the same sum of products with A between them:
+
+    ==============  ====================================================  =========================
+    pairwise        kernel between (x, z) and (x', z')                    f(x, z)
+    ==============  ====================================================  =========================
+    "kronecker"     k(x, x') g(z, z')                                     k_xᵀ A g_z
+    "cartesian"     k(x, x') [z = z'] + [x = x'] g(z, z')                 k_xᵀ A[:, z] + A[x] g_z
+    "additive"      k(x, x') + g(z, z')                                   h₁(x) + h₂(z)
+    "polynomial"    (k(x, x') + g(z, z'))²                                all three of these
+    "ranking"       k(x, x') − k(x, z') − k(z, x') + k(z, z')             h(x) − h(z)
+    "mlpk"          (k(x, x') − k(x, z') − k(z, x') + k(z, z'))²          (k_x − k_z)ᵀ A (k_x − k_z)
+    "two-step"      as "kronecker", A = (K + α₁I)⁻¹ Y (G + α₂I)⁻¹          k_xᵀ A g_z
+    ==============  ====================================================  =========================
+
+    The Cartesian kernel has a part only for known column objects and one only for known row
+    objects: pairs of two new objects have score zero (and a warning says so). The lists of
+    "additive" rank all objects alike, whatever they are conditioned on. "mlpk" is symmetric,
+    "ranking" antisymmetric, without a ``relation``. A complete Y has a closed form with
+    "kronecker", "cartesian", "two-step", and "polynomial" (not for rankings with a ``relation``).
+
     Over the observed pairs of an incomplete Y the problem is `RankRLS` with the conditioning
     objects as queries and ``query_weighting="size"``.
 
@@ -155,6 +191,12 @@ class ConditionalRankRLS(ConditionalRanker):
     Pahikkala, Airola, Stock, De Baets, Waegeman, *Efficient regularized least-squares algorithms
     for conditional ranking on relational data*, Machine Learning 93 (2013).
 
+    Viljanen, Airola, Pahikkala, *Generalized vec trick for fast learning of pairwise kernel
+    models*, Machine Learning 111 (2022).
+
+    Pahikkala, Stock, Airola, Aittokallio, De Baets, Waegeman, *A two-step learning approach for
+    solving full and almost full cold start problems in dyadic prediction*, ECML PKDD (2014).
+
     Examples
     --------
     >>> import numpy as np
@@ -167,9 +209,11 @@ class ConditionalRankRLS(ConditionalRanker):
     array([3, 2, 0, 1])
     """
 
+    _losses = (*LOSSES, "squared_hinge")
+
     def __init__(
         self,
-        alpha: float = 1.0,
+        alpha: Any = 1.0,
         *,
         kernel: Any = "linear",
         object_kernel: Any = None,
@@ -180,6 +224,7 @@ class ConditionalRankRLS(ConditionalRanker):
         object_kernel_params: Any = None,
         kernel_weights: Any = None,
         object_kernel_weights: Any = None,
+        pairwise: str = "kronecker",
         relation: str | None = None,
         loss: str = "ranking",
         condition_on: str = "rows",
@@ -204,6 +249,7 @@ class ConditionalRankRLS(ConditionalRanker):
         self.object_kernel_params = object_kernel_params
         self.kernel_weights = kernel_weights
         self.object_kernel_weights = object_kernel_weights
+        self.pairwise = pairwise
         self.relation = relation
         self.loss = loss
         self.condition_on = condition_on
@@ -220,7 +266,7 @@ class ConditionalRankRLS(ConditionalRanker):
 
     @explained(qid=NO_QUERIES)
     @all_or_nothing
-    def fit(self, X: Any, Y: Any, Z: Any = None) -> ConditionalRankRLS:
+    def fit(self, X: Any, Y: Any, Z: Any = None, *, callback: Any = None) -> ConditionalRankRLS:
         """Fit the model.
 
         Parameters
@@ -233,6 +279,9 @@ class ConditionalRankRLS(ConditionalRanker):
             different edges.
         Z : array-like, sparse matrix or data frame of shape (g, e), optional
             The objects of Y's columns. None: the same objects as X.
+        callback : function, optional
+            For solver "cg": called after every iteration with an `Iteration` (n_iter, residual,
+            error, best_error, best_iteration); training ends when it returns a true value.
 
         Returns
         -------
@@ -246,21 +295,43 @@ class ConditionalRankRLS(ConditionalRanker):
         kernel matrix in that of its rows. Different names are an error. A `RangeIndex` names
         nothing.
         """
-        alphas = np.array([self._check_alpha(self.alpha)])
-        self._fit_path(X, Y, Z, alphas)
+        check_option("pairwise", self.pairwise, tuple(PAIRWISE))
+        self._fit_path(X, Y, Z, self._check_alpha(self.alpha), callback)
         return self
 
-    def _fit_path(self, X: Any, Y: Any, Z: Any, alphas: Array) -> RelationModel:
+    def _solve_hinge(
+        self, problem: RelationProblem, alpha: float, progress: Progress, callback: Any
+    ) -> RelationModel:
+        if self.early_stopping or self.solver == "closed":
+            raise ValueError(
+                "loss='squared_hinge' takes neither early_stopping nor solver='closed'"
+            )
+        if callback is not None:
+            raise ValueError("loss='squared_hinge' takes no callback")
+        cells, (_, _, y) = problem.observations.cells, problem.observations.lists
+        if not np.isin(y, (-1.0, 1.0)).all():
+            wrong = float(y[~np.isin(y, (-1.0, 1.0))][0])
+            raise ValueError(f"loss='squared_hinge' needs labels −1 and 1 (or NaN); got {wrong:g}")
+        if not (np.abs(cells.y) == 1.0).all():
+            raise ValueError("loss='squared_hinge' needs one label for each pair; one has both")
+        options = self._iteration_options(progress, callback)
+        return solve_squared_hinge(problem, alpha, self.solver, options)
+
+    def _fit_path(
+        self, X: Any, Y: Any, Z: Any, alphas: Array, callback: Any = None
+    ) -> RelationModel:
         """Fit for all ``alphas``; the fitted attributes are those of the first."""
-        self._iteration_options()
+        self._iteration_options(callback=callback)
         self._held_out()
         rows, columns, observations = self._prepare(X, Y, Z)
         progress = Progress(type(self).__name__, self.verbose)
         problem = self._problem(rows, columns, observations)
         self._require_functions(problem)
-        model = self._solve(problem, alphas, progress)
+        if self.loss == "squared_hinge":
+            model = self._solve_hinge(problem, float(alphas[0]), progress, callback)
+        else:
+            model = self._solve(problem, alphas, progress, callback)
         progress("solved")
-        alpha = float(alphas[0])
-        self._store(rows, columns, observations, model, alpha, two_domains=Z is not None)
-        self._warn_of_lost_digits(problem, model, float(alphas.min()))
+        self._store(rows, columns, observations, model, alphas[0], two_domains=Z is not None)
+        self._warn_of_lost_digits(problem, model, alphas.min(axis=0))
         return model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls import _memory
-from rankrls._calls import Progress, explained, warn
+from rankrls._calls import explained, warn
 from rankrls._frames import (
     check_feature_names,
     clear_errors,
@@ -27,27 +28,37 @@ from rankrls._frames import (
     square_in_order,
     warn_about_columns,
 )
+from rankrls._progress import Progress
 from rankrls._validation import check_integer, check_option, check_positive, show
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
 from rankrls.core.relations.cell_equations import HeldOutCells
 from rankrls.core.relations.observations import Observations
 from rankrls.core.relations.offsets import FittedOffsets, FreeOffsets, free_offsets
+from rankrls.core.relations.pairwise_kernels import PAIRWISE, PairwiseKernel, SideValues
 from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, cell_variances
-from rankrls.core.relations.relation_problem import SOLVERS, RelationModel, RelationProblem
+from rankrls.core.relations.relation_problem import (
+    SOLVERS,
+    Factors,
+    RelationModel,
+    RelationProblem,
+)
 from rankrls.core.relations.side_kernels import KernelSum
 from rankrls.core.relations.sides import Side, losing_columns
 from rankrls.core.spaces.spaces import Kernel
+from rankrls.estimators.alpha_pairs import check_alpha_pairs
+from rankrls.estimators.named_scores import NamedScores
 from rankrls.estimators.objects import Objects, check_numbers, read_kernels, stacked_kernels
 from rankrls.estimators.ranker import check_return_std
 from rankrls.estimators.relation_inputs import (
     SIGNS,
+    check_pairwise,
     check_relation,
     read_relation,
     require_labels,
 )
 from rankrls.metrics import conditional_scores, pairwise_error
 
-__all__ = ["NO_QUERIES", "ConditionalRanker"]
+__all__ = ["LOSSES", "NO_QUERIES", "ConditionalRanker"]
 
 Array = NDArray[Any]
 
@@ -68,6 +79,7 @@ OFFSETS = {
 CHUNK = 1024
 #: Attributes that not every fitted model has.
 OPTIONAL = (
+    *("dual_coef_", "_left_factor", "_right_factor"),
     *("_weights", "_explicit_rows", "_explicit_columns"),
     *("offset_", "row_offsets_", "column_offsets_"),
     *("_noise", "_observed"),
@@ -75,7 +87,7 @@ OPTIONAL = (
 )
 
 
-class ConditionalRanker(BaseEstimator):
+class ConditionalRanker(NamedScores, BaseEstimator):
     """Everything of `ConditionalRankRLS` but its constructor and ``fit``."""
 
     kernel: Any
@@ -87,6 +99,7 @@ class ConditionalRanker(BaseEstimator):
     object_kernel_params: Any
     kernel_weights: Any
     object_kernel_weights: Any
+    pairwise: str
     relation: str | None
     loss: str
     condition_on: str
@@ -101,12 +114,14 @@ class ConditionalRanker(BaseEstimator):
     verbose: int
     n_jobs: int | None
 
+    _left_factor: Array
+    _right_factor: Array
+    _losses: tuple[str, ...] = LOSSES
     _rows: Objects
     _columns: Objects | None
     #: Names of the columns of precomputed kernel matrices, if they are integers.
     _kernel_numbers: Array | None = None
     _object_kernel_numbers: Array | None = None
-    dual_coef_: Array
 
     # ------------------------------------------------------------------ before fitting
 
@@ -117,6 +132,11 @@ class ConditionalRanker(BaseEstimator):
             raise ValueError(
                 f"relation={self.relation!r} is a relation between objects of one kind, the rows "
                 "of X: Z must be None"
+            )
+        if self._pairwise.one_domain and Z is not None:
+            raise ValueError(
+                f"pairwise={self.pairwise!r} compares objects of one kind, the rows of X: Z must "
+                "be None"
             )
         X, Z, Y = self._in_order(kernels, X, Z, Y)
         X, Z = stacked_kernels(kernels[0], X), stacked_kernels(kernels[1], Z, "Z")
@@ -192,9 +212,11 @@ class ConditionalRanker(BaseEstimator):
     def _check_options(self) -> tuple[Kernel | KernelSum, Kernel | KernelSum]:
         if self.relation is not None:
             check_option("relation", self.relation, ("symmetric", "reciprocal"))
-        check_option("loss", self.loss, LOSSES)
+        check_option("loss", self.loss, self._losses)
         check_option("condition_on", self.condition_on, CONDITIONS)
         check_option("solver", self.solver, SOLVERS)
+        check_option("pairwise", self.pairwise, tuple(PAIRWISE))
+        check_pairwise(self)
         self._offsets()
         if not isinstance(self.early_stopping, bool | np.bool_):
             raise ValueError(f"early_stopping must be True or False; got {self.early_stopping!r}")
@@ -207,20 +229,25 @@ class ConditionalRanker(BaseEstimator):
             gamma=self.gamma,
             **common,
         )
-        if SIGNS[self.relation] and _profiled(first):
+        one_kernel = None  # what needs the same kernel on both sides
+        if SIGNS[self.relation]:
+            one_kernel = f"relation={self.relation!r}"
+        elif self._pairwise.one_domain:
+            one_kernel = f"pairwise={self.pairwise!r}"
+        if one_kernel and _profiled(first):
             raise ValueError(
-                f"kernel 'profile' is not for relation={self.relation!r}: the labels of an object "
-                "are in its row and in its column"
+                f"kernel 'profile' is not for {one_kernel}: the labels of an object are in its row "
+                "and in its column"
             )
         if self.object_kernel is None:
             if self.object_kernel_params is not None:
                 raise ValueError("object_kernel_params are those of object_kernel, which is None")
             if self.object_kernel_weights is None:
                 return first, first
-            if SIGNS[self.relation]:
+            if one_kernel:
                 raise ValueError(
-                    f"relation={self.relation!r} needs the same kernel on both sides: "
-                    "object_kernel_weights must be None"
+                    f"{one_kernel} needs the same kernel on both sides: object_kernel_weights "
+                    "must be None"
                 )
             second = read_kernels(
                 self.kernel,
@@ -231,10 +258,9 @@ class ConditionalRanker(BaseEstimator):
                 **common,
             )
             return first, second
-        if SIGNS[self.relation]:
+        if one_kernel:
             raise ValueError(
-                f"relation={self.relation!r} needs the same kernel on both sides: object_kernel "
-                "must be None"
+                f"{one_kernel} needs the same kernel on both sides: object_kernel must be None"
             )
         params = self.object_kernel_params
         own = isinstance(params, dict) and "gamma" in params
@@ -272,8 +298,17 @@ class ConditionalRanker(BaseEstimator):
             )
         return offsets
 
-    def _iteration_options(self, progress: Progress | None = None) -> IterationOptions:
+    def _require_squared_loss(self, what: str) -> None:
+        if self.loss not in LOSSES:
+            raise ValueError(f"{what} is for loss='ranking' and 'regression', not {self.loss!r}")
+
+    def _iteration_options(
+        self, progress: Progress | None = None, callback: Any = None
+    ) -> IterationOptions:
+        if callback is not None and not callable(callback):
+            raise ValueError(f"callback must be a function of one argument; got {show(callback)}")
         return IterationOptions(
+            callback=callback,
             max_iter=check_integer("max_iter", self.max_iter, least=1),
             tol=check_positive("tol", self.tol),
             patience=check_integer("n_iter_no_change", self.n_iter_no_change, least=1),
@@ -289,11 +324,36 @@ class ConditionalRanker(BaseEstimator):
             raise ValueError(f"validation_fraction must be below 1; got {fraction:g}")
         return HeldOutCells(fraction, check_random_state(self.random_state), _accuracy)
 
-    def _check_alpha(self, value: Any) -> float:
-        """> 0; early stopping regularises by itself and also takes zero."""
+    def _check_alpha(self, value: Any) -> Array:
+        """A grid of one alpha, or pair of alphas (`check_alpha_pairs`).
+
+        Alpha > 0; early stopping regularises by itself and also takes zero.
+        """
         if self.early_stopping is True and isinstance(value, numbers.Real) and value == 0:
-            return 0.0
-        return check_positive("alpha", value)
+            return np.zeros(1)
+        if self._two_step:
+            one_alpha = SIGNS[self.relation] != 0
+            return check_alpha_pairs("alpha", value, single=True, one_alpha=one_alpha)
+        if isinstance(value, list | tuple | np.ndarray) and np.size(value) == 2:
+            raise ValueError(
+                f"alpha={show(value)} is a pair, which only pairwise='two-step' takes: give one "
+                "number"
+            )
+        return np.array([check_positive("alpha", value)])
+
+    @property
+    def _pairwise(self) -> PairwiseKernel:
+        return PAIRWISE[self.pairwise]
+
+    @property
+    def _two_step(self) -> bool:
+        """Whether each side has an alpha of its own."""
+        return self.pairwise == "two-step"
+
+    def _oriented_alphas(self, alphas: Array) -> Array:
+        """Alphas, or pairs (row, column), as the problem takes them: conditioning objects first."""
+        turned = alphas.ndim == 2 and self.condition_on == "columns"
+        return alphas[:, ::-1] if turned else alphas
 
     # ------------------------------------------------------------------ fitting
 
@@ -333,6 +393,7 @@ class ConditionalRanker(BaseEstimator):
             ranking=ranking,
             sign=SIGNS[self.relation],
             offsets=offsets,
+            pairwise=self._pairwise,
         )
 
     def _require_functions(self, problem: RelationProblem) -> None:
@@ -348,11 +409,13 @@ class ConditionalRanker(BaseEstimator):
         """Arrays (…, conditioning objects, ranked objects) as (…, rows, columns) of Y."""
         return values if self.condition_on == "rows" else np.swapaxes(values, -1, -2)
 
-    def _solve(self, problem: RelationProblem, alphas: Array, progress: Progress) -> RelationModel:
+    def _solve(
+        self, problem: RelationProblem, alphas: Array, progress: Progress, callback: Any = None
+    ) -> RelationModel:
         return problem.solve(
-            alphas,
+            self._oriented_alphas(alphas),
             self.solver,
-            self._iteration_options(progress),
+            self._iteration_options(progress, callback),
             held_out=self._held_out(),
             progress=progress,
         )
@@ -363,14 +426,18 @@ class ConditionalRanker(BaseEstimator):
         columns: Objects | None,
         observations: Observations,
         model: RelationModel,
-        alpha: float,
+        alpha: Any,
         two_domains: bool,
     ) -> None:
         for name in OPTIONAL:
             self.__dict__.pop(name, None)
         self._rows, self._two_domains = rows.stored(), two_domains
         self._columns = columns if columns is None else columns.stored()
-        self.dual_coef_ = np.ascontiguousarray(self._oriented(model.coefficients[0]))
+        if isinstance(model.dual, Factors):
+            factors = model.dual if self.condition_on == "rows" else model.dual.T
+            self._left_factor, self._right_factor = factors.left[0], factors.right[0]
+        else:
+            self.dual_coef_ = np.ascontiguousarray(self._oriented(model.coefficients[0]))
         if model.weights is not None:
             self._weights = np.ascontiguousarray(self._oriented(model.weights[0]))
             turn = 1 if self.condition_on == "rows" else -1
@@ -386,9 +453,10 @@ class ConditionalRanker(BaseEstimator):
             self.validation_curve_ = model.history.errors[:, 0]
             self.validation_iterations_ = model.history.iterations
 
-    def _store_noise(self, observations: Observations, alpha: float) -> None:
+    def _store_noise(self, observations: Observations, alpha: Any) -> None:
         """What `_variances` needs, if it can be asked: alpha, and which pairs were observed."""
-        if self.early_stopping or self.relation is not None:
+        plain = self.pairwise == "kronecker" and self.loss in LOSSES
+        if self.early_stopping or self.relation is not None or not plain:
             return
         p, g = observations.shape
         block = observations.block(ranking=False) if observations.n_edges >= p * g else None
@@ -404,16 +472,19 @@ class ConditionalRanker(BaseEstimator):
         self.row_offsets_, self.column_offsets_ = offsets.rows, offsets.columns
 
     def _warn_of_lost_digits(
-        self, problem: RelationProblem, model: RelationModel, alpha: float
+        self, problem: RelationProblem, model: RelationModel, alpha: Any
     ) -> None:
         """Warn if rounding errors of features with very different scales are in the model."""
+        alpha = np.asarray(alpha)
         turn = 1 if self.condition_on == "rows" else -1
         sides, explicit = problem.sides[::turn], model.explicit[::turn]
         for k, (objects, name) in enumerate(((self._rows, "X"), (self._ranked, "Z"))):
             if explicit[k] or not objects.kernel.linear or (k == 1 and sides[0] is sides[1]):
                 continue
             # Columns that alpha makes negligible do not matter.
-            negligible = np.sqrt(1e-8 * alpha / max(sides[1 - k].size, np.finfo(float).tiny))
+            other = sides[1 - k].size if self.pairwise == "kronecker" else 1.0
+            own = float(alpha if alpha.ndim == 0 else alpha[k])
+            negligible = np.sqrt(1e-8 * own / max(other, np.finfo(float).tiny))
             columns = losing_columns(objects.X, negligible)
             if len(columns):
                 warn(
@@ -424,8 +495,9 @@ class ConditionalRanker(BaseEstimator):
         if model.loss > 1e-6:
             warn(
                 f"rounding errors of about {min(model.loss, 1.0):.1g} of the predictions are in "
-                f"the model, which alpha={alpha:g} does not smooth out: increase alpha, or scale "
-                "features that depend on each other or have very different scales (StandardScaler)"
+                f"the model, which alpha={alpha.min():g} does not smooth out: increase alpha, or "
+                "scale features that depend on each other or have very different scales "
+                "(StandardScaler)"
             )
 
     def _named(self, columns: Array, side: int) -> str:
@@ -455,8 +527,9 @@ class ConditionalRanker(BaseEstimator):
             Return standard deviations, too: of f (and the offset of all pairs) as a Gaussian
             process with the pairwise kernel as covariance and alpha as variance of the noise. For
             complete relations at the cost of one more decomposition of the kernels, for
-            incomplete ones of up to 3000 observed pairs by a system over these. Not with a
-            ``relation``, nor with offsets of rows or columns.
+            incomplete ones of up to 3000 observed pairs by a system over these. For
+            ``pairwise="kronecker"``, and not with a ``relation``, nor with offsets of rows or
+            columns.
 
         Returns
         -------
@@ -533,6 +606,10 @@ class ConditionalRanker(BaseEstimator):
         """Posterior variances, conditioning objects as rows."""
         free = self._free()
         kept = free if self.condition_on == "rows" else free.T
+        if self.pairwise != "kronecker":
+            raise ValueError(
+                f"uncertainties are there for pairwise='kronecker', not for {self.pairwise!r}"
+            )
         if self.relation is not None or kept.columns or (kept.rows and self.loss != "ranking"):
             raise ValueError(
                 "uncertainties are there for relations without symmetry (relation=None) and "
@@ -540,7 +617,7 @@ class ConditionalRanker(BaseEstimator):
             )
         if not hasattr(self, "_noise"):
             raise ValueError(
-                "uncertainties need a complete relation, or one of at most "
+                "uncertainties need a squared loss and a complete relation, or one of at most "
                 f"{MAX_CELLS} observed pairs, fitted without early_stopping"
             )
         p, g = len(self._rows), len(self._ranked)
@@ -559,7 +636,16 @@ class ConditionalRanker(BaseEstimator):
 
     def _table(self) -> Array:
         """Coefficients of kernel values, or of features where these are explicit."""
-        return getattr(self, "_weights", self.dual_coef_)
+        return self._weights if hasattr(self, "_weights") else self.dual_coef_
+
+    @cached_property
+    def dual_coef_(self) -> Array:
+        """A of f(x, z) = k_xᵀ A g_z, shape (p, g).
+
+        Made when it is asked for, where predictions are made by weights of features.
+        """
+        check_is_fitted(self)
+        return self._left_factor @ self._right_factor.T
 
     @property
     def _explicit(self) -> tuple[bool, bool]:
@@ -571,14 +657,18 @@ class ConditionalRanker(BaseEstimator):
     ) -> Array:
         """Scores for several tables of coefficients (see `_table`), shape (n, p', g')."""
         X, Z_given, Z = self._check_new(X, Z)
-        sign = SIGNS[self.relation]
+        sign = self._pairwise.symmetry or SIGNS[self.relation]
         shape = (len(tables), X.shape[0], Z.shape[0])
         advice = "predict for fewer objects at a time, or some pairs with predict_edges"
         _memory.require("predict", *shape, advice=advice)
         out = np.empty(shape)
+        sides = None if self._pairwise.plain else self._side_values(X, Z)
         for scores, A in zip(out, tables, strict=True):
-            left = self._rows.product(X, A, explicit=self._explicit[0])
-            scores[:] = self._ranked.product(Z, left.T, explicit=self._explicit[1]).T
+            if sides is None:
+                left = self._rows.product(X, A, explicit=self._explicit[0])
+                scores[:] = self._ranked.product(Z, left.T, explicit=self._explicit[1]).T
+            else:
+                scores[:] = self._pairwise.table(*sides, A)
             if sign and not Z_given:
                 scores[:] = 0.5 * (scores + sign * scores.T)
         if offsets is not None:
@@ -588,6 +678,22 @@ class ConditionalRanker(BaseEstimator):
                 scores += (rows @ fitted.rows)[:, None]
                 scores += columns @ fitted.columns
         return out
+
+    def _side_values(self, X: Any, Z: Any) -> tuple[SideValues, SideValues]:
+        """Kernel values of objects that are predicted; pairs without a score are told."""
+        sides = []
+        for objects, other in ((self._rows, X), (self._ranked, Z)):
+            same = objects.known(other) if self._pairwise.knows else None
+            sides.append(SideValues(objects.values(other), same))
+        if self._pairwise.knows:
+            new = [int((side.same.sum(axis=1) == 0).sum()) for side in sides]
+            if all(new):
+                warn(
+                    f"{new[0]} row and {new[1]} column objects are new: pairwise="
+                    f"{self.pairwise!r} says nothing of pairs of two new objects, and their scores "
+                    "are equal. Use pairwise='kronecker' for these"
+                )
+        return sides[0], sides[1]
 
     def predict_edges(self, X: Any, Z: Any, rows: Any, cols: Any) -> Array:
         """Scores of some pairs only.
@@ -611,13 +717,17 @@ class ConditionalRanker(BaseEstimator):
             return np.empty(0)
         row_numbers, column_numbers = rows, cols
         used, rows = np.unique(rows, return_inverse=True)
-        left = self._rows.product(X[used], self._table(), explicit=self._explicit[0])
-        used, cols = np.unique(cols, return_inverse=True)
-        right = self._ranked.values(Z[used], explicit=self._explicit[1])
-        out = np.zeros(len(rows))
-        for start in range(0, len(rows), CHUNK):
-            part = slice(start, start + CHUNK)
-            out[part] = np.vecdot(left[rows[part]], right[cols[part]])
+        others, cols = np.unique(cols, return_inverse=True)
+        if self._pairwise.plain:
+            left = self._rows.product(X[used], self._table(), explicit=self._explicit[0])
+            right = self._ranked.values(Z[others], explicit=self._explicit[1])
+            out = np.zeros(len(rows))
+            for start in range(0, len(rows), CHUNK):
+                part = slice(start, start + CHUNK)
+                out[part] = np.vecdot(left[rows[part]], right[cols[part]])
+        else:
+            sides = self._side_values(X[used], Z[others])
+            out = self._pairwise.at(*sides, self._table(), rows, cols)
         for fitted in self._stored_offsets() or ():
             out += fitted.constant
             out += (self._rows.known(X) @ fitted.rows)[row_numbers]
@@ -668,8 +778,11 @@ class ConditionalRanker(BaseEstimator):
         """W of f(x, z) = xᵀ W z, shape (d, e), for linear kernels."""
         check_is_fitted(self)
         columns = self._ranked
-        if not (self._rows.kernel.linear and columns.kernel.linear):
-            raise AttributeError("coef_ exists for linear kernels only; see dual_coef_")
+        if not (self._rows.kernel.linear and columns.kernel.linear and self._pairwise.plain):
+            raise AttributeError(
+                "coef_ exists for linear kernels only, with pairwise='kronecker' or 'two-step'; "
+                "see dual_coef_"
+            )
         if all(self._explicit):
             return self._table()
         return self._rows.X.T @ (columns.X.T @ self.dual_coef_.T).T
@@ -706,7 +819,7 @@ class ConditionalRanker(BaseEstimator):
         return float(np.nanmean(values))
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "dual_coef_")
+        return hasattr(self, "solver_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -11,18 +11,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls._calls import Progress, all_or_nothing, explained
-from rankrls._validation import check_integer
+from rankrls._calls import all_or_nothing, explained
+from rankrls._progress import Progress
+from rankrls._validation import check_integer, check_option
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
-from rankrls.core.relations.holdout import (
+from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.pairwise_kernels import PAIRWISE
+from rankrls.core.relations.relation_cv import (
     RelationFolds,
     alpha_chunks,
     complete_labels,
     cross_validate,
 )
-from rankrls.core.relations.observations import Observations
 from rankrls.core.relations.relation_problem import RelationProblem
 from rankrls.core.relations.sides import Side
+from rankrls.estimators.alpha_pairs import check_alpha_grids, check_alpha_pairs, search_pairs
 from rankrls.estimators.choosing import Scoring, check_alphas, search_alphas
 from rankrls.estimators.conditional_base import NO_QUERIES, ConditionalRanker
 from rankrls.estimators.kernel_weights import search_weights
@@ -52,12 +55,13 @@ class ConditionalRankRLSCV(ConditionalRanker):
     alphas : array-like of shape (n_alphas,), optional
         The grid. By default 2^-15 … 2^15, continued by factors of two if very large or small
         kernel values make all of these alphas too small or too large, and as long as the best
-        alpha is at an end.
+        alpha is at an end. For ``pairwise="two-step"`` one grid for both sides, or a list of two
+        grids, of which all pairs are tried; by default one side after the other is searched.
     kernel_weights, object_kernel_weights : array-like of shape (n_kernels,), optional
         Weights of several kernels. None: those with the best cross-validated score, by a
         coordinate search (``kernel_weights_``, ``object_kernel_weights_``).
-    kernel, object_kernel, gamma, degree, coef0, kernel_params, object_kernel_params, relation, \
-loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n_jobs
+    kernel, object_kernel, gamma, degree, coef0, kernel_params, object_kernel_params, pairwise, \
+relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n_jobs
         As for `ConditionalRankRLS`.
     cv : str, int, splitter or iterable, default="auto"
         "rows": rows of Y, that is objects of X. "columns": columns of Y, objects of Z. "both":
@@ -82,13 +86,14 @@ loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n
     Attributes
     ----------
     alpha_ : float
-        The best alpha; of equally good ones the largest.
+        The best alpha; of equally good ones the largest. A tuple (row, column) for
+        ``pairwise="two-step"`` without a ``relation``.
     best_score_ : float
         Its cross-validated score. It was chosen to be the best of many and is therefore
         optimistic: to estimate performance, cross-validate the whole estimator with
         `rankrls.model_selection.conditional_cross_val_score`.
     alphas_ : ndarray of shape (n_alphas,)
-        The grid, ascending.
+        The grid, ascending; pairs, of shape (n_alphas, 2), for two-step.
     kernel_weights_, object_kernel_weights_ : ndarray of shape (n_kernels,)
         Weights of several kernels, chosen or given; the second only where the sides differ.
     cv_results_ : dict of ndarray
@@ -138,6 +143,7 @@ loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n
         object_kernel_params: Any = None,
         kernel_weights: Any = None,
         object_kernel_weights: Any = None,
+        pairwise: str = "kronecker",
         relation: str | None = None,
         loss: str = "ranking",
         condition_on: str = "rows",
@@ -162,6 +168,7 @@ loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n
         self.object_kernel_params = object_kernel_params
         self.kernel_weights = kernel_weights
         self.object_kernel_weights = object_kernel_weights
+        self.pairwise = pairwise
         self.relation = relation
         self.loss = loss
         self.condition_on = condition_on
@@ -190,7 +197,12 @@ loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n
         ConditionalRankRLSCV
             The fitted estimator.
         """
-        alphas = None if self.alphas is None else check_alphas("alphas", self.alphas)
+        check_option("pairwise", self.pairwise, tuple(PAIRWISE))
+        pairs = self._two_step and self.relation is None
+        alphas: Any = None
+        if self.alphas is not None:
+            read = check_alpha_grids if pairs else partial(check_alphas, "alphas")
+            alphas = read(self.alphas)
         if self.n_folds is not None:
             check_integer("n_folds", self.n_folds, least=2)
         scoring = Scoring(self.scoring)
@@ -202,7 +214,7 @@ loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n
             self.cv,
             problem.observations,
             self.condition_on,
-            paired=problem.sign != 0,
+            paired=problem.paired,
             two_domains=Z is not None,
             shortcut=problem.has_shortcuts and complete_labels(problem) is not None,
             n_folds=self.n_folds,
@@ -220,11 +232,13 @@ loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n
             solver: str = self.solver,
         ) -> dict[str, Array]:
             scores, n_refits = [], []
+            if self._two_step:
+                grid = check_alpha_pairs("alphas", grid)
             for part in alpha_chunks(grid, observations.shape):
                 held = cross_validate(
                     problem,
                     folds,
-                    part,
+                    self._oriented_alphas(part),
                     solver=solver,
                     options=options,
                     progress=progress,
@@ -241,6 +255,10 @@ loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n
         ) -> tuple[int, dict[str, Array]]:
             progress(f"cross-validation of alphas: {folds}")
             made = partial(evaluate, problem=problem, folds=folds, options=options)
+            if pairs:
+                turn = 1 if self.condition_on == "rows" else -1
+                first, second = (side.size for side in problem.sides[::turn])
+                return search_pairs(alphas, made, (first, second))
             return search_alphas(alphas, made, problem.size)
 
         if self._chooses_weights(rows, columns):
@@ -249,9 +267,10 @@ loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n
             )
             problem = self._problem(rows, columns, observations)
         best, results = search(problem, folds)
-        alpha, score = float(results["alpha"][best]), float(results["mean_score"][best])
-        progress(f"alpha {alpha:g}, score {score:.4f}")
-        model = self._solve(problem, np.array([alpha]), progress)
+        alpha, score = results["alpha"][best].tolist(), float(results["mean_score"][best])
+        alpha = tuple(alpha) if pairs else alpha
+        progress(f"alpha {alpha}, score {score:.4f}")
+        model = self._solve(problem, self._check_alpha(alpha), progress)
         self._store(rows, columns, observations, model, alpha, two_domains=Z is not None)
         self.alpha_, self.best_score_, self.cv_results_ = alpha, score, results
         self._store_weights(rows, columns)
@@ -328,7 +347,8 @@ loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n
 
         def score(weights: list[Array]) -> float:
             nonlocal at
-            near = slice(max(0, at - NEIGHBOURS), at + NEIGHBOURS + 1)
+            around = 0 if grid.ndim == 2 else NEIGHBOURS
+            near = slice(max(0, at - around), at + around + 1)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 trial = evaluate(grid[near], problem(weights), folds, options, solver)

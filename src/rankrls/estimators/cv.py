@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,11 +12,13 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from rankrls import _memory
-from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error, warn
+from rankrls._calls import explained, takes_queries, unchanged_on_error, warn
+from rankrls._progress import Progress
 from rankrls._threads import n_threads
-from rankrls._validation import check_length, check_option, encode_qid, show
+from rankrls._validation import check_length, check_option, encode_qid, refuse_lazy, show
 from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.ridge.fold_statistics import FoldStatistics
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.leave_judgements_out import JudgementFolds
 from rankrls.core.ridge.leave_out import HeldOut, query_folds, split_folds
@@ -25,6 +28,7 @@ from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.calibration import JudgementScoring
 from rankrls.estimators.choosing import (
     DEFAULT_ALPHAS,
+    LOSS_METRIC,
     PAIR_METRICS,
     Scoring,
     check_alphas,
@@ -35,10 +39,12 @@ from rankrls.estimators.choosing import (
     read_splits,
     search_alphas,
 )
-from rankrls.estimators.ranker import PosteriorMixin, Ranker
+from rankrls.estimators.incremental import BatchStream, IncrementalMethod, named_batch
+from rankrls.estimators.incremental_ranker import IncrementalRanker
+from rankrls.estimators.stream_scores import StreamScores, require_again, require_rest
 from rankrls.estimators.validation_rows import split_for_validation
 
-__all__ = ["RankRLSCV", "problem_size"]
+__all__ = ["RankRLSCV", "chosen_alpha", "problem_size"]
 
 Array = NDArray[Any]
 
@@ -48,11 +54,14 @@ MAX_PAIR_ROWS = 1000
 #: How given pairs may be left out.
 JUDGEMENT_FOLDS = ("leave-judgement-out", "leave-item-out", "leave-group-out")
 
+#: Folds of ``cv="auto"`` where rows come batch by batch.
+STREAM_FOLDS = 5
+
 #: Held-out predictions of given pairs that are kept at a time.
 MAX_HELD_OUT = 2**25
 
 
-class RankRLSCV(PosteriorMixin, Ranker):
+class RankRLSCV(IncrementalRanker):
     """RankRLS with built-in exact cross-validation over alpha.
 
     Every held-out prediction equals that of a model refitted without the held-out rows; all
@@ -83,7 +92,10 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         A metric of `rankrls.metrics` by name, "ndcg@10" for a cut-off, or a function
         ``metric(y_true, y_score, qid=...)``, higher is better. It is computed within queries and
         folds, and averaged over them; sample weights are used in training only. List metrics are
-        refused with leave-pair-out. Of given pairs "pairwise_accuracy" (weighted by pair_weight,
+        refused with leave-pair-out. "pairwise_r2" is squared loss itself: 1 − (loss of held-out
+        pairs)/(sum of their squared targets), with cost, weighting and sample weights as in
+        training; the largest value is 1, and equal predictions for all rows give 0. Of given pairs
+        "pairwise_accuracy" (weighted by pair_weight,
         ties left out) or "log_loss" (its negative, of calibrated probabilities; a tie counts as
         half a preference each way).
 
@@ -212,6 +224,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         RankRLSCV
             The fitted estimator.
         """
+        refuse_lazy(X, instead="use rankrls.dask.RankRLSCV")
         grid = None
         if self.alphas is not None:
             grid = check_alphas("alphas", self.alphas, allow_zero=self.early_stopping is True)
@@ -245,7 +258,119 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
                 self._fit_by_judgements(kernel, X, graph, grid, groups)
             else:
                 self._fit_by_cross_validation(kernel, X, y, graph, grid)
+            self._note_learned(kernel, graph)
         return self
+
+    @IncrementalMethod
+    def fit_stream(self, batches: Any, *, basis_rows: Any = None) -> Any:
+        """Choose alpha by folds of whole queries and fit, to batches that come one at a time.
+
+        Sums over queries are kept for every fold, so that models without a fold are exact for
+        all alphas after one pass: those of ``fit`` with the same folds.
+
+        Parameters
+        ----------
+        batches : iterable, or function that returns one
+            As for `RankRLS.fit_stream`, with qid. A function, such as ``lambda: iter_letor(path)``,
+            or a list can be read again from the start.
+        basis_rows : array-like of shape (n_basis, n_features), optional
+            Basis vectors, for solver "nystroem", as for `RankRLS.fit_stream`. The basis is the
+            same for all folds.
+
+        Returns
+        -------
+        RankRLSCV
+            The fitted estimator.
+
+        Notes
+        -----
+        ``cv`` is a number of folds; "auto": 5. The first query goes to the first fold, the second
+        one to the second, and so on in turn, in the order in which queries begin.
+
+        ``scoring="pairwise_r2"`` needs one pass, for a generator of batches also the only one.
+        "pairwise_accuracy" and list metrics, such as "ndcg@10", look at held-out predictions in
+        a second pass, and in one more where the default grid is continued: batches must be
+        readable again. "concordance_index" and functions are refused, as they need the
+        predictions of all queries at once.
+
+        The default grid is placed by the trace of XᵀLX. Memory: as for `RankRLS.fit_stream`, with a
+        matrix of n_features × n_features for every fold.
+
+        Examples
+        --------
+        >>> from rankrls import RankRLSCV
+        >>> from rankrls.datasets import make_ranking
+        >>> X, y, qid = make_ranking(n_queries=50, random_state=0, return_X_y_qid=True)
+        >>> parts = [slice(i, i + 64) for i in range(0, len(X), 64)]
+        >>> batches = ((X[part], y[part], qid[part]) for part in parts)
+        >>> ranker = RankRLSCV(cv=5, scoring="pairwise_r2").fit_stream(batches)
+        >>> bool(ranker.best_score_ > 0.3)
+        True
+        """
+        return self._fit_stream(BatchStream(batches), basis_rows)
+
+    def _fit_stream(self, stream: BatchStream, basis_rows: Any = None) -> Any:
+        grid = None if self.alphas is None else check_alphas("alphas", self.alphas)
+        n_folds = self._stream_folds()
+        scoring = Scoring(self.scoring, self._loss)
+        scoring.require_scores()
+        if scoring.name != LOSS_METRIC:
+            require_again(scoring, stream)
+        progress = Progress(type(self).__name__, self.verbose)
+        with unchanged_on_error(self):
+            kernel = self._check_options()
+            self.__dict__.pop("calibration_", None)
+            folds = self._gather(kernel, stream.read(), basis_rows, n_folds)
+            rescaling = stream.rescaling()
+            if rescaling is not None:
+                for fold in folds:
+                    fold.rescale(*rescaling)
+            held_out = FoldStatistics([f.total for f in folds], scaled=folds[0].basis is None)
+            require_rest([fold.preferences for fold in folds])
+
+            def evaluate(alphas: Array) -> dict[str, Array]:
+                progress(f"cross-validation of {len(alphas)} alphas: {n_folds} folds of queries")
+                if scoring.name == LOSS_METRIC:
+                    found = {"mean_score": held_out.explained_part(alphas).mean(axis=1)}
+                else:
+                    scores = StreamScores(scoring, held_out, folds[0], alphas)
+                    found = self._score_again(stream, scores)
+                return {**found, "n_refits": np.zeros(len(alphas), dtype=np.int64)}
+
+            best, results = search_alphas(grid, evaluate, held_out.size)
+            self.__dict__.update(chosen_alpha(best, results))
+            progress(f"alpha {self.alpha_:g}, score {self.best_score_:.4f}")
+            preferences = np.sum([fold.preferences for fold in folds], axis=0)
+            whole = replace(folds[0], total=held_out.total(), preferences=preferences)
+            self._settle(whole, kernel)
+        return self
+
+    def _stream_folds(self) -> int:
+        """How many folds of whole queries a stream is cut into."""
+        if isinstance(self.cv, str) and self.cv == "auto":
+            return STREAM_FOLDS
+        if not is_fold_count(self.cv) or self.cv < 2:
+            raise ValueError(
+                f"cv={show(self.cv)}: of batches that come one at a time, folds of whole queries "
+                "are held out; cv must be their number, at least 2, or 'auto'"
+            )
+        return int(self.cv)
+
+    def _score_again(self, stream: BatchStream, scores: StreamScores) -> dict[str, Array]:
+        """Scores of every query by the models without its fold, in another pass."""
+        for batch in stream.read_again():
+            with named_batch(batch.number):
+                X = self._check_rows_of(batch, reset=False)
+                scores.add(X, batch.checked(X.shape[0], scores.n_outputs)[0], batch.qid)
+        return scores.finish()
+
+    @property
+    def _alpha(self) -> float:
+        return self.alpha_
+
+    @property
+    def _alpha_known(self) -> bool:
+        return hasattr(self, "alpha_")
 
     def _fit_by_cross_validation(
         self,
@@ -256,7 +381,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         grid: Array | None,
     ) -> None:
         """Choose alpha by held-out predictions; the model is another answer of the same problem."""
-        scoring = Scoring(self.scoring)
+        scoring = Scoring(self.scoring, self._loss)
         scoring.require_scores()
         progress = Progress(type(self).__name__, self.verbose)
         problem = self._problem(kernel, X, graph)
@@ -279,7 +404,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             }
 
         best, results = search_alphas(grid, evaluate, problem.size)
-        chosen = _chosen(best, results)
+        chosen = chosen_alpha(best, results)
         progress(f"alpha {chosen['alpha_']:g}, score {chosen['best_score_']:.4f}")
         model, history = self._solve(problem, np.array([chosen["alpha_"]]))
         self._store(problem, model, history)
@@ -322,7 +447,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             return {"mean_score": np.array(scores), "n_refits": np.concatenate(n_refits)}
 
         best, results = search_alphas(grid, evaluate, problem.size)
-        chosen = _chosen(best, results)
+        chosen = chosen_alpha(best, results)
         progress(f"alpha {chosen['alpha_']:g}, score {chosen['best_score_']:.4f}")
         alpha = np.array([chosen["alpha_"]])
         model, history = self._solve(problem, alpha)
@@ -396,7 +521,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         eval_set: Any,
         callback: Any,
     ) -> None:
-        scoring = Scoring(self.scoring)
+        scoring = Scoring(self.scoring, self._loss)
         scoring.require_scores()
         if kernel.precomputed:
             raise ValueError("kernel='precomputed' cannot be split into rows: use cv instead")
@@ -410,7 +535,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             scores = 1 - np.nanmin(history.errors, axis=0)
             iteration = history.iterations[np.nanargmin(history.errors, axis=0)]
             results = {"alpha": grid, "mean_score": scores, "iteration": iteration}
-            chosen = _chosen(choose_alpha(grid, scores, warn=False), results)
+            chosen = chosen_alpha(choose_alpha(grid, scores, warn=False), results)
         else:
             problem = self._problem(kernel, X, graph)
             rows = np.arange(X.shape[0]) if split.rows is None else split.rows
@@ -426,7 +551,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
                 }
 
             best, results = search_alphas(grid, evaluate, problem.size)
-            chosen = _chosen(best, results)
+            chosen = chosen_alpha(best, results)
             if problem.space.solver == "cg" and eval_set is not None:
                 model, number = solved[chosen["alpha_"]]
                 model, history = model.select(number), History(int(results["iteration"][best]))
@@ -513,7 +638,7 @@ def problem_size(ranker: RankRLSCV, X: Any, y: Any, **preferences: Any) -> float
     return ranker._problem(*ranker._prepare(X, y, preferences)).size()
 
 
-def _chosen(best: int, results: dict[str, Array]) -> dict[str, Any]:
+def chosen_alpha(best: int, results: dict[str, Array]) -> dict[str, Any]:
     """The attributes that tell which alpha was chosen."""
     return {
         "alpha_": float(results["alpha"][best]),

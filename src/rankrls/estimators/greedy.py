@@ -1,4 +1,4 @@
-"""``GreedyRankRLS``: the features that rank unseen queries best, one after the other."""
+"""``GreedyRankRLS``: greedy forward selection of features by exact cross-validation."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._calls import Progress, all_or_nothing, takes_queries
+from rankrls._calls import all_or_nothing, takes_queries
 from rankrls._frames import check_same_rows, clear_errors, warn_about_columns
+from rankrls._progress import Progress
 from rankrls._validation import check_option, check_positive, show
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import COSTS, TIES, Objective
@@ -31,35 +32,34 @@ CVS = ("leave-query-out", "leave-one-out")
 
 
 class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
-    """Select features for linear RankRLS by greedy forward selection on held-out data.
+    """Select features for linear RankRLS by greedy forward selection with exact cross-validation.
 
-    Starts without features and adds, one at a time, the feature that makes the exact hold-out
-    error smallest. The error is that of models refitted without the held-out rows, for every
-    candidate; no model is refitted.
+    The selection starts without features and adds, one at a time, the feature with the smallest
+    hold-out error. This error equals that of models refitted without the held-out rows for each
+    candidate feature, but no model is refitted.
 
     Parameters
     ----------
     n_features_to_select : int or float
-        How many features, from 1 to all; or the part of the features, above 0.0 up to 1.0
-        (rounded down, at least one).
+        Number of features to select, or as a float in (0, 1] the fraction of the features (rounded
+        down, at least one).
     alpha : float, default=1.0
-        Regularisation of RankRLS, > 0.
+        Strength of L2 regularisation of RankRLS, > 0.
     cost : {"magnitude", "unit", "relative"}, default="magnitude"
     ties : {"keep", "drop"}, default="keep"
     query_weighting : {"pair", "size", "query"}, default="pair"
-        The objective, as for `RankRLS`.
+        Define the objective, as for `RankRLS`.
     cv : {"leave-query-out", "leave-one-out"}, default="leave-query-out"
-        What is held out: each query. Without qid there is one ranking, and each of its rows is
-        held out ("leave-one-out", which may also be asked for by name; see Notes for when it is
-        possible).
+        What is held out: each query, or each row of a single ranking. Without qid there is a single
+        ranking and "leave-one-out" is used; see Notes for when it is possible.
     verbose : int, default=0
-        1: a line on stderr for every added feature.
+        If 1, write a line to stderr for each added feature.
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features_to_select,)
-        Hold-out error after each added feature, a mean squared error in the unit of the
-        squared targets (see Notes). Lower is better; it rises again where features overfit.
+        Hold-out error after each added feature, a mean squared error in the unit of the squared
+        targets (see Notes). Lower is better; it rises when additional features overfit.
     selected_features_ : ndarray of shape (n_features_to_select,), int
         The features in the order in which they were added.
     ranking_ : ndarray of shape (n_features,), int
@@ -72,13 +72,13 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
     cv_ : str
         What was held out: "leave-query-out" or "leave-one-out".
     n_refits_ : int
-        Folds for which the shortcut would have lost digits, so that they were refitted.
+        Number of folds that were refitted because the shortcut would have been inaccurate.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, if X has names
 
     See Also
     --------
-    RankRLS : The model that the features are selected for.
+    RankRLS : The model for which features are selected.
 
     Notes
     -----
@@ -89,26 +89,26 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
 
     the weighted mean squared error of the held-out pairs, with the targets z and weights w² of
     the objective. (With L = F Fᵀ and r = F t the sum is Σ_q ‖t_q − (Fᵀf₋q)_q‖² and a constant.)
-    ``query_weighting="query"`` makes it the mean over queries of the mean over their pairs.
-    Queries without a pair count nothing.
+    With ``query_weighting="query"`` it is the mean over queries of the mean over their pairs.
+    Queries without a pair are ignored.
 
-    **One ranking (no qid).** For ``cost="magnitude"`` with ties kept (or without ties in y) all
-    pairs of the m − 1 rows that stay are ridge regression with a free intercept b and penalty
-    alpha/(m − 1) ("pair"), alpha ("size") or alpha (m − 2)/2 ("query"). The criterion is the
-    mean over rows of the squared error (y_i − f₋i(x_i) − b₋i)². Where a row cannot be taken out
-    of a ranking like this, for other costs, dropped ties and unequal sample weights, an error
-    is raised: give qid.
+    **One ranking (no qid).** For ``cost="magnitude"`` with ties kept (or without ties in y),
+    RankRLS on all pairs of the remaining m − 1 rows is ridge regression with a free intercept b and
+    penalty alpha/(m − 1) ("pair"), alpha ("size") or alpha (m − 2)/2 ("query"). The criterion is
+    the mean over rows of the squared error (y_i − f₋i(x_i) − b₋i)². Other costs, dropped ties and
+    unequal sample weights have no such shortcut and raise an error; give qid instead.
 
-    Several outputs must share their pairs; the criterion is then added up over outputs. Of
-    candidates whose gains agree to ten digits the first is taken. Selection is not unbiased:
-    ``scores_`` are optimistic about the features that were chosen by them.
+    Several outputs must share their pairs; the criterion is then summed over outputs. If the gains
+    of several candidates agree to ten digits, the first is taken. ``scores_`` are optimistic,
+    because the features were chosen by them.
 
-    O(n_rows · n_features) time for each added feature and two dense float64 matrices of
-    n_rows × n_features beside X; sparse X is refused for that reason. Where alpha is small and
-    the shortcut would lose more than ten of sixteen digits of a held-out query (or row) with
-    the feature to be added, the query is refitted without from there on: one more such
-    matrix and as much time again, for each (``n_refits_``). The candidates that this feature
-    was compared with are not: nearly equal ones may be told apart wrongly there.
+    Each added feature takes O(n_rows · n_features) time, and the selection needs two dense float64
+    matrices of shape (n_rows, n_features) in addition to X; sparse X therefore raises an error. If
+    alpha is small and the shortcut would lose more than ten of sixteen digits for a held-out query
+    (or row) with the feature to be added, this query is refitted from then on. Each such refit
+    needs one more matrix of this size and the same time again (see ``n_refits_``). The other
+    candidates are not refitted in that step, so nearly equal candidates may be ordered wrongly
+    there.
 
     Examples
     --------
@@ -153,15 +153,15 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or data frame of shape (n_rows, n_features)
-            Dense; computed with in float64.
+            Dense features, converted to float64.
         y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph from scores
-            Scores, higher is preferred.
+            Scores, higher = preferred.
         qid : array-like of shape (n_rows,), optional
-            Query of every row: any hashable labels, in any row order. None: one ranking. Sizes
-            of consecutive queries can be given as ``group`` instead.
+            Query label of each row, any hashable values, in any order. If None, all rows form one
+            ranking. Sizes of consecutive queries can be given as ``group`` instead.
         sample_weight : array-like of shape (n_rows,), optional
-            A pair counts the product of its rows' weights. Without qid all weights must be
-            equal, or zero.
+            Row weights; a pair has the product of the weights of its rows. Without qid all weights
+            must be equal, or zero.
 
         Returns
         -------
@@ -175,8 +175,9 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         alpha = check_positive("alpha", self.alpha)
         if sparse.issparse(X):
             raise ValueError(
-                "GreedyRankRLS does not take sparse data: it keeps dense n_rows × n_features "
-                "matrices in any case. Pass X.toarray() if that fits into memory, or drop "
+                "GreedyRankRLS does not take sparse data, because it needs dense n_rows × "
+                "n_features "
+                "matrices. Pass X.toarray() if that fits into memory, or select "
                 "features by a cheaper criterion first"
             )
         check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
@@ -213,13 +214,16 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         return self
 
     def _shared_objective(self, graph: PreferenceGraph, loss: dict[str, str]) -> Objective:
-        """The one objective of all outputs, if held-out errors can be had for it."""
+        """Return the objective shared by all outputs, after checking that rows can be held out."""
         if graph.n_given_pairs:
             raise ValueError(
-                "GreedyRankRLS holds out queries, and given pairs belong to none: use scores y"
+                "GreedyRankRLS holds out queries and cannot use given pairs; use scores y"
             )
         if self.cv == "leave-one-out" and graph.has_qid:
-            raise ValueError("cv='leave-one-out' is for one ranking, and there is a qid")
+            raise ValueError(
+                "cv='leave-one-out' needs a single ranking, but qid is given; leave out qid or use "
+                "cv='leave-query-out'"
+            )
         objectives = graph.objectives(**loss)
         if len(objectives) > 1:
             raise ValueError(
@@ -248,7 +252,7 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
 
 
 def _count(n_features_to_select: Any, n: int) -> int:
-    """The number of features to select out of n."""
+    """Return the number of features to select out of n."""
     value: Any = n_features_to_select
     number = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
     if number and isinstance(value, numbers.Integral):
@@ -260,7 +264,7 @@ def _count(n_features_to_select: Any, n: int) -> int:
     if number and 0 < float(value) <= 1:
         return max(1, int(n * float(value)))
     raise ValueError(
-        "n_features_to_select must be a number of features (int) or a part of them (float, "
+        "n_features_to_select must be a number of features (int) or a fraction of them (float, "
         f"above 0.0 up to 1.0); got {show(value)}"
     )
 
@@ -273,14 +277,14 @@ def _by_query(
     n_select: int,
     progress: Progress,
 ) -> tuple[GreedyPath, Array]:
-    """Leave-query-out: the path, and the mean squared error of held-out pairs along it."""
+    """Select by leave-query-out; return the path and the mean squared error of held-out pairs."""
     assert graph.query_codes is not None
     system = objective.laplacian
     degree = system.degree()
     if len(np.unique(graph.query_codes[degree > 0])) < 2:
         raise ValueError(
-            "leave-query-out needs at least two queries with a pair, and there is one: without "
-            "it nothing is left to learn from (leave out qid for one ranking)"
+            "leave-query-out needs at least two queries with a pair, but there is only one "
+            "(leave out qid for a single ranking)"
         )
     path = select_leave_query_out(objective, graph.query_codes, X, alpha, n_select, progress)
     return path, path.errors / (degree.sum() / 2)
@@ -294,7 +298,7 @@ def _by_row(
     n_select: int,
     progress: Progress,
 ) -> tuple[GreedyPath, Array]:
-    """Leave-one-out in one ranking: the path, and the mean squared error of held-out rows."""
+    """Select by leave-one-out; return the path and the mean squared error of held-out rows."""
     s, weight = graph.scores, 1.0
     assert s is not None
     if graph.sample_weight is not None:
@@ -320,7 +324,8 @@ def _by_row(
             f"without qid each row is held out, which needs at least 3 rows; there are {m} "
             "(n_samples) with weight"
         )
-    # The pairs of the m − 1 rows that stay are so many times their squared deviations.
+    # The squared loss over all pairs of the remaining m − 1 rows is this multiple of their squared
+    # deviations.
     N, edge_weight = weight * (m - 1), weight**2 * (m - 1) * (m - 2) / 2
     kappa = weight * N * float(query_factor(loss["query_weighting"], N, edge_weight))
     path = select_leave_one_out(s, X, alpha / kappa, n_select, progress)

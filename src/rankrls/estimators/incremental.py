@@ -18,11 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from rankrls import _memory
-from rankrls._calls import Progress
-from rankrls._validation import check_scores, check_weights, encode_qid, show
+from rankrls._progress import Progress
+from rankrls._validation import check_scores, check_weights, show
 from rankrls.core.linalg.factorizations import NotPositiveError
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import (
@@ -30,16 +29,17 @@ from rankrls.core.preferences.statistics import (
     RankingStatistics,
     Statistics,
     add_batch,
-    as_list,
     batch_statistics,
     subtract_batch,
 )
 from rankrls.core.ridge.models import Model, NystroemModel
 from rankrls.core.ridge.problem import solve_statistics
 from rankrls.core.spaces.spaces import Basis
+from rankrls.estimators.whole_queries import Rows, WholeQueries
 
 __all__ = [
     "Batch",
+    "BatchStream",
     "IncrementalMethod",
     "Learned",
     "NotIncrementalError",
@@ -57,11 +57,6 @@ MAX_ERROR = 1e-8
 MUCH_LARGER = 1e3
 
 FORMS = "(X, y), (X, y, qid), or a mapping with data, target and qid"
-
-COMES_BACK = (
-    "comes back after its rows had ended in an earlier batch. Only the last query of a batch may "
-    "go on in the next one: sort the data by query, or give every query in one batch"
-)
 
 
 class NotIncrementalError(ValueError, AttributeError):
@@ -114,14 +109,25 @@ class Learned:
     ledger: Ledger
 
     @classmethod
-    def nothing(cls, X: Any, basis: Basis | None, n_outputs: int, flat: bool) -> Learned:
-        """Before the first batch, which has rows like X."""
+    def nothing(
+        cls,
+        X: Any,
+        basis: Basis | None,
+        n_outputs: int,
+        flat: bool,
+        ledger: Ledger,
+        n_folds: int = 1,
+    ) -> list[Learned]:
+        """Before the first batch, which has rows like X, for every fold."""
         n = X.shape[1] if basis is None else len(basis.map.kept)
         advice = "use fewer features, or fewer basis vectors (solver='nystroem')"
-        _memory.require("learning batch by batch", n, n, copies=3, advice=advice)
-        total = [Statistics.empty(np.arange(n_outputs), n)]
-        preferences = np.zeros(n_outputs, dtype=np.int64)
-        return cls(total, basis, X.dtype, flat, preferences, Ledger())
+        copies = 3 if n_folds == 1 else n_folds + 4
+        _memory.require("learning batch by batch", n, n, copies=copies, advice=advice)
+        outputs, none = np.arange(n_outputs), np.zeros(n_outputs, dtype=np.int64)
+        return [
+            cls([Statistics.empty(outputs, n)], basis, X.dtype, flat, none, ledger)
+            for _ in range(n_folds)
+        ]
 
     @classmethod
     def by(cls, model: Model, flat: bool, preferences: Array, ledger: Ledger) -> Learned:
@@ -147,6 +153,11 @@ class Learned:
         """Take them away again, or raise where they cannot have been added."""
         self.total = subtract_batch(self.total, self._statistics(graph, X, loss))
         self.preferences = self.preferences - graph.n_preferences
+
+    def rescale(self, factor: Array, offset: Array) -> None:
+        """Make the sums those of (Φ − offset) · factor, of shape (n,) each."""
+        for part in self.total:
+            part.rescale(factor, offset)
 
     @property
     def n_pairs(self) -> int:
@@ -208,6 +219,14 @@ class Batch(NamedTuple):
     sample_weight: Any = None
     names: Any = None
 
+    def checked(self, n_rows: int, n_outputs: int) -> tuple[Array, Array | None]:
+        """Scores of shape (m, n_outputs), and weights."""
+        y = check_scores(self.y, n_rows).reshape(n_rows, -1)
+        if y.shape[1] != n_outputs:
+            raise ValueError(f"y has {y.shape[1]} output(s), and {n_outputs} in the first batch")
+        weight = self.sample_weight
+        return y, None if weight is None else check_weights("sample_weight", weight, n_rows)
+
 
 def read_batches(batches: Iterable[Any]) -> Iterator[Batch]:
     """Bring batches into one form; those without rows are left out."""
@@ -252,42 +271,67 @@ def named_batch(number: int) -> Iterator[None]:
         raise ValueError(f"batch {number}: {error}") from error
 
 
-class _Rows(NamedTuple):
-    """Some rows of one or more queries."""
+class BatchStream:
+    """Batches that come one at a time; again from the start, if they can.
 
-    X: Any
-    y: Array
-    codes: Array
-    weight: Array | None
+    Parameters
+    ----------
+    batches : iterable of batches, or function that returns one
+    """
 
-    def take(self, rows: Any) -> _Rows:
-        weight = None if self.weight is None else self.weight[rows]
-        return _Rows(self.X[rows], self.y[rows], self.codes[rows], weight)
+    def __init__(self, batches: Any) -> None:
+        self._make = batches if callable(batches) and not hasattr(batches, "__iter__") else None
+        self._batches = batches
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the batches can be read again: not those of a generator."""
+        once = hasattr(self._batches, "__next__")
+        return self._make is not None or not once
+
+    def read(self) -> Iterator[Batch]:
+        """The batches, from the start."""
+        return read_batches(self._batches if self._make is None else self._make())
+
+    def read_again(self) -> Iterator[Batch]:
+        """The same with features in the units of `rescaling`."""
+        return self.read()
+
+    def rescaling(self) -> tuple[Array, Array] | None:
+        """Factor and offset, of shape (n_features,) each, of features that were read once.
+
+        What is wanted are sums over (X − offset) · factor. None: over X itself.
+        """
+        return None
 
 
 class StreamLearner:
-    """Adds up a stream of batches.
+    """Adds up a stream of batches, in folds of whole queries.
 
     Parameters
     ----------
     loss : dict
         cost, ties and query_weighting.
     progress : Progress
+    n_folds : int
+        Queries go to the folds in turn, in the order in which they begin.
 
     Attributes
     ----------
-    learned : Learned or None
-        What was learned from the queries that have ended; None before the first batch.
+    folds : list of Learned
+        What was learned from the queries that have ended, with one ledger for all; empty before
+        the first batch.
     """
 
-    def __init__(self, loss: dict[str, str], progress: Progress) -> None:
-        self.learned: Learned | None = None
+    def __init__(self, loss: dict[str, str], progress: Progress, n_folds: int = 1) -> None:
+        self.folds: list[Learned] = []
+        self.n_folds = n_folds
         self._loss = loss
         self._progress = progress
         self._start = time.perf_counter()
         self._n_rows = self._n_batches = 0
-        self._open: list[_Rows] = []  # pieces of a query that may go on
-        self._label: Any = None
+        self._ledger = Ledger()
+        self._queries: WholeQueries | None = None
         self._ranking: RankingStatistics | None = None  # without qid
         self._low: Any = np.inf
         self._high: Any = -np.inf
@@ -295,10 +339,14 @@ class StreamLearner:
     def begin(self, X: Any, batch: Batch, basis: Basis | None) -> None:
         """Take from the first batch what all must have in common; X are its rows, checked."""
         y = check_scores(batch.y, X.shape[0])
-        self.learned = Learned.nothing(X, basis, y.reshape(len(y), -1).shape[1], y.ndim == 1)
+        k, flat = y.reshape(len(y), -1).shape[1], y.ndim == 1
+        self.folds = Learned.nothing(X, basis, k, flat, self._ledger, self.n_folds)
         if batch.qid is not None:
+            self._queries = WholeQueries(self._ledger)
             return
         self._ranking = RankingStatistics()
+        if self.n_folds > 1:
+            raise ValueError("it has no qid: folds are of whole queries, so that qid is needed")
         if self._loss["cost"] != "magnitude" or self._loss["ties"] != "keep":
             raise ValueError(
                 "it has no qid, so that all batches are one ranking, in which a row is compared "
@@ -309,117 +357,64 @@ class StreamLearner:
 
     def add(self, X: Any, batch: Batch) -> None:
         """Add a batch, with X its rows, checked."""
-        assert self.learned is not None
-        m = X.shape[0]
-        y = check_scores(batch.y, m).reshape(m, -1)
-        if y.shape[1] != len(self.learned.preferences):
-            expected = len(self.learned.preferences)
-            raise ValueError(f"y has {y.shape[1]} output(s), and {expected} in the first batch")
-        weight = batch.sample_weight
-        weight = None if weight is None else check_weights("sample_weight", weight, m)
+        assert self.folds
+        n_outputs = len(self.folds[0].preferences)
+        y, weight = batch.checked(X.shape[0], n_outputs)
         if (batch.qid is None) != (self._ranking is not None):
             has, had = ("no", "one") if batch.qid is None else ("a", "none")
             raise ValueError(f"it has {has} qid, and the first batch had {had}: give all or none")
-        self.learned.dtype = np.result_type(self.learned.dtype, X.dtype)
-        if batch.qid is None:
+        for learned in self.folds:
+            learned.dtype = np.result_type(learned.dtype, X.dtype)
+        if self._queries is None:
             self._add_ranking(X, y, weight)
         else:
-            self._add_queries(X, y, batch.qid, weight)
-        self._n_rows += m
+            self._learn(self._queries.add(X, y, batch.qid, weight))
+        self._n_rows += len(y)
         self._n_batches += 1
         rate = self._n_rows / max(time.perf_counter() - self._start, 1e-9)
         self._progress(f"batch {batch.number}: {self._n_rows:,} rows so far, {rate:,.0f} rows/s")
 
-    def finish(self) -> Learned:
-        """What was learned from all batches; nothing can be added after."""
-        if self.learned is None:
+    def finish(self) -> list[Learned]:
+        """What was learned from all batches, fold by fold; nothing can be added after."""
+        if not self.folds:
             raise ValueError("there is no batch with rows to learn from")
-        self._close()
-        learned = self.learned
+        if self._queries is not None:
+            self._learn(self._queries.end())
+        first, n_queries = self.folds[0], self._ledger.n_queries
         if self._ranking is not None:
-            learned.ledger.add_ranking(self._n_rows, 0)
-            learned.preferences = learned.preferences + (self._low < self._high)
+            self._ledger.add_ranking(self._n_rows, 0)
+            first.preferences = first.preferences + (self._low < self._high)
             if self._ranking.total is not None:
                 part = self._ranking.statistics(self._loss["query_weighting"])
-                learned.total = [part]
-        if not (learned.preferences > 0).all():
-            output = int(np.argmin(learned.preferences))
-            where = "" if learned.flat else f" in output (column) {output} of y"
+                first.total = [part]
+        elif n_queries < self.n_folds:
+            raise ValueError(
+                f"cv={self.n_folds} folds of {n_queries} queries: it must be from 2 to {n_queries}"
+            )
+        preferences = np.sum([learned.preferences for learned in self.folds], axis=0)
+        if not (preferences > 0).all():
+            output = int(np.argmin(preferences))
+            where = "" if first.flat else f" in output (column) {output} of y"
             raise ValueError(
                 f"no query has a pair to learn from{where}: in {self._n_rows:,} rows and "
-                f"{learned.ledger.n_queries:,} queries of {self._n_batches:,} batches, all scores "
+                f"{self._ledger.n_queries:,} queries of {self._n_batches:,} batches, all scores "
                 "of a query are equal, or it has a single row with weight"
             )
-        self._progress(f"{self._n_rows:,} rows, {learned.n_pairs:,} pairs: solving")
-        return learned
+        n_pairs = sum(learned.n_pairs for learned in self.folds)
+        self._progress(f"{self._n_rows:,} rows, {n_pairs:,} pairs: solving")
+        return self.folds
 
     def _add_ranking(self, X: Any, y: Array, weight: Array | None) -> None:
-        assert self.learned is not None
         assert self._ranking is not None
-        self._ranking.add(self.learned.features(X), y, weight)
+        self._ranking.add(self.folds[0].features(X), y, weight)
         used = y if weight is None else y[weight > 0]
         self._low = np.minimum(self._low, used.min(axis=0, initial=np.inf))
         self._high = np.maximum(self._high, used.max(axis=0, initial=-np.inf))
 
-    def _add_queries(self, X: Any, y: Array, qid: Any, weight: Array | None) -> None:
-        assert self.learned is not None
-        ledger = self.learned.ledger
-        queries = encode_qid(qid, len(y))
-        codes, labels = queries.codes, as_list(queries.labels)
-        ledger.check_unseen(labels, COMES_BACK)
-        rows = _Rows(X, y, codes, weight)
-        last = int(codes[-1])
-        goes_on = labels.index(self._label) if self._open and self._label in labels else -1
-        if goes_on >= 0:
-            self._open.append(rows.take(np.flatnonzero(codes == goes_on)))
-        if goes_on != last:
-            self._close()
-            # In arrays of its own (row numbers, not a slice): the batch itself is not kept.
-            self._open, self._label = [rows.take(np.flatnonzero(codes == last))], labels[last]
-        inside = rows.take(_as_slice((codes != goes_on) & (codes != last)))
-        if len(inside.y):
-            counts = np.bincount(inside.codes)
-            ended = np.flatnonzero(counts)
-            ledger.add_queries([labels[code] for code in ended], counts[ended])
-            self._learn(inside)
-
-    def _close(self) -> None:
-        """Learn from the open query: it has ended."""
-        if not self._open:
-            return
-        assert self.learned is not None
-        whole = _joined(self._open)
-        self.learned.ledger.add_queries([self._label], np.array([len(whole.y)]))
-        self._open, self._label = [], None
-        self._learn(whole)
-
-    def _learn(self, rows: _Rows) -> None:
+    def _learn(self, ended: Iterable[Rows]) -> None:
         """Add whole queries."""
-        assert self.learned is not None
-        y = rows.y[:, 0] if self.learned.flat else rows.y
-        graph = PreferenceGraph.from_scores(y, qid=rows.codes, sample_weight=rows.weight)
-        self.learned.add(graph, rows.X, self._loss)
-
-
-def _as_slice(mask: Array) -> Any:
-    """A slice, which copies nothing, if the rows stand together; row numbers otherwise."""
-    rows = np.flatnonzero(mask)
-    if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
-        return slice(int(rows[0]), int(rows[-1]) + 1)
-    return rows
-
-
-def _joined(pieces: list[_Rows]) -> _Rows:
-    """The pieces of one query together."""
-    if len(pieces) == 1:
-        return pieces[0]
-    if any(sparse.issparse(piece.X) for piece in pieces):
-        X = sparse.vstack([sparse.csr_array(piece.X) for piece in pieces], format="csr")
-    else:
-        X = np.concatenate([piece.X for piece in pieces])
-    y = np.concatenate([piece.y for piece in pieces])
-    weight = None
-    if any(piece.weight is not None for piece in pieces):
-        filled = [np.ones(len(p.y)) if p.weight is None else p.weight for p in pieces]
-        weight = np.concatenate(filled)
-    return _Rows(X, y, np.zeros(len(y), dtype=np.int64), weight)
+        for rows in ended:
+            for fold, learned in enumerate(self.folds):
+                mine = rows.of_fold(fold, self.n_folds)
+                if len(mine.y):
+                    learned.add(mine.graph(), mine.X, self._loss)

@@ -1,4 +1,4 @@
-"""Weights of several kernels by cross-validation: a coordinate search on the held-out score."""
+"""Choice of kernel weights by a coordinate search on the held-out score."""
 
 from __future__ import annotations
 
@@ -12,42 +12,43 @@ __all__ = ["search_weights"]
 
 Array = NDArray[Any]
 
-#: Factors of a weight in one sweep over all kernels after the other.
+#: Factors by which weights are changed, one factor for each sweep over all kernels.
 FACTORS = (4.0, 4.0, 2.0)
 
-#: Weights below this part of their sum are not made smaller, nor others larger.
+#: Weights below this fraction of their sum are not decreased, and those above one minus this
+#: fraction are not increased.
 LEAST = 0.01
 
-#: A score must be better by this much, so that weights do not follow accidents.
+#: Minimum improvement of the score, so that weights do not follow noise.
 GAIN = 1e-5
 
 
 def search_weights(
     start: list[Array], score: Callable[[list[Array]], float], first: float
 ) -> tuple[list[Array], float]:
-    """Find weights of the kernels of both sides with a better held-out score.
+    """Search for kernel weights of both sides with a better held-out score.
 
     Parameters
     ----------
     start : list of ndarray of shape (n_kernels,)
-        Weights of every side, which add up to one: the size of a kernel is that of alpha.
+        Weights of each side, which sum to one; the overall scale is left to alpha.
     score : callable
-        Held-out score of such weights, higher is better.
+        Returns the held-out score of weights, higher = better.
     first : float
-        That of ``start``.
+        Score of ``start``.
 
     Returns
     -------
     list of ndarray
-        The best weights that were found.
+        The best weights found.
     float
         Their score.
 
     Notes
     -----
-    One weight after the other is multiplied and divided by a factor as long as that helps, and
-    set to zero in the first sweep. Each trial changes one side only. A sweep that finds nothing
-    ends the search at its factor.
+    Each weight in turn is multiplied or divided by a factor as long as the score improves, and in
+    the first sweep also set to zero. Each trial changes one side only. A sweep without improvement
+    ends the search for its factor.
     """
     best, top = [np.array(weights, dtype=np.float64) for weights in start], first
     places = [(s, k) for s, weights in enumerate(best) for k in range(len(weights))]

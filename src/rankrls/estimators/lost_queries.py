@@ -1,9 +1,8 @@
-"""Query ids inside scikit-learn's tools: asked for by default, and missed where they get lost.
+"""Query ids inside scikit-learn's tools: routing by default, and a warning if they are lost.
 
-scikit-learn takes ``groups`` to split rows, and does not pass them on to the estimator. A ranker
-that gets no ``qid`` compares rows of all queries, which nothing in its arguments shows. A search
-or cross-validation clones its estimator first, in the process of the caller: there its ``groups``
-are still to be seen.
+scikit-learn uses ``groups`` to split rows but does not pass them to the estimator. A ranker without
+``qid`` silently compares rows of different queries. A search or cross-validation first clones its
+estimator in the process of the caller, where its ``groups`` are still visible.
 """
 
 from __future__ import annotations
@@ -18,17 +17,16 @@ from rankrls._validation import encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import varying_queries
 
-__all__ = ["QueryRequests"]
+__all__ = ["QueryRequests", "warn_of_pooled_queries"]
 
 Array = NDArray[Any]
 
 
 class QueryRequests:
-    """An estimator whose ``fit`` takes qid.
+    """Mixin for estimators whose ``fit`` takes qid.
 
-    With scikit-learn's metadata routing it asks for ``qid`` unless told otherwise
-    (``set_fit_request``). Cloned inside a tool of scikit-learn that has groups, but no qid, it
-    warns.
+    With scikit-learn's metadata routing it requests ``qid`` by default (see ``set_fit_request``).
+    It warns when it is cloned inside a scikit-learn tool that has groups but no qid.
     """
 
     __metadata_request__fit = {"qid": True}  # noqa: RUF012 (scikit-learn reads the class)
@@ -53,21 +51,31 @@ def _warn_of_lost_queries(name: str) -> None:
     else:
         return
     warn(
-        f"groups only say which rows are held out together: {name} gets no qid and compares rows "
-        "of different groups with each other. If the groups are queries, use "
+        f"groups only define which rows are held out together; {name} receives no qid and compares "
+        "rows of different groups. If the groups are queries, use "
         "rankrls.model_selection.cross_val_score (cross_validate, cross_val_predict) with qid=, "
         "or y=PreferenceGraph.from_scores(y, qid=groups) and cv=QueryKFold() in a search"
     )
 
 
+def warn_of_pooled_queries(name: str) -> None:
+    """Warn if PyTerrier calls ``fit`` without queries, as its default form does."""
+    if any(str(f.f_globals.get("__name__", "")).startswith("pyterrier.") for f in library_frames()):
+        warn(
+            f"PyTerrier calls {name}.fit without queries, so that rows of different queries are "
+            "compared with each other: write pt.ltr.apply_learned_model("
+            'rankrls.pyterrier.PyTerrierLearner(ranker), form="ltr")'
+        )
+
+
 def _look_like_queries(groups: Any, y: Any) -> bool:
-    """Whether y differs within most groups; samples of a patient, say, share their label."""
+    """Whether y differs within most groups, unlike, for example, the samples of a patient."""
     if y is None or isinstance(y, PreferenceGraph):
         return False
     try:
         scores = np.asarray(y, dtype=np.float64).reshape(len(groups), -1)
         queries = encode_qid(groups, len(scores))
-    except Exception:  # what is wrong with them is said elsewhere: a hint must not fail
+    except Exception:  # errors are reported elsewhere; a hint must not fail
         return False
     several = np.bincount(queries.codes, minlength=len(queries)) > 1
     varies = varying_queries(scores, queries.codes, len(queries)).any(axis=1)

@@ -145,8 +145,9 @@ class Objects:
         ``free`` are the offsets of labels that profiles are without.
         """
         X, n = self.X, len(self)
-        advice = "use fewer objects: all n × n kernel values are needed"
-        _memory.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
+        if self.kernel.linear and not sparse.issparse(X) and 8 * X.shape[1] <= n:
+            return Side(self._required_gram, X)  # of which the kernel matrix is hardly needed
+        self._require_gram()
         if isinstance(self.kernel, KernelSum):
             K = self.gram()
             floor = self.kernel.identity_weight
@@ -163,6 +164,14 @@ class Objects:
         # No larger than the kernel matrix: its columns keep their digits as a dense array.
         dense = X.toarray() if X.shape[1] <= X.shape[0] else None
         return Side(self.gram, dense, multiplies=False) if dense is not None else Side(self.gram())
+
+    def _require_gram(self) -> None:
+        n, advice = len(self), "use fewer objects: all n × n kernel values are needed"
+        _memory.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
+
+    def _required_gram(self) -> Array:
+        self._require_gram()
+        return self.gram()
 
     def others(self, X: Any) -> Any:
         """Other objects, checked features of shape (n', d), as this side's kernel takes them."""

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls import _memory
-from rankrls._calls import Progress, explained, takes_queries
+from rankrls._calls import explained, takes_queries
 from rankrls._frames import (
     check_same_rows,
     clear_errors,
@@ -26,6 +26,7 @@ from rankrls._frames import (
     warn_about_columns,
 )
 from rankrls._memory import require_features
+from rankrls._progress import Progress
 from rankrls._threads import n_threads
 from rankrls._validation import (
     check_finite_array,
@@ -44,7 +45,7 @@ from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.spaces import SOLVERS, Kernel, check_gram, choose_space
 from rankrls.estimators.calibration import margins
-from rankrls.estimators.lost_queries import QueryRequests
+from rankrls.estimators.lost_queries import QueryRequests, warn_of_pooled_queries
 from rankrls.metrics import pairwise_accuracy
 
 __all__ = [
@@ -295,6 +296,8 @@ class Ranker(QueryRequests, BaseEstimator):
         require_features(X.shape[1])
         graph = graph_from_arguments(X.shape[0], y, **preferences)
         require_preferences(graph)
+        if not graph.has_qid:
+            warn_of_pooled_queries(type(self).__name__)
         X = canonical(X, dense=kernel.precomputed, columns=self._keeps_columns)
         if kernel.precomputed:
             check_gram(X)

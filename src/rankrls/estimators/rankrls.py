@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error
-from rankrls._frames import check_feature_names, check_same_rows, clear_errors
-from rankrls._validation import check_length, check_positive, encode_qid, show
-from rankrls.core.linalg.conjugate_gradients import History
+from rankrls._calls import explained, takes_queries, unchanged_on_error
+from rankrls._validation import check_positive
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.statistics import Ledger
 from rankrls.core.ridge.iterative import HeldOutRows
-from rankrls.core.spaces.spaces import Basis, Kernel, choose_basis
-from rankrls.estimators.incremental import (
-    IncrementalMethod,
-    Learned,
-    StreamLearner,
-    named_batch,
-    read_batches,
-)
-from rankrls.estimators.ranker import (
-    PosteriorMixin,
-    Ranker,
-    canonical,
-    graph_accuracy,
-    graph_from_arguments,
-)
+from rankrls.core.spaces.spaces import Kernel
+from rankrls.estimators.incremental import BatchStream, IncrementalMethod
+from rankrls.estimators.incremental_ranker import IncrementalRanker
+from rankrls.estimators.ranker import graph_accuracy
 from rankrls.estimators.validation_rows import split_for_validation
 
 __all__ = ["RankRLS"]
@@ -40,13 +23,7 @@ __all__ = ["RankRLS"]
 Array = NDArray[Any]
 
 
-SEEN = (
-    "was given in an earlier call: a query must come whole, in one call (to change one, forget it "
-    "first, with the rows that it was added with)"
-)
-
-
-class RankRLS(PosteriorMixin, Ranker):
+class RankRLS(IncrementalRanker):
     """Learn to rank by regularised least squares on preferences.
 
     Minimises, over functions f of a feature space or of a kernel's space,
@@ -165,13 +142,6 @@ class RankRLS(PosteriorMixin, Ranker):
     >>> ranker.score(X, [0, 1, 2, 1, 2], qid=["a", "a", "a", "b", "b"])
     1.0
     """
-
-    __metadata_request__partial_fit = {"qid": True}  # noqa: RUF012
-
-    _ledger: Ledger
-    _preferences: Array
-    _learned_with: dict[str, Any]
-    _pending: Learned
 
     @explained(
         C="regularisation is called alpha; a larger one is stronger",
@@ -321,178 +291,15 @@ class RankRLS(PosteriorMixin, Ranker):
         problem = self._problem(kernel, X, graph)
         model, history = self._solve(problem, alphas, held_out=held_out, callback=callback)
         self._store(problem, model, history)
-        self._ledger = Ledger()
-        self._ledger.add(graph)
-        self._preferences = graph.n_preferences
-        self._learned_with = self._terms(kernel)
-        self.__dict__.pop("_pending", None)
-
-    def __copy__(self) -> RankRLS:
-        """A shallow copy with a ledger of its own: updating the copy leaves the original alone."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        if hasattr(self, "_ledger"):
-            other._ledger = self._ledger.copy()
-        if hasattr(self, "_pending"):
-            other._pending = self._pending.copy()
-            other._pending.ledger = self._pending.ledger.copy()
-        return other
+        self._note_learned(kernel, graph)
 
     @IncrementalMethod
-    @takes_queries
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        qid: Any = None,
-        pairs: ArrayLike | None = None,
-        magnitude: ArrayLike | None = None,
-        pair_weight: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Any:
-        """Learn from more queries; the model is that of a fit to all of them.
-
-        For the linear kernel (solver "primal"; more features than rows is fine, but not many
-        thousands), and for any kernel with a basis, which is fixed by the first call: ``basis``
-        are row numbers of the first X, or how many of its rows to draw. It may follow ``fit`` and
-        `fit_stream` as well.
-
-        Parameters
-        ----------
-        X, y, pairs, magnitude, pair_weight, sample_weight
-            As for ``fit``. The arguments of one call are one set of rows: ``pairs`` are row
-            numbers of this X.
-        qid : array-like of shape (n_rows,), optional
-            Query of every row. A query comes whole, in one call: one that an earlier call had is
-            an error. None: the rows of this call are one ranking.
-
-        Returns
-        -------
-        RankRLS
-            The estimator. As long as no call had a pair to learn from (a single row, equal scores
-            in every query) it counts as not fitted.
-
-        Notes
-        -----
-        XᵀLX and Xᵀr are sums over queries, kept in float64, so that a batch costs one product and
-        one factorisation; to go through many batches and solve once, use `fit_stream`. A call that
-        fails leaves the model as it was. ``alpha`` may be changed between calls; the cost, the
-        ties, the weighting and the kernel may not.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from rankrls import RankRLS
-        >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
-        >>> ranker = RankRLS().partial_fit(X[:2], [0, 1], qid=["a", "a"])
-        >>> ranker = ranker.partial_fit(X[2:], [1, 0], qid=["b", "b"])
-        >>> ranker.coef_.round(3)
-        array([ 0.176, -0.529])
-        >>> RankRLS().fit(X, [0, 1, 1, 0], qid=["a", "a", "b", "b"]).coef_.round(3)
-        array([ 0.176, -0.529])
-        >>> ranker.forget(X[2:], [1, 0], qid=["b", "b"]).coef_.round(3)
-        array([ 0.333, -0.333])
-        """
-        with unchanged_on_error(self) as undo:
-            learned = self._learned()
-            first = learned is None
-            kernel = self._check_terms(first)
-            check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
-            X = self._check_batch(X, reset=first)
-            graph = graph_from_arguments(
-                X.shape[0],
-                y,
-                qid=qid,
-                pairs=pairs,
-                magnitude=magnitude,
-                pair_weight=pair_weight,
-                sample_weight=sample_weight,
-            )
-            if learned is None:
-                self._warn_about_columns(kernel, X, graph.query_codes if graph.has_qid else None)
-                basis = self._first_basis(kernel, X)
-                learned = Learned.nothing(X, basis, graph.n_outputs, graph.flat)
-            _check_outputs(learned, graph)
-            learned.ledger.check_new(graph, SEEN)
-            learned.add(graph, X, self._loss)
-            undo.append(learned.ledger.undo(graph))
-            self._settle(learned, kernel, learned.ledger.add, graph)
-        return self
-
-    @IncrementalMethod
-    @takes_queries
-    def forget(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        qid: Any = None,
-        pairs: ArrayLike | None = None,
-        magnitude: ArrayLike | None = None,
-        pair_weight: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Any:
-        """Unlearn queries exactly: the model is that of a fit without them.
-
-        Parameters
-        ----------
-        X, y, qid, pairs, magnitude, pair_weight, sample_weight
-            As they were given to ``fit``, `partial_fit` or `fit_stream`; rows in any order, and
-            whole queries of any calls. A call without qid, or with pairs, is forgotten as it was
-            made.
-
-        Returns
-        -------
-        RankRLS
-            The estimator; not fitted any more if no preference is left.
-
-        Raises
-        ------
-        ValueError
-            If a query was never added, or with another number of rows or pairs, or if more would
-            go than there is, or if alpha is below the rounding that is left. Rows are not kept,
-            so that other rows of the same number, with other values, can be told only if they are
-            too many: forget what was added.
-
-        Notes
-        -----
-        The basis of a fixed-basis model stays what it was, even if its rows are forgotten.
-        Statistics are subtracted, which leaves rounding of the size of what they were: it is
-        allowed for when the system is solved, but where nearly everything is forgotten, or
-        alpha is tiny, a new fit has more digits.
-        """
-        with unchanged_on_error(self) as undo:
-            learned = self._learned()
-            if learned is None:
-                check_is_fitted(self)
-            assert learned is not None
-            kernel = self._check_terms(first=False)
-            check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
-            X = self._check_batch(X, reset=False)
-            graph = graph_from_arguments(
-                X.shape[0],
-                y,
-                qid=qid,
-                pairs=pairs,
-                magnitude=magnitude,
-                pair_weight=pair_weight,
-                sample_weight=sample_weight,
-            )
-            _check_outputs(learned, graph)
-            learned.ledger.check_known(graph)
-            learned.subtract(graph, X, self._loss)
-            undo.append(learned.ledger.undo(graph))
-            self._settle(learned, kernel, learned.ledger.remove, graph)
-        return self
-
-    @IncrementalMethod
-    def fit_stream(self, batches: Iterable[Any], *, basis_rows: Any = None) -> Any:
+    def fit_stream(self, batches: Any, *, basis_rows: Any = None) -> Any:
         """Fit to batches, one at a time: data larger than memory, read once.
 
         Parameters
         ----------
-        batches : iterable
+        batches : iterable, or function that returns one
             Of (X, y) or (X, y, qid), or of mappings with ``data``, ``target``, ``qid`` and, if
             wanted, ``sample_weight`` and ``feature_names``: what `rankrls.datasets.iter_letor`
             and `iter_parquet` give. Names of features must be the same in all batches.
@@ -529,174 +336,22 @@ class RankRLS(PosteriorMixin, Ranker):
         >>> bool(abs(ranker.coef_ - RankRLS().fit(X, y, qid=qid).coef_).max() < 1e-10)
         True
         """
+        return self._fit_stream(BatchStream(batches), basis_rows)
+
+    def _fit_stream(self, stream: BatchStream, basis_rows: Any = None) -> Any:
         with unchanged_on_error(self):
             kernel = self._check_terms(first=True)
-            learner = StreamLearner(self._loss, Progress(type(self).__name__, self.verbose))
-            for batch in read_batches(batches):
-                with named_batch(batch.number):
-                    by_row = {"qid": batch.qid, "sample_weight": batch.sample_weight}
-                    check_same_rows(batch.X, y=batch.y, **by_row)
-                    X = self._check_batch(batch.X, reset=learner.learned is None)
-                    self._check_names(batch.names, X.shape[1], reset=learner.learned is None)
-                    if learner.learned is None:
-                        learner.begin(X, batch, self._first_basis(kernel, X, basis_rows))
-                        queries = encode_qid(batch.qid, X.shape[0])
-                        self._warn_about_columns(kernel, X, queries.codes)
-                    learner.add(X, batch)
-            self._settle(learner.finish(), kernel)
+            (learned,) = self._gather(kernel, stream.read(), basis_rows)
+            rescaling = stream.rescaling()
+            if rescaling is not None:
+                learned.rescale(*rescaling)
+            self._settle(learned, kernel)
         return self
 
-    def _rescale_features(self, factor: Array, offset: Array) -> None:
-        """Make a primal model that of (X − offset) · factor: exact, from its sums, without rows."""
-        with unchanged_on_error(self):
-            kernel = self._check_terms(first=False)
-            learned = self._learned()
-            assert learned is not None
-            for part in learned.total:
-                part.rescale(factor, offset)
-            self._settle(learned, kernel)
-
-    # -- what the three share
-
-    def _why_not_incremental(self) -> str | None:
-        """Why these parameters allow no exact update; None if they do."""
-        based = self.basis is not None or "nystroem" in (self.solver, getattr(self, "solver_", ""))
-        if isinstance(self.kernel, str) and self.kernel == "precomputed":
-            return "a precomputed kernel has no rows to add; use a named kernel or a callable"
-        if self.solver not in ("auto", "primal", "nystroem"):
-            return (
-                f"solver={self.solver!r} needs all rows at once; use solver='primal' (linear "
-                "kernel), or a basis with solver='nystroem'"
-            )
-        if self.early_stopping:
-            return "early stopping needs all rows at once; set early_stopping=False"
-        if self.kernel != "linear" and not based:
-            return (
-                f"kernel={show(self.kernel)} needs a fixed basis: set basis= (how many rows of "
-                "the first batch, or which) with solver='nystroem'"
-            )
-        return None
-
-    def _learned(self) -> Learned | None:
-        """What was learned so far, in new arrays; None if nothing was."""
-        if not hasattr(self, "_model"):
-            return self._pending.copy() if hasattr(self, "_pending") else None
-        if not hasattr(self, "_ledger"):
-            raise ValueError(
-                "the model does not know what it was fitted to (saved with uncertainty=False?): "
-                "for partial_fit and forget fit it again"
-            )
-        if self._model.pair_coef is not None:
-            raise ValueError(
-                "the model was fitted with pair_features, whose sums are not kept: fit it again "
-                "to all pairs"
-            )
-        if self.solver_ not in ("primal", "nystroem"):
-            choice = ", which solver='auto' chose," if self.solver == "auto" else ""
-            raise ValueError(
-                f"the model was fitted with solver={self.solver_!r}{choice} and has no sums over "
-                "queries to add to or to take from: fit it with solver='primal', or with a basis"
-            )
-        return Learned.by(self._model, self._flat, self._preferences, self._ledger)
-
-    def _terms(self, kernel: Kernel) -> dict[str, Any]:
-        """What must stay the same as long as statistics are added up."""
-        return {**self._loss, "kernel": kernel.metric, "kernel parameters": kernel.params}
+    @property
+    def _alpha(self) -> float:
+        return self.alpha
 
     def _check_terms(self, first: bool) -> Kernel:
-        """Check the parameters, and that they are those of what was learned."""
-        kernel = self._check_options()
         check_positive("alpha", self.alpha)
-        if not first:
-            for name, value in self._terms(kernel).items():
-                before = self._learned_with[name]
-                if _differs(value, before):
-                    raise ValueError(
-                        f"{name} is {show(value)} now and was {show(before)} when the model began "
-                        "to learn: set it back, or fit from the start"
-                    )
-        return kernel
-
-    def _check_batch(self, X: Any, *, reset: bool) -> Any:
-        if reset:
-            self.__dict__.pop("_names_beside", None)
-        with clear_errors(X):
-            X = validate_data(
-                self._asked_for_names(X, reset),
-                X,
-                accept_sparse=("csr", "csc"),
-                dtype=(np.float64, np.float32),
-                reset=reset,
-            )
-        return canonical(X, dense=False)
-
-    def _check_names(self, names: Any, n_features: int, *, reset: bool) -> None:
-        """Keep the names of a batch's columns that come beside an array, or compare them."""
-        if names is None:
-            return
-        check_length("feature_names", names, n_features, "columns")
-        if not reset or hasattr(self, "feature_names_in_"):
-            check_feature_names(names, getattr(self, "feature_names_in_", None), "this batch")
-        else:
-            self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
-            self._names_beside = True
-
-    def _first_basis(self, kernel: Kernel, X: Any, rows: Any = None) -> Basis | None:
-        """The basis that the first batch decides, or None for a primal model."""
-        if self.basis is None and self.solver != "nystroem" and rows is None:
-            return None
-        if self.solver == "primal":
-            raise ValueError("basis belongs to solver='nystroem'; got solver='primal'")
-        if rows is not None:
-            rows = self._check_batch(rows, reset=False)
-            return Basis.from_rows(kernel, rows, np.arange(rows.shape[0]))
-        indices = choose_basis(self.basis, X.shape[0], check_random_state(self.random_state))
-        return Basis.of(kernel, X, indices)
-
-    def _settle(
-        self,
-        learned: Learned,
-        kernel: Kernel,
-        note: Callable[[PreferenceGraph], None] | None = None,
-        graph: PreferenceGraph | None = None,
-    ) -> None:
-        """Solve, ``note`` the graph in the ledger, and store: after the first nothing fails."""
-        model = learned.model(float(self.alpha), getattr(self, "feature_names_in_", None))
-        if note is not None and graph is not None:
-            note(graph)
-        # Attributes of a copy are set one by one, and all of them become those of self at once:
-        # threads that predict meanwhile see the old model or the new one.
-        new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__)
-        for name in ("_model", "_pending", "coef_", "dual_coef_", "basis_indices_"):
-            new.__dict__.pop(name, None)
-        new._store_validation(History(n_iter=1))
-        new._flat = learned.flat
-        if model is None:
-            new._pending = learned
-        else:
-            new._model = model
-            new._store_coefficients()
-        new._ledger = learned.ledger
-        new._preferences = learned.preferences
-        new._learned_with = self._terms(kernel)
-        new._with_qid = bool(learned.ledger.queries)
-        new.solver_ = "primal" if learned.basis is None else "nystroem"
-        new.n_pairs_ = learned.n_pairs
-        new.n_queries_ = learned.ledger.n_queries
-        new.n_iter_ = 1
-        self.__dict__ = new.__dict__
-
-
-def _differs(value: Any, before: Any) -> bool:
-    """Whether two parameters differ; arrays inside a dict of parameters are not compared."""
-    try:
-        return bool(value != before)
-    except ValueError:
-        return False
-
-
-def _check_outputs(learned: Learned, graph: PreferenceGraph) -> None:
-    expected = len(learned.preferences)
-    if graph.n_outputs != expected:
-        raise ValueError(f"the model has {expected} output(s), y has {graph.n_outputs}")
+        return super()._check_terms(first)

@@ -1,4 +1,4 @@
-"""``RankSVM``: validates its arguments, asks `HingeProblem`, and stores the model."""
+"""``RankSVM``: validates its arguments, solves a `HingeProblem`, and stores the model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error
+from rankrls._calls import explained, takes_queries, unchanged_on_error
+from rankrls._progress import Progress
 from rankrls._validation import check_integer, check_option, check_positive
 from rankrls.core.hinge.problem import (
     HINGE_SOLVERS,
@@ -34,55 +35,56 @@ LOSSES = ("hinge", "squared_hinge")
 
 
 class RankSVM(Ranker):
-    """Learn to rank with the hinge loss on pairs: a support vector machine for ranking.
+    """Ranking support vector machine: learn to rank with the hinge loss on pairs.
 
-    Minimises, over functions f of a feature space or of a kernel's space,
+    Minimises, over linear functions f of the features or functions f of a kernel space,
 
         Σ_pairs c max(0, 1 − (f(x_h) − f(x_j))) + alpha ‖f‖²
 
-    where row h is preferred to row j. Pairs come from scores y (any two rows of a query with
-    different scores), are given, or both. It takes the place of `RankRLS` by its name: parameters,
-    arguments and attributes are the same where they make sense.
+    where row h is preferred to row j. Pairs are implied by scores y (any two rows of a query with
+    different scores), given explicitly, or both. The parameters, arguments and attributes are those
+    of `RankRLS` wherever they apply, so one can replace the other.
 
     Parameters
     ----------
     alpha : float, default=1.0
-        Regularisation, > 0. It multiplies ‖f‖² and nothing is rescaled: a support vector machine
-        with C = 1/(2 alpha) on the differences of all pairs. (There is no parameter C. From
-        SVMrank's, which divides C by the number of queries, alpha = n_queries/(2 C).)
+        Strength of L2 regularisation, > 0. It multiplies ‖f‖², and the loss is not rescaled: the
+        model is a support vector machine with C = 1/(2 alpha) on the differences of all pairs.
+        There is no parameter C; SVMrank divides its C by the number of queries, which gives alpha =
+        n_queries/(2 C).
     kernel : str or callable, default="linear"
-        Any name that scikit-learn's `pairwise_kernels` takes, a function of two rows, or
-        "precomputed" (X is the kernel matrix). It must be positive semi-definite.
+        Any name accepted by scikit-learn's `pairwise_kernels`, a function of two rows, or
+        "precomputed" (X is the kernel matrix). The kernel must be positive semi-definite.
     gamma, degree, coef0 : float
-        Parameters of the kernels that have them (``gamma=None``: 1/n_features, and 1 for chi2).
+        Parameters of the kernels that have them. ``gamma=None`` is 1/n_features, and 1 for chi2.
     kernel_params : dict, optional
-        Further parameters of the kernel.
+        Additional parameters of the kernel.
     loss : {"hinge", "squared_hinge"}, default="hinge"
-        The latter squares the violations max(0, 1 − (f(x_h) − f(x_j))).
+        "squared_hinge" squares the margin violations max(0, 1 − (f(x_h) − f(x_j))).
     query_weighting : {"pair", "size", "query"}, default="pair"
-        A pair of a query with n rows counts c = 1, 1/n, or 1/(number of its pairs with different
-        scores).
+        Weight of each pair of a query with n rows: c = 1 ("pair"), 1/n ("size"), or 1/(number of
+        pairs of the query with different scores) ("query").
     solver : {"auto", "primal", "dual", "nystroem"}, default="auto"
-        Where f is looked for: among linear functions of the features ("primal"), among
-        combinations of kernel functions of all rows ("dual"), or of basis vectors ("nystroem", an
-        approximation). The rule of "auto": a ``basis`` asks for "nystroem"; a kernel other than
-        linear is solved in "dual" if two n_rows × n_rows matrices fit into half of the memory,
-        else in "nystroem", with a warning; a linear one in "primal" if n_features <= n_rows, else
-        in "dual", which then needs no n_rows × n_rows matrix.
+        Representation of f: by linear functions of the features ("primal"), by kernel functions of
+        all rows ("dual"), or by kernel functions of basis vectors ("nystroem", an approximation).
+        "auto" chooses "nystroem" if a ``basis`` is given. Otherwise it chooses "primal" for a
+        linear kernel if n_features <= n_rows, else "dual", which then needs no n_rows × n_rows
+        matrix. For other kernels it chooses "dual" if two n_rows × n_rows matrices fit into half of
+        the memory, else "nystroem", with a warning.
     basis : int or array of int, optional
-        Nyström basis vectors: how many to draw at random, or the row numbers. None with
-        ``solver="nystroem"``: 1000, or all rows if there are fewer.
+        Nyström basis vectors: the number to draw at random, or the row indices. If None,
+        ``solver="nystroem"`` uses 1000, or all rows if there are fewer.
     max_iter : int, default=1000
-        Most iterations.
+        Maximum number of iterations.
     tol : float, default=1e-4
-        Ends when the relative duality gap is at most this.
+        Tolerance: the fit ends when the relative duality gap is at most this.
     random_state : int, RandomState instance or None
-        For the random basis.
+        Seed of the random basis.
     verbose : int, default=0
-        1: progress on stderr.
+        If 1, show progress on stderr.
     n_jobs : int, optional
-        Threads of `pairwise_kernels` and of sparse products; None: as many as BLAS may use, −1:
-        all cores.
+        Number of threads for `pairwise_kernels` and sparse products. If None, as many as BLAS may
+        use; −1 uses all cores.
 
     Attributes
     ----------
@@ -91,27 +93,26 @@ class RankSVM(Ranker):
     dual_coef_ : ndarray of shape (n_rows,), (n_rows, n_outputs), or the same over the basis
         Kernel coefficients, for solvers "dual" and "nystroem".
     basis_indices_ : ndarray of shape (n_basis,)
-        Rows that are basis vectors, for solver "nystroem".
+        Row indices of the basis vectors, for solver "nystroem".
     objective_ : float or ndarray of shape (n_outputs,)
-        The value that was reached.
+        Value of the objective at the solution.
     gap_ : float or ndarray of shape (n_outputs,)
         Relative duality gap: no function has an objective below ``(1 − gap_) objective_``.
     solver_ : str
         The solver that was used.
     n_iter_ : int
-        Iterations, the most of any output.
+        Number of iterations, the maximum over outputs.
     n_pairs_ : int
-        Pairs in the objective, added up over outputs.
+        Number of pairs in the objective, summed over outputs.
     n_queries_ : int
-        Different queries in the data, those without a pair included.
+        Number of queries in the data, including those without a pair.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, if X has names
 
     See Also
     --------
-    RankRLS : Squared error on the magnitudes; closed form, exact cross-validation, uncertainties.
-    rankrls.regularization_path : A grid of alphas, each starting from the solution of the one
-        before.
+    RankRLS : Squared loss, with a closed form, exact cross-validation and uncertainties.
+    rankrls.regularization_path : Fits a grid of alphas with warm starts.
 
     Notes
     -----
@@ -122,14 +123,13 @@ class RankSVM(Ranker):
     regularisation, of up to 3000 features or 8000 kernel rows: it materialises the pairs near the
     margin, or all of them if they are few compared with the entries of the kernel matrix.
 
-    The gap is that of the coefficients as they are stored, and includes rounding errors of the
-    kernel matrix. If it stays above ``tol``, there is a `ConvergenceWarning`. With the linear
-    kernel and features of very different scales, ``coef_`` is accurate, and ``dual_coef_`` has
-    fewer digits.
+    The gap is computed for the stored coefficients and includes rounding errors of the kernel
+    matrix. If it stays above ``tol``, a `ConvergenceWarning` is issued. With the linear kernel and
+    features of very different scales, ``coef_`` is accurate but ``dual_coef_`` is less so.
 
-    Not taken over from `RankRLS`: ``cost``, because the margin of every pair is 1, whatever the
-    magnitude; ``ties``, because pairs with equal scores have no hinge loss; early
-    stopping and its parameters, because alpha alone regularises; and what needs a posterior.
+    The following features of `RankRLS` do not apply: ``cost``, because the margin of every pair is
+    1, whatever the magnitude; ``ties``, because pairs with equal scores have no hinge loss; early
+    stopping, because only alpha regularises; and everything that needs a posterior.
 
     Examples
     --------
@@ -140,7 +140,7 @@ class RankSVM(Ranker):
     >>> ranker.score(X, [0, 1, 2, 1, 2], qid=["a", "a", "a", "b", "b"])
     1.0
     >>> differences = ranker.predict(X[[1, 2, 4]]) - ranker.predict(X[[0, 1, 3]])
-    >>> differences.round(2)  # every preferred row has a score higher by the margin
+    >>> differences.round(2)  # each preferred row has a score higher by the margin
     array([1., 1., 1.])
     >>> bool(ranker.gap_ <= 1e-4)
     True
@@ -205,22 +205,22 @@ class RankSVM(Ranker):
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            The kernel matrix of shape (n_rows, n_rows) if ``kernel="precomputed"``.
+            Features, or the kernel matrix of shape (n_rows, n_rows) if ``kernel="precomputed"``.
         y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph
-            Scores, higher is preferred. May be None if pairs are given.
+            Scores, higher = preferred. May be None if pairs are given.
         qid : array-like of shape (n_rows,), optional
-            Query of every row: any hashable labels, in any row order. Only rows of the same
-            query are compared. None: one ranking over all rows. Sizes of consecutive queries
-            can be given as ``group`` instead, as in LightGBM and XGBoost.
+            Query label of each row, any hashable values, in any order. Only rows of the same query
+            are compared. If None, all rows form one query. Sizes of consecutive queries can be
+            given as ``group`` instead, as in LightGBM and XGBoost.
         pairs : array-like of shape (n_pairs, 2), optional
-            Row numbers (preferred, other).
+            Row indices (preferred, other).
         magnitude : array-like of shape (n_pairs,), optional
-            Accepted as by `RankRLS`; the margin is 1 whatever it is.
+            Accepted for compatibility with `RankRLS`; the margin is always 1.
         pair_weight : array-like of shape (n_pairs,), optional
-            How much each given pair counts, >= 0.
+            Weights of the given pairs, >= 0.
         sample_weight : array-like of shape (n_rows,), optional
-            A pair from y counts the product of its rows' weights, so that an integer weight
-            equals repeating the row.
+            Row weights. A pair implied by y has the product of the weights of its rows, so an
+            integer weight equals repeating the row.
 
         Returns
         -------
@@ -288,14 +288,16 @@ class RankSVM(Ranker):
 
     @explained(qid=NO_QID)
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predict scores; higher is preferred.
+        """Predict scores, higher = preferred.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, n_features)
-            Kernel values with all training rows, (n, n_rows), if the kernel is precomputed.
+            Features, or the kernel values with all training rows, (n, n_rows), if the kernel is
+            precomputed.
         return_std : bool, default=False
-            Must be False: the hinge loss has no posterior. `RankRLS` has one.
+            Must be False, because the hinge loss has no posterior. Use `RankRLS` for standard
+            deviations.
 
         Returns
         -------
@@ -303,7 +305,8 @@ class RankSVM(Ranker):
         """
         if check_return_std(return_std):
             raise ValueError(
-                "RankSVM has no standard deviations: the hinge loss is not the logarithm of a "
-                "density; RankRLS has them"
+                "return_std=True: RankSVM has no standard deviations, because the hinge loss has "
+                "no "
+                "posterior; use RankRLS"
             )
         return super().predict(X)

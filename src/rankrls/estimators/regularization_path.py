@@ -1,4 +1,4 @@
-"""The regularisation path: every alpha of a grid for the price of one decomposition."""
+"""Regularisation path: models for a grid of alphas from one decomposition."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from rankrls._progress import tells
 from rankrls._validation import check_finite_array, check_positive
 from rankrls.core.spaces.path_model import predict_path
 from rankrls.estimators.rankrls import RankRLS
@@ -27,7 +28,7 @@ class RegularizationPath:
     ----------
     alphas : ndarray of shape (n_alphas,)
     coef : ndarray of shape (n_alphas, n_features[, n_outputs]) or None
-        Weights, for the linear kernel. (Outputs come last here.)
+        Weights, for the linear kernel; the last axis is that of the outputs.
     dual_coef : ndarray of shape (n_alphas, n_rows[, n_outputs]) or None
         Kernel coefficients, for solvers "dual" and "nystroem".
     solver : str
@@ -48,40 +49,41 @@ class RegularizationPath:
         )
 
     def predict(self, X: Any) -> Array:
-        """Scores for every alpha, shape (n_alphas, n[, n_outputs])."""
+        """Predict scores for each alpha, shape (n_alphas, n[, n_outputs])."""
         ranker = self._estimator
         X = ranker._check_new(X)
         return ranker._outputs(predict_path(ranker._model, X))
 
 
+@tells("the models of all alphas")
 def regularization_path(
     estimator: Any, X: Any, y: Any = None, *, alphas: ArrayLike, **fit_params: Any
 ) -> Any:
-    """Fit ``estimator`` for every alpha of a grid, from one eigendecomposition.
+    """Fit an estimator for each alpha of a grid, from one eigendecomposition.
 
     Parameters
     ----------
     estimator : RankRLS, RankSVM or ConditionalRankRLS
-        Unfitted; gives all parameters but alpha.
+        Defines all parameters except alpha; it need not be fitted.
     X, y : as for ``fit``
     alphas : array-like of shape (n_alphas,), > 0
     **fit_params
-        qid, pairs, magnitude, pair_weight, sample_weight (Z of a `ConditionalRankRLS`), as for
+        qid, pairs, magnitude, pair_weight and sample_weight (Z for a `ConditionalRankRLS`), as for
         ``fit``.
 
     Returns
     -------
     RegularizationPath
-        For a `ConditionalRankRLS` with ``dual_coef`` of shape (n_alphas, p, g) and
-        ``predict(X, Z=None)``.
+        The models. For a `ConditionalRankRLS`, ``dual_coef`` has shape (n_alphas, p, g) and
+        ``predict`` takes (X, Z=None).
 
     Notes
     -----
     With S = ΦᵀLΦ (primal, Nyström) or FᵀKF (dual) decomposed as V diag(σ) Vᵀ, the solution for
-    alpha is V (σ + alpha)⁻¹ Vᵀ b: all alphas and all outputs are one matrix product.
+    alpha is V (σ + alpha)⁻¹ Vᵀ b, so all alphas and outputs take one matrix product.
 
-    `RankSVM` has no such shortcut: it solves for the largest alpha, and starts for every other one
-    from the solution for the next larger.
+    `RankSVM` has no such shortcut: it solves for the largest alpha first, and then for each smaller
+    one with a warm start.
 
     Examples
     --------
@@ -102,7 +104,7 @@ def regularization_path(
         )
     grid = check_finite_array("alphas", np.atleast_1d(alphas), ndim=(1,))
     if grid.size == 0:
-        raise ValueError("alphas is empty: give at least one number > 0")
+        raise ValueError("alphas is empty; give at least one number > 0")
     check_positive("alphas", float(grid.min()))
     names: tuple[str, ...] = ("qid", "pairs", "magnitude", "pair_weight", "sample_weight")
     if conditional:

@@ -9,12 +9,45 @@ from numpy.typing import NDArray
 
 from rankrls.core.relations.observations import Observations
 
-__all__ = ["SIGNS", "check_relation", "read_relation", "require_labels"]
+__all__ = ["SIGNS", "check_pairwise", "check_relation", "read_relation", "require_labels"]
 
 Array = NDArray[Any]
 
 #: What f(x, z) is in terms of f(z, x).
 SIGNS = {None: 0, "symmetric": 1, "reciprocal": -1}
+
+
+def check_pairwise(ranker: Any) -> None:
+    """Raise if the pairwise kernel of a conditional ranker does not go with its other options."""
+    pairwise, relation = ranker.pairwise, ranker.relation
+    opposite = {"mlpk": ("reciprocal", "symmetric"), "ranking": ("symmetric", "reciprocal")}
+    if pairwise in opposite and relation == opposite[pairwise][0]:
+        raise ValueError(
+            f"pairwise={pairwise!r} has {opposite[pairwise][1]} functions only, and none that are "
+            f"{relation} but zero: set relation=None or {opposite[pairwise][1]!r}"
+        )
+    free = ranker._free()
+    if pairwise in ("additive", "ranking") and free.rows and free.columns:
+        raise ValueError(
+            f"pairwise={pairwise!r} has nothing left to learn beside offsets of rows and columns: "
+            "set another pairwise kernel or fit_offsets"
+        )
+    if pairwise != "two-step":
+        return
+    if ranker.loss == "squared_hinge":
+        raise ValueError("pairwise='two-step' needs loss='regression' or 'ranking'")
+    if ranker.fit_offsets is not False:
+        raise ValueError(
+            f"fit_offsets={ranker.fit_offsets!r} is not for pairwise='two-step': set "
+            "fit_offsets=False, and add the kernel 'constant' on both sides for an offset"
+        )
+    if relation is not None and ranker.loss == "ranking":
+        raise ValueError(
+            f"pairwise='two-step' with relation={relation!r} needs loss='regression': centring the "
+            "rows is no symmetric step"
+        )
+    if ranker.early_stopping is True:
+        raise ValueError("pairwise='two-step' is not iterative: set early_stopping=False")
 
 
 def read_relation(Y: Any, p: int, g: int, *, one_domain: bool) -> Observations:
@@ -45,7 +78,8 @@ def require_labels(observations: Observations, *, ranking: bool, condition_on: s
         return
     if observations.matrix is not None:
         Y = observations.matrix
-        if (Y[:, :1] != Y).any():
+        blocks = (Y[start : start + 16] for start in range(0, len(Y), 16))
+        if any((block[:, :1] != block).any() for block in blocks):
             return
     else:
         cells = observations.cells

@@ -1,8 +1,8 @@
-"""Which of many held-out rankers to average, and how good their average is.
+"""Selection and averaging of rankers by their held-out scores.
 
-A *space* is a view of the features with a kernel; a *candidate* is a space with a loss. Held-out
-scores of every candidate and alpha are exact and share one protocol, so that candidates are
-compared, chosen and averaged without a further fit.
+A *space* is a view of the features with a kernel; a *candidate* is a space with a loss. The
+held-out scores of all candidates and alphas are exact and use the same folds, so candidates are
+compared, chosen and averaged without further fits.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["Choice", "HeldOutScores", "Judge", "choose", "nested_folds", "nested
 
 Array = NDArray[Any]
 
-#: The mean of the metric alone is noisy where queries are few: half of the pairwise accuracy,
-#: which looks at all pairs of a query, is added to it.
+#: The mean of the metric is noisy if there are few queries, so half of the pairwise accuracy, which
+#: uses all pairs of a query, is added to it.
 ACCURACY_SHARE = 0.5
 
 
@@ -34,14 +34,14 @@ class HeldOutScores:
     Attributes
     ----------
     space : int
-        Number of its space.
+        Index of its space.
     alphas : ndarray of shape (n_alphas,)
     scores : ndarray of shape (n_alphas, n_rows)
-        With mean 0 in each list.
+        Scores with mean 0 in each list.
     metric : ndarray of shape (n_alphas, n_lists)
-        The user's metric of every held-out list; NaN where it is not defined.
+        The user's metric for each held-out list; NaN where it is undefined.
     criterion : ndarray of shape (n_alphas, n_lists)
-        What candidates are chosen by.
+        Criterion by which candidates are chosen.
     """
 
     space: int
@@ -61,14 +61,14 @@ class Choice:
 
 
 class Judge:
-    """The metric of held-out lists: queries, or the folds of a single ranking.
+    """Evaluate held-out lists: queries, or the folds of a single ranking.
 
     Parameters
     ----------
     scoring : str or callable
     y : ndarray of shape (n_rows,)
     lists : ndarray of shape (n_rows,), int
-        Number of the list of every row, in range(n_lists).
+        Index of the list of each row, in range(n_lists).
     """
 
     def __init__(self, scoring: Any, y: Array, lists: Array) -> None:
@@ -79,7 +79,7 @@ class Judge:
         self.sizes = np.bincount(lists)
 
     def metric(self, scores: Array) -> Array:
-        """The user's metric of every list, shape (n_lists,)."""
+        """Compute the user's metric for each list, shape (n_lists,)."""
         scoring = self.scoring
         if scoring.name is not None and scoring.name != "concordance_index":
             try:
@@ -97,12 +97,12 @@ class Judge:
             if np.ptp(self.y[rows]) > 0:
                 values[number] = scoring.metric(self.y[rows], scores[rows], qid=qid)
             else:
-                with suppress(ValueError):  # it need not be defined where labels are equal
+                with suppress(ValueError):  # it may be undefined if all labels are equal
                     values[number] = scoring.metric(self.y[rows], scores[rows], qid=qid)
         return values
 
     def judge(self, space: int, alphas: Array, scores: Array) -> HeldOutScores:
-        """Center and score held-out predictions of shape (n_alphas, n_rows)."""
+        """Centre and score held-out predictions of shape (n_alphas, n_rows)."""
         scores = np.stack([self.centred(one) for one in scores])
         metric = np.stack([self.metric(one) for one in scores])
         accuracy = np.stack(
@@ -115,7 +115,7 @@ class Judge:
         return HeldOutScores(space, alphas, scores, metric, criterion)
 
     def centred(self, scores: Array) -> Array:
-        """Scores less the mean of their list."""
+        """Subtract from scores the mean of their list."""
         means = np.bincount(self.lists, weights=scores) / self.sizes
         return scores - means[self.lists]
 
@@ -128,17 +128,17 @@ def _rows_of_lists(lists: Array) -> list[Array]:
 def choose(
     candidates: Sequence[HeldOutScores], some: Array, rows: Array, n_members: int
 ) -> list[Choice]:
-    """The best candidate and alpha of each of the best spaces, by some of the lists.
+    """Choose the best candidate and alpha of each of the best spaces, based on some of the lists.
 
     Parameters
     ----------
     candidates : sequence of HeldOutScores
     some : int array
-        Numbers of the lists that are looked at.
+        Indices of the lists used.
     rows : bool array of shape (n_rows,)
-        Their rows.
+        Rows of these lists.
     n_members : int
-        Most spaces that are averaged.
+        Maximum number of spaces in the average.
 
     Returns
     -------
@@ -148,7 +148,9 @@ def choose(
     best: dict[int, tuple[float, int, int]] = {}
     for number, candidate in enumerate(candidates):
         values = np.nanmean(candidate.criterion[:, some], axis=1)
-        alpha = len(values) - 1 - int(np.argmax(values[::-1]))  # the largest of equally good ones
+        alpha = (
+            len(values) - 1 - int(np.argmax(values[::-1]))
+        )  # the largest if several are equally good
         if candidate.space not in best or values[alpha] > best[candidate.space][0]:
             best[candidate.space] = (float(values[alpha]), number, alpha)
     ordered = sorted(best.values(), key=lambda one: -one[0])[:n_members]
@@ -161,7 +163,7 @@ def choose(
 
 
 def stacked(candidates: Sequence[HeldOutScores], chosen: Sequence[Choice], rows: Any) -> Array:
-    """Held-out scores of the average, of some rows."""
+    """Held-out scores of the average for some rows."""
     return sum(
         (one.factor * candidates[one.candidate].scores[one.alpha, rows] for one in chosen),
         start=np.zeros(()),
@@ -169,7 +171,7 @@ def stacked(candidates: Sequence[HeldOutScores], chosen: Sequence[Choice], rows:
 
 
 def nested_folds(defined: Array, k: int, rng: np.random.RandomState) -> list[Array]:
-    """Divide lists into k folds, those with a defined metric evenly.
+    """Divide lists into k folds, distributing those with a defined metric evenly.
 
     Parameters
     ----------
@@ -188,7 +190,7 @@ def nested_scores(
     n_members: int,
     folds: Sequence[Array],
 ) -> Array:
-    """Held-out scores of averages that were chosen without the list of the row.
+    """Held-out scores of averages that were chosen without the fold of the row.
 
     Parameters
     ----------
@@ -196,7 +198,7 @@ def nested_scores(
     judge : Judge
     n_members : int
     folds : sequence of int arrays
-        A partition of the lists. The average for the lists of a fold is chosen by the others.
+        Partition of the lists. The average for the lists of a fold is chosen by the other folds.
 
     Returns
     -------

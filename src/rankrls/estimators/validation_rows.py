@@ -1,4 +1,4 @@
-"""Rows held out to stop or to choose by: an ``eval_set``, or a part of the training data."""
+"""Validation rows for early stopping or selection: an ``eval_set``, or held-out rows."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["Split", "check_eval_set", "split_for_validation", "split_off"]
 
 Array = NDArray[Any]
 
-#: Few rows held out of one ranking may all have the same score: they are drawn again, so often.
+#: Maximum number of draws: a few rows held out of one ranking may all have the same score.
 MAX_DRAWS = 100
 
 
 @dataclass(frozen=True)
 class Split:
-    """What is learned from, and what is held out.
+    """Training and validation data.
 
     Attributes
     ----------
     graph : PreferenceGraph
-        The preferences to learn from, over ``rows``.
+        The training preferences, over ``rows``.
     rows : ndarray of int or None
-        Those rows of the training data; None: all.
+        Rows of the training data that are used; None for all.
     X : features of the held-out rows
     held : PreferenceGraph
         The preferences among the held-out rows.
@@ -46,7 +46,7 @@ class Split:
 
 
 def split_for_validation(ranker: Any, X: Any, graph: PreferenceGraph, eval_set: Any) -> Split:
-    """What to learn from and what to hold out: ``eval_set``, or a part of the rows."""
+    """Split into training and validation data: ``eval_set``, or a fraction of the rows."""
     if eval_set is not None:
         rows, held = check_eval_set(
             eval_set, ranker._check_rows, has_qid=graph.has_qid, n_outputs=graph.n_outputs
@@ -63,20 +63,23 @@ def check_eval_set(
 ) -> tuple[Any, PreferenceGraph]:
     """Check ``eval_set`` = (X, y) or (X, y, qid): features and preferences to validate on.
 
-    ``check_rows`` validates the features; the training data have qid or not, and outputs.
+    ``check_rows`` validates the features; qid and the number of outputs must match the training
+    data.
     """
     if not isinstance(eval_set, tuple | list) or len(eval_set) not in (2, 3):
         raise ValueError(
             f"eval_set must be (X_val, y_val) or (X_val, y_val, qid_val); got {show(eval_set)}"
         )
     if isinstance(eval_set, list) and all(isinstance(part, tuple) for part in eval_set):
-        raise ValueError("eval_set is one tuple (X_val, y_val[, qid_val]), not a list of them")
+        raise ValueError(
+            "eval_set must be one tuple (X_val, y_val[, qid_val]), not a list of tuples"
+        )
     y, qid = eval_set[1], eval_set[2] if len(eval_set) == 3 else None
     check_same_rows(eval_set[0], "X_val", y_val=y, qid_val=qid)
     X = check_rows(eval_set[0])
     if has_qid and qid is None and not isinstance(y, PreferenceGraph):
         raise ValueError(
-            "fit has qid, so eval_set needs it too: pass eval_set=(X_val, y_val, qid_val)"
+            "fit has qid, so eval_set needs it too; pass eval_set=(X_val, y_val, qid_val)"
         )
     held = graph_from_arguments(X.shape[0], y, qid=qid)
     if held.n_outputs != n_outputs:
@@ -88,10 +91,10 @@ def check_eval_set(
 def split_off(
     X: Any, graph: PreferenceGraph, fraction: float, random_state: np.random.RandomState
 ) -> Split:
-    """Hold out whole queries with a pair, rows (without qid), or given pairs, drawn at random."""
+    """Hold out a random sample of whole queries with a pair, rows (without qid), or given pairs."""
     if graph.scores is not None and graph.n_given_pairs:
         raise ValueError(
-            "scores and pairs together cannot be split at random without losing pairs: pass "
+            "scores and pairs together cannot be split at random without losing pairs; pass "
             "eval_set=(X_val, y_val, qid_val)"
         )
     divide = _split_pairs if graph.scores is None else _split_rows
@@ -100,7 +103,7 @@ def split_off(
         if split.graph.has_preference() and split.held.has_preference():
             return split
     raise ValueError(
-        f"holding out validation_fraction={fraction:g} leaves one side without a pair: pass "
+        f"holding out validation_fraction={fraction:g} leaves one side without a pair; pass "
         "eval_set, or change validation_fraction"
     )
 
@@ -140,6 +143,6 @@ def _draw(
     n = max(least, round(fraction * len(units)))
     if n + least > len(units):
         raise ValueError(
-            f"validation_fraction={fraction:g} of {len(units)} {what} leaves too few: pass eval_set"
+            f"validation_fraction={fraction:g} of {len(units)} {what} leaves too few; pass eval_set"
         )
     return random_state.permutation(units)[:n]

@@ -1,9 +1,9 @@
-"""Fitted rankers for other programs: search engines, databases, ONNX runtimes, SVMrank.
+"""Export of fitted rankers to search engines, databases, ONNX and SVMrank.
 
 Each function takes a fitted ranker, a `Pipeline` that ends in one, or a search over either. Scaling
-that is the same for all rows is folded into the weights; everything that a target cannot represent
-is refused. ``_steps.py`` takes an estimator apart, ``_fold.py`` turns it into weights,
-``_names.py`` checks names; each of the other files writes one format.
+that is the same for all rows is folded into the weights; an error is raised for anything that the
+target format cannot represent. ``_steps.py`` takes an estimator apart, ``_fold.py`` turns it into
+weights, ``_names.py`` checks names; each of the other files writes one format.
 """
 
 from rankrls.export._engines import to_elasticsearch, to_opensearch, to_solr

@@ -1,4 +1,4 @@
-"""Linear models for search engines: Elasticsearch, OpenSearch and Solr."""
+"""Export of linear models to Elasticsearch, OpenSearch and Solr."""
 
 from __future__ import annotations
 
@@ -32,54 +32,55 @@ def to_elasticsearch(
     normalizers: bool = False,
     path: Any = None,
 ) -> dict[str, Any]:
-    """A ``model/linear`` of the Elasticsearch Learning to Rank plugin.
+    """Export a linear model to the Elasticsearch Learning to Rank plugin (``model/linear``).
 
     Parameters
     ----------
     estimator : fitted estimator with a linear kernel
         As for `linear_scores`. Scalers in a pipeline are folded into the weights.
     feature_names : sequence of str, optional
-        Names of the columns of X in the feature set. None: the columns of the data frame that
-        the estimator was fitted to.
+        Names, in the feature set, of the columns of X. If None, the column names of the data frame
+        that the estimator was fitted to.
     name : str, default="rankrls"
-        Of the model.
+        Name of the model.
     output : int, optional
-        Which output, of a model with several.
+        Index of the output to export, for a model with several.
     drop_zeros : bool, default=False
-        Whether features of weight zero are left out; the plugin takes a missing weight for zero.
+        Whether to omit features of weight zero; the plugin treats a missing weight as zero.
     normalizers : bool, default=False
-        Whether scalers become feature normalizers of the plugin (``standard``) and are not folded
-        into the weights. The scores are then those of ``predict``, constant included.
+        Whether to export scalers as feature normalizers of the plugin (``standard``) instead of
+        folding them into the weights. The scores then equal those of ``predict``, including the
+        constant.
     path : str or path, optional
-        A file to write the body to, as JSON.
+        File to which the body is written, as JSON.
 
     Returns
     -------
     dict
-        The body of ``POST _ltr/_featureset/<feature set>/_createmodel``. In it, ``definition`` is a
-        string of JSON, as the plugin wants it.
+        The body of ``POST _ltr/_featureset/<feature set>/_createmodel``. Its ``definition`` is a
+        JSON string, as the plugin requires.
 
     Notes
     -----
-    The plugin scores a document by Σ weight × feature in 32-bit floats; a query that does not match
-    a document gives the feature 0. The scores are those of ``predict`` less the constant
-    `linear_scores` gives, which is the same for all documents: the ranking is the same.
+    The plugin scores a document by Σ weight × feature in 32-bit floats; a feature whose query does
+    not match the document is 0. The scores are those of ``predict`` minus the constant returned by
+    `linear_scores`, which is the same for all documents and does not change the ranking.
 
-    In a rescore window that constant matters: the documents in it are compared with those below
-    it, which keep the score of the first query, and scores that are all far below zero put the
-    whole window last. With ``normalizers=True`` the average training row scores about zero, and
-    good ones more; or add the constant by ``query_weight``, or make the window as large as the
-    result. Lucene wants scores that are not negative elsewhere: features are scores of queries,
-    so they must not be negative before training.
+    In a rescore window the constant matters: documents in the window compete with those below it,
+    which keep the score of the first query, so if all new scores are far below zero, the whole
+    window is ranked last. With ``normalizers=True`` the average training row scores about zero and
+    good rows score more. Alternatively, add the constant by ``query_weight``, or make the window as
+    large as the result. Lucene does not allow negative query scores elsewhere; features are query
+    scores, so they must be non-negative before training.
 
-    Folding loses no digits that matter in float64, but the engine sums in 32 bits: for a feature
-    whose values are large beside their differences (a year, a time stamp) use ``normalizers``, or
-    shift it towards zero in the feature's own query.
+    Folding is accurate in float64, but the engine sums in 32 bits. For a feature whose values are
+    large compared with their differences (a year, a timestamp), use ``normalizers``, or subtract a
+    constant in the query that defines the feature.
 
-    This is for the open-source plugin. Elastic's own learning to rank, to which models are
-    uploaded by Eland, is another format, and not covered.
+    This format is for the open-source plugin. Elastic's own learning to rank, to which models are
+    uploaded with Eland, uses another format and is not supported.
 
-    A model is not updated in place: give a new version a new name.
+    Models cannot be updated in place; give each new version a new name.
 
     Examples
     --------
@@ -118,10 +119,10 @@ def to_opensearch(
     normalizers: bool = False,
     path: Any = None,
 ) -> dict[str, Any]:
-    """A ``model/linear`` of OpenSearch's Learning to Rank plugin.
+    """Export a linear model to OpenSearch's Learning to Rank plugin (``model/linear``).
 
-    OpenSearch's plugin is a fork of the Elasticsearch one: the request, the type of the model and
-    its definition are the same, and so is everything that `to_elasticsearch` says.
+    OpenSearch's plugin is a fork of the Elasticsearch plugin. The request, the model type and the
+    definition are the same, and the notes of `to_elasticsearch` apply.
 
     Parameters
     ----------
@@ -148,23 +149,23 @@ def to_solr(
     normalizers: bool = False,
     path: Any = None,
 ) -> dict[str, Any]:
-    """A ``LinearModel`` of Solr's Learning to Rank module.
+    """Export a linear model to Solr's Learning to Rank module (``LinearModel``).
 
     Parameters
     ----------
     estimator, feature_names, name, output
-        As for `to_elasticsearch`. Names of features must not have ',' or '=', which separate them
+        As for `to_elasticsearch`. Feature names must not contain ',' or '=', which are separators
         in Solr's feature log.
     store : str, optional
-        The feature store that the features are in; None: Solr's default store.
+        Feature store that contains the features. If None, Solr's default store.
     drop_zeros : bool, default=False
-        Whether features of weight zero are left out, so that Solr does not compute them.
+        Whether to omit features of weight zero, so that Solr does not compute them.
     normalizers : bool, default=False
-        Whether scalers become normalizers of Solr (``StandardNormalizer``) and are not folded into
-        the weights. The scores are then those of ``predict``, constant included: see
-        `to_elasticsearch` about windows that are reranked.
+        Whether to export scalers as Solr normalizers (``StandardNormalizer``) instead of folding
+        them into the weights. The scores then equal those of ``predict``, including the constant;
+        see the notes of `to_elasticsearch` on rescore windows.
     path : str or path, optional
-        A file to write the model to, as JSON.
+        File to which the model is written, as JSON.
 
     Returns
     -------
@@ -173,9 +174,9 @@ def to_solr(
 
     Notes
     -----
-    Solr wants a weight for every feature in ``features``, and computes in 32-bit floats. Without
-    ``normalizers`` the scores are those of ``predict`` less the constant that `linear_scores`
-    gives, which is the same for all documents.
+    Solr requires a weight for each feature in ``features`` and computes in 32-bit floats. Without
+    ``normalizers``, the scores are those of ``predict`` minus the constant returned by
+    `linear_scores`, which is the same for all documents.
 
     Examples
     --------
@@ -213,7 +214,7 @@ def to_solr(
 
 @dataclass(frozen=True)
 class _EngineWeights:
-    """Names and weights of features, and the mean and deviation by which some are scaled first."""
+    """Names and weights of features, with the mean and deviation of those that are normalised."""
 
     names: list[str]
     weights: Array
@@ -221,8 +222,8 @@ class _EngineWeights:
 
     def mapping(self) -> dict[str, float]:
         """Weights by name."""
-        # −0.0 becomes 0.0. Floats are written with a point or an exponent: older Solr wants a
-        # Double.
+        # −0.0 becomes 0.0. Floats are written with a point or an exponent, because older versions
+        # of Solr require a Double.
         pairs = zip(self.names, self.weights, strict=True)
         return {name: float(weight) + 0.0 for name, weight in pairs}
 
@@ -243,7 +244,7 @@ def _linear(
     normalizers: bool,
     **rules: str,
 ) -> _EngineWeights:
-    """Names and weights of the features, fit for an engine of 32-bit floats."""
+    """Names and weights of the features, checked for an engine with 32-bit floats."""
     parts = take_apart(estimator)
     names = check_feature_names(given, parts.feature_names, parts.n_features, **rules)
     weights = fold(parts, output=output).weights
@@ -260,7 +261,7 @@ def _linear(
         i = int(np.flatnonzero(~np.isfinite(rounded))[0])
         raise ValueError(
             f"the weight {weights[i]:.3g} of {names[i]!r} is too large for the engine's 32-bit "
-            "floats: multiply the feature by a large constant, or drop it if it is all but constant"
+            "floats; multiply the feature by a large constant, or drop it if it is nearly constant"
         )
     if not rounded.any():
         raise ValueError(
@@ -275,10 +276,10 @@ def _linear(
 
 
 def _normalizers(names: list[str], scale: Array, shift: Array) -> dict[str, tuple[float, float]]:
-    """Mean and deviation of (x − mean)/deviation = scale x + shift, of what is scaled at all."""
+    """Mean and deviation of each scaled feature, from (x − mean)/deviation = scale x + shift."""
     if (scale == 1).all() and (shift == 0).all():
         raise ValueError(
-            "normalizers=True is for a pipeline with a scaler, and this model scales no feature"
+            "normalizers=True needs a pipeline with a scaler, and this model scales no feature"
         )
     mean, deviation = -shift / scale + 0.0, 1.0 / scale
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Linear models as one expression: SQL for databases, a rank profile for Vespa."""
+"""Export of linear models as an SQL expression or a Vespa rank profile."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rankrls.export._steps import Imputation, Parts, take_apart
 
 __all__ = ["to_sql", "to_vespa"]
 
-#: Terms of a sum that stand in one pair of parentheses: SQLite allows expressions 1000 deep.
+#: Maximum number of terms in one pair of parentheses: SQLite limits the expression depth to 1000.
 TERMS = 50
 
-#: Marks around the names of columns, and what a mark inside of a name becomes.
+#: Quotes around column names, and the escape of a quote inside a name.
 QUOTES = {'"': ('"', '"', '""'), "`": ("`", "`", "``"), "[": ("[", "]", "]]")}
 
 #: A rank feature of Vespa: bm25(title), attribute(age), matches, fieldMatch(title).proximity.
@@ -36,39 +36,39 @@ def to_sql(
     output: int | None = None,
     path: Any = None,
 ) -> str:
-    """A linear model as an expression of SQL, which gives the score of a row.
+    """Export a linear model as an SQL expression that computes the score of a row.
 
     Parameters
     ----------
     estimator : fitted estimator with a linear kernel
         As for `linear_scores`. Scalers in a pipeline are folded into the weights; a SimpleImputer
-        at its beginning becomes ``COALESCE``.
+        as its first step becomes ``COALESCE``.
     feature_names : sequence of str, optional
-        Names of the columns in the table. None: the columns of the data frame that the estimator
-        was fitted to.
+        Names of the columns in the table. If None, the column names of the data frame that the
+        estimator was fitted to.
     quote : {'"', "`", "["}, default='"'
-        Mark around names: standard SQL has ``"name"``, MySQL and BigQuery have backticks, SQL
-        Server has ``[name]``.
+        Quote around names: standard SQL uses ``"name"``, MySQL and BigQuery use backticks, SQL
+        Server uses ``[name]``.
     output : int, optional
-        Which output, of a model with several.
+        Index of the output to export, for a model with several.
     path : str or path, optional
-        A file to write the expression to.
+        File to which the expression is written.
 
     Returns
     -------
     str
-        Without ``SELECT``, for any place that takes an expression.
+        The expression, without ``SELECT``, for use wherever SQL takes an expression.
 
     Notes
     -----
-    The scores are those of ``predict``, the constant included, up to rounding. Numbers are written
-    with an exponent, so that databases take them for double precision and not for decimals of a
-    fixed number of digits. Columns of weight zero are left out. A missing value (NULL) makes the
-    score NULL unless the model has an imputer. NaN, which some databases have beside NULL, stays
-    NaN. Parentheses keep the sums of wide models within the depth that databases allow.
+    The scores equal those of ``predict``, including the constant, up to rounding. Numbers are
+    written with an exponent so that databases read them as double precision and not as fixed-point
+    decimals. Columns of weight zero are omitted. A missing value (NULL) makes the score NULL unless
+    the model has an imputer. NaN, which some databases have in addition to NULL, stays NaN.
+    Parentheses keep the sums of wide models within the expression depth that databases allow.
 
-    SQLite takes a name in double quotes that is no column for text, and text for 0: with
-    ``quote="["`` a misspelt name is an error there.
+    SQLite reads a double-quoted name that is not a column as text, and text as 0; with
+    ``quote="["`` a misspelt name raises an error there.
 
     Examples
     --------
@@ -105,33 +105,34 @@ def to_vespa(
     output: int | None = None,
     path: Any = None,
 ) -> str:
-    """A linear model as a rank profile of Vespa.
+    """Export a linear model as a Vespa rank profile.
 
     Parameters
     ----------
     estimator : fitted estimator with a linear kernel
         As for `linear_scores`. Scalers in a pipeline are folded into the weights.
     feature_names : sequence of str, optional
-        Rank features of Vespa in the order of the columns of X, such as ``bm25(title)`` and
-        ``attribute(popularity)``, or names of functions of the profile. None: the columns of the
-        data frame that the estimator was fitted to, as Vespa names them in ``matchfeatures``.
+        Vespa rank features in the order of the columns of X, such as ``bm25(title)`` and
+        ``attribute(popularity)``, or names of functions of the profile. If None, the column names
+        of the data frame that the estimator was fitted to, which must be those of Vespa's
+        ``matchfeatures``.
     name : str, default="rankrls"
-        Of the profile.
+        Name of the profile.
     output : int, optional
-        Which output, of a model with several.
+        Index of the output to export, for a model with several.
     path : str or path, optional
-        A file to write the profile to.
+        File to which the profile is written.
 
     Returns
     -------
     str
-        The text of a ``rank-profile``, to be put into a schema or a file ``.profile`` of it. Its
-        function gives the score, and the second phase ranks by it.
+        The text of a ``rank-profile``, for a schema or its ``.profile`` file. The profile has a
+        function that computes the score and uses it in the second phase.
 
     Notes
     -----
-    The scores are those of ``predict``, the constant included, up to rounding. Features of weight
-    zero are left out.
+    The scores equal those of ``predict``, including the constant, up to rounding. Features of
+    weight zero are omitted.
 
     Examples
     --------
@@ -154,14 +155,15 @@ def to_vespa(
     """
     if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
         raise ValueError(
-            f"name must be letters, digits and '_', and begin with a letter; got {name!r}"
+            f"name must consist of letters, digits and '_' and begin with a letter; got {name!r}"
         )
     parts = take_apart(estimator)
     names = check_feature_names(feature_names, parts.feature_names, parts.n_features)
     for i, feature in enumerate(names):
         if not _RANK_FEATURE.fullmatch(feature):
             raise ValueError(
-                f"feature_names[{i}] is {feature!r}, which is no rank feature of Vespa: write, for "
+                f"feature_names[{i}] is {feature!r}, which is not a rank feature of Vespa; write, "
+                "for "
                 "example, bm25(title) or attribute(age)"
             )
     expression = _expression(parts, names, output, "the expression of a rank profile")
@@ -182,12 +184,12 @@ def to_vespa(
 
 
 def _without_imputers(parts: Parts) -> tuple[Parts, dict[int, tuple[float, float]]]:
-    """Imputers that come first become values of columns; what follows is as it was.
+    """Replace leading imputers by fill values of columns, and keep the other steps.
 
     Returns
     -------
     Parts
-    dict of column → (what stands for a missing value, what it becomes)
+    dict of column → (marker of a missing value, fill value)
     """
     steps = list(parts.steps)
     filled: dict[int, tuple[float, float]] = {}
@@ -201,7 +203,7 @@ def _without_imputers(parts: Parts) -> tuple[Parts, dict[int, tuple[float, float
 
 
 def _expression(parts: Parts, names: Sequence[str], output: int | None, target: str) -> str:
-    """The weighted sum of named features, and the constant."""
+    """Write the weighted sum of named features, plus the constant."""
     scores = fold(parts, output=output, target=target)
     if not scores.weights.any():
         raise ValueError(
@@ -224,7 +226,7 @@ def _term(number: float, rest: str, *, first: bool) -> str:
 
 
 def _summed(words: list[str]) -> str:
-    """Groups of so many terms in parentheses, and groups of groups."""
+    """Join terms in nested groups of limited size, each in parentheses."""
     groups = ["".join(words[i : i + TERMS]) for i in range(0, len(words), TERMS)]
     while len(groups) > 1:
         groups = [" + ".join(f"({group})" for group in groups[i : i + TERMS])
@@ -233,6 +235,6 @@ def _summed(words: list[str]) -> str:
 
 
 def _literal(number: float) -> str:
-    """A number that is read again as the same double."""
+    """Format a number so that it is read back as the same double."""
     digits = next(d for d in range(17) if float(f"{number:.{d}E}") == number or d == 16)
     return f"{number:.{digits}E}" if digits else f"{number:.1E}"

@@ -1,4 +1,4 @@
-"""A pipeline that is linear from end to end as one weight for each feature."""
+"""Folding of a linear pipeline into one weight for each feature."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class LinearScores:
-    """Scores ⟨weights, x⟩ + constant of rows x as the estimator's ``fit`` was given them.
+    """Scores ⟨weights, x⟩ + constant for rows x in the form passed to the estimator's ``fit``.
 
     Attributes
     ----------
     weights : ndarray of shape (n_features,), float64
     constant : float
-        The same for every row, so that it changes no ranking. Zero without a scaler that
-        shifts the features.
+        The same for every row, so it does not change the ranking. Zero if no scaler shifts the
+        features.
     feature_names : list of str or None
-        Names that the estimator was fitted with.
+        Feature names seen in ``fit``.
     """
 
     weights: Array
@@ -38,20 +38,21 @@ class LinearScores:
 def linear_scores(
     estimator: Any, *, output: int | None = None, missing: str = "zero"
 ) -> LinearScores:
-    """Weights of the original features that score as a fitted estimator does.
+    """Compute weights of the original features that give the scores of a fitted estimator.
 
     Parameters
     ----------
     estimator : fitted estimator with a linear kernel
         `RankRLS`, `RankRLSCV`, `RankSVM`, `GreedyRankRLS`, a ``Pipeline`` that ends in one of them,
         or a search with its best estimator. Steps of a pipeline may be StandardScaler,
-        MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, TruncatedSVD and feature selectors, and a
-        SimpleImputer that fills with 0, which is what a missing feature counts in a weighted sum.
+        MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, TruncatedSVD, feature selectors, and a
+        SimpleImputer that fills with 0 (see ``missing``).
     output : int, optional
-        Which output, of a model with several.
+        Index of the output to export, for a model with several.
     missing : {"zero", "ignore"}, default="zero"
-        What a missing feature is in a weighted sum: 0, so that only imputers that fill in 0 can be
-        folded into the weights; or that rows have all features, and imputers do not matter.
+        Treatment of missing features. "zero" assumes that a missing feature counts as 0 in the
+        weighted sum, so only imputers that fill with 0 can be folded into the weights. "ignore"
+        assumes that rows have no missing features and ignores imputers.
 
     Returns
     -------
@@ -59,8 +60,8 @@ def linear_scores(
 
     Notes
     -----
-    With z = s ∘ x + t from a scaler, ⟨w, z⟩ = ⟨w ∘ s, x⟩ + ⟨w, t⟩: the weights are divided by what
-    the features were divided by, and what was subtracted from them becomes one constant.
+    With z = s ∘ x + t from a scaler, ⟨w, z⟩ = ⟨w ∘ s, x⟩ + ⟨w, t⟩: the scale of the features is
+    multiplied into the weights, and their shift becomes one constant.
 
     Examples
     --------
@@ -86,12 +87,12 @@ def fold(
     target: str = "a weight for each feature",
     complete: bool = False,
 ) -> Any:
-    """`linear_scores` of an estimator that was taken apart; ``target`` is for the messages."""
+    """Compute `linear_scores` from the parts of an estimator; error messages name ``target``."""
     ranker = parts.ranker
     if not hasattr(ranker, "coef_"):
         raise ValueError(
-            f"kernel={ranker.kernel!r} has no weights of the features, and {target} is all "
-            "that the format has: fit with kernel='linear' (with more features, if need be), or "
+            f"kernel={ranker.kernel!r} has no feature weights, and the format holds only {target}; "
+            "fit with kernel='linear' (with more features, if needed), or "
             "export the kernel model with to_onnx"
         )
     W = np.atleast_2d(np.asarray(ranker.coef_, dtype=np.float64)).T
@@ -101,9 +102,9 @@ def fold(
         if isinstance(step, Imputation) and not (complete or step.takes_zero(parts.steps[:i])):
             raise ValueError(
                 "a SimpleImputer cannot be folded into the weights, because a missing feature "
-                "counts as 0 in a weighted sum: make it the first step with "
-                "SimpleImputer(strategy='constant', fill_value=0), or export with to_onnx, or fill "
-                "missing values before they reach the model and export what comes after it"
+                "counts as 0 in a weighted sum; make it the first step with "
+                "SimpleImputer(strategy='constant', fill_value=0), export with to_onnx, or fill "
+                "missing values beforehand and export the steps after the imputer"
             )
         affine = step.affine if isinstance(step, Imputation) else step
         w, shift = affine.pull(w)
@@ -112,14 +113,14 @@ def fold(
         where = np.flatnonzero(~np.isfinite(w[:, 0]))
         what = f"the weight of feature {where[0]} (from 0) is" if len(where) else "the constant is"
         raise ValueError(
-            f"{what} not finite after folding the scaling into it: check the model for NaN, and "
-            "the scaler for features that are all but constant"
+            f"{what} not finite after folding the scaling into it; check the model for NaN, and "
+            "the scaler for features that are nearly constant"
         )
     return LinearScores(w[:, 0], constant, parts.feature_names)
 
 
 def elementwise(parts: Parts) -> tuple[Array, Array, Array]:
-    """Steps that scale features one by one, as z = x[columns] ∘ scale + shift.
+    """Combine steps that scale single features into z = x[columns] ∘ scale + shift.
 
     Returns
     -------
@@ -132,8 +133,9 @@ def elementwise(parts: Parts) -> tuple[Array, Array, Array]:
         affine = step.affine if isinstance(step, Imputation) else step
         if affine.matrix is not None:
             raise ValueError(
-                "normalizers are for scalers of single features, and the pipeline mixes features "
-                "(PCA, TruncatedSVD): leave out normalizers"
+                "normalizers=True needs scalers of single features, and the pipeline mixes "
+                "features "
+                "(PCA, TruncatedSVD); use normalizers=False"
             )
         if affine.columns is not None:
             chosen = affine.columns
@@ -146,12 +148,12 @@ def elementwise(parts: Parts) -> tuple[Array, Array, Array]:
 
 
 def choose_output(n_outputs: int, output: int | None) -> int:
-    """Which column to export; it must be said if there are several."""
+    """Return the column to export; ``output`` is required if there are several."""
     if output is None:
         if n_outputs > 1:
             raise ValueError(
-                f"the model has {n_outputs} outputs, and one ranking is exported at a time: say "
-                f"which, output=0 … {n_outputs - 1}"
+                f"the model has {n_outputs} outputs, and one ranking is exported at a time; choose "
+                f"one by output=0 … {n_outputs - 1}"
             )
         return 0
     column = check_integer("output", output, least=0)

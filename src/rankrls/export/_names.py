@@ -1,4 +1,4 @@
-"""Names of features and models, checked before they reach an engine."""
+"""Checks of the names of features and models."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from rankrls._validation import show
 
 __all__ = ["check_feature_names", "check_model_name"]
 
-#: Longest document id of Elasticsearch and OpenSearch, in bytes; a model's is "model-<name>".
+#: Maximum length in bytes of a document id of Elasticsearch and OpenSearch; the id of a model is
+#: "model-<name>".
 MAX_ID = 512
 
 
 def check_feature_names(
     given: Any, fitted: list[str] | None, n_features: int, *, forbidden: str = "", why: str = ""
 ) -> list[str]:
-    """The name of every feature: ``given``, else those of the training data.
+    """Return the name of each feature: ``given``, or those of the training data if None.
 
     Parameters
     ----------
@@ -24,12 +25,12 @@ def check_feature_names(
     fitted : list of str or None
     n_features : int
     forbidden : str
-        Characters that names must not have, and ``why``.
+        Characters that names must not contain; ``why`` gives the reason.
     """
     if given is None:
         if fitted is None:
             raise ValueError(
-                "the model was fitted to rows without feature names: pass feature_names, the "
+                "the model was fitted to rows without feature names; pass feature_names, the "
                 f"engine's names of the {n_features} features in the order of the columns"
             )
         names = fitted
@@ -47,15 +48,15 @@ def check_feature_names(
             raise ValueError(f"feature_names[{i}] is {name!r}, with {found!r}: {why}")
         if name in seen:
             raise ValueError(
-                f"feature_names[{seen[name]}] and feature_names[{i}] are both {name!r}: every "
-                "feature needs a name of its own"
+                f"feature_names[{seen[name]}] and feature_names[{i}] are both {name!r}; give "
+                "each feature a different name"
             )
         seen[name] = i
     return [str(name) for name in names]
 
 
 def check_model_name(name: Any, *, what: str = "name", forbidden: str = "/") -> str:
-    """A name that can be part of a URL and of an id."""
+    """Check that a name can be part of a URL and of an id."""
     _check_text(what, name)
     found = next((c for c in name if c.isspace() or c in forbidden), None)
     if found is not None:
@@ -74,4 +75,4 @@ def _check_text(what: str, name: Any) -> None:
     if not name.strip():
         raise ValueError(f"{what} is empty")
     if not name.isprintable():
-        raise ValueError(f"{what} is {name!r}: control characters are not for names")
+        raise ValueError(f"{what} is {name!r}; names must not contain control characters")

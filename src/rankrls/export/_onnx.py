@@ -1,4 +1,4 @@
-"""Models as ONNX graphs."""
+"""Export of models as ONNX graphs."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ Array = NDArray[Any]
 #: Kernels that are products and elementwise functions of the features.
 KERNELS = ("linear", "rbf", "poly", "polynomial", "sigmoid", "cosine")
 
-#: A protocol buffer ends here.
+#: Maximum size of a protocol buffer.
 MAX_BYTES = 2**31 - 2**20
 
 
 def to_onnx(
     estimator: Any, path: Any = None, *, output: int | None = None, dtype: str = "float32"
 ) -> Any:
-    """A model as an ONNX graph (``pip install 'rankrls[onnx]'``).
+    """Export a model as an ONNX graph (needs ``pip install 'rankrls[onnx]'``).
 
     Parameters
     ----------
     estimator : fitted estimator
         `RankRLS`, `RankRLSCV`, `RankSVM` or `GreedyRankRLS`, a ``Pipeline`` that ends in one of
-        them, or a search with its best estimator; steps of a pipeline as for `linear_scores`, and
-        any SimpleImputer of numbers.
-        Kernels: linear, rbf, polynomial, sigmoid and cosine, with all training rows or a basis.
+        them, or a search with its best estimator. Steps of a pipeline may be those of
+        `linear_scores`, and any SimpleImputer of numbers. Kernels: linear, rbf, polynomial, sigmoid
+        and cosine, with all training rows or a basis.
     path : str or path, optional
         A file to write.
     output : int, optional
-        Which output, of a model with several. None: all of them.
+        Index of the output to export, for a model with several. If None, all outputs are exported.
     dtype : {"float32", "float64"}, default="float32"
-        Type of the features and of the scores. In between everything is computed in float64.
+        Type of the features and of the scores. The computation in between is in float64.
 
     Returns
     -------
@@ -57,11 +57,11 @@ def to_onnx(
 
     Notes
     -----
-    Opset 13, IR version 7. The scores are those of ``predict``, the constant of scalers included.
-    Linear models are a single matrix product. A kernel model brings its training rows, or its
-    basis vectors, along: fit with ``solver="nystroem"`` and a ``basis`` for a small file. Distances
-    are computed between rows from which the mean of those vectors was subtracted, which keeps the
-    digits of features with an offset.
+    The graph has opset 13 and IR version 7. The scores equal those of ``predict``, including the
+    constant of scalers. A linear model is a single matrix product. A kernel model contains its
+    training rows or basis vectors: fit with ``solver="nystroem"`` and a ``basis`` for a small file.
+    The mean of these vectors is subtracted before distances are computed, which preserves the
+    precision of features with a large offset.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def to_onnx(
 def _linear(graph: Graph, parts: Parts, output: int | None) -> tuple[str, int | None]:
     n_outputs = np.atleast_2d(parts.ranker.coef_).shape[0]
     flat, columns = _columns(parts, n_outputs, output)
-    # What comes after the last imputation is one matrix.
+    # All steps after the last imputation are combined into one matrix.
     kinds = [isinstance(step, Imputation) for step in parts.steps]
     n_applied = max((i + 1 for i, imputes in enumerate(kinds) if imputes), default=0)
     X = _apply(graph, parts.steps[:n_applied])
@@ -114,7 +114,7 @@ def _kernel(graph: Graph, parts: Parts, output: int | None) -> tuple[str, int | 
     used = A.any(axis=1)
     rows, A = rows[used], A[used]
     if not len(A):
-        raise ValueError("every coefficient is zero: all rows would have the same score")
+        raise ValueError("every coefficient is zero, so all rows would have the same score")
     if (rows.size + A.size) * 8 > MAX_BYTES:
         raise ValueError(
             f"the model has {rows.shape[0]:,} rows of {rows.shape[1]:,} features, more than an "
@@ -128,7 +128,7 @@ def _kernel(graph: Graph, parts: Parts, output: int | None) -> tuple[str, int | 
 
 
 def _columns(parts: Parts, n_outputs: int, output: int | None) -> tuple[bool, list[int]]:
-    """Whether the scores have one axis, and which outputs they are."""
+    """Return whether the scores have one axis, and the exported outputs."""
     one_axis = getattr(parts.ranker, "_flat", np.ndim(getattr(parts.ranker, "coef_", 0)) == 1)
     if output is None and not one_axis:
         return False, list(range(n_outputs))
@@ -136,7 +136,7 @@ def _columns(parts: Parts, n_outputs: int, output: int | None) -> tuple[bool, li
 
 
 def _shaped(graph: Graph, scores: str, flat: bool, n_outputs: int) -> tuple[str, int | None]:
-    """Scores, with one axis if ``flat``, and their number of columns if not."""
+    """Return the scores, with one axis if ``flat``, and otherwise their number of columns."""
     if not flat:
         return scores, n_outputs
     return graph.add("Reshape", scores, graph.constant(np.array([-1]))), None
@@ -163,13 +163,13 @@ def _expansion(ranker: Any) -> tuple[Kernel, Array, Array]:
 
 
 def _require_exact(parts: Parts, dtype: str) -> None:
-    """Rows in float32 cannot hold every number that stands for a missing value."""
+    """Raise an error if float32 rows cannot represent the marker of missing values exactly."""
     for step in parts.steps:
         if isinstance(step, Imputation) and dtype == "float32":
             missing = step.missing
             if not np.isnan(missing) and float(np.float32(missing)) != missing:
                 raise ValueError(
-                    f"missing_values={missing!r} of SimpleImputer is not a number of 32 bits: "
+                    f"missing_values={missing!r} of SimpleImputer is not exact in 32 bits; "
                     "export with dtype='float64', or fit with missing_values=np.nan"
                 )
 

@@ -11,7 +11,7 @@ __all__ = ["Graph"]
 
 Array = NDArray[Any]
 
-#: Old enough for runtimes of 2021, and new enough for every operator that is used.
+#: Old enough for runtimes of 2021, and new enough for all operators used.
 OPSET, IR_VERSION = 13, 7
 
 
@@ -21,9 +21,9 @@ class Graph:
     Parameters
     ----------
     n_features : int
-        Columns of the input "X".
+        Number of columns of the input "X".
     dtype : {"float32", "float64"}
-        Of the input and of the output.
+        Type of the input and of the output.
 
     Attributes
     ----------
@@ -40,14 +40,14 @@ class Graph:
         self.X = self._cast("X", np.dtype(np.float64))
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Append a node; the name of its only output."""
+        """Append a node and return the name of its only output."""
         name = f"{operator.lower()}_{len(self._nodes)}"
         make = self._onnx.helper.make_node
         self._nodes.append(make(operator, list(inputs), [name], name=name, **attributes))
         return name
 
     def constant(self, values: Array) -> str:
-        """The name of a constant array."""
+        """Add a constant array and return its name."""
         name = f"constant_{len(self._constants)}"
         make = self._onnx.numpy_helper.from_array
         self._constants.append(make(np.ascontiguousarray(values).reshape(values.shape), name))
@@ -60,7 +60,7 @@ class Graph:
     def finish(
         self, scores: str, width: int | None, properties: dict[str, str], *, version: str
     ) -> Any:
-        """The checked model; its output ``scores`` has ``width`` columns, or one axis if None."""
+        """Return the checked model; ``scores`` has ``width`` columns, or one axis if None."""
         helper = self._onnx.helper
         kind = helper.np_dtype_to_tensor_dtype(self._dtype)
         self._rename(self._cast(scores, self._dtype), "scores")
@@ -95,7 +95,7 @@ class Graph:
 
 
 def _onnx() -> Any:
-    """The onnx package, or an error that says how to install it."""
+    """Import the onnx package, or raise an error that says how to install it."""
     try:
         import onnx
         import onnx.checker

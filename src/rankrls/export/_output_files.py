@@ -1,4 +1,4 @@
-"""Writing what was exported, as a whole or not at all."""
+"""Atomic writing of exported files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["write_bytes", "write_json"]
 
 
 def write_bytes(path: Any, content: bytes) -> None:
-    """Replace the file ``path`` by ``content``; None: do nothing."""
+    """Replace the file ``path`` by ``content``; do nothing if path is None."""
     if path is None:
         return
     if not isinstance(path, str | os.PathLike):
@@ -23,6 +23,6 @@ def write_bytes(path: Any, content: bytes) -> None:
 
 
 def write_json(path: Any, content: dict[str, Any]) -> None:
-    """The same, as indented JSON in UTF-8."""
+    """Replace the file ``path`` by ``content`` as indented JSON in UTF-8."""
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
     write_bytes(path, (text + "\n").encode())

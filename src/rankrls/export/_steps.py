@@ -1,4 +1,4 @@
-"""What a fitted estimator is made of: maps of the features, and a ranker at the end."""
+"""Decomposition of a fitted estimator into maps of the features and a final ranker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Affine:
-    """z = (x[columns] M) ∘ scale + shift, in float64; None leaves a part out.
+    """Affine map z = (x[columns] M) ∘ scale + shift, in float64; a part that is None is omitted.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Affine:
     shift: Array | None = None
 
     def pull(self, W: Array) -> tuple[Array, Array]:
-        """Weights of x, and the constant, of the scores z W: shapes (n_in, k) and (k,)."""
+        """Weights of x and constant of the scores z W, of shapes (n_in, k) and (k,)."""
         constant = np.zeros(W.shape[1]) if self.shift is None else self.shift @ W
         if self.scale is not None:
             W = self.scale[:, None] * W
@@ -66,16 +66,16 @@ class Affine:
 
 @dataclass(frozen=True)
 class Imputation:
-    """z = x[columns], with ``values`` where x is ``missing``.
+    """Imputation z = x[columns], with ``values`` where x is ``missing``.
 
     Attributes
     ----------
     columns : ndarray of int, or None for all
     values : ndarray of shape (len(columns) or n_in,), float64
     missing : float
-        NaN, or the number that stands for a missing value.
+        NaN, or the number that marks a missing value.
     affine : Affine
-        What it does to rows without missing values.
+        The map of rows without missing values.
     """
 
     columns: Array | None
@@ -84,9 +84,9 @@ class Imputation:
     affine: Affine
 
     def takes_zero(self, before: list[Affine | Imputation]) -> bool:
-        """Whether a missing value counts as 0 in the rows that come in.
+        """Whether a missing value counts as 0 in the input rows.
 
-        ``before`` are the steps before this one, which must not shift that zero.
+        ``before`` holds the preceding steps, which must not shift that zero.
         """
         shifted = any(isinstance(s, Affine) and s.shift is not None for s in before)
         return bool(np.isnan(self.missing)) and not self.values.any() and not shifted
@@ -94,16 +94,16 @@ class Imputation:
 
 @dataclass(frozen=True)
 class Parts:
-    """An estimator as maps of the features that are applied one after the other, and a ranker.
+    """An estimator decomposed into a sequence of maps of the features and a ranker.
 
     Attributes
     ----------
     steps : list of Affine or Imputation
     ranker : Ranker or GreedyRankRLS, fitted
     n_features : int
-        Of the rows that come in.
+        Number of features of the input rows.
     feature_names : list of str or None
-        Their names, if the estimator was fitted to rows that have names.
+        Names of the input features, if the estimator was fitted to rows that have names.
     """
 
     steps: list[Affine | Imputation]
@@ -113,12 +113,14 @@ class Parts:
 
 
 def take_apart(estimator: Any) -> Parts:
-    """Check that an estimator is fitted and of a kind that can be exported, and take it apart."""
+    """Decompose an estimator, after checking that it is fitted and can be exported."""
     transformers, ranker = _flatten(estimator)
     if isinstance(ranker, AutoRanker):
         raise ValueError(
-            "an AutoRanker cannot be exported: it is a mean of rankers on views that compare rows "
-            "within their query; export a RankRLS, RankRLSCV, RankSVM or GreedyRankRLS instead, "
+            "an AutoRanker cannot be exported, because it averages rankers on features that "
+            "compare "
+            "rows within their query; export a RankRLS, RankRLSCV, RankSVM or GreedyRankRLS "
+            "instead, "
             "alone or at the end of a Pipeline (rankrls fit without --auto makes one)"
         )
     if not isinstance(ranker, Ranker | GreedyRankRLS):
@@ -139,7 +141,7 @@ def take_apart(estimator: Any) -> Parts:
 
 
 def _flatten(estimator: Any) -> tuple[list[Any], Any]:
-    """The transformers of (nested) pipelines, and what comes at the end."""
+    """Return the transformers of (nested) pipelines, and the final estimator."""
     if hasattr(estimator, "best_estimator_"):  # a search of scikit-learn, or of another library
         return _flatten(estimator.best_estimator_)
     if hasattr(estimator, "refit") and hasattr(estimator, "estimator"):
@@ -167,7 +169,7 @@ def _has_features(step: Any) -> bool:
     return step is not None and hasattr(step, "n_features_in_")
 
 
-# ---------------------------------------------------------------- what a transformer does to x
+# ---------------------------------------------------------------- maps of transformers
 
 
 def _standard(step: Any) -> Affine:
@@ -242,13 +244,14 @@ def _imputation(step: Any) -> Imputation:
 
 
 def _map(step: Any) -> Affine | Imputation | None:
-    """What a fitted transformer does to the features; None if nothing."""
+    """Return the map of a fitted transformer; None if it leaves the features unchanged."""
     if isinstance(step, QueryScaler):
         raise ValueError(
             "QueryScaler cannot be exported: it scales a document by the other documents of the "
-            "same query, and the model is given one document at a time. Fit with a scaler that is "
-            "the same for all rows (StandardScaler, MinMaxScaler), or have the features scaled "
-            "by query before they reach the model and export the ranker alone"
+            "same query, and the exported model sees one document at a time. Fit with a scaler "
+            "that "
+            "is the same for all rows (StandardScaler, MinMaxScaler), or scale the features "
+            "by query beforehand and export the ranker alone"
         )
     if type(step) is FunctionTransformer and step.func is None:
         return None
@@ -258,9 +261,8 @@ def _map(step: Any) -> Affine | Imputation | None:
     if not selects and type(step) not in AFFINE:
         known = ", ".join(kind.__name__ for kind in AFFINE)
         raise ValueError(
-            f"a {type(step).__name__} cannot be folded into the weights, because it is not known "
-            f"to be the same affine map of every row: {known} and feature selectors are. Apply it "
-            "before the features reach the model, and export what comes after it"
+            f"a {type(step).__name__} cannot be folded into the weights; only {known} and feature "
+            "selectors can. Apply it to the features beforehand, and export the steps after it"
         )
     check_is_fitted(step)
     if selects:
@@ -272,8 +274,9 @@ def _map(step: Any) -> Affine | Imputation | None:
 def _refuse_clip(step: Any) -> None:
     if getattr(step, "clip", False):
         raise ValueError(
-            f"{type(step).__name__}(clip=True) cannot be folded into the weights: values outside "
-            "of the training range are cut off, which is not linear. Fit it with clip=False"
+            f"{type(step).__name__}(clip=True) cannot be folded into the weights, because "
+            "clipping is "
+            "not linear. Fit it with clip=False"
         )
 
 

@@ -1,4 +1,4 @@
-"""Linear models as files of SVMrank and SVM-light."""
+"""Export of linear models as model files of SVMrank and SVM-light."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from rankrls.export._steps import take_apart
 
 __all__ = ["to_svmrank"]
 
-#: The version that svm_rank_classify 1.00 demands in the first line.
+#: The version that svm_rank_classify 1.00 requires in the first line.
 VERSION = "V6.20"
 
 
 def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -> str:
-    """A linear model as a model file of SVMrank, which ``svm_rank_classify`` reads.
+    """Export a linear model as an SVMrank model file, for ``svm_rank_classify``.
 
     Parameters
     ----------
     estimator : fitted estimator with a linear kernel
         As for `linear_scores`. Scalers in a pipeline are folded into the weights.
     path : str or path, optional
-        A file to write.
+        File to write.
     output : int, optional
-        Which output, of a model with several.
+        Index of the output to export, for a model with several.
 
     Returns
     -------
@@ -39,9 +39,9 @@ def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -
     and one line for each support vector, beginning with its coefficient. A linear model is one
     support vector, the weights ``1:w₁ 2:w₂ …``, with coefficient 1, as svm_rank_learn writes it.
     The first column of X is feature 1, as in files that `rankrls.datasets.load_letor` reads;
-    weights of zero are left out. A document scores ⟨w, x⟩ − b, where b is what scalers subtract,
-    so that the scores are those of ``predict``, up to SVMrank's 32-bit floats and the eight
-    decimals that it prints (with tiny weights these are few digits: rescale y). The first line
+    weights of zero are omitted. The score of a document is ⟨w, x⟩ − b, where b accounts for the
+    shift by scalers, so the scores equal those of ``predict`` up to SVMrank's 32-bit floats and the
+    eight decimals that it prints (rescale y if tiny weights leave too few digits). The first line
     names the version V6.20 that svm_rank_classify 1.00 checks; for svm_classify of SVM-light 6.02
     change it to V6.02.
 
@@ -61,7 +61,7 @@ def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -
         rounded = w.astype(np.float32)
     if not np.isfinite(rounded).all() or not rounded.any():
         raise ValueError(
-            "the weights are zero or infinite in SVMrank's 32-bit floats: check the model and the "
+            "the weights are zero or infinite in SVMrank's 32-bit floats; check the model and the "
             "scale of the features"
         )
     header = [

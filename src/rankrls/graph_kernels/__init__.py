@@ -1,4 +1,4 @@
-"""Labelled graphs as inputs: the all-paths graph kernel, and sentences as graphs (P4 §4)."""
+"""All-paths graph kernel for labelled graphs, and graph representations of sentences (P4 §4)."""
 
 from rankrls.graph_kernels._corpus import Document, Entity, Pair, Sentence
 from rankrls.graph_kernels._features import AllPathsGraphFeatures, all_paths_graph_kernel

@@ -1,4 +1,4 @@
-"""Corpora of sentences with entities, parses and interactions: what a file of them holds."""
+"""Data structures for corpora of sentences with entities, parses and interactions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Document", "Entity", "Pair", "Sentence"]
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A named entity, and the tokens that its characters touch, as indices."""
+    """A named entity, and the indices of the tokens that overlap it."""
 
     id: str
     text: str
@@ -23,9 +23,9 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two entities of a sentence, as indices, and whether it says that they interact.
+    """Indices of two entities of a sentence, and whether the sentence states that they interact.
 
-    ``interaction`` is None where the file does not tell.
+    ``interaction`` is None if the file does not contain it.
     """
 
     id: str
@@ -36,7 +36,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence, one of its parses, its entities and the candidate pairs of these."""
+    """A sentence with one of its parses, its entities and their candidate pairs."""
 
     id: str
     text: str
@@ -46,7 +46,7 @@ class Sentence:
     pairs: tuple[Pair, ...]
 
     def graph(self, pair: Pair, **options: Any) -> LabelledGraph:
-        """The graph of one of its pairs; ``options`` as for `sentence_graph`."""
+        """Return the graph of one of its pairs; ``options`` are those of `sentence_graph`."""
         others = [
             entity.tokens
             for index, entity in enumerate(self.entities)
@@ -60,7 +60,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document of a corpus: what cross-validation should leave out as a whole."""
+    """A document of a corpus, which cross-validation should hold out as a whole."""
 
     id: str
     sentences: tuple[Sentence, ...]

@@ -1,4 +1,4 @@
-"""``AllPathsGraphFeatures``: labelled graphs to a sparse feature matrix; the kernel of it."""
+"""``AllPathsGraphFeatures``: sparse features of labelled graphs, and their kernel."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ Array = NDArray[Any]
 
 
 class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
-    r"""Weights of all paths between every two labels of a graph, as sparse features.
+    r"""Sparse features of graphs: the weights of all paths between each pair of labels.
 
-    The inner product of the rows of two graphs is their all-paths graph kernel, so that every
-    linear method learns with that kernel, at the price of a sparse matrix.
+    The inner product of the rows of two graphs is their all-paths graph kernel, so any linear
+    method on these sparse features learns with this kernel.
 
     Parameters
     ----------
     gather : {"sum", "max"}, default="sum"
-        What becomes of several pairs of nodes with the same two labels: the sum of their path
-        weights, or the largest of them. The sum is the definition of P4 §4. The maximum is
-        taken over pairs of nodes that are connected by a path.
+        How to combine several pairs of nodes with the same two labels: "sum" adds their path
+        weights, which is the definition of P4 §4; "max" takes the largest weight over the pairs of
+        nodes that are connected by a path.
     normalize : bool, default=False
-        Whether to divide every graph's features by their Euclidean length: the kernel becomes a
-        cosine. Features of label pairs that ``fit`` has not seen count in that length, although
-        they have no column: the inner products are those of the kernel. A graph without paths
-        is a row of zeros.
+        Whether to divide the features of each graph by their Euclidean length, so that the kernel
+        becomes a cosine. Label pairs not seen in ``fit`` are included in this length although they
+        have no column, so that inner products equal the kernel. A graph without paths is a row of
+        zeros.
     divergent : {"error", "scale"}, default="error"
-        What becomes of a graph whose sum over paths does not converge: an error that names it, or
-        all its edge weights are multiplied by 0.9 / (spectral radius), so that it does. A warning
-        says how many graphs were scaled; other graphs are not changed.
+        How to treat a graph whose sum over paths does not converge. "error" raises an error that
+        names the graph. "scale" multiplies all its edge weights by 0.9 / (spectral radius) and
+        warns how many graphs were scaled; other graphs are not changed.
 
     Attributes
     ----------
     graph_scales_ : ndarray of shape (n_graphs,)
-        What the edge weights of every graph of ``fit`` were multiplied by: 1, or less for those
-        whose paths diverge if ``divergent="scale"``.
+        Factor by which the edge weights of each graph in ``fit`` were multiplied: 1, or less for
+        graphs whose paths diverge if ``divergent="scale"``.
     labels_ : ndarray of shape (n_labels,), object
         All labels seen in ``fit``, sorted.
     label_pairs_ : ndarray of shape (n_features, 2), int
-        The labels at the beginning and at the end of the paths that every column stands for, as
-        indices of ``labels_``: the pairs that some path connects, sorted.
+        First and last label of the paths that each column represents, as indices of ``labels_``.
+        Only pairs that are connected by a path have a column, in sorted order.
 
     See Also
     --------
-    all_paths_graph_kernel : The Gram matrix.
+    all_paths_graph_kernel : Computes the kernel matrix.
 
     Notes
     -----
@@ -65,10 +65,10 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
     edges', and nodes may repeat. With :math:`N` the 0/1 matrix of labels by nodes, the
     features are the entries of :math:`F = N W N^\top`, and the kernel of two graphs is
     :math:`\sum_{ij} F'_{ij} F''_{ij}` over labels. The series converges if the spectral radius of
-    :math:`A` is below 1, as it is for every graph without cycles. A graph for which it is not
-    is an error that names the graph, or is scaled: see ``divergent``.
+    :math:`A` is below 1, as it is for every graph without cycles. Otherwise an error is raised or
+    the graph is scaled; see ``divergent``.
 
-    A graph is any of
+    A graph can be given as
 
     - a pair ``(adjacency, labels)``: an array or sparse matrix of shape (v, v), and for every node
       an iterable of strings (a single string is one label);
@@ -76,8 +76,8 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
     - a networkx graph: nodes have an attribute ``"labels"`` (or ``"label"``), edges ``"weight"``
       (1 where it is missing). An undirected edge counts in both directions.
 
-    Labels and label pairs that ``fit`` has not seen are ignored by ``transform``. Nodes that carry
-    them still belong to paths between other nodes.
+    ``transform`` ignores labels and label pairs that were not seen in ``fit``. Nodes with such
+    labels still belong to paths between other nodes.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
         self.divergent = divergent
 
     def fit(self, X: Any, y: Any = None) -> AllPathsGraphFeatures:
-        """Learn the labels and the pairs of labels that paths connect.
+        """Learn the labels, and the pairs of labels that are connected by paths.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
 
     @all_or_nothing
     def fit_transform(self, X: Any, y: Any = None) -> sp.csr_array:
-        """The same as ``fit(X).transform(X)``, with the paths computed once.
+        """Fit and transform the graphs, computing the paths only once.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
     def _learn(self, graphs: list[LabelledGraph], name: str) -> sp.csr_array:
         check_parameters(self.gather, self.normalize, self.divergent)
         if not graphs:
-            raise ValueError(f"{name} is empty: there are no labels to learn")
+            raise ValueError(f"{name} is empty; give at least one graph")
         names = sorted({label for graph in graphs for node in graph.labels for label in node})
         number = {label: i for i, label in enumerate(names)}
         counts, keys, weights, scales = [], [], [], []
@@ -150,7 +150,7 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
         return _matrix(counts, columns, weights, len(vocabulary))
 
     def transform(self, X: Any) -> sp.csr_array:
-        """Features of graphs.
+        """Compute the features of graphs.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
         for pairs in label_pairs(graphs, number, self.gather, self.divergent, name):
             scales.append(pairs.scales)
             keys = pairs.sources * n_labels + pairs.targets
-            if len(number) > n_labels:  # new labels have the numbers after the known ones
+            if len(number) > n_labels:  # new labels are numbered after the known ones
                 new = (pairs.sources >= n_labels) | (pairs.targets >= n_labels)
                 keys = np.where(new, -1, keys)
             column = look_up(vocabulary, keys, n_labels**2)
@@ -191,7 +191,7 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
         return _matrix(counts, columns, weights, len(vocabulary))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of the columns: "label → label".
+        """Names of the columns, of the form "label → label".
 
         Parameters
         ----------
@@ -226,12 +226,12 @@ def all_paths_graph_kernel(
     normalize: bool = False,
     divergent: str = "error",
 ) -> Array:
-    """All-paths graph kernel of every graph with every other.
+    """Compute the all-paths graph kernel between all pairs of graphs.
 
     Parameters
     ----------
     graphs_a, graphs_b : list of graphs
-        As for `AllPathsGraphFeatures`. Without ``graphs_b``, of ``graphs_a`` with themselves.
+        Graphs, as for `AllPathsGraphFeatures`. ``graphs_b`` is ``graphs_a`` by default.
     gather, normalize, divergent
         As for `AllPathsGraphFeatures`.
 
@@ -258,7 +258,7 @@ def all_paths_graph_kernel(
 
 
 def check_parameters(gather: Any, normalize: Any, divergent: Any) -> None:
-    """Raise unless the options are known."""
+    """Raise an error unless the options are known."""
     check_option("gather", gather, GATHERS)
     check_option("divergent", divergent, ("error", "scale"))
     if not isinstance(normalize, bool | np.bool_):
@@ -266,7 +266,7 @@ def check_parameters(gather: Any, normalize: Any, divergent: Any) -> None:
 
 
 def _tell_scales(scales: Array, name: str) -> None:
-    """Warn of graphs that were scaled."""
+    """Warn that graphs were scaled."""
     scaled = np.flatnonzero(scales != 1)
     if len(scaled):
         shown = ", ".join(f"{name}[{i}] by {scales[i]:.3g}" for i in scaled[:5])
@@ -285,5 +285,5 @@ def _matrix(
     indices = np.concatenate(columns, dtype=kind)
     data = np.concatenate(weights)
     matrix = sp.csr_array((data, indices, indptr.astype(kind)), shape=(len(indptr) - 1, n_columns))
-    matrix.has_canonical_format = True  # columns ascend with the labels' numbers
+    matrix.has_canonical_format = True  # columns are in ascending order of the labels
     return matrix

@@ -1,4 +1,4 @@
-"""From path weights between nodes to weights between labels: F = N W Nᵀ, or its maximum."""
+"""Aggregation of path weights of nodes to weights of labels: F = N W Nᵀ, or the maximum."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ Array = NDArray[Any]
 
 GATHERS = {"sum": np.add, "max": np.maximum}
 
-#: Spectral radius that graphs with divergent paths are scaled to.
+#: Spectral radius to which graphs with divergent paths are scaled.
 SCALED_RADIUS = 0.9
 
-_CHUNK = 2**18  # Σ v² of the graphs that are handled together
+_CHUNK = 2**18  # Σ v² of the graphs processed together
 
 
 @dataclass(frozen=True)
 class LabelPairs:
-    """The matrices F of successive graphs, one entry after another.
+    """Entries of the matrices F of consecutive graphs.
 
     Attributes
     ----------
     counts : ndarray of shape (n_graphs,), int
-        Entries of every graph.
+        Number of entries of each graph.
     sources, targets : ndarray of shape (n_entries,), int
-        Numbers of both labels, ascending within a graph.
+        Indices of both labels, in ascending order within a graph.
     weights : ndarray of shape (n_entries,), not zero
     scales : ndarray of shape (n_graphs,)
-        What the edge weights of every graph were multiplied by: 1 if its paths converge.
+        Factor by which the edge weights of each graph were multiplied; 1 if its paths converge.
     """
 
     counts: Array
@@ -47,11 +47,11 @@ class LabelPairs:
     scales: Array
 
     def lengths(self) -> Array:
-        """‖F‖ of every graph, shape (n_graphs,)."""
+        """Norm ‖F‖ for each graph, shape (n_graphs,)."""
         graph = np.repeat(np.arange(len(self.counts)), self.counts)
         scale = np.zeros(len(self.counts))
         np.maximum.at(scale, graph, np.abs(self.weights))
-        relative = self.weights / scale[graph]  # squares neither overflow nor vanish
+        relative = self.weights / scale[graph]  # so that squares neither overflow nor underflow
         return scale * np.sqrt(np.bincount(graph, relative**2, minlength=len(scale)))
 
 
@@ -62,18 +62,18 @@ def label_pairs(
     divergent: str = "error",
     name: str = "graphs",
 ) -> Iterator[LabelPairs]:
-    """F of every graph, in chunks of graphs.
+    """Compute F for each graph, in chunks of graphs.
 
     Parameters
     ----------
     graphs : sequence of LabelledGraph
     number : dict
-        Number of every label. Labels that are not in it are added.
+        Index of each label. Missing labels are added.
     gather : {"sum", "max"}
     divergent : {"error", "scale"}
-        What becomes of graphs whose sums over paths do not converge.
+        Treatment of graphs whose sums over paths do not converge.
     name : str
-        How errors call ``graphs``.
+        Name of the argument ``graphs`` in error messages.
     """
     start = 0
     while start < len(graphs):
@@ -89,7 +89,7 @@ def label_pairs(
 def _converging(
     graphs: Sequence[LabelledGraph], divergent: str, name: str, offset: int
 ) -> tuple[sp.csr_array, Array]:
-    """Path weights of all graphs, and what their edge weights were multiplied by."""
+    """Path weights of all graphs, and the factors of their edge weights."""
     sizes = np.array([graph.n_nodes for graph in graphs])
     first = np.cumsum(sizes) - sizes
     scales = np.ones(len(graphs))
@@ -103,7 +103,7 @@ def _converging(
             found = np.unique(np.searchsorted(first, error.nodes, side="right") - 1)
         for index in found:
             radius = spectral_radius(graphs[index].adjacency)
-            # One that was scaled already, or has no cycle of such a weight, has overflowed.
+            # A graph that was already scaled, or that has no such cycle, has overflowed.
             hopeless = scales[index] != 1 or not SCALED_RADIUS <= radius < np.inf
             if divergent == "error" or hopeless:
                 raise ValueError(_advice(f"{name}[{offset + index}]", radius))
@@ -118,7 +118,8 @@ def _chunk(
     gather: str,
 ) -> LabelPairs:
     sizes = np.array([graph.n_nodes for graph in graphs])
-    # One allocation for every label of every node, sorted by (graph, label): a group each.
+    # One entry for each label of each node, sorted by (graph, label); each (graph, label) is a
+    # group.
     per_node: list[Any] = [node for graph in graphs for node in graph.labels]
     labels = np.array(
         [number.setdefault(label, len(number)) for node in per_node for label in node],
@@ -146,7 +147,7 @@ def _gather(
     n_groups = len(starts)
     group = np.repeat(np.arange(n_groups, dtype=np.int32), np.diff(starts, append=len(nodes)))
     between = W[nodes].T.tocsr()[nodes]  # row: allocation of the target, column: of the source
-    # Rows of a group follow each other: joining them only takes fewer row pointers.
+    # Rows of a group are consecutive, so joining them only removes row pointers.
     indptr = np.append(between.indptr[starts], between.indptr[-1])
     joined = sp.csr_array(
         (between.data, group[between.indices], indptr), shape=(n_groups, n_groups)

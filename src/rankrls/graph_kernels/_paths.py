@@ -1,16 +1,16 @@
 """Path weights of many graphs at once: W = Σ_{n≥1} Aⁿ = (I − A)⁻¹ − I.
 
 The nodes of all graphs are the rows of one block diagonal matrix. Its connected components are
-solved in stacks of similar size, by eliminating nodes: every path i → … → j that visits node k
-consists of a way to k, turns at k and a way from there, so that
+solved in stacks of similar size, by node elimination: every path i → … → j that visits node k
+consists of a path to k, loops at k and a path from k, so that
 
     A_ij ← A_ij + A_ik (1 − A_kk)⁻¹ A_kj      for k = 1, 2, …
 
-leaves W in the place of A. For a block K of nodes the same reads A ← A + A_:K (I + A_KK⁺) A_K:
-with A_KK⁺ the path weights within the block, which is two matrix products. This is elimination
-without exchanging rows. For weights that are not negative it only ever adds, so that entries
-without a path stay exactly zero and the others keep their digits; and the spectral radius is
-below one if and only if all pivots 1 − A_kk are positive (I − A is then an M-matrix).
+replaces A by W. For a block K of nodes this becomes A ← A + A_:K (I + A_KK⁺) A_K: with A_KK⁺ the
+path weights within the block, which takes two matrix products. This is Gaussian elimination without
+pivoting. For non-negative weights it only adds, so that entries without a path stay exactly zero
+and the others are accurate; and the spectral radius is below one if and only if all pivots 1 − A_kk
+are positive (I − A is then an M-matrix).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = ["DivergenceError", "path_weights", "spectral_radius"]
 
 Array = NDArray[Any]
 
-_BLOCK = 16  # nodes that are eliminated together
-_STACK = 2**17  # numbers in a stack of components: 1 MiB
+_BLOCK = 16  # nodes eliminated together
+_STACK = 2**17  # values in a stack of components: 1 MiB
 
 
 class DivergenceError(Exception):
@@ -39,7 +39,7 @@ class DivergenceError(Exception):
     Parameters
     ----------
     nodes : ndarray of int
-        A node of every component that is a cause, ascending.
+        A node of each divergent component, in ascending order.
     """
 
     def __init__(self, nodes: Array) -> None:
@@ -48,33 +48,33 @@ class DivergenceError(Exception):
 
 
 def path_weights(A: sp.csr_array) -> sp.csr_array:
-    """Σ_{n≥1} Aⁿ, one solve for each connected component of A.
+    """Compute Σ_{n≥1} Aⁿ, with one solve for each connected component of A.
 
     Parameters
     ----------
     A : csr_array of shape (n, n)
-        Without duplicate entries. Block diagonal where it holds several graphs.
+        Adjacency matrix without duplicate entries; block diagonal if it holds several graphs.
 
     Returns
     -------
     csr_array of shape (n, n)
-        Stores the pairs of nodes that a path connects, and nothing else.
+        Path weights; only the pairs of nodes connected by a path are stored.
 
     Raises
     ------
     DivergenceError
-        The spectral radius of a component is one or more, or weights overflow.
+        If the spectral radius of a component is one or more, or weights overflow.
     """
     edges = A.tocoo()
     n = A.shape[0]
-    # Rows as they come out of the stacks, and where each node's row is among them.
+    # Rows in the order of the stacks, and the position of each node's row among them.
     place, n_rows = np.full(n, -1), 0
     counts, columns, values = [], [], []
     divergent = []
     for nodes, slots, sources, targets, weights in _stacks(edges):
         b, v = nodes.shape
         if v > 1000:
-            advice = "graphs are solved densely: remove edges that hold large parts together"
+            advice = "graphs are solved as dense matrices; remove edges that connect large parts"
             _memory.require("path weights of a connected graph", v, v, copies=4, advice=advice)
         stack = np.zeros((b, v, v))
         stack[slots, sources, targets] = weights
@@ -87,7 +87,7 @@ def path_weights(A: sp.csr_array) -> sp.csr_array:
         counts.append(np.count_nonzero(found, axis=2).ravel())
         columns.append(np.broadcast_to(nodes[:, None, :], stack.shape)[found])
         values.append(stack[found])
-        # Padding comes after the node that it repeats: written backwards, the node remains.
+        # Padding repeats an earlier node; assigning in reverse order keeps the values of that node.
         place[nodes.ravel()[::-1]] = n_rows + np.arange(b * v)[::-1]
         n_rows += b * v
     if divergent:
@@ -102,14 +102,14 @@ def path_weights(A: sp.csr_array) -> sp.csr_array:
 
 
 def _stacks(edges: sp.coo_array) -> Iterator[tuple[Array, Array, Array, Array, Array]]:
-    """Components of similar size, padded to the same one.
+    """Generate stacks of components of similar size, padded to the same size.
 
     Yields
     ------
     nodes : ndarray of shape (b, v), int
-        Nodes of every component; what is padded repeats its first node and has no edges.
+        Nodes of each component; padding repeats its first node and has no edges.
     slots, sources, targets, weights : ndarray of shape (n_edges,)
-        Edges: the component, and the places of both nodes in it.
+        Edges, given by the component, the positions of both nodes in it, and the weight.
     """
     n_components, component = connected_components(edges, directed=False)
     source, target = edges.coords
@@ -143,7 +143,7 @@ def _stacks(edges: sp.coo_array) -> Iterator[tuple[Array, Array, Array, Array, A
 
 
 def _batches(sizes: Array) -> Iterator[tuple[int, int]]:
-    """Ranges of ascending sizes that differ by a sixth at most and fit into a stack."""
+    """Generate ranges of ascending sizes that differ by at most a sixth and fit into a stack."""
     start = 0
     while start < len(sizes):
         similar = int(np.searchsorted(sizes, sizes[start] * 7 // 6 + 1, side="right"))
@@ -154,7 +154,7 @@ def _batches(sizes: Array) -> Iterator[tuple[int, int]]:
 
 
 def _close(A: Array) -> Array:
-    """Replace every matrix of a stack by Σ_{n≥1} Aⁿ; say which sums diverge.
+    """Replace each matrix of a stack by Σ_{n≥1} Aⁿ, and return which sums diverge.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def _close(A: Array) -> Array:
 
 
 def _eliminate(A: Array) -> Array:
-    """Node elimination in place; True where a pivot is not positive."""
+    """Eliminate nodes in place; return True where a pivot is not positive."""
     v = A.shape[1]
     limit = 8 * v * np.finfo(float).eps
     bad = np.zeros(len(A), dtype=bool)
@@ -194,14 +194,14 @@ def _eliminate(A: Array) -> Array:
             bad |= stuck
             pivot[stuck] = 1.0
             B += (B[:, :, k] / pivot[:, None])[:, :, None] * B[:, k, None, :]
-        # A + A_:K (I + B) A_K:, where B = A_KK⁺: right for the rows and columns of K, too.
+        # A + A_:K (I + B) A_K: with B = A_KK⁺ also holds for the rows and columns of K.
         R = A[:, K, :]
         A += np.matmul(A[:, :, K], R + B @ R, out=update)
     return bad
 
 
 def _close_exactly(A: Array) -> tuple[Array, Array]:
-    """Signed weights with ρ(|A|) ≥ 1: the eigenvalues decide, and rows are exchanged."""
+    """Solve with pivoting for signed weights with ρ(|A|) ≥ 1; eigenvalues decide on convergence."""
     bad = np.abs(np.linalg.eigvals(A)).max(axis=1, initial=0.0) >= 1.0 - 1e-12
     identity = np.eye(A.shape[1])
     system = identity - np.where(bad[:, None, None], 0.0, A)
@@ -211,8 +211,8 @@ def _close_exactly(A: Array) -> tuple[Array, Array]:
 def spectral_radius(A: sp.csr_array) -> float:
     """Largest absolute value of the eigenvalues of a square matrix.
 
-    They are those of its strongly connected components: nodes outside of all cycles, which make
-    eigenvalues ill-conditioned, do not count.
+    The eigenvalues are computed for each strongly connected component. Nodes outside all cycles,
+    which make eigenvalues ill-conditioned, are excluded.
     """
     _, component = connected_components(A, connection="strong")
     edges = A.tocoo()

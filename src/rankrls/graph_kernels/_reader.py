@@ -1,4 +1,4 @@
-"""Reader of the protein interaction corpora's XML."""
+"""Reader for the XML format of the protein interaction corpora."""
 
 from __future__ import annotations
 
@@ -23,36 +23,38 @@ def iter_interaction_corpus(
 ) -> Iterator[Document]:
     """Read a corpus of sentences with entities, parses and interactions, document by document.
 
-    The format is the XML that the protein interaction corpora AIMed, BioInfer, HPRD50, IEPA and
-    LLL have been unified to: a ``corpus`` of ``document`` of ``sentence``, each with ``entity``,
-    ``pair``, and in ``sentenceanalyses`` one or more parses and the tokenizations they refer to.
+    The format is the unified XML of the protein interaction corpora AIMed, BioInfer, HPRD50, IEPA
+    and LLL. A ``corpus`` contains ``document`` elements with ``sentence`` elements; each sentence
+    has ``entity`` and ``pair`` elements, and in ``sentenceanalyses`` one or more parses and their
+    tokenizations.
 
     Parameters
     ----------
     path : str, path or binary file
-        XML, plain or gzip.
+        XML file, plain or compressed by gzip.
     parser : str, optional
-        Which parse to take, by its attribute ``parser``. Needed if there are several.
+        Attribute ``parser`` of the parse to read; required if there are several parses.
     self_interactions : bool, default=False
         Whether to keep pairs of an entity with itself.
 
     Yields
     ------
     Document
-        One at a time: the memory that is needed does not grow with the file.
+        One document at a time, so that memory use does not grow with the file.
 
     Raises
     ------
     ValueError
-        The file is not such a corpus; with its name, the line and the element's id. A document
-        type declaration is refused, so that no entity is ever expanded or loaded; so are documents
-        of more than a million elements, tags and comments of more than 16 MiB, and sentences whose
+        If the file is not such a corpus; the message gives the file name, the line and the id of
+        the element. Files from untrusted sources are safe: errors are also raised for a document
+        type declaration, so that no XML entity is expanded or loaded, for documents of more than a
+        million elements, for tags and comments of more than 16 MiB, and for sentences whose
         entities cover more than a million tokens.
 
     Notes
     -----
-    Character offsets count from 0 and include the last character. An entity's tokens are those that
-    share a character with it: an entity may have several, and a token several entities.
+    Character offsets start at 0 and include the last character. The tokens of an entity are those
+    that share a character with it; an entity may have several tokens, and a token several entities.
 
     Examples
     --------
@@ -100,7 +102,7 @@ def _sentence(element: Element, parser: str | None, self_interactions: bool) -> 
         _claim(entity, entity_number)
         found = place.touched(_ranges(entity))
         if not found:
-            raise entity.error("covers no token: is its charOffset right?")
+            raise entity.error("covers no token; check its charOffset")
         n_touched += len(found)
         if n_touched > _MAX_TOUCHED:
             raise entity.error(f"and those before it cover over {_MAX_TOUCHED:,} tokens")
@@ -125,16 +127,16 @@ def _choose_parse(element: Element, parser: str | None) -> Element:
     if parser is None:
         if len(parses) == 1:
             return parses[0]
-        raise element.error(f"has {len(parses)} parses ({listed}): name one, parser=…")
+        raise element.error(f"has {len(parses)} parses ({listed}); choose one by parser=…")
     if names.count(parser) != 1:
-        raise element.error(f"has not exactly one parse by {parser!r}, but: {listed}")
+        raise element.error(f"must have exactly one parse by {parser!r}; it has: {listed}")
     return parses[names.index(parser)]
 
 
 def _tokens(
     element: Element, tokenizer: str
 ) -> tuple[tuple[Token, ...], list[Ranges], dict[str, int]]:
-    """Tokens in the order of the file, their characters, and their numbers by id."""
+    """Tokens in the order of the file, their character ranges, and their indices by id."""
     found = [
         tokenization
         for analyses in element.all("sentenceanalyses")
@@ -162,7 +164,7 @@ def _pair(element: Element, number: dict[str, int]) -> Pair:
 
 
 def _claim(element: Element, number: dict[str, int]) -> None:
-    """Give the element the next number under its id."""
+    """Assign the next index to the id of an element."""
     name = element.get("id")
     if name in number:
         raise element.error("has the id of an earlier element of its sentence")
@@ -177,7 +179,7 @@ def _look_up(element: Element, attribute: str, number: dict[str, int]) -> int:
 
 
 def _ranges(element: Element) -> Ranges:
-    """Character ranges "0-3,7-9", ends included."""
+    """Parse character ranges such as "0-3,7-9", which include both ends."""
     given = element.get("charOffset")
     ranges = []
     for part in given.split(","):
@@ -191,7 +193,7 @@ def _ranges(element: Element) -> Ranges:
 
 
 class _TokenRanges:
-    """The characters of all tokens of a sentence."""
+    """Character ranges of all tokens of a sentence."""
 
     def __init__(self, tokens: list[Ranges]) -> None:
         n_ranges = np.array([len(ranges) for ranges in tokens], dtype=np.intp)

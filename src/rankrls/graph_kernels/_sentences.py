@@ -1,4 +1,4 @@
-"""Sentences with two candidate entities as graphs: dependencies and word order (P4 §4)."""
+"""Graphs of sentences with two candidate entities, from dependencies and word order (P4 §4)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A dependency from one token, the governor, to another; both by their index."""
+    """A dependency from one token, the governor, to another, both given by their index."""
 
     governor: int
     dependent: int
@@ -45,49 +45,50 @@ def sentence_graph(
     order_weight: float = 0.9,
     names: tuple[str, str, str] = ("PROT1", "PROT2", "PROT"),
 ) -> LabelledGraph:
-    """Represent a sentence and two entities in it by a graph of two parts that are not connected.
+    """Represent a sentence and two of its entities by a graph with two unconnected parts.
 
     The *dependency part* has a node for every token, labelled with its text and its part of speech,
     and a node for every dependency, labelled with its type, with edges governor → dependency →
-    dependent. Edges on the shortest paths between the two entities weigh ``path_weight``, all
+    dependent. Edges on the shortest paths between the two entities have weight ``path_weight``, all
     others ``other_weight``; the labels of nodes on these paths end in ``_IP``.
 
-    The *linear part* has another node for every token, with an edge of ``order_weight`` to the
-    next. Its labels end in ``_B``, ``_M`` or ``_A`` for tokens before, between and after the
+    The *linear part* has another node for each token, with an edge of weight ``order_weight`` to
+    the next. Its labels end in ``_B``, ``_M`` or ``_A`` for tokens before, between and after the
     entities.
 
     Parameters
     ----------
     tokens : sequence of Token, in the order of the sentence
     dependencies : sequence of Dependency
-        Any directed graph, not only a tree.
+        Dependencies, which may form any directed graph, not only a tree.
     first, second : iterable of int
-        Tokens of the two candidate entities.
+        Token indices of the two candidate entities.
     others : iterable of iterables of int
-        Tokens of every other entity of the sentence.
+        Token indices of each other entity of the sentence.
     path_weight, other_weight, order_weight : float
         Edge weights.
     names : tuple of three str
-        In the place of the text of the first, the second, and every other entity, so that nothing
-        is learned about entities by name.
+        Placeholders for the text of the first, the second and all other entities, so that entity
+        names are not learned.
 
     Returns
     -------
     LabelledGraph
-        Nodes: the tokens, the dependencies, the tokens again.
+        The nodes are the tokens, the dependencies, and the tokens again.
 
     Notes
     -----
-    Shortest paths follow edges in both directions. If there are several of the same length, all of
-    them count. If dependencies do not connect the entities, there is none.
+    Shortest paths ignore the direction of edges. If there are several of the same length, all of
+    them are used. If the dependencies do not connect the entities, there is none.
 
-    An entity of several tokens has its name on each of them, and paths lead from any of its
-    tokens to any of the other's: the shortest of all. "Between" begins with the first token of
-    either entity and ends with the last, both included. A token that belongs to both entities has
-    both names, and is then itself the shortest path. A token of a candidate that also belongs to
-    another entity has the candidate's name.
+    In an entity of several tokens, each token gets the placeholder, and the shortest paths between
+    any token of one entity and any token of the other are used. "Between" means from the first
+    token of either entity to the last, both included. A token that belongs to both entities gets
+    both placeholders and is itself the shortest path. A token of a candidate that also belongs to
+    another entity gets the placeholder of the candidate.
 
-    A text and a part of speech that are the same string, such as a comma, are the same label.
+    If the text and the part of speech are the same string, such as a comma, they are the same
+    label.
 
     Examples
     --------
@@ -142,13 +143,13 @@ def sentence_graph(
 
 
 def _indices(name: str, entity: Any, n: int) -> set[int]:
-    """Check the tokens of an entity."""
+    """Check the token indices of an entity."""
     try:
         found = {operator.index(i) for i in entity}
     except TypeError:
         raise ValueError(f"{name} must hold indices of tokens; got {show(entity)}") from None
     if not found:
-        raise ValueError(f"{name} is empty: an entity needs at least one token")
+        raise ValueError(f"{name} is empty; an entity needs at least one token")
     if min(found) < 0 or max(found) >= n:
         raise ValueError(f"{name} = {sorted(found)} names a token outside 0 … {n - 1}")
     return found
@@ -163,7 +164,7 @@ def _steps_on_shortest_paths(
         neighbours[source].append(target)
         neighbours[target].append(source)
     there, back = _distances(neighbours, first), _distances(neighbours, second)
-    # A step u → v is on a shortest path if to u, the step, and on from v add up to its length.
+    # A step u → v is on a shortest path if d(first, u) + 1 + d(v, second) is its length.
     length = min((there[node] for node in second if node in there), default=0)
     return {
         (u, v)

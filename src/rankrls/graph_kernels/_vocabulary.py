@@ -1,4 +1,4 @@
-"""Keys of label pairs to column numbers: by a table while it is small, by sorting otherwise."""
+"""Mapping of label-pair keys to columns, by a table if it is small and by sorting otherwise."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _SMALL_TABLE = 2**20
 
 
 def learn(keys: Sequence[Array], n_keys: int) -> tuple[Array, list[Array]]:
-    """Number the different keys in ascending order.
+    """Number the distinct keys in ascending order.
 
     Parameters
     ----------
     keys : sequence of int arrays
-        Below ``n_keys``, in long ascending runs.
+        Keys below ``n_keys``, in long ascending runs.
 
     Returns
     -------
     vocabulary : ndarray of shape (n_different,), int64, ascending
     columns : list of int arrays
-        The place of every key in the vocabulary.
+        Position of each key in the vocabulary.
     """
     if _table_is_small(n_keys, sum(map(len, keys))):
         seen = np.zeros(n_keys, dtype=bool)
@@ -42,7 +42,7 @@ def learn(keys: Sequence[Array], n_keys: int) -> tuple[Array, list[Array]]:
 
 
 def look_up(vocabulary: Array, keys: Array, n_keys: int) -> Array:
-    """The place of every key in the vocabulary, -1 for keys that are not in it or negative."""
+    """Position of each key in the vocabulary; -1 for unknown or negative keys."""
     if _table_is_small(n_keys, len(keys)):
         number = np.full(n_keys + 1, -1, dtype=np.int32)  # the last one is that of key -1
         number[vocabulary] = np.arange(len(vocabulary), dtype=np.int32)
@@ -54,14 +54,14 @@ def look_up(vocabulary: Array, keys: Array, n_keys: int) -> Array:
 
 
 def _table_is_small(n_keys: int, n_entries: int) -> bool:
-    """Whether a table of all possible keys takes no more memory than the entries, by order."""
+    """Whether a table of all possible keys needs about as much memory as the entries, or less."""
     return n_keys <= max(min(_SMALL_TABLE, 64 * n_entries), 4 * n_entries)
 
 
 def _different(keys: Array) -> tuple[Array, Array]:
-    """The different keys, ascending, and for every key its place among them.
+    """Distinct keys in ascending order, and the position of each key among them.
 
-    ``np.unique``, for keys that ascend in long runs: a stable sort merges these.
+    Like ``np.unique``, but fast for keys in long ascending runs, which a stable sort merges.
     """
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]

@@ -1,9 +1,9 @@
-"""XML of a corpus, element by element, from files that may come from strangers.
+"""Streaming XML reader for corpora, safe for files from untrusted sources.
 
-Expat is used directly. A document type declaration is refused before anything in it is read, so
-that there are neither entities that expand nor external ones; depth and number of elements, and the
-length of a tag or comment, are limited; and nothing but the elements of the current document is
-ever held. Time and memory are in proportion to the bytes that are read.
+Expat is used directly. A document type declaration raises an error before anything in it is read,
+so that no internal or external entities are expanded. The depth and number of elements and the
+length of a tag or comment are limited, and only the elements of the current document are kept in
+memory. Time and memory are proportional to the number of bytes read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from xml.parsers import expat
 
-from rankrls._streams import DAMAGED, PathOrFile, name_of, opened
+from rankrls._streams import DamagedError, PathOrFile, name_of, opened
 
 __all__ = ["Element", "iter_elements"]
 
@@ -28,7 +28,7 @@ _NO_ATTRIBUTES: dict[str, str] = {}
 
 @dataclass(slots=True)
 class Element:
-    """A tag, its attributes, file and line, and the elements in it."""
+    """An XML element: tag, attributes, position in the file, and children."""
 
     tag: str
     attributes: dict[str, str]
@@ -37,39 +37,39 @@ class Element:
     children: Sequence[Element] = ()
 
     def append(self, child: Element) -> None:
-        """Put an element into this one; most elements have none, and then there is no list."""
+        """Append a child; elements without children have no list, to save memory."""
         if isinstance(self.children, list):
             self.children.append(child)
         else:
             self.children = [child]
 
     def all(self, tag: str) -> list[Element]:
-        """Elements directly in this one."""
+        """Children with the given tag."""
         return [child for child in self.children if child.tag == tag]
 
     def get(self, name: str) -> str:
-        """An attribute that must be there."""
+        """Return a required attribute."""
         try:
             return self.attributes[name]
         except KeyError:
             raise self.error(f"has no attribute {name!r}") from None
 
     def error(self, problem: str) -> ValueError:
-        """What is wrong with this element, and where it is."""
+        """Make an error that names this element and its position."""
         name = self.attributes.get("id")
         called = f"<{_cut(self.tag)} id={_cut(name)!r}>" if name is not None else f"<{self.tag}>"
         return ValueError(f"{self.file}:{self.line}: {called} {problem}")
 
 
 def _cut(text: str) -> str:
-    """Text for an error message, shortened."""
+    """Shorten text for an error message."""
     return text if len(text) <= 80 else text[:80] + "…"
 
 
 def iter_elements(path: PathOrFile, root: str, tag: str) -> Iterator[Element]:
-    """Elements ``tag`` of a file whose outermost element is ``root``, one at a time.
+    """Generate the elements ``tag`` of a file whose outermost element is ``root``.
 
-    Text between tags is left out. gzip is recognised by content.
+    Text between tags is left out. Compressed files are recognised by content.
     """
     name = name_of(path)
     with opened(path) as file:
@@ -77,10 +77,8 @@ def iter_elements(path: PathOrFile, root: str, tag: str) -> Iterator[Element]:
         while True:
             try:
                 data = file.read(max(_CHUNK, reader.n_waiting))
-            except DAMAGED as error:
-                raise ValueError(
-                    f"{name}: the gzip data is truncated or corrupt ({error})"
-                ) from error
+            except DamagedError as error:
+                raise ValueError(f"{name}: {error} ({error.args[1]})") from error
             reader.feed(data)
             while reader.done:
                 yield reader.done.popleft()
@@ -101,10 +99,10 @@ class _Reader:
 
     @property
     def n_waiting(self) -> int:
-        """Bytes of a tag or comment that has not ended yet.
+        """Number of bytes of an unfinished tag or comment.
 
-        Expat looks at all of them again with the next piece: pieces of at least this size make
-        that twice the work, not its square.
+        Expat scans all of them again with each new piece of data; pieces of at least this size keep
+        the total cost linear instead of quadratic.
         """
         return self._fed - self._parser.CurrentByteIndex
 

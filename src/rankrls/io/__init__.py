@@ -5,6 +5,8 @@ objects of the classes that `rankrls.io._registry` lists, with attributes that w
 another class storable, add a record of its fields to one of the files ``_stored_….py``.
 """
 
+from rankrls.io._functions import register_function
 from rankrls.io._model_files import describe_model, load_model, save_model
+from rankrls.io._registry import trusted_types
 
-__all__ = ["describe_model", "load_model", "save_model"]
+__all__ = ["describe_model", "load_model", "register_function", "save_model", "trusted_types"]

@@ -64,7 +64,11 @@ def _sketch(tree: Any, reader: ArchiveReader) -> Any:
         return f"a {tree['object']}"
     if tag == "dict":
         return {name: _sketch(item, reader) for name, item in tree["dict"].items()}
-    if tag in ("tuple", "strings"):
+    if tag in ("dtype", "function"):
+        return str(tree[tag])
+    if tag == "slice":
+        return f"slice{(*tree['slice'],)}"
+    if tag in ("tuple", "strings", "items"):
         return [_sketch(item, reader) for item in tree[tag]]
     number = Decoder(reader.array, reader.budget.charge).decode(tree)
     return number if tag == "float" else number.item()

@@ -24,11 +24,13 @@ __all__ = [
     "FLAG",
     "INDICES",
     "INTEGER",
+    "ITEMS",
     "LABELS",
     "LISTING",
     "NAMES",
     "NUMBER",
     "NUMBERS",
+    "NUMBER_TYPE",
     "PLAIN",
     "POSITIVE",
     "SIZE",
@@ -37,6 +39,7 @@ __all__ = [
     "array",
     "either",
     "instance",
+    "is_number_type",
     "listing",
     "mapping",
     "maybe",
@@ -103,6 +106,15 @@ def _is_plain(value: Any, axes: Axes) -> bool:
     return value is None or isinstance(value, bool | str) or _is_number(value, axes)
 
 
+def is_number_type(value: Any) -> bool:
+    """Whether it is a type of numbers that arrays may have, such as np.float32 or float."""
+    if isinstance(value, type):
+        if not (issubclass(value, np.number) or value in (bool, int, float, np.bool_)):
+            return False
+        value = np.dtype(value)
+    return isinstance(value, np.dtype) and value.kind in "biuf" and value.itemsize <= 8
+
+
 #: The largest number in double precision; larger integers are no numbers to NumPy.
 FLOAT_MAX = float(np.finfo(np.float64).max)
 
@@ -119,6 +131,8 @@ TEXT = Kind(lambda value, axes: isinstance(value, str), "text")
 LISTING = Kind(lambda value, axes: isinstance(value, list), "a list")
 LABELS = Kind(lambda value, axes: isinstance(value, set), "a set of labels")
 NAMES = Kind(_is_names, "a 1-D array of names")
+ITEMS = Kind(_is_names, "a 1-D array of Python objects")
+NUMBER_TYPE = Kind(lambda value, axes: is_number_type(value), "a type of numbers, as np.float64")
 
 
 def _sequence(kind: Kind, dtypes: str, text: str) -> Kind:
@@ -241,10 +255,10 @@ def verify(
     values: Mapping[str, Any],
     kinds: Mapping[str, Kind],
     advice: Mapping[str, str] | None = None,
-) -> None:
+) -> Axes:
     """Raise a ``ValueError`` unless every value is of its kind; values without one are free.
 
-    ``advice`` is added to the message about the values that have some.
+    ``advice`` is added to the message about the values that have some. Gives the lengths of axes.
     """
     axes: Axes = {}
     for name, kind in kinds.items():
@@ -259,6 +273,7 @@ def verify(
             found = f"{name} of {owner} must be {kind.text}{where}; it is {_found(value)}"
             what_to_do = (advice or {}).get(name)
             raise ValueError(f"{found}: {what_to_do}" if what_to_do else found)
+    return axes
 
 
 def require(condition: bool, text: str) -> None:

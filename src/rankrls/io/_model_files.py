@@ -23,7 +23,7 @@ from rankrls.io._archive import ArchiveReader, write_archive
 from rankrls.io._describe import describe
 from rankrls.io._kinds import require
 from rankrls.io._migrations import FORMAT, migrate
-from rankrls.io._records import EstimatorRecord
+from rankrls.io._records import SKOPS, EstimatorRecord
 from rankrls.io._registry import record_of, what_can_be_saved
 from rankrls.io._values import Decoder, Encoder
 
@@ -41,11 +41,13 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
     Parameters
     ----------
     estimator : fitted estimator
-        `RankRLS`, `RankRLSCV`, `RankSVM`, `GreedyRankRLS`, `ConditionalRankRLS`,
-        `ConditionalRankRLSCV`, `QueryScaler`; a scikit-learn ``Pipeline`` of these and of
-        ``StandardScaler``, ``MinMaxScaler``, ``MaxAbsScaler`` and ``SimpleImputer`` (of numbers,
-        without ``add_indicator``), at most three pipelines inside one another. Functions cannot be
-        stored as data: a kernel must be given by name or precomputed.
+        `AutoRanker`, `RankRLS`, `RankRLSCV`, `RankSVM`, `GreedyRankRLS`, `ConditionalRankRLS`,
+        `ConditionalRankRLSCV`, `QueryScaler`, or a scikit-learn ``Pipeline`` of these and of
+        scikit-learn's usual transformers (imputers, scalers, encoders, vectorizers, selectors,
+        ``PCA``, ``ColumnTransformer``, ``FeatureUnion``; the guide has the list), up to eight
+        inside one another. Functions cannot be stored as data: a kernel must be given by name or
+        precomputed, the function of a ``FunctionTransformer`` must have a name
+        (`register_function`). For other estimators use skops, with `trusted_types`.
     path : str or path
         By convention it ends in ``.rankrls``.
     uncertainty : bool, default=True
@@ -57,7 +59,7 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
 
     See Also
     --------
-    load_model, describe_model
+    load_model, describe_model, register_function, trusted_types
 
     Notes
     -----
@@ -83,7 +85,8 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
             advice = "; save its best_estimator_"
         elif hasattr(estimator, "to_local"):
             advice = "; save what its to_local() gives"
-        raise ValueError(f"{kind} cannot be saved{advice}; these can: {what_can_be_saved()}")
+        known = what_can_be_saved()
+        raise ValueError(f"{kind} cannot be saved{advice}; these can: {known}. {SKOPS}")
     encoder = Encoder(uncertainty=uncertainty)
     manifest = {
         "format": "rankrls",

@@ -18,7 +18,15 @@ from sklearn.utils.validation import check_is_fitted
 from rankrls._validation import show
 from rankrls.io._kinds import PLAIN, Kind, verify
 
-__all__ = ["EstimatorRecord", "Record", "call", "fill"]
+__all__ = ["SKOPS", "EstimatorRecord", "Record", "call", "fill"]
+
+#: What to do about an estimator that has no record.
+SKOPS = (
+    "The package skops stores other estimators of scikit-learn, without pickle: import skops.io as "
+    "sio; sio.dump(model, 'model.skops'), and to load it sio.load('model.skops', "
+    "trusted=sio.get_untrusted_types(file='model.skops')) after reading that list "
+    "(rankrls.io.trusted_types() are the types of this package)"
+)
 
 #: Methods whose metadata can be requested in scikit-learn's routing.
 ROUTED_METHODS = (
@@ -143,30 +151,41 @@ class EstimatorRecord(Record):
         this table) must be numbers or text; those that a file lacks get their default.
     dropped : tuple of str
         Parameters that are not stored, and not taken from a file that has them.
+    pack_params : callable, optional
+        ``pack_params(estimator)``: parameters that are stored in another form.
     advice : mapping of str to str
         What to do about a parameter that cannot be stored.
     for_learning : tuple of str
         Fields that are of use only to a model that can still learn: one with its solvers.
+    why_not_learning : callable, optional
+        Tells of an estimator why they are left out in any case; empty if they are not.
     finish : callable, optional
         ``finish(estimator)`` remakes the derived attributes.
+    n_out : callable, optional
+        ``n_out(estimator)``: features that it gives to the next step of a pipeline, or None.
     """
 
     params: Mapping[str, Kind] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
+    pack_params: Callable[[Any], dict[str, Any]] | None = None
     advice: Mapping[str, str] = field(default_factory=dict)
     for_learning: tuple[str, ...] = ()
+    why_not_learning: Callable[[Any], str] | None = None
     finish: Callable[[Any], Any] | None = None
+    n_out: Callable[[Any], int | None] | None = None
 
     def take(self, instance: Any) -> dict[str, dict[str, Any]]:
         """Parameters, fitted attributes and metadata requests."""
         check_is_fitted(instance)
         params = instance.get_params(deep=False)
         ignored = (*self.derived, *params, "_metadata_request")
+        if self.pack_params is not None:
+            params |= self.pack_params(instance)
         params = {name: value for name, value in params.items() if name not in self.dropped}
         attributes = vars(instance) if self.pack is None else self.pack(instance)
         fields = self._known(attributes, ignored)
         self._verify_params(params)
-        verify(self.name, fields, self.fields)
+        self._verify_fields(fields)
         if self.check is not None:
             self.check(instance)
         requests = _requests(instance)
@@ -178,7 +197,9 @@ class EstimatorRecord(Record):
         params = {name: value for name, value in params.items() if name not in self.dropped}
         self._verify_params(params)
         fields = self._section(sections, "fields", self.fields)
-        verify(self.name, fields, self.fields)
+        self._verify_fields(fields)
+        if self.cost is not None:
+            charge(self.cost(fields), f"a {self.name}")
         estimator = self.cls(**params)
         estimator.__dict__.update(fields)
         if self.check is not None:
@@ -188,6 +209,13 @@ class EstimatorRecord(Record):
         _set_requests(estimator, sections.get("requests", {}))
         check_is_fitted(estimator)
         return estimator
+
+    def _verify_fields(self, fields: dict[str, Any]) -> None:
+        """Kinds, and n_features_in_ features on an axis that is named n."""
+        axes = verify(self.name, fields, self.fields)
+        seen = fields.get("n_features_in_")
+        if seen is not None and axes.get("n", seen) != seen:
+            raise ValueError(f"{self.name} of {seen} features has values of {axes['n']}")
 
     def _verify_params(self, params: dict[str, Any]) -> None:
         kinds = {name: self.params.get(name, PLAIN) for name in params}

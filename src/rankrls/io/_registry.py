@@ -7,15 +7,23 @@ from typing import Any
 from rankrls._validation import show
 from rankrls.io._records import EstimatorRecord, Record
 from rankrls.io._stored_auto import AUTO, RANDOM_TREES
+from rankrls.io._stored_composites import COMPOSITES
+from rankrls.io._stored_encoders import ENCODERS
 from rankrls.io._stored_estimators import CALIBRATION, ESTIMATORS, LEDGER, RANDOM_STATE
 from rankrls.io._stored_models import KERNELS, MODELS, SOLVERS
 from rankrls.io._stored_preferences import PREFERENCES
 from rankrls.io._stored_relations import CONDITIONAL, KERNEL_SUM, OBJECTS
+from rankrls.io._stored_steps import STEPS
+from rankrls.io._stored_text import VECTORIZERS
 
-__all__ = ["RECORDS", "record_named", "record_of", "what_can_be_saved"]
+__all__ = ["RECORDS", "record_named", "record_of", "trusted_types", "what_can_be_saved"]
 
 ALL = (
     *ESTIMATORS,
+    *STEPS,
+    *ENCODERS,
+    *VECTORIZERS,
+    *COMPOSITES,
     *AUTO,
     RANDOM_TREES,
     *CONDITIONAL,
@@ -54,3 +62,32 @@ def what_can_be_saved() -> str:
     """The estimators, for messages."""
     names = [record.name for record in RECORDS.values() if isinstance(record, EstimatorRecord)]
     return ", ".join(sorted(names))
+
+
+def trusted_types() -> list[str]:
+    """Types that `skops <https://skops.readthedocs.io>`_ has to trust to load a ranker of rankrls.
+
+    Save an estimator that `save_model` does not take by ``skops.io.dump``, and load it by
+    ``skops.io.load(path, trusted=trusted_types())``. skops refuses what is neither in this list nor
+    known to it; add a type of your own if the file is from somebody whom you trust.
+
+    Returns
+    -------
+    list of str
+        Names of classes of this package that fitted estimators consist of, and four of NumPy,
+        SciPy and Python that hold their data. None of them executes anything that a file says.
+
+    See Also
+    --------
+    save_model
+
+    Examples
+    --------
+    >>> from rankrls.io import trusted_types
+    >>> "rankrls.estimators.rankrls.RankRLS" in trusted_types()
+    True
+    """
+    classes = [record.cls for record in ALL if record.module.startswith("rankrls.")]
+    names = {f"{cls.__module__}.{cls.__qualname__}" for cls in classes}
+    data = ("builtins.frozenset", "numpy.dtype", "scipy.sparse._csr.csr_array")
+    return sorted({*names, *data, "scipy.sparse._csr.csr_matrix"})

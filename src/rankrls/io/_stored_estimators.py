@@ -1,4 +1,4 @@
-"""Records of estimators: ours, and the scikit-learn ones that stand before them in a pipeline.
+"""Records of rankers, selectors and scalers of this package.
 
 A new ranker needs one `EstimatorRecord`: the attributes that ``fit`` sets (``fields``), those that
 are remade from others (``derived``, ``finish``), and a check that model and attributes belong
@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from rankrls._validation import check_option, check_positive, show
+from rankrls._validation import check_option, check_positive
 from rankrls.core.preferences.statistics import Ledger
 from rankrls.estimators.calibration import LINKS
 from rankrls.io._kinds import (
-    ANY,
     COUNT,
     FINITE,
     FLAG,
@@ -237,7 +236,8 @@ def _n_features(model: Any, claimed: int) -> int:
 
 
 def _check_rankrls(ranker: Any) -> None:
-    ranker._check_alpha("alpha", ranker.alpha)
+    if hasattr(ranker, "alpha"):
+        ranker._check_alpha("alpha", ranker.alpha)
     _check_ranker(ranker)
     present = [name for name in INCREMENTAL_FIELDS if hasattr(ranker, name)]
     require(len(present) in (0, len(INCREMENTAL_FIELDS)), "a model that has learned half")
@@ -256,6 +256,24 @@ def _check_ranksvm(ranker: Any) -> None:
     require(sizes == {ranker._model.n_outputs}, "objectives of other outputs than a model")
 
 
+def _why_not_learning(ranker: Any) -> str:
+    """Ids of queries that are not stored: updates are an extra of RankRLSCV."""
+    ledger = getattr(ranker, "_ledger", None)
+    if ledger is None or all(map(_storable, ledger.queries)):
+        return ""
+    return (
+        "the ids of the queries are neither numbers nor text, and are not stored: the model in "
+        "the file predicts as this one does, but cannot be updated (partial_fit, forget)"
+    )
+
+
+def _storable(label: Any) -> bool:
+    """Whether an id of a query can be stored as data."""
+    if isinstance(label, tuple):
+        return all(map(_storable, label))
+    return isinstance(label, str | int | float)
+
+
 RANKERS = (
     EstimatorRecord(
         "RankRLS",
@@ -272,9 +290,17 @@ RANKERS = (
     EstimatorRecord(
         "RankRLSCV",
         "rankrls.estimators",
-        fields={**RANKER_FIELDS, **CHOSEN, "calibration_": optional(instance("Calibration"))},
+        fields={
+            **RANKER_FIELDS,
+            **INCREMENTAL_FIELDS,
+            **CHOSEN,
+            "calibration_": optional(instance("Calibration")),
+            "_names_beside": optional(FLAG),
+        },
         derived=COEFFICIENTS,
-        check=_check_ranker,
+        for_learning=tuple(INCREMENTAL_FIELDS),
+        why_not_learning=_why_not_learning,
+        check=_check_rankrls,
         params={**RANKER_PARAMS, **CHOOSING},
         dropped=DROPPED,
         advice=RANKER_ADVICE,
@@ -384,7 +410,7 @@ CALIBRATION = Record(
     check=_check_calibration,
 )
 
-# -- selectors, scalers and imputers ----------------------------------------------------------
+# -- selectors and scalers --------------------------------------------------------------------
 
 
 def _check_greedy(selector: Any) -> None:
@@ -396,88 +422,6 @@ def _check_greedy(selector: Any) -> None:
     good = len(chosen) == selector.support_.sum() and selector.support_[chosen].all()
     require(bool(good), "a selection that is not that of support_")
 
-
-def _check_scaler(scaler: Any) -> None:
-    check_seen(scaler)
-    n = scaler.n_features_in_
-    parts = {"scale_": getattr(scaler, "with_std", True)}
-    if hasattr(scaler, "with_mean"):
-        parts["mean_"] = scaler.with_mean
-    for name, needed in parts.items():
-        values = getattr(scaler, name)
-        good = (values is None and not needed) or (values is not None and len(values) == n)
-        require(good, f"{name} of {type(scaler).__name__} is not that of {n} features")
-    if scaler.scale_ is not None:
-        require(bool((scaler.scale_ != 0).all()), f"a {type(scaler).__name__} that divides by 0")
-    _check_empty(scaler)
-
-
-def _check_empty(scaler: Any) -> None:
-    """Raise if there is NaN in a column that has values: scikit-learn has it in no others."""
-    kind = type(scaler).__name__
-    if kind == "StandardScaler":
-        empty = np.asarray(scaler.n_samples_seen_) == 0
-        require(empty.ndim == 0 or len(empty) == scaler.n_features_in_, f"a {kind} of other rows")
-    else:
-        empty = np.isnan(scaler.max_abs_ if kind == "MaxAbsScaler" else scaler.data_range_)
-    for name in ("mean_", "var_", "min_", "scale_"):
-        values = getattr(scaler, name, None)
-        good = values is None or not (np.isnan(values) & ~empty).any()
-        require(good, f"{name} of {kind} is NaN in a column that has values")
-
-
-def _scaler(name: str, values: dict[str, Kind], params: dict[str, Kind]) -> EstimatorRecord:
-    """Of scikit-learn."""
-    return EstimatorRecord(
-        name,
-        "sklearn.preprocessing",
-        fields={**SEEN, **OUTPUT, "n_samples_seen_": either(FINITE, array("fi", "n")), **values},
-        check=_check_scaler,
-        params=params,
-    )
-
-
-def _pack_imputer(imputer: Any) -> dict[str, Any]:
-    """Values of ``strategy="constant"`` are an array of objects; types are stored by name."""
-    # Before the values are looked at: those of text are not numbers.
-    _check_imputer(imputer)
-    values = dict(vars(imputer))
-    values["statistics_"] = np.asarray(values["statistics_"], dtype=np.float64)
-    return values | {"_fit_dtype": values["_fit_dtype"].name}
-
-
-def _check_imputer(imputer: Any) -> None:
-    check_seen(imputer)
-    require(
-        not imputer.add_indicator,
-        "SimpleImputer(add_indicator=True) cannot be saved: fit with add_indicator=False",
-    )
-    strategy, known = imputer.strategy, ("mean", "median", "most_frequent", "constant")
-    good = isinstance(strategy, str) and strategy in known
-    require(good, f"strategy of SimpleImputer must be one of {known}; it is {show(strategy)}")
-    dtype = getattr(imputer._fit_dtype, "name", imputer._fit_dtype)
-    require(
-        dtype in IMPUTED_TYPES,
-        f"SimpleImputer was fitted to values of type {show(dtype)}: fit it to numbers, such as "
-        "X.astype(float)",
-    )
-    n = imputer.n_features_in_
-    require(len(imputer.statistics_) == n, f"statistics_ of SimpleImputer are not of {n} features")
-
-
-def _finish_imputer(imputer: Any) -> None:
-    imputer._fit_dtype = imputer._fill_dtype = np.dtype(imputer._fit_dtype)
-    imputer.indicator_ = None
-
-
-#: What a SimpleImputer may have been fitted to.
-IMPUTED_TYPES = (
-    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64"),
-)
-
-#: One number for every feature; NaN for a feature without values.
-VECTOR = array("f", "n", nan=True, infinite=False)
 
 TRANSFORMERS = (
     EstimatorRecord(
@@ -495,6 +439,7 @@ TRANSFORMERS = (
             "coef_": either(array("f", "n"), array("f", "k n")),
         },
         check=_check_greedy,
+        n_out=lambda selector: int(selector.support_.sum()),
         params={
             "n_features_to_select": NUMBER,
             "alpha": NUMBER,
@@ -510,121 +455,12 @@ TRANSFORMERS = (
         "rankrls.preprocessing",
         fields={**SEEN, **OUTPUT, "_with_qid": FLAG},
         check=check_seen,
+        n_out=lambda scaler: scaler.n_features_in_,
         params={"method": TEXT},
     ),
-    _scaler(
-        "StandardScaler",
-        {"mean_": maybe(VECTOR), "var_": maybe(VECTOR), "scale_": maybe(VECTOR)},
-        {"copy": FLAG, "with_mean": FLAG, "with_std": FLAG},
-    ),
-    _scaler(
-        "MinMaxScaler",
-        {
-            "min_": VECTOR,
-            "scale_": VECTOR,
-            "data_min_": VECTOR,
-            "data_max_": VECTOR,
-            "data_range_": VECTOR,
-        },
-        {"copy": FLAG, "clip": FLAG, "feature_range": tuple_of(NUMBER, NUMBER)},
-    ),
-    _scaler("MaxAbsScaler", {"scale_": VECTOR, "max_abs_": VECTOR}, {"copy": FLAG, "clip": FLAG}),
-    EstimatorRecord(
-        "SimpleImputer",
-        "sklearn.impute",
-        fields={**SEEN, **OUTPUT, "statistics_": VECTOR, "_fit_dtype": TEXT},
-        derived=("_fill_dtype", "indicator_"),
-        pack=_pack_imputer,
-        check=_check_imputer,
-        params={
-            "missing_values": NUMBER,
-            "strategy": TEXT,
-            "fill_value": maybe(NUMBER),
-            "copy": FLAG,
-            "add_indicator": FLAG,
-            "keep_empty_features": FLAG,
-        },
-        finish=_finish_imputer,
-    ),
 )
 
-# -- pipelines --------------------------------------------------------------------------------
-
-
-def _check_pipeline(pipeline: Any) -> None:
-    require(type(pipeline.steps) is list and bool(pipeline.steps), "a pipeline without steps")
-    names = []
-    for step in pipeline.steps:
-        good = isinstance(step, tuple) and len(step) == 2 and isinstance(step[0], str)
-        require(good, "a pipeline whose steps are not (name, estimator)")
-        skipped = step[1] is None or step[1] == "passthrough"
-        kind = type(step[1]).__name__
-        known = ", ".join(STEPS)
-        require(
-            skipped or kind in STEPS,
-            f"step {step[0]!r} is a {kind}, which cannot be saved; these can: {known}",
-        )
-        names.append(step[0])
-    require(len(set(names)) == len(names), "a pipeline with two steps of the same name")
-    _check_widths(pipeline)
-
-
-def _check_widths(pipeline: Any) -> None:
-    """Raise unless every step gives as many features as the next one was fitted to."""
-    given, giver = None, ""
-    for name, step in pipeline.steps:
-        taken = _n_in(step)
-        require(
-            given is None or taken is None or given == taken,
-            f"step {name!r} was fitted to {taken} features, and {giver!r} gives {given}: fit the "
-            "pipeline again",
-        )
-        if taken is not None:
-            given, giver = _n_out(step), name
-
-
-def _n_in(step: Any) -> int | None:
-    """Features that a step was fitted to; None if it passes anything on."""
-    if type(step).__name__ != "Pipeline":
-        return getattr(step, "n_features_in_", None)
-    return next((n for _, inner in step.steps if (n := _n_in(inner)) is not None), None)
-
-
-def _n_out(step: Any) -> int | None:
-    """Features that it gives to the next step, where that is known."""
-    kind = type(step).__name__
-    if kind == "Pipeline":
-        known = [inner for _, inner in step.steps if _n_in(inner) is not None]
-        return _n_out(known[-1]) if known else None
-    if kind == "GreedyRankRLS":
-        return int(step.support_.sum())
-    if kind == "SimpleImputer":
-        empty = np.isnan(np.asarray(step.statistics_, dtype=np.float64)).sum()
-        return step.n_features_in_ - (0 if step.keep_empty_features else int(empty))
-    return step.n_features_in_ if kind.endswith("Scaler") else None
-
-
-PIPELINE = EstimatorRecord(
-    "Pipeline",
-    "sklearn.pipeline",
-    fields={},
-    check=_check_pipeline,
-    params={
-        "steps": listing(tuple_of(TEXT, ANY)),
-        "transform_input": maybe(either(EMPTY, listing(TEXT))),
-        "verbose": FLAG,
-    },
-    dropped=("memory",),  # a folder of the machine that fitted
-)
-
-ESTIMATORS = (*RANKERS, *TRANSFORMERS, PIPELINE)
-
-#: What may stand in a pipeline; rankers of relations have a file of their own.
-STEPS = [
-    *(record.name for record in ESTIMATORS),
-    *("AutoRanker", "TableEncoder", "RankingFeatures"),
-    *("ConditionalRankRLS", "ConditionalRankRLSCV"),
-]
+ESTIMATORS = (*RANKERS, *TRANSFORMERS)
 
 # -- random numbers ---------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from rankrls._validation import check_positive
 from rankrls.core.relations.side_kernels import KernelSum
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.objects import read_kernels
@@ -18,16 +17,19 @@ from rankrls.io._kinds import (
     NAMES,
     NUMBER,
     NUMBERS,
+    POSITIVE,
     SIZE,
     TEXT,
     array,
     either,
     instance,
     listing,
+    mapping,
     maybe,
     optional,
     require,
     rows,
+    tuple_of,
     within,
 )
 from rankrls.io._records import EstimatorRecord, Record, call
@@ -104,6 +106,13 @@ KERNEL_SUM = Record(
 KERNEL_NAMES = either(TEXT, listing(TEXT))
 SEVERAL_PARAMS = either(KERNEL_PARAMS, listing(maybe(KERNEL_PARAMS)))
 
+#: One alpha, or (row, column).
+ALPHA = either(either(NUMBER, tuple_of(NUMBER, NUMBER)), NUMBERS)
+GRID = either(either(NUMBERS, tuple_of(NUMBERS, NUMBERS)), listing(NUMBERS))
+#: What cross-validation has chosen: of two-step regression pairs of alphas.
+RESULTS = mapping(either(array("fi", "alphas", nan=True), array("f", "alphas two")))
+PAIR = either(POSITIVE, tuple_of(POSITIVE, POSITIVE))
+
 PARAMS = {
     "kernel": KERNEL_NAMES,
     "object_kernel": maybe(KERNEL_NAMES),
@@ -114,6 +123,7 @@ PARAMS = {
     "object_kernel_params": maybe(SEVERAL_PARAMS),
     "kernel_weights": maybe(NUMBERS),
     "object_kernel_weights": maybe(NUMBERS),
+    "pairwise": TEXT,
     "relation": maybe(TEXT),
     "loss": TEXT,
     "condition_on": TEXT,
@@ -134,7 +144,9 @@ FIELDS = {
     "object_feature_names_in_": optional(NAMES),
     "_kernel_numbers": optional(array("i", "p")),
     "_object_kernel_numbers": optional(array("i", "g")),
-    "dual_coef_": array("f", "p g", empty=False),
+    "dual_coef_": optional(array("f", "p g", empty=False)),
+    "_left_factor": optional(array("f", "p s")),
+    "_right_factor": optional(array("f", "g s")),
     "_weights": optional(array("f", "a b", empty=False)),
     "_explicit_rows": optional(FLAG),
     "_explicit_columns": optional(FLAG),
@@ -151,6 +163,14 @@ FIELDS = {
 ADVICE = {**RANKER_ADVICE, "object_kernel": RANKER_ADVICE["kernel"]}
 
 
+def _pack_conditional(ranker: Any) -> dict[str, Any]:
+    """Attributes; coefficients that are made of thin factors are not stored beside these."""
+    stored = dict(vars(ranker))
+    if "_left_factor" in stored:
+        stored.pop("dual_coef_", None)
+    return stored
+
+
 def _check_conditional(ranker: Any) -> None:
     """Options that ``fit`` would take, and coefficients of as many objects on each side."""
     check_seen(ranker)
@@ -163,7 +183,15 @@ def _check_conditional(ranker: Any) -> None:
     names = getattr(ranker, "object_feature_names_in_", None)
     good = names is None or len(names) == second.X.shape[1]
     require(good, "names of other features of column objects")
-    require(ranker.dual_coef_.shape == (len(first), len(second)), "coefficients of other objects")
+    stored = vars(ranker)
+    whole = stored.get("dual_coef_")
+    if whole is None:
+        require("_left_factor" in stored and "_right_factor" in stored, "no coefficients")
+        require("_weights" in stored, "factors of coefficients without weights of features")
+        left, right = ranker._left_factor, ranker._right_factor
+        require(left.shape[1] == right.shape[1], "coefficients whose factors do not match")
+    shape = (len(left), len(right)) if whole is None else whole.shape
+    require(shape == (len(first), len(second)), "coefficients of other objects")
     sizes = tuple(
         side.X.shape[1] if explicit else len(side)
         for side, explicit in zip((first, second), ranker._explicit, strict=True)
@@ -174,20 +202,28 @@ def _check_conditional(ranker: Any) -> None:
     require(getattr(ranker, "_noise", 1.0) > 0, "a noise that is not positive")
     apart = ranker._columns is not None
     require(apart or not ranker._two_domains, "two kinds of objects, and one of them is missing")
-    require(ranker.relation is None or not apart, "a symmetric relation of two kinds of objects")
+    one_kind = ranker.relation is not None or ranker._pairwise.one_domain
+    require(not (one_kind and apart), "a symmetric relation of two kinds of objects")
+    plain = ranker._pairwise.plain
+    require(plain or not any(ranker._explicit), "weights of features for another kernel of pairs")
     check_metric("kernel", kernels[0].metric, first.kernel.metric)
     check_metric("object_kernel", kernels[1].metric, second.kernel.metric)
 
 
 def _check_rankrls(ranker: Any) -> None:
-    ranker._check_alpha(ranker.alpha)
     ranker._iteration_options()
     ranker._held_out()
     _check_conditional(ranker)
+    ranker._check_alpha(ranker.alpha)
 
 
 def _check_cv(ranker: Any) -> None:
-    check_positive("alpha_", ranker.alpha_)
+    pairs = isinstance(ranker.alpha_, tuple)
+    require(ranker.pairwise == "two-step" or not pairs, "two alphas of one kernel of pairs")
+    for name, values in ranker.cv_results_.items():
+        two = pairs and name == "alpha"
+        good = values.ndim == 2 and values.shape[1] == 2 if two else values.ndim == 1
+        require(good, f"cv_results_ with {name!r} of another shape")
     _check_conditional(ranker)
 
 
@@ -200,8 +236,9 @@ CONDITIONAL = (
             **EARLY_STOPPING,
         },
         check=_check_rankrls,
+        pack=_pack_conditional,
         params={
-            "alpha": NUMBER,
+            "alpha": ALPHA,
             "early_stopping": FLAG,
             "validation_fraction": FINITE,
             "n_iter_no_change": SIZE,
@@ -216,11 +253,14 @@ CONDITIONAL = (
         fields={
             **FIELDS,
             **CHOSEN,
+            "alpha_": PAIR,
+            "cv_results_": RESULTS,
             "kernel_weights_": optional(array("f", "k")),
             "object_kernel_weights_": optional(array("f", "m")),
         },
         check=_check_cv,
-        params={**CHOOSING, "n_folds": maybe(INTEGER), **PARAMS},
+        pack=_pack_conditional,
+        params={**CHOOSING, "alphas": maybe(GRID), "n_folds": maybe(INTEGER), **PARAMS},
         dropped=DROPPED,
         advice=ADVICE,
     ),

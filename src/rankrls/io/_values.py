@@ -9,7 +9,11 @@ object with one tag that says what it is:
     {"set": […]}                                     labels; integers as an array
     {"array": 3}                                     the third array of the file
     {"strings": […], "shape": […], "dtype": "U"}     an array of text ("O": of Python strings)
+    {"items": […], "shape": […]}                     an array of Python objects, each a value
     {"csr": "array", "shape": […], "data": …, "indices": …, "indptr": …}
+    {"slice": [start, stop, step]}
+    {"dtype": "float64"}                             a type of NumPy's numbers
+    {"function": "numpy.log1p"}                      a function of `rankrls.io._functions`
     {"object": "RankRLS", "params": {…}, "fields": {…}}    a class of the registry
 
 Arrays are numbers of fixed size. Nothing here can name, import or call anything that is not in the
@@ -26,8 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from rankrls._calls import warn
 from rankrls._validation import show
-from rankrls.io._kinds import require, within
+from rankrls.io._functions import function_named, name_of
+from rankrls.io._kinds import is_number_type, require, within
 from rankrls.io._labels import check_hashes, compact, expand, ordered
 from rankrls.io._records import EstimatorRecord, Record
 from rankrls.io._registry import record_named, record_of
@@ -51,9 +57,9 @@ MAX_COLUMNS = 2**26
 #: Estimators in one file: pipelines have a few steps.
 MAX_ESTIMATORS = 1000
 
-#: Estimators inside one another: a pipeline in a pipeline has two above its ranker. What
-#: scikit-learn asks the outermost one doubles with each of them.
-MAX_NESTING = 4
+#: Estimators inside one another: a pipeline in a column transformer in a pipeline has three above
+#: its imputer. What scikit-learn asks the outermost one doubles with each of them.
+MAX_NESTING = 8
 
 #: The tags, and the keys that come with them (for an object: that may come).
 TAGS: dict[str, set[str]] = {
@@ -64,6 +70,10 @@ TAGS: dict[str, set[str]] = {
     "set": set(),
     "array": set(),
     "strings": {"shape", "dtype"},
+    "items": {"shape"},
+    "slice": set(),
+    "dtype": set(),
+    "function": set(),
     "csr": {"shape", "data", "indices", "indptr"},
     "object": {"params", "fields", "requests"},
 }
@@ -116,8 +126,16 @@ class Encoder:
             return self._sparse(value, where)
         if not self.uncertainty and hasattr(value, "without_uncertainty"):
             value = value.without_uncertainty()
+        if type(value) is slice:
+            parts = [value.start, value.stop, value.step]
+            return {"slice": self._items(parts, where)}
+        if is_number_type(value):
+            return {"dtype": np.dtype(value).name}
         record = record_of(value)
         if record is None:
+            name = name_of(value)
+            if name is not None:
+                return {"function": name}
             kind = "a function" if callable(value) else show(value)
             raise ValueError(f"{where} is {kind}, which cannot be stored as data")
         return self._object(record, value)
@@ -135,7 +153,8 @@ class Encoder:
         if value.dtype.kind in "UO":
             flat = value.ravel().tolist()
             if not all(isinstance(v, str) for v in flat):
-                raise ValueError(f"{where} is an array of Python objects other than text")
+                require(all(map(_is_item, flat)), f"{where} is an array of Python objects")
+                return {"items": self._items(flat, where), "shape": list(value.shape)}
             texts = [str(v) for v in flat]
             if value.dtype.kind == "U":
                 _require_narrow(texts, where)
@@ -161,7 +180,10 @@ class Encoder:
         if isinstance(record, EstimatorRecord):
             _require_flat(self._nesting)
             advice = record.advice
-            left_out = () if self.uncertainty else record.for_learning
+            why = "" if record.why_not_learning is None else record.why_not_learning(value)
+            left_out = record.for_learning if why or not self.uncertainty else ()
+            if why and self.uncertainty:
+                warn(why)
         encoded: dict[str, Any] = {"object": record.name}
         self._nesting += is_estimator
         for section, values in record.take(value).items():
@@ -258,6 +280,29 @@ class Decoder:
         out = np.array(texts, dtype=str if dtype == "U" else object)
         return out.reshape(_shape(tree["shape"], len(texts)))
 
+    def _items(self, tree: Any) -> Array:
+        require(type(tree["items"]) is list, "an array that is none")
+        self._charge(8 * len(tree["items"]), "an array of values")
+        values = [self.decode(item) for item in tree["items"]]
+        require(all(map(_is_item, values)), "an array of other values than numbers and text")
+        out = np.empty(len(values), dtype=object)
+        out[:] = values
+        return out.reshape(_shape(tree["shape"], len(values)))
+
+    def _slice(self, tree: Any) -> slice:
+        ends = tree["slice"]
+        good = type(ends) is list and len(ends) == 3
+        good = good and all(end is None or type(end) in (int, str) for end in ends)
+        require(good and ends[2] != 0, f"a slice {show(ends)}")
+        return slice(*ends)
+
+    def _dtype(self, tree: Any) -> Any:
+        require(tree["dtype"] in ARRAY_TYPES, f"no such type of number: {show(tree['dtype'])}")
+        return np.dtype(tree["dtype"]).type
+
+    def _function(self, tree: Any) -> Any:
+        return function_named(tree["function"])
+
     def _csr(self, tree: Any) -> Any:
         kind = tree["csr"]
         require(type(kind) is str and kind in SPARSE, f"no such sparse array: {show(kind)}")
@@ -305,6 +350,11 @@ def tag_of(tree: Any) -> str:
     good = keys <= TAGS["object"] if tags[0] == "object" else keys == TAGS[tags[0]]
     require(good, f"a value with wrong parts: {show(sorted(tree))}")
     return tags[0]
+
+
+def _is_item(value: Any) -> bool:
+    """Whether it may be an entry of an array of Python objects."""
+    return value is None or isinstance(value, bool | int | float | str | np.number | np.bool_)
 
 
 def _shape(shape: Any, size: int | None) -> tuple[int, ...]:

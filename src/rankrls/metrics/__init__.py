@@ -1,8 +1,8 @@
-"""Metrics of rankings, by query.
+"""Ranking metrics, computed for each query.
 
-Rows may come in any order. Where predictions tie, a metric gives the expected value over the
-orders of the tied rows, so it never depends on the order in which rows are stored. Sizes of
-consecutive queries can be given as ``group`` instead of ``qid``.
+Rows may be in any order. Where predictions tie, a metric is the expected value over all orders
+of the tied rows, so it never depends on the order in which rows are stored. Sizes of consecutive
+queries can be given as ``group`` instead of ``qid``.
 """
 
 from typing import TYPE_CHECKING
@@ -57,7 +57,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> None:
-        """Metrics by the names that other libraries have for them: what they are called here."""
+        """Raise an AttributeError that names the metric meant by another library's name."""
         hint = _metric_hint(name)
         more = f": {hint}" if hint else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{more}")

@@ -1,8 +1,8 @@
-"""What every metric asks of its arguments, and how values by query become one number.
+"""Argument checks shared by all metrics, and the averaging of values over queries.
 
-A metric proper sees one output: finite float64 columns and query numbers. Here the arguments of
-all of them are checked, several outputs are taken apart and put together again, and queries
-without a value are handled.
+A metric function itself receives a single output: finite float64 columns and query numbers. This
+module checks the arguments of all metrics, splits and recombines multiple outputs, and handles
+queries for which the metric is undefined.
 """
 
 from __future__ import annotations
@@ -41,17 +41,18 @@ class ListInputs:
     y_true, y_score : ndarray of shape (n_rows, n_outputs)
         Labels and predictions.
     queries : Queries
-        Query numbers of the rows.
+        Query number of each row.
     k : int or None
         Cutoff.
     undefined : float
-        Value of a query without a relevant row; NaN to leave it out.
+        Value of a query without a relevant row; NaN excludes it from the mean.
     average : {"query", None}
-        What to return.
+        "query" for the mean over queries, None for one value per query.
     single : bool
         Whether the arguments were one-dimensional.
     retrieved : ndarray of shape (n_rows,), bool, or None
-        Rows that are in the lists; the others have lower scores, and no place. None: all.
+        Rows that are in the lists; the others have lower scores and occupy no place. If None, all
+        rows are in the lists.
     """
 
     y_true: Array
@@ -64,7 +65,7 @@ class ListInputs:
     retrieved: Array | None = None
 
     def ranked(self, score: Array) -> RankedLists:
-        """Rows by descending score, with the cut-off and without places for other rows."""
+        """Sort the retrieved rows by descending score and apply the cut-off."""
         return rank_lists(score, self.queries.codes, len(self.queries), self.k, self.retrieved)
 
 
@@ -73,13 +74,13 @@ def check_labels_and_scores(
 ) -> tuple[Array | None, Array]:
     """Return both as float64 arrays of one shape, (n_rows,) or (n_rows, n_outputs).
 
-    ``by_row`` are other arguments with a value for every row: qid, weights.
+    ``by_row`` holds other arguments with one value per row: qid, weights.
     """
     check_same_rows(y_true, "y_true", y_score=y_score, **by_row)
     check_same_rows(y_score, "y_score", **by_row)
     score = check_scores(y_score, name="y_score")
     if len(score) == 0:
-        raise ValueError("y_score has no rows: there is nothing to evaluate")
+        raise ValueError("y_score has no rows; give at least one row to evaluate")
     if y_true is None:
         return None, score
     labels = check_scores(y_true, name="y_true")
@@ -118,7 +119,7 @@ def check_lists(
 ) -> ListInputs:
     """Check the arguments that all list metrics share."""
     if y_true is None:
-        raise ValueError("y_true is missing: a list metric needs the label of every row")
+        raise ValueError("y_true is None; list metrics need the label of every row")
     labels, score = check_labels_and_scores(y_true, y_score, qid=qid)
     assert labels is not None
     n_rows = len(score)
@@ -135,7 +136,7 @@ def check_lists(
 
 
 def check_undefined(undefined: Any) -> float:
-    """Return the value of a query that has none, NaN for "skip"."""
+    """Return the value to use for undefined queries, NaN for "skip"."""
     if isinstance(undefined, str) and undefined == "skip":
         return np.nan
     if (
@@ -150,7 +151,7 @@ def check_undefined(undefined: Any) -> float:
 def value_by_query(
     inputs: ListInputs, metric: Callable[[Array, Array], Array]
 ) -> float | NDArray[np.float64]:
-    """Apply ``metric`` to every output and average as asked.
+    """Apply ``metric`` to each output and average over queries if requested.
 
     Parameters
     ----------
@@ -174,6 +175,6 @@ def value_by_query(
     if empty.any():
         where = "" if inputs.single else f" in output {int(np.flatnonzero(empty)[0])}"
         raise ValueError(
-            f"no query has a relevant row{where}, and undefined='skip' leaves all of them out"
+            f"no query has a relevant row{where}, so undefined='skip' excludes all of them"
         )
     return float(np.mean(np.nanmean(values, axis=0)))

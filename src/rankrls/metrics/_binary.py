@@ -1,7 +1,7 @@
-"""List metrics of rows that are relevant or not: precision, recall, average precision, and so on.
+"""List metrics for binary relevance: precision, recall, average precision, reciprocal rank.
 
-Where scores tie, each of them is the expected value over all orders of the tied rows. A tie
-group has g rows, r of them relevant; s rows of its query, R of them relevant, rank above it.
+Where scores tie, each metric is the expected value over all orders of the tied rows. Notation: a
+tie group has g rows, r of them relevant; s rows of its query, R of them relevant, rank above it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def average_precision(
     undefined: float | Literal["skip"] = "skip",
     average: Literal["query"] | None = "query",
 ) -> float | NDArray[np.float64]:
-    """Precision at the places of the relevant rows, averaged over the relevant rows (MAP).
+    """Mean of the precision at the rank of each relevant row (MAP).
 
     Parameters
     ----------
@@ -54,23 +54,23 @@ def average_precision(
         Predicted scores, higher = ranked earlier. Several outputs are evaluated one by one and
         averaged with equal weights.
     qid : array-like of shape (n_rows,), optional
-        Query of every row: any labels, in any order. None: all rows are one query.
+        Query label of each row, in any order. If None, all rows form one query.
     k : int, optional
-        Only relevant rows in the first ``k`` places count. None: all of them.
+        Only relevant rows among the first ``k`` count. If None, all of them do.
     relevance_threshold : float, default=1
         A row is relevant if its label is at least this. The default suits labels 0/1, -1/+1 and
         grades 0, 1, 2, … as in trec_eval.
     undefined : {0, 1, "skip"}, default="skip"
-        Value of a query without a relevant row; "skip" leaves it out of the mean, as everywhere
-        in this package. trec_eval and ranx count 0.
+        Value of a query without a relevant row; "skip" excludes it from the mean, as everywhere in
+        this package. trec_eval and ranx use 0.
     average : {"query"} or None, default="query"
-        Mean over the queries, or one value for each query.
+        "query" returns the mean over the queries, None one value for each query.
 
     Returns
     -------
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        Between 0 and 1. With ``average=None`` an array in the order of the sorted query labels,
-        NaN for a query that is skipped.
+        Between 0 and 1. With ``average=None``, an array in the order of the sorted query labels,
+        with NaN for the queries that are skipped.
 
     Notes
     -----
@@ -78,13 +78,13 @@ def average_precision(
 
         AP@k = 1/R_all · Σ_{p ≤ k} rel_p · (rel_1 + … + rel_p) / p.
 
-    The denominator is R_all also when k < R_all, as in trec_eval (``map_cut``) and ranx; others
-    take min(R_all, k). Where scores tie, the place j of a group contributes in expectation
+    The denominator is R_all even when k < R_all, as in trec_eval (``map_cut``) and ranx; other
+    libraries use min(R_all, k). Where scores tie, place j of a tie group contributes in expectation
 
         r/g · (R + 1 + (j − 1)(r − 1)/(g − 1)) / (s + j).
 
-    Without ties and k this is scikit-learn's ``average_precision_score``; with ties that one
-    takes a group as a whole, which is another definition.
+    Without ties and without k this equals scikit-learn's ``average_precision_score``, which treats
+    tied rows as a single threshold instead.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def reciprocal_rank(
     undefined: float | Literal["skip"] = "skip",
     average: Literal["query"] | None = "query",
 ) -> float | NDArray[np.float64]:
-    """One over the rank of the first relevant row (MRR).
+    """Reciprocal rank of the first relevant row (MRR).
 
     Parameters
     ----------
@@ -128,31 +128,31 @@ def reciprocal_rank(
     y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
         Predicted scores, higher = ranked earlier; several outputs are averaged.
     qid : array-like of shape (n_rows,), optional
-        Query of every row: any labels, in any order. None: all rows are one query.
+        Query label of each row, in any order. If None, all rows form one query.
     k : int, optional
-        Zero if the first relevant row comes after ``k`` places. None: no limit.
+        The value is 0 if the first relevant row ranks below ``k``. If None, there is no limit.
     relevance_threshold : float, default=1
         A row is relevant if its label is at least this.
     undefined : {0, 1, "skip"}, default="skip"
-        Value of a query without a relevant row; "skip" leaves it out of the mean.
+        Value of a query without a relevant row; "skip" excludes it from the mean.
     average : {"query"} or None, default="query"
-        Mean over the queries, or one value for each query.
+        "query" returns the mean over the queries, None one value for each query.
 
     Returns
     -------
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        Between 0 and 1. With ``average=None`` an array in the order of the sorted query labels,
-        NaN for a query that is skipped.
+        Between 0 and 1. With ``average=None``, an array in the order of the sorted query labels,
+        with NaN for the queries that are skipped.
 
     Notes
     -----
-    In the first tie group with a relevant row, the first relevant one is at place j with
-    probability C(g − j, r − 1) / C(g, r), so that in expectation
+    In the first tie group with a relevant row, the first relevant row is at place j with
+    probability C(g − j, r − 1) / C(g, r), so the expected value is
 
         RR@k = Σ_{j: s + j ≤ k} C(g − j, r − 1) / C(g, r) / (s + j).
 
-    The binomials are taken from log Γ: full accuracy for usual groups, about nine digits for a
-    million tied rows.
+    The binomials are computed from log Γ, with full accuracy for tie groups of ordinary size and
+    about nine digits for a million tied rows.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def precision(
     undefined: float | Literal["skip"] = "skip",
     average: Literal["query"] | None = "query",
 ) -> float | NDArray[np.float64]:
-    """Fraction of the first ``k`` places that hold a relevant row.
+    """Fraction of relevant rows among the first ``k``.
 
     Parameters
     ----------
@@ -197,26 +197,26 @@ def precision(
     y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
         Predicted scores, higher = ranked earlier; several outputs are averaged.
     qid : array-like of shape (n_rows,), optional
-        Query of every row: any labels, in any order. None: all rows are one query.
+        Query label of each row, in any order. If None, all rows form one query.
     k : int, optional
-        Number of places. None: the number of rows of the query.
+        Number of rows at the top of the list that count. If None, all rows of the query.
     relevance_threshold : float, default=1
         A row is relevant if its label is at least this.
     undefined : {0, 1, "skip"}, default="skip"
-        Value of a query without a relevant row; "skip" leaves it out of the mean.
+        Value of a query without a relevant row; "skip" excludes it from the mean.
     average : {"query"} or None, default="query"
-        Mean over the queries, or one value for each query.
+        "query" returns the mean over the queries, None one value for each query.
 
     Returns
     -------
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        Between 0 and 1. With ``average=None`` an array in the order of the sorted query labels,
-        NaN for a query that is skipped.
+        Between 0 and 1. With ``average=None``, an array in the order of the sorted query labels,
+        with NaN for the queries that are skipped.
 
     Notes
     -----
-    Precision@k = (rel_1 + … + rel_k) / k, also for a query with fewer than k rows, as in
-    trec_eval: the missing places are not relevant. Where scores tie, every place of a group
+    Precision@k = (rel_1 + … + rel_k) / k, also for a query with fewer than k rows: as in
+    trec_eval, the missing rows count as not relevant. Where scores tie, each place of a tie group
     holds a relevant row with probability r/g.
 
     Examples
@@ -247,7 +247,7 @@ def recall(
     undefined: float | Literal["skip"] = "skip",
     average: Literal["query"] | None = "query",
 ) -> float | NDArray[np.float64]:
-    """Fraction of the relevant rows that are in the first ``k`` places.
+    """Fraction of the relevant rows that are among the first ``k``.
 
     Parameters
     ----------
@@ -256,26 +256,27 @@ def recall(
     y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
         Predicted scores, higher = ranked earlier; several outputs are averaged.
     qid : array-like of shape (n_rows,), optional
-        Query of every row: any labels, in any order. None: all rows are one query.
+        Query label of each row, in any order. If None, all rows form one query.
     k : int, optional
-        Number of places. None: all of them, which hold every relevant row.
+        Number of rows at the top of the list that count. If None, all rows count and the recall is
+        1.
     relevance_threshold : float, default=1
         A row is relevant if its label is at least this.
     undefined : {0, 1, "skip"}, default="skip"
-        Value of a query without a relevant row; "skip" leaves it out of the mean.
+        Value of a query without a relevant row; "skip" excludes it from the mean.
     average : {"query"} or None, default="query"
-        Mean over the queries, or one value for each query.
+        "query" returns the mean over the queries, None one value for each query.
 
     Returns
     -------
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        Between 0 and 1. With ``average=None`` an array in the order of the sorted query labels,
-        NaN for a query that is skipped.
+        Between 0 and 1. With ``average=None``, an array in the order of the sorted query labels,
+        with NaN for the queries that are skipped.
 
     Notes
     -----
-    Recall@k = (rel_1 + … + rel_k) / R_all, with R_all relevant rows in the query. Where scores
-    tie, every place of a group holds a relevant row with probability r/g.
+    Recall@k = (rel_1 + … + rel_k) / R_all, with R_all relevant rows in the query. Where scores tie,
+    each place of a tie group holds a relevant row with probability r/g.
 
     Examples
     --------
@@ -294,7 +295,7 @@ def _recall(lists: RankedLists, relevant: Array, k: int | None) -> Array:
 
 
 def _found(lists: RankedLists, relevant: Array) -> Array:
-    """Expected number of relevant rows at the places that count, by query."""
+    """Expected number of relevant rows above the cut-off, for each query."""
     return lists.sum_queries(lists.sum_groups(relevant) * lists.inside / lists.size)
 
 
@@ -303,7 +304,7 @@ def _of_relevance(
     inputs: ListInputs,
     relevance_threshold: float,
 ) -> Callable[[Array, Array], Array]:
-    """``by_query`` of labels and scores of shape (n_rows,); NaN without a relevant row."""
+    """Apply ``by_query`` to labels and scores of shape (n_rows,); NaN without a relevant row."""
     _check_threshold(relevance_threshold)
 
     def one_output(y: Array, score: Array) -> Array:
@@ -328,12 +329,12 @@ def _check_threshold(threshold: Any) -> None:
 
 
 def _at_least_one(lists: RankedLists, n_relevant: Array) -> Array:
-    """Relevant rows of every query; one where there is none, to divide by."""
+    """Number of relevant rows of each query, at least one so that it can be a denominator."""
     return np.maximum(lists.sum_queries(n_relevant), 1)
 
 
 def _first_at(g: Array, r: Array, j: Array) -> Array:
-    """P(first relevant of r among g rows in random order is at place j); shapes (n,).
+    """Probability that the first of r relevant rows among g in random order is at place j.
 
     C(g − j, r − 1) / C(g, r) = r / (g − j + 1) · Π_{t < j − 1} (g − r − t) / (g − t).
     """

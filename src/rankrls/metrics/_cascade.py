@@ -1,4 +1,4 @@
-"""Expected reciprocal rank: the place where a reader who goes down the list is satisfied."""
+"""Expected reciprocal rank, based on the cascade model of a user reading from the top."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["expected_reciprocal_rank", "expected_reciprocal_rank_values"]
 
 Array = NDArray[Any]
 
-#: Tie groups with more relevant rows than this are evaluated by their levels of relevance, if these
-#: and the places that count are not too many. Probabilities below the last number are nothing.
+#: Tie groups with more relevant rows than this are evaluated by relevance level, if the levels and
+#: the places up to the cut-off are few enough. Probabilities below the last number count as zero.
 _MANY, _MOST_LEVELS, _MOST_PLACES, _NOTHING = 500, 50, 3000, 1e-18
 
 
@@ -34,7 +34,7 @@ def expected_reciprocal_rank(
     undefined: float | Literal["skip"] = "skip",
     average: Literal["query"] | None = "query",
 ) -> float | NDArray[np.float64]:
-    """One over the rank at which a reader of the list stops, in expectation (ERR).
+    """Expected reciprocal rank at which a user reading from the top stops (ERR).
 
     Parameters
     ----------
@@ -43,33 +43,34 @@ def expected_reciprocal_rank(
     y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
         Predicted scores, higher = ranked earlier; several outputs are averaged.
     qid : array-like of shape (n_rows,), optional
-        Query of every row: any labels, in any order. None: all rows are one query.
+        Query label of each row, in any order. If None, all rows form one query.
     k : int, optional
-        Only the first ``k`` places count. None: all of them.
+        Only the first ``k`` rows count. If None, all rows count.
     max_grade : float, default=4
-        The highest grade of the scale, whether it occurs or not; 4 as in gdeval, ir_measures and
-        the LETOR collections of Yahoo and Microsoft.
+        The highest grade of the scale, whether or not it occurs in ``y_true``. The default, 4, is
+        that of gdeval, ir_measures and the LETOR collections of Yahoo and Microsoft.
     undefined : {0, 1, "skip"}, default="skip"
-        Value of a query whose labels are all 0; "skip" leaves it out of the mean.
+        Value of a query whose labels are all 0; "skip" excludes it from the mean.
     average : {"query"} or None, default="query"
-        Mean over the queries, or one value for each query.
+        "query" returns the mean over the queries, None one value for each query.
 
     Returns
     -------
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        Between 0 and 1. With ``average=None`` an array in the order of the sorted query labels,
-        NaN for a query that is skipped.
+        Between 0 and 1. With ``average=None``, an array in the order of the sorted query labels,
+        with NaN for the queries that are skipped.
 
     Notes
     -----
-    A row of grade y satisfies the reader with probability R = (2^y − 1)/2^max_grade, and then the
-    reader stops. With R_p that of the row at rank p and Q_p = Π_{i ≤ p} (1 − R_i),
+    A row of grade y satisfies the user, who then stops, with probability
+    R = (2^y − 1)/2^max_grade. With R_p this probability at rank p and Q_p = Π_{i ≤ p} (1 − R_i),
 
         ERR@k = Σ_{p ≤ k} (Q_{p−1} − Q_p) / p.
 
-    Where scores tie, it is the expected value over all orders of the tied rows: the expected
+    Where scores tie, ERR is the expected value over all orders of the tied rows: the expected
     product of j of the g factors of a tie group is e_j / C(g, j), with e_j the elementary symmetric
-    polynomial (full accuracy for usual groups, about nine digits for a million tied rows).
+    polynomial. The accuracy is full for tie groups of ordinary size and about nine digits for a
+    million tied rows.
 
     References
     ----------
@@ -91,7 +92,7 @@ def expected_reciprocal_rank(
 def expected_reciprocal_rank_values(
     inputs: ListInputs, max_grade: float
 ) -> Callable[[Array, Array], Array]:
-    """ERR of every query, of grades and scores of shape (n_rows,)."""
+    """Return a function that computes the ERR of each query from grades and scores."""
     highest = check_number("max_grade", max_grade, above=0.0)
     outside = (inputs.y_true < 0) | (inputs.y_true > highest)
     if outside.any():
@@ -116,17 +117,18 @@ def expected_reciprocal_rank_values(
 
 
 def _reached(stop: Array, lists: RankedLists) -> Array:
-    """Probability that the reader gets to the tie group of every sorted row."""
+    """Probability that the user reaches the tie group of each sorted row."""
     before = lists.sum_before(lists.sum_groups(np.log1p(-stop)))
     return np.exp(np.minimum(before, 0.0))[lists.group]
 
 
 def _stops(stop: Array, lists: RankedLists) -> Array:
-    """Probability that a reader in the tie group stops at the place of every sorted row.
+    """Probability that a user who reached the tie group stops at the place of each sorted row.
 
-    That is m_{j−1} − m_j at place j of the group, with m_j the mean product of j of its factors
-    1 − R. One factor a after the other joins the n that are there:
-    m_j ← ((n + 1 − j) m_j + j a m_{j−1})/(n + 1). Factors 1 come first: all m_j are 1 then.
+    It is m_{j−1} − m_j at place j of the group, with m_j the mean product of j of its factors
+    1 − R. Adding a factor a to n others updates
+    m_j ← ((n + 1 − j) m_j + j a m_{j−1})/(n + 1). Factors equal to 1 go first, since they leave
+    all m_j equal to 1.
     """
     found = stop.copy()
     positive = stop > 0
@@ -168,11 +170,11 @@ def _stops(stop: Array, lists: RankedLists) -> Array:
 
 
 def _means_by_level(factors: Array, size: int, places: int) -> Array | None:
-    """m_0 … m_places of a large tie group with few different factors; None if that is too much.
+    """Mean products m_0 … m_places of a large tie group; None if it has too many distinct factors.
 
-    c equal factors a join n others at once: of j factors, i are new ones with the probabilities
-    of the hypergeometric distribution, m_j ← Σ_i C(n, j − i) C(c, i) / C(n + c, j) · a^i m_{j−i}.
-    By Maclaurin's inequality m_j ≤ m_1^j, so that m_j is as good as 0 from some j on.
+    Adding c equal factors a to n others at once uses the hypergeometric distribution of i, the
+    number of new ones among j: m_j ← Σ_i C(n, j − i) C(c, i) / C(n + c, j) · a^i m_{j−i}.
+    By Maclaurin's inequality m_j ≤ m_1^j, so m_j is negligible from some j on.
     """
     levels, counts = np.unique(factors, return_counts=True)
     m_1 = 1.0 - (1.0 - factors).sum() / size

@@ -1,4 +1,4 @@
-"""Is one ranker better than another? A paired test over queries."""
+"""Paired tests, over queries, of whether one ranker is better than another."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["RankerComparison", "compare_rankers", "compare_runs"]
 
 Array = NDArray[Any]
 _METHODS = ("permutation", "wilcoxon", "t")
-# Signs drawn at a time: 32 MB as float64.
+# Number of signs drawn at a time, 32 MB as float64.
 _CHUNK = 1 << 22
 
 
@@ -48,15 +48,15 @@ class RankerComparison:
     difference : float
         ``mean_a - mean_b``.
     confidence_interval : tuple of float
-        Student's interval of the mean difference; NaN for a single query.
+        Student's t interval of the mean difference; NaN for a single query.
     confidence_level : float
-        Level of the interval.
+        Confidence level of the interval.
     p_value : float
-        Two-sided p-value of "the rankers are interchangeable".
+        Two-sided p-value of the null hypothesis that the rankers are interchangeable.
     n_queries : int
-        Queries compared: those where the metric is defined for both.
+        Number of queries for which the metric is defined for both rankers.
     n_a_better, n_b_better, n_equal : int
-        Queries where a is better, where b is, and where they are equal.
+        Number of queries on which a is better, b is better, and both are equal.
     """
 
     metric: str
@@ -74,7 +74,7 @@ class RankerComparison:
 
     @property
     def pvalue(self) -> float:
-        """``p_value`` by the name that SciPy has for it."""
+        """Alias of ``p_value``, the name used by SciPy."""
         return self.p_value
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ def compare_rankers(
     confidence_level: float = 0.95,
     random_state: Any = None,
 ) -> RankerComparison:
-    """Test whether two rankers differ, by their values on the same queries.
+    """Test whether two rankers differ, given their scores for the same queries.
 
     Parameters
     ----------
@@ -112,28 +112,29 @@ def compare_rankers(
     y_score_a, y_score_b : array-like of shape (n_rows,)
         Scores of the two rankers.
     qid : array-like of shape (n_rows,)
-        Query of every row: any labels, in any order.
+        Query label of each row, in any order.
     metric : str or callable, default="pairwise_accuracy"
         "pairwise_accuracy", "ndcg", "average_precision" ("map"), "reciprocal_rank" ("mrr"),
-        "precision", "recall" or "expected_reciprocal_rank" ("err"); all but the first with a
-        cut-off if wanted, as in "ndcg@10". Or a callable, higher = better,
-        ``metric(y_true, y_score, qid=qid, average=None)`` with one value for each query, such as
-        ``functools.partial(ndcg, gain="linear")``.
+        "precision", "recall" or "expected_reciprocal_rank" ("err"). All but the first accept a
+        cut-off, as in "ndcg@10". A callable, such as ``functools.partial(ndcg, gain="linear")``, is
+        called as ``metric(y_true, y_score, qid=qid, average=None)`` and returns one value for each
+        query, higher = better.
     method : {"permutation", "wilcoxon", "t"}, default="permutation"
-        Sign-flip permutation test of the mean difference, which assumes only that the rankers
-        are interchangeable under the null; Wilcoxon's signed-rank test; Student's paired t-test.
+        "permutation" is a sign-flip test of the mean difference and assumes only that the rankers
+        are interchangeable under the null hypothesis. "wilcoxon" is the signed-rank test, "t" is
+        Student's paired t-test.
     n_permutations : int, default=9999
-        Sign flips drawn. If there are no more than this in total, all are tried and the
-        p-value is exact.
+        Number of random sign flips. If there are at most this many in total, all of them are
+        evaluated and the p-value is exact.
     confidence_level : float, default=0.95
         Level of the confidence interval, between 0 and 1.
     random_state : int, RandomState instance or None, default=None
-        Fixes the sign flips.
+        Seed of the random sign flips. Pass an int for reproducible p-values.
 
     Returns
     -------
     RankerComparison
-        Means, difference, confidence interval, p-value; ``print`` it to read it.
+        Means, difference, confidence interval and p-value; ``print`` shows a summary.
 
     Raises
     ------
@@ -143,11 +144,12 @@ def compare_rankers(
     Notes
     -----
     With d_q the difference of the values in query q, each of the 2^n flips of signs is equally
-    likely under the null, and the p-value is the share of flips with ``|Σ ±d_q| >= |Σ d_q|``; when
-    flips are drawn at random, the observed one counts among them, p = (1 + hits) / (1 + drawn).
-    Queries where the metric is undefined (no preference, no relevant row) are left out. The
-    confidence interval is mean ± t · std / √n whatever the test: trust it for more than some
-    thirty queries, and read it as an effect size. Queries are taken as independent.
+    likely under the null hypothesis, and the p-value is the share of flips with
+    ``|Σ ±d_q| >= |Σ d_q|``. When flips are drawn at random, the observed signs count as one of
+    them: p = (1 + hits) / (1 + drawn). Queries for which the metric is undefined (no preference, no
+    relevant row) are excluded. The confidence interval is mean ± t · std / √n for every
+    ``method``; it is reliable for more than about thirty queries. Queries are assumed to be
+    independent.
 
     Examples
     --------
@@ -165,15 +167,17 @@ def compare_rankers(
     test = _PairedTest(method, n_permutations, confidence_level, random_state)
     name, by_query = _metric(metric)
     if qid is None:
-        raise ValueError("qid is missing: rankers are compared by their values on queries")
+        raise ValueError(
+            "qid is None; give the query of every row, because rankers are compared query by query"
+        )
     check_same_rows(y_true, "y_true", y_score_a=y_score_a, y_score_b=y_score_b, qid=qid)
     labels, score_a = check_labels_and_scores(y_true, check_scores(y_score_a, name="y_score_a"))
     score_b = check_scores(y_score_b, name="y_score_b")
     if labels is None:
-        raise ValueError("y_true is missing")
+        raise ValueError("y_true is None; give the label of every row")
     if score_a.ndim != 1 or score_b.shape != score_a.shape:
         raise ValueError(
-            "y_true, y_score_a and y_score_b must be 1-D and of one length; "
+            "y_true, y_score_a and y_score_b must be 1-D and of equal length; "
             f"got shapes {labels.shape}, {score_a.shape} and {score_b.shape}"
         )
     codes = encode_qid(qid, len(score_a), of="rows of y_score_a").codes
@@ -199,7 +203,7 @@ def compare_runs(
     confidence_level: float = 0.95,
     random_state: Any = None,
 ) -> RankerComparison:
-    """Test whether two runs differ, by their values on the judged queries.
+    """Test whether two runs differ on the judged queries.
 
     Parameters
     ----------
@@ -217,7 +221,7 @@ def compare_runs(
     Returns
     -------
     RankerComparison
-        Means, difference, confidence interval, p-value; ``print`` it to read it.
+        Means, difference, confidence interval and p-value; ``print`` shows a summary.
 
     Examples
     --------
@@ -240,7 +244,7 @@ def compare_runs(
 
 
 class _PairedTest:
-    """A test of values of the same queries; its arguments are checked first."""
+    """A paired test of two sets of values on the same queries, with checked arguments."""
 
     def __init__(
         self, method: Any, n_permutations: Any, confidence_level: Any, random_state: Any
@@ -254,7 +258,9 @@ class _PairedTest:
         """Compare values of shape (n_queries,), NaN where a metric is undefined."""
         defined = ~(np.isnan(a) | np.isnan(b))
         if not defined.any():
-            raise ValueError(f"{name} is undefined for every query: there is nothing to compare")
+            raise ValueError(
+                f"{name} is undefined for every query, so the rankers cannot be compared"
+            )
         a, b = a[defined], b[defined]
         d = a - b
         if self._method == "permutation":
@@ -292,7 +298,7 @@ def _check_level(level: Any) -> None:
 
 
 def _values(by_query: Callable[..., Any], y: Array, score: Array, codes: Array) -> Array:
-    """Values of the metric by query, shape (n_queries,)."""
+    """Values of the metric for each query, shape (n_queries,)."""
     values = np.asarray(by_query(y, score, qid=codes, average=None), dtype=np.float64)
     n_queries = int(codes.max()) + 1
     if values.shape != (n_queries,):
@@ -304,12 +310,12 @@ def _values(by_query: Callable[..., Any], y: Array, score: Array, codes: Array) 
 
 
 def _sign_flip_p(d: Array, n_permutations: int, rng: Any) -> float:
-    """Two-sided p-value of the mean of ``d`` under independent flips of signs."""
+    """Two-sided p-value of the mean of ``d`` under independent sign flips."""
     d = d[d != 0]
     n = len(d)
     if n == 0:
         return 1.0
-    # Sums that differ by rounding only are equal; Σ ±d = Σ d − 2 Σ_{flipped} d.
+    # Sums that differ only by rounding count as equal. Σ ±d = Σ d − 2 Σ_{flipped} d.
     bound = abs(d.sum()) - 1e-12 * np.abs(d).sum()
     exact = n < 63 and 2**n <= n_permutations
     n_flips = 2**n if exact else n_permutations

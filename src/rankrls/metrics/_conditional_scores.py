@@ -1,4 +1,4 @@
-"""Metrics of conditional rankings: one list for each conditioning object."""
+"""Metrics for conditional rankings, one list for each conditioning object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["conditional_scores"]
 
 Array = NDArray[Any]
 
-#: Labels that are scored at a time.
+#: Number of labels scored at a time.
 WORK = 2**22
 
 
@@ -29,26 +29,26 @@ def conditional_scores(
     condition_on: Literal["rows", "columns"] = "rows",
     **options: Any,
 ) -> NDArray[np.float64]:
-    """A metric for each conditioning object: each row of a relation is a list of its own.
+    """Compute a metric for each conditioning object, whose row of the relation is one ranked list.
 
     Parameters
     ----------
     Y_true : array-like or sparse matrix of shape (p, g)
-        Labels, higher = preferred; NaN where there is none. Of a sparse matrix the stored
-        entries are labels, several of a COO matrix at the same place included.
+        Labels, higher = preferred; NaN where there is none. In a sparse matrix the stored entries
+        are the labels; a COO matrix may store several labels for the same cell.
     Y_score : array-like of shape (p, g)
         Predicted scores.
     metric : callable, default=pairwise_accuracy
         A metric of this package: ``metric(y_true, y_score, qid=..., average=None)``.
     condition_on : {"rows", "columns"}, default="rows"
-        Whether a list is a row or a column.
+        Whether each row or each column is a list.
     **options
-        Further arguments of the metric, such as ``k=10``.
+        Additional arguments of the metric, such as ``k=10``.
 
     Returns
     -------
     ndarray of shape (p,), or (g,) for columns
-        NaN for an object without a list to score: no labels, or none that differ.
+        Value for each object; NaN if it has no labels, or no labels that differ.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def conditional_scores(
     check_option("condition_on", condition_on, ("rows", "columns"))
     if not callable(metric):
         raise ValueError(
-            "metric must be a function, with k=… for a cut-off, such as rankrls.metrics.ndcg; got "
+            "metric must be a function such as rankrls.metrics.ndcg, with k=… for a cut-off; got "
             f"{metric!r}"
         )
     Y_score = scores_in_order(Y_score, Y_true)
@@ -101,7 +101,7 @@ def conditional_scores(
 def _score_lists(
     rows: Array, y: Array, score: Array, metric: Any, options: dict[str, Any], out: Array
 ) -> None:
-    """Score the lists of some rows, one after the other; those without a comparison stay NaN."""
+    """Score the lists of some rows; lists without two different labels remain NaN."""
     if not len(rows):
         return
     first = np.concatenate([[True], rows[1:] != rows[:-1]])

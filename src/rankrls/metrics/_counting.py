@@ -1,9 +1,8 @@
 """Exact counts of concordant, discordant and tied pairs, for all queries at once.
 
-Arrays come in already checked. There is no loop over queries or rows, only over blocks and parts
-of them that fit into a cache, so that the time is in proportion to the number of rows but for the
-logarithm of the largest query: a few sorts, and one pass for every *bit* of the smaller of the two
-numbers of levels.
+Arrays are already checked. There is no loop over queries or rows, only over blocks that fit into
+the cache. The cost is O(n log m) for n rows and a largest query of m rows: a few sorts, and one
+pass for each *bit* of the number of distinct labels or scores, whichever is smaller.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ __all__ = ["PairCounts", "count_inversions", "count_pairs", "sorted_levels"]
 
 Array = NDArray[Any]
 
-#: Rows of whole queries that are counted together.
+#: Number of rows, of whole queries, that are counted together.
 BLOCK = 2**15
 
 #: A query with more rows than this is divided into parts,
@@ -40,12 +39,12 @@ FEW = 300
 
 @dataclass(frozen=True)
 class PairCounts:
-    """How the comparable pairs (different labels, same query) of every query are predicted.
+    """Counts of the comparable pairs (same query, different labels) of each query.
 
     Attributes
     ----------
     comparable, discordant, tied : ndarray of shape (n_queries,)
-        Number (int64) or total weight (float64) of all such pairs, of those predicted in the
+        Number (int64) or total weight (float64) of all comparable pairs, of those predicted in the
         wrong order, and of those with equal scores.
     """
 
@@ -62,14 +61,14 @@ class PairCounts:
 def count_pairs(
     y: Array, score: Array, codes: Array, n_queries: int, weight: Array | None = None
 ) -> PairCounts:
-    """Count the pairs of every query by how ``score`` orders them.
+    """Count the concordant, discordant and tied pairs of each query.
 
     Parameters
     ----------
     y, score : ndarray of shape (n_rows,)
-        Labels and predictions, finite. The counts are symmetric in the two but for ``tied``.
+        Finite labels and predictions. Except for ``tied``, the counts are symmetric in the two.
     codes : ndarray of shape (n_rows,), int
-        Query number of every row, in ``range(n_queries)``, in any order.
+        Query number of each row, in ``range(n_queries)``, in any order.
     n_queries : int
         Number of queries; a query may be empty.
     weight : ndarray of shape (n_rows,), optional
@@ -90,7 +89,7 @@ def count_pairs(
     if n_queries == 1 or len(y) <= BLOCK:
         return PairCounts(*_count_block(y, score, codes, n_queries, weight))
     sizes = np.bincount(codes, minlength=n_queries)
-    # A block has the queries that begin in it.
+    # A query belongs to the block in which it begins.
     block = (np.cumsum(sizes) - sizes) // BLOCK
     n_blocks = int(block[-1]) + 1
     if (codes[1:] < codes[:-1]).any():
@@ -136,8 +135,8 @@ def _count_block(
 def _count_parts(y: Array, score: Array, weight: Array | None) -> Array:
     """Comparable, discordant and tied pairs of one large query, shape (3, 1).
 
-    The ranges of the scores and of the labels are divided into parts, so that equal values are in
-    the same part. A pair is
+    The ranges of the scores and of the labels are divided into parts, with equal values in the
+    same part. A pair is
 
     - in the same part of the scores: counted there;
     - in different parts of the scores and the same part of the labels: counted there, with the
@@ -163,7 +162,7 @@ def _count_parts(y: Array, score: Array, weight: Array | None) -> Array:
     del labels, parts, rest
 
     N = _joint_counts(a, n_a, c, n_c, weight)
-    # The rows of lower parts of the scores and higher parts of the labels than each (b, d).
+    # Number of rows in lower parts of the scores and higher parts of the labels than each (b, d).
     ahead = np.zeros_like(N)
     ahead[1:, :-1] = np.cumsum(np.cumsum(N[:, ::-1], axis=1)[:, ::-1], axis=0)[:-1, 1:]
     discordant += (N * ahead).sum()
@@ -232,8 +231,8 @@ def _count(
     place, y_level = sorted_levels(y[order], codes, n_queries)
     score_rank, y_rank = (_within(level, starts, sizes) for level in (score_level, y_level))
 
-    # Inversions do not care which variable orders the rows and which one is walked bit by bit:
-    # walk the one with fewer levels.
+    # The number of inversions is the same if the two variables swap roles: process bit by bit the
+    # one with fewer levels.
     walk_y = int(y_rank.max()) <= int(score_rank.max())
     if walk_y:
         outer, target, rank = score_level, y_rank, np.empty_like(y_rank)
@@ -301,9 +300,9 @@ def count_inversions(rank: Array, target: Array, starts: Array) -> Array:
 def _weigh_inversions(rank: Array, target: Array, starts: Array, weight: Array) -> Array:
     """`count_inversions` with pair (i, j) counting ``weight[i] * weight[j]``.
 
-    In place of i stands the weight of all rows before i, so that a zero moves left by the weight
-    of the ones that precede it in its block. A zero that keeps its place has none of them: its
-    move is zero, not the rounding error of two sums.
+    The total weight of the rows before i replaces i, so a zero moves left by the weight of the
+    ones that precede it in its block. A zero that keeps its place is preceded by no ones, and its
+    move is set to exactly zero rather than the rounding error of two sums.
     """
     gathered = np.zeros(len(rank))
     before = _cumulate(weight)
@@ -336,7 +335,7 @@ def _cumulate(weight: Array) -> Array:
 
 
 def sorted_levels(values: Array, codes: Array | None, n_queries: int) -> tuple[Array, Array]:
-    """Order of the rows by (query, value), and the number of the distinct (query, value) there.
+    """Order of the rows by (query, value), and the index of the distinct (query, value) of each.
 
     Without ``codes``, all rows are one query.
     """

@@ -1,4 +1,4 @@
-"""Several metrics at once: of scores of rows, and of ranked lists against judgements."""
+"""Evaluation by several metrics at once, of scores or of ranked lists with relevance judgements."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["evaluate", "evaluate_run", "run_values"]
 
 Array = NDArray[Any]
 
-#: What is evaluated where nothing else is asked for.
+#: Default metrics.
 METRICS = ("ndcg@10", "map", "mrr", "precision@10")
 
 Values = dict[str, Any]
@@ -51,7 +51,7 @@ def evaluate(
     undefined: float | Literal["skip"] = "skip",
     average: Literal["query"] | None = "query",
 ) -> dict[str, Any]:
-    """Evaluate scores by several metrics, by their names.
+    """Evaluate scores by several metrics, given by name.
 
     Parameters
     ----------
@@ -60,34 +60,34 @@ def evaluate(
     y_score : array-like of shape (n_rows,)
         Predicted scores, higher = ranked earlier.
     metrics : str or sequence of str, default=("ndcg@10", "map", "mrr", "precision@10")
-        Names, or one text with commas between them: ndcg, average_precision (map),
-        reciprocal_rank (mrr), precision, recall and expected_reciprocal_rank (err), each with a
-        cut-off if wanted, as in "recall@100"; pairwise_accuracy, pairwise_error and
-        concordance_index.
+        Names of metrics, as a sequence or separated by commas in one string: ndcg,
+        average_precision (map), reciprocal_rank (mrr), precision, recall and
+        expected_reciprocal_rank (err), each with an optional cut-off, as in "recall@100";
+        pairwise_accuracy, pairwise_error and concordance_index.
     qid : array-like of shape (n_rows,), optional
-        Query of every row: any labels, in any order. None: all rows are one query.
+        Query label of each row, in any order. If None, all rows form one query.
     gain : {"exponential", "linear"}, default="exponential"
         Of :func:`ndcg`.
     relevance_threshold : float, default=1
-        Smallest label that is relevant, for average_precision, reciprocal_rank, precision and
-        recall.
+        Smallest label that counts as relevant, for average_precision, reciprocal_rank, precision
+        and recall.
     max_grade : float, default=4
         Of :func:`expected_reciprocal_rank`.
     undefined : {0, 1, "skip"}, default="skip"
-        Value of a query without a relevant row; "skip" leaves it out of the mean. Metrics of pairs
-        leave out queries without a pair.
+        Value of a query without a relevant row; "skip" excludes it from the mean. Pairwise metrics
+        always exclude queries without a pair.
     average : {"query"} or None, default="query"
         Means over the queries, or the values of every query.
 
     Returns
     -------
     dict of str → float, or of str → ndarray of shape (n_queries,)
-        By the names as they were given. With ``average=None`` "query" holds the query labels, and
-        NaN stands where a metric is not defined.
+        Values by metric name, as given in ``metrics``. With ``average=None``, the entry "query"
+        holds the query labels, and values are NaN where a metric is undefined.
 
     See Also
     --------
-    evaluate_run : The same for ranked lists and judgements in separate tables.
+    evaluate_run : Evaluate ranked lists with relevance judgements in a separate table.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def evaluate(
     asked = parse_metrics(metrics)
     inputs = check_lists(y_true, y_score, qid, None, undefined, average)
     if not inputs.single:
-        raise ValueError("y_true and y_score must be 1-D: evaluate one output at a time")
+        raise ValueError("y_true and y_score must be 1-D; evaluate one output at a time")
     options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
     found: Values = {}
     if average is None:
@@ -109,7 +109,10 @@ def evaluate(
             found[metric.text] = _of_lists(metric, inputs, options)
         elif metric.name == "concordance_index":
             if average is None:
-                raise ValueError("concordance_index counts all pairs together: average='query'")
+                raise ValueError(
+                    "concordance_index has no value by query; use average='query' or leave it out "
+                    "of metrics"
+                )
             found[metric.text] = metric(y_true, y_score, qid=qid)
         else:
             found[metric.text] = metric(y_true, y_score, qid=qid, average=average)
@@ -131,42 +134,44 @@ def evaluate_run(
 ) -> dict[str, Any]:
     """Evaluate ranked lists against relevance judgements.
 
-    What was judged relevant and is not in the list of its query counts as relevant and has no
-    place. What is in a list and was not judged is not relevant. Queries without judgements are
-    left out.
+    Documents judged relevant but missing from the list of their query count as relevant rows that
+    were not retrieved. Documents in a list without a judgement count as not relevant. Queries
+    without judgements are ignored.
 
     Parameters
     ----------
     run : RankTable
         From :func:`rankrls.rank` or :func:`rankrls.datasets.load_run`.
     qrels : Qrels
-        From :func:`rankrls.datasets.load_qrels`. Queries and ids are compared as text, so that 7
-        and "7" are the same.
+        From :func:`rankrls.datasets.load_qrels`. Queries and ids are compared as strings, so 7 and
+        "7" are the same.
     metrics : str or sequence of str, default=("ndcg@10", "map", "mrr", "precision@10")
-        Names as in :func:`evaluate`, of metrics of lists.
+        Names of list metrics, as in :func:`evaluate`.
     gain : {"exponential", "linear"}, default="exponential"
-        Of :func:`ndcg`. trec_eval and nDCG of ir_measures: "linear".
+        Gain of :func:`ndcg`. trec_eval and the nDCG of ir_measures use "linear".
     relevance_threshold : float, default=1
-        Smallest grade that is relevant, above 0.
+        Smallest grade that counts as relevant; must be above 0.
     max_grade : float, default=4
         Of :func:`expected_reciprocal_rank`.
     ties : {"expected", "rank", "id"}, default="expected"
-        Lines of equal scores: the expected value over all their orders, the order of the table,
-        or the id that comes last in the alphabet first, as in trec_eval.
+        Treatment of equal scores. "expected" takes the expected value over all orders of the tied
+        lines, "rank" keeps the order of the table, "id" sorts by descending id, as trec_eval does.
     undefined : {0, 1, "skip"}, default="skip"
-        Value of a query without a relevant judgement; "skip" leaves it out of the mean. trec_eval
-        and ir_measures: 0.
+        Value of a query without a relevant judgement; "skip" excludes it from the mean. trec_eval
+        and ir_measures use 0.
     missing_queries : {"zero", "skip"}, default="zero"
-        Judged queries that are not in the run have the value 0, as in ir_measures and
-        ``trec_eval -c``, or are left out, as in ``trec_eval`` without ``-c``.
+        Treatment of judged queries that are not in the run. "zero" gives them the value 0, as
+        ir_measures and ``trec_eval -c`` do; "skip" excludes them, as ``trec_eval`` does without
+        ``-c``.
     average : {"query"} or None, default="query"
         Means over the queries, or the values of every query.
 
     Returns
     -------
     dict of str → float, or of str → ndarray of shape (n_queries,)
-        By the names as they were given. With ``average=None`` "query" holds the queries of the
-        judgements as text, sorted, and NaN stands where a query is left out.
+        Values by metric name, as given in ``metrics``. With ``average=None``, the entry "query"
+        holds the judged queries as sorted strings, and values are NaN for queries that are
+        excluded.
 
     Examples
     --------
@@ -190,8 +195,7 @@ def evaluate_run(
         values = found[metric.text]
         if np.isnan(values).all():
             raise ValueError(
-                f"{metric.text}: no query is left, because no judged query has a relevant row or "
-                "is in the run"
+                f"{metric.text} is undefined: no judged query has a relevant row or is in the run"
             )
         found[metric.text] = float(np.nanmean(values))
     return {metric.text: found[metric.text] for metric in asked}
@@ -207,12 +211,14 @@ def run_values(
     undefined: Any,
     missing_queries: str,
 ) -> Values:
-    """Values of every judged query, and the queries themselves; see `evaluate_run`."""
+    """Compute the values for each judged query, and the query labels; see `evaluate_run`."""
     check_option("ties", ties, ("expected", "rank", "id"))
     check_option("missing_queries", missing_queries, ("zero", "skip"))
     for metric in asked:
         if not metric.is_list:
-            raise ValueError(f"{metric.text} compares pairs of rows, and a run has lists of them")
+            raise ValueError(
+                f"{metric.text} is a pairwise metric; a run is evaluated by list metrics"
+            )
     threshold = options["relevance_threshold"]
     if not threshold > 0:
         raise ValueError(
@@ -238,12 +244,12 @@ def _of_lists(metric: NamedMetric, inputs: ListInputs, options: dict[str, Any]) 
 
 
 def _aligned(run: RankTable, qrels: Qrels, ties: str, undefined: float) -> ListInputs:
-    """Rows of the lists with their grades, then judged rows that are in no list."""
+    """Align the rows of the lists with their grades; judged rows that are in no list come last."""
     for name, table, kind in (("run", run, RankTable), ("qrels", qrels, Qrels)):
         if not isinstance(table, kind):
             raise ValueError(f"{name} must be a {kind.__name__}; got {show(table)}")
         if len(table) == 0:
-            raise ValueError(f"{name} has no lines: there is nothing to evaluate")
+            raise ValueError(f"{name} is empty; give at least one line")
         for column, values in table.columns.items():
             check_length(f"{name}.{column}", values, len(table), of="lines")
     run_score = check_finite_array("run.score", run.score, ndim=(1,))
@@ -252,8 +258,9 @@ def _aligned(run: RankTable, qrels: Qrels, ties: str, undefined: float) -> ListI
     judged = of_line < len(names)
     if not judged.any():
         raise ValueError(
-            f"no query of the run was judged: its first is {show(str(run.query[0]))}, that of the "
-            f"judgements {show(str(qrels.query[0]))}"
+            "no query of the run has judgements: the first query of the run is "
+            f"{show(str(run.query[0]))}, "
+            f"the first judged query is {show(str(qrels.query[0]))}"
         )
     of_run, score = of_line[judged], run_score[judged]
     id_judged, id_run, _ = _numbered(qrels.id, run.id[judged])
@@ -280,7 +287,7 @@ def _aligned(run: RankTable, qrels: Qrels, ties: str, undefined: float) -> ListI
 
 
 def _levels(score: Array, id: Array, ties: str) -> Array:
-    """Scores as numbers from 0, ties in the order that was asked for."""
+    """Replace scores by integer levels, ordering ties as ``ties`` says."""
     if ties == "expected":
         return np.unique(score, return_inverse=True)[1]
     later = -np.arange(len(score))
@@ -293,13 +300,13 @@ def _levels(score: Array, id: Array, ties: str) -> Array:
 
 
 def _numbered(known: Array, others: Array) -> tuple[Array, Array, Array]:
-    """Labels as numbers: those of ``known`` in the order of their text, unknown ones after them.
+    """Encode labels as integers: those of ``known`` in string order, then the unknown ones.
 
     Returns
     -------
     of_known, of_others : ndarray of int
     labels : ndarray of str
-        Different labels of ``known`` as text, sorted.
+        Distinct labels of ``known`` as sorted strings.
     """
     words = [[str(label) for label in labels.tolist()] for labels in (known, others)]
     labels = sorted(set(words[0]))

@@ -1,4 +1,4 @@
-"""Preferences given as pairs of rows, and the weights of pairs."""
+"""Preferences given as pairs of rows, and their weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 
 def scaled(weight: Array) -> Array:
-    """Weights times the power of two that brings the largest near one: products stay finite."""
+    """Scale weights by a power of two so that the largest is near one and products stay finite."""
     if not weight.any():
         return weight
     return np.ldexp(weight, -np.frexp(weight.max())[1])
@@ -35,7 +35,7 @@ def check_within(edges: Array, queries: Queries) -> None:
 
 
 def edge_weight(edges: Array, weight: Array | None, pair_weight: ArrayLike | None) -> Array | None:
-    """Weight of every given pair, None if all count one."""
+    """Weight of each given pair; None if all weights are one."""
     result = None
     if pair_weight is not None:
         result = scaled(check_weights("pair_weight", pair_weight, len(edges), of="pairs"))
@@ -48,7 +48,7 @@ def edge_weight(edges: Array, weight: Array | None, pair_weight: ArrayLike | Non
 def count_given(
     score: Array, edges: Array, queries: Queries, weight: Array | None
 ) -> tuple[Array, Array, Array]:
-    """Sum the comparable, discordant and tied given pairs of every query."""
+    """Sum the comparable, discordant and tied pairs of each query, for pairs given explicitly."""
     query = queries.codes[edges[:, 0]]
     preferred, other = score[edges[:, 0]], score[edges[:, 1]]
 

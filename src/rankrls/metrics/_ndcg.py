@@ -32,7 +32,7 @@ def ndcg(
     undefined: float | Literal["skip"] = "skip",
     average: Literal["query"] | None = "query",
 ) -> float | NDArray[np.float64]:
-    """Discounted cumulative gain of the ranking, as a fraction of the best possible.
+    """Normalised discounted cumulative gain (NDCG).
 
     Parameters
     ----------
@@ -42,25 +42,25 @@ def ndcg(
         Predicted scores, higher = ranked earlier. Several outputs are evaluated one by one and
         averaged with equal weights.
     qid : array-like of shape (n_rows,), optional
-        Query of every row: any labels, in any order. None: all rows are one query.
+        Query label of each row, in any order. If None, all rows form one query.
     k : int, optional
-        Only the first ``k`` places count. None: all of them.
+        Only the first ``k`` rows count. If None, all rows count.
     gain : {"exponential", "linear"}, default="exponential"
-        2^y − 1, usual for graded relevance in web search, or y itself.
+        "exponential" is 2^y − 1, usual for graded relevance in web search; "linear" is y.
     undefined : {0, 1, "skip"}, default="skip"
         Value of a query without a relevant row (all labels zero), for which the ratio is 0/0.
-        By default such queries are left out of the mean: no order of their rows is better than
-        another, and the pairwise error leaves them out too. The scorers, ``scoring="ndcg@10"`` of
-        `RankRLSCV`, the report and ``rankrls evaluate`` all do so. scikit-learn counts 0,
-        LightGBM 1.
+        By default such queries are excluded from the mean, as in the pairwise error, because no
+        order of their rows is better than another. The scorers, ``scoring="ndcg@10"`` of
+        `RankRLSCV`, the report and ``rankrls evaluate`` do the same. scikit-learn uses 0, LightGBM
+        uses 1.
     average : {"query"} or None, default="query"
-        Mean over the queries, or one value for each query.
+        "query" returns the mean over the queries, None one value for each query.
 
     Returns
     -------
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        Between 0 and 1. With ``average=None`` an array in the order of the sorted query labels,
-        NaN for a query that is skipped.
+        Between 0 and 1. With ``average=None``, an array in the order of the sorted query labels,
+        with NaN for the queries that are skipped.
 
     Raises
     ------
@@ -69,12 +69,12 @@ def ndcg(
 
     Notes
     -----
-    With the rows of a query by descending score, π(p) the row at rank p and G the gain,
+    With the rows of a query sorted by descending score, π(p) the row at rank p and G the gain,
 
         DCG = Σ_{p ≤ k} G(y_π(p)) / log2(1 + p),      NDCG = DCG / (DCG of the order of y).
 
-    Where scores tie, DCG is the expected value over all orders of the tied rows: every place of
-    a tie group gets the mean gain of the group, and k may cut through a group.
+    Where scores tie, DCG is the expected value over all orders of the tied rows: each place of a
+    tie group gets the mean gain of the group, and k may cut through a group.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def ndcg(
 
 
 def ndcg_values(inputs: ListInputs, gain: str) -> Callable[[Array, Array], Array]:
-    """NDCG of every query, of labels and scores of shape (n_rows,)."""
+    """Return a function that computes the NDCG of each query from labels and scores."""
     check_option("gain", gain, ("exponential", "linear"))
     _check_gains(inputs.y_true, gain)
     best = replace(inputs, retrieved=None)
@@ -108,7 +108,7 @@ def ndcg_values(inputs: ListInputs, gain: str) -> Callable[[Array, Array], Array
 
 
 def _check_gains(y: Array, gain: str) -> None:
-    """Raise unless the labels give finite gains >= 0."""
+    """Raise an error unless the labels give finite gains >= 0."""
     if (y < 0).any():
         where = int(np.argwhere(y < 0)[0, 0])
         raise ValueError(

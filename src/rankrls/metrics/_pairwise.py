@@ -1,4 +1,4 @@
-"""Metrics of pairs: how many preferences a prediction gets wrong."""
+"""Pairwise metrics: the fraction of preferences that are predicted in the right or wrong order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rankrls.metrics._given import check_within, count_given, edge_weight, scale
 __all__ = ["concordance_index", "pairwise_accuracy", "pairwise_error"]
 
 Array = NDArray[Any]
-# What a tied prediction of a preferred pair costs.
+# Error of a tied prediction of a preferred pair.
 _TIE_COST = {"half": 0.5, "error": 1.0}
 
 
@@ -45,37 +45,38 @@ def pairwise_error(
     Parameters
     ----------
     y_true : array-like of shape (n_rows,) or (n_rows, n_outputs), or None
-        Labels, higher = preferred. Every two rows of one query with different labels are a
-        preference. None when ``pairs`` are given.
+        Labels, higher = preferred. Any two rows of the same query with different labels form a
+        preference. None if ``pairs`` are given.
     y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
-        Predicted scores, higher = preferred. With several outputs each column is evaluated on
-        its own and the results are averaged with equal weights.
+        Predicted scores, higher = preferred. Several outputs are evaluated one by one and averaged
+        with equal weights.
     qid : array-like of shape (n_rows,), optional
-        Query of every row: any labels, in any order. None: all rows are one query.
+        Query label of each row, in any order. If None, all rows form one query.
     pairs : array-like of shape (n_pairs, 2), optional
-        The preferences themselves, in place of ``y_true``: rows (preferred, other). With
-        ``qid`` a pair must lie within one query.
+        Preferences given explicitly instead of by ``y_true``, as row indices (preferred, other).
+        With ``qid``, both rows must be in the same query.
     ties : {"half", "error"}, default="half"
-        What a tied *prediction* of a preferred pair counts: half an error or a whole one. Not to
-        be confused with the parameter ``ties`` of the estimators, which says whether rows with
-        tied *labels* enter the training objective; rows with tied labels are never a preference
-        here.
+        Whether a tied *prediction* of a preferred pair counts as half an error or as a full error.
+        Not to be confused with the parameter ``ties`` of the estimators, which says whether rows
+        with tied *labels* enter the training objective; in this metric, rows with tied labels never
+        form a preference.
     average : {"query", "pair"} or None, default="query"
-        "query": the mean over the queries that have a preference. "pair": all preferences
-        together. None: one value for each query.
+        "query" averages over the queries that have a preference, "pair" pools the preferences of
+        all queries, and None returns one value for each query.
     sample_weight : array-like of shape (n_rows,), optional
-        Non-negative row weights ω; the preference of i over j counts ω_i ω_j. A query whose
-        preferences all have weight zero counts as one without a preference.
+        Non-negative row weights ω; the preference of i over j has weight ω_i ω_j. A query whose
+        preferences all have weight zero is treated as a query without preferences.
     pair_weight : array-like of shape (n_pairs,), optional
         Non-negative weights of ``pairs``, multiplied with those of their rows.
     magnitude : array-like of shape (n_pairs,), optional
-        Of ``pairs``, as in ``fit``: pairs of magnitude 0 were judged equal and are no preference.
+        Magnitudes of ``pairs``, as in ``fit``. Pairs of magnitude 0 were judged equal and are not
+        preferences.
 
     Returns
     -------
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        The error, between 0 and 1. With ``average=None`` an array in the order of the sorted
-        query labels, NaN for a query without a preference.
+        The error, between 0 and 1. With ``average=None``, an array in the order of the sorted
+        query labels, with NaN for queries without a preference.
 
     Raises
     ------
@@ -84,8 +85,8 @@ def pairwise_error(
 
     See Also
     --------
-    pairwise_accuracy : One minus this.
-    concordance_index : The accuracy over all pairs together.
+    pairwise_accuracy : One minus the pairwise error.
+    concordance_index : Pairwise accuracy over the pairs of all queries.
 
     Notes
     -----
@@ -94,7 +95,7 @@ def pairwise_error(
 
         error_q = Σ_{(i,j) ∈ E_q} ω_i ω_j ([f_i < f_j] + c [f_i = f_j]) / Σ_{(i,j) ∈ E_q} ω_i ω_j.
 
-    Preferences from labels are counted in O(n log n), without listing them, and exactly.
+    Preferences implied by labels are counted exactly in O(n log n), without materialising pairs.
 
     Examples
     --------
@@ -122,8 +123,9 @@ def pairwise_error(
     if pairs is not None:
         if labels is not None:
             raise ValueError(
-                "give y_true or pairs, not both: it would be ambiguous which of them holds the "
-                "preferences (pass y_true=None with pairs)"
+                "y_true and pairs are both given, and either defines the preferences; pass only "
+                "one "
+                "of them (y_true=None with pairs)"
             )
         edges = check_pairs(pairs, n_rows)
         check_within(edges, queries)
@@ -134,16 +136,18 @@ def pairwise_error(
         parts = [count_given(s, edges, queries, of_pair) for s in score.T]
     else:
         if pair_weight is not None:
-            raise ValueError("pair_weight needs pairs: with y_true, use sample_weight")
+            raise ValueError("pair_weight is given without pairs; use sample_weight with y_true")
         if magnitude is not None:
-            raise ValueError("magnitude needs pairs: y_true says how much rows differ")
+            raise ValueError(
+                "magnitude is given without pairs; y_true already says how much rows differ"
+            )
         if labels is None:
-            raise ValueError("there are no preferences: give y_true or pairs")
+            raise ValueError("there are no preferences; give y_true or pairs")
         columns = zip(labels.reshape(n_rows, -1).T, score.T, strict=True)
         parts = [_count_labels(y, s, queries, weight) for y, s in columns]
 
     cost = _TIE_COST[ties]
-    # By output: what is wrong, and all there is, in every query.
+    # For each output: error and total weight of the preferences of each query.
     wrong = np.column_stack([discordant + cost * tied for _, discordant, tied in parts])
     total = np.column_stack([comparable for comparable, _, _ in parts])
     return _averaged(wrong, total, average, single)
@@ -167,39 +171,38 @@ def pairwise_accuracy(
     Parameters
     ----------
     y_true : array-like of shape (n_rows,) or (n_rows, n_outputs), or None
-        Labels, higher = preferred; None when ``pairs`` are given.
+        Labels, higher = preferred; None if ``pairs`` are given.
     y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
         Predicted scores, higher = preferred; several outputs are averaged.
     qid : array-like of shape (n_rows,), optional
-        Query of every row. None: all rows are one query.
+        Query label of each row. If None, all rows form one query.
     pairs : array-like of shape (n_pairs, 2), optional
-        Preferences (preferred, other) in place of ``y_true``.
+        Preferences (preferred, other), as row indices, instead of ``y_true``.
     ties : {"half", "error"}, default="half"
-        What a tied *prediction* takes away: a half or all of it. Not the estimators' ``ties``,
-        which is about tied labels.
+        Whether a tied *prediction* counts as half correct or as an error. Not the estimators'
+        ``ties``, which is about tied labels.
     average : {"query", "pair"} or None, default="query"
-        Mean over the queries with a preference, all preferences together, or one value for each
-        query.
+        "query" averages over the queries that have a preference, "pair" pools the preferences of
+        all queries, and None returns one value for each query.
     sample_weight : array-like of shape (n_rows,), optional
-        Non-negative row weights; a preference counts the product of its two.
+        Non-negative row weights; the weight of a preference is the product of its row weights.
     pair_weight : array-like of shape (n_pairs,), optional
         Non-negative weights of ``pairs``.
     magnitude : array-like of shape (n_pairs,), optional
-        Of ``pairs``; those of magnitude 0 were judged equal and do not count.
+        Magnitudes of ``pairs``; pairs of magnitude 0 were judged equal and do not count.
 
     Returns
     -------
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        One minus `pairwise_error` of the same arguments.
+        One minus `pairwise_error` for the same arguments.
 
     See Also
     --------
-    pairwise_error : The details of all parameters.
+    pairwise_error : Describes all parameters in detail.
 
     Notes
     -----
-    With ``ties="half"``, labels of two levels and one query this is the area under the ROC
-    curve.
+    With ``ties="half"``, binary labels and a single query this is the area under the ROC curve.
 
     Examples
     --------
@@ -228,7 +231,7 @@ def concordance_index(
     qid: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Fraction of all comparable pairs that are concordant, tied predictions counting half.
+    """Fraction of comparable pairs that are concordant, with tied predictions counted as half.
 
     Parameters
     ----------
@@ -237,23 +240,24 @@ def concordance_index(
     y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
         Predicted scores, higher = preferred; several outputs are averaged.
     qid : array-like of shape (n_rows,), optional
-        Query of every row; only rows of one query are compared. None: all rows are one query.
+        Query label of each row; only rows of the same query are compared. If None, all rows form
+        one query.
     sample_weight : array-like of shape (n_rows,), optional
-        Non-negative row weights; a pair counts the product of its two.
+        Non-negative row weights; the weight of a pair is the product of its row weights.
 
     Returns
     -------
     float
-        ``pairwise_accuracy(..., average="pair", ties="half")``: 1 perfect, 1/2 for random
-        scores.
+        ``pairwise_accuracy(..., average="pair", ties="half")``: 1 for a perfect ranking, 1/2 for
+        random scores.
 
     See Also
     --------
-    pairwise_accuracy : The same with every query counting once.
+    pairwise_accuracy : The same, averaged over queries.
 
     Notes
     -----
-    (concordant + tied / 2) / comparable. For labels of two levels this is the area under the
+    The index is (concordant + tied / 2) / comparable. For binary labels this is the area under the
     ROC curve.
 
     Examples
@@ -276,13 +280,13 @@ def _count_labels(
 def _averaged(
     wrong: Array, total: Array, average: str | None, single: bool
 ) -> float | NDArray[np.float64]:
-    """Errors from what is wrong and what there is, both of shape (n_queries, n_outputs)."""
+    """Average errors from the wrong and total weights, both of shape (n_queries, n_outputs)."""
     empty = ~(total > 0).any(axis=0)
     if empty.any():
         where = "" if single else f" in output {int(np.flatnonzero(empty)[0])}"
         raise ValueError(
-            f"there is no preference to evaluate{where}: no query has two rows with different "
-            "labels (and weight), and no pair is given"
+            f"there is no preference to evaluate{where}: no query has two rows of positive weight "
+            "with different labels, and no pair is given"
         )
     if average == "pair":
         return float(np.mean(np.minimum(wrong.sum(axis=0) / total.sum(axis=0), 1.0)))

@@ -1,7 +1,7 @@
-"""The rows of every query in the order of their scores, with the groups of equal scores.
+"""Rows of each query sorted by score, with the groups of tied scores.
 
-Where scores tie, the order of the rows is arbitrary. The list metrics give the expected value
-over all orders of the tied rows, and for that they need the tie groups, not an order.
+Where scores tie, the order of the rows is arbitrary. The list metrics return the expected value
+over all orders of the tied rows, which they compute from the tie groups.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RankedLists:
     query_size : ndarray of shape (n_queries,), int
         Number of rows of every query.
     places : ndarray of shape (n_queries,), int
-        How many places of every query count: the retrieved rows, up to the cut-off.
+        Number of places of each query that count: the retrieved rows, up to the cut-off.
     """
 
     order: Array
@@ -63,7 +63,7 @@ class RankedLists:
         return np.add.reduceat(values, self.first_group)
 
     def at_places(self, values: Array) -> Array:
-        """Put zero in ``values`` of sorted rows beyond the places that count."""
+        """Set ``values`` of sorted rows beyond the places that count to zero."""
         if self.places is not self.query_size:
             values[self.rank > np.repeat(self.places, self.query_size)] = 0.0
         return values
@@ -107,9 +107,9 @@ def rank_lists(
     n_queries : int
         Number of queries.
     k : int, optional
-        Cut-off. None: all places count.
+        Cut-off. If None, all places count.
     retrieved : ndarray of shape (n_rows,), bool, optional
-        Rows that are in a list at all; the others have lower scores. None: all.
+        Rows that are in a list; the others have lower scores. If None, all rows are.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Scorers for scikit-learn's model selection, with ``qid`` routed to the metric."""
+"""Scorers for scikit-learn's model selection that pass ``qid`` to the metric."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Scorer: Any = type(make_scorer(pairwise_accuracy))
 
 
 class _RankingScorer(_Scorer):
-    """A scorer of scikit-learn that does not let ``qid`` get lost on the way."""
+    """A scikit-learn scorer that raises an error if ``qid`` was not routed to it."""
 
     def _score(self, method_caller: Any, estimator: Any, X: Any, y_true: Any, **kwargs: Any) -> Any:
         if kwargs.get("qid", self._kwargs.get("qid")) is None:
@@ -38,8 +38,8 @@ class _RankingScorer(_Scorer):
             ranker = steps[-1][1] if steps else estimator
             if getattr(ranker, "_with_qid", False):
                 raise ValueError(
-                    "the model was fitted with qid, but no qid reached the scorer: without it rows "
-                    "of different queries would be compared. Switch on metadata routing, "
+                    "the model was fitted with qid, but no qid reached the scorer, so rows of "
+                    "different queries would be compared. Enable metadata routing, "
                     "sklearn.set_config(enable_metadata_routing=True), and pass qid"
                 )
         elif predicts_by_query(estimator):
@@ -52,7 +52,7 @@ class _RankingScorer(_Scorer):
 def make_ranking_scorer(
     metric: Callable[..., Any], *, greater_is_better: bool = True, **kwargs: Any
 ) -> Any:
-    """Make a scikit-learn scorer that asks for ``qid``.
+    """Make a scikit-learn scorer that requests ``qid``.
 
     Parameters
     ----------
@@ -60,24 +60,24 @@ def make_ranking_scorer(
         ``metric(y_true, y_score, *, qid=None, **kwargs) -> float``, such as the metrics of this
         package.
     greater_is_better : bool, default=True
-        False for an error; the scorer then gives its negative.
+        Set to False for an error or a loss; the scorer then returns its negative.
     **kwargs : dict
-        Further arguments of ``metric``, such as ``k=10``.
+        Additional arguments of ``metric``, such as ``k=10``.
 
     Returns
     -------
     callable
-        A scorer ``scorer(estimator, X, y, *, qid=None) -> float`` of the estimator's
-        ``predict``, for ``scoring=``.
+        A scorer ``scorer(estimator, X, y, *, qid=None) -> float`` that evaluates the output of the
+        estimator's ``predict``, for use as ``scoring=``.
 
     Notes
     -----
-    Inside a search or cross-validation, ``qid`` reaches the scorer by scikit-learn's metadata
-    routing: switch it on with ``sklearn.set_config(enable_metadata_routing=True)``, give ``qid``
-    in ``params`` (or to ``fit`` of a search), and have the splitter ask for what it needs of it;
-    the rankers of this package ask for it by themselves. Without routing the scorer sees no
-    ``qid``: it takes all rows of a fold as one query, and refuses a ranker of this package that
-    was fitted with ``qid``.
+    Inside a search or cross-validation, ``qid`` reaches the scorer through scikit-learn's metadata
+    routing: enable it with ``sklearn.set_config(enable_metadata_routing=True)``, pass ``qid`` in
+    ``params`` (or to ``fit`` of a search), and set the request of the splitter if it needs ``qid``
+    too. The rankers of this package request it by default. Without routing the scorer receives no
+    ``qid`` and treats all rows of a fold as one query; it raises an error for a ranker of this
+    package that was fitted with ``qid``.
 
     Examples
     --------
@@ -94,11 +94,11 @@ def make_ranking_scorer(
     """
     if not callable(metric):
         raise ValueError(
-            f"metric must be a function, with k=… for a cut-off, such as ndcg; got {metric!r}"
+            f"metric must be a function such as ndcg, with k=… for a cut-off; got {metric!r}"
         )
     plain = make_scorer(metric, greater_is_better=greater_is_better, **kwargs)
     scorer = _RankingScorer(plain._score_func, plain._sign, plain._kwargs, plain._response_method)
-    # A request may only be set while routing is on; it does no harm when routing is off.
+    # A request can only be set while routing is enabled; it has no effect otherwise.
     with config_context(enable_metadata_routing=True):
         return scorer.set_score_request(qid=True)
 

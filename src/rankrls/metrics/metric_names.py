@@ -1,4 +1,4 @@
-"""Metrics by their names: ``ndcg@10``, ``map``, ``recall@100`` and so on, everywhere the same."""
+"""Parsing of metric names such as ``ndcg@10``, ``map`` and ``recall@100``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rankrls.metrics._arguments import ListInputs, check_k
 
 __all__ = ["LIST_METRICS", "PAIR_METRICS", "NamedMetric", "parse_metric", "parse_metrics"]
 
-#: List metrics: the function, what computes its values from checked arguments, and the option that
-#: says what counts as relevant.
+#: List metrics: the public function, the function of checked arguments, and the option that
+#: defines relevance.
 _LISTS: dict[str, tuple[Callable[..., Any], Callable[..., Any], str]] = {
     "ndcg": (_ndcg.ndcg, _ndcg.ndcg_values, "gain"),
     "average_precision": (
@@ -35,7 +35,7 @@ _LISTS: dict[str, tuple[Callable[..., Any], Callable[..., Any], str]] = {
     ),
 }
 
-#: Metrics of pairs of rows, which have no cut-off.
+#: Pairwise metrics, which have no cut-off.
 _PAIRS: dict[str, Callable[..., Any]] = {
     "pairwise_accuracy": _pairwise.pairwise_accuracy,
     "concordance_index": _pairwise.concordance_index,
@@ -44,7 +44,7 @@ _PAIRS: dict[str, Callable[..., Any]] = {
 
 LIST_METRICS = tuple(_LISTS)
 
-#: Those that are larger where a ranking is better.
+#: Metrics for which higher is better.
 PAIR_METRICS = ("pairwise_accuracy", "concordance_index")
 
 #: Short names.
@@ -57,7 +57,7 @@ _SHORT = {
 
 @dataclass(frozen=True)
 class NamedMetric:
-    """A metric that was asked for by name.
+    """A metric given by name.
 
     Attributes
     ----------
@@ -75,17 +75,17 @@ class NamedMetric:
 
     @property
     def is_list(self) -> bool:
-        """Whether it looks at whole lists, not at pairs of rows."""
+        """Whether it is a list metric rather than a pairwise metric."""
         return self.name in _LISTS
 
     @property
     def option(self) -> str | None:
-        """The option that says what counts as relevant; None for metrics of pairs."""
+        """The option that defines relevance; None for pairwise metrics."""
         return _LISTS[self.name][2] if self.is_list else None
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The function of `rankrls.metrics`."""
+        """The function in `rankrls.metrics`."""
         return _LISTS[self.name][0] if self.is_list else _PAIRS[self.name]
 
     @property
@@ -98,23 +98,23 @@ class NamedMetric:
         return self.function(y_true, y_score, **self.options, **others)
 
     def values(self, inputs: ListInputs, option: Any) -> Callable[[Any, Any], Any]:
-        """What computes the values of a list metric, with the cut-off that ``inputs`` has."""
+        """Return the function that computes a list metric with the cut-off of ``inputs``."""
         return _LISTS[self.name][1](inputs, option)
 
 
 def parse_metric(
     text: Any, argument: str = "metric", *, allowed: Iterable[str] | None = None
 ) -> NamedMetric:
-    """The metric that a name stands for.
+    """Parse the name of a metric.
 
     Parameters
     ----------
     text : str
-        ``name`` or ``name@k``. Names are those of the functions, and map, mrr and err.
+        ``name`` or ``name@k``, with the name of a function, or map, mrr or err.
     argument : str
-        What it was given as, for errors.
+        Name of the argument, for error messages.
     allowed : iterable of str, optional
-        Names of functions; by default all.
+        Names of the functions that are accepted; by default all.
     """
     name, at, cut = text.partition("@") if isinstance(text, str) else (text, "", "")
     if name in _SHORT and isinstance(name, str):
@@ -125,7 +125,8 @@ def parse_metric(
                  else allowed)  # fmt: skip
     if at and name not in _LISTS:
         raise ValueError(
-            f"{argument}={text!r}: {name} has no cut-off, which is for lists, as in 'ndcg@10'"
+            f"{argument}={text!r}: {name} has no cut-off; only list metrics have one, as in "
+            "'ndcg@10'"
         )
     if at and not (cut.isascii() and cut.isdigit()):
         raise ValueError(
@@ -135,14 +136,14 @@ def parse_metric(
 
 
 def parse_metrics(given: str | Sequence[str], argument: str = "metrics") -> list[NamedMetric]:
-    """Metrics from a list of names, or from a text with commas between them."""
+    """Parse metrics from a list of names or a comma-separated string."""
     texts = given.split(",") if isinstance(given, str) else given
     if not isinstance(texts, Iterable):
         raise ValueError(f"{argument} must be names of metrics, as in 'ndcg@10,map'; got {given!r}")
     texts = [text.strip() if isinstance(text, str) else text for text in texts]
     parsed = [parse_metric(text, argument) for text in texts if text != ""]
     if not parsed:
-        raise ValueError(f"{argument} names no metric: write, for example, 'ndcg@10,map'")
+        raise ValueError(f"{argument} is empty; give metric names, for example 'ndcg@10,map'")
     for place, metric in enumerate(parsed):
         if metric.text in [other.text for other in parsed[:place]]:
             raise ValueError(f"{argument}: {metric.text!r} comes twice")

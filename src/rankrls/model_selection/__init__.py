@@ -1,4 +1,4 @@
-"""Model selection: exact cross-validation, splitters and estimators of AUC."""
+"""Exact cross-validation, splitters, permutation tests and cross-validated estimates of AUC."""
 
 from rankrls.model_selection._auc import (
     averaged_auc,

@@ -1,8 +1,9 @@
-"""Estimates of AUC by cross-validation, for any estimator: one refit for every held-out set.
+"""Cross-validated estimates of AUC for any estimator, with one refit for each held-out set.
 
-Averaging compares only rows that the same model has predicted; pooling compares rows predicted by
-different models, whose scores differ by more than the rows do. `leave_pair_out_auc` averages over
-all pairs and is the one to use; the others are here to be compared with it.
+Averaging compares only rows that were predicted by the same model. Pooling compares rows predicted
+by different models, which adds differences between the models to those between the rows.
+`leave_pair_out_auc` averages over all pairs and is the recommended estimate; the others are
+provided for comparison.
 """
 
 from __future__ import annotations
@@ -45,31 +46,32 @@ def pooled_auc(
     intercept: str = "auto",
     n_jobs: int | None = None,
 ) -> float:
-    """AUC of the held-out predictions of all folds together.
+    """AUC of the held-out predictions of all folds, pooled.
 
     Parameters
     ----------
     estimator : estimator
-        Any ranker, regressor or classifier, fitted or not; it is cloned for every fold. Scores are
-        its ``decision_function``, else the probability of the higher class, else ``predict``.
+        Any ranker, regressor or classifier, fitted or not; it is cloned for each fold. Scores come
+        from its ``decision_function``, else from the probability of the higher class, else from
+        ``predict``.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-        The kernel matrix of shape (n_rows, n_rows) if the estimator takes one.
+        Features, or the kernel matrix of shape (n_rows, n_rows) if the estimator takes one.
     y : array-like of shape (n_rows,)
-        Two levels; the higher one is the positive class.
+        Binary labels; the higher one is the positive class.
     cv : int, splitter or iterable of (train, test), default=5
-        An int: that many stratified folds, not shuffled.
+        An int is a number of stratified folds, not shuffled.
     groups : array-like of shape (n_rows,), optional
         Passed to the splitter.
     intercept : {"auto", "residual", "own"}, default="auto"
-        The constant of each fold's scores (see Notes). "auto": "own" for classifiers, otherwise
-        "residual".
+        How to set the constant of each fold's scores (see Notes). "auto" is "own" for classifiers
+        and "residual" otherwise.
     n_jobs : int, optional
-        Fits at the same time, as in scikit-learn.
+        Number of fits run in parallel, as in scikit-learn.
 
     Returns
     -------
     float
-        Between 0 and 1; tied scores count ½.
+        Between 0 and 1; tied scores count as ½.
 
     See Also
     --------
@@ -77,18 +79,18 @@ def pooled_auc(
 
     Notes
     -----
-    The scores of `RankRLS` mean something only relative to each other: every fit has a constant of
-    its own. With "residual" the mean of a fit's scores over its training rows is replaced by the
-    mean of their y,
+    The scores of `RankRLS` are defined only up to a constant, which differs between fits. With
+    "residual", the mean of a fit's scores over its training rows is replaced by the mean of their
+    y,
 
         f(x) − mean(f(X_train)) + mean(y_train),
 
-    so that the mean training residual is zero: the intercept of least squares (and no change for
-    a regressor that has one, such as `Ridge`). The scores must be on the scale of y; with
-    ``cost="unit"`` this means y of 0 and 1. With "own" scores are taken as they are.
+    so that the mean training residual is zero. This is the least-squares intercept, and it changes
+    nothing for a regressor that already has one, such as `Ridge`. The scores must be on the scale
+    of y; with ``cost="unit"`` this means labels 0 and 1. With "own", scores are used unchanged.
 
-    Also with that intercept pooling is biased: where a fold has many positives, the model that
-    predicts it was trained on few, and gives lower scores.
+    Pooling is biased even with this intercept: if a fold has many positives, the model that
+    predicts it was trained on few and gives lower scores.
 
     Examples
     --------
@@ -114,7 +116,7 @@ def averaged_auc(
     groups: Any = None,
     n_jobs: int | None = None,
 ) -> float:
-    """Mean of the AUC of each fold, over the folds that have both classes.
+    """Mean AUC over the folds that contain both classes.
 
     Parameters
     ----------
@@ -124,13 +126,14 @@ def averaged_auc(
     Returns
     -------
     float
-        Between 0 and 1; tied scores count ½.
+        Between 0 and 1; tied scores count as ½.
 
     Notes
     -----
-    A fold of one class has no AUC. It is left out of the mean and its model is not fitted; if no
-    fold is left that is an error. Constants of the fits play no part. Pairs of rows in different
-    folds are ignored, so the estimate varies more than `leave_pair_out_auc`.
+    A fold with a single class has no AUC: it is excluded from the mean, and its model is not
+    fitted. An error is raised if no fold has both classes. Constants of the fits have no effect.
+    Pairs of rows in different folds are ignored, so the estimate has a higher variance than
+    `leave_pair_out_auc`.
 
     Examples
     --------
@@ -159,7 +162,7 @@ def averaged_auc(
 def leave_one_out_auc(
     estimator: Any, X: Any, y: ArrayLike, *, intercept: str = "auto", n_jobs: int | None = None
 ) -> float:
-    """AUC of the predictions of every row by the model without it: far too low on small data.
+    """AUC of pooled leave-one-out predictions, which is strongly biased downwards on small data.
 
     Parameters
     ----------
@@ -173,8 +176,8 @@ def leave_one_out_auc(
 
     Notes
     -----
-    Without one positive of n rows the mean of y is lower by about 1/n than without one negative,
-    and so are the predictions: a model that learns nothing has an estimate of 0, not ½.
+    If a positive row is left out, the mean of y is lower by about 1/n than if a negative row is,
+    and so are the predictions. For a model that learns nothing, the estimate is therefore 0, not ½.
 
     Examples
     --------
@@ -197,10 +200,10 @@ def balanced_leave_one_out_auc(
     intercept: str = "auto",
     n_jobs: int | None = None,
 ) -> float:
-    """AUC of leave-one-out predictions by models that were trained on balanced classes.
+    """AUC of leave-one-out predictions by models trained with the same class balance.
 
-    For every row, the model is trained without it and without a random row of the other class, so
-    that all models see the same number of positives and negatives. Only the row itself is
+    For each row, the model is trained without that row and without a random row of the other class,
+    so that all models see the same numbers of positives and negatives. Only the row itself is
     predicted, and the predictions are pooled (Parker, Günter and Bedo 2007).
 
     Parameters
@@ -208,12 +211,12 @@ def balanced_leave_one_out_auc(
     estimator, X, y, intercept, n_jobs
         As in `pooled_auc`.
     random_state : int, RandomState instance or None
-        For the rows of the other class.
+        Seed for drawing the rows of the other class.
 
     Returns
     -------
     float
-        Between 0 and 1; tied scores count ½.
+        Between 0 and 1; tied scores count as ½.
 
     Examples
     --------
@@ -229,7 +232,7 @@ def balanced_leave_one_out_auc(
 
 
 def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | None = None) -> float:
-    """Fraction of the pairs (positive, negative) ordered correctly by the model without them.
+    """Leave-pair-out cross-validated estimate of AUC.
 
     Parameters
     ----------
@@ -239,20 +242,22 @@ def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | No
     Returns
     -------
     float
-        Between 0 and 1; a tied pair counts ½.
+        Fraction of the pairs (positive, negative) that are ordered correctly by the model trained
+        without them; a tied pair counts as ½.
 
     See Also
     --------
-    rankrls.model_selection.leave_pair_out_score : The same for RankRLS, from one decomposition.
+    rankrls.model_selection.leave_pair_out_score : The same for RankRLS, without refitting.
 
     Notes
     -----
     With f_ij the model trained without rows i and j, and n₊ positives and n₋ negatives,
 
-        1/(n₊ n₋) · Σ_{i positive, j negative} H(f_ij(x_i) − f_ij(x_j)),   H(0) = ½:
+        1/(n₊ n₋) · Σ_{i positive, j negative} H(f_ij(x_i) − f_ij(x_j)),   H(0) = ½.
 
-    n₊ n₋ fits. The least biased of these estimates, and less variable than other averages (Airola
-    et al. 2011; ``examples/cross_validation_bias.py`` repeats their comparison).
+    This takes n₊ n₋ fits. It is the least biased of these estimates and has a lower variance than
+    other averages (Airola et al. 2011; ``examples/cross_validation_bias.py`` repeats their
+    comparison).
 
     Examples
     --------
@@ -270,11 +275,11 @@ def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | No
     return float(np.mean((np.sign(difference) * (2 * positive[first] - 1) + 1) / 2))
 
 
-# ---------------------------------------------------------------------- what they share
+# ---------------------------------------------------------------------- helpers
 
 
 def _two_levels(y: Any, least: int = 1) -> Array:
-    """1 for rows of the higher level of y and 0 for the others, at least ``least`` of each."""
+    """Encode y as 1 for the higher level and 0 for the lower; require ``least`` rows of each."""
     if y is None or isinstance(y, PreferenceGraph):
         raise ValueError("AUC needs y with two levels, shape (n_rows,)")
     array = np.asarray(y)
@@ -288,14 +293,14 @@ def _two_levels(y: Any, least: int = 1) -> Array:
         raise ValueError(f"AUC needs y with two levels; it has {len(size)}")
     if size.min() < least:
         raise ValueError(
-            f"leaving a row out must leave both classes: y has {size.min()} row(s) of one, and "
-            f"needs at least {least}"
+            f"the training rows must contain both classes: y has {size.min()} row(s) of one class "
+            f"and needs at least {least}"
         )
     return codes
 
 
 def _balanced_splits(positive: Array, random_state: Any) -> Iterator[tuple[Array, Array]]:
-    """For every row: all rows but it and a random one of the other class; the row."""
+    """Generate, for each row, the training rows without it and a random row of the other class."""
     rng = check_random_state(random_state)
     members = [np.flatnonzero(positive == level) for level in (0, 1)]
     for i, level in enumerate(positive):
@@ -318,7 +323,7 @@ def _pooled(
     intercept: str,
     n_jobs: int | None,
 ) -> float:
-    """AUC of the held-out scores of all splits together."""
+    """AUC of the held-out scores of all splits, pooled."""
     held_out = _held_out_scores(estimator, X, y, splits, intercept=intercept, n_jobs=n_jobs)
     rows, scores = (np.concatenate(part) for part in zip(*held_out, strict=True))
     return concordance_index(positive[rows], scores)
@@ -327,10 +332,10 @@ def _pooled(
 def _held_out_scores(
     estimator: Any, X: Any, y: Any, splits: Splits, *, intercept: str, n_jobs: int | None
 ) -> list[tuple[Array, Array]]:
-    """The test rows of every split, and their scores by the model of its training rows.
+    """Test rows of each split, and their scores by the model fitted to its training rows.
 
-    Splits are taken one after the other: the training rows of all of them, as many as there are
-    rows when each is left out, are never in memory together.
+    Splits are processed lazily, so that their training rows, n arrays of n − 1 rows for
+    leave-one-out, are never in memory at the same time.
     """
     check_option("intercept", intercept, ("auto", "residual", "own"))
     residual = intercept == "residual" or (intercept == "auto" and not is_classifier(estimator))
@@ -350,7 +355,7 @@ def _fit_and_score(
 ) -> tuple[Array, Array]:
     if (y[train] == y[train][:1]).all():
         raise ValueError(
-            f"the training rows of fold {fold} are all of one class: use stratified folds (an int "
+            f"the training rows of fold {fold} are all of one class; use stratified folds (an int "
             "cv), or more of them"
         )
     pairwise = get_tags(model).input_tags.pairwise
@@ -377,5 +382,7 @@ def _scores(model: Any, X: Any) -> Array:
     else:
         scores = np.asarray(model.predict(X))
     if scores.size != scores.shape[0]:
-        raise ValueError(f"one score for each row is needed; the model gives {scores.shape}")
+        raise ValueError(
+            f"the model must give one score for each row; its scores have shape {scores.shape}"
+        )
     return scores.ravel().astype(float)

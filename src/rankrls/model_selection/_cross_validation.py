@@ -1,4 +1,4 @@
-"""scikit-learn's cross-validation with query ids: folds of whole queries, qid for fit and score."""
+"""scikit-learn's cross-validation with folds of whole queries, and qid passed to fit and score."""
 
 from __future__ import annotations
 
@@ -35,32 +35,34 @@ def cross_validate(
     scoring: Any = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """scikit-learn's `cross_validate` for queries: no query is split, and qid arrives everywhere.
+    """Cross-validate like scikit-learn's `cross_validate`, with folds of whole queries.
 
     Parameters
     ----------
     estimator : estimator, pipeline or search
-        A ranker of this package, or anything with ``fit`` and ``predict``. What takes qid in
-        ``fit`` (rankers, also inside a pipeline or a search) gets that of its rows.
+        A ranker of this package, or any estimator with ``fit`` and ``predict``. Estimators whose
+        ``fit`` takes qid (rankers, also inside a pipeline or a search) receive that of their rows.
     X : array-like or sparse matrix of shape (n_rows, n_features)
     y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph
     qid : array-like of shape (n_rows,), optional
-        Query of every row. None: one ranking, or the queries of a `PreferenceGraph`.
+        Query label of each row. If None, all rows form one query, or y is a `PreferenceGraph` with
+        its own queries.
     cv : int, splitter or iterable of (train, test), default=5
-        An int is a number of folds of whole queries, `QueryKFold`. A splitter gets qid as its
-        groups.
+        An int is a number of folds of whole queries, `QueryKFold`. A splitter receives qid as its
+        ``groups``.
     scoring : str, callable, dict or list, optional
-        "pairwise_accuracy", "ndcg@10" and other names of `RankRLSCV`, or a scorer; None: pairwise
-        accuracy. Several as a list of names, or as a dict of names or scorers.
+        "pairwise_accuracy", "ndcg@10" and other names accepted by `RankRLSCV`, or a scorer. Several
+        metrics are given as a list of names, or as a dict of names or scorers. If None, pairwise
+        accuracy.
     **options
-        Further arguments of `sklearn.model_selection.cross_validate`, such as ``n_jobs``,
-        ``return_estimator`` or ``error_score``; the latter is "raise" here by default.
+        Additional arguments of `sklearn.model_selection.cross_validate`, such as ``n_jobs``,
+        ``return_estimator`` or ``error_score``, which is "raise" by default here.
 
     Returns
     -------
     dict of str to ndarray
-        "test_score" (or ``"test_"`` and the name of each of several metrics), "fit_time",
-        "score_time", and what ``options`` ask for.
+        "test_score" (with several metrics, ``"test_"`` and the name of each), "fit_time",
+        "score_time", and any entries requested by ``options``.
 
     See Also
     --------
@@ -68,8 +70,8 @@ def cross_validate(
 
     Notes
     -----
-    Metadata routing is switched on for the time of the call. A search inside is given qid as the
-    groups of its own splitter, too.
+    Metadata routing is enabled during the call. A nested search receives qid as the ``groups`` of
+    its own splitter, too.
 
     Examples
     --------
@@ -99,12 +101,12 @@ def cross_val_score(
     scoring: Any = None,
     **options: Any,
 ) -> Array:
-    """Scores of held-out folds of whole queries, by refitting.
+    """Evaluate a score by cross-validation with folds of whole queries.
 
     Parameters
     ----------
     estimator, X, y, qid, cv, scoring, **options
-        As for `cross_validate`; one metric.
+        As for `cross_validate`, with a single metric.
 
     Returns
     -------
@@ -129,19 +131,19 @@ def cross_val_score(
 def cross_val_predict(
     estimator: Any, X: Any, y: Any, *, qid: Any = None, cv: Any = 5, **options: Any
 ) -> Array:
-    """Predictions of every query by a model that was fitted without it, by refitting.
+    """Predict each query by a model that was refitted without it.
 
     Parameters
     ----------
     estimator, X, y, qid, cv
         As for `cross_validate`; the test folds must be a partition of the rows.
     **options
-        Further arguments of `sklearn.model_selection.cross_val_predict`, such as ``n_jobs``.
+        Additional arguments of `sklearn.model_selection.cross_val_predict`, such as ``n_jobs``.
 
     Returns
     -------
     ndarray of shape (n_rows,) or (n_rows, n_outputs)
-        Scores, comparable within a query only.
+        Scores, comparable only within a query.
     """
     with config_context(enable_metadata_routing=True):
         routed = _routed(estimator, X, y, qid, cv, options.pop("params", None))
@@ -151,7 +153,7 @@ def cross_val_predict(
 
 
 def _predict_by_query(estimator: Any, X: Any, y: Any, cv: Any, params: dict[str, Any]) -> Array:
-    """scikit-learn's function gives ``predict`` nothing but X."""
+    """Cross-validated predictions with qid, which scikit-learn does not pass to ``predict``."""
     parts, rows = [], []
     for train, test in cv:
         of_rows = {name: _rows(values, train) for name, values in params.items()}
@@ -166,14 +168,14 @@ def _predict_by_query(estimator: Any, X: Any, y: Any, cv: Any, params: dict[str,
 
 
 def _rows(data: Any, rows: Array) -> Any:
-    """Rows of a frame, an array, a sparse matrix, a graph of preferences or a list."""
+    """Select rows of a frame, an array, a sparse matrix, a preference graph or a list."""
     if hasattr(data, "iloc"):
         return data.iloc[rows]
     return [data[i] for i in rows.tolist()] if isinstance(data, list | tuple) else data[rows]
 
 
 def _routed(estimator: Any, X: Any, y: Any, qid: Any, cv: Any, params: Any) -> dict[str, Any]:
-    """The splits, and qid for all that ask for it, beside ``params``; metadata routing is on."""
+    """Splits and routed parameters, with qid added for all that request it; routing is enabled."""
     refuse_lazy(X)
     check_same_rows(X, y=y, qid=qid)
     with_queries = qid is not None or (isinstance(y, PreferenceGraph) and y.has_qid)
@@ -189,7 +191,7 @@ def _routed(estimator: Any, X: Any, y: Any, qid: Any, cv: Any, params: Any) -> d
 
 
 def _scorers(scoring: Any, y: Any) -> Any:
-    """Scorers that ask for qid, from names."""
+    """Make scorers that request qid, from names."""
     if scoring is None:
         # A graph is scored by the ranker itself.
         return None if isinstance(y, PreferenceGraph) else make_ranking_scorer(pairwise_accuracy)

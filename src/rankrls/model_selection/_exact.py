@@ -1,4 +1,4 @@
-"""Exact cross-validated predictions: equal to refitting without the held-out rows."""
+"""Exact cross-validated predictions, equal to those of explicit refits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankrls._calls import takes_queries
+from rankrls._progress import tells
 from rankrls._threads import n_threads
 from rankrls._validation import check_pairs, encode_qid
 from rankrls.core.ridge.leave_out import check_fold, query_folds
@@ -26,6 +27,7 @@ Array = NDArray[Any]
 
 
 @takes_queries
+@tells("predictions of every query without it")
 def leave_query_out_predict(
     estimator: RankRLS,
     X: Any,
@@ -36,32 +38,34 @@ def leave_query_out_predict(
     keep_basis: bool = False,
     **fit_params: Any,
 ) -> Array:
-    """Predict every query by the model that was trained on all other queries.
+    """Predict each query by the model trained on all other queries, without refitting.
 
     Parameters
     ----------
     estimator : RankRLS
-        Unfitted; gives the parameters.
+        Defines the parameters; it need not be fitted.
     X, y : as for ``fit``
     qid : array-like of shape (n,)
-        Query of every row.
+        Query label of each row.
     alphas : array-like of shape (n_alphas,), optional
-        A grid in place of the estimator's alpha: all of it costs little more than one value.
+        Grid of values to use instead of the estimator's alpha; the whole grid costs little more
+        than one value.
     keep_basis : bool, default=False
-        Nyström: whether basis vectors of the held-out query stay in the basis.
+        With a Nyström basis, whether basis vectors from the held-out query stay in the basis.
     **fit_params
-        sample_weight, pairs, magnitude, pair_weight, as for ``fit``. Pairs must not lead from one
-        query to another.
+        sample_weight, pairs, magnitude and pair_weight, as for ``fit``. Both rows of a pair must be
+        in the same query.
 
     Returns
     -------
     ndarray of shape (n[, n_outputs]), with alphas (n_alphas, n[, n_outputs])
-        Scores, comparable within a query only: each comes from a model of its own.
+        Scores, comparable only within a query, because each query is predicted by a different
+        model.
 
     Notes
     -----
-    Exact for every cost, weighting, kernel and alpha (P1 §3.3, in a form in which nothing
-    cancels). A query whose small system is singular to working precision is refitted.
+    The predictions are exact for every cost, weighting, kernel and alpha (P1 §3.3, in a form that
+    avoids cancellation). A query whose small system is singular to working precision is refitted.
 
     Examples
     --------
@@ -77,7 +81,7 @@ def leave_query_out_predict(
     True
     """
     if qid is None:
-        raise ValueError("leave-query-out needs qid")
+        raise ValueError("leave-query-out needs qid, the query of every row")
     problem, grid, flat = exact_problem(
         estimator, X, y, alphas, keep_basis, {"qid": qid, **fit_params}
     )
@@ -87,6 +91,7 @@ def leave_query_out_predict(
 
 
 @takes_queries
+@tells("predictions of every fold without it")
 def holdout_predict(
     estimator: RankRLS,
     X: Any,
@@ -98,23 +103,42 @@ def holdout_predict(
     keep_basis: bool = False,
     **fit_params: Any,
 ) -> list[Array]:
-    """Predict the rows of every fold by the model that was trained without them.
+    """Predict the rows of each fold by the model trained without them, without refitting.
 
     Parameters
     ----------
     estimator, X, y, alphas, keep_basis, **fit_params
         As for `leave_query_out_predict`.
     folds : iterable of int arrays
-        Rows to leave out together: unions of queries, or rows of a single ranking, of any sizes;
-        they may overlap. A fold that splits a query is exact as well: by a shortcut with
-        cost="magnitude", ties="keep" and query_weighting="size" (or one query), by a refit
-        otherwise.
+        Row indices to leave out together: whole queries, or rows of a single ranking. Folds may
+        have any sizes and may overlap. A fold that splits a query is exact as well: it uses a
+        shortcut with cost="magnitude", ties="keep" and query_weighting="size" (or one query), and a
+        refit otherwise.
     qid : array-like of shape (n,), optional
 
     Returns
     -------
     list of ndarray of shape (len(fold)[, n_outputs]), with alphas a leading axis (n_alphas, …)
-        Comparable within a fold and query only.
+        Comparable within a fold and query only. One array for each fold, where
+        `leave_query_out_predict` has one for all rows, because folds may overlap, and rows may be
+        in none.
+
+    Examples
+    --------
+    Of folds that are a partition of the rows, the array of all rows, alphas first:
+
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.datasets import make_ranking
+    >>> from rankrls.model_selection import holdout_predict
+    >>> X, y, qid = make_ranking(n_queries=6, random_state=0, return_X_y_qid=True)
+    >>> folds = [np.flatnonzero(qid % 3 == fold) for fold in range(3)]
+    >>> parts = holdout_predict(RankRLS(), X, y, folds, qid=qid, alphas=[1.0, 100.0])
+    >>> [part.shape for part in parts]
+    [(2, 40), (2, 40), (2, 40)]
+    >>> scores = np.empty((2, len(y)))
+    >>> for fold, part in zip(folds, parts):
+    ...     scores[:, fold] = part
     """
     problem, grid, flat = exact_problem(
         estimator, X, y, alphas, keep_basis, {"qid": qid, **fit_params}
@@ -124,6 +148,7 @@ def holdout_predict(
     return [shaped(part, flat, alphas) for part in held.predictions]
 
 
+@tells("predictions of every pair without it")
 def leave_pair_out_predict(
     estimator: RankRLS,
     X: Any,
@@ -132,26 +157,27 @@ def leave_pair_out_predict(
     pairs: ArrayLike | None = None,
     alphas: ArrayLike | None = None,
 ) -> Array:
-    """Predict both rows of every pair by the model that was trained without them.
+    """Predict both rows of each pair by the model trained without them, without refitting.
 
     Parameters
     ----------
     estimator : RankRLS
-        With cost="magnitude" and ties="keep" (or no ties in y).
+        With cost="magnitude" and ties="keep" (or y without ties).
     X, y : as for ``fit``, one ranking
     pairs : array-like of shape (n_pairs, 2), optional
-        By default all i < j with different y; with several outputs all i < j.
+        Row indices. By default all i < j with different y, or all i < j if there are several
+        outputs.
     alphas : array-like of shape (n_alphas,), optional
 
     Returns
     -------
     ndarray of shape (n_pairs, 2[, n_outputs]), with alphas a leading axis (n_alphas, …)
-        Only the two scores of a pair can be compared with each other.
+        Only the two scores of the same pair can be compared.
 
     Notes
     -----
-    A pair is the solution of a 2 × 2 system in the spectrum of the centred kernel (P1 §3.4); all
-    of them are a handful of array operations for each alpha.
+    Each pair requires the solution of a 2 × 2 system in the eigenbasis of the centred kernel (P1
+    §3.4); all pairs together take a few array operations for each alpha.
     """
     problem, grid, flat = exact_problem(estimator, X, y, alphas, False, {})
     chosen = problem.default_pairs() if pairs is None else check_pairs(
@@ -161,12 +187,13 @@ def leave_pair_out_predict(
     return shaped(out, flat, alphas)
 
 
+@tells("predictions of every pair without it")
 def leave_pair_out_score(estimator: RankRLS, X: Any, y: Any) -> float:
-    """Fraction of pairs with different y whose order the model without them gets right.
+    """Fraction of pairs with different y that are ordered correctly by the model without them.
 
-    For y with two levels that is the leave-pair-out estimate of the AUC, otherwise of the
-    concordance index. Tied predictions count ½. Parameters as for `leave_pair_out_predict`;
-    several outputs are averaged.
+    For binary y this is the leave-pair-out estimate of the AUC, otherwise of the concordance index.
+    Tied predictions count as ½. The parameters are those of `leave_pair_out_predict`; several
+    outputs are averaged.
 
     Examples
     --------
@@ -184,6 +211,6 @@ def leave_pair_out_score(estimator: RankRLS, X: Any, y: Any) -> float:
 
 
 def shaped(values: Array, flat: bool, alphas: ArrayLike | None) -> Array:
-    """Drop the axes that the caller did not ask for: outputs (last), alphas (first)."""
+    """Drop the axes that the caller did not request: outputs (last), alphas (first)."""
     values = values[..., 0] if flat else values
     return values[0] if alphas is None else values

@@ -1,4 +1,4 @@
-"""Exact cross-validation of judgements: given pairs, predicted by models that never saw them."""
+"""Exact cross-validation for judgements, that is, for preferences given as pairs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rankrls._progress import tells
 from rankrls._validation import check_length, check_option, check_pairs, encode_qid
 from rankrls.core.ridge.leave_judgements_out import JudgementFolds
 from rankrls.core.ridge.leave_out import HeldOut, check_fold
@@ -20,6 +21,7 @@ __all__ = ["holdout_judgements"]
 Array = NDArray[Any]
 
 
+@tells("predictions of judgements without them")
 def holdout_judgements(
     estimator: RankRLS,
     X: Any,
@@ -35,45 +37,48 @@ def holdout_judgements(
     return_std: bool = False,
     **fit_params: Any,
 ) -> Any:
-    """Predict every judgement by the model that was trained without it.
+    """Predict each judgement by the model trained without it, without refitting.
 
     Parameters
     ----------
     estimator : RankRLS
-        Unfitted; gives the parameters.
+        Defines the parameters; it need not be fitted.
     X : array-like or sparse matrix of shape (n_items, n_features)
     pairs : array-like of shape (n_pairs, 2)
         Row numbers (preferred, other).
     by : {"judgement", "item", "group", "fold"}, default="judgement"
-        What is left out with a judgement: itself; all judgements of one of its items; all of
-        its group; all of its fold.
+        What is left out when a judgement is predicted: only the judgement itself, or all judgements
+        of one of its items, of its group, or of its fold.
     groups : array-like of shape (n_pairs,), optional
-        Group of every judgement, such as its judge, prompt or session; with ``by="group"``.
+        Group of each judgement, such as its judge, prompt or session. Used with ``by="group"``.
     folds : iterable of int arrays, optional
-        Numbers of judgements to leave out together, each in one fold at most; with ``by="fold"``.
+        Indices of the judgements to leave out together, each in at most one fold. Used with
+        ``by="fold"``.
     magnitude, pair_weight : array-like of shape (n_pairs,), optional
     pair_features : array-like of shape (n_pairs, n_pair_features), optional
-        As for ``fit``. Predictions are then of the judgement: f(preferred) − f(other) + cᵀγ.
+        As for ``fit``. The predictions then include their effect: f(preferred) − f(other) + cᵀγ.
     alphas : array-like of shape (n_alphas,), optional
-        A grid in place of the estimator's alpha: all of it costs little more than one value.
+        Grid of values to use instead of the estimator's alpha; the whole grid costs little more
+        than one value.
     return_std : bool, default=False
-        Also give posterior standard deviations of the differences (without the noise of a new
-        judgement).
+        Whether to also return the posterior standard deviations of the differences, without the
+        noise of a new judgement.
     **fit_params
-        y, qid and sample_weight, if there are scores beside the judgements.
+        y, qid and sample_weight, if there are scores in addition to the judgements.
 
     Returns
     -------
     ndarray of shape (n_pairs[, n_outputs]), or (n_pairs, 2[, n_outputs]) by item
-        f(preferred) − f(other); with alphas a leading axis. By item, the two columns are by the
-        models without the judgements of the preferred, and of the other item. NaN for judgements
-        that are in no fold. With ``return_std`` a pair of such arrays.
+        f(preferred) − f(other), with a leading axis for ``alphas``. With ``by="item"``, the first
+        column is predicted without the judgements of the preferred item, the second without those
+        of the other item. NaN for judgements that are in no fold. With ``return_std``, a pair of
+        such arrays.
 
     Notes
     -----
-    The rows of X and the Nyström basis stay; only judgements are left out. The small systems of
-    folds are solved in the spectrum of the whole problem; what is singular to working precision is
-    refitted.
+    Only judgements are left out; the rows of X and the Nyström basis stay the same. The small
+    systems of the folds are solved in the eigenbasis of the full problem; a fold whose system is
+    singular to working precision is refitted.
 
     Examples
     --------
@@ -123,7 +128,7 @@ def holdout_judgements(
 
 def _check_estimator(estimator: Any) -> None:
     if not isinstance(estimator, RankRLS):
-        advice = "of a pipeline, pass the last step, and X as the steps before it give it"
+        advice = "for a pipeline, pass its last step, and X transformed by the steps before it"
         if isinstance(estimator, RankRLSCV):
             advice = "pass RankRLS with its alpha_ and other parameters, or a grid as alphas"
         kind = type(estimator).__name__
@@ -133,11 +138,13 @@ def _check_estimator(estimator: Any) -> None:
 def _check_folds(folds: Iterable[ArrayLike], n_pairs: int) -> JudgementFolds:
     parts = [check_fold(number, fold, n_pairs) for number, fold in enumerate(folds)]
     if not parts:
-        raise ValueError("folds is empty: give at least one array of judgements")
+        raise ValueError("folds is empty; give at least one array of judgements")
     counts = np.bincount(np.concatenate(parts), minlength=n_pairs)
     if (counts > 1).any():
         twice = int(np.argmax(counts > 1))
-        raise ValueError(f"judgement {twice} is in {counts[twice]} folds: it can be in one only")
+        raise ValueError(
+            f"judgement {twice} is in {counts[twice]} folds; put each judgement in one fold only"
+        )
     return JudgementFolds.of_list(parts)
 
 
@@ -150,7 +157,7 @@ def _by_pair(values: Array, held: HeldOut, edges: Array, by: str) -> Array:
         out = np.full((n_alphas, len(edges), k), np.nan)
         out[:, folds.members] = values
         return out
-    # A judgement is in the folds of both of its items, of which it came as number 2i and 2i + 1.
+    # Judgement i is in the folds of both of its items, as entries 2i and 2i + 1.
     items = np.unique(edges)
     item = np.repeat(items, folds.sizes)
     column = (edges[folds.members, 0] != item).astype(np.int64)

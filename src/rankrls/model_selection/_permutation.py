@@ -1,4 +1,4 @@
-"""Permutation test: whether a cross-validated score is better than chance."""
+"""Permutation test of whether a cross-validated score is better than chance."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from rankrls import _memory
 from rankrls._calls import takes_queries
+from rankrls._progress import tells
 from rankrls._threads import n_threads
 from rankrls._validation import check_integer, check_option, check_positive
 from rankrls.core.preferences.graph import PreferenceGraph
@@ -26,11 +27,11 @@ __all__ = ["PermutationTestResult", "permutation_test"]
 
 Array = NDArray[Any]
 
-#: Numbers in the permuted label vectors that are held out together, and, leaving queries out, in
-#: their predictions at all alphas.
+#: Maximum size of the permuted label vectors processed together, and for leave-query-out of their
+#: predictions at all alphas.
 BATCH_NUMBERS, BATCH_PREDICTIONS = 2**18, 2**22
 
-#: Numbers in the label vectors that are permuted together.
+#: Maximum size of the label vectors that are permuted together.
 PERMUTED_NUMBERS = 2**20
 
 
@@ -41,14 +42,14 @@ class PermutationTestResult:
     Attributes
     ----------
     score : float
-        Cross-validated score of the true labels; of a grid of alphas the best one, which is
-        therefore optimistic.
+        Cross-validated score of the true labels. With a grid of alphas it is the best score, which
+        is optimistic.
     null_scores : ndarray of shape (n_permutations,)
-        Scores of permuted labels, each the best of the same grid.
+        Scores of the permuted labels, each the best over the same grid.
     p_value : float
         (1 + number of null scores >= score)/(1 + n_permutations).
     alpha : float
-        The alpha of ``score``; of equally good ones the largest.
+        The alpha of ``score``; the largest one if several are equally good.
     """
 
     score: float
@@ -58,7 +59,7 @@ class PermutationTestResult:
 
     @property
     def pvalue(self) -> float:
-        """``p_value`` by the name that SciPy has for it."""
+        """Alias of ``p_value``, the name used by SciPy."""
         return self.p_value
 
     def __repr__(self) -> str:
@@ -70,6 +71,7 @@ class PermutationTestResult:
 
 
 @takes_queries
+@tells("held-out scores of permuted labels")
 def permutation_test(
     estimator: RankRLS,
     X: Any,
@@ -81,23 +83,23 @@ def permutation_test(
     cv: str = "leave-pair-out",
     random_state: Any = None,
 ) -> PermutationTestResult:
-    """Compare the cross-validated accuracy with that of permuted labels.
+    """Test whether a cross-validated accuracy is better than that of permuted labels.
 
     Parameters
     ----------
     estimator : RankRLS
-        Unfitted; with cost="magnitude" and ties="keep", so that permuted labels share L and are
-        extra outputs of one problem.
+        Defines the parameters; it need not be fitted. It must have cost="magnitude" and
+        ties="keep", so that all labellings share one preference graph.
     X, y : as for ``fit``, y of shape (n,)
     qid : array-like of shape (n,), optional
-        With it, labels are permuted within queries.
+        Query label of each row. If given, labels are permuted within queries.
     alphas : array-like of shape (n_alphas,), optional
-        A grid to choose alpha from. The choice is part of the test: the score of a labelling,
-        the true one and every permuted one alike, is the best over the grid. Default: the
-        estimator's alpha alone.
+        Grid from which alpha is chosen. The choice is part of the test: for the true labels and for
+        each permutation, the score is the best over the grid. By default only the estimator's alpha
+        is used.
     n_permutations : int, default=1000
     cv : {"leave-pair-out", "leave-query-out"}, default="leave-pair-out"
-        The latter with qid.
+        Use "leave-query-out" with qid.
     random_state : int, RandomState instance or None
 
     Returns
@@ -107,11 +109,11 @@ def permutation_test(
 
     Notes
     -----
-    Under the null hypothesis all orders of the labels are equally likely (within queries), so
-    that max over alpha of the score is exchangeable between the true labels and the permuted
-    ones: the p-value is valid however long the grid is. An alpha chosen by the true labels alone
-    and then fixed would make it too small. One decomposition serves all alphas and labellings
-    (leave-query-out: as many labellings as fit into some 30 MB of predictions).
+    Under the null hypothesis all orders of the labels (within queries) are equally likely, so the
+    maximum of the score over alpha is exchangeable between the true and the permuted labels. The
+    p-value is therefore valid for a grid of any length. If alpha were chosen by the true labels
+    alone and then fixed, the p-value would be too small. One decomposition serves all alphas and
+    labellings (for leave-query-out, as many labellings as fit into about 30 MB of predictions).
 
     Examples
     --------
@@ -131,8 +133,9 @@ def permutation_test(
     """
     if not isinstance(estimator, RankRLS):
         raise ValueError(
-            f"estimator must be a RankRLS; got a {type(estimator).__name__} (scale X before, and "
-            "give the grid that alpha is chosen from as alphas; scikit-learn's "
+            f"estimator must be a RankRLS; got a {type(estimator).__name__} (transform X "
+            "beforehand, "
+            "and pass the grid from which alpha is chosen as alphas; scikit-learn's "
             "permutation_test_score refits a pipeline or a search)"
         )
     n_permutations = check_integer("n_permutations", n_permutations, least=1)
@@ -144,21 +147,26 @@ def permutation_test(
     ranker = clone(estimator)
     kernel, X, graph = ranker._prepare(X, y, {"qid": qid})
     if graph.n_outputs > 1 or graph.scores is None:
-        raise ValueError("permutation_test takes one score for each row")
+        raise ValueError("permutation_test takes y of shape (n,), one score for each row")
     if graph.n_given_pairs or graph.sample_weight is not None:
-        raise ValueError("permutation_test takes scores alone: no given pairs, no sample weights")
+        raise ValueError(
+            "permutation_test takes scores only, without given pairs or sample weights"
+        )
     if ranker.cost != "magnitude" or ranker.ties != "keep":
         raise ValueError(
-            "permutation_test needs cost='magnitude' and ties='keep': only then do permuted "
+            "permutation_test needs cost='magnitude' and ties='keep', because only then do "
+            "permuted "
             "labels share one preference graph"
         )
     if cv == "leave-query-out" and not graph.has_qid:
         raise ValueError("cv='leave-query-out' needs qid")
     if cv == "leave-pair-out" and graph.has_qid:
-        raise ValueError("with qid, use cv='leave-query-out': leave-pair-out takes one ranking")
+        raise ValueError(
+            "cv='leave-pair-out' takes a single ranking; with qid, use cv='leave-query-out'"
+        )
     advice = "use fewer permutations, or fewer alphas"
     size = (n_permutations, len(grid))
-    _memory.require("a test of so many permutations", *size, copies=2, advice=advice)
+    _memory.require("this number of permutations", *size, copies=2, advice=advice)
     rng = check_random_state(random_state)
     s, codes = graph.scores[:, 0], graph.query_codes
     assert codes is not None
@@ -186,14 +194,14 @@ def permutation_test(
 
 
 def _query_accuracies(problem: RidgeProblem, alphas: Array) -> Array:
-    """Leave-query-out accuracy of every alpha and output: shape (n_alphas, n_outputs)."""
+    """Leave-query-out accuracy for each alpha and output, shape (n_alphas, n_outputs)."""
     s, codes = problem.graph.scores, problem.graph.query_codes
     assert s is not None
     assert codes is not None
     held = problem.leave_out(query_folds(codes), alphas)
     order = held.rows
     k, n_queries = s.shape[1], problem.graph.n_queries
-    # The queries of every output are queries of one long vector, counted together.
+    # The queries of all outputs are concatenated and counted together.
     labels = s[order].T.ravel()
     queries = (codes[order] + n_queries * np.arange(k)[:, None]).ravel()
     out = np.empty((len(alphas), k))
@@ -207,7 +215,7 @@ def _query_accuracies(problem: RidgeProblem, alphas: Array) -> Array:
 def _labellings(
     s: Array, codes: Array, n: int, batch: int, rng: np.random.RandomState
 ) -> Iterator[Array]:
-    """The true labels and n permutations of them, at most ``batch`` columns at a time.
+    """Generate the true labels and n permutations of them, at most ``batch`` columns at a time.
 
     The permutations do not depend on ``batch``.
     """
@@ -220,7 +228,7 @@ def _labellings(
 
 
 def _permuted(s: Array, codes: Array, n: int, rng: np.random.RandomState) -> Array:
-    """The labels of every query in random order, n times: shape (m, n)."""
+    """Permute the labels within each query n times, shape (m, n)."""
     place = np.argsort(codes, kind="stable")
     random = rng.random_sample((len(s), n))
     # Sorting by query + a number in [0, 1) shuffles within queries.

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from rankrls._calls import Progress
-from rankrls._validation import check_option
-from rankrls.core.relations.holdout import CompleteHoldout, complete_labels
+from rankrls._progress import Progress, tells
+from rankrls._validation import check_option, show
+from rankrls.core.relations.holdout import CompleteHoldout, without
 from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.relation_cv import complete_holdout, complete_labels
 from rankrls.core.relations.relation_problem import RelationProblem
-from rankrls.estimators.choosing import check_alphas
+from rankrls.estimators.alpha_pairs import check_alpha_pairs
+from rankrls.estimators.choosing import check_alphas, check_rows
 from rankrls.estimators.conditional import ConditionalRankRLS
+from rankrls.estimators.objects import check_numbers
 
 __all__ = ["relation_holdout_predict"]
 
@@ -23,7 +26,42 @@ Array = NDArray[Any]
 
 LEAVE_OUT = ("rows", "columns", "entries", "both")
 
+#: Larger folds of entries are refitted: shortcuts cost the squared number of entries.
+MAX_ENTRIES = 2000
 
+
+class _Fold(NamedTuple):
+    """What one model is fitted without: rows, columns, both, or pairs (row, column)."""
+
+    rows: Any
+    cols: Any
+
+    @property
+    def T(self) -> _Fold:
+        return _Fold(self.cols, self.rows)
+
+    def at(self, leave_out: str) -> Any:
+        """The pairs that it predicts, as an index of a (p, g) matrix."""
+        if leave_out == "rows":
+            return self.rows, slice(None)
+        if leave_out == "columns":
+            return slice(None), self.cols
+        return (self.rows, self.cols) if leave_out == "entries" else np.ix_(self.rows, self.cols)
+
+    def mask(self, leave_out: str, shape: tuple[int, int]) -> Array:
+        """Pairs whose labels it leaves out, shape (p, g)."""
+        out = np.zeros(shape, dtype=bool)
+        if leave_out == "entries":
+            out[self.rows, self.cols] = True
+            return out
+        if self.rows is not None:
+            out[self.rows] = True
+        if self.cols is not None:
+            out[:, self.cols] = True
+        return out
+
+
+@tells("predictions of held-out pairs")
 def relation_holdout_predict(
     estimator: ConditionalRankRLS,
     X: Any,
@@ -31,6 +69,7 @@ def relation_holdout_predict(
     Z: Any = None,
     *,
     leave_out: str = "rows",
+    folds: Any = None,
     alphas: ArrayLike | None = None,
 ) -> Array:
     """Predict every pair by a model that was fitted without it, exactly.
@@ -42,10 +81,19 @@ def relation_holdout_predict(
     X, Y, Z : as for ``fit``
     leave_out : {"rows", "columns", "entries", "both"}, default="rows"
         What the model that predicts pair (i, j) has not seen: labels of row i, of column j, of
-        the pair, or of row i and column j. With a symmetric or reciprocal relation the mirror
-        images of these pairs are left out too.
+        the pair, or of row i and column j. With a symmetric or reciprocal relation (or kernel:
+        "mlpk", "ranking") the mirror images of these pairs are left out too.
+    folds : list or splitter, optional
+        What is left out together; None: one row, column, pair, or row and column at a time. For
+        "rows" and "columns" a list of arrays of their numbers (or masks); for "entries" of tuples
+        (rows, columns) of the numbers of pairs; for "both" of tuples (rows, columns), of which
+        all pairs are predicted by a model without these rows and columns. A scikit-learn splitter
+        divides rows of X, of Z, or the observed pairs row by row of Y; for "both" the objects
+        of one kind, or rows and columns, of which every fold is combined with every other. What
+        is in no fold is NaN; a pair may be in one only.
     alphas : array-like of shape (n_alphas,), optional
-        A grid instead of the estimator's alpha.
+        A grid instead of the estimator's alpha. Pairs (row, column), of shape (n_alphas, 2), are
+        taken with ``pairwise="two-step"``.
 
     Returns
     -------
@@ -54,9 +102,13 @@ def relation_holdout_predict(
 
     Notes
     -----
-    On a complete relation without a symmetry the predictions are read off the decomposed kernels
-    by a few matrix products ("both": one decomposition for each row), and equal
-    those of refits. Otherwise each is a refit: as many as there are rows, columns, pairs.
+    On a complete relation without a symmetry, with ``pairwise`` "kronecker", "cartesian" or
+    "two-step", the predictions are read off the decomposed kernels by a few matrix products
+    ("both": one decomposition for each row), and equal those of refits; folds of rows and columns
+    have a closed form each. Otherwise each is a refit: as many as there are folds.
+
+    Two-step regression needs all pairs: its model without some "entries" is the one in which
+    their labels are their own predictions.
 
     The ranking loss knows predictions of a conditioning object up to a constant. They are given
     here with the offset that makes the mean residual of its remaining labels zero; without any
@@ -84,86 +136,221 @@ def relation_holdout_predict(
             f"estimator must be a ConditionalRankRLS; got a {type(estimator).__name__}"
         )
     check_option("leave_out", leave_out, LEAVE_OUT)
+    ranker = clone(estimator).set_params(early_stopping=False)
+    prepared = ranker._prepare(X, Y, Z)
+    estimator._require_squared_loss("relation_holdout_predict")
     if alphas is None:
-        grid = check_alphas("alpha", estimator.alpha)
+        grid = ranker._check_alpha(estimator.alpha)
+    elif ranker._two_step:
+        grid = check_alpha_pairs("alphas", alphas, one_alpha=ranker.relation is not None)
     else:
         grid = check_alphas("alphas", alphas, as_given=True)
-    ranker = clone(estimator).set_params(early_stopping=False)
-    problem = ranker._problem(*ranker._prepare(X, Y, Z))
+    grid = ranker._oriented_alphas(grid)
+    given = None if folds is None else _read_folds(folds, leave_out, prepared[2], X, Z)
+    problem = ranker._problem(*prepared)
     ranker._require_functions(problem)
     if ranker.condition_on == "columns":
         leave_out = {"rows": "columns", "columns": "rows"}.get(leave_out, leave_out)
+        given = None if given is None else [fold.T for fold in given]
     labels = complete_labels(problem)
-    if labels is not None and problem.has_shortcuts:
-        rows, columns = problem.sides
-        holdout = CompleteHoldout(rows, columns, labels, **problem.loss)
-        if leave_out == "both":
-            held = holdout.both([np.array([i]) for i in range(len(labels))], grid)
+    filled = problem.two_step and leave_out == "entries"  # for which there is no refit
+    if filled and (labels is None or problem.profiled):
+        raise ValueError(
+            "leave_out='entries' of pairwise='two-step' needs a complete Y, and no kernel 'profile'"
+        )
+    if labels is not None and (problem.has_shortcuts or filled):
+        holdout = complete_holdout(problem, labels)
+        if given is None and not problem.sign:
+            predictions = _single(holdout, leave_out, grid)
         else:
-            held = getattr(holdout, leave_out)(grid)
-        predictions = held.predictions
+            made = _units(problem.observations, leave_out) if given is None else given
+            predictions = _by_closed_forms(ranker, problem, holdout, leave_out, made, grid)
     else:
-        predictions = _refits(ranker, problem, leave_out, grid)
+        made = _units(problem.observations, leave_out) if given is None else given
+        predictions = _refits(ranker, problem, leave_out, made, grid)
     predictions = ranker._oriented(predictions)
     return predictions if alphas is not None else predictions[0]
 
 
-def _refits(
-    ranker: ConditionalRankRLS, problem: RelationProblem, leave_out: str, alphas: Array
+def _read_folds(
+    folds: Any, leave_out: str, observations: Observations, X: Any, Z: Any
+) -> list[_Fold]:
+    """Folds as users give them, checked; rows and columns are those of Y."""
+    p, g = observations.shape
+    made = []
+    if hasattr(folds, "split"):
+        parts = _split(folds, leave_out, observations, X, Z)
+    elif isinstance(folds, Iterable) and not isinstance(folds, str | bytes):
+        parts = list(folds)
+    else:
+        raise ValueError(f"folds must be a list or a splitter; got {show(folds)}")
+    for number, part in enumerate(parts):
+        name = f"fold {number}"
+        if leave_out in ("rows", "columns"):
+            chosen = check_rows(f"{leave_out} of {name}", part, p if leave_out == "rows" else g)
+            made.append(_Fold(chosen, None) if leave_out == "rows" else _Fold(None, chosen))
+            continue
+        if not isinstance(part, tuple | list) or len(part) != 2:
+            raise ValueError(f"{name} must be (rows, columns); got {show(part)}")
+        if leave_out == "both":
+            made.append(
+                _Fold(
+                    check_rows(f"rows of {name}", part[0], p),
+                    check_rows(f"columns of {name}", part[1], g),
+                )
+            )
+            continue
+        rows, cols = (
+            check_numbers(f"{what} of {name}", values, n)
+            for what, values, n in zip(("rows", "columns"), part, (p, g), strict=True)
+        )
+        if len(rows) != len(cols):
+            raise ValueError(f"{name} has {len(rows)} rows and {len(cols)} columns of pairs")
+        made.append(_Fold(rows, cols))
+    if not made:
+        raise ValueError("folds is empty: give at least one fold")
+    times = np.zeros((p, g), dtype=np.int64)
+    for fold in made:
+        np.add.at(times, fold.at(leave_out), 1)
+    if times.max() > 1:
+        i, j = np.argwhere(times > 1)[0]
+        raise ValueError(f"pair ({i}, {j}) is in two folds, or twice in one: each has one place")
+    return made
+
+
+def _split(splitter: Any, leave_out: str, observations: Observations, X: Any, Z: Any) -> list[Any]:
+    """The test sets of a splitter."""
+    p, g = observations.shape
+
+    def tests(n: int) -> list[Array]:
+        return [np.asarray(test) for _, test in splitter.split(np.zeros((n, 1)))]
+
+    if leave_out == "entries":
+        cells = observations.cells
+        return [(cells.rows[test], cells.cols[test]) for test in tests(len(cells))]
+    if leave_out != "both":
+        return tests(p if leave_out == "rows" else g)
+    if Z is None:
+        return [(test, test) for test in tests(p)]
+    columns = tests(g)
+    return [(rows, cols) for rows in tests(p) for cols in columns]
+
+
+def _single(holdout: CompleteHoldout, leave_out: str, alphas: Array) -> Array:
+    """Every row, column, pair, or row and column by itself, from one decomposition."""
+    if leave_out == "both":
+        rows = [np.array([i]) for i in range(len(holdout.Y))]
+        return holdout.both(rows, alphas).predictions
+    return getattr(holdout, leave_out)(alphas).predictions
+
+
+def _by_closed_forms(
+    ranker: ConditionalRankRLS,
+    problem: RelationProblem,
+    holdout: CompleteHoldout,
+    leave_out: str,
+    folds: list[_Fold],
+    alphas: Array,
 ) -> Array:
-    """Explicit refits, one for each row, column or pair that is left out."""
+    """Folds of a complete relation without refits: a closed form or a small system for each."""
+    p, g = problem.observations.shape
+    held = np.full((len(alphas), p, g), np.nan)
+    if leave_out == "entries":
+        cells = [_with_mirror(fold) if problem.sign else fold for fold in folds]
+        small = [len(fold.rows) <= MAX_ENTRIES or problem.two_step for fold in cells]
+        chosen = [k for k, fits in enumerate(small) if fits]
+        values, unsafe = holdout.cell_folds([cells[k][:] for k in chosen], alphas)
+        again = [fold for fold, fits in zip(folds, small, strict=True) if not fits]
+        for number, k in enumerate(chosen):
+            if unsafe[:, number].any():
+                again.append(folds[k])
+            else:
+                n = len(folds[k].rows)
+                held[:, folds[k].rows, folds[k].cols] = values[number][:, :n]
+        if again:
+            refitted = _refits(ranker, problem, leave_out, again, alphas)
+            for fold in again:
+                held[:, fold.rows, fold.cols] = refitted[:, fold.rows, fold.cols]
+        return held
+    every = np.arange(p), np.arange(g)
+    for fold in folds:
+        rows = every[0] if fold.rows is None else without(p, fold.rows)
+        cols = every[1] if fold.cols is None else without(g, fold.cols)
+        asked = every[0] if fold.rows is None else fold.rows
+        block = holdout.block((rows, cols), (asked, every[1]), alphas)
+        if problem.ranking and len(cols):
+            level = holdout.Y[np.ix_(asked, cols)] if fold.rows is None else 0.0
+            block += (level - block[:, :, cols]).mean(axis=2, keepdims=True)
+        chosen_cols = every[1] if fold.cols is None else fold.cols
+        held[np.ix_(np.arange(len(alphas)), asked, chosen_cols)] = block[:, :, chosen_cols]
+    return held
+
+
+def _with_mirror(fold: _Fold) -> _Fold:
+    """Pairs, and behind them their mirror images that are not among them."""
+    seen = set(zip(fold.rows.tolist(), fold.cols.tolist(), strict=True))
+    more = [(j, i) for i, j in seen if (j, i) not in seen]
+    rows, cols = (np.array([pair[k] for pair in more], dtype=np.int64) for k in (0, 1))
+    return _Fold(np.concatenate([fold.rows, rows]), np.concatenate([fold.cols, cols]))
+
+
+def _refits(
+    ranker: ConditionalRankRLS,
+    problem: RelationProblem,
+    leave_out: str,
+    folds: list[_Fold],
+    alphas: Array,
+) -> Array:
+    """Explicit refits, one for each fold."""
     observations = problem.observations
     progress = Progress("relation_holdout_predict", ranker.verbose)
     rows, cols, _ = observations.lists
     p, g = observations.shape
     held = np.full((len(alphas), p, g), np.nan)
-    units = list(_units(observations, leave_out))
-    for number, (i, j) in enumerate(units):
-        # A pair is left out if it lies in row i (column j), or is the pair (i, j); its mirror
-        # image too, if the relation has one.
-        out = _touches(rows, cols, i, j, leave_out)
-        if problem.sign:
-            out |= _touches(cols, rows, i, j, leave_out)
-        part = problem.select(~out)
+    every = np.arange(p).repeat(g), np.tile(np.arange(g), p)
+    for number, fold in enumerate(folds):
+        out = fold.mask(leave_out, (p, g))
+        left_out = out | out.T if problem.paired else out  # mirror images too
+        part = problem.select(~left_out[rows, cols])
         rest = part.observations
-        here = (slice(None), slice(None) if i is None else i, slice(None) if j is None else j)
+        here = fold.at(leave_out)
         if rest.n_edges == 0:
-            held[here] = 0.0
+            for F in held:
+                F[here] = 0.0
             continue
         model = part.solve(alphas, ranker.solver, ranker._iteration_options())
-        every = np.arange(p).repeat(g), np.tile(np.arange(g), p)
-        for a, F in enumerate(model.predict(part.sides, *every).reshape(-1, p, g)):
+        values = model.predict(part.sides, *every).reshape(-1, p, g)
+        for a, F in enumerate(values):
             if problem.ranking:
-                F += _offsets(F, rest, j)[:, None]
-            held[a][here[1:]] = F[here[1:]]
-        progress.bar(number + 1, len(units), "refits")
+                F += _offsets(F, rest, fold, leave_out)[:, None]
+            held[a][here] = F[here]
+        progress.bar(number + 1, len(folds), "refits")
     return held
 
 
-def _units(observations: Observations, leave_out: str) -> Iterator[tuple[Any, Any]]:
+def _units(observations: Observations, leave_out: str) -> list[_Fold]:
+    """Single rows, columns, observed pairs, or rows and columns."""
     p, g = observations.shape
+    rows, cols = (list(np.arange(n)[:, None]) for n in (p, g))
     if leave_out == "rows":
-        yield from ((i, None) for i in range(p))
-    elif leave_out == "columns":
-        yield from ((None, j) for j in range(g))
-    elif leave_out == "both":
-        yield from ((i, j) for i in range(p) for j in range(g))
-    else:
-        cells = observations.cells
-        yield from zip(cells.rows.tolist(), cells.cols.tolist(), strict=True)
+        return [_Fold(row, None) for row in rows]
+    if leave_out == "columns":
+        return [_Fold(None, col) for col in cols]
+    if leave_out == "both":
+        return [_Fold(row, col) for row in rows for col in cols]
+    cells = observations.cells
+    return [_Fold(*pair) for pair in zip(cells.rows[:, None], cells.cols[:, None], strict=True)]
 
 
-def _touches(rows: Array, cols: Array, i: Any, j: Any, leave_out: str) -> Array:
-    in_row = np.zeros(len(rows), dtype=bool) if i is None else rows == i
-    in_column = np.zeros(len(rows), dtype=bool) if j is None else cols == j
-    return in_row & in_column if leave_out == "entries" else in_row | in_column
+def _offsets(F: Array, rest: Observations, fold: _Fold, leave_out: str) -> Array:
+    """Offsets of all rows: mean residual, or minus the mean prediction where nothing is left.
 
-
-def _offsets(F: Array, rest: Observations, j: Any) -> Array:
-    """Offsets of all rows: mean residual, or minus the mean prediction where nothing is left."""
+    That mean is over the columns that the fold does not leave out, of the row or of all.
+    """
     rows, cols, y = rest.lists
     counts = np.bincount(rows, minlength=len(F))
     sums = np.bincount(rows, weights=y - F[rows, cols], minlength=len(F))
-    others = F if j is None else np.delete(F, j, axis=1)
-    alone = -others.mean(axis=1) if others.shape[1] else np.zeros(len(F))
+    out = (fold if leave_out == "entries" else _Fold(None, fold.cols)).mask(leave_out, F.shape)
+    others = (~out).sum(axis=1)
+    alone = -np.where(out, 0.0, F).sum(axis=1) / np.maximum(others, 1)
     return np.where(counts > 0, sums / np.maximum(counts, 1), alone)

@@ -10,10 +10,10 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from rankrls._calls import Progress
+from rankrls._progress import Progress, tells
 from rankrls._validation import check_integer
-from rankrls.core.relations.holdout import BlockFold
 from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.relation_cv import BlockFold
 from rankrls.estimators.choosing import Scoring
 from rankrls.estimators.conditional_base import ConditionalRanker
 from rankrls.estimators.relation_folds import folds_of
@@ -23,6 +23,7 @@ __all__ = ["conditional_cross_val_score"]
 Array = NDArray[Any]
 
 
+@tells("held-out labels")
 def conditional_cross_val_score(
     estimator: Any,
     X: Any,
@@ -88,7 +89,7 @@ def conditional_cross_val_score(
         cv,
         seen,
         template.condition_on,
-        paired=template.relation is not None,
+        paired=template.relation is not None or template._pairwise.one_domain,
         two_domains=Z is not None,
         shortcut=False,
         n_folds=n_folds,

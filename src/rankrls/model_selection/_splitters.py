@@ -1,6 +1,6 @@
-"""Splitters for scikit-learn's tools: pairs, queries and connected components held out whole.
+"""Splitters that hold out pairs, whole queries or whole connected components.
 
-They only say which rows are held out; any estimator can be refitted on the rest.
+They work with any estimator and with scikit-learn's cross-validation tools.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ Splits = Iterator[tuple[Array, Array]]
 
 
 class _GroupSplitter(BaseCrossValidator):
-    """A splitter that asks for ``groups`` when scikit-learn routes metadata."""
+    """A splitter that requests ``groups`` under scikit-learn's metadata routing."""
 
     __metadata_request__split = {"groups": True}  # noqa: RUF012 (scikit-learn reads the class)
 
 
 class LeavePairOut(_GroupSplitter):
-    """Hold out the two rows of a pair, for every pair.
+    """Leave-pair-out cross-validator, which holds out the two rows of each pair.
 
-    The mean score over the splits estimates the probability that a pair is ordered correctly: for
-    y of two levels the area under the ROC curve, almost without bias. Only rows predicted by the
-    same model are compared. Pairs are generated one after the other; they are never all in memory.
+    The mean score over the splits is an almost unbiased estimate of the probability that a pair is
+    ordered correctly, which for binary y is the area under the ROC curve. Only rows predicted by
+    the same model are compared. Pairs are generated lazily and never held in memory together.
 
     Parameters
     ----------
     pairs : {"different", "all"} or array-like of shape (n_pairs, 2), default="different"
-        "different": rows i < j with different y (all i < j if y has several outputs). "all": all
-        i < j. An array: these pairs of rows, in this order.
+        "different" takes rows i < j with different y (all i < j if y has several outputs), "all"
+        takes all i < j, and an array gives the pairs of rows explicitly, in this order.
 
     See Also
     --------
@@ -50,12 +50,13 @@ class LeavePairOut(_GroupSplitter):
 
     Notes
     -----
-    With n_g rows in group g, of which n_gl have the level l, there are
-    Σ_g [C(n_g, 2) − Σ_l C(n_gl, 2)] pairs of different y, in the order (0, 1), (0, 2), … (1, 2), …
+    With n_g rows in group g, n_gl of which have level l, there are Σ_g [C(n_g, 2) − Σ_l C(n_gl, 2)]
+    pairs of different y, in the order (0, 1), (0, 2), … (1, 2), …
 
-    ``groups`` (query ids, any hashable labels) restrict pairs to rows of the same group; given
-    pairs must lie within one. If y is a `PreferenceGraph` of scores, its queries do the same; if it
-    is one of given pairs, "different" means each of these once, as (preferred, other).
+    ``groups`` (query ids, any hashable labels) restricts pairs to rows of the same group; pairs
+    given as an array must lie within one group. If y is a `PreferenceGraph` of scores, its queries
+    do the same. If y is a `PreferenceGraph` of given pairs, "different" takes each of these once,
+    as (preferred, other).
 
     Examples
     --------
@@ -69,14 +70,14 @@ class LeavePairOut(_GroupSplitter):
     [[0, 1], [2, 3]]
     """
 
-    #: Rows of a query are meant to be on both sides of a split.
+    #: Rows of a query may be on both sides of a split.
     splits_queries = True
 
     def __init__(self, pairs: Any = "different") -> None:
         self.pairs = pairs
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Count the pairs, without listing them."""
+        """Return the number of pairs, without materialising them."""
         given, blocks, levels = self._what(_n_rows(X, y, groups), y, groups)
         if given is not None:
             return len(given)
@@ -89,7 +90,7 @@ class LeavePairOut(_GroupSplitter):
         return n_pairs
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Splits:
-        """Generate (train, test) row numbers; test holds the two rows of a pair, in its order."""
+        """Generate (train, test) row indices; test holds the two rows of a pair, in its order."""
         n_rows = _n_rows(X, y, groups)
         self.get_n_splits(X, y, groups)
         given, blocks, levels = self._what(n_rows, y, groups)
@@ -100,7 +101,7 @@ class LeavePairOut(_GroupSplitter):
             kept[pair] = True
 
     def _what(self, n_rows: int, y: Any, groups: Any) -> tuple[Array | None, Array, Array | None]:
-        """Given pairs or None, the group of every row, and its level (None: all different)."""
+        """Given pairs or None, the group of each row, and its level (None if all rows differ)."""
         if n_rows < 3:
             raise ValueError(f"leaving out a pair needs at least 3 rows; got {n_rows}")
         given_blocks = blocks = encode_qid(groups, n_rows, name="groups").codes
@@ -115,14 +116,14 @@ class LeavePairOut(_GroupSplitter):
                 return None, blocks, _levels(y, n_rows)
             if y.scores is not None:
                 raise ValueError(
-                    "y has both scores and given pairs: say which pairs to leave out, as in "
+                    "y has both scores and given pairs; choose which pairs to leave out, as in "
                     "LeavePairOut(pairs=graph.pairs)"
                 )
             _, first = np.unique(np.sort(y.pairs, axis=1), axis=0, return_index=True)
             pairs = y.pairs[np.sort(first)]
         given = check_pairs(pairs, n_rows)
         if len(given) == 0:
-            raise ValueError("pairs is empty: there is nothing to leave out")
+            raise ValueError("pairs is empty; give at least one pair to leave out")
         across = np.flatnonzero(given_blocks[given[:, 0]] != given_blocks[given[:, 1]])
         if across.size:
             where = int(across[0])
@@ -131,10 +132,10 @@ class LeavePairOut(_GroupSplitter):
 
 
 class LeaveQueryOut(_GroupSplitter):
-    """Hold out the rows of a query, for every query.
+    """Leave-query-out cross-validator, which holds out the rows of each query.
 
-    scikit-learn's `LeaveOneGroupOut` for query ids: any hashable labels, and for a
-    `PreferenceGraph` as y its own queries.
+    Like scikit-learn's `LeaveOneGroupOut`, but ``groups`` may be any hashable query ids, and if y
+    is a `PreferenceGraph`, its own queries are used.
 
     See Also
     --------
@@ -142,12 +143,11 @@ class LeaveQueryOut(_GroupSplitter):
 
     Notes
     -----
-    Queries come in the order of their sorted labels (of their first row, if the labels are Python
-    objects other than strings). A query whose scores are all equal has a split too; a metric of
-    pairs is not defined there, and scikit-learn's searches report NaN: drop such queries first.
-
+    Queries are held out in the order of their sorted labels (of their first rows, if the labels are
+    Python objects other than strings). A query whose scores are all equal has a split too. Pairwise
+    metrics are undefined there and scikit-learn's searches report NaN, so drop such queries first.
     With scikit-learn's metadata routing, ``LeaveQueryOut().set_split_request(groups="qid")`` takes
-    its groups from the argument ``qid`` that the estimator gets.
+    the groups from the argument ``qid`` that the estimator receives.
 
     Examples
     --------
@@ -158,7 +158,7 @@ class LeaveQueryOut(_GroupSplitter):
     """
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Count the queries."""
+        """Return the number of queries."""
         return int(self._queries(X, y, groups).max()) + 1
 
     def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Array]:
@@ -169,12 +169,12 @@ class LeaveQueryOut(_GroupSplitter):
     def _queries(self, X: Any, y: Any, groups: Any) -> Array:
         queries = _query_codes(X, y, groups)
         if queries.max() == 0:
-            raise ValueError("there is one query: leaving it out leaves nothing to train on")
+            raise ValueError("there is only one query, so leaving it out leaves no training rows")
         return queries
 
 
 class _WholeBlocksKFold(_GroupSplitter):
-    """K folds of whole blocks of rows."""
+    """K-fold cross-validator that keeps blocks of rows together."""
 
     def __init__(
         self, n_splits: Any = 5, *, shuffle: Any = False, random_state: Any = None
@@ -184,14 +184,14 @@ class _WholeBlocksKFold(_GroupSplitter):
         self.random_state = random_state
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Give the number of folds."""
+        """Return the number of folds."""
         n = self.n_splits
         if isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 2:
             raise ValueError(f"n_splits must be an integer >= 2; got {show(n)}")
         if not isinstance(self.shuffle, bool | np.bool_):
             raise ValueError(f"shuffle must be True or False; got {show(self.shuffle)}")
         if self.random_state is not None and not self.shuffle:
-            raise ValueError("random_state has no effect without shuffle=True: leave it None")
+            raise ValueError("random_state has no effect without shuffle=True; leave it None")
         return int(n)
 
     def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Array]:
@@ -212,20 +212,20 @@ class _WholeBlocksKFold(_GroupSplitter):
 
     @abstractmethod
     def _blocks(self, n_splits: int, X: Any, y: Any, groups: Any) -> tuple[Array, Array]:
-        """Block of every row, and for every block whether it is assigned before the others."""
+        """Block of each row, and for each block whether it is assigned before the others."""
 
 
 class QueryKFold(_WholeBlocksKFold):
-    """Hold out k folds of whole queries, with about equally many rows.
+    """K-fold cross-validator with folds of whole queries and about equally many rows.
 
     Parameters
     ----------
     n_splits : int, default=5
         Number of folds, >= 2.
     shuffle : bool, default=False
-        Whether queries are assigned in random order, instead of by size.
+        Whether to assign queries to folds in random order instead of by size.
     random_state : int, RandomState instance or None
-        For the order; an int makes every call give the same folds.
+        Seed of the random order. Pass an int for the same folds in every call.
 
     See Also
     --------
@@ -233,10 +233,11 @@ class QueryKFold(_WholeBlocksKFold):
 
     Notes
     -----
-    Each query goes to the fold with the fewest rows so far: the largest query first, or in random
-    order. The sizes of two folds differ by at most the largest query, also when shuffled, where
-    `GroupKFold` gives folds of equally many queries whatever their sizes. ``groups`` holds query
-    ids, any hashable labels; without them the queries of a `PreferenceGraph` y are taken.
+    Queries are assigned, largest first or in random order, to the fold with the fewest rows so far.
+    The sizes of two folds therefore differ by at most the size of the largest query, also with
+    ``shuffle=True``, where `GroupKFold` balances the number of queries regardless of their sizes.
+    ``groups`` holds query ids, any hashable labels; if it is None, y must be a `PreferenceGraph`,
+    whose queries are used.
 
     Examples
     --------
@@ -255,25 +256,26 @@ class QueryKFold(_WholeBlocksKFold):
 
 
 class ComponentKFold(_WholeBlocksKFold):
-    """Hold out k folds of whole connected components of a `PreferenceGraph`.
+    """K-fold cross-validator with folds of whole connected components of a `PreferenceGraph`.
 
-    No preference is lost between the folds, unlike when rows are split, and no row that is
-    compared with a test row is trained on.
+    Unlike a split of rows, it loses no preference between folds, and no training row is compared
+    with a test row.
 
     Parameters
     ----------
     n_splits : int, default=5
         Number of folds, >= 2.
     shuffle : bool, default=False
-        Whether components are assigned in random order, instead of by size.
+        Whether to assign components to folds in random order instead of by size.
     random_state : int, RandomState instance or None
-        For the order; an int makes every call give the same folds.
+        Seed of the random order. Pass an int for the same folds in every call.
 
     Notes
     -----
-    y must be a `PreferenceGraph`. Two rows are joined by a query that has them both, by a given
-    pair (of weight > 0), and by the same label in ``groups``, if given. Each component goes to the
-    fold with the fewest rows so far, those without a preference last, so that every fold has one.
+    y must be a `PreferenceGraph`. Two rows are connected if they are in the same query, if they
+    form a given pair (of weight > 0), or if they have the same label in ``groups``. Each component
+    is assigned to the fold with the fewest rows so far; components without a preference come last,
+    so that every fold has a preference.
 
     Examples
     --------
@@ -310,19 +312,18 @@ class ComponentKFold(_WholeBlocksKFold):
             raise ValueError(
                 f"{first.sum()} connected component(s) with a preference (the largest has "
                 f"{np.bincount(blocks).max()} of {n_rows} rows) cannot make n_splits={n_splits} "
-                "folds: rows are compared in too many pairs to be held out whole. Use fewer "
-                "folds, KFold over rows (pairs between training and test rows are then dropped), "
-                "or LeavePairOut"
+                "folds. Use fewer folds, KFold over rows (which drops the pairs between training "
+                "and test rows), or LeavePairOut"
             )
         return blocks, first
 
 
 def _n_rows(X: Any, y: Any, groups: Any) -> int:
-    """Number of rows of X, or of what there is if X is None."""
+    """Number of rows of X, or of y or groups if X is None."""
     for values in indexable(X, y, groups):
         if values is not None:
             return values.shape[0] if hasattr(values, "shape") else len(values)
-    raise ValueError("the number of splits depends on the data: give X, y or groups")
+    raise ValueError("the number of splits depends on the data; give X, y or groups")
 
 
 def _query_codes(X: Any, y: Any, groups: Any) -> Array:
@@ -339,7 +340,7 @@ def _query_codes(X: Any, y: Any, groups: Any) -> Array:
 def _levels(y: Any, n_rows: int) -> Array | None:
     """Level of every row, or None if there are several outputs."""
     if y is None:
-        raise ValueError("y must be given, to know which rows differ")
+        raise ValueError("y is None; give y, which says which rows differ")
     if isinstance(y, PreferenceGraph):
         y = y.scores
         if y is None:
@@ -351,7 +352,7 @@ def _levels(y: Any, n_rows: int) -> Array | None:
 
 
 def _combine(a: Array, b: Array) -> Array:
-    """One code for every pair of codes."""
+    """Return one code for each combination of two codes."""
     return a * (int(b.max()) + 1) + b
 
 
@@ -371,7 +372,7 @@ def _all_pairs(blocks: Array, levels: Array | None) -> Iterator[Array]:
 
 
 def _chains(codes: Array) -> Array:
-    """Pairs that join all rows of the same code, each to the next: shape (n_pairs, 2)."""
+    """Pairs that link each row to the next one of the same code, shape (n_pairs, 2)."""
     order = np.argsort(codes, kind="stable")
     same = np.diff(codes[order]) == 0
     return np.column_stack([order[:-1], order[1:]])[same]

@@ -1,4 +1,4 @@
-"""A ranking of all rows from leave-pair-out cross-validation: a tournament of all pairs."""
+"""A ranking of all rows from leave-pair-out cross-validation, by a tournament of all pairs."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ Array = NDArray[Any]
 
 
 def leave_pair_out_tournament(estimator: RankRLS, X: Any, y: Any) -> Array:
-    """The part of its comparisons that every row wins, by models that saw neither row.
+    """Rank rows by the fraction of comparisons each wins in leave-pair-out cross-validation.
 
     Parameters
     ----------
     estimator : RankRLS
-        Unfitted; gives the parameters. With cost="magnitude" and ties="keep" (or no ties in y),
-        because also pairs of equal y are left out.
+        Defines the parameters; it need not be fitted. It must have cost="magnitude" and ties="keep"
+        (or y without ties), because pairs of equal y are left out as well.
     X, y : as for ``fit``, one ranking; y of shape (n,)
 
     Returns
     -------
     ndarray of shape (n,)
-        Between 0 and 1. The rows in the order of these scores are a cross-validated ranking, from
-        which a ROC curve can be drawn.
+        Fraction of comparisons won by each row, between 0 and 1. Sorting by these scores gives a
+        cross-validated ranking, from which a ROC curve can be drawn.
 
     See Also
     --------
-    leave_pair_out_score : The estimate of the AUC by the pairs alone.
-    rankrls.plotting.LeavePairOutRocDisplay : The curve.
+    leave_pair_out_score : Leave-pair-out estimate of the AUC.
+    rankrls.plotting.LeavePairOutRocDisplay : Plot of the cross-validated ROC curve.
 
     Notes
     -----
-    Leave-pair-out tells which row of a pair is preferred, and no more: predictions of different
-    pairs come from different models and cannot be compared. In a tournament every row plays every
-    other one, and rows are ranked by their wins (tournament leave-pair-out, Montoya Perez et al.
-    2019). If the comparisons contradict each other nowhere (no three rows beat each other in a
-    circle, no ties), the ranking agrees with all of them, and its AUC is the leave-pair-out AUC.
-    Otherwise the two differ a little.
+    Leave-pair-out cross-validation only tells which row of a pair is preferred: predictions of
+    different pairs come from different models and cannot be compared. In a tournament each row is
+    compared with all others, and rows are ranked by their number of wins (tournament
+    leave-pair-out, Montoya Perez et al. 2019). If the comparisons are consistent (no cycles and no
+    ties), the ranking agrees with all of them and its AUC is the leave-pair-out AUC. Otherwise the
+    two differ slightly.
 
-    All n(n − 1)/2 pairs are left out, exactly, from one decomposition.
+    The predictions for all n(n − 1)/2 pairs are exact and come from one decomposition.
 
     Examples
     --------
@@ -65,19 +65,20 @@ def leave_pair_out_tournament(estimator: RankRLS, X: Any, y: Any) -> Array:
     pairs = all_pairs(n)
     predictions = leave_pair_out_predict(estimator, X, y, pairs=pairs)
     if predictions.ndim != 2:
-        raise ValueError("a tournament has one output: give y of shape (n,)")
+        raise ValueError("a tournament has one output; give y of shape (n,)")
     return tournament_scores(pairs, predictions, n)
 
 
 def tournament_scores(pairs: ArrayLike, predictions: ArrayLike, n_rows: int) -> Array:
-    """The part of its comparisons that every row wins; a tie is half a win.
+    """Fraction of its comparisons that each row wins, with a tie counted as half a win.
 
     Parameters
     ----------
     pairs : array-like of shape (n_pairs, 2), int
-        Rows that were compared. Each must be in a pair; it is a tournament if all pairs are there.
+        Indices of the rows that were compared. Every row must be in at least one pair; a complete
+        tournament has all pairs.
     predictions : array-like of shape (n_pairs, 2)
-        Scores of the two rows of every pair, from any estimator; higher wins.
+        Scores of the two rows of each pair, from any estimator; the higher score wins.
     n_rows : int
 
     Returns
@@ -95,13 +96,13 @@ def tournament_scores(pairs: ArrayLike, predictions: ArrayLike, n_rows: int) -> 
     scores = check_finite_array("predictions", predictions, ndim=(2,))
     if scores.shape != rows.shape:
         raise ValueError(
-            f"predictions has shape {scores.shape}: two scores for each of {len(rows)} pairs "
-            "are needed"
+            f"predictions must hold two scores for each of {len(rows)} pairs; got shape "
+            f"{scores.shape}"
         )
     won = (np.sign(scores[:, 0] - scores[:, 1]) + 1) / 2
     played = np.bincount(rows.ravel(), minlength=n)
     if not played.all():
         missing = int(np.flatnonzero(played == 0)[0])
-        raise ValueError(f"row {missing} is in no pair: a tournament compares all rows")
+        raise ValueError(f"row {missing} is in no pair; a tournament compares all rows")
     wins = np.bincount(rows[:, 0], won, minlength=n) + np.bincount(rows[:, 1], 1 - won, minlength=n)
     return wins / played

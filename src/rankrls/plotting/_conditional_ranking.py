@@ -1,4 +1,4 @@
-"""Heat maps of conditional rankings beside the truth."""
+"""Heat maps of conditional rankings and of the true labels."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ SCALINGS = ("rank", "center", "none")
 
 
 class ConditionalRankingDisplay:
-    """Scores of all pairs as a heat map, beside the true labels.
+    """Heat maps of the scores of all pairs and of the true labels, side by side.
 
-    A row (or column) is the list of one conditioning object. Lists of the ranking loss have
-    arbitrary offsets, so that by default the colour of a pair is its rank in its list.
+    Each row (or column) is the list of one conditioning object. Scores learned with the ranking
+    loss have an arbitrary offset for each list, so by default the colour shows the rank within the
+    list.
 
     Parameters
     ----------
@@ -33,9 +34,9 @@ class ConditionalRankingDisplay:
     Y_score : ndarray of shape (p, g)
         Predicted scores.
     condition_on : {"rows", "columns"}, default="rows"
-        Whether a list is a row or a column.
+        Whether each row or each column is a list.
     estimator_name : str, optional
-        Title of the scores.
+        Title of the heat map of scores.
 
     Attributes
     ----------
@@ -83,9 +84,9 @@ class ConditionalRankingDisplay:
         estimator : fitted ConditionalRankRLS or ConditionalRankRLSCV
         X, Y, Z : as for its ``score``
         name : str, optional
-            Title of the scores; by default the estimator's class.
+            Title of the heat map of scores; by default the class name of the estimator.
         **plot_options
-            Of `plot`.
+            Options of `plot`.
         """
         name = type(estimator).__name__ if name is None else name
         return cls.from_predictions(
@@ -106,18 +107,18 @@ class ConditionalRankingDisplay:
         name: str | None = None,
         **plot_options: Any,
     ) -> ConditionalRankingDisplay:
-        """Plot given scores.
+        """Plot the given scores.
 
         Parameters
         ----------
         Y_true : array-like or sparse matrix of shape (p, g)
-            Labels; of several for a pair the mean is shown.
+            Labels; if a pair has several, their mean is shown.
         Y_score : array-like of shape (p, g)
         condition_on : {"rows", "columns"}, default="rows"
         name : str, optional
-            Title of the scores.
+            Title of the heat map of scores.
         **plot_options
-            Of `plot`.
+            Options of `plot`.
         """
         check_option("condition_on", condition_on, ("rows", "columns"))
         Y_score = scores_in_order(Y_score, Y_true)
@@ -144,12 +145,12 @@ class ConditionalRankingDisplay:
         Parameters
         ----------
         axes : two matplotlib Axes, optional
-            Where to draw; by default a new figure.
+            Axes to draw on; by default a new figure is created.
         scaling : {"rank", "center", "none"}, default="rank"
-            Colours of a list: ranks from 0 (last) to 1 (first), differences from its mean, or the
-            values as they are.
+            Values shown for each list: "rank" for ranks from 0 (last) to 1 (first), "center" for
+            differences from the mean of the list, "none" for the unscaled values.
         row_order, column_order : array-like of int, optional
-            Order in which rows and columns are shown, such as ``np.argsort(groups)``.
+            Display order of rows and columns, such as ``np.argsort(groups)``.
         cmap : str or Colormap, default="viridis"
         colorbar : bool, default=True
         """

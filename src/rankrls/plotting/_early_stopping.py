@@ -1,4 +1,4 @@
-"""Errors by iteration of a model that was stopped early."""
+"""Plot of the errors by iteration of an early-stopped model."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ Array = NDArray[Any]
 
 
 class EarlyStoppingDisplay:
-    """Validation error by iteration, with the iteration that was kept.
+    """Validation error by iteration, with the selected iteration marked.
 
-    It is usually made by `from_estimator` or `from_predictions`.
+    Use `from_estimator` or `from_predictions` to create it.
 
     Parameters
     ----------
     iterations : ndarray of shape (n_checks,)
     validation_error : ndarray of shape (n_checks,)
-        Of the chosen alpha; NaN where it was not followed.
+        Errors of the chosen alpha; NaN where they were not computed.
     best_iteration : int
     training_error : tuple of two ndarrays, optional
-        Iterations and errors of the training rows.
+        Iterations, and the errors on the training rows.
     others : ndarray of shape (n_checks, n_others), optional
         Validation errors of other alphas.
     alpha : float, optional
-        The chosen one.
+        The chosen alpha.
     error_name : str, default="pairwise error"
     estimator_name : str, optional
-        Title.
+        Title of the plot.
 
     Attributes
     ----------
@@ -88,20 +88,20 @@ class EarlyStoppingDisplay:
         ax: Any = None,
         plot_options: dict[str, Any] | None = None,
     ) -> EarlyStoppingDisplay:
-        """Plot the curve of an estimator that was fitted with ``early_stopping=True``.
+        """Plot the validation curve of an estimator fitted with ``early_stopping=True``.
 
         Parameters
         ----------
         estimator : fitted RankRLS, RankRLSCV or ConditionalRankRLS
         train : tuple (X, y) or (X, y, qid), optional
-            The training rows: the iterations are repeated and their error is shown, too. Only for
-            a `RankRLS` or `RankRLSCV` that was fitted with an ``eval_set``; otherwise a part of
-            the rows was held out at random, and is no longer known.
+            Training rows. If given, the iterations are repeated and the training error is shown as
+            well. This needs a `RankRLS` or `RankRLSCV` that was fitted with an ``eval_set``;
+            otherwise the rows that were held out at random are not known.
         name : str, optional
-            Title; by default the estimator's class.
+            Title; by default the class name of the estimator.
         ax : matplotlib Axes, optional
         plot_options : dict, optional
-            More options of `plot`.
+            Additional options of `plot`.
 
         Returns
         -------
@@ -109,7 +109,7 @@ class EarlyStoppingDisplay:
         """
         if not hasattr(estimator, "validation_curve_"):
             raise ValueError(
-                f"this {type(estimator).__name__} has no validation_curve_: fit it with "
+                f"this {type(estimator).__name__} has no validation_curve_; fit it with "
                 "early_stopping=True"
             )
         curve = np.asarray(estimator.validation_curve_)
@@ -121,7 +121,10 @@ class EarlyStoppingDisplay:
         training = None
         if train is not None:
             if scoring != "pairwise_accuracy":
-                raise ValueError("training errors are pairwise errors: scoring is another metric")
+                raise ValueError(
+                    "training errors are pairwise errors and cannot be shown for another scoring; "
+                    "leave out train"
+                )
             last = int(estimator.validation_iterations_[~np.isnan(curve)][-1])
             training = _training_error(estimator, alpha, train, last)
         display = cls(
@@ -148,14 +151,14 @@ class EarlyStoppingDisplay:
         ax: Any = None,
         plot_options: dict[str, Any] | None = None,
     ) -> EarlyStoppingDisplay:
-        """Plot given errors, such as a callback of ``fit`` has collected.
+        """Plot the given errors, for example those collected by a callback of ``fit``.
 
         Parameters
         ----------
         iterations : array-like of shape (n_checks,)
         validation_error : array-like of shape (n_checks,)
         best_iteration : int, optional
-            None: the first with the smallest validation error.
+            If None, the first iteration with the smallest validation error.
         training_error : array-like of shape (n_checks,), optional
         name, ax, plot_options
             As for `from_estimator`.
@@ -200,9 +203,9 @@ class EarlyStoppingDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default a new figure.
+            Axes to draw on; by default a new figure is created.
         n_others : int, default=30
-            How many of the other alphas are shown at most, in grey.
+            Maximum number of other alphas to show, in grey.
         validation_kw, training_kw : dict, optional
             Options of ``Axes.plot``.
         """
@@ -248,14 +251,14 @@ class EarlyStoppingDisplay:
 
 
 def _error_name(scoring: Any) -> str:
-    """What 1 − score is called."""
+    """Name of 1 − score."""
     if isinstance(scoring, str) and scoring in ("pairwise_accuracy", "concordance_index"):
         return "pairwise error"
     return f"1 − {scoring.replace('_', ' ') if isinstance(scoring, str) else 'score'}"
 
 
 def _plot_known(ax: Any, x: Array, values: Array, options: dict[str, Any]) -> Any:
-    """A line through the values that are not NaN, with points if there are few."""
+    """Draw a line through the values that are not NaN, with markers if there are few."""
     known = ~np.isnan(values)
     marker = {"marker": "o", "markersize": 3} if known.sum() < 20 else {}
     (line,) = ax.plot(x[known], values[known], **marker | options)
@@ -265,7 +268,7 @@ def _plot_known(ax: Any, x: Array, values: Array, options: dict[str, Any]) -> An
 def _training_error(
     estimator: Any, alpha: Any, train: tuple[Any, ...], last: int
 ) -> tuple[Array, Array]:
-    """Errors of the training rows in the same iterations: fitted again, looking at themselves."""
+    """Refit with the training rows as the eval_set, to get their errors in the same iterations."""
     if not isinstance(train, tuple | list) or len(train) not in (2, 3):
         raise ValueError("train must be (X, y) or (X, y, qid)")
     if not hasattr(estimator, "early_stopping") or hasattr(estimator, "condition_on"):
@@ -275,7 +278,7 @@ def _training_error(
     parameters |= {"alpha": alpha, "max_iter": last, "n_iter_no_change": last + 1, "verbose": 0}
     X, y, *rest = train
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # all iterations are wanted
+        warnings.simplefilter("ignore", ConvergenceWarning)  # all iterations are needed
         again = RankRLS(**parameters).fit(
             X, y, qid=rest[0] if rest else None, eval_set=tuple(train)
         )

@@ -1,4 +1,4 @@
-"""matplotlib, an optional dependency."""
+"""Import of matplotlib, an optional dependency."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["pyplot"]
 
 
 def pyplot() -> Any:
-    """matplotlib.pyplot, or an error that says how to install it."""
+    """Return matplotlib.pyplot, or raise an error that says how to install it."""
     try:
         import matplotlib.pyplot
     except ImportError as error:

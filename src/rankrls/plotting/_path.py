@@ -1,4 +1,4 @@
-"""Score and coefficients against alpha."""
+"""Plot of score and coefficients against alpha."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankrls import metrics
+from rankrls._calls import takes_queries
 from rankrls._validation import check_finite_array, check_integer, check_length, check_option
 from rankrls.plotting._matplotlib import pyplot
 from rankrls.plotting._path_data import deviations, path_coefficients
@@ -21,11 +22,11 @@ SPREADS = ("error", "deviation", "none")
 
 
 class RegularizationPathDisplay:
-    """Cross-validated score against alpha with its spread, and the coefficients below it.
+    """Cross-validated score with its spread, and coefficients, plotted against alpha.
 
-    It is usually made by `from_estimator` or `from_predictions`. The band is that of each mean by
-    itself: two alphas are compared on the same queries, so that a difference can be certain
-    although the bands overlap (`rankrls.metrics.compare_rankers` tests it).
+    Use `from_estimator` or `from_predictions` to create it. The band shows the uncertainty of each
+    mean separately. Two alphas are compared on the same queries, so their difference can be
+    significant although the bands overlap; `rankrls.metrics.compare_rankers` tests it.
 
     Parameters
     ----------
@@ -34,26 +35,26 @@ class RegularizationPathDisplay:
     std_score : ndarray of shape (n_alphas,), optional
         Standard deviation of the scores of queries or folds.
     n_scores : int or ndarray of shape (n_alphas,), optional
-        How many such scores there are.
+        Number of these scores.
     coef : ndarray of shape (n_alphas, n_features), optional
     feature_names : list of str, optional
     best_alpha : float, optional
-        The chosen one; None: the largest of those with the best score.
+        The chosen alpha. If None, the largest alpha with the best score.
     score_name : str, default="score"
     estimator_name : str, optional
-        Title.
+        Title of the plot.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Of the scores (of the coefficients, if there are no scores to be seen).
+        Axes of the scores (of the coefficients, if no scores are shown).
     axes_ : ndarray of one or two matplotlib Axes
     figure_ : matplotlib Figure
     score_line_ : Line2D
     spread_ : PolyCollection or None
-        The band.
+        The band around the scores.
     coef_lines_ : list of Line2D
-        Those with a name, in the order of the legend.
+        The named lines, in the order of the legend.
 
     Examples
     --------
@@ -102,27 +103,27 @@ class RegularizationPathDisplay:
         plot_options: dict[str, Any] | None = None,
         **fit_params: Any,
     ) -> RegularizationPathDisplay:
-        """Plot the results of a fitted `RankRLSCV` (or `ConditionalRankRLSCV`: without X).
+        """Plot the results of a fitted `RankRLSCV` (or, without X, of a `ConditionalRankRLSCV`).
 
         Parameters
         ----------
         estimator : fitted RankRLSCV
-            Its ``cv_results_`` are shown.
+            The estimator whose ``cv_results_`` are shown.
         X, y : as for ``fit``, optional
-            With them the coefficients for every alpha are computed and shown, for the linear
+            If given, the coefficients for each alpha are computed and shown. This needs a linear
             kernel.
         output : int, default=0
-            Whose coefficients, with several outputs.
+            Index of the output whose coefficients are shown.
         standardize : bool, default=False
-            Whether coefficients are multiplied by the standard deviation of their feature, so
-            that they can be compared.
+            Whether to multiply each coefficient by the standard deviation of its feature, which
+            makes coefficients comparable.
         name : str, optional
-            Title; by default the estimator's class.
+            Title; by default the class name of the estimator.
         ax : matplotlib Axes or two of them, optional
         plot_options : dict, optional
-            More options of `plot`.
+            Additional options of `plot`.
         **fit_params
-            qid, sample_weight, as for ``fit``.
+            qid and sample_weight, as for ``fit``.
 
         Returns
         -------
@@ -134,6 +135,11 @@ class RegularizationPathDisplay:
                 "from_estimator needs a fitted RankRLSCV, whose cv_results_ it shows; got "
                 f"{type(estimator).__name__} without them. from_predictions takes predictions of "
                 "leave_query_out_predict with alphas"
+            )
+        if np.ndim(results["alpha"]) == 2:
+            raise ValueError(
+                f"{type(estimator).__name__} chose pairs of alphas (pairwise='two-step'), which "
+                "are no path: see cv_results_"
             )
         coef, names = None, None
         if X is not None:
@@ -157,6 +163,7 @@ class RegularizationPathDisplay:
         return display.plot(ax, **(plot_options or {}))
 
     @classmethod
+    @takes_queries
     def from_predictions(
         cls,
         y_true: ArrayLike,
@@ -171,20 +178,22 @@ class RegularizationPathDisplay:
         ax: Any = None,
         plot_options: dict[str, Any] | None = None,
     ) -> RegularizationPathDisplay:
-        """Score held-out predictions for every alpha, and plot.
+        """Score held-out predictions for each alpha and plot the scores.
 
         Parameters
         ----------
         y_true : array-like of shape (n_rows,)
         y_score : array-like of shape (n_alphas, n_rows)
-            Such as `rankrls.model_selection.leave_query_out_predict` gives with ``alphas``, or
-            predictions for test rows by `rankrls.regularization_path`.
+            Predictions for each alpha, such as those of
+            `rankrls.model_selection.leave_query_out_predict` with ``alphas``, or predictions for
+            test rows by `rankrls.regularization_path`.
         alphas : array-like of shape (n_alphas,)
         qid : array-like of shape (n_rows,), optional
-            The spread is that over queries; without qid there is none.
+            Query label of each row. The spread is computed over queries; without qid it is not
+            shown.
         scoring : str, default="pairwise_accuracy"
-            A function of `rankrls.metrics` with scores of single queries, "ndcg@10" for a
-            cut-off.
+            Name of a function of `rankrls.metrics` that is defined for single queries, with a
+            cut-off as in "ndcg@10".
         coef : array-like of shape (n_alphas, n_features), optional
         feature_names : sequence of str, optional
         name, ax, plot_options
@@ -228,7 +237,7 @@ class RegularizationPathDisplay:
 
     @property
     def best_index(self) -> int:
-        """The number of the chosen alpha."""
+        """Index of the chosen alpha."""
         if self.best_alpha is not None:
             return int(np.argmin(np.abs(self.alphas - self.best_alpha)))
         best = np.flatnonzero(self.mean_score == self.mean_score.max())
@@ -243,18 +252,19 @@ class RegularizationPathDisplay:
         score_kw: dict[str, Any] | None = None,
         coef_kw: dict[str, Any] | None = None,
     ) -> RegularizationPathDisplay:
-        """Draw the scores, and the coefficients if there are any.
+        """Draw the scores, and the coefficients if they are available.
 
         Parameters
         ----------
         ax : matplotlib Axes or two of them, optional
-            One: the scores alone. None: a new figure with all there is.
+            One Axes for the scores only, or two for scores and coefficients. If None, a new figure
+            is created.
         spread : {"error", "deviation", "none"}, default="error"
-            The band around the scores: the standard error of the mean, or the standard deviation
-            of the scores of queries or folds.
+            Width of the band around the scores: "error" is the standard error of the mean,
+            "deviation" the standard deviation of the scores of queries or folds.
         n_features : int, default=6
-            How many coefficients get a colour and a name: the largest at the chosen alpha. The
-            others are grey.
+            Number of coefficients drawn with a colour and a name, the largest at the chosen alpha.
+            The others are drawn in grey.
         score_kw, coef_kw : dict, optional
             Options of ``Axes.plot``.
         """
@@ -341,13 +351,13 @@ class RegularizationPathDisplay:
         ax.grid(alpha=0.25)
 
     def _legend(self, ax: Any, handles: list[Any], labels: list[str]) -> None:
-        """Beside the axes of a figure of our own, in the axes of the caller's."""
+        """Place the legend beside the axes of a new figure, or inside the axes of the caller."""
         place = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)} if self._own_figure else {}
         ax.legend(handles, labels, frameon=False, fontsize="small", **place)
 
 
 def _alpha_axis(ax: Any, alphas: Array) -> None:
-    """Logarithmic; zero, which early stopping allows, to the left of the rest."""
+    """Set a logarithmic axis, with alpha = 0, which early stopping allows, at its left end."""
     positive = alphas[alphas > 0]
     if len(positive) == len(alphas):
         ax.set_xscale("log")

@@ -18,18 +18,18 @@ Array = NDArray[Any]
 def path_coefficients(
     estimator: Any, X: Any, y: Any, alphas: Array, output: int, fit_params: dict[str, Any]
 ) -> Array:
-    """Coefficients of the parameters of a fitted `RankRLSCV`, shape (n_alphas, n_features)."""
+    """Coefficients for each alpha of a fitted `RankRLSCV`, shape (n_alphas, n_features)."""
     names = set(RankRLS().get_params()) & set(estimator.get_params(deep=False))
     parameters = {name: getattr(estimator, name) for name in names}
     if getattr(estimator, "kernel", None) != "linear":
         raise ValueError(
-            f"kernel={getattr(estimator, 'kernel', None)!r} has no coefficients of features: "
-            "leave out X and y to see the scores alone"
+            f"kernel={getattr(estimator, 'kernel', None)!r} has no feature coefficients; "
+            "leave out X and y to show the scores only"
         )
     if estimator.early_stopping:
         raise ValueError(
-            "coefficients of models that were stopped early depend on more than alpha: leave out "
-            "X and y, and see EarlyStoppingDisplay"
+            "coefficients of early-stopped models depend on the number of iterations as well as on "
+            "alpha; leave out X and y, or use EarlyStoppingDisplay"
         )
     path = regularization_path(RankRLS(**parameters), X, y, alphas=alphas, **fit_params)
     coef = path.coef
@@ -42,7 +42,7 @@ def path_coefficients(
 
 
 def deviations(X: Any) -> Array:
-    """Standard deviation of every column, dense or sparse, without densifying."""
+    """Standard deviation of each column; sparse matrices are not densified."""
     if hasattr(X, "tocsc"):
         mean = np.asarray(X.mean(axis=0)).ravel()
         squares = np.asarray(X.multiply(X).mean(axis=0)).ravel()

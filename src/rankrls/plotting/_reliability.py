@@ -1,4 +1,4 @@
-"""Predicted probabilities of judgements against the frequencies of their outcomes."""
+"""Plot of predicted preference probabilities against observed frequencies."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.special import ndtr, xlog1py, xlogy
 from sklearn.utils.validation import check_is_fitted
 
+from rankrls._calls import takes_queries
 from rankrls._validation import (
     check_finite_array,
     check_integer,
@@ -30,7 +31,7 @@ __all__ = ["ReliabilityDisplay"]
 
 Array = NDArray[Any]
 
-#: Standard errors of an interval of 95 %.
+#: Half-width of a 95 % interval in standard errors.
 _Z = 1.959963984540054
 
 _DIAGONAL = "calibrated"
@@ -39,25 +40,25 @@ _DIAGONAL = "calibrated"
 class ReliabilityDisplay:
     """Reliability diagram of preference probabilities.
 
-    Judgements are put into bins by the predicted probability of the item that the model expects to
-    win; the part of them that it did win is drawn against the mean of these probabilities. Well
-    calibrated probabilities lie on the diagonal; below it they are too sure. A tie counts as half
-    a win.
+    Judgements are binned by the predicted probability of the item that the model expects to win.
+    The fraction of wins in each bin is drawn against the mean predicted probability. Calibrated
+    probabilities lie on the diagonal; points below it show overconfidence. A tie counts as half a
+    win.
 
-    It is usually made by `from_estimator` or `from_predictions`.
+    Use `from_estimator` or `from_predictions` to create it.
 
     Parameters
     ----------
     prob_pred : ndarray of shape (n_bins,)
-        Mean predicted probability of every bin.
+        Mean predicted probability of each bin.
     prob_true : ndarray of shape (n_bins,)
-        Part that was won.
+        Fraction of wins in each bin.
     prob_low, prob_high : ndarray of shape (n_bins,)
-        95 % interval of ``prob_true`` (Wilson's), as if judgements were independent.
+        Wilson's 95 % interval of ``prob_true``, which assumes independent judgements.
     counts : ndarray of shape (n_bins,)
-        Judgements in every bin.
+        Number of judgements in each bin.
     log_loss : float
-        Mean of −log P over the judgements; log 2 = 0.693 is that of a coin.
+        Mean of −log P over the judgements; random guessing gives log 2 = 0.693.
     estimator_name : str, optional
 
     Attributes
@@ -67,12 +68,12 @@ class ReliabilityDisplay:
     errorbar_ : ErrorbarContainer
     line_ : Line2D
     diagonal_ : Line2D or None
-        None if the axes had one.
+        None if the axes already had one.
 
     See Also
     --------
     rankrls.RankRLSCV : Calibrates probabilities on held-out judgements.
-    sklearn.calibration.CalibrationDisplay : The same for classifiers.
+    sklearn.calibration.CalibrationDisplay : Calibration curve of classifiers.
 
     Examples
     --------
@@ -106,6 +107,7 @@ class ReliabilityDisplay:
         self.estimator_name = estimator_name
 
     @classmethod
+    @takes_queries
     def from_estimator(
         cls,
         estimator: RankRLS | RankRLSCV,
@@ -126,30 +128,31 @@ class ReliabilityDisplay:
         ax: Any = None,
         **line_options: Any,
     ) -> ReliabilityDisplay:
-        """Predict judgements, and plot.
+        """Predict judgements and plot the reliability diagram.
 
         Parameters
         ----------
         estimator : RankRLSCV or RankRLS
-            A fitted `RankRLSCV` has calibrated probabilities; those of `RankRLS` are of a new
-            judgement with the noise alpha (``preference_proba(..., noisy=True)``).
+            A fitted `RankRLSCV` has calibrated probabilities. For a `RankRLS`, they are those of a
+            new judgement with noise variance alpha (``preference_proba(..., noisy=True)``).
         X : array-like or sparse matrix of shape (n_items, n_features)
         pairs : array-like of shape (n_pairs, 2)
             Row numbers (preferred, other).
         magnitude, pair_weight : array-like of shape (n_pairs,), optional
         pair_features : array-like of shape (n_pairs, n_pair_features), optional
-            As for ``fit``; needed if the model was fitted with some.
+            As for ``fit``; required if the model was fitted with pair features.
         y, qid, sample_weight : array-like of shape (n_items,), optional
-            With ``held_out=True``: the scores beside the judgements in ``fit``, if there were any.
+            With ``held_out=True``: the scores passed to ``fit`` in addition to the judgements, if
+            any.
         groups : array-like of shape (n_pairs,), optional
-            Judgements that are left out together.
+            Group of each judgement; judgements of a group are left out together.
         held_out : bool, default=True
-            True: X and pairs are those of ``fit``, and every judgement is predicted by the model
-            without it, or without its group (see `holdout_judgements`). The slope of the
-            calibration, a single number, is that of all of them. False: they are new, and the
-            fitted model predicts them.
+            If True, X and pairs are those of ``fit``, and each judgement is predicted by the model
+            without it or without its group (see `holdout_judgements`); only the slope of the
+            calibration, a single number, is estimated from all judgements. If False, the fitted
+            model predicts new judgements.
         n_bins, strategy, name, ax, **line_options
-            As for `from_predictions`; the name is by default that of the class.
+            As for `from_predictions`; the default name is the class name of the estimator.
 
         Returns
         -------
@@ -158,11 +161,11 @@ class ReliabilityDisplay:
         if not isinstance(held_out, bool):
             raise ValueError(f"held_out must be True or False; got {held_out!r}")
         if groups is not None and not held_out:
-            raise ValueError("groups are left out together: they go with held_out=True")
+            raise ValueError("groups are used only with held_out=True")
         beside = {"y": y, "qid": qid, "sample_weight": sample_weight}
         named = [name for name, values in beside.items() if values is not None]
         if named and not held_out:
-            raise ValueError(f"{named[0]} is part of what is fitted: it goes with held_out=True")
+            raise ValueError(f"{named[0]} is used only with held_out=True")
         check_covariates(estimator, pair_features)
         if held_out:
             judged = {"magnitude": magnitude, "pair_weight": pair_weight}
@@ -199,7 +202,7 @@ class ReliabilityDisplay:
         ax: Any = None,
         **line_options: Any,
     ) -> ReliabilityDisplay:
-        """Plot probabilities, from any model.
+        """Plot given probabilities, from any model.
 
         Parameters
         ----------
@@ -209,14 +212,14 @@ class ReliabilityDisplay:
             1 where a was preferred, 0 where b was, 0.5 for ties.
         sample_weight : array-like of shape (n,), optional
         n_bins : int, default=10
-            Number of bins, at most; empty ones are left out.
+            Maximum number of bins; empty bins are omitted.
         strategy : {"quantile", "uniform"}, default="quantile"
-            Bins of equal numbers of judgements, or of equal width.
+            "quantile" bins have equal numbers of judgements, "uniform" bins have equal width.
         name : str, optional
-            In the legend.
+            Name shown in the legend.
         ax : matplotlib Axes, optional
         **line_options
-            Of ``Axes.errorbar``.
+            Options of ``Axes.errorbar``.
 
         Returns
         -------
@@ -242,7 +245,7 @@ class ReliabilityDisplay:
         bins = np.unique(np.searchsorted(edges, p, side="right"), return_inverse=True)[1]
         total = np.bincount(bins, weight)
         mean = np.bincount(bins, weight * won) / total
-        # What n independent judgements of equal weight would have the same variance.
+        # Effective number of judgements: n independent ones of equal weight have the same variance.
         n = total**2 / np.bincount(bins, weight**2)
         centre = (mean + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
         half = _Z * np.sqrt(mean * (1 - mean) / n + (_Z / (2 * n)) ** 2) / (1 + _Z**2 / n)
@@ -261,16 +264,16 @@ class ReliabilityDisplay:
     def plot(
         self, ax: Any = None, *, name: str | None = None, **line_options: Any
     ) -> ReliabilityDisplay:
-        """Draw the bins, with intervals of 95 %, and the diagonal.
+        """Draw the bins with 95 % intervals, and the diagonal.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default a new figure.
+            Axes to draw on; by default a new figure is created.
         name : str, optional
-            In the legend.
+            Name shown in the legend.
         **line_options
-            Of ``Axes.errorbar``.
+            Options of ``Axes.errorbar``.
         """
         plt = pyplot()
         new = ax is None
@@ -300,11 +303,11 @@ class ReliabilityDisplay:
 
 
 def _held_out(estimator: Any, X: Any, pairs: Any, judged: dict[str, Any]) -> Array:
-    """P(preferred) of every judgement by the model without it, or without its group."""
+    """P(preferred) of each judgement by the model without it or without its group."""
     if not isinstance(estimator, RankRLS | RankRLSCV):
         raise ValueError(
             f"held-out judgements are predicted by RankRLS and RankRLSCV; got a "
-            f"{type(estimator).__name__}: use from_predictions"
+            f"{type(estimator).__name__}; use from_predictions"
         )
     names = set(RankRLS().get_params()) & set(estimator.get_params(deep=False))
     parameters = {name: getattr(estimator, name) for name in names}

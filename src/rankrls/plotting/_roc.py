@@ -1,4 +1,4 @@
-"""A ROC curve from leave-pair-out cross-validation."""
+"""ROC curve from leave-pair-out cross-validation."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ Array = NDArray[Any]
 
 
 class LeavePairOutRocDisplay:
-    """ROC curve of the tournament of all pairs, beside the leave-pair-out AUC.
+    """ROC curve from a tournament of all left-out pairs, with the leave-pair-out AUC.
 
-    Leave-pair-out estimates the AUC by comparing two rows at a time, each time by a model that saw
-    neither. These comparisons are no ranking from which a curve could be drawn. Here every row
-    plays all others, and rows are ranked by the part of their comparisons that they win
-    (tournament leave-pair-out, Montoya Perez et al. 2019). The area under this curve equals the
-    leave-pair-out AUC where comparisons do not contradict each other (no circles, no ties);
-    otherwise it differs a little, which is why both are shown. The leave-pair-out AUC is the
-    estimate to report.
+    Leave-pair-out cross-validation estimates the AUC by comparing two rows at a time, with a model
+    trained without them. These comparisons do not give a ranking from which a curve could be drawn.
+    In a tournament each row is compared with all others, and rows are ranked by the fraction of
+    comparisons that they win (tournament leave-pair-out, Montoya Perez et al. 2019). The area under
+    this curve equals the leave-pair-out AUC if the comparisons are consistent (no cycles and no
+    ties). Otherwise it differs slightly, so both are shown; report the leave-pair-out AUC.
 
-    It is usually made by `from_estimator` or `from_predictions`.
+    Use `from_estimator` or `from_predictions` to create it.
 
     Parameters
     ----------
@@ -39,7 +38,7 @@ class LeavePairOutRocDisplay:
     roc_auc : float
         Area under the curve.
     leave_pair_out_auc : float
-        Part of the pairs (positive, negative) in the right order; ties count ½.
+        Fraction of the pairs (positive, negative) in the right order; ties count as ½.
     estimator_name : str, optional
 
     Attributes
@@ -51,7 +50,7 @@ class LeavePairOutRocDisplay:
 
     See Also
     --------
-    rankrls.model_selection.leave_pair_out_tournament : The scores behind the curve.
+    rankrls.model_selection.leave_pair_out_tournament : Computes the scores behind the curve.
 
     Examples
     --------
@@ -89,21 +88,21 @@ class LeavePairOutRocDisplay:
         plot_chance_level: bool = True,
         **line_options: Any,
     ) -> LeavePairOutRocDisplay:
-        """Leave out all pairs of rows, and plot.
+        """Leave out all pairs of rows and plot the ROC curve.
 
         Parameters
         ----------
         estimator : RankRLS
-            Gives the parameters; with cost="magnitude" and ties="keep". It is not fitted.
+            Defines the parameters; it must have cost="magnitude" and ties="keep". It is not fitted.
         X : array-like or sparse matrix of shape (n, n_features)
         y : array-like of shape (n,)
-            Two levels; the higher one is positive.
+            Binary labels; the higher one is the positive class.
         name : str, optional
-            In the legend; by default the estimator's class.
+            Name shown in the legend; by default the class name of the estimator.
         ax : matplotlib Axes, optional
         plot_chance_level : bool, default=True
         **line_options
-            Of ``Axes.plot``.
+            Options of ``Axes.plot``.
 
         Returns
         -------
@@ -113,7 +112,8 @@ class LeavePairOutRocDisplay:
         pairs = all_pairs(len(labels))
         if getattr(estimator, "cost", "") != "magnitude" or estimator.ties != "keep":
             raise ValueError(
-                "the tournament also leaves out pairs of one class, which takes a RankRLS with "
+                "the tournament also leaves out pairs of the same class, which needs a RankRLS "
+                "with "
                 "cost='magnitude' and ties='keep'"
             )
         return cls.from_predictions(
@@ -138,16 +138,16 @@ class LeavePairOutRocDisplay:
         plot_chance_level: bool = True,
         **line_options: Any,
     ) -> LeavePairOutRocDisplay:
-        """Plot predictions of left-out pairs, from any estimator.
+        """Plot given predictions of left-out pairs, from any estimator.
 
         Parameters
         ----------
         y_true : array-like of shape (n,)
-            Two levels; the higher one is positive.
+            Binary labels; the higher one is the positive class.
         y_score : array-like of shape (n_pairs, 2)
-            Scores of the two rows of each pair, by a model without them.
+            Scores of the two rows of each pair, by a model trained without them.
         pairs : array-like of shape (n_pairs, 2)
-            The rows; all n(n − 1)/2 pairs, those of one class included.
+            Row indices of all n(n − 1)/2 pairs, including pairs of the same class.
         name, ax, plot_chance_level, **line_options
             As for `from_estimator`.
 
@@ -161,8 +161,9 @@ class LeavePairOutRocDisplay:
         n_pairs = n * (n - 1) // 2
         if len(rows) != n_pairs or len(np.unique(np.sort(rows, axis=1) @ [n, 1])) < n_pairs:
             raise ValueError(
-                f"pairs must be all {n_pairs} pairs of the {n} rows, each once (also "
-                "those of one class): rows that were not compared cannot be ranked"
+                f"pairs must be all {n_pairs} pairs of the {n} rows, each once "
+                "(including pairs of the same class), because rows that were not compared cannot "
+                "be ranked"
             )
         scores = check_finite_array("y_score", y_score, ndim=(2,))
         wins = tournament_scores(rows, scores, n)
@@ -192,15 +193,15 @@ class LeavePairOutRocDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default a new figure.
+            Axes to draw on; by default a new figure is created.
         name : str, optional
-            In the legend.
+            Name shown in the legend.
         plot_chance_level : bool, default=True
             Whether to draw the diagonal.
         chance_level_kw : dict, optional
-            Options of ``Axes.plot`` for it.
+            Options of ``Axes.plot`` for the diagonal.
         **line_options
-            Of ``Axes.plot`` for the curve.
+            Options of ``Axes.plot`` for the curve.
         """
         plt = pyplot()
         new = ax is None
@@ -232,7 +233,7 @@ class LeavePairOutRocDisplay:
 
 
 def _two_levels(y: Any) -> Array:
-    """1 for rows of the higher level of y, 0 for the others."""
+    """Encode y as 1 for the higher level and 0 for the lower."""
     values, labels = np.unique(np.asarray(y), return_inverse=True)
     if np.ndim(y) != 1 or len(values) != 2:
         raise ValueError(

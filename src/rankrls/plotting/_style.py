@@ -1,4 +1,4 @@
-"""Colours and lines that can be told apart on paper, on screens and by colour-blind readers."""
+"""Colours and line styles that are distinguishable in print and by colour-blind readers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 __all__ = ["BLACK", "BLUE", "GREY", "ORANGE", "line_styles"]
 
-#: Of the palette of Okabe and Ito, those that are dark enough for lines on white.
+#: Colours of the Okabe–Ito palette that are dark enough for lines on white.
 BLACK, BLUE, ORANGE, GREEN, PURPLE, SKY = (
     "#000000",
     "#0072B2",
@@ -22,7 +22,7 @@ _DASHES = ("-", "--", "-.", ":")
 
 
 def line_styles(n: int) -> list[dict[str, Any]]:
-    """Options of n lines: no two have the same colour and dashes before all are used."""
+    """Options of n lines; combinations of colour and dashes repeat only when all have been used."""
     return [
         {
             "color": _COLORS[i % len(_COLORS)],

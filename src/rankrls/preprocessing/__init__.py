@@ -1,4 +1,4 @@
-"""Features as rankers want them: tables made numeric, scaling by query, views for `AutoRanker`."""
+"""Preprocessing for rankers: encoding of tables, scaling by query, views of features."""
 
 from rankrls.preprocessing._query_scaler import QueryScaler
 from rankrls.preprocessing._ranking_features import RankingFeatures

@@ -1,4 +1,4 @@
-"""Scaling of features within each query, the usual first step with LETOR data."""
+"""Scaling of features within each query, a common first step for LETOR data."""
 
 from __future__ import annotations
 
@@ -19,25 +19,24 @@ __all__ = ["QueryScaler", "scale_by_query"]
 
 _METHODS = ("minmax", "standard", "maxabs", "rank")
 
-#: Values that are ranked at a time.
+#: Number of values ranked at a time.
 _RANKED = 2**22
 
 
 class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    r"""Scale every feature within every query.
+    r"""Scale each feature within each query.
 
-    The scores of two queries are not comparable, and often neither are their features: a text
-    match score grows with the length of the query. Each query is therefore scaled on its own,
-    by its own rows only. Nothing is learned in ``fit``: the queries that are to be ranked later
-    are scaled by their own rows, too.
+    Scores are not comparable between queries, and often the features are not either: a text match
+    score, for example, grows with the length of the query. Each query is therefore scaled by its
+    own rows only. ``fit`` learns nothing: new queries are scaled by their own rows, too.
 
     Parameters
     ----------
     method : {"minmax", "standard", "maxabs", "rank"}, default="minmax"
         ``"minmax"`` maps the values of a feature in a query to 0 … 1. ``"standard"`` gives them
-        mean 0 and variance 1. ``"maxabs"`` divides them by their largest absolute value: zeros
-        stay zeros, so that sparse data are possible. ``"rank"`` replaces them by their ranks,
-        between −½ and ½; equal values share the mean of their ranks.
+        mean 0 and variance 1. ``"maxabs"`` divides them by their largest absolute value, which
+        keeps zeros and therefore works for sparse data. ``"rank"`` replaces them by their ranks,
+        scaled to between −½ and ½; equal values share the mean of their ranks.
 
     Attributes
     ----------
@@ -48,7 +47,7 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     See Also
     --------
-    sklearn.preprocessing.MinMaxScaler : The same for all rows together.
+    sklearn.preprocessing.MinMaxScaler : Scales all rows together.
 
     Notes
     -----
@@ -56,11 +55,11 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     :math:`(x_i - \min_Q x) / (\max_Q x - \min_Q x)`, ``"standard"``
     :math:`(x_i - \mathrm{mean}_Q x) / \mathrm{std}_Q x` with the divisor :math:`|Q|` in the
     variance, ``"maxabs"`` :math:`x_i / \max_Q |x|`, and ``"rank"``
-    :math:`(\mathrm{rank}_Q(x_i) - (|Q| + 1) / 2) / |Q|`. A feature that is constant within a
-    query becomes 0 there (for ``"maxabs"``: one that is 0 stays 0). A query with one row is
-    constant in every feature.
+    :math:`(\mathrm{rank}_Q(x_i) - (|Q| + 1) / 2) / |Q|`. A feature that is constant within a query
+    becomes 0 there (with ``"maxabs"``, only a feature that is 0 stays 0). In a query with one row,
+    every feature is constant.
 
-    ``qid`` is metadata: in a pipeline, it arrives if scikit-learn's metadata routing is enabled.
+    ``qid`` is metadata: a pipeline passes it on if scikit-learn's metadata routing is enabled.
 
     Examples
     --------
@@ -92,14 +91,14 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> QueryScaler:
-        """Check the data; nothing is learned from them.
+        """Validate the data; nothing is learned from them.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_rows, n_features)
             Features; sparse only with ``method="maxabs"``.
         y : ignored
-            Present so that pipelines can pass it.
+            Present for compatibility with pipelines.
 
         Returns
         -------
@@ -111,20 +110,20 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @takes_queries
     def transform(self, X: Any, *, qid: Any = None) -> Any:
-        """Scale the rows of every query.
+        """Scale the rows of each query.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_rows, n_features)
             Features; sparse only with ``method="maxabs"``.
         qid : array-like of shape (n_rows,), default=None
-            Query of each row, in any order. None: all rows are one query, which is refused
-            after `fit_transform` with qid.
+            Query label of each row, in any order. If None, all rows form one query; this raises an
+            error after `fit_transform` with qid.
 
         Returns
         -------
         X_scaled : {ndarray, sparse matrix} of shape (n_rows, n_features)
-            float32 if X is, otherwise float64. X itself is left as it is.
+            The scaled rows, float32 if X is float32 and float64 otherwise. X is not modified.
         """
         check_same_rows(X, qid=qid)
         X = self._check(X, reset=False)
@@ -141,16 +140,16 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     @takes_queries
     @all_or_nothing
     def fit_transform(self, X: Any, y: Any = None, *, qid: Any = None) -> Any:
-        """Check the data and scale the rows of every query.
+        """Validate the data and scale the rows of each query.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_rows, n_features)
             Features; sparse only with ``method="maxabs"``.
         y : ignored
-            Present so that pipelines can pass it.
+            Present for compatibility with pipelines.
         qid : array-like of shape (n_rows,), default=None
-            Query of each row, in any order. None: all rows are one query.
+            Query label of each row, in any order. If None, all rows form one query.
 
         Returns
         -------
@@ -182,7 +181,7 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 def scale_by_query(X: NDArray[Any], queries: Queries, method: str) -> NDArray[Any]:
-    """What `QueryScaler` does to checked, dense rows of shape (n_rows, n_features)."""
+    """Scale checked, dense rows of shape (n_rows, n_features) by query."""
     if method == "rank":
         return _ranks(X, queries)
     order = np.argsort(queries.codes, kind="stable")
@@ -237,10 +236,10 @@ def _nonzero(divisor: NDArray[Any]) -> NDArray[Any]:
 
 
 def _exponents(largest: NDArray[Any]) -> NDArray[Any] | None:
-    """Return e such that largest / 2^e is in [1/2, 1); None if no value is so extreme.
+    """Return e such that largest / 2^e is in [1/2, 1); None if no value is that extreme.
 
-    Scaled features do not depend on the unit of the values. With this one no difference or square
-    can overflow, and none that matters can underflow.
+    Scaled features do not depend on the unit of the values. In this unit no difference or square
+    can overflow, and underflow is harmless.
     """
     exponents = np.frexp(largest)[1]
     extreme = np.abs(exponents) > np.finfo(largest.dtype).maxexp // 4

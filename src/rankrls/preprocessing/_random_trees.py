@@ -1,4 +1,4 @@
-"""Random partitions of the space: which leaf of each of many random trees a row falls into."""
+"""Random partitions of the feature space by the leaves of random trees."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["RandomTrees"]
 
 Array = NDArray[Any]
 
-#: More rows than this make no better random trees.
+#: Maximum number of rows used to grow random trees; more do not improve them.
 MAX_ROWS = 5000
 
-#: Leaves that are looked up at a time.
+#: Number of leaves looked up at a time.
 BLOCK = 2**22
 
 
 @dataclass(frozen=True)
 class RandomTrees:
-    """Complete binary trees of one depth d, without labels.
+    """Complete binary trees of the same depth d, grown without labels.
 
     Node 1 is the root, the children of node i are 2i (at most the threshold) and 2i + 1.
 
@@ -31,7 +31,7 @@ class RandomTrees:
     features : ndarray of shape (n_trees, 2^d), int
         Feature of each inner node; node 0 is not used.
     thresholds : ndarray of shape (n_trees, 2^d)
-        Infinite where a branch ends above the last level: all rows go left.
+        Infinite where a branch ends above the last level, so that all rows go left.
     """
 
     features: Array
@@ -39,7 +39,7 @@ class RandomTrees:
 
     @classmethod
     def grow(cls, X: Array, n_trees: int, depth: int, rng: np.random.RandomState) -> RandomTrees:
-        """The random trees of `RandomTreesEmbedding`, grown on rows of X of shape (m, n)."""
+        """Grow the random trees of `RandomTreesEmbedding` on rows X of shape (m, n)."""
         from sklearn.ensemble import RandomTreesEmbedding  # slow to import
 
         if len(X) > MAX_ROWS:
@@ -63,11 +63,11 @@ class RandomTrees:
 
     @property
     def n_leaves(self) -> int:
-        """Of all trees together."""
+        """Total number of leaves of all trees."""
         return self.features.size
 
     def leaves(self, X: Array) -> sparse.csr_array:
-        """One column for each leaf, 1 where a row falls into it: shape (m, n_leaves)."""
+        """Indicator matrix of the leaf of each row in each tree, shape (m, n_leaves)."""
         n_trees, width = self.features.shape
         trees = np.arange(n_trees)
         found = np.empty((len(X), n_trees), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""``RankingFeatures``: views of features that suit linear and kernel rankers, without labels."""
+"""``RankingFeatures``: unsupervised transformations of features for linear and kernel rankers."""
 
 from __future__ import annotations
 
@@ -23,47 +23,47 @@ __all__ = ["BLOCKS", "WITHIN_QUERY", "RankingFeatures"]
 
 Array = NDArray[Any]
 
-#: What a view may be made of.
+#: Names of the blocks.
 BLOCKS = ("log", "standard", "rank", "quantile", "uniform", "hats", "partitions")
 
-#: Those that compare a row with the others of its query.
+#: Blocks that compare a row with the others of its query.
 WITHIN_QUERY = ("standard", "rank")
 
-#: Quantiles that are kept, and the most rows that they are computed from.
+#: Number of quantiles, and the maximum number of rows from which they are computed.
 N_QUANTILES, QUANTILE_ROWS = 200, 100_000
 
-#: Normal quantiles are cut here: 1e-7 of a normal law lies beyond.
+#: Normal quantiles are clipped here; the tail beyond has probability 1e-7.
 MOST_EXTREME = 1e-7
 
-#: Hat functions of a feature; one of them is the sum of the others but for a constant.
+#: Number of hat functions of a feature; they sum to a constant, so one of them is redundant.
 KNOTS = np.linspace(0.0, 1.0, 5)
 
 
 class RankingFeatures(TransformerMixin, BaseEstimator):
-    r"""Views of features for ranking: logarithms, quantiles, ranks within queries, partitions.
+    r"""Transform features for ranking by logarithms, quantiles, ranks within queries or partitions.
 
-    Each block is a map of the features that uses no label, so that exact cross-validation of a
-    ranker on the transformed rows stays exact. Blocks stand side by side, every column with mean
-    0 and variance 1 over the training rows.
+    The blocks of transformed features use no labels, so that exact cross-validation of a ranker on
+    the transformed rows remains exact. Blocks are concatenated, and each column has mean 0 and
+    variance 1 over the training rows.
 
     Parameters
     ----------
     blocks : sequence of str, default=("log", "standard", "rank")
-        ``"log"``: :math:`\mathrm{sign}(x) \log(1 + |x| / s)`, with s the median size of the
-        values that are not 0: the unit of a feature does not matter.
-        ``"standard"``: mean 0 and variance 1 within each query. ``"rank"``: ranks within each
-        query. ``"quantile"``: quantiles of the training rows, mapped to a normal distribution;
-        ``"uniform"``: to 0 … 1. ``"hats"``: piecewise linear functions of the uniform quantiles,
-        for additive models. ``"partitions"``: the leaves of random trees (see
-        :class:`sklearn.ensemble.RandomTreesEmbedding`) grown on logarithms and, with qid, ranks
-        within the query; sparse, and only on its own.
+        ``"log"`` is :math:`\mathrm{sign}(x) \log(1 + |x| / s)`, with s the median absolute value of
+        the non-zero values, which makes it independent of the unit of a feature. ``"standard"``
+        scales to mean 0 and variance 1 within each query, ``"rank"`` takes ranks within each query.
+        ``"quantile"`` maps the quantiles of the training rows to a normal distribution,
+        ``"uniform"`` to 0 … 1. ``"hats"`` are piecewise linear functions of the uniform quantiles,
+        for additive models. ``"partitions"`` are the leaves of random trees (see
+        :class:`sklearn.ensemble.RandomTreesEmbedding`) grown on logarithms and, with qid, on ranks
+        within the query; this block is sparse and cannot be combined with others.
     n_trees : int, default=300
-        Of ``"partitions"``.
+        Number of trees of ``"partitions"``.
     depth : int, default=6
-        Of the trees, at most 12.
+        Depth of the trees, at most 12.
     random_state : int, RandomState instance or None, default=None
-        Of the trees, and of the rows that quantiles are computed from if there are more than
-        100,000.
+        Seed of the trees, and of the sample of rows from which quantiles are computed if there are
+        more than 100,000.
 
     Attributes
     ----------
@@ -74,8 +74,8 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Sparse X can have the block ``"log"`` alone: columns are divided by their largest size and not
-    centred, rows are scaled to length 1.
+    For sparse X only the block ``"log"`` is available. Columns are then divided by their largest
+    absolute value and not centred, and rows are scaled to length 1.
 
     Examples
     --------
@@ -110,11 +110,11 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_rows, n_features)
-            Finite numbers; `TableEncoder` makes them of a table.
+            Finite numbers; use `TableEncoder` for raw tables.
         y : ignored
             Present so that pipelines can pass it.
         qid : array-like of shape (n_rows,), optional
-            Query of every row; blocks within queries need it.
+            Query label of each row; required by blocks that work within queries.
 
         Returns
         -------
@@ -129,13 +129,13 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
 
     @takes_queries
     def transform(self, X: Any, *, qid: ArrayLike | None = None) -> Any:
-        """The blocks side by side.
+        """Transform the rows and concatenate the blocks.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_rows, n_features)
         qid : array-like of shape (n_rows,), optional
-            Needed if ``fit`` had it and a block is within queries.
+            Required if ``fit`` had it and a block works within queries.
 
         Returns
         -------
@@ -148,7 +148,7 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
 
     @takes_queries
     def fit_transform(self, X: Any, y: Any = None, *, qid: ArrayLike | None = None) -> Any:
-        """`fit` and `transform` of the same rows.
+        """Fit to the rows and transform them.
 
         Parameters
         ----------
@@ -176,7 +176,9 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         with clear_errors(X):
             X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
         if sparse.issparse(X) and tuple(self.blocks) != ("log",):
-            raise ValueError("sparse X can have blocks=('log',) only: the others fill in zeros")
+            raise ValueError(
+                "sparse X needs blocks=('log',), because the other blocks fill in zeros"
+            )
         return X
 
     def _queries(self, qid: Any, n_rows: int) -> Queries | None:
@@ -185,7 +187,7 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
             trees = "partitions" in self.blocks and self._with_qid
             if within or trees:
                 what = f"block {within[0]!r}" if within else "block 'partitions', fitted with qid,"
-                raise ValueError(f"{what} compares rows within their queries: pass qid")
+                raise ValueError(f"{what} compares rows within their queries; pass qid")
             return None
         return encode_qid(qid, n_rows)
 
@@ -212,7 +214,7 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
     def _standardized(
         self, block: str, X: Array, queries: Queries | None, cache: dict[str, Array]
     ) -> Array:
-        """A block with columns of mean 0 and variance 1; scales are learned at the first call."""
+        """Standardise the columns of a block; the scales are learned at the first call."""
         if block not in cache:
             values = self._raw(block, X, queries, cache)
             if block not in self._centres:
@@ -240,14 +242,14 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         return hats.reshape(len(X), -1)
 
     def _split_by(self, X: Array, queries: Queries | None, cache: dict[str, Array]) -> Array:
-        """What random trees split: logarithms and, with queries, ranks within them."""
+        """Features for the random trees: logarithms and, with queries, ranks within them."""
         parts = [self._standardized("log", X, queries, cache)]
         if queries is not None:
             parts.append(self._standardized("rank", X, queries, cache))
         return np.hstack(parts)
 
     def _width(self, block: str) -> int:
-        """Columns of a block."""
+        """Number of columns of a block."""
         if block == "partitions":
             return self._trees.n_leaves
         return self.n_features_in_ * (len(KNOTS) if block == "hats" else 1)
@@ -255,12 +257,12 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
     def _view(
         self, blocks: Sequence[str], X: Any, queries: Queries | None, cache: dict[str, Array]
     ) -> Any:
-        """Some blocks side by side; ``cache`` keeps blocks of the same rows for other views."""
+        """Concatenate blocks; ``cache`` keeps blocks of the same rows for other views."""
         if sparse.issparse(X):
             return _sparse_log(X, self._sizes)
         if "partitions" in blocks:
             if len(blocks) > 1:
-                raise ValueError("block 'partitions' is sparse: it can only stand on its own")
+                raise ValueError("block 'partitions' is sparse and cannot be combined with others")
             return self._trees.leaves(self._split_by(X, queries, cache))
         parts = [self._standardized(block, X, queries, cache) for block in blocks]
         return parts[0] if len(parts) == 1 else np.hstack(parts)
@@ -272,7 +274,7 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
 
 
 def _sizes(X: Any) -> Array:
-    """Median size of the values of each column that are not 0; 0 if there is none."""
+    """Median absolute value of the non-zero values of each column; 0 if there are none."""
     if sparse.issparse(X):
         return np.asarray(abs(X).max(axis=0).todense()).ravel()
     sizes = np.zeros(X.shape[1])
@@ -290,7 +292,7 @@ def _quantiles(X: Array, rng: np.random.RandomState) -> Array:
 
 
 def _interpolated(X: Array, quantiles: Array) -> Array:
-    """The place of each value among the quantiles, 0 … 1; the middle where several are equal."""
+    """Position of each value among the quantiles, 0 … 1; the middle where several are equal."""
     places = np.linspace(0.0, 1.0, len(quantiles))
     result = np.empty_like(X)
     for j, column in enumerate(X.T):
@@ -302,7 +304,7 @@ def _interpolated(X: Array, quantiles: Array) -> Array:
 
 
 def _sparse_log(X: Any, sizes: Array) -> sparse.csr_array:
-    """Logarithms of sparse rows, of length 1."""
+    """Logarithms of sparse rows, scaled to length 1."""
     X = sparse.csr_array(X, copy=True)
     X.data = np.sign(X.data) * np.log1p(np.abs(X.data) / sizes[X.indices])
     lengths = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())

@@ -1,4 +1,4 @@
-"""Tables as people have them, as numbers: missing values, categories, booleans, ids."""
+"""Encoding of raw tables with missing values, categories, booleans and ids as numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._calls import all_or_nothing, warn
+from rankrls._calls import all_or_nothing, takes_queries, warn
 from rankrls._frames import (
     RawTable,
     check_feature_names,
@@ -29,45 +29,45 @@ __all__ = ["TableEncoder"]
 
 Array = NDArray[Any]
 
-#: What a column of the result is: the numbers of a column, whether they are missing, or whether
-#: a text is a given level.
+#: Kinds of output columns: the numbers of a column, an indicator of missing values, or an indicator
+#: of a level of text.
 NUMBER, MISSING, LEVEL = 0, 1, 2
 
-#: Text of no more levels than this is a category, however few rows there are.
+#: Text with at most this many levels is a category, whatever the number of rows.
 FEW_LEVELS = 5
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Make a raw table numeric.
+    """Encode a raw table as numbers.
 
-    Numbers and booleans stay numbers; missing ones become the median of the training rows, and a
-    column of zeros and ones tells where they were. Text and categories become one column of
-    zeros and ones for each of the most frequent levels. Columns that are constant, or that are
-    text with another value in nearly every row, are left out; so are columns that look like ids,
-    with an `IdColumnWarning` that names them. Dates are refused by name.
+    Numbers and booleans stay numbers; missing values are replaced by the median of the training
+    rows, and an indicator column is added. Text and categories are one-hot encoded, for the most
+    frequent levels. Constant columns, and text columns with a different value in nearly every row,
+    are dropped. Columns that look like ids are dropped with an `IdColumnWarning` that names them.
+    Date columns raise an error.
 
     Parameters
     ----------
     max_levels : int, default=20
-        Most columns that are made of one column of text; rarer levels have none.
+        Maximum number of levels that are encoded for each text column; rarer levels become zeros.
     drop_ids : bool, default=True
-        Whether to leave out columns that look like ids, row numbers or timestamps.
+        Whether to drop columns that look like ids, row numbers or timestamps.
 
     Attributes
     ----------
     sources_ : ndarray of shape (n_columns,)
-        Column of X that each column of the result is made of.
+        Column of X from which each output column is made.
     dropped_ : list of int
-        Columns of X that are left out.
+        Columns of X that are dropped.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, if these are all strings.
+        Names of the columns of X, if they are all strings.
 
     Notes
     -----
-    No label is used. Levels that ``fit`` has not seen have zeros everywhere. Sparse matrices stay
-    sparse: their columns are numbers, none of which may be missing.
+    Labels are not used. Levels not seen in ``fit`` are encoded as zeros. Sparse matrices stay
+    sparse; their columns are numbers, without missing values.
 
     Examples
     --------
@@ -84,28 +84,29 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     """
 
     sources_: Array
-    #: NUMBER, MISSING or LEVEL of each column of the result.
+    #: NUMBER, MISSING or LEVEL for each output column.
     _kinds: Array
-    #: What stands for a missing number.
+    #: Fill value of missing numbers.
     _fills: Array
-    #: The level of each column of the result; empty for numbers.
+    #: Level of each output column; empty for numbers.
     _levels: list[str]
 
     def __init__(self, max_levels: int = 20, *, drop_ids: bool = True) -> None:
         self.max_levels = max_levels
         self.drop_ids = drop_ids
 
+    @takes_queries
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, *, qid: Any = None) -> TableEncoder:
-        """Learn medians, levels and which columns to leave out.
+        """Learn medians, levels and which columns to drop.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         y : ignored
-            Present so that pipelines can pass it.
+            Present for compatibility with pipelines.
         qid : array-like of shape (n_rows,), optional
-            Query of every row; tells ids from features within queries.
+            Query label of each row; helps to distinguish ids from features within queries.
 
         Returns
         -------
@@ -146,13 +147,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.dropped_ = np.setdiff1d(np.arange(self.n_features_in_), self.sources_).tolist()
         if not len(self.sources_):
             raise ValueError(
-                "no column of X tells rows apart: they are constant, ids, or text with another "
+                "no column of X is a usable feature: all are constant, ids, or text with a "
+                "different "
                 "value in every row"
             )
         return self
 
     def transform(self, X: Any) -> Any:
-        """The table as numbers.
+        """Encode a table as numbers.
 
         Parameters
         ----------
@@ -167,13 +169,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self._encoded(X)
 
     def _encoded(self, X: Any) -> Any:
-        """What `transform` gives, whatever ``set_output`` makes of that."""
+        """Return the result of `transform` before ``set_output`` is applied."""
         refuse_dates(X)
         columns = self._read(X, reset=False)
         if sparse.issparse(columns):
             kept = np.flatnonzero(self._kinds == NUMBER)
             if len(kept) < len(self.sources_):
-                raise ValueError("the encoder was fitted to a table with text or missing values")
+                raise ValueError(
+                    "the encoder was fitted to a table with text or missing values; X must not be "
+                    "sparse"
+                )
             return sparse.csr_array(columns[:, self.sources_])
         wanted = {int(s): np.flatnonzero(self.sources_ == s) for s in np.unique(self.sources_)}
         encoded: Array | None = None
@@ -186,12 +191,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of the columns of the result.
+        """Names of the output columns.
 
         Parameters
         ----------
         input_features : array-like of shape (n_features,), optional
-            Names of the columns of X, if it had none in ``fit``.
+            Names of the columns of X, if X had none in ``fit``.
 
         Returns
         -------
@@ -212,14 +217,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @property
     def text_columns(self) -> list[int]:
-        """Columns of X that need not be numbers: text in ``fit``, or left out."""
+        """Columns of X that need not be numbers: text columns and dropped columns."""
         numeric = self.sources_[self._kinds != LEVEL]
         return np.setdiff1d(np.arange(self.n_features_in_), numeric).tolist()
 
     # -- reading
 
     def _read(self, X: Any, *, reset: bool) -> Any:
-        """Columns of X one by one as (number, values); a sparse X as a matrix."""
+        """Read the columns of X as (index, values); a sparse X is returned as a matrix."""
         if sparse.issparse(X):
             with clear_errors(X):
                 return validate_data(self, X, reset=reset, accept_sparse="csc", dtype=np.float64)
@@ -247,7 +252,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return _columns(X)
 
     def _check_names(self, X: RawTable, reset: bool) -> None:
-        """What `validate_data` does for data frames."""
+        """Check and store feature names, as `validate_data` does for data frames."""
         if reset:
             self.n_features_in_, self.feature_names_in_ = X.shape[1], feature_names(X)
             return
@@ -261,7 +266,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     # -- what a column becomes
 
     def _columns_of(self, source: int, values: Any) -> Iterator[tuple[int, float, str]]:
-        """(kind, fill, level) of the columns that are made of one column of X."""
+        """Generate (kind, fill, level) of the output columns made from one column of X."""
         numbers = _as_numbers(values)
         if numbers is None:
             yield from ((LEVEL, 0.0, level) for level in self._frequent(_as_text(values)))
@@ -275,7 +280,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             yield MISSING, 0.0, ""
 
     def _frequent(self, text: Array) -> list[str]:
-        """The most frequent levels, unless there is one level, or nearly one for every row."""
+        """Most frequent levels; none if there is a single level, or nearly one for each row."""
         known = text[text != ""]
         levels, counts = np.unique(known, return_counts=True)
         constant = len(levels) < 2 and len(known) == len(text)
@@ -298,7 +303,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         numbers = _as_numbers(values)
         if numbers is None:
             told = self._told([int(self.sources_[j])])
-            raise ValueError(f"{told} of X was numeric in fit, and holds text now")
+            raise ValueError(f"{told} of X was numeric in fit and contains text now")
         self._refuse_infinite(int(self.sources_[j]), numbers)
         missing = np.isnan(numbers)
         return missing.astype(np.float64) if kind == MISSING else np.where(
@@ -308,15 +313,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _tell_of_text(self, unique: list[int], numeric: list[int]) -> None:
         hint = ""
         if numeric:
-            hint = f" ({self._told(numeric)}: numbers written as text, which you can convert)"
+            hint = f" ({self._told(numeric)}: convert numbers written as text)"
         warn(
-            f"{self._told(unique)} of X: text with another value in nearly every row is left out"
+            f"{self._told(unique)} of X: text with a different value in nearly every row is dropped"
             f"{hint}",
             IdColumnWarning,
         )
 
     def _told(self, columns: list[int]) -> str:
-        """Columns of X by their names, or numbers."""
+        """Format columns of X by their names or indices."""
         known = getattr(self, "feature_names_in_", None)
         if known is not None:
             return named_columns(columns, list(known))
@@ -334,8 +339,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not ids:
             return
         warn(
-            f"{self._told(ids)} of X: what looks like ids, row numbers or timestamps is left out "
-            "(drop_ids=False keeps it)",
+            f"{self._told(ids)} of X: columns that look like ids, row numbers or timestamps are "
+            "dropped "
+            "(drop_ids=False keeps them)",
             IdColumnWarning,
         )
         kept = ~np.isin(self.sources_, ids)
@@ -365,7 +371,7 @@ def _columns(X: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _as_numbers(values: Any) -> Array | None:
-    """Numbers and booleans as float64, NaN where they are missing; None for anything else."""
+    """Convert numbers and booleans to float64, NaN if missing; None for other types."""
     kind = getattr(getattr(values, "dtype", None), "kind", "")
     if kind in ("b", "i", "u", "f") and isinstance(values, np.ndarray):
         return values.astype(np.float64)
@@ -391,20 +397,20 @@ def _is_missing(value: Any) -> bool:
 
 
 def _as_text(values: Any) -> Array:
-    """Levels as text; empty where they are missing."""
+    """Convert levels to text; missing values become empty."""
     array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values, dtype=object)
     return np.array(["" if _is_missing(value) else _level(value) for value in array], dtype=object)
 
 
 def _level(value: Any) -> str:
-    """A level as text; 1 and 1.0 are the same: one missing value makes pandas write 1.0."""
+    """Format a level as text; 1.0, as pandas writes 1 beside missing values, becomes 1."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
 
 
 def _are_numbers(text: Array) -> bool:
-    """Whether most of it are numbers, written as text."""
+    """Whether most of the values are numbers written as text."""
     known, n_numbers = text[text != ""], 0
     for value in known:
         try:
@@ -416,7 +422,7 @@ def _are_numbers(text: Array) -> bool:
 
 
 def _varying_sparse(X: Any) -> Array:
-    """Columns that are not the same in every row."""
+    """Columns that are not constant."""
     low = np.asarray(X.min(axis=0).todense()).ravel()
     high = np.asarray(X.max(axis=0).todense()).ravel()
     return np.flatnonzero(low < high)

@@ -1,7 +1,7 @@
-"""A report: one self-contained page about data, a ranker, and what it gets wrong.
+"""Self-contained HTML reports about data, a ranker and its errors.
 
-Three layers: the analysis (`_analysis` and what it uses: plain data classes, no HTML), charts
-(`_svg`), and the page (`_page`, `_sections`).
+There are three layers: the analysis (`_analysis` and the modules it uses: plain data classes, no
+HTML), charts (`_svg`), and the page (`_page`, `_sections`).
 """
 
 from rankrls.report._errors import Interval, UnitErrors

@@ -1,4 +1,4 @@
-"""The analysis behind a page: from data and an estimator to all numbers that are shown."""
+"""The analysis behind a report: from data and an estimator to all numbers on the page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ N_WORST = 6
 
 @dataclass(frozen=True)
 class Baseline:
-    """The best single feature, by the training data, as a ranker."""
+    """The best single feature on the training data, used as a ranker."""
 
     feature: str
     ascending: bool
@@ -46,7 +46,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Analysis:
-    """All that is on the page.
+    """The content of the page.
 
     Attributes
     ----------
@@ -55,24 +55,24 @@ class Analysis:
     findings : list of Finding, the worst first
     plan : FitPlan
     before : Steps
-        What was done to the features before.
+        Preprocessing steps of the features.
     model : fitted estimator
     alpha : float or None
     held : CrossValidated
-        Within the training data.
+        Cross-validation within the training data.
     errors : UnitErrors
-        By query or row: of the test data if there are any, else held out in training.
+        Errors by query or row, on the test data if there are any, else held out in training.
     error : Interval
-        The estimate of the error of the model.
+        Estimated error of the model.
     train_error : float
-        On the rows that the model was fitted to.
+        Error on the rows to which the model was fitted.
     baseline : Baseline or None
     importance : Importance
     worst : list of WorstQuery or of WorstRow
     to_check : LabelsToCheck
-        Of the training data.
+        Suspicious labels of the training data.
     scores : ndarray of shape (n_rows,) or None
-        Predictions behind ``errors``.
+        Predictions from which ``errors`` were computed.
     """
 
     train: Rankings
@@ -96,30 +96,30 @@ class Analysis:
 
     @property
     def evaluated(self) -> Rankings:
-        """The data behind ``errors``."""
+        """The data on which ``errors`` were computed."""
         return self.train if self.test is None else self.test
 
 
 def analyse(
     train: Rankings, test: Rankings | None, plan: FitPlan, before: Steps | None = None
 ) -> Analysis:
-    """Fit, hold out, and look for what is wrong; ``before`` has prepared the features."""
+    """Fit, cross-validate and check the data; ``before`` holds the preprocessing steps."""
     summary = summarise(train)
     if summary.n_pairs == 0:
         raise ValueError(
-            "no query has a pair to learn from: all labels of a query are equal, or it has a "
-            "single row"
+            "no query has a pair to learn from: every query has equal labels or a single row"
             if train.has_qid
-            else "all labels y are equal: there is nothing to rank"
+            else "all labels y are equal, so there is nothing to rank"
         )
     if train.has_qid and summary.n_with_pairs < 2:
         raise ValueError(
-            "only one query has a pair: nothing can be held out to estimate the error (give more "
+            "only one query has a pair, so no query can be held out to estimate the error (give "
+            "more "
             "queries, or leave out qid if all rows are one ranking)"
         )
     test_summary = None if test is None else summarise(test)
     if test_summary is not None and test_summary.n_pairs == 0:
-        raise ValueError("no query of test has a pair: there is nothing to evaluate")
+        raise ValueError("no query of test has a pair, so there is nothing to evaluate")
     given = train.as_given
     plan.tell("Looking at the features")
     statistics = None if plan.precomputed else feature_statistics(given)
@@ -192,7 +192,7 @@ def analyse(
 def _predict(model: Any, data: Rankings) -> Array:
     scores = predict(model, data.X, data.qid)
     if not np.isfinite(scores).all():
-        raise ValueError("the model predicts NaN or infinity: see the scales of the features")
+        raise ValueError("the model predicts NaN or infinity; check the scales of the features")
     return scores
 
 
@@ -211,9 +211,9 @@ def _baseline(
 
 
 def _warned(caught: list[warnings.WarningMessage]) -> list[Finding]:
-    """What the estimators warned of while they were fitted, each once.
+    """Distinct warnings that were issued while fitting.
 
-    Ends of the grid, scales and ids have findings of their own.
+    Warnings about the grid, scales and ids are excluded, because they have their own findings.
     """
     others = [
         one for one in caught if not issubclass(one.category, FeatureScaleWarning | IdColumnWarning)

@@ -1,4 +1,4 @@
-"""What a report is about: rows of queries with labels and names, checked once."""
+"""Input data of a report: rows of queries with labels and names, checked once."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class Rankings:
     X : ndarray or CSR of shape (n_rows, n_features); kernel values if the kernel is precomputed
     y : ndarray of shape (n_rows,)
     codes : ndarray of shape (n_rows,), int64
-        Query number of every row.
+        Query number of each row.
     labels : sequence of length n_queries
-        The id that each number stands for.
+        Query id of each query number.
     has_qid : bool
-        Whether there are queries, or one ranking of all rows.
+        Whether rows belong to queries; otherwise all rows form one ranking.
     feature_names : list of str of length n_features
     document_names : list of str of length n_rows or None
     weight : ndarray of shape (n_rows,) or None
         Weights of the rows in training.
     unscaled : ndarray or CSR of shape (n_rows, n_features), or None
-        The features before they were scaled, if they were.
+        The features before scaling, if they were scaled.
     """
 
     X: Any
@@ -65,40 +65,40 @@ class Rankings:
 
     @property
     def n_queries(self) -> int:
-        """Number of different queries, 1 without qid."""
+        """Number of queries, 1 without qid."""
         return len(self.labels)
 
     @property
     def sizes(self) -> Array:
-        """Rows of every query, shape (n_queries,)."""
+        """Number of rows of each query, shape (n_queries,)."""
         return np.bincount(self.codes, minlength=self.n_queries)
 
     @property
     def qid(self) -> Array | None:
-        """Query numbers to fit with; None for one ranking."""
+        """Query numbers for ``fit``; None for one ranking."""
         return self.codes if self.has_qid else None
 
     @property
     def as_given(self) -> Rankings:
-        """The same with the features as they were before scaling."""
+        """Return the data with unscaled features."""
         return self if self.unscaled is None else replace(self, X=self.unscaled, unscaled=None)
 
     def fit_options(self, rows: Any = slice(None)) -> dict[str, Any]:
-        """Query numbers and weights of some rows, as ``fit`` takes them, where there are any."""
+        """Keyword arguments of ``fit`` for some rows: query numbers and weights, if any."""
         both = {"qid": self.qid, "sample_weight": self.weight}
         return {name: values[rows] for name, values in both.items() if values is not None}
 
     def query_name(self, code: int) -> str:
-        """The id of a query as text."""
+        """Id of a query as text."""
         return str(self.labels[code])
 
     def document_name(self, row: int) -> str:
-        """The name of a row as text: the given one, or its number."""
+        """Name of a row as text: the given name, or its index."""
         given = self.document_names[row].strip() if self.document_names is not None else ""
         return given or f"row {row}"
 
     def take(self, rows: Array) -> Rankings:
-        """Some of the rows, with their queries numbered anew."""
+        """Select rows and renumber their queries."""
         kept, codes = np.unique(self.codes[rows], return_inverse=True)
         names = None
         if self.document_names is not None:
@@ -115,7 +115,7 @@ class Rankings:
         )
 
     def sample_queries(self, max_rows: int, seed: int = 0) -> Array:
-        """Rows of whole queries drawn at random, about ``max_rows``; of rows without qid."""
+        """Draw about ``max_rows`` rows at random, in whole queries if there is a qid."""
         if self.n_rows <= max_rows:
             return np.arange(self.n_rows)
         rng = np.random.default_rng(seed)
@@ -137,9 +137,9 @@ def check_rankings(
     sample_weight: Any = None,
     where: str = "",
 ) -> Rankings:
-    """Check data for a report; ``where`` goes before the names of arguments in errors."""
+    """Check data for a report; ``where`` precedes the names of arguments in error messages."""
     if isinstance(y, PreferenceGraph):
-        raise ValueError(f"{where}y must hold labels: a report cannot be made of given pairs")
+        raise ValueError(f"{where}y must hold labels; reports do not support given pairs")
     columns = getattr(X, "columns", None)
     with clear_errors(X, f"{where}X"):
         checked: Any = check_array(
@@ -164,7 +164,7 @@ def check_rankings(
     if labels.ndim == 2:
         if labels.shape[1] != 1:
             raise ValueError(
-                f"{where}y has {labels.shape[1]} outputs: a report is about one; pass y[:, j]"
+                f"{where}y has {labels.shape[1]} outputs and a report takes one; pass y[:, j]"
             )
         labels = labels[:, 0]
     queries = encode_qid(qid, n_rows, name=f"{where}qid", of=f"rows of {where}X")
@@ -184,18 +184,23 @@ def check_test(test: Any, train: Rankings, document_names: Any, *, precomputed: 
     qid = test[2] if len(test) == 3 else None
     if train.has_qid != (qid is not None):
         one, other = ("has", "has none") if train.has_qid else ("has no", "has it")
-        raise ValueError(f"the training data {one} qid and test {other}: give it for both or none")
+        raise ValueError(
+            f"the training data {one} qid and test {other}; give it for both or for neither"
+        )
     width = train.n_rows if precomputed else train.n_features
     if np.shape(test[0])[1:] != (width,):
         raise ValueError(
-            f"test X has shape {np.shape(test[0])}: it must have {width} columns as the training "
+            f"test X has shape {np.shape(test[0])}; it must have {width} columns, like the "
+            "training "
             "data"
         )
     columns, names = getattr(test[0], "columns", None), train.feature_names
     if columns is not None and not precomputed:
         given = [str(name) for name in columns]
         if sorted(given) == sorted(names) and given != names:
-            raise ValueError("test X has the columns of the training data in another order")
+            raise ValueError(
+                "test X has the columns of the training data in a different order; reorder them"
+            )
     if precomputed:
         names = [f"row {i}" for i in range(width)]
     return check_rankings(
@@ -218,7 +223,7 @@ def _names(what: str, names: Any, n: int, of: str) -> list[str] | None:
 
 
 def _require_finite(X: Any, names: list[str], where: str) -> None:
-    """Raise if there is NaN or infinity, naming the columns that have most of it."""
+    """Raise an error if X contains NaN or infinity, naming the most affected columns."""
     values = X.data if sparse.issparse(X) else X
     if np.isfinite(values.sum(dtype=np.float64)) or np.isfinite(values).all():
         return

@@ -1,4 +1,4 @@
-"""What is commonly wrong with labels, queries and rows: each check looks for one mistake."""
+"""Checks for common mistakes in labels, queries and rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 
 def check_labels(data: Rankings, summary: DataSummary) -> list[Finding]:
-    """Mistakes in labels and queries."""
+    """Check labels and queries."""
     found = []
     if data.has_qid:
         found += _without_pairs(data, summary)
@@ -85,7 +85,7 @@ def _split_blocks(data: Rankings) -> list[Finding]:
     starts = np.concatenate([[0], np.flatnonzero(np.diff(data.codes)) + 1])
     blocks = np.bincount(data.codes[starts], minlength=data.n_queries)
     back = np.flatnonzero(blocks > 1)
-    if not 0 < len(back) <= 0.5 * data.n_queries:  # all of them: the rows are shuffled
+    if not 0 < len(back) <= 0.5 * data.n_queries:  # more than half: the rows are shuffled
         return []
     return [
         Finding(
@@ -100,7 +100,7 @@ def _split_blocks(data: Rankings) -> list[Finding]:
 
 
 def _labels_are_ranks(data: Rankings, summary: DataSummary) -> list[Finding]:
-    """Labels 1 … n in every query: somebody's order, where 1 probably is the best."""
+    """Detect labels 1 … n in every query, which are probably ranks with 1 as the best."""
     sizes = data.sizes
     if summary.n_with_pairs == 0 or np.median(sizes[sizes > 1]) < 3:
         return []
@@ -154,9 +154,9 @@ def _sorted_by_label(data: Rankings, summary: DataSummary) -> list[Finding]:
 
 
 def check_rows(data: Rankings) -> list[Finding]:
-    """Rows that are there twice."""
+    """Check for duplicate rows."""
     number = equal_rows(data.X)
-    # The same features in the same query: a group; by its number of rows and labels.
+    # Rows with the same features in the same query form a group.
     order = np.lexsort((data.y, number, data.codes))
     group = np.concatenate(
         [[0], np.cumsum((np.diff(number[order]) != 0) | (np.diff(data.codes[order]) != 0))]

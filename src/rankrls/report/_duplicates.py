@@ -1,4 +1,4 @@
-"""Which rows are equal, found in O(n log n) by hashing and confirmed by comparing."""
+"""Detection of equal rows and columns in O(n log n), by hashing and comparing."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _BLOCK = 1 << 23
 
 
 def equal_rows(X: Any) -> Array:
-    """Number the rows so that equal ones have the same number, int64 of shape (n_rows,).
+    """Assign the same number to equal rows, int64 of shape (n_rows,).
 
-    The number is that of the first of the equal rows. −0 equals 0.
+    The number is the index of the first of the equal rows. −0 equals 0.
     """
     keys = _hash_rows(X)
     order = np.argsort(keys, kind="stable")
     same = keys[order][1:] == keys[order][:-1]
-    # Equal keys are equal rows but for collisions: compare neighbours.
+    # Equal keys may be collisions, so compare neighbouring rows.
     candidates = np.flatnonzero(same)
     same[candidates] = _equal(X, order[candidates], order[candidates + 1])
     starts = np.concatenate([[True], ~same])
@@ -35,12 +35,12 @@ def equal_rows(X: Any) -> Array:
 
 
 def equal_columns(X: Any) -> Array:
-    """As `equal_rows`, for the columns."""
+    """Assign the same number to equal columns; see `equal_rows`."""
     return equal_rows(X.T.tocsr() if sparse.issparse(X) else np.ascontiguousarray(X.T))
 
 
 def rows_in_common(X: Any, other: Any) -> Array:
-    """Which rows of ``X`` also are rows of ``other``: bool of shape (n_rows,)."""
+    """Whether each row of ``X`` is also a row of ``other``, bool of shape (n_rows,)."""
     if sparse.issparse(X) or sparse.issparse(other):
         both: Any = sparse.csr_array(
             sparse.vstack([sparse.csr_array(X), sparse.csr_array(other)], format="csr")
@@ -53,7 +53,7 @@ def rows_in_common(X: Any, other: Any) -> Array:
 
 
 def _hash_rows(X: Any) -> Array:
-    """64-bit keys: equal rows have equal keys; zero entries do not count (sparse = dense)."""
+    """Compute 64-bit keys, equal for equal rows; zeros are ignored, so that sparse = dense."""
     rng = np.random.default_rng(20_240_229)
     factors = rng.integers(1, 2**63, size=X.shape[1], dtype=np.uint64) | np.uint64(1)
     if sparse.issparse(X):

@@ -1,4 +1,4 @@
-"""Errors of queries, or of the rows of one ranking, and how sure their mean is."""
+"""Errors of queries, or of the rows of one ranking, with confidence intervals of their mean."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Array = NDArray[Any]
 
 LEVEL = 0.95
 N_BOOTSTRAP = 2000
-#: More queries than this: Student's interval, which by then is the same.
+#: With more queries than this, Student's interval is used, which is then nearly the same.
 MAX_BOOTSTRAP = 5000
 #: Fewer queries than this have no interval.
 MIN_UNITS = 5
-#: In one ranking a row is compared with so many others at most.
+#: Maximum number of rows with which a row of one ranking is compared.
 MAX_OTHERS = 1000
 NDCG_AT = 10
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with its confidence interval (NaN where there is none).
+    """A mean with its confidence interval, which is NaN if unavailable.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Interval:
     method : str
         "bootstrap", "student", "jackknife" or "none".
     n : int
-        Queries or rows that it is about.
+        Number of queries or rows.
     """
 
     value: float
@@ -53,7 +53,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class UnitErrors:
-    """Errors by query, or by row of one ranking; arrays of shape (n_units,).
+    """Errors by query, or by row of one ranking, as arrays of shape (n_units,).
 
     Attributes
     ----------
@@ -84,10 +84,10 @@ class UnitErrors:
         return np.flatnonzero(self.pairs > 0)
 
     def worst(self, n: int) -> Array:
-        """The ``n`` units to look at first.
+        """Return the ``n`` units with the largest errors.
 
-        One wrong pair of one is less of a sign than 90 of 100: errors are shrunk to the mean by
-        the weight of ten pairs before they are sorted.
+        One wrong pair out of one is weaker evidence than 90 out of 100, so errors are shrunk
+        towards the mean by the weight of ten pairs before they are sorted.
         """
         units = self.defined
         shrunk = (self.wrong[units] + 10 * self.mean.value) / (self.pairs[units] + 10)
@@ -97,11 +97,13 @@ class UnitErrors:
 
 
 def query_errors(data: Rankings, scores: Array) -> UnitErrors:
-    """Errors of all queries for scores that are comparable within a query."""
+    """Compute the errors of all queries; scores need only be comparable within a query."""
     error = np.asarray(pairwise_error(data.y, scores, qid=data.codes, average=None))
     pairs = pairs_by_query(data)
     gains = None
-    with suppress(ValueError):  # labels below 0 have no gain, very large ones an infinite one
+    with suppress(
+        ValueError
+    ):  # the gain is undefined for negative labels and infinite for very large ones
         gains = np.asarray(ndcg(data.y, scores, qid=data.codes, k=NDCG_AT, average=None))
         gains = None if np.isnan(gains).all() else gains
     return UnitErrors(
@@ -116,7 +118,7 @@ def query_errors(data: Rankings, scores: Array) -> UnitErrors:
 
 
 def mean_interval(values: Array) -> Interval:
-    """Mean over queries: percentile bootstrap over them, or Student's interval if many."""
+    """Mean over queries, with a percentile bootstrap interval, or Student's interval if many."""
     values = values[np.isfinite(values)]
     n = len(values)
     mean = float(values.mean()) if n else np.nan
@@ -138,7 +140,7 @@ def mean_interval(values: Array) -> Interval:
 
 
 def row_errors_of_pairs(y: Array, pairs: Array, scores: Array) -> UnitErrors:
-    """Errors of rows from pairs that were left out: scores of shape (n_pairs, 2)."""
+    """Errors of rows from left-out pairs, with scores of shape (n_pairs, 2)."""
     i, j = pairs.T
     order = np.sign(y[i] - y[j]) * np.sign(scores[:, 0] - scores[:, 1])
     wrong = (1.0 - order) / 2  # a tied prediction is half an error
@@ -149,7 +151,7 @@ def row_errors_of_pairs(y: Array, pairs: Array, scores: Array) -> UnitErrors:
 
 
 def row_errors(y: Array, scores: Array, lists: Array) -> UnitErrors:
-    """Errors of rows, each compared with rows of its list, at most `MAX_OTHERS` of them."""
+    """Errors of rows, each compared with at most `MAX_OTHERS` other rows of its list."""
     rng = np.random.default_rng(0)
     missed, total = np.zeros(len(y)), np.zeros(len(y), dtype=np.int64)
     sampled = False
@@ -167,7 +169,7 @@ def row_errors(y: Array, scores: Array, lists: Array) -> UnitErrors:
 
 
 def _of_rows(wrong: Array, total: Array, sampled: bool = False) -> UnitErrors:
-    """Rows of one ranking: the error is Σ wrong / Σ total.
+    """Errors of the rows of one ranking, with the total error Σ wrong / Σ total.
 
     Leaving out row i changes it by −(wrong_i − error · total_i)/P to first order, with
     P = Σ total / 2 pairs, so that the jackknife's variance is Σ (wrong_i − error total_i)²/P².

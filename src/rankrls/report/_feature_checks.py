@@ -1,4 +1,4 @@
-"""Features that cannot help, that say too much, or that are not to scale."""
+"""Check for features that are useless, leak the labels, or are badly scaled."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["check_features"]
 
 Array = NDArray[Any]
 
-#: A feature that alone orders so many pairs is suspected to be made from the labels.
+#: A feature that alone orders this fraction of the pairs is suspected to leak the labels.
 LEAK = 0.995
-#: Features of queries looked at one by one.
+#: Maximum number of query features that are inspected one by one.
 MAX_IDS = 100
 
 
 def check_features(data: Rankings, statistics: FeatureStatistics) -> list[Finding]:
-    """Features that cannot help, that say too much, or that are not to scale."""
+    """Check for features that are useless, leak the labels, or are badly scaled."""
     names = np.array(data.feature_names, dtype=object)
     found = []
     constant = np.flatnonzero(~statistics.varies)

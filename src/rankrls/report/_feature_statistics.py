@@ -1,4 +1,4 @@
-"""Statistics of features, within queries: what a ranker can see of them."""
+"""Statistics of features, overall and within queries."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["FeatureStatistics", "accuracy_alone", "feature_statistics"]
 
 Array = NDArray[Any]
 
-#: Cells worked on at a time for dense X: 64 MB.
+#: Number of cells of dense X processed at a time, 64 MB.
 _CELLS = 1 << 23
-#: Features looked at one by one.
+#: Maximum number of features that are inspected one by one.
 MAX_ALONE = 100
 
 
 @dataclass(frozen=True)
 class FeatureStatistics:
-    """For every feature, arrays of shape (n_features,).
+    """Statistics of each feature, as arrays of shape (n_features,).
 
     Attributes
     ----------
@@ -36,9 +36,9 @@ class FeatureStatistics:
     std_within : float
         Standard deviation around the mean of the query, over all rows.
     correlation : float
-        With the labels, both less their means of the query; 0 for what does not vary.
+        Correlation with the labels within queries; 0 for constant features.
     alone : float
-        `accuracy_alone` of the features most correlated with the labels, NaN for others.
+        `accuracy_alone` of the features that correlate most with the labels, NaN for others.
     """
 
     mean: Array
@@ -53,7 +53,7 @@ class FeatureStatistics:
 
 
 def feature_statistics(data: Rankings) -> FeatureStatistics:
-    """Statistics of all features in O(n_rows n_features), sparse X stays sparse."""
+    """Compute statistics of all features in O(n_rows n_features); sparse X stays sparse."""
     X, codes = data.X, data.codes
     n, d = X.shape
     first = np.full(data.n_queries, n, dtype=np.int64)
@@ -98,10 +98,10 @@ def feature_statistics(data: Rankings) -> FeatureStatistics:
 def _within(
     X: Any, codes: Array, first: Array, gather: Any, sizes: Array, y: Array
 ) -> tuple[Array, Array, Array]:
-    """Whether columns vary, their scatter within queries, and their covariance with y there.
+    """Whether columns vary, and their scatter and covariance with y within queries.
 
-    With D the rows less the first row of their query, which is exactly zero where nothing
-    varies, the scatter is Σ D² − Σ_q (Σ_q D)²/n_q.
+    With D the rows minus the first row of their query, which is exactly zero for constant columns,
+    the scatter is Σ D² − Σ_q (Σ_q D)²/n_q.
     """
     if sparse.issparse(X):
         D: Any = sparse.csr_array(X - X[first[codes]], dtype=np.float64)
@@ -121,10 +121,10 @@ def _within(
 
 
 def accuracy_alone(data: Rankings, columns: Array, *, max_rows: int = 50_000) -> Array:
-    """Pairwise accuracy of each feature as if it were the score; of a sample of queries.
+    """Pairwise accuracy of each feature used as the score, on a sample of queries.
 
-    Shape (len(columns),); below ½ for a feature that is better when it is small. NaN if the
-    sample has no pair.
+    The result has shape (len(columns),). It is below ½ for a feature for which smaller is better,
+    and NaN if the sample has no pair.
     """
     rows = data.sample_queries(max_rows)
     X, y, codes = data.X[rows], data.y[rows], data.codes[rows]

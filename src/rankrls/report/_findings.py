@@ -1,4 +1,4 @@
-"""A finding: something about the data or the model that the reader should know."""
+"""Findings: problems, warnings and notes about the data or the model."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any, Literal
 
 __all__ = ["MAX_EXAMPLES", "Finding", "count", "listed"]
 
-#: Examples named for each finding.
+#: Maximum number of examples for each finding.
 MAX_EXAMPLES = 5
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about the data or the model that the reader should know.
+    """A problem, warning or note about the data or the model.
 
     Attributes
     ----------
     level : {"problem", "warning", "note"}
-        Results cannot be trusted; results may be worse than need be; good to know.
+        "problem" if results cannot be trusted, "warning" if results may be worse than necessary,
+        "note" for useful information.
     code : str
         Short name, for programs.
     title, text : str
@@ -36,7 +37,7 @@ class Finding:
 
 
 def listed(names: Iterable[Any], total: int) -> list[str]:
-    """The first few names, and how many there are more."""
+    """The first few names, and the number of further ones."""
     few = [str(name) for name in names][:MAX_EXAMPLES]
     if total > len(few):
         few.append(f"… and {total - len(few):,} more")
@@ -44,5 +45,5 @@ def listed(names: Iterable[Any], total: int) -> list[str]:
 
 
 def count(n: int, one: str, many: str | None = None) -> str:
-    """A number with its noun."""
+    """Format a number with its noun."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"

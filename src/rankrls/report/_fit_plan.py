@@ -1,4 +1,4 @@
-"""What to fit and over which alphas: the estimator that was asked for, made plain."""
+"""Plan of what to fit and over which alphas, from the given estimator."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["FitPlan", "SharedProblem", "fit", "make_plan"]
 
 Array = NDArray[Any]
 
-#: Sparse data with more rows and columns than this are fitted by conjugate gradients (as by
-#: solver="auto"), which have no exact hold-out.
+#: Sparse data with more rows and columns than this are fitted by conjugate gradients (as with
+#: solver="auto"), for which there are no exact held-out predictions.
 MAX_SPARSE = 5000
 
 
@@ -35,25 +35,25 @@ def _silent(_: str) -> None:
 
 @dataclass(frozen=True)
 class FitPlan:
-    """How to fit and to hold out.
+    """How to fit the model and compute held-out predictions.
 
     Attributes
     ----------
     estimator : estimator, unfitted
-        What was asked for, with a fixed ``random_state`` where there was none.
+        The given estimator, with a fixed ``random_state`` if it had none.
     base : RankRLS or None
-        The same with one alpha; None: not one of ours, it can only be refitted.
+        The same with one alpha; None for other estimators, which can only be refitted.
     grid : ndarray or None
         Alphas of the path.
     fixed : float or None
-        The alpha, if it is not to be chosen.
+        The alpha, if it is not chosen from a grid.
     exact : bool
-        Whether held-out predictions can come from shortcuts.
+        Whether exact held-out predictions are available without refitting.
     own_cv : tuple of str
-        Values of ``cv`` for which alpha is chosen here, from the same held-out predictions as the
-        errors; for others the `RankRLSCV` chooses by itself.
+        Values of ``cv`` for which alpha is chosen from the same held-out predictions as the errors;
+        for other values the `RankRLSCV` chooses alpha itself.
     tell : callable
-        Is told, in a line of text, what is being done.
+        Called with a line of text about the progress.
     """
 
     estimator: Any
@@ -66,11 +66,11 @@ class FitPlan:
 
     @property
     def grows(self) -> bool:
-        """Whether a `RankRLSCV` may continue the grid beyond its ends."""
+        """Whether a `RankRLSCV` may extend the grid beyond its ends."""
         return isinstance(self.estimator, RankRLSCV) and self.estimator.alphas is None
 
     def chooses_here(self, *names: str) -> bool:
-        """Whether ``cv`` is one of those names, and alpha is chosen here."""
+        """Whether ``cv`` is one of the names, so that alpha is chosen here."""
         return any(name in self.own_cv for name in names)
 
     @property
@@ -79,18 +79,18 @@ class FitPlan:
         return getattr(self.estimator, "kernel", None) == "precomputed"
 
     def with_alpha(self, alpha: float) -> Any:
-        """An unfitted estimator with this alpha; the only one there is without a path."""
+        """Return an unfitted estimator with this alpha; without a path, the given estimator."""
         if self.base is None:
             return clone(self.estimator)
         return clone(self.base).set_params(alpha=alpha)
 
 
 def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any) -> FitPlan:
-    """Check ``estimator`` and ``alphas``, and decide what can be done with them."""
+    """Check ``estimator`` and ``alphas``, and make the plan."""
     if alphas is not None:
         alphas = np.unique(check_finite_array("alphas", np.atleast_1d(alphas), ndim=(1,)))
         if not alphas.size:
-            raise ValueError("alphas is empty: give at least one number > 0")
+            raise ValueError("alphas is empty; give at least one number > 0")
         check_positive("alphas", float(alphas[0]))
     estimator = RankRLSCV() if estimator is None else estimator
     if isinstance(estimator, type) or not (
@@ -103,8 +103,8 @@ def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any) -> FitPlan:
     if not isinstance(estimator, RankRLS | RankRLSCV) or estimator.early_stopping:
         if alphas is not None:
             raise ValueError(
-                "alphas go with RankRLS and RankRLSCV (without early stopping) only; the "
-                f"estimator is a {type(estimator).__name__}: leave alphas out"
+                "alphas can be used only with RankRLS and RankRLSCV (without early stopping); the "
+                f"estimator is a {type(estimator).__name__}, so leave alphas out"
             )
         if isinstance(estimator, AutoRanker) and estimator.random_state is None:
             estimator.set_params(random_state=0)
@@ -128,7 +128,7 @@ def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any) -> FitPlan:
         fixed = check_positive("alpha", estimator.alpha)
         grid, own_cv = np.unique([*DEFAULT_ALPHAS, fixed]), ("auto",)
     if not grid.size:
-        raise ValueError("alphas is empty: give at least one number > 0")
+        raise ValueError("alphas is empty; give at least one number > 0")
     check_positive("alphas", float(grid[0]))
     names = RankRLS().get_params()
     common = {name: value for name, value in estimator.get_params().items() if name in names}
@@ -139,7 +139,7 @@ def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any) -> FitPlan:
 
 
 class SharedProblem:
-    """The problem of the training data: made at the first question, decomposed once for all.
+    """The problem of the training data, created on first use and decomposed only once.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class SharedProblem:
         self._made: RidgeProblem | None = None
 
     def get(self) -> RidgeProblem:
-        """The problem; a ``MemoryError`` if it does not fit."""
+        """Return the problem; raise a ``MemoryError`` if it does not fit into memory."""
         if self._made is None:
             base, data = self._plan.base, self._data
             assert base is not None
@@ -161,12 +161,12 @@ class SharedProblem:
         return self._made
 
     def forget(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self._made = None
 
 
 def fit(estimator: Any, X: Any, y: Array, options: dict[str, Array]) -> Any:
-    """Fit with qid and sample_weight, where there are any; a Pipeline's last step gets them."""
+    """Fit with qid and sample_weight, if given, which a Pipeline passes to its last step."""
     if isinstance(estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
         last = estimator.steps[-1][0]
         options = {f"{last}__{name}": values for name, values in options.items()}
@@ -174,6 +174,6 @@ def fit(estimator: Any, X: Any, y: Array, options: dict[str, Array]) -> Any:
 
 
 def predict(model: Any, X: Any, qid: Array | None) -> Array:
-    """Scores of rows, shape (n_rows,); an `AutoRanker` is given their queries."""
+    """Predict scores of rows, shape (n_rows,), passing qid to an `AutoRanker`."""
     options = {"qid": qid} if isinstance(model, AutoRanker) else {}
     return np.asarray(model.predict(X, **options), dtype=np.float64).reshape(X.shape[0])

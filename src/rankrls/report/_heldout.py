@@ -1,4 +1,4 @@
-"""Held-out predictions of the training data, and the path of alphas that they give."""
+"""Held-out predictions of the training data, and the error for each alpha."""
 
 from __future__ import annotations
 
@@ -32,30 +32,31 @@ __all__ = ["AlphaPath", "CrossValidated", "hold_out", "row_folds"]
 
 Array = NDArray[Any]
 
-#: Predictions of all alphas held at a time.
+#: Maximum number of predictions, over all alphas, in memory at a time.
 _BYTES = 1 << 30
-#: One ranking: pairs are left out up to so many rows, folds above (as by RankRLSCV).
+#: Maximum number of rows for leave-pair-out in one ranking; above, folds are used (as in
+#: RankRLSCV).
 MAX_PAIR_ROWS = 1000
-#: Folds where a model has to be refitted.
+#: Number of folds if models have to be refitted.
 N_REFITS = 5
 
 
 @dataclass(frozen=True)
 class AlphaPath:
-    """Held-out error for every alpha.
+    """Held-out error for each alpha.
 
     Attributes
     ----------
     alphas, error : ndarray of shape (n_alphas,)
-        The error is pairwise, or 1 − ``metric``.
+        Alphas, and the pairwise error or 1 − ``metric``.
     spread : ndarray of shape (n_alphas,) or None
         Standard error of the mean, over queries or folds.
     over : str
-        What the spread is over: "queries" or "folds".
+        Units of the spread: "queries" or "folds".
     chosen, best : int
-        Number of the alpha of the model, and of the best one (the largest of equals).
+        Index of the alpha of the model, and of the best one (the largest if several tie).
     metric : str
-        What it was chosen by.
+        Metric by which alpha was chosen.
     """
 
     alphas: Array
@@ -68,7 +69,7 @@ class AlphaPath:
 
     @property
     def at_edge(self) -> str | None:
-        """Which end of the grid the best alpha is at, "smallest" or "largest", if any."""
+        """End of the grid at which the best alpha is, "smallest" or "largest", or None."""
         if len(self.alphas) < 2 or self.best not in (0, len(self.alphas) - 1):
             return None
         return "smallest" if self.best == 0 else "largest"
@@ -76,25 +77,25 @@ class AlphaPath:
 
 @dataclass(frozen=True)
 class CrossValidated:
-    """What cross-validation within the training data says.
+    """Results of cross-validation within the training data.
 
     Attributes
     ----------
     method : {"leave-query-out", "leave-pair-out", "folds", "refits"}
     n_folds : int or None
     errors : UnitErrors
-        By query or row, at the alpha of the model.
+        Errors by query or row, at the alpha of the model.
     scores : ndarray of shape (n_rows,) or None
         Held-out predictions at that alpha, comparable within ``lists``; None for pairs.
     lists : ndarray of shape (n_rows,)
     path : AlphaPath or None
     estimate : Interval
-        Error where each query was predicted with the alpha that all other queries choose;
-        ``errors.mean`` if nothing was chosen or that cannot be had.
+        Error with each query predicted at the alpha chosen by all other queries; ``errors.mean`` if
+        no alpha was chosen or this is not available.
     corrected : bool
-        Whether ``estimate`` does allow for the choice of alpha.
+        Whether ``estimate`` accounts for the choice of alpha.
     model : AutoRanker or None
-        Fitted to all rows, if the held-out predictions are its own.
+        The model fitted to all rows, if it provides the held-out predictions itself.
     """
 
     method: str
@@ -109,9 +110,9 @@ class CrossValidated:
 
 
 def hold_out(plan: FitPlan, data: Rankings, problem: SharedProblem) -> CrossValidated:
-    """Predict every row of the training data by a model that has not seen it.
+    """Predict each row of the training data by a model trained without it.
 
-    A grid of alphas that nobody gave is that of `RankRLSCV`: continued as there.
+    The default grid of alphas is that of `RankRLSCV` and is extended in the same way.
     """
     if not plan.grows:
         return _hold_out(plan, data, problem)
@@ -169,7 +170,7 @@ def _queries(plan: FitPlan, data: Rankings, problem: SharedProblem) -> CrossVali
 def _query_predictions(
     plan: FitPlan, data: Rankings, problem: SharedProblem, exact: bool
 ) -> Iterator[Array]:
-    """Blocks of held-out predictions (n_alphas of the block, n_rows), in the order of the grid."""
+    """Generate blocks of held-out predictions (alphas of the block, n_rows), in grid order."""
     assert plan.base is not None
     assert plan.grid is not None
     step = max(1, _BYTES // (8 * data.n_rows))
@@ -189,13 +190,13 @@ def _query_predictions(
 
 
 def _without_each_query(data: Rankings, problem: SharedProblem, alphas: Array) -> Array:
-    """Predictions (n_alphas, n_rows) of every query by the model without it."""
+    """Predictions (n_alphas, n_rows) of each query by the model without it."""
     held = problem.get().leave_out(query_folds(data.codes), alphas)
     return held.by_row(data.n_rows)[..., 0]
 
 
 def _error_table(data: Rankings, blocks: Any) -> tuple[Array, Array]:
-    """Error of every alpha and query with a pair, (n_alphas, n_queries), and the last block."""
+    """Error for each alpha and query with a pair, (n_alphas, n_queries), and the last block."""
     rows, block = [], np.empty((0, data.n_rows))
     for block in blocks:
         rows += [
@@ -217,7 +218,7 @@ def _path(plan: FitPlan, errors: Array, over: str) -> AlphaPath:
 
 
 def _without_own_choice(errors: Array) -> Interval:
-    """Each query's error at the alpha that is best for all other queries."""
+    """Mean error with each query evaluated at the alpha that is best for all other queries."""
     others = errors.sum(axis=1, keepdims=True) - errors
     last = len(errors) - 1
     choice = last - np.argmin(others[::-1], axis=0)
@@ -232,7 +233,7 @@ def _at(plan: FitPlan, data: Rankings, problem: SharedProblem, alpha: float, exa
 
 
 def _chosen_elsewhere(plan: FitPlan, data: Rankings, problem: SharedProblem) -> CrossValidated:
-    """A `RankRLSCV` with folds or a metric of its own chooses; queries are then left out."""
+    """Let a `RankRLSCV` with its own folds or metric choose alpha, then leave out queries."""
     assert plan.grid is not None
     ranker, path = _searched(plan, data)
     exact = plan.exact
@@ -280,7 +281,7 @@ def _one_ranking(plan: FitPlan, data: Rankings, problem: SharedProblem) -> Cross
 
 
 def _pairs(plan: FitPlan, data: Rankings) -> CrossValidated | None:
-    """Leave-pair-out where it is exact, else None."""
+    """Leave-pair-out predictions if they are exact, else None."""
     assert plan.grid is not None
     i, j = np.triu_indices(data.n_rows, 1)
     different = data.y[i] != data.y[j]
@@ -290,7 +291,7 @@ def _pairs(plan: FitPlan, data: Rankings) -> CrossValidated | None:
     del options["alpha"]
     try:
         search = RankRLSCV(plan.grid, cv="leave-pair-out", **options).fit(data.X, data.y)
-    except ValueError:  # this cost has no shortcut, or a pair is all there is to learn from
+    except ValueError:  # this cost has no shortcut, or there is only one pair
         return None
     accuracy = search.cv_results_["mean_score"]
     path = _path(plan, 1.0 - accuracy[:, None], "")
@@ -305,7 +306,7 @@ def _pairs(plan: FitPlan, data: Rankings) -> CrossValidated | None:
 def _row_folds(
     plan: FitPlan, data: Rankings, problem: SharedProblem, alphas: Array
 ) -> tuple[Array, Array]:
-    """Predictions (n_alphas, n_rows) with folds of rows, as RankRLSCV draws them; the folds."""
+    """Predictions (n_alphas, n_rows) with the folds of rows that RankRLSCV draws, and the folds."""
     assert plan.base is not None
     folds = row_folds(plan, data)
     out, lists = np.empty((len(alphas), data.n_rows)), np.empty(data.n_rows, dtype=np.int64)
@@ -343,9 +344,9 @@ def _of_folds(
 
 
 def _refits(plan: FitPlan, data: Rankings) -> CrossValidated:
-    """Any estimator: folds of whole queries (of rows without qid), each fitted anew.
+    """Refit any estimator for each fold of whole queries (of rows without qid).
 
-    An `AutoRanker` that has held out every query has the predictions already.
+    An `AutoRanker` that has held out each query already has the predictions.
     """
     if isinstance(plan.estimator, AutoRanker) and data.has_qid:
         plan.tell("Choosing members by held-out queries")
@@ -385,14 +386,14 @@ def _n_folds(data: Rankings) -> int:
 
 
 def row_folds(plan: FitPlan, data: Rankings) -> list[tuple[Array, Array]]:
-    """Folds of the rows of one ranking, as RankRLSCV draws them: (left out, the rest)."""
+    """Folds of the rows of one ranking, as drawn by RankRLSCV: (left out, remaining rows)."""
     return _folds(data, max(2, min(10, data.n_rows // 5)), plan.estimator.random_state)
 
 
 def _folds(
     data: Rankings, n_folds: int | None = None, random_state: Any = 0
 ) -> list[tuple[Array, Array]]:
-    """Folds of whole queries, or rows without qid: (left out, the rest)."""
+    """Folds of whole queries, or of rows without qid: (left out, remaining rows)."""
     codes = data.codes if data.has_qid else np.arange(data.n_rows)
     n = int(codes.max()) + 1
     fold_of = np.empty(n, dtype=np.int64)

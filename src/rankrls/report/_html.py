@@ -1,4 +1,4 @@
-"""Text that goes into the page: escaped, finite in length, and readable numbers."""
+"""Formatting of text and numbers for the page, with escaping and limited length."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ import numpy as np
 
 __all__ = ["cell", "cut", "data_block", "escape", "name", "number", "percent"]
 
-#: Names longer than this are cut: a page must stay small whatever it is given.
+#: Names longer than this are truncated, to keep the page small.
 MAX_NAME = 120
-# What HTML does not allow in text: control characters (but tab and line ends) and surrogates.
+# Not allowed in HTML text: control characters (except tab and line ends) and surrogates.
 _FORBIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
 
 
 def escape(text: Any) -> str:
-    """Text as HTML, also for quoted attributes."""
+    """Escape text for HTML, including quoted attributes."""
     return html.escape(_FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", str(text)), quote=True)
 
 
 def cut(text: Any) -> str:
-    """Text without space around it, of a length that a page can show."""
+    """Strip and truncate text."""
     full = str(text).strip()
     return full if len(full) <= MAX_NAME else full[: MAX_NAME - 1] + "…"
 
 
 def name(text: Any) -> str:
-    """A name from the user's data, cut if long, in an element that isolates its direction."""
+    """Format a name from the user's data, truncated, in an element that isolates its direction."""
     return f"<bdi>{escape(cut(text) or '(no name)')}</bdi>"
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number with some significant digits, a dash where there is none."""
+    """Format a number with some significant digits; NaN becomes a dash."""
     value = float(value) + 0.0  # no −0
     if not np.isfinite(value):
         return "–"
@@ -52,18 +52,18 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def percent(value: float, digits: int = 1) -> str:
-    """A share as a percentage, a dash where there is none."""
+    """Format a fraction as a percentage; NaN becomes a dash."""
     return f"{float(value) * 100:.{digits}f}%" if np.isfinite(value) else "–"
 
 
 def cell(text: str, value: float, more: str = "") -> str:
-    """A table cell with a number to sort by; ``text`` is HTML already."""
+    """A table cell with a number to sort by; ``text`` is already HTML."""
     key = f"{float(value):.10g}" if np.isfinite(value) else ""
     return f'<td class="num{more}" data-v="{key}">{text}</td>'
 
 
 def data_block(identifier: str, data: Any) -> str:
-    """JSON inside the page that nothing can break out of; NaN becomes null."""
+    """A JSON block, escaped for use inside the page; NaN becomes null."""
     text = json.dumps(_plain(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     text = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return f'<script type="application/json" id="{escape(identifier)}">{text}</script>'

@@ -1,4 +1,4 @@
-"""Which features a model goes by: exactly for linear models, by shuffling for others."""
+"""Feature importance: exact for linear models, by permutation for others."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["Importance", "feature_importance", "linear_weights"]
 
 Array = NDArray[Any]
 
-#: Features shown.
+#: Number of features shown.
 MAX_SHOWN = 20
-#: Shuffling: rows, features and repetitions at most.
+#: Limits of permutation importance: rows, features and repetitions.
 MAX_ROWS = 2000
 MAX_SHUFFLED = 300
 N_SHUFFLES = 3
@@ -28,29 +28,29 @@ N_SHUFFLES = 3
 
 @dataclass(frozen=True)
 class Importance:
-    """The most important features, the most important first.
+    """The most important features, in descending order.
 
     Attributes
     ----------
     kind : {"linear", "permutation", "none"}
     reason : str
-        Why there is none.
+        Why there is no importance.
     columns : ndarray of int
-        Features shown.
+        Indices of the features shown.
     effect : ndarray
-        Linear: weight times standard deviation within queries, the change of the score when the
-        feature grows by that. Permutation: how much the error grows when the feature is shuffled
-        within queries.
+        For linear models, the weight times the standard deviation within queries, which is the
+        change of the score when the feature grows by one standard deviation. For others, the
+        increase of the error when the feature is permuted within queries.
     weight : ndarray or None
         Coefficients of a linear model.
     alone : ndarray
-        Pairwise accuracy of the feature alone.
+        Pairwise accuracy of the feature used as the score.
     correlation : ndarray
-        With the label, within queries.
+        Correlation with the label within queries.
     n_used : int
-        Features with an effect other than zero.
+        Number of features with a non-zero effect.
     on_test : bool
-        Permutation: on test data, or on (a sample of) the training data.
+        Whether permutation importance was computed on test data or on (a sample of) training data.
     """
 
     kind: Literal["linear", "permutation", "none"]
@@ -65,7 +65,7 @@ class Importance:
 
 
 def linear_weights(model: Any, n_features: int) -> Array | None:
-    """Weights of the features themselves, if the fitted model is linear in them."""
+    """Weights of the input features, if the fitted model is linear in them."""
     coef = getattr(model, "coef_", None)
     if coef is None or getattr(model, "kernel", "linear") != "linear":
         return None
@@ -77,7 +77,7 @@ def linear_weights(model: Any, n_features: int) -> Array | None:
 def feature_importance(
     model: Any, train: Rankings, test: Rankings | None, statistics: FeatureStatistics | None
 ) -> Importance:
-    """Importance of the features of a fitted model."""
+    """Compute the importance of the features of a fitted model."""
     if statistics is None:
         return _none("The kernel matrix was given: the model has not seen any features.")
     weight = linear_weights(model, train.n_features)
@@ -127,7 +127,7 @@ def _ranked(
 
 
 def _shuffled(model: Any, data: Rankings) -> Array | None:
-    """Mean growth of the error when a feature is shuffled within queries: (n_features,)."""
+    """Mean increase of the error when a feature is permuted within queries, shape (n_features,)."""
     X = data.X.toarray() if sparse.issparse(data.X) else np.array(data.X)
     rng = np.random.default_rng(0)
 
@@ -142,7 +142,7 @@ def _shuffled(model: Any, data: Rankings) -> Array | None:
     growth = np.zeros(data.n_features)
     by_query = np.argsort(data.codes, kind="stable")
     for _ in range(N_SHUFFLES):
-        # Rows of a query change places among themselves.
+        # Permute the rows within each query.
         order = np.lexsort((rng.random(data.n_rows), data.codes))
         for j in range(data.n_features):
             kept = X[:, j].copy()

@@ -12,7 +12,7 @@ __all__ = ["labels"]
 
 
 def labels(analysis: Analysis) -> str:
-    """Two tables with what their columns mean, or why they were left out."""
+    """Two tables with explanations of their columns, or why they are missing."""
     found, has_qid = analysis.to_check, analysis.train.has_qid
     if found.no_rows and not has_qid:
         return f"<p>This was left out. {escape(found.no_rows)}</p>"
@@ -116,7 +116,7 @@ def _row(row: RowToCheck) -> str:
 
 
 def _many(n: int, below: int, one: str, many: str) -> str:
-    """What so many p-values mean."""
+    """Text on the multiple testing of p-values."""
     if not n:
         return f'<p class="muted">No {one} can be compared with others.</p>'
     expected, limit = number(round(LEVEL * n, 1)), number(LEVEL / n, 2)

@@ -1,4 +1,4 @@
-"""Labels that disagree most with what the model without them predicts."""
+"""Labels that disagree most with the predictions of the model without them."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Array = NDArray[Any]
 
 N_QUERIES = 10
 N_ROWS = 15
-#: Rows that are listed with their query.
+#: Number of rows listed with their query.
 N_OF_QUERY = 3
 LEVEL = 0.05
-#: Comparisons by which the agreement of a query is shrunk to the mean before it is sorted.
+#: Number of comparisons by which the agreement of a query is shrunk towards the mean for sorting.
 SHRINKAGE = 10
 
 
 @dataclass(frozen=True)
 class RowToCheck:
-    """A row and what the model without it predicts for it.
+    """A row and its prediction by the model without it.
 
     Attributes
     ----------
@@ -47,11 +47,11 @@ class RowToCheck:
     row : int
     label : float
     predicted : float
-        The label that the model without the row predicts, with the offset that suits the other
-        labels of its query best.
+        Label predicted by the model without the row, with the offset that fits the other labels of
+        its query best.
     studentised : float
-        Label less prediction, in units of its standard deviation. All labels are taken as equally
-        noisy, whatever weights the model gives to queries.
+        Label minus prediction, in units of its standard deviation. All labels are assumed to have
+        equal noise, whatever the weights of queries in the model.
     p_value : float
     """
 
@@ -66,7 +66,7 @@ class RowToCheck:
 
 @dataclass(frozen=True)
 class QueryToCheck:
-    """A query and how well its labels agree with the model without it.
+    """A query and the agreement of its labels with the model without it.
 
     Attributes
     ----------
@@ -75,9 +75,9 @@ class QueryToCheck:
     agreement : float
         Correlation of its labels with the scores by the model without it.
     studentised, p_value : float
-        Of all its residuals together; NaN if the model was refitted without folds of queries.
+        Computed from all its residuals; NaN if the model was refitted without folds of queries.
     rows : list of RowToCheck
-        Those of its rows that disagree most.
+        The rows of the query that disagree most.
     """
 
     name: str
@@ -99,20 +99,20 @@ class LabelsToCheck:
     rows : list of RowToCheck
         The largest studentised residual first.
     n_queries, n_rows : int
-        How many could be looked at.
+        Number of queries and rows that were checked.
     queries_below, rows_below : int
-        How many of them have a p-value below 0.05 divided by their number.
+        Number of p-values below 0.05 divided by the number of checks.
     least_agreement, largest_studentised : float
-        Of all queries, and of all rows; NaN if there are none.
+        Extremes over all queries and over all rows; NaN if there are none.
     no_p_values : str
-        Why queries have no p-values; empty if they have. Their agreement is then that with the
-        predictions of the folds by which the error was estimated.
+        Why queries have no p-values; empty if they have. The agreement is then computed from the
+        held-out predictions by which the error was estimated.
     no_rows : str
-        Why rows were left out; empty if they were not.
+        Why rows were not checked; empty if they were.
     alpha : float or None
-        Of the models without a query or row: the one with the smallest squared error of held-out
-        labels, if alpha was chosen. The alpha of the best order may shrink all predictions to
-        nearly zero. None where the predictions are those of folds.
+        Alpha of the models without a query or row: if alpha was chosen, the one with the smallest
+        squared error on held-out labels, because the alpha of the best ranking may shrink all
+        predictions to nearly zero. None if the predictions are those of folds.
     """
 
     queries: list[QueryToCheck] = field(default_factory=list)
@@ -135,7 +135,7 @@ def labels_to_check(
     alpha: float | None,
     shared: SharedProblem,
 ) -> LabelsToCheck:
-    """Audit the labels of the training data; without a shortcut, by the predictions of folds."""
+    """Audit the labels of the training data; without a shortcut, by predictions of folds."""
     plan.tell("Comparing labels with predictions without them")
     by_row, by_query, no_rows = None, None, _refusal(plan)
     no_p_values = no_rows
@@ -171,9 +171,9 @@ def labels_to_check(
 def _of_least_squares(
     plan: FitPlan, data: Rankings, held: CrossValidated, alpha: float, shared: SharedProblem
 ) -> float:
-    """The alpha of the grid with the smallest squared error of held-out labels, if one was chosen.
+    """Return the alpha with the smallest squared error on held-out labels, if alpha was chosen.
 
-    The largest of equally good ones; ``alpha`` itself if that would take too much memory.
+    The largest if several tie; ``alpha`` itself if the computation would need too much memory.
     """
     if plan.fixed is not None or held.path is None or len(held.path.alphas) < 2:
         return alpha
@@ -193,7 +193,7 @@ def _of_least_squares(
 
 
 def _refusal(plan: FitPlan) -> str:
-    """Why there is no audit of what the plan fits, or nothing."""
+    """Why the fitted model cannot be audited; empty if it can."""
     kind = type(plan.estimator).__name__
     if plan.base is None:
         if getattr(plan.estimator, "early_stopping", False):
@@ -210,13 +210,15 @@ def _refusal(plan: FitPlan) -> str:
 def _try(
     ask: Callable[[RidgeProblem], Influence | None], shared: SharedProblem
 ) -> tuple[Influence | None, str]:
-    """The answer, or None and why there is none."""
+    """Return the result, or None and the reason why there is none."""
     try:
         found = ask(shared.get().keeping_basis())
     except MemoryError:
         return None, "It would need too much memory for these data."
     except ValueError as error:
-        text = str(error).split(". ")[0]  # the first sentence: the others are advice for programs
+        text = str(error).split(". ")[
+            0
+        ]  # only the first sentence; the others are advice for programmers
         return None, f"{text[:1].upper()}{text[1:]}."
     if found is None:
         return None, (
@@ -231,7 +233,7 @@ def _row_influence(problem: RidgeProblem, alpha: float) -> Influence | None:
 
 
 def _agreement_alone(data: Rankings, held: CrossValidated) -> Influence:
-    """Correlations of labels with held-out scores by query, and nothing else."""
+    """Influence with only the correlations of labels with held-out scores by query."""
     assert held.scores is not None
     sizes, codes = data.sizes, data.codes
     centred = []
@@ -258,16 +260,16 @@ def _agreement_alone(data: Rankings, held: CrossValidated) -> Influence:
 
 
 def _below(p_values: Array) -> tuple[int, int]:
-    """How many p-values there are, and how many are small although there are so many."""
+    """Number of p-values, and the number below the Bonferroni-corrected level."""
     n = int(np.isfinite(p_values).sum())
     return n, int((p_values < LEVEL / max(1, n)).sum())
 
 
 class _RowTable:
-    """Rows with their studentised residuals, as if all of them had the same weight.
+    """Rows with studentised residuals, computed as if all rows had the same weight.
 
-    A residual of weight κ is taken to have the variance σ²/κ; with σ²/κ̄ for all of them, κ̄ the
-    mean weight, they are smaller by the factor √(κ̄/κ).
+    A residual of weight κ has assumed variance σ²/κ. With the same variance σ²/κ̄ for all, where κ̄
+    is the mean weight, studentised residuals change by the factor √(κ̄/κ).
     """
 
     def __init__(self, data: Rankings, found: Influence) -> None:
@@ -280,7 +282,7 @@ class _RowTable:
         self.p_value = f_distribution.sf(np.square(self.size), 1, max(1, freedom - 1))
 
     def worst(self, rows: Array, n: int) -> list[RowToCheck]:
-        """The ``n`` of some rows that have the largest studentised residuals."""
+        """Return the ``n`` of the given rows with the largest studentised residuals."""
         size = self.size[rows]
         rows, size = rows[~np.isnan(size)], size[~np.isnan(size)]
         return [self._row(int(row)) for row in rows[np.argsort(-size, kind="stable")[:n]]]
@@ -302,7 +304,7 @@ class _RowTable:
 def _queries(
     data: Rankings, found: Influence, known: Array, rows: _RowTable | None
 ) -> list[QueryToCheck]:
-    """Queries of smallest agreement; that of few comparisons is shrunk to the mean."""
+    """Queries of smallest agreement, after shrinking it towards the mean if comparisons are few."""
     assert found.agreement is not None
     if not len(known):
         return []

@@ -9,7 +9,7 @@ from rankrls.report._words import plural
 
 __all__ = ["members"]
 
-#: Columns of the table: head, class of its cells (small screens leave out the wide ones), format.
+#: Columns of the table: title, class of its cells (small screens hide "wide" ones), format.
 COLUMNS = {
     "view": ("View", "", "{}"),
     "kernel": ("Kernel", "", "{}"),
@@ -23,7 +23,7 @@ COLUMNS = {
 
 
 def members(analysis: Analysis) -> str:
-    """The rankers that are averaged, the best first, and the nested score of their average."""
+    """Table of the averaged rankers, best first, and the nested score of their average."""
     ranker = analysis.model
     assert isinstance(ranker, AutoRanker)
     table = ranker.members_

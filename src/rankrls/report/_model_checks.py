@@ -1,4 +1,4 @@
-"""What the fitted model says about itself: the grid, the error, a simpler ranker."""
+"""Checks of the fitted model: grid of alphas, error, and comparison with a single feature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page: sections put into the template, with style and script inside."""
+"""Rendering of the page from sections and a template, with inline style and script."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["render"]
 
 
 def render(analysis: Analysis, *, title: str | None, limit: int) -> str:
-    """The whole page as text."""
+    """Render the whole page as text."""
     by = "query" if analysis.errors.unit == "query" else "row"
     queries = "queries" if by == "query" else "rows"
     parts = [
@@ -62,7 +62,7 @@ def render(analysis: Analysis, *, title: str | None, limit: int) -> str:
 
 
 def _choice(analysis: Analysis) -> tuple[str, str, str]:
-    """What was chosen: members of an average, or alpha."""
+    """Section about the choice of members or alpha."""
     if isinstance(analysis.model, AutoRanker):
         return "members", "Members", members(analysis)
     return "alpha", "Choice of alpha", sections.alpha(analysis)
@@ -84,7 +84,7 @@ def _subtitle(analysis: Analysis, today: str) -> str:
 
 
 def _results(analysis: Analysis) -> dict[str, object]:
-    """The main numbers, for programs that read the page."""
+    """Main results, in machine-readable form."""
     error, ndcg, path = analysis.error, analysis.errors.mean_ndcg, analysis.held.path
     return {
         "version": __version__,
@@ -115,6 +115,6 @@ def _asset(file: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """What the content security policy allows: this text and no other."""
+    """Hash of an inline text for the content security policy."""
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return f"sha256-{base64.b64encode(digest).decode('ascii')}"

@@ -1,4 +1,4 @@
-"""Why a row stands above a better one: contributions to the difference of their scores."""
+"""Explanation of why a row ranks above a better one, by contributions to their score difference."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ __all__ = ["Explainer", "Reasons"]
 
 N_FOR = 3
 N_AGAINST = 1
-#: Contributions below this part of the largest are not listed.
+#: Contributions below this fraction of the largest are not listed.
 LEAST = 0.01
 
 
 @dataclass(frozen=True)
 class Reasons:
-    """What puts a row above another in the model of all training rows.
+    """Contributions that rank a row above another in the model fitted to all training rows.
 
     Attributes
     ----------
     difference : float
-        Difference of their scores.
+        Score difference.
     kind : {"feature", "row"}
-        What contributes: features, or training rows for kernels.
+        Whether contributions are by feature or, for kernel models, by training row.
     most, against : list of (str, float)
         The largest positive and negative contributions.
     n : int
-        How many contributions other than zero there are.
+        Number of non-zero contributions.
     """
 
     difference: float
@@ -44,7 +44,7 @@ class Reasons:
 
 
 class Explainer:
-    """Explains differences of scores of ``data`` by a model of ``train``.
+    """Explain score differences between rows of ``data`` by a model fitted to ``train``.
 
     Parameters
     ----------
@@ -58,15 +58,15 @@ class Explainer:
         if isinstance(model, Pipeline):
             try:
                 self._names = model[:-1].get_feature_names_out(train.feature_names)
-            except (AttributeError, ValueError):  # a step that does not name its features
+            except (AttributeError, ValueError):  # a step without feature names
                 self._names = None
 
     def __call__(self, above: int, below: int) -> Reasons | None:
-        """Contributions to the score of row ``above`` less that of row ``below``, if known."""
+        """Contributions to the score of row ``above`` minus that of row ``below``, if available."""
         X = self.data.X
         try:
             parts = explain(self.model, X[[above]], X[[below]])
-        except ValueError:  # not a model of this library
+        except ValueError:  # not a model of this package
             return None
         least = LEAST * np.abs(parts.contribution).max(initial=0.0)
         most = np.flatnonzero(parts.contribution > least)[:N_FOR]

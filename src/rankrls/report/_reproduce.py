@@ -1,4 +1,4 @@
-"""The section that says how to get the same numbers in Python."""
+"""Section with Python code that reproduces the results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["code_lines", "reproduce"]
 
 
 def reproduce(analysis: Analysis) -> str:
-    """Code and versions."""
+    """Code and package versions."""
     versions = (
         f"rankrls {__version__}, Python {platform.python_version()}, NumPy {np.__version__}, "
         f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}"
@@ -37,7 +37,7 @@ def reproduce(analysis: Analysis) -> str:
 
 
 def code_lines(analysis: Analysis) -> list[str]:
-    """Python that repeats the fit and the estimate; comments hold what comes out."""
+    """Python code that repeats the fit and the estimate, with expected results as comments."""
     plan, held = analysis.plan, analysis.held
     only_qid = ", qid=qid" if analysis.train.has_qid else ""
     qid = only_qid + ", sample_weight=weight" * (analysis.train.weight is not None)
@@ -80,7 +80,7 @@ def code_lines(analysis: Analysis) -> list[str]:
 
 
 def _before_lines(analysis: Analysis) -> list[str]:
-    """Filling in and scaling, of the training and the test data."""
+    """Code for the imputation and scaling of training and test data."""
     lines = []
     for name, step in (("imputer", analysis.before.imputer), ("scaler", analysis.before.scaler)):
         if step is None:
@@ -96,7 +96,7 @@ def _before_lines(analysis: Analysis) -> list[str]:
 
 
 def _audit_lines(analysis: Analysis, options: str) -> list[str]:
-    """Labels to check; comments hold the least agreement and the largest residual."""
+    """Code for the labels to check, with the extreme values as comments."""
     found, lines = analysis.to_check, []
     if found.alpha is not None and found.alpha != analysis.alpha:
         options += f", alpha={found.alpha!r}"
@@ -112,13 +112,13 @@ def _audit_lines(analysis: Analysis, options: str) -> list[str]:
 
 
 def _public(kind: type) -> list[str]:
-    """The module that a class is imported from: without private modules at the end."""
+    """Public module of a class, without trailing private modules."""
     parts = kind.__module__.split(".")
     return parts[: next((i for i, part in enumerate(parts) if part.startswith("_")), len(parts))]
 
 
 def _search_call(analysis: Analysis) -> str | None:
-    """The `RankRLSCV` that chooses the same alpha; None if nothing was chosen, or not by it."""
+    """Code of the `RankRLSCV` that chooses the same alpha; None if alpha was not chosen so."""
     plan, held = analysis.plan, analysis.held
     exact = held.method in ("leave-query-out", "leave-pair-out")
     exact = exact or (held.method == "folds" and plan.exact and not analysis.train.has_qid)

@@ -1,4 +1,4 @@
-"""Sections of the page that are prose, figures and small tables."""
+"""Sections of the page with text, figures and small tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TAGS = {"problem": "Problem", "warning": "Warning", "note": "Note"}
 
 
 def short(analysis: Analysis) -> str:
-    """The result in a sentence and four numbers."""
+    """Summary of the result in a sentence and four numbers."""
     error = analysis.error
     what = "new queries" if analysis.train.has_qid else "new rows"
     verdict = (
@@ -79,7 +79,7 @@ def _compact(n: int) -> str:
 
 
 def findings(analysis: Analysis) -> str:
-    """Problems, warnings and notes."""
+    """List of problems, warnings and notes."""
     if not analysis.findings:
         return (
             "<p>Nothing was found: no queries without pairs, no duplicate rows, no constant "
@@ -163,7 +163,7 @@ def _labels_figure(analysis: Analysis) -> str:
 
 
 def alpha(analysis: Analysis) -> str:
-    """The path of alphas."""
+    """Held-out error against alpha."""
     path = analysis.held.path
     if path is None:
         return (
@@ -224,7 +224,7 @@ def alpha(analysis: Analysis) -> str:
 
 
 def held_out(analysis: Analysis) -> str:
-    """How good the model is, and how that is known."""
+    """Error of the model, and how it was estimated."""
     held, error = analysis.held, analysis.error
     rows: list[tuple[str, str, str]] = []
     if analysis.test is not None:

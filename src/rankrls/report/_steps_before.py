@@ -1,4 +1,4 @@
-"""What is done to the features before the ranker sees them: filling in and scaling."""
+"""Preprocessing of the features: encoding, imputation and scaling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Steps", "encoder_of"]
 
 
 def encoder_of(*tables: Any) -> TableEncoder | None:
-    """What makes raw tables numeric, with columns like ids still there; None: they are."""
+    """Return an encoder for raw tables, which keeps id columns; None if they are numeric."""
     return None if all(map(_is_numeric, tables)) else TableEncoder(drop_ids=False)
 
 
@@ -34,7 +34,7 @@ def _is_numeric(X: Any) -> bool:
 
 
 class Steps:
-    """An imputer and a scaler, each of which may be missing.
+    """An optional imputer and an optional scaler.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ class Steps:
 
     @property
     def by_query(self) -> bool:
-        """Whether the scaler is given qid."""
+        """Whether the scaler takes qid."""
         return isinstance(self.scaler, QueryScaler)
 
     def fill_in(self, X: Any, *, fit: bool = False) -> Any:
-        """Features with what was missing filled in."""
+        """Impute missing features."""
         if self.imputer is None:
             return X
         if isinstance(self.imputer, TableEncoder):
@@ -68,13 +68,13 @@ class Steps:
         return self.imputer.fit_transform(X) if fit else self.imputer.transform(X)
 
     def fill_in_test(self, test: Any) -> Any:
-        """The same for (X, y, …)."""
+        """Impute missing features of (X, y, …)."""
         if self.imputer is None or not isinstance(test, tuple | list) or not len(test):
             return test
         return (self.fill_in(test[0]), *test[1:])
 
     def scale(self, data: Rankings, *, fit: bool = False) -> Rankings:
-        """Rows with scaled features; the others are kept beside them."""
+        """Return rows with scaled features, which also keep the unscaled ones."""
         if self.scaler is None:
             return data
         options = {"qid": data.qid} if self.by_query else {}
@@ -84,7 +84,7 @@ class Steps:
         return replace(data, X=X, unscaled=data.X)
 
     def with_model(self, model: Any) -> Any:
-        """The fitted model after the steps."""
+        """Return a pipeline of the steps and the fitted model."""
         both = (("impute", self.imputer), ("scale", self.scaler))
         steps = [(name, step) for name, step in both if step is not None]
         return Pipeline([*steps, ("rank", model)]) if steps else model

@@ -1,4 +1,4 @@
-"""What the data are: counts, sizes of queries, distribution of labels."""
+"""Summary of the data: counts, sizes of queries, distribution of labels."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ __all__ = ["DataSummary", "pairs_by_query", "summarise"]
 
 Array = NDArray[Any]
 
-#: Up to so many different labels are shown one by one, more as a histogram.
+#: Up to this many distinct labels are shown one by one, more as a histogram.
 MAX_LEVELS = 12
 
 
 @dataclass(frozen=True)
 class DataSummary:
-    """Counts of one set of data.
+    """Summary of one data set.
 
     Attributes
     ----------
     n_rows, n_features, n_queries, n_pairs : int
-        Pairs: two rows of one query with different labels.
+        Counts; a pair is two rows of one query with different labels.
     n_single, n_tied : int
-        Queries of a single row, and of several rows with equal labels: neither has a pair.
+        Number of queries without a pair: those with a single row, and those with equal labels.
     n_levels : int
-        Different labels.
+        Number of distinct labels.
     label_edges : ndarray
-        Labels one by one, or the edges of a histogram (one more than counts).
+        The distinct labels, or the edges of a histogram (one more than counts).
     label_counts : ndarray
     size_quantiles : tuple of int
-        Smallest, 25 %, median, 75 %, largest number of rows of a query.
+        Minimum, 25 %, median, 75 % and maximum number of rows of a query.
     pairs : ndarray of shape (n_queries,)
-        Pairs of every query.
+        Number of pairs of each query.
     density : float or None
-        Share of entries that are stored, for sparse features.
+        Fraction of stored entries, for sparse features.
     """
 
     n_rows: int
@@ -57,12 +57,12 @@ class DataSummary:
 
     @property
     def n_with_pairs(self) -> int:
-        """Queries that have a pair."""
+        """Number of queries that have a pair."""
         return self.n_queries - self.n_single - self.n_tied
 
 
 def summarise(data: Rankings) -> DataSummary:
-    """Count what is in the data."""
+    """Summarise the data."""
     pairs, sizes = pairs_by_query(data), data.sizes
     levels, counts = np.unique(data.y, return_counts=True)
     n_levels = len(levels)
@@ -89,7 +89,7 @@ def summarise(data: Rankings) -> DataSummary:
 
 
 def pairs_by_query(data: Rankings) -> Array:
-    """Number of pairs with different labels in every query: (n² − Σ_level n_level²)/2."""
+    """Number of pairs with different labels in each query, (n² − Σ_level n_level²)/2."""
     order = np.lexsort((data.y, data.codes))
     codes, y = data.codes[order], data.y[order]
     starts = np.flatnonzero(np.concatenate([[True], (np.diff(codes) != 0) | (np.diff(y) != 0)]))

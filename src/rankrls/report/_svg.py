@@ -1,7 +1,6 @@
 """Small charts as SVG, coloured by the classes of the page's style sheet.
 
-Every chart is an image with a name and a description for those who do not see it. Nothing of a
-user's data gets into it unescaped.
+Each chart is an image with a name and a description for screen readers. All user data are escaped.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ LEFT, RIGHT, TOP, BOTTOM = 62, 14, 16, 52
 def path_chart(
     alphas: Array, error: Array, spread: Array | None, chosen: int, *, about: str
 ) -> str:
-    """Error against alpha on a logarithmic axis, with a band of ± one standard error."""
+    """Chart of the error against alpha (logarithmic), with a band of ± one standard error."""
     band = np.zeros(len(error)) if spread is None else spread
     low, high, ticks = _axis(float((error - band).min()), float((error + band).max()))
     x = np.log2(alphas)
@@ -70,7 +69,7 @@ def path_chart(
 
 
 def histogram(values: Array, *, name: str, about: str, percent: bool, axis: str) -> str:
-    """Histogram of values: bins of equal width from their range (percent: of 0 to 100 %)."""
+    """Histogram with bins of equal width over the range of the values, or over 0 to 100 %."""
     if percent:
         edges = np.linspace(0, 1, 21)
         labels = [(k / 20, f"{k * 5}%") for k in range(0, 21, 4)]
@@ -98,7 +97,7 @@ def histogram(values: Array, *, name: str, about: str, percent: bool, axis: str)
 
 
 def columns_chart(names: list[str], counts: Array, *, name: str, about: str, axis: str) -> str:
-    """A column for each name."""
+    """Chart with a column for each name."""
     plot = WIDTH - LEFT - RIGHT
     tops = _top(int(np.max(counts, initial=0)))
     parts = [_rule(LEFT, WIDTH - RIGHT, _height(tick, tops[-1]), f"{tick:,.0f}") for tick in tops]
@@ -113,7 +112,7 @@ def columns_chart(names: list[str], counts: Array, *, name: str, about: str, axi
 
 
 def bar(value: float, largest: float) -> str:
-    """A bar from the middle, to the right if positive; decoration beside its number."""
+    """Decorative bar from the middle, to the right if positive."""
     share = 0.0 if largest <= 0 else min(1.0, abs(value) / largest) * 50
     left = 50 if value >= 0 else 50 - share
     kind = "plus" if value >= 0 else "minus"
@@ -148,7 +147,7 @@ def _height(count: float, top: float) -> float:
 
 def _column(x: float, width: float, count: int, top: float, where: str) -> str:
     y = _height(count, top)
-    if count:  # a single one among thousands is still to be seen
+    if count:  # even a count of one remains visible
         y = min(y, HEIGHT - BOTTOM - 1.5)
     return (
         f'<rect class="column" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
@@ -157,7 +156,7 @@ def _column(x: float, width: float, count: int, top: float, where: str) -> str:
 
 
 def _integer_edges(values: Array) -> Array:
-    """At most 24 bins of whole width."""
+    """At most 24 bins of integer width."""
     low, high = int(values.min()), int(values.max()) + 1
     width = max(1, int(np.ceil((high - low) / 24)))
     n = int(np.ceil((high - low) / width))
@@ -173,8 +172,8 @@ def _top(largest: int) -> list[float]:
 
 
 def _axis(low: float, high: float) -> tuple[float, float, list[float]]:
-    """Range and ticks that hold low to high."""
-    if high - low < 0.01:  # noise is not to be blown up
+    """Range and ticks that contain low to high."""
+    if high - low < 0.01:  # do not magnify noise
         low, high = max(0.0, (low + high) / 2 - 0.005), (low + high) / 2 + 0.005
     step = _nice((high - low) / 4)
     first, last = np.floor(low / step) * step, np.ceil(high / step) * step
@@ -183,7 +182,7 @@ def _axis(low: float, high: float) -> tuple[float, float, list[float]]:
 
 
 def _decades(alphas: Array) -> list[tuple[float, str]]:
-    """Ticks at powers of ten, at most seven; the alphas themselves if there are no two."""
+    """At most seven ticks at powers of ten; the alphas themselves if there are fewer than two."""
     low, high = np.log10(alphas[0]), np.log10(alphas[-1])
     first, last = int(np.ceil(low - 1e-9)), int(np.floor(high + 1e-9))
     if last - first < 1:

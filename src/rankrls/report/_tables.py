@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 
 def kept_units(errors: UnitErrors, limit: int) -> Array:
-    """Queries (or rows) of the table, the worst first: all, or worst, best and a sample."""
+    """Queries (or rows) in the table, worst first: all, or the worst, the best and a sample."""
     defined = errors.defined
     order = defined[np.lexsort((-errors.wrong[defined], -errors.error[defined]))]
     if len(order) <= limit:
@@ -35,7 +35,7 @@ def kept_units(errors: UnitErrors, limit: int) -> Array:
 
 
 def errors(analysis: Analysis, limit: int) -> str:
-    """Histogram, quantiles, and the table that can be sorted and searched."""
+    """Histogram, quantiles, and a table that can be sorted and searched."""
     by, defined = analysis.errors, analysis.errors.defined
     what, values = units(analysis), by.error[by.defined]
     quantiles = np.quantile(values, [0.1, 0.25, 0.5, 0.75, 0.9])
@@ -133,7 +133,7 @@ def _long_table(analysis: Analysis, kept: Array) -> str:
 
 
 def worst(analysis: Analysis) -> str:
-    """Queries with their top documents and what was expected, or rows."""
+    """The worst queries with their top and expected documents, or the worst rows."""
     if not analysis.worst:
         return "<p>No pair is in the wrong order.</p>"
     if analysis.errors.unit == "row":
@@ -177,7 +177,7 @@ def _worst_query(query: WorstQuery) -> str:
 
 
 def _difference(reasons: Reasons) -> str:
-    """What the difference of two scores is made of, in a sentence."""
+    """Sentence on the contributions to a score difference."""
     text = f" In the model of all training rows its score is {_by(reasons.difference)}"
     if not reasons.n:
         return f"{text}."
@@ -236,7 +236,7 @@ def _worst_rows(analysis: Analysis) -> str:
 
 
 def features(analysis: Analysis) -> str:
-    """The most important features with their sign."""
+    """Table of the most important features."""
     importance, names = analysis.importance, analysis.train.feature_names
     if importance.kind == "none":
         return f"<p>{escape(importance.reason)}</p>"

@@ -1,4 +1,4 @@
-"""Test data that are not what they should be: not unseen, or not of the same kind."""
+"""Checks of test data: overlap with the training data, and shifted features."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["check_test_data"]
 
 Array = NDArray[Any]
 
-#: Means further apart than so many standard deviations, or spreads by this factor, are reported.
+#: Report means that differ by more than this many standard deviations, or spreads by this factor.
 MAX_SHIFT = 3.0
 MAX_RATIO = 10.0
 
@@ -59,7 +59,7 @@ def check_test_data(
 
 
 def _shift(train: Rankings, test: Rankings, before: FeatureStatistics) -> list[Finding]:
-    """Features with another mean or spread than in training: perhaps scaled otherwise."""
+    """Report features whose mean or spread differs from training, perhaps due to scaling."""
     after = feature_statistics(test)
     with np.errstate(divide="ignore", invalid="ignore"):
         shift = np.abs(after.mean - before.mean) / before.std

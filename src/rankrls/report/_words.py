@@ -1,4 +1,4 @@
-"""Phrases that several sections share."""
+"""Phrases shared by several sections."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ __all__ = ["interval", "plural", "source", "units"]
 
 
 def plural(n: int, one: str, many: str | None = None) -> str:
-    """A number with its noun."""
+    """Format a number with its noun."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
 def units(analysis: Analysis) -> str:
-    """What errors are by: "queries" or "rows"."""
+    """Units of the errors: "queries" or "rows"."""
     return "queries" if analysis.errors.unit == "query" else "rows"
 
 
 def interval(value: Interval, *, digits: int = 1) -> str:
-    """The confidence interval in words, or that there is none."""
+    """Confidence interval in words."""
     if value.method == "none":
         return "too few for an interval"
     low, high = percent(max(0.0, value.low), digits), percent(min(1.0, value.high), digits)
@@ -28,7 +28,7 @@ def interval(value: Interval, *, digits: int = 1) -> str:
 
 
 def source(analysis: Analysis) -> str:
-    """Where the errors come from, after "held out by"."""
+    """How the errors were estimated, to follow "held out by"."""
     held = analysis.held
     if analysis.test is not None:
         return "test data"

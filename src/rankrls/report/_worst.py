@@ -1,4 +1,4 @@
-"""Queries, or rows of one ranking, that the model gets most wrong, ready to be read."""
+"""Queries, or rows of one ranking, with the largest errors."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class ListedRow:
     row : int
     label, score : float
     place : int
-        Place given by the model, from 1.
+        Rank by the model, from 1.
     expected, last : int
-        First and last place that its label allows, from 1.
+        First and last rank that agree with its label, from 1.
     """
 
     name: str
@@ -55,13 +55,13 @@ class WorstQuery:
     error : float
     wrong, pairs : float and int
     top : list of ListedRow
-        The first documents of the model's order.
+        The documents ranked first by the model.
     missed : list of ListedRow
-        Documents that should be among them and are not, the best labels first.
+        Documents that should be among them but are not, best labels first.
     above, below : ListedRow or None
-        A document and a better one that the model puts below it, far apart.
+        A document, and a better one that the model ranks far below it.
     reasons : Reasons or None
-        What puts one above the other; None if the model cannot be explained.
+        Contributions to their score difference; None if the model cannot be explained.
     """
 
     name: str
@@ -78,7 +78,7 @@ class WorstQuery:
 
 @dataclass(frozen=True)
 class WorstRow:
-    """A row of one ranking that stands in the wrong place."""
+    """A misplaced row of one ranking."""
 
     name: str
     row: int
@@ -92,7 +92,7 @@ class WorstRow:
 def worst_queries(
     data: Rankings, errors: UnitErrors, scores: Array, n: int, explainer: Explain
 ) -> list[WorstQuery]:
-    """Describe the ``n`` worst queries; ``explainer`` says why a row stands above another."""
+    """Describe the ``n`` worst queries; ``explainer`` explains why a row ranks above another."""
     return [_query(data, errors, scores, int(q), explainer) for q in errors.worst(n)]
 
 
@@ -101,7 +101,7 @@ def _query(
 ) -> WorstQuery:
     rows = np.flatnonzero(data.codes == q)
     y, score = data.y[rows], scores[rows]
-    # Equal scores: the worse label first, so that nothing looks better than it is.
+    # If scores tie, the worse label comes first, so that the order is not flattered.
     place = np.empty(len(rows), dtype=np.int64)
     order = np.lexsort((y, -score))
     place[order] = np.arange(1, len(rows) + 1)
@@ -138,7 +138,7 @@ def _query(
 def _most_wrong(
     documents: list[ListedRow], y: Array, score: Array
 ) -> tuple[ListedRow | None, ListedRow | None]:
-    """The pair with the largest product of differences in label and (wrong) score."""
+    """Find the pair with the largest product of label difference and (wrong) score difference."""
     few = np.arange(len(y))
     if len(y) > 1000:  # the ends of both orders are enough
         few = np.unique(np.concatenate([np.argsort(score)[-500:], np.argsort(y)[-500:]]))
@@ -151,7 +151,7 @@ def _most_wrong(
 
 
 def worst_rows(data: Rankings, errors: UnitErrors, scores: Array, n: int) -> list[WorstRow]:
-    """The ``n`` worst rows of one ranking, with their scores by the model of all rows."""
+    """The ``n`` worst rows of one ranking, with their scores by the model fitted to all rows."""
     return [
         WorstRow(
             data.document_name(int(row)),

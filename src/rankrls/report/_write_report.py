@@ -1,4 +1,4 @@
-"""``write_report``: check, analyse, write the page in one piece."""
+"""``write_report``: check and analyse the data, and write the page."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from rankrls import AutoRanker
 from rankrls._atomic import atomic_file, is_stream
+from rankrls._calls import takes_queries
 from rankrls._validation import check_integer
 from rankrls.preprocessing import TableEncoder
 from rankrls.report._analysis import analyse
@@ -34,31 +35,31 @@ class Report:
     Attributes
     ----------
     path : str
-        The page.
+        Path of the page.
     n_bytes : int
-        Its size.
+        Size of the page in bytes.
     model : estimator
-        Fitted to all training rows (as arrays, without feature names); a Pipeline if features
-        are filled in or scaled.
+        The model fitted to all training rows (as arrays, without feature names); a Pipeline if
+        features are imputed or scaled.
     alpha : float or None
-        Its regularisation.
+        Regularisation of the model.
     error : Interval
         Estimated pairwise error on new queries, with a confidence interval.
     method : {"test", "leave-query-out", "leave-pair-out", "folds", "refits"}
-        Where that comes from.
+        How the error was estimated.
     ndcg : Interval or None
         NDCG@10 on the same queries.
     alpha_path : AlphaPath or None
-        Held-out error for every alpha.
+        Held-out error for each alpha.
     errors : UnitErrors
         Errors by query, or by row of one ranking.
     findings : list of Finding
-        What is wrong, or worth knowing.
+        Problems, warnings and notes.
     to_check : LabelsToCheck
         Queries and rows of the training data whose labels disagree most with the model without
         them.
     seconds : float
-        Time that it took.
+        Run time in seconds.
     """
 
     path: str
@@ -83,6 +84,7 @@ class Report:
         )
 
 
+@takes_queries
 def write_report(
     path: str | os.PathLike[str],
     X: Any,
@@ -102,46 +104,48 @@ def write_report(
     max_table_rows: int = 2000,
     progress: Callable[[str], object] | None = None,
 ) -> Report:
-    """Fit a ranker and write a page about the data, the fit and its errors.
+    """Fit a ranker and write an HTML report about the data, the model and its errors.
 
     Parameters
     ----------
     path : str or path-like
-        Where to write the page: one HTML file that needs nothing else. It is there as a whole or
-        not at all; what was there before is replaced.
+        File to write: a single, self-contained HTML page. The file is written atomically, and an
+        existing file is replaced.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
     y : array-like of shape (n_rows,)
         Labels, higher = preferred.
     qid : array-like of shape (n_rows,), optional
-        Query of every row; None: all rows are one ranking, and the page is about rows.
+        Query label of each row. If None, all rows form one ranking, and the report shows errors by
+        row.
     test : tuple (X, y, qid), or (X, y) without qid, optional
-        Data that were not trained on. The errors on the page are then those of the test data.
+        Test data. The report then shows the errors on these data.
     alphas : array-like, optional
-        The grid; by default that of the estimator.
+        Grid of alphas; by default that of the estimator.
     feature_names : list of str of length n_features, optional
         By default the columns of a data frame, or "feature 0" ….
     document_names, test_document_names : list of str, optional
         Names of the rows of X and of test; by default "row 0" ….
     title : str, optional
     estimator : estimator, optional
-        Unfitted. Default: `RankRLSCV()`, alpha chosen by exact leave-query-out. A `RankRLS` keeps
-        its alpha, if no alphas are given. Anything else with ``fit(X, y, qid=…)`` and ``predict``
-        (a `RankSVM`, a Pipeline whose last step takes qid) is refitted in five folds of whole
-        queries. An `AutoRanker` takes X with text and missing values, which a `TableEncoder`
-        makes numeric; the errors are those of its held-out scores if it compared all rows by
-        query.
+        Unfitted estimator; by default `RankRLSCV()`, which chooses alpha by exact leave-query-out.
+        A `RankRLS` keeps its alpha if no alphas are given. Other estimators with ``fit(X, y,
+        qid=…)`` and ``predict`` (a `RankSVM`, a Pipeline whose last step takes qid) are refitted in
+        five folds of whole queries. With an `AutoRanker`, X may contain text and missing values,
+        which a `TableEncoder` encodes; the errors are those of its held-out scores if it compared
+        all rows by query.
     sample_weight : array-like of shape (n_rows,), optional
-        Weights of the rows in training; errors count every row once.
+        Row weights for training; errors are not weighted.
     imputer, scaler : transformer, optional
-        Unfitted; fitted in this order to the features of all rows of X, also of those that are
-        held out later, and never to labels. Both become part of the model. A `QueryScaler` is
-        given qid. Findings are about the features before they are scaled, weights about those
-        after.
+        Unfitted transformers. They are fitted in this order to the features of all rows of X,
+        including those held out later, without labels, and become part of the model. A
+        `QueryScaler` receives qid. Findings describe the unscaled features, weights the scaled
+        ones.
     max_table_rows : int, default=2000
-        Rows of the table of errors that are kept in the page: the worst half, the best tenth,
-        and others drawn at random. Quantiles and averages are always over all of them.
+        Maximum number of rows in the table of errors. If there are more, the page keeps the worst
+        (half of the table), the best (a tenth) and a random sample of the others. Quantiles and
+        averages are always computed from all of them.
     progress : callable, optional
-        Is called with a line about what is being done next, such as ``print``.
+        Function that is called with a line of text before each step, such as ``print``.
 
     Returns
     -------
@@ -151,16 +155,15 @@ def write_report(
     Raises
     ------
     ValueError
-        If an argument is invalid: before anything is fitted, nothing is written.
+        If an argument is invalid; nothing is fitted or written.
 
     Notes
     -----
-    Without test data, every query is predicted by the model that was trained on all others, and
-    with the alpha that is best for all others; so the choice of alpha does not make the estimate
-    look better than it is. (Those other queries' own held-out errors come from models that have
-    seen the query, a dependence that nested cross-validation would also remove.) The confidence
-    interval is a bootstrap over queries; it does not know how much another training set would
-    change the model.
+    Without test data, each query is predicted by the model trained on all other queries, at the
+    alpha that is best for these, so that the choice of alpha does not bias the estimate. (The
+    held-out errors of the other queries come from models trained on the query, a dependence that
+    only nested cross-validation would remove.) The confidence interval is a bootstrap over queries;
+    it does not include the variation due to the training set.
 
     Examples
     --------
@@ -205,11 +208,11 @@ def write_report(
         test = prepare.fill_in_test(test)
         unseen = check_test(test, train, test_document_names, precomputed=plan.precomputed)
     elif test_document_names is not None:
-        raise ValueError("test_document_names belong to test, and there is none")
+        raise ValueError("test_document_names is given without test; give test, or leave it out")
     train = prepare.scale(train, fit=True)
     unseen = None if unseen is None else prepare.scale(unseen)
     folder = os.path.dirname(os.path.realpath(target))
-    if not is_stream(target) and not os.path.isdir(folder):  # before the work, not after it
+    if not is_stream(target) and not os.path.isdir(folder):  # fail before the work
         raise FileNotFoundError(f"no such directory: {folder}")
     analysis = analyse(train, unseen, plan, prepare)
     page = render(analysis, title=title, limit=limit).encode("utf-8", errors="replace")

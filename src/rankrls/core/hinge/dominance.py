@@ -1,8 +1,8 @@
 """Sums over the pairs of rows that violate a margin, in O(m log m), without materialising a pair.
 
 A pair is two rows h, j of one query with level_h > level_j. It violates the margin t if f_h < f_j +
-t. The test is this expression everywhere, so that rounding decides a pair in the same way for both
-of its rows.
+t. This same expression is evaluated everywhere, so that rounding affects both rows of a pair in the
+same way.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Array = NDArray[Any]
 MAX_INT32 = 2**31
 
 
-#: What `Dominance._walk` calls at every bit: the number n of zeros (rows :n; the ones are n:), the
-#: position arrays as they were before the split, how many ones stood before each of these
-#: positions, and the carried arrays.
+#: Callback of `Dominance._walk` for each bit. Arguments: the number n of zeros (rows :n; the ones
+#: are n:), the position arrays before the split, the number of ones before each of these positions,
+#: and the carried arrays.
 Collect = Callable[[int, list[Array], list[Array], list[Array]], None]
 
 
@@ -34,20 +34,20 @@ class Dominance:
     Parameters
     ----------
     level : ndarray of shape (m,), int
-        Level of every row within its query, from 0 up.
+        Level of each row within its query, from 0.
     starts : ndarray of shape (n_queries,), int
         First row of every query.
 
     Notes
     -----
-    With the rows of every query in the order of f, the rows j that violate a pair below h stand
-    from a position P_h on, and the rows h that violate a pair above j stand before a position
+    With the rows of each query sorted by f, the lower rows j that violate a pair with h are at
+    positions P_h and later, and the higher rows h that violate a pair with j are before position
     Q_j. From the highest bit of the levels to the lowest, the rows with equal higher bits form a
     block; the bit decides the pairs of a one (h) with a zero (j) of the same block, and they are
     counted by a running sum of the bits, read at P and at Q. Then all zeros are moved before all
     ones, which keeps the order of f within the new blocks, and P and Q are renumbered by the same
-    running sum: a wavelet tree, walked by all rows at once. Each bit costs some twenty passes over
-    m numbers.
+    running sum. This is a wavelet tree, traversed by all rows at once. Each bit takes about twenty
+    passes over m values.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class Dominance:
     def __init__(self, level: Array, starts: Array) -> None:
         m = len(level)
         bits = int(level.max(initial=0)).bit_length()
-        # The largest number is the sum of a position over all bits.
+        # The largest value is the sum of a position over all bits.
         self.dtype: Any = np.int32 if (m + 1) * max(bits, 1) < MAX_INT32 else np.int64
         self.bits = [1 << b for b in reversed(range(bits))]
         self.level = level.astype(self.dtype)
@@ -72,7 +72,7 @@ class Dominance:
         self.start = np.repeat(starts, sizes).astype(self.dtype)
         self.end = np.repeat(starts + sizes, sizes).astype(self.dtype)
         # Pairs are counted from the blocks' ends (h) and starts (j), which do not depend on f.
-        # Nor does the last arrangement of the rows, if no two of a query share a level.
+        # Nor does the final order of the rows, if no two rows of a query share a level.
         self.last: Array | None = None
         distinct = bool((level[1:] != level[:-1]).all())
         self.zeros_to_end, self.ones_to_start = self._read(
@@ -83,7 +83,7 @@ class Dominance:
             self.last = np.argsort(reverse, kind="stable") if bits else np.arange(m)
 
     def count(self, f: Array, t: float) -> tuple[Array, Array]:
-        """For every row, the number of rows below it and above it that violate a pair with it.
+        """For each row, count the rows of lower and of higher level that violate a pair with it.
 
         Parameters
         ----------
@@ -102,14 +102,14 @@ class Dominance:
         return zeros, ones
 
     def weigh(self, f: Array, t: float, V: Array) -> tuple[Array, Array]:
-        """For every row, sums of weights over the rows that `count` counts.
+        """For each row, sum weights over the rows that `count` counts.
 
         Parameters
         ----------
         f : ndarray of shape (m,)
         t : float
         V : ndarray of shape (k, m)
-            Several weights of the rows; their sums come at once.
+            Several weights of the rows, which are summed at once.
 
         Returns
         -------
@@ -140,7 +140,7 @@ class Dominance:
         Returns
         -------
         (h, j), each of shape (n_pairs,), or None
-            None if that would take much more than ``limit`` comparisons.
+            None if that would need many more than ``limit`` comparisons.
         """
         rows, first, _ = self._positions(f, high)
         after = self._positions(f, low)[1]
@@ -160,10 +160,10 @@ class Dominance:
         rows = np.argsort(f)
         upper = f[rows]
         lower = upper + t
-        # How many lower ones there are with f_j + t <= f_h, and upper ones with f_h < f_j + t.
+        # Number of lower rows with f_j + t <= f_h, and of upper rows with f_h < f_j + t.
         P = np.searchsorted(lower, upper, side="right")
         if self.n_queries > 1:
-            # The ranks of both among all 2m numbers stand for them; the query goes before.
+            # Both are replaced by their ranks among all 2m values, sorted by query first.
             rank = np.arange(m)
             upper, lower = P + rank, _below(P, m) + rank
             query = self.query[rows].astype(np.int64) * (2 * m)
@@ -173,7 +173,7 @@ class Dominance:
         return rows, P.astype(self.dtype), _below(P, m).astype(self.dtype)
 
     def _read(self, rows: Array, P: Array, Q: Array) -> tuple[Array, Array]:
-        """Sum over the bits: zeros before P where a row has a one, ones before Q where a zero."""
+        """Sum over the bits: zeros before P for rows with a one, ones before Q for a zero."""
 
         def collect(n: int, at: list[Array], ones: list[Array], carried: list[Array]) -> None:
             zeros_sum, ones_sum = carried

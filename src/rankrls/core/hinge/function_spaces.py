@@ -1,6 +1,6 @@
-"""The functions that RankSVM searches: weights of features, or coefficients of a kernel.
+"""Function spaces of RankSVM: weights of features, or coefficients of a kernel.
 
-The two products that a solver needs, f = Φ w and Φᵀδ (or K δ), are made here and nowhere else.
+The two products that a solver needs, f = Φ w and Φᵀδ (or K δ), are computed only in this module.
 """
 
 from __future__ import annotations
@@ -32,22 +32,23 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: The largest matrix that is formed by products of matrices and factorised, and the largest for
-#: which a Cholesky factorisation is all that is needed.
+#: Size of the largest matrix that is formed by matrix products and factorised, and of the largest
+#: that only needs a Cholesky factorisation.
 MAX_DIMENSION = 3000
 MAX_CHOLESKY = 8000
 
-#: Rows without a pair are left out of products with the features if there are so many.
+#: Rows without a pair are excluded from products with the features if less than this fraction of
+#: the rows has a pair.
 MOST_ROWS = 0.8
 
-#: How far K a may be from the product in vectors that hold both: as part of its largest entry, and
-#: in units of its rounding error.
+#: Tolerance for stored products K a, relative to their largest entry, and in units of their
+#: rounding error.
 DRIFT = 1e-9
 ROUNDING_UNITS = 16.0
 
 
 class FunctionSpace(ABC):
-    """Vectors w that stand for functions, with their inner product; always float64.
+    """Vectors w that represent functions, with their inner product, in float64.
 
     Attributes
     ----------
@@ -56,7 +57,7 @@ class FunctionSpace(ABC):
     dimension : int
         Size of Newton's linear systems.
     rounding : float
-        Rounding error of an entry of the kernel matrix; 0 where there is none.
+        Rounding error of an entry of the kernel matrix; 0 if there is no kernel matrix.
     """
 
     n_rows: int
@@ -65,7 +66,7 @@ class FunctionSpace(ABC):
 
     @property
     def has_newton(self) -> bool:
-        """Whether `newton` may be asked: the systems are not too large for it."""
+        """Whether the systems are small enough for `newton`."""
         return self.dimension <= MAX_DIMENSION
 
     @abstractmethod
@@ -93,7 +94,7 @@ class FunctionSpace(ABC):
         return max(self.inner(w, w), 0.0)
 
     def coefficients(self, w: Array) -> Array:
-        """What determines w: what is stored, and what `newton` solves for."""
+        """The coefficients of w, which are stored and for which `newton` solves."""
         return w
 
     def from_coefficients(self, coefficients: Array) -> Array:
@@ -109,18 +110,18 @@ class FunctionSpace(ABC):
         return None
 
     def stored(self, w: Array) -> tuple[Array, float] | None:
-        """f and ‖f‖² of the coefficients as they are stored; None if that is w itself."""
+        """f and ‖f‖² computed from the stored coefficients; None if these are w itself."""
         return None
 
     def consistent(self, w: Array) -> bool:
-        """Whether what w holds beside its coefficients agrees with them, up to rounding."""
+        """Whether the cached product in w agrees with its coefficients, up to rounding."""
         return True
 
     @abstractmethod
     def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
         """Solver of 2 alpha w + adjoint(L forward(w)) = b, in coefficients.
 
-        L is the Laplacian of ``pairs`` with the weights ``theta``. None: not to be solved.
+        L is the Laplacian of ``pairs`` with the weights ``theta``. None if it cannot be solved.
         """
 
 
@@ -130,7 +131,7 @@ class FeatureSpace(FunctionSpace):
     Parameters
     ----------
     Phi : Products
-        Of features of shape (m, n); float32 is multiplied in float32.
+        Products with features of shape (m, n); float32 is multiplied in float32.
     """
 
     def __init__(self, Phi: Products) -> None:
@@ -158,7 +159,7 @@ class FeatureSpace(FunctionSpace):
         return w[: self.dimension]
 
     def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
-        """By 2 alpha I + ΦᵀLΦ, from the rows that have a pair."""
+        """Factorise 2 alpha I + ΦᵀLΦ, from the rows that have a pair."""
         Phi, L = self.Phi.X, laplacian(pairs, theta)
         if sparse.issparse(L):
             rows = np.flatnonzero(np.diff(L.indptr))
@@ -178,7 +179,7 @@ class BasisFunctionSpace(FeatureSpace):
     Parameters
     ----------
     Phi : Products
-        Of features of shape (m, q).
+        Products with features of shape (m, q).
     nystroem : NystroemMap
     scale : float
         Largest entry of the kernel matrix of the basis vectors.
@@ -190,7 +191,7 @@ class BasisFunctionSpace(FeatureSpace):
         self.rounding = float(np.finfo(Phi.X.dtype).eps) * scale
 
     def weights(self, w: Array) -> None:
-        """None: Φ is not what the user calls features."""
+        """None, because Φ are not the user's features."""
 
     def row_coefficients(self, w: Array) -> Array:
         """a = Z⁻ᵀw."""
@@ -198,16 +199,16 @@ class BasisFunctionSpace(FeatureSpace):
 
 
 class FactoredKernelSpace(BasisFunctionSpace):
-    """f = K a with K = ΦΦᵀ, by a pivoted Cholesky factorisation that leaves out a null space.
+    """f = K a with K = ΦΦᵀ, by a pivoted Cholesky factorisation without the null space.
 
     Parameters
     ----------
     Phi : Products
-        Of features of shape (m, q).
+        Products with features of shape (m, q).
     nystroem : NystroemMap
-        Of all m rows, of which it keeps q.
+        Map of all m rows, of which q are kept.
     kernel_space : KernelSpace
-        What was factored.
+        The kernel space that was factored.
     """
 
     def __init__(self, Phi: Products, nystroem: NystroemMap, kernel_space: KernelSpace) -> None:
@@ -223,7 +224,7 @@ class FactoredKernelSpace(BasisFunctionSpace):
         except ValueError:
             return None
         Phi = nystroem.features(K[:, nystroem.kept])
-        # The factorisation ends where the largest pivot is not positive.
+        # The factorisation ends when the largest pivot is not positive.
         signs, product = kernel_space.probe
         error = float(np.abs(Phi @ (Phi.T @ signs) - product).max())
         if error > len(K) ** 1.5 * ROUNDING_UNITS * kernel_space.rounding:
@@ -231,22 +232,22 @@ class FactoredKernelSpace(BasisFunctionSpace):
         return cls(Products(Phi), nystroem, kernel_space)
 
     def row_coefficients(self, w: Array) -> Array:
-        """a of all rows, zero where they are not kept, or with the sum zero if K was centred."""
+        """Coefficients a of all rows: zero for rows not kept, or with sum zero if K was centred."""
         a = np.zeros(self.n_rows)
         a[self.nystroem.kept] = super().row_coefficients(w)
         return a - a.mean() if self.kernel_space.centred else a
 
     def stored(self, w: Array) -> tuple[Array, float]:
-        """K a and aᵀK a: with a large a, its rounding shows."""
+        """K a and aᵀK a, which include the rounding errors of a large a."""
         a = self.row_coefficients(w)
         f = self.kernel_space.times(a)
         return f, max(float(a @ f), 0.0)
 
 
 class RowFeatureSpace(FeatureSpace):
-    """f = Φ w with w = Φᵀa, where the coefficients a of the rows are wanted as well.
+    """f = Φ w with w = Φᵀa, which also provides the coefficients a of the rows.
 
-    Unlike K = ΦΦᵀ, the features do not square the condition of the problem: f is found as in
+    Unlike K = ΦΦᵀ, the features do not square the condition number: f is computed as in
     `FeatureSpace`, and a from w.
     """
 
@@ -265,7 +266,7 @@ class RowFeatureSpace(FeatureSpace):
 
 
 class GramOperator:
-    """K = X Xᵀ of explicit features, multiplied and never formed.
+    """K = X Xᵀ of explicit features, as an operator that is never formed.
 
     Parameters
     ----------
@@ -298,8 +299,7 @@ class KernelSpace(FunctionSpace):
     K : ndarray of shape (m, m), or GramOperator
         Symmetric, positive semi-definite; may be singular.
     scale : float, optional
-        Largest entry of the kernel matrix from which K was made by centring it; None if K is that
-        matrix itself.
+        Largest entry of the kernel matrix before centring; None if K was not centred.
     """
 
     def __init__(self, K: Array | GramOperator, scale: float | None = None) -> None:
@@ -337,7 +337,7 @@ class KernelSpace(FunctionSpace):
         return w[: self.n_rows]
 
     def from_coefficients(self, coefficients: Array) -> Array:
-        """See `FunctionSpace`; they sum to zero, as every δ does."""
+        """See `FunctionSpace`; the coefficients are centred, since every δ sums to zero."""
         a = coefficients - coefficients.mean()
         return np.concatenate([a, self.times(a)])
 
@@ -361,12 +361,12 @@ class KernelSpace(FunctionSpace):
 
     @cached_property
     def probe(self) -> tuple[Array, Array]:
-        """A vector of random signs, always the same, and K times it."""
+        """A fixed vector of random signs, and K times it."""
         signs = np.where(np.random.default_rng(0).random(self.n_rows) < 0.5, -1.0, 1.0)
         return signs, self.times(signs)
 
     def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
-        """By 2 alpha K⁻¹ + L, or by 2 alpha I + L K if the inverse cannot be trusted."""
+        """Factorise 2 alpha K⁻¹ + L, or 2 alpha I + L K if the inverse is unreliable."""
         assert isinstance(self.K, np.ndarray)
         assert self.inverse is not None
         if self.inverse.trusted or self.dimension > MAX_DIMENSION:

@@ -4,10 +4,10 @@ With D w = (f_h − f_j)_e the score differences of the pairs, violations ξ and
 
     minimise  alpha ‖w‖² − fᵀδ₀ + cᵀξ     subject to     D w + ξ − s = 1,  ξ >= 0,  s >= 0
 
-where δ₀ holds other pairs, whose dual variables stay as they are. Optimality: 2 alpha w =
+where δ₀ comes from other pairs, whose dual variables are fixed. Optimality means 2 alpha w =
 adjoint(δ₀ + Dᵀβ), β s = 0 and (c − β) ξ = 0. Newton's method follows the path on which both
-products are μ, towards μ = 0 (Mehrotra's predictor and corrector). Its linear systems are
-2 alpha w + DᵀΘD w with a positive diagonal Θ: the Laplacian of the pairs with weights Θ.
+products are μ, towards μ = 0 (Mehrotra's predictor and corrector). Its linear systems are 2 alpha w
++ DᵀΘD w with a positive diagonal Θ: the Laplacian of the pairs with weights Θ.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Array = NDArray[Any]
 MAX_ITER = 150
 PATIENCE = 20
 
-#: μ at the start, as a part of the mean weight of a pair.
+#: Initial μ, as a fraction of the mean weight of a pair.
 INITIAL_MU = 0.1
 
-#: Part of the step to the boundary that is taken.
+#: Fraction of the step to the boundary that is taken.
 STEP_FRACTION = 0.995
 
 
 @dataclass(frozen=True)
 class InteriorPointResult:
-    """Where the method ended.
+    """Result of the interior-point method.
 
     Attributes
     ----------
@@ -55,9 +55,9 @@ class InteriorPointResult:
 
 @dataclass
 class _Iterate:
-    """Primal and dual variables: coefficients u of w, s and ξ; β and γ = c − β.
+    """Primal variables (coefficients u of w, s and ξ) and dual variables (β and γ = c − β).
 
-    What was last computed of them: the differences D w, and δ = δ₀ + Dᵀβ.
+    Also holds the differences D w and δ = δ₀ + Dᵀβ computed from them.
     """
 
     u: Array
@@ -78,7 +78,7 @@ def solve_pairs(
     target: float,
     limit: int,
 ) -> InteriorPointResult:
-    """Minimise over the given pairs, the others being fixed, from the function w.
+    """Minimise over the given pairs, with the others fixed, starting from the function w.
 
     Parameters
     ----------
@@ -91,14 +91,14 @@ def solve_pairs(
     target : float
         Duality gap at which to stop.
     limit : int
-        Most iterations.
+        Maximum number of iterations.
     """
     method = _InteriorPoint(space, alpha, pairs, rest)
     iterate = method.start(w)
     lowest, u = np.inf, iterate.u
     highest, beta = -np.inf, iterate.beta
     n_iter = progress = 0
-    # At floating-point precision, neither bound improves any more.
+    # At floating-point precision, neither bound improves further.
     while n_iter < min(limit, MAX_ITER) and n_iter < progress + PATIENCE:
         n_iter += 1
         primal, dual = method.primal(iterate), method.dual(iterate)
@@ -123,7 +123,7 @@ class _InteriorPoint:
         return self.pairs.differences(self.space.forward(self.space.from_coefficients(u)))
 
     def start(self, w: Array) -> _Iterate:
-        """The point over w with the products β s = γ ξ = μ.
+        """Starting point for w with the products β s = γ ξ = μ.
 
         With z = 1 − D w = ξ − s, s solves c s² + (c z − 2μ) s − μ z = 0.
         """
@@ -153,7 +153,7 @@ class _InteriorPoint:
         return float(iterate.beta.sum() - self.space.norm2(A) / (4 * self.alpha))
 
     def advance(self, iterate: _Iterate) -> float:
-        """One step along the path; its length, or NaN if there is none."""
+        """Take one step along the path; return its length, or NaN if there is none."""
         theta = 1.0 / (iterate.xi / iterate.gamma + iterate.s / iterate.beta)
         solve = self.space.newton(self.alpha, self.pairs, theta)
         if solve is None:

@@ -4,8 +4,8 @@ With z_e = 1 − (f_h − f_j) the violation of an edge h → j of weight c_e,
 
     hinge     Σ c max(0, z)          squared hinge     Σ c max(0, z)²
 
-A loss is asked for dual variables β_e >= 0 of its edges, and gives what a solver needs of them:
-δ = Σ β_e (e_h − e_j), which is minus the (sub)gradient with respect to f, and Σ β_e.
+A loss computes dual variables β_e >= 0 of its edges and returns the sums that a solver needs: δ = Σ
+β_e (e_h − e_j), which is minus the (sub)gradient with respect to f, and Σ β_e.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Pairs of scores are materialised if there are no more than this many, in all or for each row:
-#: then that is faster than counting them.
+#: Pairs of scores are materialised if there are at most this many, in total or for each row, which
+#: is then faster than counting.
 MAX_PAIRS = 2**15
 PAIRS_PER_ROW = 8
 
@@ -57,11 +57,11 @@ class Violations:
         Σ_e β_e.
     loss : float
     value : float
-        Of the function whose (sub)gradient is −δ: the loss itself, or the smoothed hinge.
+        Value of the function whose (sub)gradient is −δ: the loss itself, or the smoothed hinge.
     slack : float
-        loss − Σ_e β_e z_e, >= 0 for the hinge: how far β is from maximising Σ β z.
+        loss − Σ_e β_e z_e, >= 0 for the hinge: the distance of β from maximising Σ β z.
     conjugate : float
-        What the dual objective subtracts from Σβ: Σ β²/(4c) for the squared hinge.
+        Term that the dual objective subtracts from Σβ: Σ β²/(4c) for the squared hinge.
     """
 
     delta: Array
@@ -87,7 +87,7 @@ class HingeLoss(ABC):
     Attributes
     ----------
     n_rows, n_pairs : int
-        Rows m, and edges with weight.
+        Number m of rows, and number of edges of positive weight.
     total : float
         Σ_e c_e.
     """
@@ -106,11 +106,11 @@ class HingeLoss(ABC):
 
     @abstractmethod
     def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
-        """The edges with low <= f_h − f_j < high as pairs; None if more than ``limit``."""
+        """Materialise the edges with low <= f_h − f_j < high; None if more than ``limit``."""
 
     @abstractmethod
     def used(self) -> Array:
-        """Which rows have an edge: (m,), bool."""
+        """Whether each row has an edge, shape (m,), bool."""
 
     def hinge(self, f: Array) -> Violations:
         """Σ c max(0, z) and its subgradient: β = c where z > 0."""
@@ -168,7 +168,7 @@ class PairHinge(HingeLoss):
 
     @classmethod
     def concatenate(cls, parts: Sequence[PairHinge]) -> PairHinge:
-        """All edges of several."""
+        """Concatenate the edges of several losses."""
         head, tail, weight = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("head", "tail", "weight")
@@ -235,7 +235,7 @@ class PairHinge(HingeLoss):
 
 
 class ScoreHinge(HingeLoss):
-    """The edges between all rows of a query with different scores: counted, not materialised.
+    """The edges between all rows of a query with different scores, without materialising them.
 
     Parameters
     ----------
@@ -359,7 +359,7 @@ def _add(parts: list[Sums]) -> Sums:
 class ScoredRows:
     """The rows of one output that have an edge, sorted by (query, score).
 
-    The edge between two rows i, j of query q weighs scale_q u_i u_j, with u the row weights
+    The edge between two rows i, j of query q has weight scale_q u_i u_j, with u the row weights
     divided by their sum over the query, or 1 without weights.
 
     Attributes
@@ -367,11 +367,11 @@ class ScoredRows:
     order : ndarray of shape (k,), int
         Row numbers.
     level : ndarray of shape (k,), int
-        Number of the score among the different scores of the query.
+        Index of the score among the distinct scores of the query.
     below : ndarray of shape (k,), int
-        How many rows of the query have a lower score.
+        Number of rows of the query with a lower score.
     starts : ndarray of shape (n_queries,), int
-        First of every query.
+        First position of each query.
     weight : ndarray of shape (k,) or None
         u.
     scale : ndarray of shape (n_queries,)
@@ -386,7 +386,7 @@ class ScoredRows:
 
     @classmethod
     def of(cls, s: Array, query: Array, weight: Array | None, query_weighting: str) -> ScoredRows:
-        """Sort scores s, all arrays of shape (m,); rows without weight or an edge are left out."""
+        """Sort scores s, all arrays of shape (m,); rows without weight or edges are dropped."""
         n_queries = int(query.max(initial=-1)) + 1
         levels = Levels.of(s, query)
         counts = QueryWeights.of_rows(query_weighting, query, n_queries, weight, levels)
@@ -425,7 +425,7 @@ class ScoredRows:
 
     @cached_property
     def sizes(self) -> Array:
-        """Rows of every query."""
+        """Number of rows of each query."""
         return np.diff(self.starts, append=len(self.order))
 
     @cached_property
@@ -435,7 +435,7 @@ class ScoredRows:
         return scale if self.weight is None else scale * self.weight
 
     def centred(self, f: Array) -> Array:
-        """f less its mean over the query, shape (k,)."""
+        """f minus its mean over the query, shape (k,)."""
         means = np.add.reduceat(f, self.starts) / self.sizes
         return f - np.repeat(means, self.sizes)
 
@@ -447,7 +447,7 @@ class ScoredRows:
         return upper, np.arange(len(upper)) - np.repeat(first - start, self.below)
 
     def edge_weight(self, upper: Array, lower: Array) -> Array:
-        """Weights of edges that `edges` or a part of it gives."""
+        """Weights of edges, given by positions as in `edges`."""
         return self.row_scale[upper] * (1.0 if self.weight is None else self.weight[lower])
 
 
@@ -459,10 +459,10 @@ def _starts(codes: Array) -> Array:
 
 
 def hinge_losses(graph: PreferenceGraph, query_weighting: str) -> list[HingeLoss]:
-    """The loss of every output of a graph.
+    """Make the loss of each output of a graph.
 
-    Only pairs with different scores are edges, and the margin is 1 whatever the magnitude. Given
-    pairs weigh their pair_weight, in every output.
+    Only pairs with different scores are edges, and the margin is always 1. Given pairs have their
+    pair_weight in every output.
     """
     if graph.pair_features is not None:
         raise ValueError("RankSVM takes no pair_features; RankRLS and RankRLSCV do")

@@ -4,8 +4,8 @@ For any dual variables 0 <= β <= c, with δ = Σ β_e (e_h − e_j) and A = adj
 
     D(β) = Σ β − ‖A‖²/(4 alpha)  <=  minimum  <=  P(w)
 
-so that the best P and the best D that were met bound the minimum. There are three phases, each for
-what the one before leaves of the gap:
+so the best P and the best D found so far bound the minimum. There are three phases, each of which
+reduces the remaining gap:
 
 1. L-BFGS on the hinge itself. With many pairs it is nearly smooth, and it is the cheapest to
    evaluate.
@@ -18,8 +18,8 @@ what the one before leaves of the gap:
 
 A phase ends when its rate of convergence is too slow to close the gap within its iterations.
 
-Squared violations are smooth: L-BFGS, and Newton's method where it is too slow. Their D has another
-term, −Σ β²/(4c), and any β >= 0 will do.
+The squared hinge is smooth and minimised by L-BFGS, and by Newton's method where that is too slow.
+Its D has another term, −Σ β²/(4c), and any β >= 0 is feasible.
 """
 
 from __future__ import annotations
@@ -43,31 +43,33 @@ __all__ = ["HingeMinimizer", "HingeSolution", "minimize_hinge"]
 Array = NDArray[Any]
 Evaluate = Callable[[Array], Violations]
 
-#: The hinge is left for the smoothed one if so many iterations brought nothing.
+#: The smoothed hinge replaces the hinge after this many iterations without progress.
 PATIENCE = 3
 
-#: Iterations over which the rate of convergence is measured.
+#: Number of iterations over which the rate of convergence is measured.
 RATE_ITER = 25
 
-#: Most iterations on the hinge, and on the smoothed one (and those over which the rate of the
-#: latter is measured), before the interior-point method is tried where it can be. Its steps cost
-#: as much as hundreds of these if the dimension is large: then that many are allowed.
+#: Maximum number of iterations on the hinge, and on the smoothed hinge (and the number over which
+#: its rate is measured), before the interior-point method is tried, if applicable. In large
+#: dimensions a step of that method costs as much as hundreds of these iterations, and as many are
+#: allowed.
 HINGE_ITER = 100
 SMOOTHED_ITER = 60
 SMOOTHED_RATE_ITER = 64
 SMOOTHED_PER_DIMENSION = 0.25
 
-#: The part of the tolerated gap that smoothing may take.
+#: Fraction of the tolerated gap that smoothing may cause.
 SMOOTHING = 0.3
 
-#: Newton's method on the smoothed hinge: most iterations, those over which its rate is measured,
-#: most dimensions, and most pairs in its matrix.
+#: Newton's method on the smoothed hinge: maximum number of iterations, number over which its rate
+#: is measured, maximum dimension, and maximum number of pairs in its matrix.
 NEWTON_ITER = 60
 NEWTON_RATE_ITER = 10
 NEWTON_DIMENSION = 300
 MAX_NEWTON_PAIRS = 200_000
 
-#: The interior-point method costs no more than this many of its iterations if pairs are so few.
+#: With at most this many pairs, the interior-point method costs no more than this many Newton
+#: iterations.
 FEW_PAIRS = 50_000
 NEWTON_FEW = 8
 
@@ -76,8 +78,8 @@ NEWTON_FEW = 8
 WIDEN = 4.0
 SHORT, LONG = 0.3, 0.7
 
-#: The most pairs that the interior-point method materialises: so many, or this part of the square
-#: of the dimension (if there is memory for so many arrays of them).
+#: Maximum number of pairs that the interior-point method materialises: this number, or this
+#: fraction of the squared dimension (if memory allows this many arrays of them).
 MAX_NEAR = 400_000
 NEAR_PER_ENTRY = 0.25
 NEAR_ARRAYS = 24
@@ -85,42 +87,42 @@ NEAR_ARRAYS = 24
 #: Pairs are near the margin if they are closer than 1, ½, ¼ …, down to this.
 NARROWEST = 2.0**-12
 
-#: How often the pairs near the margin are chosen anew.
+#: Maximum number of times the pairs near the margin are selected.
 MAX_ROUNDS = 20
 
-#: How often the phases are run again if the gap of the final coefficients, with rounding errors,
-#: is above the tolerance.
+#: Number of times the phases are repeated if the gap of the final coefficients, including rounding
+#: errors, is above the tolerance.
 MAX_RESTARTS = 2
 
-#: Condition of the inverse Hessian of L-BFGS from which on its directions are checked.
+#: Condition number of the inverse Hessian of L-BFGS above which its directions are checked.
 CANCELLATION = 1e4
 
-#: How far f may be from the product of the features or the kernel with the coefficients.
+#: Tolerance for the difference between f and the product of features or kernel and coefficients.
 DRIFT = 1e-9
 
-#: ‖f‖² below zero by more than this part of the objective, and by more than rounding errors, shows
-#: that the kernel is not positive semi-definite.
+#: The kernel is not positive semi-definite if ‖f‖² is negative by more than this fraction of the
+#: objective and by more than rounding errors.
 INDEFINITE = 1e-3
 
 
 @dataclass(frozen=True)
 class HingeSolution:
-    """A function and how good it is.
+    """A solution with its objective and duality gap.
 
     Attributes
     ----------
     coefficients : ndarray
-        Of the space, to start from for another alpha.
+        Coefficients in the space, to start from for another alpha.
     weights : ndarray of shape (n,) or None
     row_coefficients : ndarray of shape (m,) or (q,), or None
         See `FunctionSpace`.
     objective : float
         P(w).
     gap : float
-        Relative duality gap (P − D)/P, rounding errors included: the minimum is not below
-        (1 − gap) P.
+        Relative duality gap (P − D)/P, including rounding errors: the minimum is at least (1 − gap)
+        P.
     rounding : float
-        What rounding errors of the kernel matrix contribute to the gap.
+        Contribution of the rounding errors of the kernel matrix to the gap.
     n_iter : int
     """
 
@@ -135,7 +137,7 @@ class HingeSolution:
 
 @dataclass(frozen=True)
 class Point:
-    """A function w with f = forward(w), and the dual variables that belong to it."""
+    """A function w with f = forward(w) and its dual variables."""
 
     w: Array
     f: Array
@@ -170,7 +172,7 @@ def minimize_hinge(
     start : ndarray, optional
         Coefficients to start from, such as those for another alpha.
     thorough : bool, default=True
-        Go on to ``max_iter`` iterations where the faster phases did not close the gap.
+        Whether to continue to ``max_iter`` iterations if the faster phases did not close the gap.
     """
     minimizer = HingeMinimizer(loss, space, alpha, squared, tol, max_iter)
     w = space.zero() if start is None else space.from_coefficients(start)
@@ -218,7 +220,7 @@ class HingeMinimizer:
         self.bound_size = 0.0  # ‖δ‖² of the dual variables that gave the bound
 
     def run(self, w: Array, thorough: bool) -> None:
-        """All phases that the loss and the space allow, from w."""
+        """Run all phases that the loss and the space allow, starting from w."""
         if self.squared:
             self.run_lbfgs(w, limit=self.max_iter, leave=True)
             self.run_newton_squared(limit=NEWTON_ITER)
@@ -249,7 +251,7 @@ class HingeMinimizer:
 
     @property
     def slack(self) -> float:
-        """How much smoothing may change the objective."""
+        """Amount by which smoothing may change the objective."""
         return SMOOTHING * self.tol * self._best.objective
 
     @property
@@ -262,7 +264,7 @@ class HingeMinimizer:
         return self.n_iter >= self.max_iter or self.gap <= self.tol
 
     def visit(self, w: Array, f: Array, violations: Violations) -> Point:
-        """Take note of a function and of the dual variables that belong to it."""
+        """Record a function and its dual variables."""
         space, alpha = self.space, self.alpha
         A = space.adjoint(violations.delta)
         gradient = 2 * alpha * w - A
@@ -270,7 +272,7 @@ class HingeMinimizer:
         norms = space.inner(A, A), space.inner(gradient, gradient)
         if not np.isfinite(objective) or not np.isfinite(norms).all():
             raise ValueError(
-                "the objective overflows: scale the features (or the kernel) or the weights down"
+                "the objective overflows; scale the features (or the kernel) or the weights down"
             )
         self._check_definite(norms, (A, gradient), objective)
         dual = violations.beta - violations.conjugate - max(norms[0], 0.0) / (4 * alpha)
@@ -295,12 +297,12 @@ class HingeMinimizer:
             noise = 2 * np.sqrt(self.space.n_rows) * self.space.rounding * float(a @ a)
             if norm2 < -4 * noise:
                 raise ValueError(
-                    "the kernel matrix is not positive semi-definite, so that ‖f‖² can be "
-                    "negative: RankSVM needs another kernel, or other parameters of it"
+                    "the kernel matrix is not positive semi-definite, so ‖f‖² can be "
+                    "negative; use another kernel, or other kernel parameters"
                 )
 
     def recompute(self) -> Array:
-        """Evaluate the best function anew from its coefficients alone; returns it."""
+        """Recompute the best function from its coefficients only, and return it."""
         best = self._best
         w = self.space.from_coefficients(self.space.coefficients(best.w))
         f = self.space.forward(w)
@@ -312,7 +314,7 @@ class HingeMinimizer:
         return w
 
     def solution(self) -> HingeSolution:
-        """The best function."""
+        """Return the best function."""
         best, space = self._best, self.space
         a, rounding = space.row_coefficients(best.w), 0.0
         if a is not None and space.rounding > 0:
@@ -337,9 +339,9 @@ class HingeMinimizer:
         )
 
     def in_reach(self, history: list[float], limit: int, over: int = RATE_ITER) -> bool:
-        """Whether ``limit`` iterations will close the gap, at the rate of the last ``over`` ones.
+        """Whether ``limit`` iterations will close the gap, at the rate of the last ``over``.
 
-        ``history`` has the excess P(w) − D(β) of all points so far.
+        ``history`` holds the excess P(w) − D(β) of all points so far.
         """
         if len(history) <= over:
             return True
@@ -357,10 +359,10 @@ class HingeMinimizer:
     def run_lbfgs(
         self, w: Array, limit: int, patience: int | None = None, leave: bool = False
     ) -> None:
-        """L-BFGS on the loss from w, for ``limit`` iterations.
+        """Run L-BFGS on the loss from w, for ``limit`` iterations.
 
-        With ``patience`` until so many brought nothing, with ``leave`` until it is clear that
-        ``limit`` iterations will not close the gap.
+        With ``patience``, stop after that many iterations without progress; with ``leave``, stop
+        when it is clear that ``limit`` iterations will not close the gap.
         """
         f = self.space.forward(w)
         point = self.visit(w, f, self.evaluate(f))
@@ -376,7 +378,7 @@ class HingeMinimizer:
             history.append((point.objective, point.excess))
 
     def _stalls(self, history: list[tuple[float, float]], patience: int | None) -> bool:
-        """Whether lately neither the gap halved nor the objective decreased by what matters."""
+        """Whether recently neither the gap halved nor the objective decreased noticeably."""
         if patience is None or len(history) < patience + 2:
             return False
         objective, excess = np.minimum.accumulate(history, axis=0).T
@@ -384,11 +386,12 @@ class HingeMinimizer:
         return excess[-1] > 0.5 * excess[-1 - patience] and decrease < self.slack
 
     def quasi_newton(self, point: Point, memory: LBFGSMemory, evaluate: Evaluate) -> Point:
-        """One iteration of L-BFGS; the same function if there is no descent along the gradient."""
+        """One iteration of L-BFGS; returns the same function if the gradient gives no descent."""
         self.n_iter += 1
         if len(memory):
             d = memory.direction(point.gradient)
-            # Steps that end at kinks make the inverse Hessian ill-conditioned: cancellation.
+            # Steps that end at kinks make the inverse Hessian ill-conditioned, which causes
+            # cancellation.
             if memory.condition > CANCELLATION and not self.space.consistent(d):
                 d = self.space.from_coefficients(self.space.coefficients(d))
             if self.space.inner(point.gradient, d) < 0:
@@ -408,7 +411,7 @@ class HingeMinimizer:
         alpha, inner = self.alpha, self.space.inner
         fd = self.space.forward(d)
         wd, dd = inner(point.w, d), inner(d, d)
-        # δ sums to zero: a constant in fd would only add rounding errors.
+        # δ sums to zero, so a constant in fd would only add rounding errors.
         centred = fd - fd.mean()
         if first is None:  # score differences of about the size of the margin
             first = 1.0 / max(float(centred.std()), np.finfo(float).tiny)
@@ -419,7 +422,7 @@ class HingeMinimizer:
             return Trial(value, slope, violations)
 
         start = trial(0.0, point.violations)
-        # The loss is convex, so that the slope at t is at least that at 0 plus 2 alpha t ⟨d, d⟩.
+        # The loss is convex, so the slope at t is at least that at 0 plus 2 alpha t ⟨d, d⟩.
         curvature = 2 * alpha * dd
         longest = max(-start.slope, 0.0) / curvature if curvature > 0 else 0.0
         t, found = line_search(
@@ -430,7 +433,7 @@ class HingeMinimizer:
     # -- the smoothed hinge -------------------------------------------------------------------
 
     def smooth(self, point: Point, mu: float) -> tuple[Point, float]:
-        """The same function with the dual variables of the smoothed hinge, and its mu."""
+        """Return the same function with the dual variables of the smoothed hinge, and its mu."""
         while True:
             violations = self.loss.smoothed(point.f, mu)
             if violations.slack <= self.slack or mu < 1e-12:
@@ -439,18 +442,18 @@ class HingeMinimizer:
             mu *= min(0.5, max(0.05, np.sqrt(0.8 * self.slack / violations.slack)))
 
     def _smooth_less(self, point: Point, mu: float) -> tuple[Point, float]:
-        """Halve mu where most of the gap is due to smoothing."""
+        """Halve mu if most of the gap is due to smoothing."""
         slack = point.violations.slack
         if slack > self.slack and point.excess < 2 * slack:
             return self.smooth(point, 0.5 * mu)
         return point, mu
 
     def run_lbfgs_smoothed(self, limit: int, leave: bool = False) -> None:
-        """L-BFGS on the smoothed hinge from the best function.
+        """Run L-BFGS on the smoothed hinge from the best function.
 
-        For ``limit`` iterations, or with ``leave`` until it is clear that so many will not close
-        the gap. The rate of convergence is uneven and improves with time: it is measured over many
-        iterations, and twice the limit is assumed there.
+        It runs for ``limit`` iterations, or with ``leave`` until it is clear that these will not
+        close the gap. The rate of convergence is uneven and improves with time, so it is measured
+        over many iterations, and twice the limit is assumed.
         """
         if self.done():
             return
@@ -468,11 +471,11 @@ class HingeMinimizer:
             history.append(point.excess)
 
     def run_newton_smoothed(self, limit: int) -> bool:
-        """Newton's method on the smoothed hinge; False if its matrix has too many pairs.
+        """Run Newton's method on the smoothed hinge; return False if its matrix has too many pairs.
 
         The second derivative is the Laplacian of the pairs with 0 < z < mu, with weights c/mu.
-        Where a step along its direction is short, because other pairs come to the margin on the
-        way, pairs from an interval of some ``width`` > mu take part, with weights c/width.
+        If a step along its direction is short, because other pairs reach the margin on the way,
+        pairs from an interval of some ``width`` > mu are included, with weights c/width.
         """
         if self.done():
             return True
@@ -500,7 +503,7 @@ class HingeMinimizer:
         return True
 
     def run_newton_squared(self, limit: int) -> None:
-        """Newton's method on the squared hinge, where L-BFGS is slow and violated pairs are few.
+        """Run Newton's method on the squared hinge, if L-BFGS is slow and violated pairs are few.
 
         The second derivative is the Laplacian of the violated pairs, with weights 2c.
         """
@@ -538,7 +541,7 @@ class HingeMinimizer:
     # -- interior point -----------------------------------------------------------------------
 
     def run_interior_point(self) -> None:
-        """Solve for the pairs near the margin, look at all pairs, repeat."""
+        """Solve for the pairs near the margin, check all pairs, and repeat."""
         for _ in range(MAX_ROUNDS):
             if self.done():
                 return
@@ -564,7 +567,7 @@ class HingeMinimizer:
             self._note_bound(beta - norm2 / (4 * self.alpha), delta)
             f = self.space.forward(found.w)
             new = self.visit(found.w, f, self.loss.hinge(f))
-            if new.objective > best.objective:  # other pairs have come to the margin
+            if new.objective > best.objective:  # other pairs have reached the margin
                 start = self.visit(best.w, best.f, self.loss.hinge(best.f))
                 self.search_along(start, found.w - best.w, self.loss.hinge, first=0.5)
             if self.gap > 0.9 * gap and self._best.objective > best.objective - self.slack:
@@ -573,8 +576,8 @@ class HingeMinimizer:
     def _near(self, f: Array) -> tuple[float, PairHinge] | None:
         """The pairs with low <= f_h − f_j < high: all of them, or those near the margin.
 
-        None if there are too many at the margin itself, as where all pairs of two classes are put
-        at a distance of one.
+        None if there are too many exactly at the margin, for example if all pairs of two classes
+        have a score difference of one.
         """
         most = most_near(self.space.dimension)
         width = np.inf if self.loss.n_pairs <= most else 1.0
@@ -587,6 +590,6 @@ class HingeMinimizer:
 
 
 def most_near(dimension: int) -> int:
-    """The most pairs of the interior-point method: their share of the work stays bounded."""
+    """Maximum number of pairs for the interior-point method, which bounds its cost."""
     available = _memory.budget() // (8 * NEAR_ARRAYS)
     return max(MAX_NEAR, min(int(NEAR_PER_ENTRY * dimension**2), available))

@@ -1,7 +1,7 @@
 """Newton's linear systems: 2 alpha w + adjoint(L forward(w)) = b, L the Laplacian of some pairs.
 
-Each function here factorises once and returns a solver of right sides: ``solve(b)`` takes a step of
-refinement, ``solve(b, False)`` does not.
+Each function factorises once and returns a solver for right-hand sides: ``solve(b)`` includes a
+step of iterative refinement, ``solve(b, False)`` does not.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Array = NDArray[Any]
 
 
 class Solve(Protocol):
-    """x of a right side b."""
+    """Solver that returns x for a right-hand side b."""
 
     def __call__(self, b: Array, refine: bool = True) -> Array:
-        """With a step of refinement, or without."""
+        """Solve, with or without a step of iterative refinement."""
         ...
 
 
-#: A Laplacian with more than this part of its entries is multiplied as a dense matrix.
+#: A Laplacian with more than this fraction of non-zero entries is multiplied as a dense matrix.
 DENSE = 0.01
 
-#: ε as a part of the mean diagonal of the kernel matrix, and how large a part of the solution its
-#: refinement may be: what is left of ε then is about the square of that.
+#: ε as a fraction of the mean diagonal of the kernel matrix, and the largest acceptable relative
+#: size of the refinement; the remaining error due to ε is about its square.
 RIDGE = 1e-10
 CORRECTION = 0.01
 
@@ -58,7 +58,7 @@ def laplacian(pairs: PairHinge, theta: Array) -> Any:
 
 
 def solver_of(matrix: Array) -> Solve | None:
-    """x of matrix x = b: by Cholesky if it is positive definite, else by LU; None if not finite."""
+    """Solver of matrix x = b, by Cholesky if positive definite, else by LU; None if not finite."""
     if not np.isfinite(matrix).all():
         return None
     symmetric = np.array_equal(matrix, matrix.T)
@@ -87,8 +87,8 @@ class Inverse:
     """(K + ε I)⁻¹ of a kernel matrix, for (2 alpha I + L K) a = b.
 
     With f = K a it is (2 alpha K⁻¹ + L) f = b, symmetric and positive definite: one Cholesky
-    factorisation for each L, where 2 alpha I + L K would need a product of matrices as well. A
-    singular K is why there is an ε; what it costs is taken back by a step of refinement.
+    factorisation for each L, where 2 alpha I + L K would need a matrix product as well. ε makes a
+    singular K invertible; its effect is corrected by a step of iterative refinement.
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ class Inverse:
     Attributes
     ----------
     trusted : bool
-        Whether ε has been of no account so far: it is when ε L is small beside 2 alpha, wherever K
-        is singular.
+        Whether the effect of ε has been negligible so far, which holds if ε L is small compared
+        with 2 alpha wherever K is singular.
     """
 
     def __init__(self, K: Array) -> None:
@@ -110,7 +110,7 @@ class Inverse:
         """The lower triangle of (K + ε I)⁻¹; None if K is not positive semi-definite."""
         K = self.K
         ridge = RIDGE * float(np.trace(K, dtype=np.float64)) / len(K)
-        # K is symmetric: its transpose has the order that LAPACK wants, and is copied.
+        # K is symmetric, so its transpose has LAPACK's memory order and is copied.
         shifted = K.T.astype(np.float64)
         shifted[np.diag_indices_from(shifted)] += ridge
         factor, info = dpotrf(shifted, lower=1, clean=0, overwrite_a=1)

@@ -1,4 +1,4 @@
-"""The RankSVM problem: preferences, a space of functions and the loss give a model."""
+"""The RankSVM problem, defined by preferences, a function space and a loss."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import _memory
-from rankrls._calls import Progress, warn
+from rankrls._calls import warn
+from rankrls._progress import Progress
 from rankrls._threads import n_threads
 from rankrls.core.hinge.function_spaces import (
     MAX_DIMENSION,
@@ -40,21 +41,21 @@ Array = NDArray[Any]
 
 HINGE_SOLVERS = ("auto", "primal", "dual", "nystroem")
 
-#: Features are centred if their mean is more than this many standard deviations, for float64 and
-#: for float32: an offset costs digits.
+#: Features are centred if their mean exceeds this many standard deviations, for float64 and for
+#: float32, because an offset reduces the precision.
 OFFSET = {np.dtype(np.float64): 1e3, np.dtype(np.float32): 4.0}
 
-#: A gap of this size is due to rounding errors of products, and gives no warning.
+#: A gap of this size is due to rounding errors of products, and no warning is issued.
 ROUNDING = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-5}
 
 
-#: Total weight of all pairs whose square neither overflows nor underflows.
+#: Limits of the total weight of all pairs, so that its square neither overflows nor underflows.
 MAX_WEIGHT = 1e100
 
 
 @dataclass(frozen=True)
 class HingeOptions:
-    """What to minimise, and how far.
+    """Options of the loss and the solver.
 
     Attributes
     ----------
@@ -119,9 +120,9 @@ class HingeProblem:
         The solver that is used.
     basis : Basis or None
     used : ndarray of shape (m',), int
-        The rows that have a pair: in the dual, the others are left out.
+        The rows that have a pair; the dual solver drops the others.
     n_pairs : int
-        Of all outputs together.
+        Total number of pairs over all outputs.
     """
 
     def __init__(
@@ -143,9 +144,7 @@ class HingeProblem:
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             self.losses = hinge_losses(graph, options.query_weighting)
         if not all(1 / MAX_WEIGHT < loss.total < MAX_WEIGHT for loss in self.losses):
-            raise ValueError(
-                "the weights are too small or too large for their products: scale them"
-            )
+            raise ValueError("the products of the weights underflow or overflow; scale the weights")
         self.used = np.flatnonzero(np.any([loss.used() for loss in self.losses], axis=0))
         indices = None
         if basis is not None or solver == "nystroem":
@@ -159,9 +158,9 @@ class HingeProblem:
             indices = choose_basis(None, m, random_state)
         self.basis = None if indices is None else Basis.of(kernel, X, indices)
 
-    @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused by the minimizer
+    @np.errstate(over="ignore", invalid="ignore")  # the minimizer raises an error on overflow
     def solve(self, alphas: Array) -> HingeFit:
-        """Models for all ``alphas``, each starting from the solution of the next larger one."""
+        """Solve for all ``alphas``, each starting from the solution of the next larger one."""
         with self._products() as features:
             space = self._space(features)
             accurate = self._accurate_space(features, space)
@@ -188,12 +187,12 @@ class HingeProblem:
             yield products
 
     def _rows(self) -> Any:
-        """Rows of X that are compared; in the primal, all."""
+        """Rows of X that are compared; all rows for the primal solver."""
         part = self.solver == "dual" and len(self.used) < self.X.shape[0]
         return self.X[self.used] if part else self.X
 
     def _space(self, features: Products | None) -> FunctionSpace:
-        """The functions that are searched."""
+        """Make the function space to search."""
         if features is None:
             if self.kernel.precomputed:
                 return _kernel_space(self._rows()[:, self.used])
@@ -210,9 +209,9 @@ class HingeProblem:
     def _accurate_space(
         self, features: Products | None, space: FunctionSpace
     ) -> Callable[[], FunctionSpace] | None:
-        """The same functions without the squared condition of a kernel matrix, at a higher cost.
+        """The same functions without the squared condition number of a kernel matrix, but slower.
 
-        None if that gains nothing, or is too large.
+        None if that has no advantage, or is too large.
         """
         if not isinstance(space, KernelSpace):
             return None
@@ -233,7 +232,7 @@ class HingeProblem:
     ) -> list[HingeSolution]:
         """Solutions for all alphas, from the largest down.
 
-        Once the gap could not be closed, the ``accurate`` space is searched.
+        If the gap cannot be closed, the ``accurate`` space is used from then on.
         """
         options, solutions, start = self.options, {}, None
         for index in np.argsort(-alphas, kind="stable"):
@@ -315,7 +314,7 @@ class HingeProblem:
 
 
 def _choose(solver: str, kernel: Kernel, X: Any, m: int, basis: Array | None) -> str:
-    """As for least squares, but a linear kernel needs neither an n × n nor an m × m matrix."""
+    """Choose as for least squares, but a linear kernel needs no n × n or m × m matrix."""
     if kernel.linear and basis is None and solver in ("auto", "primal", "dual"):
         if solver == "auto":
             solver = "primal" if X.shape[1] <= m else "dual"
@@ -324,14 +323,14 @@ def _choose(solver: str, kernel: Kernel, X: Any, m: int, basis: Array | None) ->
 
 
 def _forms_gram(X: Any) -> bool:
-    """Whether X Xᵀ is better formed: it is small, or has fewer entries than two products with X."""
+    """Whether to form X Xᵀ: it is small, or has fewer entries than two products with X."""
     m = X.shape[0]
     entries = X.nnz if sparse.issparse(X) else X.size
     return m <= MAX_DIMENSION or (m**2 < 2 * entries and _memory.fits(m, m, copies=2))
 
 
 def _centred(Phi: Any) -> Any:
-    """Dense features less their means, if those would cost digits; f changes by a constant."""
+    """Centre dense features if their means would reduce the precision; f changes by a constant."""
     if sparse.issparse(Phi):
         return Phi
     mean, deviation = Phi.mean(axis=0, dtype=np.float64), Phi.std(axis=0, dtype=np.float64)
@@ -342,9 +341,9 @@ def _centred(Phi: Any) -> Any:
 
 
 def _kernel_space(K: Array) -> KernelSpace:
-    """f = K a, with C K C in place of K if a constant in it would cost digits; C centres.
+    """Make the space f = K a, with K centred to C K C if a constant would reduce the precision.
 
-    All coefficients sum to zero, so that f changes by a constant and ‖f‖² not at all.
+    All coefficients sum to zero, so f changes by a constant and ‖f‖² does not change.
     """
     mean = K.mean(dtype=np.float64)
     if np.abs(mean) <= OFFSET[K.dtype] * K.std(dtype=np.float64):

@@ -1,1 +1,1 @@
-"""Linear algebra and optimisation that know nothing of preferences."""
+"""Linear algebra and optimisation, independent of preferences."""

@@ -1,7 +1,8 @@
-"""Conjugate gradients on (G + alpha I) W = C: to a tolerance, or to the best held-out score.
+"""Conjugate gradients on (G + alpha I) W = C, up to a tolerance or the best held-out score.
 
 `converge` iterates to a tolerance for one alpha or a whole grid, `stop_early` to the best of all
-(alpha, iteration) on held-out rows. Both know the equations only by the products of `Equations`.
+(alpha, iteration) on held-out rows. Both access the equations only through the products of
+`Equations`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import _memory
-from rankrls._calls import Progress, warn
+from rankrls._calls import warn
+from rankrls._progress import Progress
 from rankrls.core.linalg.krylov import (
     DirectionSum,
     MultiShiftCG,
@@ -41,24 +43,24 @@ Array = NDArray[Any]
 
 DEFAULT_MAX_ITER = 1000
 
-#: Columns that are multiplied at once, which bounds the work space of products.
+#: Maximum number of columns multiplied at once, which bounds the work space of products.
 COLUMNS = 8
 
 
 class Iteration(NamedTuple):
-    """What a callback gets after every iteration.
+    """Argument of the callback after each iteration.
 
     Attributes
     ----------
     n_iter : int
     residual : float
-        The largest ‖residual‖/‖right side‖ of what is still being solved.
+        The largest ‖residual‖/‖right-hand side‖ of the unconverged systems.
     error : float or None
         Validation error of the best alpha at this iteration (early stopping).
     best_error : float or None
-        The best so far.
+        The smallest error so far.
     best_iteration : int or None
-        Where it was.
+        Iteration of the smallest error.
     """
 
     n_iter: int
@@ -70,7 +72,7 @@ class Iteration(NamedTuple):
 
 @dataclass(frozen=True)
 class IterationOptions:
-    """How to iterate: parameters of the estimators, checked."""
+    """Checked parameters of the iteration."""
 
     tol: float = 1e-6
     max_iter: int = DEFAULT_MAX_ITER
@@ -81,26 +83,29 @@ class IterationOptions:
 
 @dataclass(frozen=True)
 class History:
-    """How a run of conjugate gradients went.
+    """Summary of a run of conjugate gradients.
 
     Attributes
     ----------
     n_iter : int
-        Iterations that were made.
+        Number of iterations.
     residual : ndarray of shape (n_alphas,) or None
-        True ‖residual‖/‖right side‖, the worst of the outputs; None if stopped early.
+        True ‖residual‖/‖right-hand side‖, the worst of the outputs; None if stopped early.
     iterations : ndarray of shape (n_checks,), int
         Iterations at which the validation error was computed.
     errors : ndarray of shape (n_checks, n_alphas)
         Validation errors; NaN for an alpha that was no longer followed.
     best_iteration : int or None
-        The iteration of the model that was kept.
+        Iteration of the selected model.
     best : int or None
         The number of its alpha.
+    accepted : ndarray of shape (n_alphas,), bool, or None
+        Whether solutions are as accurate as they should be; None if stopped early.
     """
 
     n_iter: int
     residual: Array | None = None
+    accepted: Array | None = None
     iterations: Array = field(default_factory=partial(np.empty, 0, dtype=np.int64))
     errors: Array = field(default_factory=partial(np.empty, (0, 0)))
     best_iteration: int | None = None
@@ -108,24 +113,25 @@ class History:
 
 
 class Equations(Protocol):
-    """(G + alpha I) W = C, as far as an iterative solver must know them.
+    """The equations (G + alpha I) W = C, as needed by an iterative solver.
 
     Attributes
     ----------
     C : ndarray of shape (n, k)
-        In the range of G.
+        Right-hand sides, in the range of G.
     outputs : ndarray of shape (k,), int
-        The outputs that the columns are about.
+        The outputs of the columns.
     dtype : of the products
     n_entries : int
-        Numbers that a product with G reads, about.
+        Approximate number of values read by a product with G.
     rank : int
-        At most so many eigenvalues of G are positive.
+        Upper bound of the number of positive eigenvalues of G.
 
     Notes
     -----
-    Equations may have a method ``rough``: G V in single precision, where that is much faster.
-    Solutions are then improved by true residuals, of products G V, until these are small enough.
+    Equations may have a method ``rough``, which computes G V in single precision if that is much
+    faster. Solutions are then refined by true residuals from products G V until these are small
+    enough.
     """
 
     C: Array
@@ -150,7 +156,7 @@ class Equations(Protocol):
         """About the diagonal of G, shape (n,)."""
 
     def magnitude(self, W: Array) -> Array:
-        """What rounding of every entry of G W is relative to, about, shape (n, k')."""
+        """Approximate scale of the rounding errors of each entry of G W, shape (n, k')."""
 
 
 def converge(
@@ -159,12 +165,13 @@ def converge(
     options: IterationOptions,
     *,
     shifts: Array | None = None,
+    quiet: bool = False,
 ) -> tuple[list[Array], History]:
-    """Solutions of shape (n_alphas, n, k) for every system, with relative errors of about tol.
+    """Solve each system, shape (n_alphas, n, k), with relative errors of about tol.
 
     All alphas share one Krylov sequence, unless the columns are scaled so differently that they
-    need a preconditioner. A `ConvergenceWarning` is issued where the true residual or the error
-    that follows from it is above the tolerance, or above what the precision of X allows.
+    need a preconditioner. A `ConvergenceWarning` is issued if the true residual, or the error that
+    follows from it, is above the tolerance or above what the precision of X allows.
 
     Parameters
     ----------
@@ -174,6 +181,8 @@ def converge(
     shifts : ndarray of shape (n_alphas,), optional
         What is added to the diagonal of G; alphas by default. Equations that are scaled for one
         alpha have a part of it in G.
+    quiet : bool
+        Whether not to warn: ``History.accepted`` tells.
     """
     shape = len(systems), len(alphas)
     residual, error, accepted = np.zeros(shape), np.zeros(shape), np.ones(shape, dtype=bool)
@@ -188,7 +197,7 @@ def converge(
             accepted[j, which] = run.accepted
             n_iter, stopped = max(n_iter, run.n_iter), stopped or run.stopped
         solutions.append(W)
-    if not accepted.all() and not stopped:
+    if not accepted.all() and not stopped and not quiet:
         worst = int(np.argmax(np.where(accepted, -np.inf, error)))
         j, s = divmod(worst, len(alphas))
         warn(
@@ -198,7 +207,9 @@ def converge(
             f"or alpha, {_advice(systems[0])}, or use early_stopping=True",
             ConvergenceWarning,
         )
-    return solutions, History(n_iter, residual=residual.max(axis=0))
+    return solutions, History(
+        n_iter, residual=residual.max(axis=0), accepted=np.all(accepted, axis=0) | stopped
+    )
 
 
 def _advice(system: Equations) -> str:
@@ -210,7 +221,7 @@ def _advice(system: Equations) -> str:
 def _runs(
     system: Equations, alphas: Array, options: IterationOptions
 ) -> Iterator[tuple[Array, _Run]]:
-    """Numbers of alphas, and a run that solved for them; the last one of an alpha counts."""
+    """Generate (indices of alphas, run that solved for them); the last run of an alpha counts."""
     diagonal = _Diagonal(system)
     order = np.argsort(alphas)
     uneven = np.array([diagonal.uneven(alpha) for alpha in alphas])
@@ -233,35 +244,35 @@ def _runs(
         yield which, run
         failed = which[~run.accepted & ~hidden[which]]
         if len(failed) and not run.stopped and run.n_iter < options.max_iter:
-            # Without preconditioner, iterates have no part in the null space of G.
+            # Without a preconditioner, iterates have no component in the null space of G.
             run = _Run(system, diagonal, alphas[failed], options)
             yield failed[run.accepted], run.of(run.accepted)
 
 
 def _parts(numbers: Array, system: Equations) -> Iterator[Array]:
-    """Numbers of alphas that are solved for at once by one product for each of their columns."""
+    """Indices of alphas that are solved together, with one product for each of their columns."""
     size = max(1, COLUMNS // system.C.shape[1])
     for start in range(0, len(numbers), size):
         yield numbers[start : start + size]
 
 
-#: A preconditioner is used if the diagonal of G + alpha I varies by more than this factor: where
-#: G may have full rank, and otherwise.
+#: A preconditioner is used if the diagonal of G + alpha I varies by more than this factor, for G of
+#: possibly full rank and otherwise.
 SPREADS = 10.0, 100.0
 
-#: If it varies by more than this one, the largest columns hide the smallest ones: in rounding
-#: errors of residuals, and the other way round in norms of solutions.
+#: If it varies by more than this factor, the largest columns mask the smallest ones in rounding
+#: errors of residuals, and vice versa in norms of solutions.
 MAX_SPREAD = 1e12
 
 
 class _Diagonal:
-    """The diagonal g of G, and the preconditioner M = max(g, floor) + alpha that it makes.
+    """The diagonal g of G, and the preconditioner M = max(g, floor) + alpha made from it.
 
     Attributes
     ----------
     g : ndarray of shape (n, 1)
     full_rank : bool
-        Whether G has no more columns than its rank may be.
+        Whether the number of columns of G is at most the bound of its rank.
     scales : ndarray of shape (n, 1)
         max(g, floor). With full rank the floor is the smallest g > 0. Without it preconditioned
         iterates leave the range of G, and only alpha makes their parts in its null space decay,
@@ -282,34 +293,34 @@ class _Diagonal:
         self.scales = np.maximum(self.g, self.floor)
 
     def uneven(self, alpha: float) -> bool:
-        """Whether the scales of columns vary so much that a preconditioner pays."""
+        """Whether the scales of columns vary enough for a preconditioner."""
         spread = SPREADS[0] if self.full_rank else SPREADS[1]
         return bool(self.top + alpha > spread * (self.floor + alpha))
 
     def hidden(self, alpha: float) -> bool:
-        """Whether columns of large scales hide others."""
+        """Whether columns of large scale mask others."""
         return bool(self.top + alpha > MAX_SPREAD * (self.bottom + alpha))
 
 
-#: How often a solution whose true residual is too large is improved by solving for the rest.
+#: Maximum number of refinement steps for a solution whose true residual is too large.
 MAX_REFINEMENTS = 3
 
-#: The same with products in single precision, and by how much these can reduce a residual.
+#: The same with products in single precision, and the factor by which these can reduce a residual.
 MAX_ROUGH_REFINEMENTS = 8
 ROUGH_TOL = 1e-5
 
-#: So many times the estimated rounding errors may be left of a residual.
+#: Acceptable residual, in multiples of the estimated rounding errors.
 ROUNDING = 10.0
 
-#: An error may be so many times the tolerance.
+#: Acceptable error, in multiples of the tolerance.
 SLACK = 2.0
 
-#: The error is estimated as so many times the difference of two solutions.
+#: The error is estimated as this many times the difference of two solutions.
 SAFETY = 10.0
 
 
 class _Run:
-    """Solve one system for increasing alphas, and judge the solutions by their true residuals.
+    """Solve one system for increasing alphas, and assess the solutions by their true residuals.
 
     Parameters
     ----------
@@ -319,7 +330,7 @@ class _Run:
     options : IterationOptions
     scaled : bool
         Whether to use the preconditioner M of ``diagonal``. Residuals then have the norm of M⁻¹
-        and solutions that of M, in which columns of all scales count alike.
+        and solutions that of M, in which columns of all scales count equally.
     start : ndarray of shape (n_alphas, n, k), optional
         Solutions to improve.
 
@@ -333,7 +344,7 @@ class _Run:
         Whether they are small enough.
     n_iter : int
     stopped : bool
-        Whether the callback asked for it.
+        Whether the callback requested a stop.
     """
 
     def __init__(
@@ -355,7 +366,7 @@ class _Run:
         # One column for every (alpha, output) from here on.
         self.alphas = np.repeat(alphas, k)
         self.C = np.tile(system.C, S)
-        # The smallest eigenvalue of G + alpha I that a Krylov space has shown.
+        # The smallest eigenvalue of G + alpha I found in a Krylov space.
         self.smallest = np.zeros(S * k)
         W = self._solve() if start is None else _columns(start)
         state = self._refine(W)
@@ -365,14 +376,14 @@ class _Run:
         self.accepted = np.asarray(state.accepted.reshape(S, k).all(axis=1))
 
     def of(self, which: Array) -> _Run:
-        """The same for some alphas, given by a mask of shape (n_alphas,)."""
+        """Return the run for some alphas, given by a mask of shape (n_alphas,)."""
         part = copy(self)
         part.solutions, part.residual = self.solutions[which], self.residual[which]
         part.error, part.accepted = self.error[which], self.accepted[which]
         return part
 
     def _solve(self) -> Array:
-        """Solutions of shape (n, n_alphas · k), as far as the recurrence can be trusted."""
+        """Solutions of shape (n, n_alphas · k), up to the accuracy of the recurrence."""
         C, tol = self.system.C, self.options.tol
         k = C.shape[1]
         if self.scaled:
@@ -386,7 +397,7 @@ class _Run:
         return _columns(run.solutions())
 
     def _cg(self, C: Array, columns: Array | None, tol: Any, *, bounded: bool) -> MultiShiftCG:
-        """Every column to its own alpha, or, if there are no ``columns``, all of them to all."""
+        """Make a run: one alpha for each of ``columns``, or all alphas for all columns."""
         precondition, alphas = None, self.alphas[:: self.system.C.shape[1]]
         if columns is not None:
             alphas = self.alphas[columns][None]
@@ -424,7 +435,7 @@ class _Run:
             state = self._judge(W, R)
             bad = np.flatnonzero(~state.accepted & (state.norm > state.goal))
             if self.rough is not None and (state.norm[bad] > 0.1 * before[bad]).any():
-                self.rough, left = None, MAX_REFINEMENTS  # single precision helps no more
+                self.rough, left = None, MAX_REFINEMENTS  # single precision no longer helps
             over = left == 0 or self.n_iter >= self.options.max_iter
             if over or self.stopped or not len(bad):
                 break
@@ -452,7 +463,7 @@ class _Run:
         return self.C[:, columns] - self.system.G(W) - self.alphas[columns] * W
 
     def _judge(self, W: Array, R: Array) -> _State:
-        """What the true residuals R say about W.
+        """Assess W by its true residuals R.
 
         The error is at most ‖R + δ‖/alpha, with δ the rounding errors of R. Without preconditioner
         iterates and errors stay in the range of G, as C does. Then the error is about ‖R + δ‖/θ,
@@ -469,7 +480,7 @@ class _Run:
         if self.scaled:
             rounding = self._norm(np.tile(magnitude, len(size) // k))
         limit = eps ** (2 / 3) * target
-        if self.hidden:  # what columns contribute to predictions, relative to the largest column
+        if self.hidden:  # contributions of columns to predictions, relative to the largest column
             weight = np.sqrt(self.diagonal.g + self.alphas)
             size = _norms(weight * W) / weight.max(axis=0)
         bound = (residual + delta) / np.maximum(self.alphas * size, tiny)
@@ -479,7 +490,7 @@ class _Run:
             estimate = (norm + rounding) / np.maximum(smallest, tiny)
             seen = norm <= np.minimum(ROUNDING * rounding, eps**0.5 * target)
             bound = np.where(seen, np.minimum(bound, estimate), bound)
-        # More than eps^(2/3) is not passed over in silence.
+        # Errors above eps^(2/3) are always reported.
         rounding = np.minimum(ROUNDING * rounding, limit)
         return _State(
             residual=residual / np.maximum(_norms(self.C), tiny),
@@ -492,10 +503,10 @@ class _Run:
         )
 
     def _compare(self, W: Array, state: _State) -> None:
-        """Estimate errors by solving again from another start, where the bound says too little.
+        """Estimate errors by solving again from another start, if the bound is too weak.
 
-        A part in the null space of G, which a preconditioner brings into W and alpha alone makes
-        decay, depends on the start.
+        A component in the null space of G, which a preconditioner introduces into W and only alpha
+        makes decay, depends on the start.
         """
         at = np.flatnonzero(~state.accepted & (state.small | state.limited))
         if not self.scaled or not len(at):
@@ -510,7 +521,7 @@ class _Run:
         while run.n_iter < self.options.max_iter and run.step():
             pass
         difference = start + run.solutions()[0] - W
-        # In the norm of M, and by what columns contribute to predictions.
+        # In the norm of M, and by the contributions of columns to predictions.
         estimates = [
             _norms(weight * difference) / np.maximum(_norms(weight * W), tiny)
             for weight in (1 / root, np.sqrt(self.diagonal.g + self.alphas[at]))
@@ -520,7 +531,7 @@ class _Run:
 
 @dataclass
 class _State:
-    """What is known of solutions, one entry for each column.
+    """Residuals and errors of solutions, one entry for each column.
 
     Attributes
     ----------
@@ -529,13 +540,13 @@ class _State:
     error : ndarray of shape (k,)
         Bound or estimate of the relative error.
     norm, goal : ndarray of shape (k,)
-        ‖R‖, and what it should be, in the norm of M⁻¹.
+        ‖R‖ and its target, in the norm of M⁻¹.
     small : ndarray of shape (k,), bool
         Whether the residual is within the tolerance.
     limited : ndarray of shape (k,), bool
-        Whether it is of the size of rounding errors. Then half of the digits are enough.
+        Whether the residual is of the size of rounding errors; then half the precision suffices.
     allowed : pair of float
-        The largest error that is accepted, and where the residual is ``limited``.
+        The largest accepted error, in general and if the residual is ``limited``.
     """
 
     residual: Array
@@ -562,25 +573,25 @@ def _norms(V: Array) -> Array:
     return np.linalg.norm(V, axis=0)
 
 
-#: A rank error of one row costs about as much as this many stored entries of X in an iteration.
+#: Scoring one held-out row costs about as much as this many stored entries of X in an iteration.
 ENTRIES_PER_ROW = 50
 
 
 class HeldOutImage(Protocol):
-    """Predictions of held-out rows, which follow the iterates of a run.
+    """Predictions of held-out rows, updated along with the iterates of a run.
 
     Attributes
     ----------
     shape : tuple of int
-        The number of held-out rows comes first.
+        Number of held-out rows, and other dimensions.
     """
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of held-out rows, and others."""
+        """Number of held-out rows, and other dimensions."""
 
     def follow(self, run: MultiShiftCG) -> ShiftedSum | DirectionSum:
-        """Predictions for the iterates of a run that has not begun."""
+        """Predictions for the iterates of a run that has not started."""
 
 
 def stop_early(
@@ -591,10 +602,10 @@ def stop_early(
     score: Callable[[Array], float],
     n_outputs: int,
 ) -> tuple[list[Array], History]:
-    """The best of all (alpha, iteration) by a score of held-out rows, higher is better.
+    """Find the (alpha, iteration) with the best score on held-out rows, higher = better.
 
     An alpha is followed until it has converged, or its score has not improved for
-    ``options.patience`` iterations. Of equal scores the largest alpha wins, then the first
+    ``options.patience`` iterations. If scores tie, the largest alpha is chosen, then the first
     iteration.
 
     Parameters
@@ -629,7 +640,7 @@ def stop_early(
         for run in runs:
             run.step()
         n_iter += 1
-        # An alpha has ended when it has converged in every run.
+        # An alpha is finished when it has converged in every run.
         ended = np.all([run.frozen.all(axis=1) for run in runs], axis=0)
         last = n_iter == options.max_iter or not (record.followed & ~ended).any()
         if n_iter % every and not last:
@@ -667,7 +678,7 @@ def stop_early(
 def _check_recurrence(
     system: Equations, run: MultiShiftCG, alphas: Array, which: Array, options: IterationOptions
 ) -> None:
-    """Warn if true residuals are not as small as the recurrence has it, for some alphas."""
+    """Warn if the true residuals of some alphas are larger than those of the recurrence."""
     if not len(which):
         return
     W = np.hstack([run.solution(int(s)) for s in which])
@@ -688,7 +699,7 @@ def _check_recurrence(
 
 
 class _ScoreTable:
-    """Scores of every (alpha, iteration), and the best of them."""
+    """Scores of each (alpha, iteration), and the best of them."""
 
     def __init__(self, n_alphas: int) -> None:
         self.followed = np.ones(n_alphas, dtype=bool)
@@ -703,9 +714,9 @@ class _ScoreTable:
         self.rows.append(np.full(len(self.scores), np.nan))
 
     def add(self, s: int, score: float) -> bool:
-        """Note the score of alpha ``s``; whether it is the best of all so far."""
+        """Record the score of alpha ``s``; return whether it is the best so far."""
         if not np.isfinite(score):
-            raise ValueError(f"scoring gave {score}: it must give a finite number")
+            raise ValueError(f"scoring returned {score}; it must return a finite number")
         n_iter = self.checks[-1]
         self.rows[-1][s] = score
         if score > self.scores[s]:
@@ -732,7 +743,7 @@ class _ScoreTable:
 
 
 def _interval(n_entries: int, n_held_out: int, n_alphas: int) -> int:
-    """Iterations between two looks at the held-out rows, so that they cost less than products."""
+    """Interval between evaluations of held-out rows, so that these cost less than products."""
     if n_alphas == 1:
         return 1
     return int(np.clip(n_alphas * n_held_out * ENTRIES_PER_ROW / max(n_entries, 1), 1, 5))

@@ -1,9 +1,10 @@
-"""One symmetric matrix S, factorised once, asked many times about (S + alpha I)⁻¹.
+"""Factorisations of a symmetric matrix S for repeated solves with S + alpha I.
 
 ``factorize`` picks the cheaper factorisation: Cholesky for one alpha, an eigendecomposition for
-a path. Both answer the same questions. A matrix whose diagonal spans many orders of magnitude
-(features of very different scales) is factorised by Cholesky for every alpha: the accuracy of
-Cholesky does not depend on the scaling of rows and columns, that of an eigendecomposition does.
+a path. Both have the same interface. A matrix whose diagonal spans many orders of magnitude
+(features of very different scales) is factorised by Cholesky for each alpha, because the accuracy
+of Cholesky, unlike that of an eigendecomposition, does not depend on the scaling of rows and
+columns.
 """
 
 from __future__ import annotations
@@ -32,58 +33,58 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Up to this size an eigendecomposition is cheap enough to insist on full accuracy.
+#: Up to this size an eigendecomposition is cheap enough to require full accuracy.
 CHEAP_SIZE = 1000
 
 #: A diagonal that spans more than this factor (features of scales that differ by its square root)
-#: makes a matrix graded: eigenvectors of small eigenvalues would lose digits.
+#: makes a matrix graded: eigenvectors of small eigenvalues would be inaccurate.
 GRADED = 1e6
 
-#: A diagonal entry below this part of the largest one is that of a constant column.
+#: A diagonal entry below this fraction of the largest one belongs to a constant column.
 NO_COLUMN = 1e-28
 
-#: Eigenvalues above rounding by less than this factor are a spectrum without a gap.
+#: The spectrum has no gap if eigenvalues exceed the rounding level by less than this factor.
 GAP = 1e3
 
-#: A larger relative error of a graded matrix asks for more than a Cholesky factorisation.
+#: With a larger relative error, a Cholesky factorisation of a graded matrix is not sufficient.
 MAX_LOSS = 1e-9
 
-#: Bytes of Cholesky factors of other alphas that are kept.
+#: Maximum size in bytes of the cached Cholesky factors of other alphas.
 CACHE = 2**29
 
 
 def rounding_level(values: Array, noise: float = 0.0) -> float:
-    """The size below which eigenvalues of a p × p matrix are rounding: p max(eps ‖S‖, noise)."""
+    """Level below which eigenvalues (p of them) are rounding errors: p max(eps ‖S‖, noise)."""
     size = float(np.abs(values).max(initial=0.0))
     return len(values) * max(float(np.finfo(values.dtype).eps) * size, noise)
 
 
 def is_graded(diagonal: Array, alpha: float) -> bool:
-    """Whether the diagonal of S + alpha I spans more than `GRADED`, columns of zeros aside."""
+    """Whether the diagonal of S + alpha I spans more than `GRADED`, ignoring columns of zeros."""
     largest = float(diagonal.max(initial=0.0))
     present = diagonal[diagonal > NO_COLUMN * largest]
     return len(present) > 0 and largest + alpha > GRADED * (float(present.min()) + alpha)
 
 
 class Factorization(ABC):
-    """What is asked of a factorised S of shape (p, p).
+    """Interface of a factorised S of shape (p, p).
 
     Attributes
     ----------
     loss : float
-        About the relative error that rounding leaves in solutions of a graded S.
+        Approximate relative rounding error of solutions for a graded S.
     """
 
     loss: float = 0.0
 
-    #: Whether `whiten` and `whitened_rows` can be asked.
+    #: Whether `whiten` and `whitened_rows` are available.
     whitens = True
 
     @abstractmethod
     def solve_path(self, B: Array, alphas: Array) -> Array:
         """(S + alpha I)⁻¹ B for every alpha, shape (n_alphas, p, k).
 
-        The null space of S is left out where it is known.
+        The null space of S is excluded if it is known.
         """
 
     def solve(self, B: Array, alpha: float) -> Array:
@@ -98,7 +99,7 @@ class Factorization(ABC):
     def whitened_rows(self, M: Array, alphas: Array) -> Iterator[Array]:
         """For every alpha, W with rows such that W Wᵀ = M (S + alpha I)⁻¹ Mᵀ, M of shape (j, p).
 
-        What does not depend on alpha is computed once. The same array may be given again.
+        Parts that do not depend on alpha are computed once. The same array may be yielded again.
         """
 
     @abstractmethod
@@ -119,10 +120,10 @@ class Factorization(ABC):
 
 
 class CholeskyFactorization(Factorization):
-    """S + alpha I = C Cᵀ for one alpha; factors for other alphas are made when they are asked for.
+    """S + alpha I = C Cᵀ for one alpha; factors for other alphas are computed on demand.
 
-    The lower triangle of ``C`` is the factor; above the diagonal there is S, whose diagonal is
-    kept apart.
+    The lower triangle of ``C`` is the factor; above the diagonal is S, whose diagonal is stored
+    separately.
     """
 
     def __init__(self, C: Array, alpha: float, diagonal: Array) -> None:
@@ -138,7 +139,7 @@ class CholeskyFactorization(Factorization):
 
     @classmethod
     def _try(cls, S: Array, alpha: float) -> tuple[CholeskyFactorization, int]:
-        """The factorisation and LAPACK's status; in any case `matrix` gives S back."""
+        """Return the factorisation and LAPACK's status; `matrix` returns S in any case."""
         diagonal = S.diagonal().copy()
         S.flat[:: len(S) + 1] += alpha
         # In place: the factor takes the lower triangle, the upper one keeps S.
@@ -155,7 +156,7 @@ class CholeskyFactorization(Factorization):
             if made is None:
                 raise NotPositiveError(
                     float(max(alpha, np.finfo(float).eps * self.diagonal.max(initial=0.0))),
-                    f"the matrix is not positive definite at alpha={alpha:g}: use a larger alpha",
+                    f"the matrix is not positive definite at alpha={alpha:g}; use a larger alpha",
                 )
             if (len(others) + 1) * self.C.nbytes > CACHE:
                 others.clear()
@@ -207,12 +208,12 @@ class CholeskyFactorization(Factorization):
         return float(shifted.sum()) / max(float(reciprocal), np.finfo(float).tiny)
 
     def matrix(self) -> Array:
-        """S from the upper triangle and the diagonal: the very numbers that were factorised."""
+        """S from the upper triangle and the diagonal, identical to the factorised values."""
         return _symmetric(self.C, self.diagonal)
 
 
 class NotPositiveError(ValueError):
-    """S + alpha I is not positive definite: alpha must be above ``needed``."""
+    """Error that S + alpha I is not positive definite; alpha must be above ``needed``."""
 
     def __init__(self, needed: float, message: str) -> None:
         super().__init__(message)
@@ -230,9 +231,9 @@ class Complement:
     Notes
     -----
     A Householder reflection for each column of N takes it to a coordinate vector. The reflections
-    act on disjoint rows, so that all of them are H = I − 2WWᵀ with sparse W; Q are the columns of
-    H other than those coordinates. What is decomposed in the coordinates of Q has no component
-    along N, to the last digit.
+    act on disjoint rows, so their product is H = I − 2WWᵀ with sparse W; Q are the columns of H
+    other than those coordinates. A decomposition in the coordinates of Q has exactly no component
+    along N.
     """
 
     def __init__(self, N: Any) -> None:
@@ -280,12 +281,11 @@ class EigenFactorization(Factorization):
     smallest_alpha : float
         An indefinite S is accepted if S + smallest_alpha I is positive definite.
     null : sparse array of shape (p, c), optional
-        A known part of the null space of S, as `Complement` takes it: it is left out of V.
+        A known part of the null space of S, as for `Complement`, which is excluded from V.
     noise : float
-        Size of rounding errors in S, where it is more than eps ‖S‖.
+        Size of the rounding errors in S, if it exceeds eps ‖S‖.
     source : tuple, optional
-        (an array with S above its diagonal, the diagonal of S), where S must be given back to
-        the last digit.
+        (an array with S above its diagonal, the diagonal of S), if S must be returned exactly.
 
     Attributes
     ----------
@@ -295,10 +295,10 @@ class EigenFactorization(Factorization):
     null : ndarray of shape (q,), bool
         Eigenvalues at the level of rounding.
     floor : float
-        `solve` and `whiten` leave ``null`` out for alphas up to this one. It is infinite if a gap
-        in the spectrum says that S is singular: a coefficient vector there is the function zero.
-        The spectrum of a smooth kernel has no gap; then these directions matter as long as alpha
-        is above the level of rounding.
+        `solve` and `whiten` exclude ``null`` for alphas up to this one. It is infinite if a gap in
+        the spectrum shows that S is singular: a coefficient vector there represents the function
+        zero. The spectrum of a smooth kernel has no gap; then these directions matter as long as
+        alpha is above the rounding level.
     """
 
     def __init__(
@@ -332,7 +332,7 @@ class EigenFactorization(Factorization):
         self.source = source
 
     def dropped(self, alpha: float) -> Array:
-        """Which eigenvectors `solve` leaves out, shape (q,), bool."""
+        """Whether `solve` excludes each eigenvector, shape (q,), bool."""
         return self.null if alpha <= self.floor else np.zeros_like(self.null)
 
     def solve_path(self, B: Array, alphas: Array) -> Array:
@@ -381,7 +381,7 @@ class EigenFactorization(Factorization):
         return float(self.values.max(initial=0.0) / (self.values.min(initial=0.0) + alpha))
 
     def matrix(self) -> Array:
-        """S as it was given if that is kept; otherwise V diag(σ) Vᵀ, equal but for rounding."""
+        """S as given if it was stored; otherwise V diag(σ) Vᵀ, equal up to rounding."""
         if self.source is not None:
             return _symmetric(*self.source)
         return (self.vectors * self.values) @ self.vectors.T
@@ -391,9 +391,9 @@ class EchelonFactorization(Factorization):
     """S = AᵀA with A of shape (r, p) in echelon form, for graded S of rank r < p.
 
     The columns are taken in descending order of the diagonal of S, scaled to a unit diagonal, and
-    those that depend on earlier ones are passed over. The rows of A then go from large to small
-    scales, A Aᵀ is graded in the same way, and (S + alpha I)⁻¹ Aᵀc = Aᵀ(A Aᵀ + alpha I)⁻¹c keeps
-    the digits of all scales, where S + alpha I itself is singular to working precision.
+    those that depend on earlier ones are skipped. The rows of A then go from large to small scales,
+    A Aᵀ is graded in the same way, and (S + alpha I)⁻¹ Aᵀc = Aᵀ(A Aᵀ + alpha I)⁻¹c is accurate at
+    all scales, even if S + alpha I itself is singular to working precision.
     """
 
     whitens = False
@@ -417,7 +417,7 @@ class EchelonFactorization(Factorization):
             rows.append(row)
             pivots.append(j)
             smallest = min(smallest, pivot)
-        # A column that nearly depends on others has lost digits.
+        # A column that nearly depends on others is inaccurate.
         self.loss = float(np.finfo(np.float64).eps) / smallest
         R = np.array(rows).reshape(len(rows), p)
         self.triangle = R[:, pivots]
@@ -443,11 +443,11 @@ class EchelonFactorization(Factorization):
         return np.stack([self.A.T @ self._cholesky(float(a)).solve(c, float(a)) for a in alphas])
 
     def whiten(self, B: Array, alpha: float) -> Array:
-        """Not known: see ``whitens``."""
+        """Not available; see ``whitens``."""
         raise TypeError("graded matrices of deficient rank are not whitened")
 
     def whitened_rows(self, M: Array, alphas: Array) -> Iterator[Array]:
-        """Not known: see ``whitens``."""
+        """Not available; see ``whitens``."""
         raise TypeError("graded matrices of deficient rank are not whitened")
 
     def quadratic(self, B: Array, alpha: float) -> Array:
@@ -456,12 +456,12 @@ class EchelonFactorization(Factorization):
         return np.maximum(np.einsum("ij,ij->j", B, B) - explained, 0.0) / alpha
 
     def log_determinant(self, alpha: float) -> float:
-        """Of A Aᵀ + alpha I, and log alpha for every dependent column."""
+        """Log det(A Aᵀ + alpha I), plus log alpha for each dependent column."""
         r, p = self.A.shape
         return self._cholesky(alpha).log_determinant(alpha) + (p - r) * float(np.log(alpha))
 
     def condition(self, alpha: float) -> float:
-        """That of A Aᵀ + alpha I."""
+        """Condition number of A Aᵀ + alpha I."""
         return self._cholesky(alpha).condition(alpha)
 
     def matrix(self) -> Array:
@@ -480,33 +480,33 @@ def factorize(
     noise: float = 0.0,
     for_path: bool = False,
 ) -> Factorization:
-    """A factorisation of S that serves ``alphas``; S may be overwritten.
+    """Factorise S for the given ``alphas``; S may be overwritten.
 
     Parameters
     ----------
     S : ndarray of shape (p, p), symmetric positive semi-definite
     alphas : ndarray of shape (n_alphas,), > 0
     B : ndarray of shape (p, k)
-        The right-hand sides to come. They tell whether a Cholesky solve is accurate enough;
-        where it is not (S singular, alpha tiny), an eigendecomposition is made instead.
+        The right-hand sides. They determine whether a Cholesky solve is accurate enough; if it is
+        not (S singular, alpha tiny), an eigendecomposition is computed instead.
     in_range : bool
-        Whether B lies in the range of S but for rounding, which must not be divided by alpha.
-        Such an S (of features, not of all rows) is kept beside its eigendecomposition, too: a
-        direction that is rounding today may fill up when rows are added.
+        Whether B lies in the range of S up to rounding errors, which must not be divided by alpha.
+        Such an S (of features, not of all rows) is also stored with its eigendecomposition, because
+        directions that are now at rounding level may become relevant when rows are added.
     scaled : bool
-        Whether rows and columns of S stand for features: if their scales are very different (S
-        is graded), it is factorised by Cholesky for every alpha.
+        Whether rows and columns of S represent features: if their scales are very different (S is
+        graded), it is factorised by Cholesky for each alpha.
     null : sparse array of shape (p, c), optional
         A known part of the null space of S, see `EigenFactorization`.
     noise : float
-        Size of rounding errors in S, where it is more than eps ‖S‖.
+        Size of the rounding errors in S, if it exceeds eps ‖S‖.
     for_path : bool
-        Whether more alphas will be asked for than are given.
+        Whether solutions for other alphas will be requested.
     """
     size = float(np.linalg.norm(S))
     if not np.isfinite(size) or not np.isfinite(B).all():
         raise ValueError(
-            f"the numbers overflow {S.dtype}: scale the features, the scores or the weights down"
+            f"the numbers overflow {S.dtype}; scale the features, the scores or the weights down"
         )
     alpha = float(alphas.min())
     graded = scaled and is_graded(S.diagonal(), alpha)
@@ -543,10 +543,11 @@ def _symmetric(upper: Array, diagonal: Array) -> Array:
 def _accurate(
     made: CholeskyFactorization, B: Array, size: float, in_range: bool, noise: float
 ) -> bool:
-    """Whether rounding stays small in what matters.
+    """Whether rounding errors are small enough.
 
-    For B in the range of S that is the solution itself, whose relative error is that of S times
-    the condition number. Otherwise it is S times the solution: eps (‖B‖ + ‖S‖ ‖solution‖).
+    For B in the range of S, the solution itself must be accurate, whose relative error is that of S
+    times the condition number. Otherwise S times the solution must be accurate: eps (‖B‖ + ‖S‖
+    ‖solution‖).
     """
     eps = np.finfo(made.C.dtype).eps
     strict = 1e-11 if len(B) <= CHEAP_SIZE else 1e-7

@@ -1,8 +1,8 @@
-"""Singular value decompositions of features that keep the digits of every column.
+"""Singular value decompositions of features that are accurate for columns of all scales.
 
-A plain SVD of X is accurate relative to its largest singular value: beside a column of scale 10⁹
-the others are left with seven digits, and with none once X is squared to a kernel matrix. Here the
-small singular values and the weights of small columns are as accurate as the large ones.
+A plain SVD of X is accurate relative to its largest singular value: if one column has scale 10⁹,
+the others have seven accurate digits, and none if X is squared to a kernel matrix. Here the small
+singular values and the weights of small columns are as accurate as the large ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EPS = float(np.finfo(np.float64).eps)
 #: Norms have to be squared.
 LARGEST = 1e150
 
-#: Norms of columns that differ by at most this factor cost a plain SVD no digits that matter.
+#: A plain SVD is accurate enough if the norms of columns differ by at most this factor.
 PLAIN_SPREAD = 100.0
 
 
@@ -42,7 +42,7 @@ class FeatureSVD:
         P = Q diag(1/s): the weights with X P = V that lie in the row space of X. Ridge
         regression has the weights P diag(s²/(s² + alpha)) Vᵀy.
     dropped : float
-        About the largest singular value among those that rounding may have hidden; 0 if X has full
+        Approximate largest singular value among those masked by rounding errors; 0 if X has full
         column rank.
     """
 
@@ -61,7 +61,7 @@ def column_norms(X: Array) -> Array:
 
 
 def column_spread(norms: Array) -> float:
-    """How many times the largest of these norms is larger than the smallest that is not zero."""
+    """Ratio of the largest norm to the smallest non-zero norm."""
     live = norms[norms > 0]
     return float(live.max() / live.min()) if live.size else 1.0
 
@@ -87,7 +87,7 @@ def feature_svd(X: Array) -> FeatureSVD:
     if not len(live):
         return FeatureSVD(np.zeros((n, 0)), np.zeros(0), np.zeros((d, 0)))
     if not norms.max() < LARGEST:
-        raise ValueError("the squares of the features overflow: scale the features down")
+        raise ValueError("the squares of the features overflow; scale the features down")
     if column_spread(norms) <= PLAIN_SPREAD:
         return _plain(X)
     Q, R, order = qr(X[:, live] / norms[live], mode="economic", pivoting=True, check_finite=False)
@@ -120,7 +120,7 @@ def _jacobi(T: Array) -> tuple[Array, Array, Array]:
     """T = V diag(s) Qᵀ of shape (r, d), r ≤ d, of full row rank: V (r, r), s, Q (d, r)."""
     # joba=2: accurate for matrices with rows and columns of any scale.
     s, Q, V, scale, _, info = dgejsv(np.asfortranarray(T.T), joba=2, jobr=0)
-    if info != 0:  # no convergence: has not been seen
+    if info != 0:  # no convergence, which has never been observed
         V, s, Qt = np.linalg.svd(T, full_matrices=False)
         return V, s, Qt.T
     return V, s * (scale[0] / scale[1]), Q
@@ -129,7 +129,7 @@ def _jacobi(T: Array) -> tuple[Array, Array, Array]:
 def _shortest(R: Array, c: Array, V: Array) -> Array:
     """T⁺ V for T = R diag(c) of shape (r, m), of full row rank r < m.
 
-    r independent columns J are picked, the largest first, and the others are T_O = T_J N. So the
+    r independent columns J are selected, the largest first, and the others are T_O = T_J N. So the
     shortest solution of T W = V has W_O = NᵀW_J with (I + NNᵀ) W_J = T_J⁻¹V.
     """
     r, m = R.shape
@@ -139,7 +139,8 @@ def _shortest(R: Array, c: Array, V: Array) -> Array:
     picked = []
     for k in range(r):
         left = np.linalg.norm(rest, axis=0)
-        # What is left of a column that depends on those before is rounding, however large it is.
+        # The remainder of a column that depends on earlier ones is rounding error, however large it
+        # is.
         spent = left <= 4 * m * EPS * size
         rest[:, spent], left[spent] = 0.0, 0.0
         j = int(np.argmax(left * c))

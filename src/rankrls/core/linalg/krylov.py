@@ -1,9 +1,9 @@
-"""Conjugate gradients for every alpha at once: (G + alpha I) w = c from one Krylov sequence.
+"""Conjugate gradients for (G + alpha I) w = c, for all alphas from one Krylov sequence.
 
 All the systems of a grid share the Krylov space of G and c. Conjugate gradients for the smallest
 alpha (the seed) make its residuals r_j, and for any larger alpha the residual is ζ_j r_j with a
 number ζ_j in (0, 1] that follows from the seed's two coefficients. So one product with G for each
-iteration serves the whole grid, and anything that is linear in the iterates (the coefficients
+iteration serves the whole grid, and any linear function of the iterates (the coefficients
 themselves, or predictions for other rows) follows from its image of r_j by the same recurrence.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["DirectionSum", "MultiShiftCG", "ShiftedSum", "overflow_error"]
 
 Array = NDArray[Any]
 
-#: Residuals that are gathered before coefficients are brought up to date, in one matrix product.
+#: Number of residuals collected before coefficients are updated in one matrix product.
 BLOCK = 16
 
 
@@ -43,16 +43,16 @@ class MultiShiftCG:
     eps : float
         Precision of the products.
     precondition : function, optional
-        (R, columns) ↦ M⁻¹R for R of shape (n, k'), which belongs to the columns of these numbers;
-        M symmetric positive definite. With one alpha for each column.
+        (R, columns) ↦ M⁻¹R for R of shape (n, k'), the residuals of the columns with these indices;
+        M is symmetric positive definite. Requires one alpha for each column.
 
     Attributes
     ----------
     n_iter : int
     residual : ndarray of shape (n_alphas, k)
-        ‖residual‖/‖c‖, as the recurrence has it: true residuals are for the caller to compute.
+        ‖residual‖/‖c‖ by the recurrence; true residuals must be computed by the caller.
     frozen : ndarray of shape (n_alphas, k), bool
-        Iterates that change no more.
+        Iterates that no longer change.
     iterates : ShiftedSum
         The solutions so far.
 
@@ -63,13 +63,12 @@ class MultiShiftCG:
 
         1/ρ_{j+1} = 1 + δ a_j + (a_j b_j/a_{j−1}) (1 − ρ_j)
 
-    and steps a_j ρ_{j+1} and b_{j+1} ρ²_{j+1}. All terms are positive and ρ is at most one: nothing
-    overflows or cancels.
+    and steps a_j ρ_{j+1} and b_{j+1} ρ²_{j+1}. All terms are positive and ρ is at most one, so
+    there is no overflow or cancellation.
 
-    A small residual alone says little about the error e = (G + alpha I)⁻¹ residual where alpha is
-    small. An iterate has converged when ‖residual‖ <= tol alpha ‖w‖, since
-    ‖e‖ <= ‖residual‖/alpha, or when the residual is of the size of rounding errors,
-    eps ‖G + alpha I‖ ‖w‖.
+    If alpha is small, a small residual does not imply a small error e = (G + alpha I)⁻¹ residual.
+    An iterate has converged when ‖residual‖ <= tol alpha ‖w‖, since ‖e‖ <= ‖residual‖/alpha, or
+    when the residual is of the size of rounding errors, eps ‖G + alpha I‖ ‖w‖.
 
     The norm of the iterates follows from x_{j+1} ⟂ r_{j+1}:
     xᵀp ← b (xᵀp + a‖p‖²), ‖p‖² ← ‖r‖² + b²‖p‖². With a preconditioner the norms of
@@ -133,12 +132,12 @@ class MultiShiftCG:
         return follower
 
     def follow(self, latest: Callable[[], Array], n_rows: int) -> DirectionSum:
-        """Follow a linear function of the iterates that comes with the products; with one alpha.
+        """Follow a linear function of the iterates computed with the products, for one alpha.
 
         Parameters
         ----------
         latest : function
-            Its values for the columns of the last product, shape (n_rows, k').
+            Returns its values for the columns of the last product, shape (n_rows, k').
         n_rows : int
         """
         assert self.n_iter == 0
@@ -149,7 +148,7 @@ class MultiShiftCG:
 
     @property
     def residual(self) -> Array:
-        """‖residual‖/‖c‖ for every alpha and column."""
+        """‖residual‖/‖c‖ for each alpha and column."""
         return self.zeta * self.norm
 
     @property
@@ -158,11 +157,11 @@ class MultiShiftCG:
         return np.flatnonzero(~self.frozen.all(axis=0))
 
     def freeze(self, which: Array) -> None:
-        """Let the iterates of some alphas, given by a mask of shape (n_alphas,), change no more."""
+        """Freeze the iterates of some alphas, given by a mask of shape (n_alphas,)."""
         self.frozen[which] = True
 
     def step(self) -> bool:
-        """One iteration; False, with nothing done, if everything is frozen."""
+        """Do one iteration; return False, without doing anything, if everything is frozen."""
         on = self.active
         if not len(on):
             return False
@@ -176,7 +175,7 @@ class MultiShiftCG:
         curvature = np.einsum("ij,ij->j", P, GP)
         if not np.isfinite(curvature).all():
             raise overflow_error()
-        # No curvature left: the residual is zero but for rounding.
+        # No curvature: the residual is zero up to rounding.
         alive = curvature > 0
         a = np.divide(self.square[on], curvature, out=np.zeros(len(on)), where=alive)
         growth = a * self.b[on] / self.a[on]
@@ -210,7 +209,7 @@ class MultiShiftCG:
         return True
 
     def _converged(self, on: Array) -> Array:
-        """Iterates that the Notes call converged, shape (n_alphas, len(on))."""
+        """Whether iterates have converged (see Notes), shape (n_alphas, len(on))."""
         tol, alphas, residual = self.tol[on], self.alphas[:, on], self.residual[:, on]
         # The norm that is minimised is that of M⁻¹.
         norm = self.zeta[:, on] * np.sqrt(self.square[on])
@@ -222,7 +221,7 @@ class MultiShiftCG:
         if self.precondition is None:
             converged |= residual <= self.sizes.of(on, tol * alphas)
         else:
-            # This norm does not follow from the recurrence, but hardly changes any more.
+            # This norm does not follow from the recurrence, but hardly changes at this point.
             if self.last_size is None or self.n_iter % BLOCK == 0:
                 self.last_size = np.linalg.norm(self.iterates.one(0), axis=0)
             converged |= residual <= tol * alphas * self.last_size[on]
@@ -271,7 +270,7 @@ class _Sizes:
     Attributes
     ----------
     top : ndarray of shape (k,)
-        The largest pᵀ(G + seed)p/‖p‖² so far: about ‖G + seed‖.
+        The largest pᵀ(G + seed)p/‖p‖² so far, approximately ‖G + seed‖.
     """
 
     def __init__(self, square: Array, n_alphas: int) -> None:
@@ -345,8 +344,8 @@ class DirectionSum:
 class ShiftedSum:
     """x ← x + a p,  p ← ζ r + b p for every alpha, where r is the same for all of them.
 
-    The d-vectors x and p of every alpha are brought up to date once in ``block`` steps, by a
-    product of matrices; in between only their coefficients on the r of the block are kept.
+    The d-vectors x and p of each alpha are updated once in ``block`` steps, by a matrix product; in
+    between only their coefficients on the r of the block are stored.
 
     Parameters
     ----------
@@ -386,7 +385,7 @@ class ShiftedSum:
         self.used += 1
 
     def _flush(self) -> None:
-        # Larger alphas are frozen first: beyond the last that still moves nothing changes.
+        # Larger alphas are frozen first, so nothing changes beyond the last active one.
         moving = np.flatnonzero((self.x_p != 0).any(axis=0) | (self.x_r != 0).any(axis=(0, 2)))
         top = int(moving[-1]) + 1 if len(moving) else 0
         x, p = self.x[:, :top], self.p[:, :top]
@@ -411,5 +410,5 @@ class ShiftedSum:
 
 
 def overflow_error() -> ValueError:
-    """What to tell when numbers are no longer finite."""
-    return ValueError("the numbers overflow: scale the features, the scores or the weights down")
+    """Error for numbers that are no longer finite."""
+    return ValueError("the numbers overflow; scale the features, the scores or the weights down")

@@ -13,10 +13,10 @@ __all__ = ["LBFGSMemory", "Trial", "line_search"]
 
 Array = NDArray[Any]
 
-#: Steps that are remembered.
+#: Number of stored steps.
 SIZE = 20
 
-#: A step is accepted where the slope is this small a part of what it was.
+#: A step is accepted if the slope is at most this fraction of the initial slope.
 SLOPE = 0.3
 
 MAX_TRIALS = 15
@@ -40,19 +40,19 @@ class LBFGSMemory:
 
     @property
     def condition(self) -> float:
-        """How much the curvatures along the steps differ: cancellation grows with it."""
+        """Ratio of the curvatures along the steps; cancellation grows with it."""
         scales = [scale for *_, scale in self.pairs]
         return max(scales) / min(scales) if scales and min(scales) > 0 else np.inf
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all steps."""
         self.pairs.clear()
 
     def update(self, s: Array, y: Array) -> None:
-        """Remember a step, if the function was curved along it.
+        """Store a step if the function is curved along it.
 
-        In a semi-definite inner product, ⟨s, s⟩ and ⟨y, y⟩ may be zero, or negative by rounding:
-        such a step says nothing about the curvature.
+        In a semi-definite inner product, ⟨s, s⟩ and ⟨y, y⟩ may be zero, or negative by rounding;
+        such a step contains no information about the curvature.
         """
         curvature, ss, yy = self.inner(s, y), self.inner(s, s), self.inner(y, y)
         if ss > 0 and yy > 0 and curvature > 1e-10 * np.sqrt(ss) * np.sqrt(yy):
@@ -73,7 +73,7 @@ class LBFGSMemory:
 
 
 class Trial(NamedTuple):
-    """A convex function and its derivative at some t, and whatever else was computed there."""
+    """A convex function and its derivative at some t, and other values computed there."""
 
     value: float
     slope: float
@@ -90,7 +90,7 @@ def line_search(
     probe : callable
         The function.
     start : Trial
-        At 0. If the slope there is not below 0, as at floating-point precision, it is returned.
+        The trial at 0. It is returned if its slope is not below 0, as at floating-point precision.
     first : float
         The first step to try.
     longest : float
@@ -104,8 +104,8 @@ def line_search(
     Notes
     -----
     Doubles the step until the slope changes its sign, then narrows the bracket by the secant rule,
-    kept away from its ends; an end that stays twice in a row counts half its slope (the Illinois
-    rule). At a kink, where the slope jumps over zero, the best trial is returned; it may be the
+    kept away from its ends; the slope of an end that stays twice in a row is halved (the Illinois
+    rule). At a kink, where the slope jumps over zero, the best trial is returned, which may be the
     start.
     """
     if not start.slope < 0:

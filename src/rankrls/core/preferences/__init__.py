@@ -1,1 +1,1 @@
-"""Preferences as data, and as a Laplacian L, a target r, a factor F and statistics."""
+"""Preferences as data, and their quadratic form: Laplacian L, target r, factor F and statistics."""

@@ -1,4 +1,4 @@
-"""``PreferenceGraph``: who is preferred to whom, as data."""
+"""``PreferenceGraph``: preferences over rows, from scores or pairs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Array = NDArray[Any]
 class _Scores:
     """Scored rows: s of shape (m, k), their queries, and row weights or None.
 
-    ``flat``: the scores came as a vector of shape (m,).
+    ``flat`` says whether the scores were given as a vector of shape (m,).
     """
 
     s: Array
@@ -50,7 +50,7 @@ class _Scores:
 class _Pairs:
     """Given pairs (preferred, other) with magnitudes and weights, all of length l.
 
-    ``features``: covariates of the comparisons themselves, of shape (l, q), or None.
+    ``features`` holds covariates of the comparisons, of shape (l, q), or None.
     """
 
     pairs: Array
@@ -66,7 +66,9 @@ class _Pairs:
         features = None
         if self.features is not None or other.features is not None:
             if self.features is None or other.features is None:
-                raise ValueError("both graphs must have pair_features, or none of them")
+                raise ValueError(
+                    "only one of the graphs has pair_features; give them to both or to neither"
+                )
             if self.features.shape[1] != other.features.shape[1]:
                 raise ValueError(
                     f"graphs with {self.features.shape[1]} and {other.features.shape[1]} "
@@ -82,21 +84,21 @@ class _Pairs:
 
 
 class PreferenceGraph:
-    """Preferences over m rows: from scores, from pairs, or from both added together.
+    """Preferences over m rows, from scores, from pairs, or from both.
 
-    A graph is data only; the cost that turns it into a quadratic form is chosen when L and r
-    are asked for (by the estimator, or by `laplacian` and `target`). It can be passed as ``y``
-    to every estimator of rankrls. Indexing with rows gives the graph of those rows (pairs that
-    lose an end are dropped), so that scikit-learn's splitters and searches can cut it.
+    A graph holds only data; the cost that defines the objective is chosen by the estimator (or by
+    the arguments of `laplacian` and `target`). A graph can be passed as ``y`` to every estimator of
+    rankrls. Indexing with rows returns the graph of these rows, without the pairs that lose a row,
+    so that it works with scikit-learn's splitters and searches.
 
-    Use `from_scores` and `from_pairs`; ``graph_a + graph_b`` joins scores and pairs over the
-    same rows.
+    Use `from_scores` and `from_pairs` to create a graph; ``graph_a + graph_b`` combines scores and
+    pairs over the same rows.
 
     Attributes
     ----------
     n_rows : int
     n_outputs : int
-        Number of score columns; 1 for pairs alone.
+        Number of score columns; 1 if there are only pairs.
 
     Examples
     --------
@@ -120,16 +122,17 @@ class PreferenceGraph:
     def from_scores(
         cls, y: ArrayLike, *, qid: Any = None, sample_weight: ArrayLike | None = None
     ) -> PreferenceGraph:
-        """Prefer, within each query, the row with the higher score.
+        """Make a graph from scores: within each query, rows with higher scores are preferred.
 
         Parameters
         ----------
         y : array-like of shape (m,) or (m, n_outputs)
-            Scores; higher is preferred.
+            Scores, higher = preferred.
         qid : array-like of shape (m,), optional
-            Query of every row, any hashable labels in any order. None: one ranking.
+            Query label of each row, any hashable values, in any order. If None, all rows form one
+            query.
         sample_weight : array-like of shape (m,), optional
-            Weights ω >= 0; a pair counts ω_i ω_j.
+            Row weights ω >= 0; a pair has weight ω_i ω_j.
         """
         check_same_rows(y, "y", qid=qid, sample_weight=sample_weight)
         s = check_scores(y)
@@ -151,21 +154,22 @@ class PreferenceGraph:
         pair_weight: ArrayLike | None = None,
         pair_features: ArrayLike | None = None,
     ) -> PreferenceGraph:
-        """Take a list of preferences, repetitions and contradictions allowed.
+        """Make a graph from a list of preferences, which may repeat or contradict each other.
 
         Parameters
         ----------
         pairs : array-like of shape (l, 2), int
-            Rows (preferred, other).
+            Row indices (preferred, other).
         n_rows : int
-            Number m of rows that the pairs refer to.
+            Number m of rows to which the pairs refer.
         magnitude : array-like of shape (l,), optional
-            How strongly, >= 0; 0: the two were judged equal, a tie. None: 1.
+            Strength of the preferences, >= 0; 0 means a tie: the two rows were judged equal. If
+            None, all are 1.
         pair_weight : array-like of shape (l,), optional
-            How much each pair counts, >= 0. None: 1.
+            Weights of the pairs, >= 0. If None, all are 1.
         pair_features : array-like of shape (l, q), optional
-            Covariates of the comparison itself, preferred less other where both have one: which
-            was shown first, the difference in length, indicators of judges.
+            Covariates of the comparisons, such as which item was shown first, the difference in
+            length (preferred minus other), or indicators of judges.
         """
         if isinstance(n_rows, bool) or not isinstance(n_rows, numbers.Integral) or n_rows < 1:
             raise ValueError(f"n_rows must be the number of rows, an integer >= 1; got {n_rows!r}")
@@ -184,36 +188,36 @@ class PreferenceGraph:
             check_length("pair_features", features, n_pairs, "pairs")
         return cls(n_rows, None, _Pairs(edges, y, weight, features))
 
-    # ------------------------------------------------------------------ what is in it
+    # ------------------------------------------------------------------ contents
 
     @property
     def n_outputs(self) -> int:
-        """Number of score columns; 1 for pairs alone."""
+        """Number of score columns; 1 if there are only pairs."""
         return 1 if self._scores is None else self._scores.s.shape[1]
 
     @property
     def flat(self) -> bool:
-        """Whether scores, coefficients and predictions are vectors, not one column per output."""
+        """Whether scores, coefficients and predictions are vectors instead of columns."""
         return self._scores is None or self._scores.flat
 
     @property
     def n_queries(self) -> int:
-        """Number of different queries; 1 for pairs alone."""
+        """Number of queries; 1 if there are only pairs."""
         return 1 if self._scores is None else len(self._scores.queries)
 
     @property
     def n_given_pairs(self) -> int:
-        """Number of pairs that were given as pairs."""
+        """Number of explicitly given pairs."""
         return 0 if self._pairs is None else len(self._pairs.pairs)
 
     @property
     def scores(self) -> Array | None:
-        """Scores of shape (m, n_outputs), or None for pairs alone."""
+        """Scores of shape (m, n_outputs), or None if there are only pairs."""
         return None if self._scores is None else self._scores.s
 
     @property
     def query_codes(self) -> Array | None:
-        """Query numbers of shape (m,), or None for pairs alone."""
+        """Query numbers of shape (m,), or None if there are only pairs."""
         return None if self._scores is None else self._scores.queries.codes
 
     @property
@@ -233,7 +237,7 @@ class PreferenceGraph:
 
     @property
     def magnitude(self) -> Array:
-        """How strongly the given pairs prefer, 0 for ties: shape (l,)."""
+        """Strength of the given preferences, 0 for ties, shape (l,)."""
         return np.empty(0) if self._pairs is None else self._pairs.magnitude
 
     @property
@@ -243,16 +247,16 @@ class PreferenceGraph:
 
     @property
     def preferring(self) -> Array:
-        """Which given pairs prefer a row to another, ties and weights of 0 aside: (l,), bool."""
+        """Whether each given pair is a preference, not a tie or of weight 0, shape (l,), bool."""
         return (self.pair_weight > 0) & (self.magnitude > 0)
 
     @property
     def n_used_rows(self) -> int:
-        """Rows that may have an edge: those of queries with several rows, and ends of pairs."""
+        """Number of rows that may have an edge: in a query with several rows, or in a pair."""
         return int(self.used_rows().sum())
 
     def used_rows(self) -> Array:
-        """Which rows may have an edge, shape (m,), bool."""
+        """Whether each row may have an edge, shape (m,), bool."""
         used = np.zeros(self.n_rows, dtype=bool)
         if self._scores is not None:
             codes = self._scores.queries.codes
@@ -265,7 +269,7 @@ class PreferenceGraph:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(m,): as array-like as scikit-learn's splitters need."""
+        """Shape (m,), as required by scikit-learn's splitters."""
         return (self.n_rows,)
 
     def __len__(self) -> int:
@@ -283,23 +287,23 @@ class PreferenceGraph:
 
     @property
     def has_qid(self) -> bool:
-        """Whether the scores came with query ids."""
+        """Whether the scores were given with query ids."""
         return self._scores is not None and list(self._scores.queries.labels[:1]) != [None]
 
     @property
     def query_labels(self) -> Any:
-        """The id that each query number stands for; [None] without ids."""
+        """Query id of each query number; [None] without ids."""
         return [None] if self._scores is None else self._scores.queries.labels
 
     @cached_property
     def preference_counts(self) -> Array:
-        """In how many queries every output prefers a row to another: (n_outputs,), int."""
+        """Number of queries with a preference, for each output, shape (n_outputs,), int."""
         if self._scores is None:
             return np.zeros(1, dtype=np.int64)
         return self.varying_queries().sum(axis=0)
 
     def varying_queries(self) -> Array:
-        """Whether an output prefers a row of a query to another: (n_queries, n_outputs), bool."""
+        """Whether each query has a preference, shape (n_queries, n_outputs), bool."""
         assert self._scores is not None
         s, codes = self._scores.s, self._scores.queries.codes
         if self._scores.weight is not None:
@@ -309,24 +313,24 @@ class PreferenceGraph:
 
     @property
     def n_preferences(self) -> Array:
-        """Queries and given pairs that prefer something, shape (n_outputs,), int."""
+        """Number of queries and given pairs with a preference, shape (n_outputs,), int."""
         return self.preference_counts + np.count_nonzero(self.preferring)
 
     def scored_outputs(self) -> Array:
-        """For every output, whether its scores prefer any row to any other: (n_outputs,), bool."""
+        """Whether the scores of each output contain a preference, shape (n_outputs,), bool."""
         return self.preference_counts > 0
 
     def has_pairs(self) -> bool:
-        """Whether there are given pairs with weight that are not ties."""
+        """Whether there are given pairs of positive weight that are not ties."""
         return bool(self.preferring.any())
 
     def has_preference(self) -> bool:
-        """Whether every output has at least one preference to learn."""
+        """Whether every output has at least one preference."""
         return self.has_pairs() or bool(self.scored_outputs().all())
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
         raise TypeError(
-            "a PreferenceGraph is not an array: pass it as y to an estimator of rankrls, or use "
+            "a PreferenceGraph is not an array; pass it as y to an estimator of rankrls, or use "
             "its scores and pairs"
         )
 
@@ -339,13 +343,13 @@ class PreferenceGraph:
             return NotImplemented
         if self.n_rows != other.n_rows:
             raise ValueError(
-                f"graphs over {self.n_rows} and {other.n_rows} rows cannot be added: both must "
-                "speak of the same rows"
+                f"graphs over {self.n_rows} and {other.n_rows} rows cannot be added; both must "
+                "refer to the same rows"
             )
         if self._scores is not None and other._scores is not None:
             raise ValueError(
-                "two graphs from scores cannot be added: give one y with a qid, or make one of "
-                "them pairs"
+                "two graphs from scores cannot be added; give one y with a qid, or convert one of "
+                "them to pairs"
             )
         scores = self._scores if self._scores is not None else other._scores
         pairs = self._pairs if other._pairs is None else other._pairs
@@ -354,9 +358,9 @@ class PreferenceGraph:
         return PreferenceGraph(self.n_rows, scores, pairs)
 
     def __getitem__(self, rows: Any) -> PreferenceGraph:
-        """Take the graph of some rows, renumbered in the order given.
+        """Return the graph of some rows, renumbered in the given order.
 
-        Rows that come twice (as in a bootstrap sample) are refused when there are pairs.
+        Duplicate rows (as in a bootstrap sample) raise an error if there are given pairs.
         """
         if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
             rows = rows[0]  # scikit-learn indexes as y[rows, ...]
@@ -376,13 +380,13 @@ class PreferenceGraph:
             number = np.full(self.n_rows, -1)
             number[chosen] = np.arange(len(chosen))
             if (number[chosen] != np.arange(len(chosen))).any():
-                raise ValueError("a row of a graph with given pairs cannot be taken twice")
+                raise ValueError("a row of a graph with given pairs cannot be selected twice")
             kept = np.flatnonzero((number[self._pairs.pairs] >= 0).all(axis=1))
             pairs = self._pairs.take(kept, number)
         return PreferenceGraph(len(chosen), scores, pairs)
 
     def only_pairs(self, kept: Array) -> PreferenceGraph:
-        """Take the same rows with some of the given pairs: a mask, or their numbers."""
+        """Return the graph of the same rows with some of the given pairs, by mask or indices."""
         if self._pairs is None:
             raise ValueError("the graph has no given pairs")
         pairs = self._pairs.take(kept, np.arange(self.n_rows))
@@ -410,7 +414,7 @@ class PreferenceGraph:
             )
         if self._scores is None:
             if edges is None:
-                raise ValueError("an empty preference graph: give scores or pairs")
+                raise ValueError("the preference graph is empty; give scores or pairs")
             return [edges]
         scored = _costs.from_scores(
             self._scores.s,
@@ -433,7 +437,7 @@ class PreferenceGraph:
         query_weighting: str = "pair",
         output: int = 0,
     ) -> LinearOperator:
-        """L as a SciPy ``LinearOperator`` of shape (m, m); O(m) per column for scores."""
+        """Laplacian L as a SciPy ``LinearOperator`` of shape (m, m); O(m) per column for scores."""
         objective, _ = self._find(output, cost, ties, query_weighting)
         return objective.laplacian.L
 

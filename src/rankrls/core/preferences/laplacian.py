@@ -1,12 +1,11 @@
-"""From scores or pairs and a cost to the quadratic form fᵀ L f − 2 fᵀ r + const.
+"""The quadratic form fᵀ L f − 2 fᵀ r + const of scores or pairs and a cost.
 
 Costs, for an edge of magnitude y (weight w², target z): `magnitude` z = y, w = 1;
 `unit` z = 1, w = 1; `relative` z = y, w = 1/y. Scores give an edge of magnitude s_i − s_j to
 every pair of a query, weighted by c ω_i ω_j with c the query's weighting.
 
-A `Laplacian` answers the three questions that solvers ask: how L multiplies, what the normal
-equations of explicit features are, and what an exact factor L = F Fᵀ is. Four kinds are enough
-for every cost:
+A `Laplacian` provides what solvers need: products with L, the normal equations of explicit
+features, and an exact factor L = F Fᵀ. Four kinds are sufficient for all costs:
 
 - `ScatterLaplacian`: all rows of a group against each other (ties kept, or no ties);
 - `PooledLaplacian`: rows of equal score pooled, and a Laplacian over the pools (ties dropped);
@@ -96,7 +95,7 @@ class Laplacian(ABC):
     energy : ndarray of shape (k,)
         Σ_edges w² z², the constant of the objective.
 
-    Where all outputs have the same target, r and energy have one column for all of them.
+    If all outputs have the same target, r and energy have a single column.
     """
 
     r: Array
@@ -141,21 +140,21 @@ class Laplacian(ABC):
 
     @abstractmethod
     def row_weight(self) -> Array:
-        """Weight of every row that has an edge, zero for the others, shape (m,)."""
+        """Weight of each row that has an edge, zero for the others, shape (m,)."""
 
     @abstractmethod
     def links(self) -> sparse.coo_array:
         """A sparse m × h incidence of rows and groups: rows that share a group are connected."""
 
     def components(self) -> Array:
-        """Number of the connected component of every row, shape (m,)."""
+        """Index of the connected component of each row, shape (m,)."""
         links = self.links()
         adjacency = sparse.block_array([[None, links], [links.T, None]])
         return connected_components(adjacency, directed=False)[1][: self.n_rows]
 
 
 class ScatterLaplacian(Laplacian):
-    """Σ_a κ_a Σ_{i∈a} ω_i (f_i − f̄_a)²: every row of a group against every other.
+    """Σ_a κ_a Σ_{i∈a} ω_i (f_i − f̄_a)², which compares all rows of each group.
 
     For equal magnitudes w_ij = c ω_i ω_j the pairs of a group add up to c N times its scatter,
     so κ = c N. The target is r = L s for scores s of shape (m, k).
@@ -193,7 +192,7 @@ class ScatterLaplacian(Laplacian):
         return np.where(self.scale > 0, self.groups.weight, 0.0)
 
     def components(self) -> Array:
-        """The groups with κ > 0; every row without an edge is a component of its own."""
+        """The groups with κ > 0; each row without an edge is a separate component."""
         idle = np.flatnonzero(self.scale == 0)
         component = self.groups.codes.copy()
         component[idle] = self.groups.n_groups + np.arange(len(idle))
@@ -209,14 +208,14 @@ class ScatterLaplacian(Laplacian):
 
 
 class PooledLaplacian(Laplacian):
-    """Rows of equal score pooled into levels: within-level scatter + a system over the levels.
+    """Rows of equal score pooled into levels: within-level scatter plus a Laplacian of the levels.
 
     With f̄_a the mean of level a, the pairs between two levels add up to
 
         Σ_{i∈a, j∈b} ω_i ω_j (z − (f_i − f_j))²
             = Ω_b scatter(a) + Ω_a scatter(b) + Ω_a Ω_b (z − (f̄_a − f̄_b))²,
 
-    a sum of non-negative terms: nothing cancels. So L = scatter + Pᵀ L_levels P.
+    a sum of non-negative terms without cancellation. So L = scatter + Pᵀ L_levels P.
     """
 
     def __init__(self, groups: Groups, kappa: Array, between: Laplacian) -> None:
@@ -235,7 +234,7 @@ class PooledLaplacian(Laplacian):
         return self.scale[:, None] * (V - means[codes]) + self.groups.share[:, None] * pooled[codes]
 
     def moments(self, X: Any) -> Moments:
-        """Within-level Gram plus the levels' own normal equations on level means."""
+        """Within-level Gram matrix plus the normal equations of the level means."""
         means = self.groups.mean(X)
         within, _ = self.groups.scatter(X, means, self.scale, np.zeros((self.n_rows, 0)))
         between = self.between.moments(means)
@@ -243,7 +242,7 @@ class PooledLaplacian(Laplacian):
         return Moments(within + between.gram, between.cross, mean)
 
     def factor(self) -> Factor:
-        """The within and between parts are orthogonal: one square factor holds both."""
+        """A single square factor, since the within and between parts are orthogonal."""
         return PooledFactor(self.groups, self.kappa, self.between.independent_factor())
 
     def degree(self) -> Array:
@@ -252,7 +251,7 @@ class PooledLaplacian(Laplacian):
         return self.scale * (1 - share) + share**2 * self.between.degree()[codes]
 
     def row_weight(self) -> Array:
-        """ω in levels that meet another level."""
+        """ω in levels that are compared with another level."""
         return np.where(self.scale > 0, self.groups.weight, 0.0)
 
     def links(self) -> sparse.coo_array:
@@ -268,8 +267,8 @@ class PooledLaplacian(Laplacian):
 class EdgeLaplacian(Laplacian):
     """An explicit multigraph: edges (head, tail) with weight w² and target z.
 
-    ``simple`` promises that no two edges join the same rows; otherwise parallel and opposite
-    edges are merged (weights add up, targets average), which leaves L and r as they are.
+    ``simple`` asserts that no two edges join the same rows; otherwise parallel and opposite edges
+    are merged (weights are summed, targets averaged), which does not change L and r.
     """
 
     def __init__(
@@ -290,7 +289,7 @@ class EdgeLaplacian(Laplacian):
         return (sparse.diags_array(self.degree()) - adjacency - adjacency.T).tocsr()
 
     def apply(self, V: Array) -> Array:
-        """The sparse product L V; a single column goes the way of vectors, which is faster."""
+        """The sparse product L V; a single column is multiplied as a vector, which is faster."""
         if V.shape[1] == 1:
             return (self.matrix @ V[:, 0])[:, None]
         return self.matrix @ V
@@ -319,12 +318,12 @@ class EdgeLaplacian(Laplacian):
 
     @cached_property
     def _components(self) -> Groups:
-        """The connected components; rows without an edge are components of their own."""
+        """The connected components; each row without an edge is a separate component."""
         number = connected_components(self.matrix, directed=False)[1]
         return Groups(number, None, int(number.max(initial=-1)) + 1)
 
     def factor(self) -> Factor:
-        """The incidence matrix where edges are few, a Cholesky factor of L otherwise."""
+        """The incidence matrix if there are few edges, otherwise a Cholesky factor of L."""
         if len(self.weight) <= self.row_weight().sum():
             return IncidenceFactor(self.head, self.tail, self.weight, self.z, self.n_rows)
         return self.independent_factor()
@@ -353,7 +352,7 @@ class EdgeLaplacian(Laplacian):
 
 
 class SumLaplacian(Laplacian):
-    """Scores and pairs together: their L, r and energies add up."""
+    """Scores and pairs together, with the sums of their L, r and energies."""
 
     def __init__(self, scored: Laplacian, edges: EdgeLaplacian) -> None:
         self.scored = scored
@@ -366,13 +365,13 @@ class SumLaplacian(Laplacian):
         return self.scored.apply(V) + self.edges.apply(V)
 
     def moments(self, X: Any) -> Moments:
-        """The sums of both parts'."""
+        """The sums of both parts."""
         first, second = self.scored.moments(X), self.edges.moments(X)
         mean = _weighted_mean(self.row_weight(), X)
         return Moments(first.gram + second.gram, first.cross + second.cross, mean)
 
     def factor(self) -> Factor:
-        """[F₁ F₂] where pairs are few, a Cholesky factor of L₁ + L₂ otherwise."""
+        """[F₁ F₂] if there are few pairs, otherwise a Cholesky factor of L₁ + L₂."""
         if len(self.edges.weight) <= self.n_rows // 4:
             return StackedFactor(self.scored.factor(), self.edges.factor())
         return self.independent_factor()
@@ -397,7 +396,7 @@ class SumLaplacian(Laplacian):
 def _merge_edges(
     head: Array, tail: Array, weight: Array, z: Array, n_rows: int
 ) -> tuple[Array, Array, Array, Array]:
-    """One edge low → high for all edges between two rows: Σw² and the weighted mean target."""
+    """Merge all edges between two rows into one edge low → high, with Σw² and the mean target."""
     flip = head > tail
     low, high = np.where(flip, tail, head), np.where(flip, head, tail)
     key, edge = np.unique(low * np.int64(n_rows) + high, return_inverse=True)
@@ -416,7 +415,7 @@ def _weighted_squares(weight: Array, X: Array) -> Array:
 
 
 def _weighted_mean(weight: Array, rows: Any) -> Array:
-    """Σ_i weight_i rows_i / Σ weight, shape (n,), zero without weight; nothing is densified."""
+    """Σ_i weight_i rows_i / Σ weight, shape (n,), zero without weight; sparse rows stay sparse."""
     share = weight / (weight.sum() or 1.0)
     return np.asarray(share.astype(rows.dtype) @ rows, dtype=np.float64).ravel()
 
@@ -424,8 +423,8 @@ def _weighted_mean(weight: Array, rows: Any) -> Array:
 COSTS = ("magnitude", "unit", "relative")
 TIES = ("keep", "drop")
 
-#: `relative` works with every pair of distinct scores of a query; more than this many pairs
-#: (about 4500 distinct scores in one query) are refused.
+#: Maximum number of pairs of distinct scores of a query for `relative` (about 4500 distinct scores
+#: in one query).
 MAX_LEVEL_PAIRS = 10_000_000
 
 
@@ -440,8 +439,8 @@ class Factor(LinearOperator):
     t : ndarray of shape (p, k)
         F t = r.
     owner : ndarray of shape (p,), int
-        A row for every coordinate (column of F) such that the column is zero outside the
-        connected component of that row: F is block-diagonal by component, t as well.
+        A row for each coordinate (column of F) such that the column is zero outside the connected
+        component of that row; F and t are block-diagonal by component.
     """
 
     t: Array
@@ -465,16 +464,16 @@ class Factor(LinearOperator):
         raise TypeError(f"the null space of a {type(self).__name__} is not known")
 
     def rows_of(self, Phi: Any) -> Callable[[Array], Array]:
-        """A function of coordinates that gives those rows of FᵀΦ, dense, in double precision.
+        """Return a function from coordinates to rows of FᵀΦ, dense and in double precision.
 
-        Φ, dense or sparse, has shape (m, n). What the rows need of others (means) is computed
-        once; FᵀΦ as a whole is not formed where the factor has structure.
+        Φ, dense or sparse, has shape (m, n). Shared quantities (means) are computed once; FᵀΦ is
+        not formed as a whole if the factor has structure.
         """
         whole = self.rmatmat(_dense(Phi))
         return lambda coordinates: whole[coordinates]
 
     def recover(self, M: Array) -> Array | None:
-        """V with FᵀV = M up to a constant for each component; None where that takes a system."""
+        """V with FᵀV = M up to a constant for each component; None if that needs a linear solve."""
         return None
 
     def sandwich(self, K: Array) -> Array:
@@ -491,7 +490,7 @@ class Factor(LinearOperator):
 
 
 class ScatterFactor(Factor):
-    """F = diag(√(κω)) (I − uuᵀ) in every group, u = √(ω/Ω): symmetric in √ω-coordinates."""
+    """F = diag(√(κω)) (I − uuᵀ) in each group, u = √(ω/Ω), which is symmetric in √ω-coordinates."""
 
     def __init__(self, groups: Groups, kappa: Array, s: Array) -> None:
         super().__init__(len(groups), np.arange(len(groups)))
@@ -520,13 +519,13 @@ class ScatterFactor(Factor):
         return rows
 
     def recover(self, M: Array) -> Array | None:
-        """M/√(κω): a group without edges has one row of weight, whose value is arbitrary."""
+        """M/√(κω); the value is arbitrary in groups without edges."""
         if self.groups.weighted:
             return None
         return np.divide(M, self.root, out=np.zeros_like(M), where=self.root > 0)
 
     def null(self) -> sparse.csr_array:
-        """u of every group that has edges, and every coordinate that has none."""
+        """u of each group that has edges, and each coordinate that has none."""
         return sparse.hstack([self._idle(), self.groups.isometry[:, self._active()]]).tocsr()
 
     def _active(self) -> Array:
@@ -541,7 +540,7 @@ class ScatterFactor(Factor):
 
 
 class PooledFactor(Factor):
-    """Within-level scatter and the levels' own factor in one square F.
+    """Within-level scatter and the factor of the levels in one square F.
 
     In √ω-coordinates the two parts act on orthogonal spaces, so with U the isometry
     U_ia = √(ω_i/Ω_a) from levels to rows, F = scatter factor + Pᵀ F_levels Uᵀ has F Fᵀ = L.
@@ -553,7 +552,7 @@ class PooledFactor(Factor):
         self.groups = groups
         self.between = between
         self.within = ScatterFactor(groups, kappa, np.zeros((m, between.t.shape[1])))
-        # A coordinate of the levels goes to the rows of the level that owns it.
+        # A coordinate of the levels is mapped to the rows of the level that owns it.
         self.embedding = groups.isometry[:, between.owner]
         self.t = self.embedding @ between.t
 
@@ -568,7 +567,7 @@ class PooledFactor(Factor):
         return self.within.matmat(B) + self.groups.share[:, None] * pooled[self.groups.codes]
 
     def rows_of(self, Phi: Any) -> Callable[[Array], Array]:
-        """Deviations from the mean of the level, and the level's rows of the levels' factor."""
+        """Deviations from the level mean, and the rows of the factor of the levels."""
         means, codes = self.groups.mean(Phi), self.groups.codes
         root, embedding = self.within.root, self.embedding
         between = self.between.rmatmat(_dense(means))
@@ -582,7 +581,7 @@ class PooledFactor(Factor):
         return rows
 
     def null(self) -> sparse.csr_array:
-        """Level coordinates that the levels' factor leaves out or maps to zero, seen from rows."""
+        """Level coordinates that the levels' factor omits or maps to zero, in terms of rows."""
         active = self.within._active()
         beyond = np.setdiff1d(active, self.between.owner)
         levels = self.between.null().tocsc()
@@ -612,7 +611,7 @@ class IncidenceFactor(Factor):
 
 
 class GroundedFactor(Factor):
-    """F of any Laplacian: ground one vertex per component, L_gg = R Rᵀ, F = [R; −1ᵀR].
+    """F of any Laplacian by grounding one vertex per component: L_gg = R Rᵀ, F = [R; −1ᵀR].
 
     Parameters
     ----------
@@ -634,12 +633,12 @@ class GroundedFactor(Factor):
         self.free = np.flatnonzero(self.grounded != np.arange(m))
         super().__init__(m, self.free)
         self.R, self.t = L[np.ix_(self.free, self.free)], r[self.free]
-        if len(self.free):  # older versions of SciPy refuse empty matrices
+        if len(self.free):  # older versions of SciPy do not accept empty matrices
             self.R = cholesky(self.R, lower=True, check_finite=False)
             self.t = solve_triangular(self.R, self.t, lower=True, check_finite=False)
 
     def null(self) -> sparse.csr_array:
-        """Nothing: the columns are independent."""
+        """Empty, because the columns are independent."""
         return sparse.csr_array((self.shape[1], 0))
 
     def _matmat(self, B: Array) -> Array:
@@ -682,7 +681,7 @@ class StackedFactor(Factor):
 class RotatedFactor(Factor):
     """F Q for a factor F and an orthogonal Q, with t of Qᵀt: another factor of the same L.
 
-    Its coordinates belong to no component; it serves a fit, not hold-outs.
+    Its coordinates do not belong to components, so it can be used for fits but not for hold-outs.
     """
 
     def __init__(self, factor: Factor, Q: Array) -> None:
@@ -702,12 +701,12 @@ class RotatedFactor(Factor):
 
 @dataclass(frozen=True)
 class Covariates:
-    """What covariates c of the edges, z ≈ f_h − f_j + cᵀγ, add to the normal equations.
+    """Terms of the normal equations for covariates c of the edges, z ≈ f_h − f_j + cᵀγ.
 
     Attributes
     ----------
     flow : sparse array of shape (m, q)
-        Σ_edges w² (e_h − e_j) cᵀ: ΦᵀLΦ gets the block Φᵀ flow beside it.
+        Σ_edges w² (e_h − e_j) cᵀ; Φᵀ flow is the block next to ΦᵀLΦ.
     gram : ndarray of shape (q, q)
         Σ_edges w² c cᵀ.
     cross : ndarray of shape (q,)
@@ -720,7 +719,7 @@ class Covariates:
 
     @classmethod
     def of(cls, pairs: Array, weight: Array, z: Array, C: Array, n_rows: int) -> Covariates:
-        """From the edges (head, tail)."""
+        """Compute the terms from the edges (head, tail)."""
         ends, edges = pairs.T.ravel(), np.tile(np.arange(len(pairs)), 2)
         signs = np.concatenate([weight, -weight])
         incidence = sparse.csr_array((signs, (ends, edges)), shape=(n_rows, len(pairs)))
@@ -736,13 +735,13 @@ class Objective:
     laplacian : Laplacian
         L and r (one column for each of ``outputs``).
     outputs : ndarray of int
-        The columns of y that it covers.
+        The columns of y to which it applies.
     n_pairs : int
-        Number of edges, tied ones included when they are kept.
+        Number of edges, including ties if they are kept.
     log_weight : float
         Σ_edges log w², for the marginal likelihood.
     covariates : Covariates or None
-        Of given pairs.
+        Covariates of given pairs.
     """
 
     laplacian: Laplacian
@@ -753,7 +752,7 @@ class Objective:
 
     @property
     def energy(self) -> Array:
-        """Σ_edges w² z², shape (k,), or (1,) where all outputs have the same target."""
+        """Σ_edges w² z², shape (k,), or (1,) if all outputs have the same target."""
         return self.laplacian.energy
 
 
@@ -767,7 +766,7 @@ def from_scores(
     ties: str,
     query_weighting: str,
 ) -> list[Objective]:
-    """Objectives of scores ``s`` of shape (m, k): one for every group of outputs that share L."""
+    """Objectives of scores ``s`` of shape (m, k), one for each group of outputs that share L."""
     n_outputs = s.shape[1]
     if cost == "magnitude" and ties == "keep":
         weights = QueryWeights.of_rows(query_weighting, query, n_queries, weight, None)
@@ -784,7 +783,7 @@ def from_scores(
 
 
 def shared_levels(s: Array, query: Array, cost: str) -> list[tuple[Levels, Array]]:
-    """Levels of every column of s, shape (m, k), with the outputs that share them (and so L)."""
+    """Levels of each column of s, shape (m, k), with the outputs that share them (and so L)."""
     shared: dict[bytes, tuple[Levels, list[int]]] = {}
     for j in range(s.shape[1]):
         levels = Levels.of(s[:, j], query)
@@ -794,7 +793,7 @@ def shared_levels(s: Array, query: Array, cost: str) -> list[tuple[Levels, Array
 
 
 def level_targets(scores: Array, levels: Levels, weights: QueryWeights, cost: str) -> Array:
-    """What stands for the score of a level where tied pairs are dropped, shape (g, k).
+    """Effective score of each level if tied pairs are dropped, shape (g, k).
 
     `unit` is `magnitude` with the scores replaced by (Ω_lower − Ω_higher)/N, the normalised
     rank of a level: then L ŝ = r (and L is the same).
@@ -810,7 +809,7 @@ def level_targets(scores: Array, levels: Levels, weights: QueryWeights, cost: st
 def _between_levels(
     s: Array, levels: Levels, weights: QueryWeights, rows: Groups, outputs: Array, cost: str
 ) -> Objective:
-    """`magnitude` and `unit` with tied pairs dropped: level means against each other."""
+    """Objective of `magnitude` and `unit` between level means, if tied pairs are dropped."""
     g, k = len(levels), s.shape[1]
     scores = np.empty((g, k))
     scores[levels.codes] = s
@@ -833,7 +832,7 @@ def _between_levels(
 def _relative(
     s: Array, levels: Levels, weights: QueryWeights, rows: Groups, outputs: Array, cost: str
 ) -> Objective:
-    """`relative`: the levels of a query joined by edges of weight c Ω_a Ω_b/(s_a − s_b)²."""
+    """Objective of `relative`, with edges of weight c Ω_a Ω_b/(s_a − s_b)² between levels."""
     between, kappa = relative_edges(levels, weights.Omega, weights.c)
     system = PooledLaplacian(rows, kappa, between)
     system.r = np.repeat(system.r, s.shape[1], axis=1)
@@ -843,7 +842,7 @@ def _relative(
 
 
 def relative_edges(levels: Levels, Omega: Array, c: Array) -> tuple[EdgeLaplacian, Array]:
-    """The edges between levels of weight Ω, and κ, the weight that a level's rows meet, (g,)."""
+    """Edges between levels of weight Ω, and κ, the total weight of a level's edges, shape (g,)."""
     g = len(levels)
     head, tail = _level_pairs(levels.query)
     weighted = (Omega[head] > 0) & (Omega[tail] > 0)
@@ -854,10 +853,10 @@ def relative_edges(levels: Levels, Omega: Array, c: Array) -> tuple[EdgeLaplacia
     if not np.isfinite(inverse).all():
         raise ValueError(
             f"cost='relative' divides by squared score differences, and the smallest one, "
-            f"{y.min():g}, is too small for that: round the scores or use cost='unit'"
+            f"{y.min():g}, is too small; round the scores or use cost='unit'"
         )
     strength = c[levels.query[head]] * inverse
-    # A level's rows all meet level b with c Ω_b/(s_a − s_b)².
+    # All rows of a level are compared with level b with weight c Ω_b/(s_a − s_b)².
     kappa = sums(head, strength * Omega[tail], g) + sums(tail, strength * Omega[head], g)
     weight = strength * Omega[head] * Omega[tail]
     return EdgeLaplacian(head, tail, weight, y, g, simple=True), kappa
@@ -876,7 +875,7 @@ def _level_pairs(query: Array) -> tuple[Array, Array]:
     n_pairs = int((sizes.astype(object) * (sizes - 1)).sum()) // 2
     if n_pairs > MAX_LEVEL_PAIRS:
         raise ValueError(
-            f"cost='relative' needs every pair of distinct scores of a query: {n_pairs:,} pairs "
+            f"cost='relative' materialises all pairs of distinct scores of a query: {n_pairs:,} "
             f"here (the largest query has {sizes.max():,} distinct scores), more than the "
             f"{MAX_LEVEL_PAIRS:,} allowed. Round the scores, or use cost='magnitude' or 'unit', "
             "which cost O(rows)"
@@ -897,14 +896,14 @@ def edge_targets(magnitude: Array, weight: Array, cost: str) -> tuple[Array, Arr
             where = int(np.flatnonzero(magnitude == 0)[0])
             raise ValueError(
                 f"cost='relative' divides by squared magnitudes, and magnitude[{where}] is 0 (a "
-                "tie): use cost='magnitude' or 'unit', or leave ties out"
+                "tie); use cost='magnitude' or 'unit', or leave ties out"
             )
         with np.errstate(over="ignore", divide="ignore", under="ignore"):
             weight = weight / magnitude**2
         if not np.isfinite(weight).all():
             raise ValueError(
                 f"cost='relative' divides by squared magnitudes, and the smallest one, "
-                f"{magnitude.min():g}, is too small for that"
+                f"{magnitude.min():g}, is too small; use cost='unit'"
             )
     return magnitude, weight
 
@@ -931,7 +930,7 @@ def from_edges(
 
 
 def add(scored: Objective, edges: Objective) -> Objective:
-    """Scores and pairs together, for the outputs of ``scored``; pairs alone if it has no edge."""
+    """Combine scores and pairs for the outputs of ``scored``; only pairs if it has no edge."""
     assert isinstance(edges.laplacian, EdgeLaplacian)
     if scored.n_pairs == 0:
         return replace(edges, outputs=scored.outputs)

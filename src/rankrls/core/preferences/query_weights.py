@@ -1,7 +1,7 @@
-"""Queries and levels of equal score: groups of rows, their means, and how much each counts.
+"""Queries and levels of equal score: groups of rows, their means and their weights.
 
-The weighting of a query (``query_weighting`` of the estimators) is decided here and nowhere else.
-Everything costs O(m) for each column, for groups in any row order.
+The weighting of queries (``query_weighting`` of the estimators) is defined only in this module. All
+operations take O(m) for each column, with groups in any row order.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ QUERY_WEIGHTINGS = ("pair", "size", "query")
 #: Above this density a sparse product costs more than a dense one.
 DENSE_ENOUGH = 0.05
 
-#: A centred sum of squares below this part of the uncentred one has lost too many digits.
+#: A centred sum of squares is too inaccurate if it is below this fraction of the uncentred one.
 CANCELLED = 1e-3
 
 
 def sums(codes: Array, values: Array | None, n: int) -> Array:
-    """Sum of ``values`` (of ones, if None) for every code in ``range(n)``, in float64."""
+    """Sum ``values`` (ones, if None) for each code in ``range(n)``, in float64."""
     return np.bincount(codes, weights=values, minlength=n).astype(np.float64)
 
 
 def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Slices of rows whose work space stays in cache, yet large enough for level-3 BLAS."""
+    """Generate slices of rows that fit into the cache but are large enough for level-3 BLAS."""
     size = max(2**18 // max(n_columns, 1), 4 * n_columns, 256)
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
@@ -57,7 +57,7 @@ class Groups:
     Parameters
     ----------
     codes : ndarray of shape (m,), int
-        Group number of every row, in ``range(n_groups)``.
+        Group index of each row, in ``range(n_groups)``.
     weight : ndarray of shape (m,) or None
         Row weights ω >= 0; None means ones.
     n_groups : int
@@ -75,7 +75,7 @@ class Groups:
 
     @cached_property
     def share(self) -> Array:
-        """ω_i/Ω_a, shape (m,): the part of its group's weight that a row carries."""
+        """ω_i/Ω_a, the fraction of its group's weight that each row has, shape (m,)."""
         total = self.total[self.codes]
         return np.divide(self.weight, total, out=np.zeros_like(total), where=total > 0)
 
@@ -83,7 +83,7 @@ class Groups:
     def averaging(self) -> sparse.csr_array:
         """P, shape (g, m): P V are the group means of V."""
         m = len(self.codes)
-        if (self.codes[1:] >= self.codes[:-1]).all():  # rows of a group stand together
+        if (self.codes[1:] >= self.codes[:-1]).all():  # rows of a group are consecutive
             starts = np.searchsorted(self.codes, np.arange(self.n_groups + 1))
             return sparse.csr_array((self.share, np.arange(m), starts), shape=(self.n_groups, m))
         return self._indicator(self.share).T.tocsr()
@@ -123,9 +123,9 @@ class Groups:
         """Σ_i scale_i (x_i − x̄_a)(x_i − x̄_a)ᵀ, shape (n, n), and Σ_i (x_i − x̄_a) r_iᵀ, in float64.
 
         ``scale``/ω must be constant in a group, and ``r`` of shape (m, k) sum to zero in it.
-        Dense rows are centred block by block before they are multiplied, so that an offset of
-        the features costs no accuracy. Sparse rows are neither centred nor densified, except for
-        the columns in which the difference of uncentred sums would cancel.
+        Dense rows are centred block by block before they are multiplied, so that an offset of the
+        features does not affect the accuracy. Sparse rows are neither centred nor densified, except
+        for the columns in which the difference of uncentred sums would cancel.
         """
         if sparse.issparse(X):
             return self._sparse_scatter(X, means, scale, r)
@@ -157,7 +157,7 @@ class Groups:
         clear_rounding(gram, cross, weight @ squares, float(np.finfo(means.dtype).eps))
 
     def _sparse_scatter(self, X: Any, means: Any, scale: Array, r: Array) -> tuple[Array, Array]:
-        """Σ scale x xᵀ − Σ_a (Σ_{i∈a} scale_i) x̄_a x̄_aᵀ where nothing cancels."""
+        """Σ scale x xᵀ − Σ_a (Σ_{i∈a} scale_i) x̄_a x̄_aᵀ for columns without cancellation."""
         weight = sums(self.codes, scale, self.n_groups)
         gram, cross = _sparse_gram(X, scale), X.T @ r
         squares = gram.diagonal().copy()
@@ -168,9 +168,10 @@ class Groups:
 
 
 def clear_rounding(gram: Array, cross: Array, squares: Array, eps: float) -> None:
-    """Set columns that are constant, but for the rounding of their centring, to zero in place.
+    """Set columns that are constant up to the rounding errors of centring to zero in place.
 
-    ``squares``, shape (n,): the sum of squares of what was subtracted, weighted as in ``gram``.
+    ``squares``, shape (n,), is the sum of squares of the subtracted values, weighted as in
+    ``gram``.
     """
     diagonal = gram.diagonal()
     rounding = diagonal <= 64 * eps**2 * squares
@@ -189,7 +190,7 @@ def centre_columns(
     apply: Callable[[Array], Array],
     r: Array,
 ) -> None:
-    """Compute anew, in place, the rows of ``gram`` and ``cross`` that have lost digits.
+    """Recompute, in place, the inaccurate rows of ``gram`` and ``cross``.
 
     Parameters
     ----------
@@ -198,18 +199,18 @@ def centre_columns(
     cross : ndarray of shape (n, k)
         Xᵀr.
     squares : ndarray of shape (n,)
-        What the diagonal of ``gram`` is a difference of.
+        Uncentred sums of squares, from which the diagonal of ``gram`` was computed by subtraction.
     X : sparse array of shape (m, n)
     deviations : function
-        Centres the columns of a dense matrix in a way that L ignores.
+        Centres the columns of a dense matrix without changing products with L.
     apply : function
         D ↦ LD for centred columns D.
     r : ndarray of shape (m, k)
 
     Notes
     -----
-    Only the columns in which the difference cancels (an offset that is large beside the spread)
-    are made dense, 64 at a time. Their products with other columns need no second centring.
+    Only the columns in which the difference cancels (an offset that is large compared with the
+    spread) are made dense, 64 at a time. Their products with other columns need no second centring.
     """
     lost = np.flatnonzero(gram.diagonal() < CANCELLED * squares)
     parts = [lost[start : start + 64] for start in range(0, len(lost), 64)]
@@ -230,7 +231,7 @@ def centre_columns(
 
 
 def _sparse_gram(X: sparse.csr_array, weight: Array) -> Array:
-    """Xᵀ diag(weight) X, shape (n, n); what is not so sparse is multiplied in dense blocks."""
+    """Xᵀ diag(weight) X, shape (n, n); denser columns are multiplied in dense blocks."""
     m, n = X.shape
     if X.nnz <= DENSE_ENOUGH * m * n:
         return (X.T @ (sparse.diags_array(weight) @ X)).toarray()
@@ -243,7 +244,7 @@ def _sparse_gram(X: sparse.csr_array, weight: Array) -> Array:
 
 @dataclass(frozen=True)
 class Levels:
-    """Rows of equal score in the same query, numbered by (query, score).
+    """Groups of rows with equal score in the same query, numbered by (query, score).
 
     Attributes
     ----------
@@ -272,7 +273,7 @@ class Levels:
 
 
 def query_factor(how: str, weight: Any, edge_weight: Any) -> Any:
-    """The factor c of a query's edges: 1 ("pair"), 1/Σω ("size") or 1/Σ_edges ω_iω_j ("query").
+    """Factor c of a query's edges: 1 ("pair"), 1/Σω ("size") or 1/Σ_edges ω_iω_j ("query").
 
     ``weight`` and ``edge_weight`` are numbers or arrays of the same shape; c is 0 where it would
     divide by zero.
@@ -285,7 +286,7 @@ def query_factor(how: str, weight: Any, edge_weight: Any) -> Any:
 def varying_queries(s: Array, query: Array, n_queries: int) -> Array:
     """Whether a query has two different scores, shape (n_queries, k), bool.
 
-    ``s`` has shape (m, k) and ``query`` shape (m,): the number of the query of every row.
+    ``s`` has shape (m, k), and ``query``, shape (m,), is the query number of each row.
     """
     example = np.zeros((n_queries, s.shape[1]))
     example[query] = s
@@ -298,32 +299,33 @@ def varying_queries(s: Array, query: Array, n_queries: int) -> Array:
 class QueryWeights:
     """Counts and weights of queries and levels, and the query weighting c.
 
-    Everything follows from totals over groups of rows, wherever the rows are. The groups are
-    levels where tied pairs are dropped, and whole queries where they are kept.
+    Everything is computed from totals over groups of rows, so the rows themselves may be
+    distributed. The groups are levels if tied pairs are dropped, and whole queries if they are
+    kept.
 
     Parameters
     ----------
     how : {"pair", "size", "query"}
         The query weighting.
     query : ndarray of shape (g,)
-        Query of every group.
+        Query of each group.
     n_queries : int
     n, Omega : ndarray of shape (g,)
         Number of rows with ω > 0, and Σω.
     squares : ndarray of shape (g,), or None
-        Σω² where tied pairs are kept; None where they are dropped.
+        Σω² if tied pairs are kept; None if they are dropped.
     log_omega : ndarray of shape (g,), or None
         Σ log ω over the rows with ω > 0; None if all ω = 1.
 
     Attributes
     ----------
     n_q, N : ndarray of shape (n_queries,)
-        Rows with ω > 0 of every query, and their weight.
+        Number of rows with ω > 0 of each query, and their total weight.
     n_a, Omega : ndarray of shape (g,)
-        The same of every group.
+        The same for each group.
     edges, edge_weight, c : ndarray of shape (n_queries,)
-        Number of edges, Σ_edges ω_i ω_j, and the factor of the query's edges; c = 0 without an
-        edge.
+        Number of edges, Σ_edges ω_i ω_j, and the factor of the query's edges; c = 0 if there are no
+        edges.
     """
 
     def __init__(
@@ -341,7 +343,7 @@ class QueryWeights:
         self.log_omega = log_omega
         self.n_q = sums(query, n, n_queries)
         self.N = sums(query, Omega, n_queries)
-        # Edges: all pairs less the pairs inside a level, or less the rows themselves.
+        # Edges: all pairs minus the pairs within a level, or minus the rows themselves.
         inside = sums(query, n if squares is not None else n**2, n_queries)
         inside_w = sums(query, Omega**2 if squares is None else squares, n_queries)
         self.edges = (self.n_q**2 - inside) / 2
@@ -352,7 +354,7 @@ class QueryWeights:
     def of_rows(
         cls, how: str, query: Array, n_queries: int, weight: Array | None, levels: Levels | None
     ) -> QueryWeights:
-        """Count rows: by level, or by query if ``levels`` is None."""
+        """Compute the weights from rows, by level, or by query if ``levels`` is None."""
         codes, size = (query, n_queries) if levels is None else (levels.codes, len(levels))
         squares = log_omega = None
         if weight is None:

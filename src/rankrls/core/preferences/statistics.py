@@ -1,9 +1,9 @@
-"""Sufficient statistics: all that a primal solver needs to know of rows and their preferences.
+"""Sufficient statistics of rows and their preferences for primal solvers.
 
-They add up over sets of rows without a preference between them (whole queries), which is why a
-model can be trained batch by batch, and unlearn a batch, exactly. `Ledger` remembers which queries
-the sums are of; `RankingStatistics` joins the pieces of one ranking, in which every row is
-compared with the rows of all other pieces.
+They are additive over sets of rows without preferences between them (whole queries), so a model can
+be trained batch by batch, and unlearn a batch, exactly. `Ledger` records which queries are included
+in the sums. `RankingStatistics` combines the parts of one ranking, in which every row is compared
+with the rows of all other parts.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ EPS = float(np.finfo(np.float64).eps)
 class Statistics:
     """ΦᵀLΦ, Φᵀr and counts, in float64, for the outputs that share one preference graph.
 
-    ``a += b`` adds the statistics of other rows, ``a -= b`` takes them away again; both work in
-    the arrays of ``a`` and need the same outputs.
+    ``a += b`` adds the statistics of other rows, ``a -= b`` subtracts them again; both modify the
+    arrays of ``a`` in place and require the same outputs.
 
     Attributes
     ----------
     outputs : ndarray of shape (k,), int
-        The columns of y that they cover.
+        The columns of y to which they apply.
     gram : ndarray of shape (n, n)
         ΦᵀLΦ.
     cross : ndarray of shape (n, k)
@@ -61,14 +61,14 @@ class Statistics:
     log_weight : float
         Σ_edges log w².
     largest : ndarray of shape (n,)
-        The largest value that each entry of the diagonal of ``gram`` ever had: rounding errors
-        in the sums are relative to it, whatever was taken away since.
+        The largest value that each entry of the diagonal of ``gram`` has ever had. Rounding errors
+        in the sums are relative to it, even after rows are subtracted.
     rounding : float
         Relative rounding error of the products: that of float64, or more for float32 rows and
         for Nyström features.
     largest_energy : ndarray of shape (k,)
-        The largest value that ``energy`` ever had: |Φᵀr| is at most the root of its product with
-        ``largest``.
+        The largest value that ``energy`` has ever had; |Φᵀr| is at most the square root of its
+        product with ``largest``.
     """
 
     outputs: Array
@@ -89,9 +89,9 @@ class Statistics:
 
     @classmethod
     def of(cls, objective: Objective, Phi: Any) -> Statistics:
-        """Compute them for features Φ, dense or sparse, of shape (m, n).
+        """Compute the statistics of features Φ, dense or sparse, of shape (m, n).
 
-        Covariates of given pairs follow the features, so that n becomes n + q.
+        Covariates of given pairs are appended to the features, so that n becomes n + q.
         """
         moments = objective.laplacian.moments(Phi)
         k = len(objective.outputs)
@@ -118,18 +118,18 @@ class Statistics:
 
     @classmethod
     def empty(cls, outputs: Array, n: int) -> Statistics:
-        """Those of no rows of n features."""
+        """Statistics of zero rows with n features."""
         k = len(outputs)
         gram, cross, mean = np.zeros((n, n)), np.zeros((n, k)), np.zeros(n)
         return cls(outputs, gram, cross, mean, 0.0, np.zeros(k), 0, 0.0, np.zeros(n))
 
     def copy(self) -> Statistics:
-        """The same in new arrays."""
+        """Return a copy."""
         names = ("gram", "cross", "mean", "energy", "largest", "largest_energy")
         return replace(self, **{name: getattr(self, name).copy() for name in names})
 
     def select(self, outputs: Array, *, copy: bool = False) -> Statistics:
-        """The statistics of some of the outputs; ``copy``: with a Gram matrix of their own."""
+        """Select the statistics of some outputs; ``copy`` says whether to copy the Gram matrix."""
         if not copy and np.array_equal(self.outputs, outputs):
             return self
         where = [int(np.flatnonzero(self.outputs == output)[0]) for output in outputs]
@@ -166,10 +166,10 @@ class Statistics:
         return self
 
     def __isub__(self, other: Statistics) -> Statistics:
-        """Take rows away, or raise if they cannot be part of the sum; zero if no edge is left."""
+        """Subtract rows; raise an error if they cannot be part of the sum."""
         rounding = max(self.rounding, other.rounding)
-        # Half of the digits: features with an offset have lost some, and an error for rows that
-        # were added would be worse than a missed one.
+        # Tolerance of half the digits: features with an offset are less accurate, and a false error
+        # for rows that were added would be worse than a missed one.
         tolerance = 100 * float(np.sqrt(rounding))
         n_pairs, mass = self.n_pairs - other.n_pairs, self.mass - other.mass
         before, energy = self.gram.diagonal().copy(), self.energy.copy()
@@ -180,14 +180,15 @@ class Statistics:
         slack = tolerance * before + 1e3 * rounding * np.maximum(self.largest, other.largest)
         too_much = n_pairs < 0 or mass < -tolerance * self.mass or (n_pairs > 0 and mass <= 0)
         too_much |= bool((after < -slack).any() or (self.energy < -tolerance * energy).any())
-        if n_pairs == 0:  # all edges go: all else must go with them
+        if n_pairs == 0:  # without edges, everything else must be zero, too
             too_much |= mass > tolerance * self.mass or bool((after > slack).any())
         if too_much:
             raise ValueError(
-                f"the model has not learned from these rows as they are: of {self.n_pairs:,} pairs "
-                f"{other.n_pairs:,} were to be forgotten, and what would be left is no sum of "
-                "pairs. Forget rows with the features, scores, weights and pairs that they were "
-                "added with"
+                "the model was not trained on these rows in this form: subtracting "
+                f"{other.n_pairs:,} of "
+                f"{self.n_pairs:,} pairs does not leave a valid sum over pairs. "
+                "Forget rows with the features, scores, weights and pairs with which they were "
+                "added"
             )
         if n_pairs == 0:
             sums = (self.gram, self.cross, self.mean, self.energy)
@@ -203,7 +204,7 @@ class Statistics:
         return self
 
     def rescale(self, factor: Array, offset: Array) -> None:
-        """Make them those of (Φ − offset) · factor, of shape (n,) each; L sees no offset."""
+        """Transform to the statistics of (Φ − offset) · factor, of shape (n,) each, in place."""
         self.gram *= factor[:, None]
         self.gram *= factor
         self.cross *= factor[:, None]
@@ -211,10 +212,11 @@ class Statistics:
         self.largest *= factor**2
 
     def lost_digits(self, alpha: float) -> float:
-        """How many times larger rounding errors in the sums are than in those of a new fit.
+        """Ratio of the rounding errors in the sums to those of a new fit.
 
-        The largest ratio, over the columns, of what a diagonal entry once was to what it is, beside
-        alpha; or, for Φᵀr, the root of its product with the same ratio of the squared targets.
+        This is the largest ratio, over the columns, of the past to the present value of a diagonal
+        entry plus alpha; or, for Φᵀr, the square root of its product with the same ratio of the
+        squared targets.
         """
         present = np.maximum(self.gram.diagonal(), 0.0) + alpha
         features = float((self.largest / present).max(initial=1.0))
@@ -223,14 +225,14 @@ class Statistics:
         return max(features, float(np.sqrt(features * targets.max(initial=1.0))))
 
     def require_finite(self) -> None:
-        """Raise if numbers overflowed; the diagonal of a Gram matrix bounds all of it."""
+        """Raise an error on overflow; the diagonal of a Gram matrix bounds all entries."""
         if not (np.isfinite(self.gram.diagonal()).all() and np.isfinite(self.cross).all()):
             raise ValueError(
-                "the numbers overflow float64: scale the features, the scores or the weights down"
+                "the numbers overflow float64; scale the features, the scores or the weights down"
             )
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what overflows is refused below
+@np.errstate(over="ignore", invalid="ignore")  # overflow raises an error below
 def batch_statistics(graph: PreferenceGraph, Phi: Any, loss: dict[str, str]) -> list[Statistics]:
     """Statistics of features Φ of shape (m, n), for the outputs that have an edge in ``graph``.
 
@@ -246,7 +248,9 @@ def batch_statistics(graph: PreferenceGraph, Phi: Any, loss: dict[str, str]) -> 
         if objective.n_pairs == 0:
             continue
         if not objective.laplacian.row_weight().any():
-            raise ValueError("the weights are so small that their products vanish: scale them up")
+            raise ValueError(
+                "the weights are so small that their products underflow; scale them up"
+            )
         part = Statistics.of(objective, Phi)
         part.require_finite()
         parts.append(part)
@@ -254,9 +258,9 @@ def batch_statistics(graph: PreferenceGraph, Phi: Any, loss: dict[str, str]) -> 
 
 
 def add_batch(total: Sequence[Statistics], batch: Sequence[Statistics]) -> list[Statistics]:
-    """Add the statistics of a batch to a sum, both in parts that cover some outputs each.
+    """Add the statistics of a batch to a sum, both given in parts for groups of outputs.
 
-    Outputs may share a graph in one batch and not in another: the sum has one part for every group
+    Outputs may share a graph in one batch and not in another; the sum has one part for each group
     of outputs that have shared all their graphs. The arrays of ``total`` are overwritten.
     """
     parts = []
@@ -269,7 +273,7 @@ def add_batch(total: Sequence[Statistics], batch: Sequence[Statistics]) -> list[
 
 
 def subtract_batch(total: Sequence[Statistics], batch: Sequence[Statistics]) -> list[Statistics]:
-    """Take the statistics of a batch from a sum, or raise if they cannot be part of it."""
+    """Subtract the statistics of a batch from a sum; raise an error if it is not part of it."""
     parts = []
     for mine, theirs in _refine(total, batch):
         if theirs is not None:
@@ -281,7 +285,7 @@ def subtract_batch(total: Sequence[Statistics], batch: Sequence[Statistics]) -> 
 def _refine(
     total: Sequence[Statistics], batch: Sequence[Statistics]
 ) -> list[tuple[Statistics, Statistics | None]]:
-    """Pairs (mine, theirs) over the same outputs; None where the batch has nothing."""
+    """Pairs (mine, theirs) for the same outputs; None if the batch has no such part."""
     pairs: list[tuple[Statistics, Statistics | None]] = []
     for mine in total:
         rest = mine
@@ -298,13 +302,13 @@ def _refine(
 
 
 class RankingStatistics:
-    """One ranking in pieces, for cost="magnitude" with ties kept.
+    """Statistics of one ranking given in parts, for cost="magnitude" with ties kept.
 
-    Such a ranking is κ times a weighted scatter, and scatters of pieces A and B join by
+    Such a ranking is κ times a weighted scatter, and the scatters of parts A and B combine by
 
         S = S_A + S_B + N_A N_B/(N_A + N_B) (x̄_A − x̄_B)(x̄_A − x̄_B)ᵀ,
 
-    a sum of non-negative terms (Chan, Golub and LeVeque). The scores are joined in the same way.
+    a sum of non-negative terms (Chan, Golub and LeVeque). The scores are combined in the same way.
     """
 
     def __init__(self) -> None:
@@ -349,7 +353,7 @@ class RankingStatistics:
         self.total.require_finite()
 
     def statistics(self, query_weighting: str) -> Statistics:
-        """Statistics of the whole ranking, which take over the arrays."""
+        """Statistics of the whole ranking, which share the arrays."""
         assert self.total is not None
         n, N = self.n_weighted, self.total.mass
         n_pairs = n * (n - 1) // 2
@@ -368,18 +372,18 @@ class RankingStatistics:
 
 
 class Ledger:
-    """Queries by label, rankings without one, and what was joined by given pairs.
+    """Record of the queries, unlabelled rankings and given pairs that were added.
 
     Attributes
     ----------
     queries : dict
-        Label of every query: its number of rows.
+        Number of rows of each query, by label.
     rankings : dict of dict
-        How many calls without qid there were, by their rows and then by their given pairs. (No
-        tuples as keys: other libraries store fitted estimators as JSON.)
+        Number of calls without qid, by number of rows and then by number of given pairs. (Keys are
+        not tuples, because other libraries store fitted estimators as JSON.)
     joined : list of (labels, pairs)
-        The queries of a call that had ``pairs`` given pairs beside its scores: they are connected,
-        and can be forgotten together only.
+        The queries of a call that had ``pairs`` given pairs in addition to its scores. They are
+        connected and can only be forgotten together.
     """
 
     def __init__(self) -> None:
@@ -389,7 +393,7 @@ class Ledger:
         self._unread: list[tuple[Any, Array]] = []
 
     def copy(self) -> Ledger:
-        """The same entries, to be changed independently."""
+        """Return an independent copy."""
         other = Ledger()
         other.rankings = {rows: dict(calls) for rows, calls in self.rankings.items()}
         other.joined = list(self.joined)
@@ -398,19 +402,19 @@ class Ledger:
 
     @property
     def queries(self) -> dict[Any, int]:
-        """Rows of every query, by label."""
-        for labels, rows in self._unread:  # a plain ``fit`` does not pay for the dict
+        """Number of rows of each query, by label."""
+        for labels, rows in self._unread:  # so that a plain ``fit`` does not build the dict
             self._queries.update(zip(as_list(labels), rows.tolist(), strict=True))
         self._unread = []
         return self._queries
 
     @property
     def n_queries(self) -> int:
-        """Queries with a label, and rankings without."""
+        """Number of labelled queries and of rankings without a label."""
         return len(self.queries) + sum(sum(calls.values()) for calls in self.rankings.values())
 
     def add_ranking(self, n_rows: int, n_pairs: int, n_calls: int = 1) -> None:
-        """Note down calls without qid; a negative number strikes them out."""
+        """Record calls without qid; a negative number removes them."""
         calls = self.rankings.setdefault(n_rows, {})
         calls[n_pairs] = calls.get(n_pairs, 0) + n_calls
         if not calls[n_pairs]:
@@ -419,19 +423,19 @@ class Ledger:
             del self.rankings[n_rows]
 
     def check_new(self, graph: PreferenceGraph, advice: str) -> None:
-        """Raise if a query of ``graph`` is known already."""
+        """Raise an error if a query of ``graph`` is already recorded."""
         if graph.has_qid:
             self.check_unseen(as_list(graph.query_labels), advice)
 
     def check_unseen(self, labels: Iterable[Any], advice: str) -> None:
-        """Raise if one of the labels is known already."""
+        """Raise an error if one of the labels is already recorded."""
         labels = list(labels)
         if not self.queries.keys().isdisjoint(labels):
             again = next(label for label in labels if label in self.queries)
             raise ValueError(f"query {show(again)} {advice}")
 
     def add(self, graph: PreferenceGraph) -> None:
-        """Note down what ``graph`` holds."""
+        """Record the contents of ``graph``."""
         if not graph.has_qid:
             self.add_ranking(graph.n_rows, graph.n_given_pairs)
             return
@@ -441,29 +445,27 @@ class Ledger:
             self.joined.append((frozenset(as_list(labels)), graph.n_given_pairs))
 
     def add_queries(self, labels: Any, rows: Array) -> None:
-        """Note down queries with their numbers of rows."""
+        """Record queries with their numbers of rows."""
         self._unread.append((labels, rows))
 
     def check_known(self, graph: PreferenceGraph) -> None:
-        """Raise unless ``graph`` can be a part of what was added."""
+        """Raise an error unless ``graph`` can be part of what was added."""
         if not graph.has_qid:
             if graph.n_given_pairs not in self.rankings.get(graph.n_rows, {}):
                 pairs = f" and {graph.n_given_pairs} given pairs" if graph.n_given_pairs else ""
                 raise ValueError(
-                    f"no ranking of {graph.n_rows} rows{pairs} was added without qid, so that "
-                    "none can be forgotten: give the rows (and pairs) of one earlier call, or qid"
+                    f"no ranking of {graph.n_rows} rows{pairs} was added without qid, so "
+                    "none can be forgotten; give the rows (and pairs) of one earlier call, or qid"
                 )
             return
         labels = as_list(graph.query_labels)
         for label, n_rows in zip(labels, _rows_of_queries(graph).tolist(), strict=True):
             if label not in self.queries:
-                raise ValueError(
-                    f"query {show(label)} was never added, so that it cannot be forgotten"
-                )
+                raise ValueError(f"query {show(label)} was never added, so it cannot be forgotten")
             if self.queries[label] != n_rows:
                 raise ValueError(
-                    f"query {show(label)} was added with {self.queries[label]} rows, and {n_rows} "
-                    "are to be forgotten: a query is forgotten whole"
+                    f"query {show(label)} was added with {self.queries[label]} rows, but {n_rows} "
+                    "are to be forgotten; forget whole queries"
                 )
         self._check_joined(set(labels), graph.n_given_pairs)
 
@@ -472,19 +474,19 @@ class Ledger:
         if [pairs for _, pairs in touched] != ([n_pairs] if n_pairs else []):
             expected = " and ".join(str(pairs) for _, pairs in touched) or "no"
             raise ValueError(
-                f"these queries were added with {expected} given pairs, and are to be forgotten "
-                f"with {n_pairs}: forget what one call added with pairs in one call, with them"
+                f"these queries were added with {expected} given pairs, but are to be forgotten "
+                f"with {n_pairs}; forget the queries and pairs of one call together"
             )
         for joined, _ in touched:
             if not joined <= labels:
                 missing = next(label for label in joined if label not in labels)
                 raise ValueError(
                     f"query {show(missing)} was added in one call with given pairs and queries "
-                    "that are to be forgotten: forget them together"
+                    "that are to be forgotten; forget them together"
                 )
 
     def undo(self, graph: PreferenceGraph) -> Callable[[], None]:
-        """A function that brings back what is noted now, whatever of ``graph`` changes."""
+        """Return a function that restores the present entries for the queries of ``graph``."""
         labels = as_list(graph.query_labels) if graph.has_qid else []
         known = {label: self.queries[label] for label in labels if label in self.queries}
         rankings = {rows: dict(calls) for rows, calls in self.rankings.items()}
@@ -499,7 +501,7 @@ class Ledger:
         return restore
 
     def remove(self, graph: PreferenceGraph) -> None:
-        """Strike out what ``graph`` holds, which `check_known` has accepted."""
+        """Remove the contents of ``graph``, which `check_known` has accepted."""
         if not graph.has_qid:
             self.add_ranking(graph.n_rows, graph.n_given_pairs, -1)
             return
@@ -510,7 +512,7 @@ class Ledger:
 
 
 def as_list(labels: Any) -> list[Any]:
-    """Labels as Python objects, which are equal whatever array they came in."""
+    """Convert labels to Python objects, which compare equal across array types."""
     return labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
 
 

@@ -14,8 +14,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import _memory
+from rankrls._calls import warn
 from rankrls.core.linalg.conjugate_gradients import (
     History,
     IterationOptions,
@@ -23,14 +26,21 @@ from rankrls.core.linalg.conjugate_gradients import (
     stop_early,
 )
 from rankrls.core.linalg.krylov import DirectionSum, MultiShiftCG
-from rankrls.core.relations.edges import EdgeFactor, EdgeKernel
+from rankrls.core.linalg.preconditioned import solve_preconditioned
+from rankrls.core.relations.edges import (
+    EdgeFactor,
+    EdgeKernel,
+    choose_form,
+)
 from rankrls.core.relations.observations import Cells, Observations
 from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets, TableOffsets, free_offsets
+from rankrls.core.relations.pairwise_kernels import KRONECKER, PairwiseKernel, sampled_products
 from rankrls.core.relations.sides import Side, Spectrum
 
 __all__ = [
     "CellEquations",
     "HeldOutCells",
+    "SampledSpectralEquations",
     "SpectralEquations",
     "converge_over_cells",
     "converge_over_spectra",
@@ -42,6 +52,9 @@ Array = NDArray[Any]
 #: From this part of all pairs on, equations in the eigenvectors take fewer iterations (measured:
 #: by three to ten times above one half, by none below one tenth).
 WORTH_SPECTRA = 0.2
+
+#: Kernel matrices of up to so many objects are decomposed for a preconditioner.
+MAX_OBJECTS = 2000
 
 #: Where the smallest eigenvalue is more than this part of the mean, as with identity kernels, one
 #: run over the cells for all alphas takes fewer products.
@@ -64,6 +77,7 @@ class CellEquations:
     floor : float
         FᵀΓF has no smaller eigenvalues than this, but for the null space of F. It is left out of
         `G`, and a part of the shift then.
+    pairwise : PairwiseKernel
 
     Notes
     -----
@@ -85,6 +99,7 @@ class CellEquations:
         offsets: FreeOffsets = NO_OFFSETS,
         held_out: tuple[Array, Array] | None = None,
         floor: float = 0.0,
+        pairwise: PairwiseKernel = KRONECKER,
     ) -> None:
         self.floor = floor
         self.factor = EdgeFactor(cells, centred=ranking, offsets=offsets)
@@ -92,7 +107,7 @@ class CellEquations:
         to = None
         if held_out is not None:
             to = tuple(np.concatenate(ends) for ends in zip(train, held_out, strict=True))
-        self.kernel = EdgeKernel(K, G, train, to, sign=sign)  # type: ignore[arg-type]
+        self.kernel = EdgeKernel(K, G, train, to, sign=sign, pairwise=pairwise)  # type: ignore[arg-type]
         self.C = self.factor.target[:, None]
         self.shape = (self.kernel.shape[0] - len(cells), len(cells))
         self._held_out = np.zeros((self.shape[0], 1))
@@ -121,11 +136,8 @@ class CellEquations:
 
     def magnitude(self, W: Array) -> Array:
         """‖k_i‖ ‖g_j‖ ‖F w‖ with the rows of K and G, shape (q, k')."""
-        rows, cols = (self.factor.cells.rows, self.factor.cells.cols)
-        left = np.linalg.norm(self.kernel.K, axis=1)[rows]
-        right = np.linalg.norm(self.kernel.G, axis=1)[cols]
         size = np.linalg.norm(self.factor.matmat(W), axis=0)
-        return (self.factor.root * left * right)[:, None] * size
+        return (self.factor.root * self.kernel.row_sizes()[: len(W)])[:, None] * size
 
     def follow(self, run: MultiShiftCG) -> DirectionSum:
         """Values of the held-out pairs for the iterates of a run (`HeldOutImage`)."""
@@ -184,12 +196,9 @@ class SpectralEquations:
         sign: int,
         offsets: FreeOffsets = NO_OFFSETS,
     ) -> None:
-        self.sign = sign
+        self.sign, self.cells = sign, cells
         self.V, self.U = left.vectors, right.vectors
-        p, g = cells.shape
-        self.weight = np.zeros((p, g))
-        self.weight.ravel()[cells.flat] = cells.weight
-        self.offsets = TableOffsets(self.weight, free_offsets(offsets, ranking=ranking))
+        self._set_loss(ranking, offsets)
         self.values = np.outer(left.values, right.values)
         M = self._diagonal() + alpha
         self.scale = np.sqrt(M)
@@ -197,6 +206,21 @@ class SpectralEquations:
         # All of alpha/M but its smallest entry, which is a bound of the eigenvalues.
         self.shift = float(alpha / M.max(initial=alpha))
         self.ridge = alpha / M - self.shift
+        self.C = self._target().reshape(-1, 1)
+
+    def _set_loss(self, ranking: bool, offsets: FreeOffsets) -> None:
+        """The weights as a table of shape (p, g), and what loss they are of."""
+        self.weight = np.zeros(self.cells.shape)
+        self.weight.ravel()[self.cells.flat] = self.cells.weight
+        self.offsets = TableOffsets(self.weight, free_offsets(offsets, ranking=ranking))
+        self._single = tuple(
+            np.ascontiguousarray(part, dtype=np.float32) for part in (self.V, self.U, self.weight)
+        )
+
+    def _target(self) -> Array:
+        """The right side, shape (r, s)."""
+        cells = self.cells
+        p, g = cells.shape
         y = np.zeros((p, g))
         y.ravel()[cells.flat] = cells.y
         if any(self.offsets.free):
@@ -206,10 +230,7 @@ class SpectralEquations:
             first = np.zeros(p)
             first[cells.rows[::-1]] = cells.y[::-1]
             y -= first[:, None]
-        self.C = self._back(y, self.V, self.U, self.weight).reshape(-1, 1)
-        self._single = tuple(
-            np.ascontiguousarray(part, dtype=np.float32) for part in (self.V, self.U, self.weight)
-        )
+        return self._back(y, self.V, self.U, self.weight)
 
     def _diagonal(self) -> Array:
         """The diagonal of the first term, shape (r, s).
@@ -224,7 +245,8 @@ class SpectralEquations:
             share = self.offsets.shares[0]
             loss -= square.T @ ((self.weight @ self.U) ** 2 * share[:, None])
         elif self.offsets.free.columns:
-            loss -= (self.V.T @ self.weight) ** 2 @ (self.U**2 * self.offsets.shares[1][:, None])
+            sums = self.weight.T @ self.V
+            loss -= (sums**2).T @ (self.U**2 * self.offsets.shares[1][:, None])
         diagonal = self.values * np.maximum(loss, 0.0)
         return 0.5 * (diagonal + diagonal.T) if self.sign else diagonal
 
@@ -272,12 +294,111 @@ class SpectralEquations:
 
     def magnitude(self, W: Array) -> Array:
         """About the size of an entry times the root of the terms that are added up."""
-        n, terms = len(W), sum(self.weight.shape)
+        n, terms = len(W), sum(self.cells.shape)
         return np.repeat(np.linalg.norm(W, axis=0)[None] * np.sqrt(terms / n), n, axis=0)
 
     def inner(self, x: Array) -> Array:
         """Coefficients between V and Uᵀ, shape (r, s), from a solution of shape (n, 1)."""
         return x[:, 0].reshape(self.root.shape) / (self.scale * np.sqrt(self.values))
+
+
+class SampledSpectralEquations(SpectralEquations):
+    """The same for few eigenvectors and few cells: only the observed pairs are computed.
+
+    A product takes O(q min(r, s) + (p + g) r s) operations for q cells, and no table of all pairs.
+    """
+
+    rough = None  # type: ignore[assignment]
+
+    def _set_loss(self, ranking: bool, offsets: FreeOffsets) -> None:
+        cells = self.cells
+        self.factor = EdgeFactor(cells, centred=ranking, offsets=offsets)
+        self.offsets = TableOffsets(cells, self.factor.free)
+        self._pointers = np.searchsorted(cells.rows, np.arange(cells.shape[0] + 1))
+        self.weight = self._sparse(cells.weight)
+
+    def _sparse(self, values: Array) -> Any:
+        """Numbers of the cells as a sparse matrix of shape (p, g)."""
+        return sparse.csr_array((values, self.cells.cols, self._pointers), shape=self.cells.shape)
+
+    def _target(self) -> Array:
+        return self._of_cells(self.factor.matvec(self.factor.target))
+
+    def G(self, X: Array) -> Array:
+        """The left side without ``shift`` X, for X of shape (n, k')."""
+        out = np.empty_like(X)
+        values = np.empty(len(self.cells))
+        for k in range(X.shape[1]):
+            x = X[:, k].reshape(self.root.shape)
+            left, right = self._images(self.root * x)
+            sampled_products(left, right, self.cells.rows, self.cells.cols, values)
+            back = self._of_cells(self.factor.matvec(self.factor.rmatvec(values)))
+            back += self.ridge * x
+            out[:, k] = back.ravel()
+        return out
+
+    def _images(self, inner: Array) -> tuple[Array, Array]:
+        """Two factors of V inner Uᵀ with as few columns as there are."""
+        r, s = inner.shape
+        return (self.V @ inner, self.U) if s <= r else (self.V, self.U @ inner.T)
+
+    def _of_cells(self, values: Array) -> Array:
+        """√(Λ/M) ∘ Vᵀ table U for a table of numbers of the cells."""
+        table = self._sparse(values)
+        few = self.U.shape[1] <= self.V.shape[1]
+        inner = self.V.T @ (table @ self.U) if few else (table.T @ self.V).T @ self.U
+        if self.sign:
+            inner = 0.5 * (inner + self.sign * inner.T)
+        return self.root * inner
+
+
+class CompletedCells:
+    """The equations over cells, and those of a complete relation as their preconditioner.
+
+    Parameters
+    ----------
+    left, right : Spectrum
+        λ ≥ 0, V and σ ≥ 0, U, not centred.
+    rows, columns : Side
+    cells : Cells
+    **loss
+        ranking, sign, offsets.
+
+    Notes
+    -----
+    With all pairs observed, Γ + alpha I is V ⊗ U diag(λσ + alpha) (V ⊗ U)ᵀ, whose inverse is two
+    products of matrices on each side. Its part over the observed cells is close to the inverse of
+    (FᵀΓF + alpha I) at any alpha and for kernels of any smoothness, where the diagonal of
+    `SpectralEquations` is not: the number of iterations hardly grows as alpha becomes small.
+    """
+
+    def __init__(
+        self, left: Spectrum, right: Spectrum, rows: Side, columns: Side, cells: Cells, **loss: Any
+    ) -> None:
+        self.equations = CellEquations(rows.K, columns.K, cells, **loss)
+        self.sign = loss["sign"]
+        self.V, self.U = left.vectors, right.vectors
+        self.values = np.outer(left.values, right.values)
+        self.weight = float(cells.weight.mean()) if len(cells) else 1.0
+
+    def product(self, alpha: float) -> Callable[[Array], Array]:
+        """V ↦ (FᵀΓF + alpha I) v."""
+        return lambda v: self.equations.G(v[:, None])[:, 0] + alpha * v
+
+    def inverse(self, alpha: float) -> Callable[[Array], Array]:
+        """About its inverse: that of the complete relation, F replaced by a mean weight."""
+        factor, kernel = self.equations.factor, self.equations.kernel
+        shift = alpha / self.weight
+        # 1/(λσ + alpha) − 1/alpha: what is left, the null space too, is multiplied by 1/alpha
+        D = -self.values / ((self.values + shift) * shift)
+
+        def apply(v: Array) -> Array:
+            inner = D * (self.V.T @ kernel.scatter(v) @ self.U)
+            table = self.V @ inner @ self.U.T
+            out = table.ravel()[kernel.flat] + v / shift
+            return factor.project(out) / self.weight
+
+        return apply
 
 
 def spectra(
@@ -289,9 +410,20 @@ def spectra(
     return left, left if sign else columns.spectrum(centred=free.rows).range
 
 
-def lowest_eigenvalue(rows: Side, columns: Side, cells: Cells, *, sign: int) -> float:
+def lowest_eigenvalue(
+    rows: Side,
+    columns: Side,
+    cells: Cells,
+    *,
+    sign: int,
+    pairwise: PairwiseKernel = KRONECKER,
+    **_: Any,
+) -> float:
     """A bound of the eigenvalues of the equations over cells: that of K ⊗ G holds for any part."""
-    return 0.0 if sign else rows.floor * columns.floor * float(cells.weight.min(initial=1.0))
+    if sign or not pairwise.spectral:
+        return 0.0
+    floor = pairwise.eigenvalues(np.array([rows.floor]), np.array([columns.floor]))
+    return float(floor[0, 0]) * float(cells.weight.min(initial=1.0))
 
 
 def use_spectra(rows: Side, columns: Side, cells: Cells, **loss: Any) -> bool:
@@ -302,19 +434,34 @@ def use_spectra(rows: Side, columns: Side, cells: Cells, **loss: Any) -> bool:
     so well-conditioned that all alphas converge together over the cells.
     """
     p, g = cells.shape
+    few = all(
+        side.by_features and side.features is not None and 8 * side.features.shape[1] <= len(side)
+        for side in (rows, columns)
+    )
+    if few:
+        return True
     if not _memory.fits(p, g, copies=10):
         return False
     if lowest_eigenvalue(rows, columns, cells, sign=loss["sign"]) > WELL_ABOVE_ZERO * (
         rows.size * columns.size / (p * g)
     ):
         return False
-    few = all(
-        side.by_features and side.features is not None and 8 * side.features.shape[1] <= len(side)
-        for side in (rows, columns)
-    )
-    if not few and len(cells) < WORTH_SPECTRA * p * g:
+    if len(cells) < WORTH_SPECTRA * p * g:
         return False
     return all((s.values >= 0).all() for s in spectra(rows, columns, **loss))
+
+
+def worth_completing(cells: Cells) -> bool:
+    """Whether products with all pairs are not much more than those with the observed ones."""
+    p, g = cells.shape
+    small = max(p, g) <= MAX_OBJECTS and _memory.fits(p, g, copies=10)
+    return small and choose_form(len(cells), p, g) == "dense"
+
+
+def can_complete(rows: Side, columns: Side, *, sign: int, **loss: Any) -> bool:
+    """Whether the inverse of a complete relation is positive definite, as a preconditioner is."""
+    sides = (rows,) if sign else (rows, columns)
+    return all(bool((side.spectrum().values >= 0).all()) for side in sides)
 
 
 def converge_over_spectra(
@@ -328,14 +475,68 @@ def converge_over_spectra(
     """Coefficients between V and Uᵀ, shape (n_alphas, r, s), and iterations of the slowest."""
     inner = np.zeros((len(alphas), len(left.values), len(right.values)))
     n_iter = 0
+    p, g = cells.shape
+    few = 8 * max(inner.shape[1:]) <= min(p, g)
+    sparse_cells = choose_form(len(cells), p, g) == "sampled" or not _memory.fits(p, g, copies=10)
+    kind = SampledSpectralEquations if few and sparse_cells else SpectralEquations
     for a, alpha in enumerate(alphas):
         if inner[a].size:
-            equations = SpectralEquations(left, right, cells, alpha, **loss)
+            equations = kind(left, right, cells, alpha, **loss)
             shifts = np.array([equations.shift])
             (x,), history = converge([equations], alphas[[a]], options, shifts=shifts)
             inner[a] = equations.inner(x[0])
             n_iter = max(n_iter, history.n_iter)
     return inner, n_iter
+
+
+def converge_by_completion(
+    rows: Side,
+    columns: Side,
+    cells: Cells,
+    alphas: Array,
+    options: IterationOptions,
+    **loss: Any,
+) -> tuple[Array, int]:
+    """Coefficients A of shape (n_alphas, p, g), and iterations of the slowest alpha.
+
+    Larger alphas come first: their solutions are where the next ones start.
+    """
+    left = rows.spectrum().range
+    right = left if loss["sign"] else columns.spectrum().range
+    problem = CompletedCells(left, right, rows, columns, cells, **loss)
+    equations = problem.equations
+    out = np.empty((len(alphas), *cells.shape))
+
+    def size(x: Array) -> float:
+        return float(np.linalg.norm(equations.magnitude(x[:, None])))
+
+    x, n_iter, worst = None, 0, None
+    for a in np.argsort(alphas)[::-1]:
+        alpha = float(alphas[a])
+        found = solve_preconditioned(
+            problem.product(alpha), problem.inverse(alpha), equations.C[:, 0], options, x, size
+        )
+        x = found.x
+        out[a] = equations.coefficients(x[:, None])
+        n_iter = max(n_iter, found.n_iter)
+        if not found.accepted and not found.stopped:
+            worst = max(worst or (0.0, 0.0), (found.residual, alpha))
+    if worst is not None:
+        warn_of_residual(n_iter, worst[1], options, worst[0])
+    return out, n_iter
+
+
+def warn_of_residual(
+    n_iter: int, alpha: float, options: IterationOptions, residual: float | None = None
+) -> None:
+    """Say that equations over cells were not solved to the tolerance."""
+    how = "an error" if residual is None else f"a relative residual of {residual:.2g}"
+    warn(
+        f"conjugate gradients ended after {n_iter} iterations with {how} > tol={options.tol:g} at "
+        f"alpha={alpha:g}: raise max_iter, tol or alpha, add 'identity' to the kernels, or use "
+        "early_stopping=True",
+        ConvergenceWarning,
+    )
 
 
 def converge_over_cells(
@@ -344,13 +545,26 @@ def converge_over_cells(
     cells: Cells,
     alphas: Array,
     options: IterationOptions,
+    *,
+    quiet: bool = False,
     **loss: Any,
-) -> tuple[Array, int]:
-    """Coefficients A of shape (n_alphas, p, g), and iterations, by one run for all alphas."""
-    floor = lowest_eigenvalue(rows, columns, cells, sign=loss["sign"])
+) -> tuple[Array, int, Array]:
+    """Coefficients A of shape (n_alphas, p, g), by one run for all alphas.
+
+    Returns
+    -------
+    coefficients : ndarray of shape (n_alphas, p, g)
+    n_iter : int
+    accepted : ndarray of shape (n_alphas,), bool
+        Whether they are as accurate as they should be. If not, there is a warning, unless
+        ``quiet``.
+    """
+    floor = lowest_eigenvalue(rows, columns, cells, **loss)
     equations = CellEquations(rows.K, columns.K, cells, floor=floor, **loss)
-    (x,), history = converge([equations], alphas, options, shifts=alphas + floor)
-    return np.stack([equations.coefficients(solution) for solution in x]), history.n_iter
+    (x,), history = converge([equations], alphas, options, shifts=alphas + floor, quiet=quiet)
+    A = np.stack([equations.coefficients(solution) for solution in x])
+    assert history.accepted is not None
+    return A, history.n_iter, history.accepted
 
 
 @dataclass(frozen=True)
@@ -414,7 +628,7 @@ def stop_early_over_cells(
     **loss: Any,
 ) -> tuple[Array, History]:
     """Coefficients A of shape (1, p, g) of the iteration that ranks held-out edges best."""
-    held = held_out.choose(observations, sign)
+    held = held_out.choose(observations, sign or loss.get("pairwise", KRONECKER).symmetry)
     held_rows, held_cols, y = observations.select(held).lists
     equations = CellEquations(
         rows.K,

@@ -3,7 +3,10 @@
 Regression over all pairs of p row objects (kernel K) and g column objects (kernel G) is a linear
 system with the matrix K ⊗ G + alpha I, which is diagonal in the eigenvectors of K and G. The
 ranking loss gives every row a free offset: G is replaced by C G C (P5, Lemma 4.9), whose
-eigenvectors beside the constants are used. Both hold for singular kernels too.
+eigenvectors beside the constants are used. Both hold for singular kernels too. So does the
+Cartesian kernel K ⊗ I + I ⊗ G, which has the same eigenvectors, with eigenvalues λ + σ; and
+two-step regression, a ridge regression of the rows after one of the columns. The polynomial kernel
+(k + g)² has a term of order p + g beside 2 K ⊗ G.
 
 Symmetric and reciprocal relations have the same closed form for regression, on symmetrised labels
 (P5, Proposition 4.7). For the ranking loss P5 (§4.4) leaves them to iteration, because enforcing
@@ -15,6 +18,7 @@ of residuals sums to zero is a system of p equations for c.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -24,18 +28,30 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dsyr2
 
 from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets, free_offsets
-from rankrls.core.relations.sides import Side, Spectrum
+from rankrls.core.relations.pairwise_kernels import KRONECKER, PairwiseKernel
+from rankrls.core.relations.sides import Side, Spectrum, decompose
 
 __all__ = [
     "ClosedForm",
     "CompleteSpectrum",
     "PairedRanking",
+    "SquaredSum",
+    "TwoStep",
     "closed_form",
     "damped",
     "row_centred",
 ]
 
 Array = NDArray[Any]
+
+#: Numbers that stay in cache.
+IN_CACHE = 2**15
+
+#: Offsets of labels that are so many times their deviations are subtracted first.
+COSTLY = 100.0
+
+#: Eigenvalues that are a smaller part of the largest one are rounding error.
+NEGLIGIBLE = 1e-11
 
 
 class ClosedForm(ABC):
@@ -46,18 +62,30 @@ class ClosedForm(ABC):
     left, right : Spectrum
         λ, V of the row objects and σ, U of the column objects; those with λσ = 0 are functions of
         norm zero and play no part.
+    pairwise : PairwiseKernel
     """
 
     left: Spectrum
     right: Spectrum
+    pairwise: PairwiseKernel = KRONECKER
+
+    @cached_property
+    def bases(self) -> tuple[Spectrum, Spectrum]:
+        """The eigenvectors that play a part: without the null spaces, where products are used."""
+        if self.pairwise.plain:
+            return self.left.range, self.right.range
+        left, right = (
+            replace(side.complete, weights=None, mean=None) for side in (self.left, self.right)
+        )
+        return left, right
 
     @abstractmethod
     def inner(self, alpha: float) -> Array:
-        """What lies between V and Uᵀ, without the null spaces, shape (r, s)."""
+        """What lies between V and Uᵀ of `bases`, shape (r, s)."""
 
     def coefficients(self, alphas: Array) -> Array:
         """A of f(x, z) = k_xᵀ A g_z for every alpha, shape (n_alphas, p, g)."""
-        V, U = self.left.range.vectors, self.right.range.vectors
+        V, U = (basis.vectors for basis in self.bases)
         return np.stack([V @ self.inner(alpha) @ U.T for alpha in alphas])
 
     def predict(self, left: Array, right: Array, alphas: Array) -> Array:
@@ -81,6 +109,7 @@ def closed_form(
     ranking: bool,
     sign: int,
     offsets: FreeOffsets = NO_OFFSETS,
+    pairwise: PairwiseKernel = KRONECKER,
 ) -> ClosedForm:
     """The solution of a complete problem, for every alpha.
 
@@ -95,15 +124,20 @@ def closed_form(
         Symmetric (1) and reciprocal (−1) relations.
     offsets : FreeOffsets
         Without a sign.
+    pairwise : PairwiseKernel
+        One with a closed form; "polynomial" not for rankings with a sign.
     """
-    if sign == 0:
-        free = free_offsets(offsets, ranking=ranking)
-        left, right = rows.spectrum(centred=free.columns), columns.spectrum(centred=free.rows)
-        return CompleteSpectrum(left, right, Y, ranking=ranking, constant=free.constant)
-    left = rows.spectrum()
-    if ranking:
-        return PairedRanking(left, Y, sign)
-    return CompleteSpectrum(left, left, Y, ranking=False, sign=sign)
+    if sign and ranking:
+        return PairedRanking(rows.spectrum(), Y, sign, pairwise)
+    free = free_offsets(offsets, ranking=ranking)
+    left = rows.spectrum(centred=free.columns)
+    right = left if sign else columns.spectrum(centred=free.rows)
+    options: dict[str, Any] = {"ranking": ranking, "sign": sign, "constant": free.constant}
+    if pairwise.name == "two-step":
+        return TwoStep(left, right, Y, pairwise=pairwise, **options)
+    if pairwise.name == "polynomial":
+        return SquaredSum(left, right, Y, (rows.K, columns.K), pairwise=pairwise, **options)
+    return CompleteSpectrum(left, right, Y, pairwise=pairwise, **options)
 
 
 class CompleteSpectrum(ClosedForm):
@@ -122,12 +156,14 @@ class CompleteSpectrum(ClosedForm):
         For regression only, with ``left`` on both sides.
     constant : bool
         Whether all labels have one free offset, and neither rows nor columns have one.
+    pairwise : PairwiseKernel
 
     Notes
     -----
-    With D = 1/(λσᵀ + alpha) and Ỹ = VᵀYU, symmetrised if there is a sign, the coefficients are
-    A = V (Ỹ ∘ D) Uᵀ. Rows or columns have offsets if the other side's spectrum is centred. A
-    constant c is subtracted from Y, such that the coefficients sum to zero: with e = Vᵀ1 1ᵀU,
+    With D = 1/(λσᵀ + alpha), or 1/(λ + σ + alpha) for the Cartesian kernel, and Ỹ = VᵀYU,
+    symmetrised if there is a sign, the coefficients are A = V (Ỹ ∘ D) Uᵀ. Rows or columns have
+    offsets if the other side's spectrum is centred. A constant c is subtracted from Y, such that
+    the coefficients sum to zero: with e = Vᵀ1 1ᵀU,
 
         c = Σ e∘D∘Ỹ / Σ e∘D∘e.
     """
@@ -141,15 +177,45 @@ class CompleteSpectrum(ClosedForm):
         ranking: bool,
         sign: int = 0,
         constant: bool = False,
+        pairwise: PairwiseKernel = KRONECKER,
     ) -> None:
-        self.left, self.right = left, right
+        self.left, self.right, self.pairwise = left, right, pairwise
         self.ranking, self.sign, self.constant = ranking, sign, constant
         self.Y = Y
 
     def labels(self, V: Array, U: Array) -> Array:
         """VᵀYU of shape (r, s), offsets taken off."""
-        labels = V.T @ self._shifted @ U
+        thin = 8 * min(V.shape[1], U.shape[1]) <= min(self.Y.shape)
+        labels = self._thin(V, U) if thin else V.T @ self._shifted @ U
         return 0.5 * (labels + self.sign * labels.T) if self.sign else labels
+
+    def _thin(self, V: Array, U: Array) -> Array:
+        """VᵀYU where one of them is thin: Y is read once, and not copied."""
+        Y, offsets = self.Y, self._costly_offsets()
+        left_first = V.shape[1] <= U.shape[1]
+        if offsets is None:
+            return V.T @ Y @ U if left_first else V.T @ (U.T @ Y.T).T
+        labels = np.zeros((V.shape[1], Y.shape[1] if left_first else U.shape[1]))
+        size = max(1, IN_CACHE // Y.shape[1])
+        for start in range(0, len(Y), size):
+            part = slice(start, start + size)
+            block = Y[part] - offsets[part]
+            labels += V[part].T @ (block if left_first else block @ U)
+        return labels @ U if left_first else labels
+
+    def _costly_offsets(self) -> Array | None:
+        """About the free offsets, like Y or (p, 1), if they are so large that they cost digits."""
+        Y = self.Y
+        if self.right.centred:
+            offsets, some = Y[:, :1], Y[:, :: max(1, Y.shape[1] // 8)]
+        elif self.left.centred:
+            offsets, some = Y[:1], Y[:: max(1, len(Y) // 8)]
+        else:  # the mean is taken off by `_ones` too
+            return np.full((len(Y), 1), Y.mean()) if self.constant else None
+        deviation = np.abs(some - offsets).mean()
+        if np.abs(offsets).max() <= COSTLY * deviation:
+            return None
+        return np.broadcast_to(offsets, (len(Y), offsets.shape[1]))
 
     @cached_property
     def _shifted(self) -> Array:
@@ -167,9 +233,13 @@ class CompleteSpectrum(ClosedForm):
 
     @cached_property
     def _live(self) -> tuple[Array, Array]:
-        """Ỹ and λσᵀ without the null spaces."""
-        left, right = self.left.range, self.right.range
-        return self.labels(left.vectors, right.vectors), np.outer(left.values, right.values)
+        """Ỹ and λσᵀ (λ + σ) of `bases`."""
+        left, right = self.bases
+        return self.labels(left.vectors, right.vectors), self.products(left.values, right.values)
+
+    def products(self, lam: Array, sigma: Array) -> Array:
+        """Eigenvalues λσ (λ + σ) of the pairwise kernel, shape (r, s)."""
+        return self.pairwise.eigenvalues(lam, sigma)
 
     def inner(self, alpha: float) -> Array:
         """Ỹ ∘ D, shape (r, s)."""
@@ -180,13 +250,15 @@ class CompleteSpectrum(ClosedForm):
             total = float(np.vdot(ones * D, ones)) + size / alpha
             labels = labels - (float(np.vdot(ones * D, labels)) + label / alpha) / total * ones
         D *= labels
+        if not self.pairwise.plain:
+            D[products == 0.0] = 0.0  # functions of norm zero
         return D
 
     @cached_property
     def _ones(self) -> tuple[Array, tuple[float, float]]:
         """Vᵀ1 1ᵀU without the null spaces; and 1ᵀY1 and 1ᵀ1 of what lies in them."""
         sums, rests = [], []
-        for spectrum in (self.left.range, self.right.range):
+        for spectrum in self.bases:
             V = spectrum.vectors
             inside = V.sum(axis=0)
             rest = 1.0 - V @ inside
@@ -200,6 +272,118 @@ class CompleteSpectrum(ClosedForm):
         return np.outer(a, b), (label, size)
 
 
+class TwoStep(CompleteSpectrum):
+    """Ridge regression (of the ranked objects: RankRLS) of one side after the other.
+
+    Every row of labels is smoothed by the regression over the columns, then every column of the
+    result by that over the rows: A = (K + alpha₁ I)⁻¹ Y (G + alpha₂ I)⁻¹, in either order. An
+    alpha is here a pair (alpha₁, alpha₂) (Pahikkala, Stock, Airola, Aittokallio, De Baets,
+    Waegeman, ECML PKDD 2014).
+    """
+
+    def inner(self, alpha: Any) -> Array:
+        """Ỹ / ((λ + alpha₁)(σ + alpha₂)), shape (r, s)."""
+        left, right = self.bases
+        return (
+            self._live[0]
+            * damped(left.values, float(alpha[0]))[:, None]
+            * damped(right.values, float(alpha[1]))
+        )
+
+
+class SquaredSum(CompleteSpectrum):
+    """The kernel (k + g)²: 2 K ⊗ G and functions of the rows and of the columns beside it.
+
+    Parameters
+    ----------
+    left, right, Y, ranking, sign, constant, pairwise
+        As for `CompleteSpectrum`.
+    kernels : tuple of two ndarray, of shape (p, p) and (g, g)
+        K and G, positive semi-definite.
+
+    Notes
+    -----
+    Γ = 2 K ⊗ G + B Φ Φᵀ Bᵀ, where B = [I ⊗ 1, 1 ⊗ I] sums labels by row and column and Φ Φᵀ has
+    the squares of the two kernels on its diagonal. With N = 2 K ⊗ G + alpha I, which is diagonal
+    in V and U, and Q = BᵀN⁻¹B of order p + g (Woodbury),
+
+        (I + ΦᵀQΦ) s = ΦᵀBᵀN⁻¹y,     A = N⁻¹(y − BΦs).
+    """
+
+    def __init__(
+        self,
+        left: Spectrum,
+        right: Spectrum,
+        Y: Array,
+        kernels: tuple[Array, Array],
+        **options: Any,
+    ) -> None:
+        super().__init__(left, right, Y, **options)
+        V, U = (basis.vectors for basis in self.bases)
+        # Sums over a centred side are zero: functions of the other one are its offsets.
+        self.sums = V.sum(axis=0), U.sum(axis=0)
+        for basis, sums in zip(self.bases, self.sums, strict=True):
+            if basis.centred:
+                sums[:] = 0.0
+        self.images = []  # of Φ in V and in U
+        for vectors, K in zip((V, U), kernels, strict=True):
+            square = Spectrum(*decompose(np.asarray(K, dtype=np.float64) ** 2)).range
+            root = np.sqrt(np.maximum(square.values, 0.0))
+            self.images.append(vectors.T @ (square.vectors * root))
+
+    def inner(self, alpha: Any) -> Array:
+        """VᵀAU, shape (r, s)."""
+        labels, products = self._live
+        D = damped(products, float(alpha))
+        system = self._sums_of(D)
+        system[np.diag_indices_from(system)] += 1.0
+        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+
+        def solved(labels: Array) -> tuple[Array, Array]:
+            s = cho_solve(factor, self._sums(D * labels), check_finite=False)
+            return labels - self._spread(s), s
+
+        if self.constant:
+            ones = np.outer(*self.sums)
+            rest = D * solved(ones)[0]
+            labels = labels - float(np.vdot(rest, labels)) / float(np.vdot(rest, ones)) * ones
+        rest, s = solved(labels)
+        live = products != 0.0
+        A = np.where(live, D * rest, 0.0)
+        if not live.all():
+            # Where λσ = 0, rest/alpha would be right, too, and large: of it only ΦᵀBᵀA counts.
+            A[~live] = self._spread(self._null @ (s - self._sums(A)))[~live]
+        return A
+
+    def _sums(self, A: Array) -> Array:
+        """ΦᵀBᵀA."""
+        (a, b), (left, right) = self.sums, self.images
+        return np.concatenate([left.T @ (A @ b), right.T @ (a @ A)])
+
+    def _spread(self, s: Array) -> Array:
+        """BΦs, shape (r, s)."""
+        (a, b), (left, right) = self.sums, self.images
+        n = left.shape[1]
+        return np.outer(left @ s[:n], b) + np.outer(a, right @ s[n:])
+
+    def _sums_of(self, D: Array) -> Array:
+        """ΦᵀBᵀ D BΦ for a diagonal D, shape (r, s)."""
+        (a, b), (left, right) = self.sums, self.images
+        corner = left.T @ ((np.outer(a, b) * D) @ right)
+        return np.block(
+            [
+                [left.T @ ((D @ b**2)[:, None] * left), corner],
+                [corner.T, right.T @ ((a**2 @ D)[:, None] * right)],
+            ]
+        )
+
+    @cached_property
+    def _null(self) -> Array:
+        """Pseudo-inverse of ΦᵀBᵀBΦ over the products with λσ = 0."""
+        gram = self._sums_of((self._live[1] == 0.0).astype(np.float64))
+        return np.linalg.pinv(gram, rcond=NEGLIGIBLE, hermitian=True)
+
+
 class PairedRanking(ClosedForm):
     """min over f(x, z) = s f(z, x) of Σ_i ‖C(y_i − f_i)‖² + alpha ‖f‖².
 
@@ -210,6 +394,8 @@ class PairedRanking(ClosedForm):
     Y : ndarray of shape (p, p)
     sign : {1, −1}
         s: symmetric or reciprocal.
+    pairwise : PairwiseKernel
+        With the Cartesian kernel λ + λ' takes the place of λλ', and no eigenvector is dead.
 
     Notes
     -----
@@ -230,12 +416,14 @@ class PairedRanking(ClosedForm):
     eᵀR̃e = 0 does the same.
     """
 
-    def __init__(self, left: Spectrum, Y: Array, sign: int) -> None:
+    def __init__(
+        self, left: Spectrum, Y: Array, sign: int, pairwise: PairwiseKernel = KRONECKER
+    ) -> None:
         p = len(Y)
-        self.sign = sign
+        self.sign, self.pairwise = sign, pairwise
         self.left = self.right = left
         whole = left.complete
-        V, live = whole.vectors, whole.live
+        V, live = whole.vectors, whole.live if pairwise.plain else np.ones(p, dtype=bool)
         YC = row_centred(Y)
         R = V.T @ YC @ V
         R = 0.5 * (R + sign * R.T)  # exactly: a single antisymmetric entry is zero
@@ -249,8 +437,8 @@ class PairedRanking(ClosedForm):
         self.rest -= float(null @ R[np.ix_(~live, ~live)] @ null)
         self.R = R[np.ix_(live, live)]
         self.e = e[live]
-        self.values = whole.values[live]
-        self.products = np.outer(self.values, self.values)
+        values = whole.values[live]
+        self.products = pairwise.eigenvalues(values, values)
 
     def inner(self, alpha: float) -> Array:
         """[R̃ + ½(v eᵀ + s e vᵀ)] ∘ T, shape (n, n)."""
@@ -269,7 +457,7 @@ class PairedRanking(ClosedForm):
         length = float(np.linalg.norm(e))
         if length <= self.left.vectors.shape[0] * np.finfo(np.float64).eps:
             return np.zeros_like(e)  # every function has centred rows
-        right = self.values * (TR @ (self.values * e))  # (Λ∘R̃)e
+        right = (self.products * TR) @ e  # (Λ∘R̃)e
         N = T * (0.5 * alpha * s * e)[:, None]
         N *= e
         diagonal = np.einsum("ii->i", N)
@@ -299,13 +487,16 @@ class PairedRanking(ClosedForm):
 
 
 def damped(products: Array, alpha: float) -> Array:
-    """1/(λσ + alpha), or an error where a kernel is so indefinite that this is not positive."""
+    """1/(λσ + alpha), or an error where a kernel is so indefinite that this is not positive.
+
+    ``products`` are the eigenvalues λσ, or those of another kernel.
+    """
     shifted = products + alpha
     lowest = shifted.min(initial=np.inf)
     if lowest <= 0.0:
         raise ValueError(
-            "the pairwise kernel is not positive semi-definite: the product of the two kernels' "
-            f"eigenvalues goes down to {lowest - alpha:.3g}. Use alpha above "
+            "the pairwise kernel is not positive semi-definite: its eigenvalues, made of those of "
+            f"the two kernels, go down to {lowest - alpha:.3g}. Use alpha above "
             f"{alpha - lowest:.3g}, or positive semi-definite kernels"
         )
     return np.divide(1.0, shifted, out=shifted)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg.lapack import dpocon, dpotrf, dpotrs
 
 from rankrls.core.linalg.factorizations import EigenFactorization, factorize
@@ -19,6 +20,7 @@ from rankrls.core.linalg.feature_svd import feature_svd
 from rankrls.core.relations.edges import EdgeFactor, EdgeKernel
 from rankrls.core.relations.observations import Cells
 from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets
+from rankrls.core.relations.pairwise_kernels import KRONECKER, PairwiseKernel
 from rankrls.core.relations.sides import Side, Spectrum
 
 __all__ = [
@@ -52,9 +54,12 @@ def n_unknowns(r: int, s: int, sign: int) -> int:
     return r * s if sign == 0 else r * (r + sign) // 2
 
 
-def primal_cost(n_cells: int, r: int, s: int, sign: int) -> float:
-    """Multiplications of the Gram matrix of all products of features."""
-    return float(n_cells) * n_unknowns(r, s, sign) ** 2
+def primal_cost(n_cells: int, p: int, r: int, s: int) -> float:
+    """Multiplications of the system over all products of features, about.
+
+    Those with sparse matrices, which are slower, count eight times (measured).
+    """
+    return 4.0 * n_cells * s**2 + 0.25 * p * (r * s) ** 2 + (r * s) ** 3 / 3
 
 
 def solve_over_products(
@@ -141,6 +146,7 @@ def solve_over_cells(
     ranking: bool,
     sign: int,
     offsets: FreeOffsets = NO_OFFSETS,
+    pairwise: PairwiseKernel = KRONECKER,
 ) -> Array:
     """Coefficients A of shape (n_alphas, p, g), by a system over the q cells.
 
@@ -148,7 +154,8 @@ def solve_over_cells(
     coefficients are a = F (FᵀΓF + alpha I)⁻¹ Fᵀy.
     """
     factor = EdgeFactor(cells, centred=ranking, offsets=offsets)
-    kernel = EdgeKernel(rows.K, columns.K, (cells.rows, cells.cols), sign=sign)
+    ends = (cells.rows, cells.cols)
+    kernel = EdgeKernel(rows.K, columns.K, ends, sign=sign, pairwise=pairwise)
     gram = kernel.dense()
     S = factor.rmatmat(np.ascontiguousarray(factor.rmatmat(gram).T))
     S = 0.5 * (S + S.T)
@@ -207,18 +214,56 @@ class _EigenvectorProducts:
             begin = end
 
     def moments(self) -> tuple[Array, Array]:
-        """ΦᵀLΦ and ΦᵀLy, shapes (n, n) and (n,)."""
-        target = self.factor.target
-        gram, cross = np.zeros((self.n, self.n)), np.zeros(self.n)
-        means, root = np.zeros(self.n), self.factor.root
-        for part, products in self.blocks():
-            gram += products.T @ products
-            cross += products.T @ target[part]
-            if self.factor.free.constant:
-                means += products.T @ root[part]
-        if self.factor.free.constant:  # target has no constant part
-            gram -= np.outer(means, means / (root @ root))
-        return gram, cross
+        """ΦᵀLΦ and ΦᵀLy, shapes (n, n) and (n,).
+
+        With v, u the rows of V and U, ΦᵀLΦ is Σ_rows vvᵀ ⊗ Σ_cells ω uuᵀ (less the offset of the
+        row): the inner sums for all rows are one product with a sparse matrix, and the outer sum
+        is one of matrices. Both only need a triangle of vvᵀ and uuᵀ.
+        """
+        factor, cells = self.factor, self.factor.cells
+        V, U = self.phi, self.psi
+        (p, r), s = V.shape, U.shape[1]
+        a, b = np.triu_indices(s)
+        i, j = np.triu_indices(r)
+        pointers = np.searchsorted(cells.rows, np.arange(p + 1))
+
+        def table(values: Array) -> sparse.csr_array:
+            return sparse.csr_array((values, cells.cols, pointers), shape=cells.shape)
+
+        weights, products = table(cells.weight), U[:, a] * U[:, b]
+        sums = weights @ U
+        share = np.bincount(cells.rows, cells.weight, minlength=p)
+        np.divide(1.0, share, out=share, where=share > 0)
+        corners = np.zeros((len(i), len(a)))
+        size = max(1, WORK // max(len(a), len(i)))
+        for start in range(0, p, size):
+            part = slice(start, start + size)
+            inner = weights[part] @ products
+            if factor.centred:
+                inner -= sums[part][:, a] * (share[part, None] * sums[part][:, b])
+            corners += (V[part][:, i] * V[part][:, j]).T @ inner
+        # (r, r, s, s) from the triangles, then the two indices of a product side by side
+        rows, columns = np.empty((r, r), dtype=int), np.empty((s, s), dtype=int)
+        rows[i, j] = rows[j, i] = np.arange(len(i))
+        columns[a, b] = columns[b, a] = np.arange(len(a))
+        gram = corners[rows[:, None, :, None], columns[None, :, None, :]].reshape(r * s, r * s)
+        cross = (V.T @ (table(factor.matvec(factor.target)) @ U)).ravel()
+        if factor.free.constant:
+            means = (V.T @ sums).ravel()
+            gram -= np.outer(means, means / cells.weight.sum())
+        return self._folded(gram, cross) if self.sign else (gram, cross)
+
+    def _folded(self, gram: Array, cross: Array) -> tuple[Array, Array]:
+        """The moments of symmetric or antisymmetric sums of products, from those of products."""
+        a, b = self.at
+        r = self.phi.shape[1]
+        scale = np.where(a == b, 0.5, np.sqrt(0.5))
+        first, second = a * r + b, b * r + a
+        half = gram[first] + self.sign * gram[second]
+        folded = half[:, first] + self.sign * half[:, second]
+        folded *= scale
+        folded *= scale[:, None]
+        return folded, scale * (cross[first] + self.sign * cross[second])
 
     def by_singular_vectors(self, alphas: Array) -> Array:
         """The values θ for every alpha, shape (n_alphas, n).

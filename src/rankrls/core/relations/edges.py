@@ -1,12 +1,13 @@
 """Observed pairs of objects as rows of a RankRLS problem: their kernel, and their loss.
 
-An incomplete relation is RankRLS over its observed pairs (cells). A cell is a row with the kernel
-K ⊗ G, its row object is the query, and queries are weighted by their size. The Kronecker product
-is never formed: a vector over all pairs is a p × g matrix M, read row by row, and
+An incomplete relation is RankRLS over its observed pairs (cells). A cell is a row with a pairwise
+kernel as K ⊗ G, its row object is the query, and queries are weighted by their size. The Kronecker
+product is never formed: a vector over all pairs is a p × g matrix M, read row by row, and
 
     (K ⊗ G) vec(M) = vec(K M G)
 
-is two matrix products. Over q edges of a sparse graph it is cheaper to multiply edge by edge.
+is two matrix products. Over q edges of a sparse graph it is cheaper to multiply edge by edge. Other
+pairwise kernels are sums of such products (`core.relations.pairwise_kernels`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from rankrls.core.relations.observations import Cells
 from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets, TableOffsets, free_offsets
+from rankrls.core.relations.pairwise_kernels import KRONECKER, PairwiseKernel, SideValues
 
 __all__ = ["SAMPLED_COST", "EdgeFactor", "EdgeKernel", "choose_form"]
 
@@ -27,9 +29,6 @@ Array = NDArray[Any]
 
 #: What an edge costs in the sampled form, in pairs of the dense form (measured: 25 to 40).
 SAMPLED_COST = 30
-
-#: Edges that are multiplied at a time: two blocks of so many rows stay in cache.
-CHUNK = 256
 
 
 def choose_form(n_edges: int, p: int, g: int) -> str:
@@ -51,16 +50,19 @@ class EdgeKernel(LinearOperator):
     to : tuple of two ndarray of shape (q',), optional
         Those of the edges in the result; the same by default.
     sign : {0, 1, −1}
-        1 (−1): ½(K ⊗ K + (−) its columns swapped), the symmetric (reciprocal) kernel of P5
+        1 (−1): ½(Γ + (−) its columns swapped), the symmetric (reciprocal) kernel of P5
         (8) and (9); K and G are then the same objects.
     form : {"auto", "dense", "sampled"}
+    pairwise : PairwiseKernel
+        Γ, where it is not K ⊗ G.
 
     Notes
     -----
     Dense: the edges are put into a p × g matrix M (several at one place are added), K M G is
     formed, and the edges of the result are read from it. Sampled: M stays sparse, T = M G costs
     q g, and an edge (i, j) of the result is the inner product of row i of K with column j of T.
-    With a sign, M is replaced by ½(M ± Mᵀ); then K M K has the same symmetry.
+    With a sign, M is replaced by ½(M ± Mᵀ); then K M K has the same symmetry. Other pairwise
+    kernels are sums of several such products.
     """
 
     def __init__(
@@ -72,13 +74,16 @@ class EdgeKernel(LinearOperator):
         *,
         sign: int = 0,
         form: str = "auto",
+        pairwise: PairwiseKernel = KRONECKER,
     ) -> None:
         rows, cols = ends
-        self.K, self.G, self.sign = K, G, sign
+        self.K, self.G, self.sign, self.pairwise = K, G, sign, pairwise
+        left = SideValues(K)
+        self.sides = left, left if G is K else SideValues(G)
         self.ends = ends
         self.to = ends if to is None else to
         p, g = len(K), len(G)
-        most = max(len(rows) * (2 if sign else 1), len(self.to[0]))
+        most = max(len(rows) * (2 if sign or pairwise.one_domain else 1), len(self.to[0]))
         self.form = choose_form(most, p, g) if form == "auto" else form
         self.flat = rows * g + cols
         self._flat_out = self.flat if to is None else self.to[0] * g + self.to[1]
@@ -91,7 +96,7 @@ class EdgeKernel(LinearOperator):
         super().__init__(np.dtype(np.float64), (len(self._flat_out), len(rows)))
 
     def scatter(self, v: Array) -> Array:
-        """The matrix M of shape (p, g) that holds v (n_edges,), symmetrised if there is a sign."""
+        """The matrix M of shape (p, g) that holds v (n_edges,), with the symmetry of the kernel."""
         p, g = len(self.K), len(self.G)
         if self._full_in:
             M = v.reshape(p, g)
@@ -100,7 +105,7 @@ class EdgeKernel(LinearOperator):
             M.ravel()[self.flat] = v
         else:
             M = np.bincount(self.flat, weights=v, minlength=p * g).reshape(p, g)
-        return 0.5 * (M + self.sign * M.T) if self.sign else M
+        return self.pairwise.symmetrised(M, self.sign)
 
     def _matvec(self, v: Array) -> Array:
         v = np.ravel(v)
@@ -110,7 +115,7 @@ class EdgeKernel(LinearOperator):
         return np.stack([self._matvec(v) for v in V.T], axis=1)
 
     def _dense(self, v: Array) -> Array:
-        F = (self.K @ self.scatter(v) @ self.G).ravel()
+        F = self.pairwise.table(*self.sides, self.scatter(v)).ravel()
         return F if self._full_out else F[self._flat_out]
 
     def _sampled(self, v: Array) -> Array:
@@ -120,27 +125,27 @@ class EdgeKernel(LinearOperator):
             M = sparse.csr_array((v, cols, self._pointers), shape=shape)
         else:
             M = sparse.coo_array((v, (rows, cols)), shape=shape).tocsr()
-        if self.sign:
-            M = (0.5 * (M + self.sign * M.T)).tocsr()
-        T = np.ascontiguousarray((M @ self.G).T)  # (g, p): row j is column j of M G
-        rows, cols = self.to
-        out = np.empty(len(rows))
-        for start in range(0, len(rows), CHUNK):
-            part = slice(start, start + CHUNK)
-            np.vecdot(self.K[rows[part]], T[cols[part]], out=out[part])
-        return out
+        M = self.pairwise.symmetrised(M, self.sign)
+        return self.pairwise.at(*self.sides, M, *self.to)
 
     def _adjoint(self) -> EdgeKernel:
-        return EdgeKernel(self.K, self.G, self.to, self.ends, sign=self.sign, form=self.form)
+        return EdgeKernel(
+            self.K,
+            self.G,
+            self.to,
+            self.ends,
+            sign=self.sign,
+            form=self.form,
+            pairwise=self.pairwise,
+        )
+
+    def row_sizes(self) -> Array:
+        """About the norms of the rows, shape (q',)."""
+        return self.pairwise.row_sizes(*self.sides, *self.to)
 
     def dense(self) -> Array:
         """The matrix of shape (q', q), for small graphs."""
-        (i, j), (k, m) = self.to, self.ends
-        out = self.K[np.ix_(i, k)] * self.G[np.ix_(j, m)]
-        if self.sign:
-            out += self.sign * (self.K[np.ix_(i, m)] * self.G[np.ix_(j, k)])
-            out *= 0.5
-        return out
+        return self.pairwise.between(self.sides, self.to, self.ends, self.sign)
 
 
 class EdgeFactor(LinearOperator):

@@ -1,4 +1,4 @@
-"""Hold-outs of relations: what is left out, and predictions by models without it.
+"""Held-out predictions of complete relations: by models without rows, columns, entries or both.
 
 On complete relations without a symmetry held-out predictions are read off the eigenvectors of the
 two kernels. The diagonals of the hat matrix H and of M = I − H are sums of positive terms, so that
@@ -7,7 +7,8 @@ two kernels. The diagonals of the hat matrix H and of M = I − H are sums of po
 
 keeps its digits whatever alpha is, as long as M is not tiny beside the largest value that it
 can have (rounding in y − f is divided by it). Where it is, and on other relations, a model is
-refitted without the held-out labels.
+refitted without the held-out labels. Kernels of pairs with the eigenvectors of K ⊗ G, as the
+Cartesian one, differ in their eigenvalues only.
 
 A constant that is free adds a term of rank one: M/alpha = D − s sᵀ/τ in the notation of
 `CompleteSpectrum`, with s = (K ⊗ G + alpha I)⁻¹ 1 and τ = 1ᵀs.
@@ -25,75 +26,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from rankrls import _memory
-from rankrls._calls import Progress
-from rankrls.core.linalg.conjugate_gradients import IterationOptions
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form, damped
 from rankrls.core.relations.observations import Observations
 from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets, TableOffsets, free_offsets
-from rankrls.core.relations.relation_problem import RelationProblem
+from rankrls.core.relations.pairwise_kernels import KRONECKER, PairwiseKernel, SideValues
 from rankrls.core.relations.sides import Side
 
-__all__ = [
-    "BlockFold",
-    "CompleteHoldout",
-    "HeldOutEdges",
-    "HeldOutTable",
-    "RelationFolds",
-    "alpha_chunks",
-    "complete_labels",
-    "cross_validate",
-]
+__all__ = ["CompleteHoldout", "HeldOutTable", "without"]
 
 Array = NDArray[Any]
 
 #: Where M is smaller than this part of its largest value, too many digits are lost.
 SINGULAR = 1e-7
-
-#: Numbers in a work space: alphas are taken together up to this.
-WORK = 2**27
-
-
-@dataclass(frozen=True)
-class BlockFold:
-    """Pairs to learn from and pairs to predict, as products of rows and columns.
-
-    Attributes
-    ----------
-    train, test : tuple of two int arrays
-        Rows and columns.
-    """
-
-    train: tuple[Array, Array]
-    test: tuple[Array, Array]
-
-
-@dataclass(frozen=True)
-class RelationFolds:
-    """What a cross-validation of a relation holds out.
-
-    Attributes
-    ----------
-    kind : {"blocks", "leave-row-out", "entries", "pairs"}
-    blocks : tuple of BlockFold
-        For "blocks".
-    entries : tuple of int arrays
-        For "entries": columns that are held out together, of one row at a time.
-    pairs : ndarray of shape (q,), int
-        For "pairs": the fold of every observed pair, −1 if it is never held out.
-    n_pair_folds : int
-    """
-
-    kind: str
-    blocks: tuple[BlockFold, ...] = ()
-    entries: tuple[Array, ...] = ()
-    pairs: Array | None = None
-    n_pair_folds: int = 0
-
-    def __str__(self) -> str:
-        n = len(self.blocks) or self.n_pair_folds
-        return f"{n} folds" if n else self.kind
 
 
 @dataclass(frozen=True)
@@ -111,30 +57,6 @@ class HeldOutTable:
     n_refits: Array
 
 
-@dataclass(frozen=True)
-class HeldOutEdges:
-    """Held-out edges and their predictions.
-
-    Attributes
-    ----------
-    lists : ndarray of shape (n,), int
-        Which edges were predicted by one model for one row: these are to be ranked.
-    y : ndarray of shape (n,)
-    predictions : ndarray of shape (n_alphas, n)
-    n_refits : ndarray of shape (n_alphas,), int
-        How often a refit replaced a shortcut that would have lost digits; every fold where there
-        is no shortcut.
-    """
-
-    lists: Array
-    y: Array
-    predictions: Array
-    n_refits: Array
-
-
-# ---------------------------------------------------------------------- complete relations
-
-
 class CompleteHoldout:
     """Questions to a complete problem about models without some of its labels.
 
@@ -148,6 +70,8 @@ class CompleteHoldout:
         With a sign only `block` may be asked, with the same objects on both sides.
     offsets : FreeOffsets
         With those of columns, or of rows for regression, only `block` may be asked.
+    pairwise : PairwiseKernel
+        A spectral one.
     """
 
     def __init__(
@@ -159,10 +83,12 @@ class CompleteHoldout:
         ranking: bool,
         sign: int = 0,
         offsets: FreeOffsets = NO_OFFSETS,
+        pairwise: PairwiseKernel = KRONECKER,
     ) -> None:
         self.sides = (rows, columns)
         self.Y = Y
         self.ranking, self.sign, self.offsets = ranking, sign, offsets
+        self.pairwise = pairwise
         self._parts: dict[tuple[int, bytes], Side] = {}
 
     @cached_property
@@ -174,7 +100,12 @@ class CompleteHoldout:
 
     @property
     def _loss(self) -> dict[str, Any]:
-        return {"ranking": self.ranking, "sign": self.sign, "offsets": self.offsets}
+        return {
+            "ranking": self.ranking,
+            "sign": self.sign,
+            "offsets": self.offsets,
+            "pairwise": self.pairwise,
+        }
 
     def block(self, train: tuple[Array, Array], test: tuple[Array, Array], alphas: Array) -> Array:
         """Predict the pairs of some rows and columns by the model of others.
@@ -202,6 +133,14 @@ class CompleteHoldout:
             spectra = replace(spectra[0], mean=None), replace(spectra[1], mean=None)
 
         def values(at: tuple[Array, Array]) -> Array:
+            if not self.pairwise.plain:
+                parts = (
+                    SideValues(side.K[np.ix_(objects, of)], _same(objects, of))
+                    for side, objects, of in zip(self.sides, at, train, strict=True)
+                )
+                first, second = parts
+                tables = model.coefficients(alphas)
+                return np.stack([self.pairwise.table(first, second, A) for A in tables])
             images = [
                 side.images(spectrum, objects, of)
                 for side, spectrum, objects, of in zip(self.sides, spectra, at, train, strict=True)
@@ -247,10 +186,10 @@ class CompleteHoldout:
         """Every row by the model without its labels."""
         p, g = self.Y.shape
         every = np.arange(g)
-        held, unsafe = _stack([_rows_out(self.problem, alpha) for alpha in alphas])
+        held, unsafe = _stack([self._rows_out(alpha) for alpha in alphas])
         for i in np.flatnonzero(unsafe.any(axis=0)):
             at = unsafe[:, i]
-            again = self.block((_without(p, i), every), (np.array([i]), every), alphas[at])
+            again = self.block((without(p, i), every), (np.array([i]), every), alphas[at])
             if self.ranking:
                 again -= again.mean(axis=2, keepdims=True)
             held[at, i] = again[:, 0]
@@ -261,9 +200,9 @@ class CompleteHoldout:
         """Every column by the model without its labels."""
         p, g = self.Y.shape
         every = np.arange(p)
-        held, unsafe = _stack([_columns_out(self.problem, alpha) for alpha in alphas])
+        held, unsafe = _stack([self._columns_out(alpha) for alpha in alphas])
         for j in np.flatnonzero(unsafe.any(axis=0)):
-            at, stay = unsafe[:, j], _without(g, j)
+            at, stay = unsafe[:, j], without(g, j)
             again = self.block((every, stay), (every, np.arange(g)), alphas[at])
             if self.ranking:
                 again += (self.Y - again)[:, :, stay].mean(axis=2, keepdims=True)
@@ -273,7 +212,7 @@ class CompleteHoldout:
 
     def entries(self, alphas: Array) -> HeldOutTable:
         """Every entry by the model without its label."""
-        held, unsafe = _stack([_entry_out(self.problem, alpha) for alpha in alphas])
+        held, unsafe = _stack([self._entry_out(alpha) for alpha in alphas])
         for a in np.flatnonzero(unsafe.any(axis=(1, 2))):
             given = self._given_others(alphas[a])
             for i, j in np.argwhere(unsafe[a]):
@@ -288,7 +227,7 @@ class CompleteHoldout:
         held = np.full((len(alphas), *self.Y.shape), np.nan)
         n_refits = np.zeros(len(alphas), dtype=int)
         for a, alpha in enumerate(alphas):
-            parts, unsafe = _entries_out(self.problem, alpha, folds)
+            parts, unsafe = self._entries_out(alpha, folds)
             for fold, part in zip(folds, parts, strict=True):
                 held[a][:, fold] = part
             n_refits[a] = unsafe.sum()
@@ -305,9 +244,9 @@ class CompleteHoldout:
         n_refits = np.zeros(len(alphas), dtype=int)
         for rows in row_folds:
             stay = np.setdiff1d(np.arange(p), rows)
-            held[:, rows], unsafe = _both_out(self.problem, self.sides[0], rows, alphas)
+            held[:, rows], unsafe = self._both_out(rows, alphas)
             for j in np.flatnonzero(unsafe.any(axis=0)):
-                at, cols = unsafe[:, j], _without(g, j)
+                at, cols = unsafe[:, j], without(g, j)
                 again = self.block((stay, cols), (rows, np.arange(g)), alphas[at])
                 if self.ranking:
                     again -= again[:, :, cols].mean(axis=2, keepdims=True)
@@ -316,6 +255,46 @@ class CompleteHoldout:
             n_refits += unsafe.sum(axis=1)
             self._forget(0)
         return HeldOutTable(held, n_refits)
+
+    def _rows_out(self, alpha: Any) -> tuple[Array, Array]:
+        return _rows_out(self.problem, alpha)
+
+    def _columns_out(self, alpha: Any) -> tuple[Array, Array]:
+        return _columns_out(self.problem, alpha)
+
+    def _entry_out(self, alpha: Any) -> tuple[Array, Array]:
+        return _entry_out(self.problem, alpha)
+
+    def _entries_out(self, alpha: Any, folds: list[Array]) -> tuple[list[Array], Array]:
+        return _entries_out(self.problem, alpha, folds)
+
+    def _both_out(self, rows: Array, alphas: Array) -> tuple[Array, Array]:
+        if self.pairwise.plain:
+            return _both_out(self.problem, self.sides[0], rows, alphas)
+        # K ⊗ I + I ⊗ G is zero between new pairs and others: a constant is left, by refits.
+        shape = len(alphas), self.Y.shape[1]
+        return np.zeros((shape[0], len(rows), shape[1])), np.full(shape, self.problem.constant)
+
+    def cell_folds(
+        self, folds: list[tuple[Array, Array]], alphas: Array
+    ) -> tuple[list[Array], Array]:
+        """Some pairs by the model without their labels, for each of several folds.
+
+        Parameters
+        ----------
+        folds : list of tuples of two int arrays of shape (n,)
+            Rows and columns of the pairs of each fold.
+        alphas : ndarray of shape (n_alphas,)
+
+        Returns
+        -------
+        list of ndarray of shape (n_alphas, n)
+        ndarray of shape (n_alphas, n_folds), bool
+            Which to refit: there the shortcut would lose digits.
+        """
+        parts = [_cells_out(self.problem, alpha, folds) for alpha in alphas]
+        values = [np.stack([part[0][k] for part in parts]) for k in range(len(folds))]
+        return values, np.stack([part[1] for part in parts])
 
     def _given_others(self, alpha: float) -> Any:
         """Refits of one row beside all others, which enter as a Gaussian process prior."""
@@ -348,36 +327,37 @@ def _rows_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
     """Every row without its labels, shape (p, g), and which rows to refit, shape (p,).
 
     In the basis U of the columns the problem falls apart into one regression for each column,
-    with the kernel σ_j K and its own hat matrix.
+    with the kernel σ_j K (or K + σ_j I) and its own hat matrix.
     """
     (lam, V), (sigma, U) = _parts(problem)
-    D = damped(np.outer(lam, sigma), alpha)
+    products = problem.products(lam, sigma)
+    D = damped(products, alpha)
     labels = problem.all_labels
     squares = V**2
     m = squares @ D  # M/alpha
-    unsafe = (m < SINGULAR * D.max(axis=0, initial=0.0)) & (sigma != 0.0)
+    unsafe = (m < SINGULAR * D.max(axis=0, initial=0.0)) & (products != 0.0).any(axis=0)
     if problem.constant:
         level = _Level(problem, D)
         x = level.solve(V @ (level.labels * D), m, V @ (level.ones * D))
         return problem.Y - x @ U.T, unsafe.any(axis=1)
     ratio = V @ (labels * D)
     ratio /= m
-    D *= lam[:, None]
+    D *= products
     held = V @ (labels * D)
-    held -= (squares @ D) * ratio  # f/σ
-    held *= sigma
+    held -= (squares @ D) * ratio
     return held @ U.T, unsafe.any(axis=1)
 
 
 def _columns_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
     """Every column without its labels, shape (p, g), and which columns to refit, shape (g,)."""
     (lam, V), (sigma, U) = _parts(problem)
-    products = np.outer(lam, sigma)
+    products = problem.products(lam, sigma)
     D = damped(products, alpha)
     labels = problem.all_labels
     squares = (U**2).T
     m = D @ squares
-    unsafe = ((m < SINGULAR * D.max(axis=1, initial=0.0)[:, None]) & (lam != 0.0)[:, None]).any(0)
+    live = (products != 0.0).any(axis=1, keepdims=True)
+    unsafe = ((m < SINGULAR * D.max(axis=1, initial=0.0)[:, None]) & live).any(axis=0)
     if problem.constant:
         level = _Level(problem, D)
         x = level.solve(*(part.T for part in ((level.labels * D) @ U.T, m, (level.ones * D) @ U.T)))
@@ -395,7 +375,7 @@ def _columns_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]
 def _entry_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
     """Every entry without its label, and which entries to refit, both of shape (p, g)."""
     (lam, V), (sigma, U) = _parts(problem)
-    products = np.outer(lam, sigma)
+    products = problem.products(lam, sigma)
     D = damped(products, alpha)
     labels = problem.all_labels
     left, right = V**2, (U**2).T
@@ -552,7 +532,7 @@ def _entries_out(
     rows together are one product with the outer products of the rows of U_B.
     """
     (lam, V), (sigma, U) = _parts(problem)
-    products = np.outer(lam, sigma)
+    products = problem.products(lam, sigma)
     D = damped(products, alpha)
     largest = D.max(initial=0.0)
     labels = problem.all_labels
@@ -584,6 +564,42 @@ def _entries_out(
     return held, unsafe
 
 
+def _cells_out(
+    problem: CompleteSpectrum, alpha: float, folds: list[tuple[Array, Array]]
+) -> tuple[list[Array], Array]:
+    """Folds of any pairs without their labels, and which folds to refit, shape (n_folds,).
+
+    The blocks M_BB and H_BB of a fold B are sums over products of eigenvectors; the terms of one
+    eigenvector of K at a time are a product of matrices of the order of the fold.
+    """
+    (lam, V), (sigma, U) = _parts(problem)
+    products = problem.products(lam, sigma)
+    D = damped(products, alpha)
+    labels = problem.all_labels
+    level = _Level(problem, D) if problem.constant else None
+    if level is not None:
+        labels, ones = level.labels, V @ (level.ones * D) @ U.T / np.sqrt(level.total)
+    E, hat = V @ (labels * D) @ U.T, D * products
+    F = V @ (labels * hat) @ U.T
+    held, unsafe = [], np.empty(len(folds), dtype=bool)
+    for number, (rows, cols) in enumerate(folds):
+        left, right = V[rows], U[cols]
+        M, H = np.zeros((2, len(rows), len(rows)))
+        for k in range(len(lam)):
+            outer = np.outer(left[:, k], left[:, k])
+            M += outer * ((right * D[k]) @ right.T)
+            H += outer * ((right * hat[k]) @ right.T)
+        if level is not None:
+            M -= np.outer(ones[rows, cols], ones[rows, cols])
+        values, vectors = np.linalg.eigh(M)
+        unsafe[number] = values[0] < SINGULAR * D.max(initial=0.0)
+        values = np.where(values > 0, values, np.inf)
+        ratio = vectors @ ((vectors.T @ E[rows, cols]) / values)
+        anchored = level is not None or problem.ranking
+        held.append(problem.Y[rows, cols] - ratio if anchored else F[rows, cols] - H @ ratio)
+    return held, unsafe
+
+
 def _row_variances(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array | None]:
     """What the labels of the other rows leave open of each row, in the basis U: shape (p, s).
 
@@ -592,7 +608,7 @@ def _row_variances(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Arra
     (p, g), or None without a constant.
     """
     (lam, V), (sigma, U) = _parts(problem)
-    products = np.outer(lam, sigma)
+    products = problem.products(lam, sigma)
     D = damped(products, alpha)
     squares = V**2
     m = squares @ D
@@ -611,142 +627,16 @@ def _parts(problem: CompleteSpectrum) -> tuple[tuple[Array, Array], tuple[Array,
     return (left.values, left.vectors), (right.values, right.vectors)
 
 
-def _without(n: int, one: Any) -> Array:
+def without(n: int, one: Any) -> Array:
+    """The numbers below n but one, or some."""
     return np.delete(np.arange(n), one)
+
+
+def _same(objects: Array, of: Array) -> sparse.csr_array:
+    """Which of the objects ``of`` others are, by number, shape (n', n)."""
+    return sparse.csr_array((objects[:, None] == of).astype(np.float64))
 
 
 def _stack(results: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     values, unsafe = zip(*results, strict=True)
     return np.stack(values), np.stack(unsafe)
-
-
-# ---------------------------------------------------------------------- folds
-
-
-def complete_labels(problem: RelationProblem) -> Array | None:
-    """The labels as a matrix of shape (p, g), if every pair has exactly one."""
-    block = problem.block()
-    if block is None or block.multiplicity != 1 or block.Y.shape != problem.observations.shape:
-        return None
-    return block.Y
-
-
-def alpha_chunks(alphas: Array, shape: tuple[int, int]) -> list[Array]:
-    """Alphas that can be followed together without a work space of gigabytes."""
-    size = max(1, min(WORK, _memory.budget() // 64) // (shape[0] * shape[1]))
-    return [alphas[start : start + size] for start in range(0, len(alphas), size)]
-
-
-def cross_validate(
-    problem: RelationProblem,
-    folds: RelationFolds,
-    alphas: Array,
-    *,
-    solver: str,
-    options: IterationOptions,
-    progress: Progress,
-) -> HeldOutEdges:
-    """Predictions of held-out edges for some alphas (see `alpha_chunks`).
-
-    Parameters
-    ----------
-    problem : RelationProblem
-    folds : RelationFolds
-    alphas : ndarray of shape (n_alphas,)
-    solver, options
-        For refits, where the relation is not complete.
-    progress : Progress
-    """
-    Y = complete_labels(problem)
-    if folds.kind in ("leave-row-out", "entries"):
-        assert Y is not None
-        return _by_shortcuts(problem, Y, folds, alphas)
-    if folds.kind == "blocks" and Y is not None and solver in ("auto", "closed"):
-        return _by_closed_forms(problem, Y, folds, alphas, progress)
-    return _by_refits(problem, folds, alphas, solver, options, progress)
-
-
-def _by_shortcuts(
-    problem: RelationProblem, Y: Array, folds: RelationFolds, alphas: Array
-) -> HeldOutEdges:
-    p, g = Y.shape
-    holdout = CompleteHoldout(*problem.sides, Y, **problem.loss)
-    rows = np.repeat(np.arange(p), g)
-    if folds.kind == "leave-row-out":
-        held = holdout.rows(alphas)
-        lists = rows
-    else:
-        held = holdout.entry_folds(list(folds.entries), alphas)
-        fold_of = np.empty(g, dtype=np.int64)
-        for number, cols in enumerate(folds.entries):
-            fold_of[cols] = number
-        lists = rows * len(folds.entries) + np.tile(fold_of, p)
-    predictions = held.predictions.reshape(len(alphas), -1)
-    return HeldOutEdges(lists, Y.ravel(), predictions, held.n_refits)
-
-
-def _by_closed_forms(
-    problem: RelationProblem, Y: Array, folds: RelationFolds, alphas: Array, progress: Progress
-) -> HeldOutEdges:
-    """Complete relations: a closed form for each fold, kernels decomposed once for each side."""
-    holdout = CompleteHoldout(*problem.sides, Y, **problem.loss)
-    parts = []
-    for number, fold in enumerate(folds.blocks):
-        rows, cols = fold.test
-        if problem.profiled:  # of the labels that are not held out
-            labels = np.full(Y.shape, np.nan)
-            labels[np.ix_(*fold.train)] = Y[np.ix_(*fold.train)]
-            part = problem.given(Observations.from_matrix(labels))
-            holdout = CompleteHoldout(*part.sides, Y, **problem.loss)
-        predictions = holdout.block(fold.train, fold.test, alphas).reshape(len(alphas), -1)
-        lists = np.repeat(rows, len(cols)) * len(folds.blocks) + number
-        parts.append((lists, Y[np.ix_(rows, cols)].ravel(), predictions))
-        progress.bar(number + 1, len(folds.blocks), "folds")
-    return _joined(parts, np.zeros(len(alphas), dtype=int))
-
-
-def _by_refits(
-    problem: RelationProblem,
-    folds: RelationFolds,
-    alphas: Array,
-    solver: str,
-    options: IterationOptions,
-    progress: Progress,
-) -> HeldOutEdges:
-    """Fit without the edges of each fold, and predict them."""
-    masks = _edge_masks(problem.observations, folds)
-    parts = []
-    for number, (train, test) in enumerate(masks):
-        if test.any() and train.any():
-            part = problem.select(train)
-            model = part.solve(alphas, solver, options)
-            rows, cols, y = problem.observations.select(test).lists
-            predictions = model.predict(part.sides, rows, cols)
-            parts.append((rows * len(masks) + number, y, predictions))
-        progress.bar(number + 1, len(masks), "folds refitted")
-    if not parts:
-        raise ValueError("no fold has both edges to learn from and edges to predict")
-    return _joined(parts, np.full(len(alphas), len(parts)))
-
-
-def _edge_masks(observations: Observations, folds: RelationFolds) -> list[tuple[Array, Array]]:
-    """Which edges to learn from and which to predict, for each fold."""
-    rows, cols, _ = observations.lists
-    if folds.pairs is not None:
-        flat = rows * observations.shape[1] + cols
-        fold = folds.pairs[np.searchsorted(observations.cells.flat, flat)]
-        return [(fold != number, fold == number) for number in range(folds.n_pair_folds)]
-
-    def member(part: tuple[Array, Array]) -> Array:
-        inside = [np.zeros(n, dtype=bool) for n in observations.shape]
-        inside[0][part[0]], inside[1][part[1]] = True, True
-        return inside[0][rows] & inside[1][cols]
-
-    return [(member(fold.train), member(fold.test)) for fold in folds.blocks]
-
-
-def _joined(parts: list[tuple[Array, Array, Array]], n_refits: Array) -> HeldOutEdges:
-    lists, y, predictions = zip(*parts, strict=True)
-    return HeldOutEdges(
-        np.concatenate(lists), np.concatenate(y), np.concatenate(predictions, axis=1), n_refits
-    )

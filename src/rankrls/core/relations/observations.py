@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from rankrls._relation_labels import EdgeList, read_labels
+from rankrls._relation_labels import EdgeList, read_labels, read_matrix
 
 __all__ = ["Cells", "CompleteBlock", "Observations"]
 
@@ -109,6 +110,11 @@ class Observations:
         if missing.any():
             rows, cols = np.nonzero(~missing)
             return cls(rows, cols, Y[rows, cols], Y.shape)
+        return cls._whole(Y)
+
+    @classmethod
+    def _whole(cls, Y: Array) -> Observations:
+        """Labels of all pairs, shape (p, g)."""
         made = cls(np.empty(0, int), np.empty(0, int), np.empty(0), Y.shape)
         made._lists, made._matrix = None, Y
         return made
@@ -116,8 +122,12 @@ class Observations:
     @classmethod
     def read(cls, Y: Any, name: str = "Y") -> Observations:
         """Labels as users pass them: a matrix with NaN, a data frame, or a sparse matrix."""
-        labels = read_labels(Y, name)
-        return cls(*labels) if isinstance(labels, EdgeList) else cls.from_matrix(labels)
+        if Y is None or sparse.issparse(Y):
+            labels = read_labels(Y, name)
+            assert isinstance(labels, EdgeList)
+            return cls(*labels)
+        matrix, whole = read_matrix(Y, name)
+        return cls._whole(matrix) if whole else cls.from_matrix(matrix)
 
     @property
     def n_edges(self) -> int:
@@ -143,7 +153,7 @@ class Observations:
     def T(self) -> Observations:
         """The same edges, seen from the columns."""
         if self._matrix is not None:
-            return Observations.from_matrix(np.ascontiguousarray(self._matrix.T))
+            return Observations._whole(self._matrix.T)
         rows, cols, y = self.lists
         return Observations(cols, rows, y, self.shape[::-1])
 

@@ -93,6 +93,16 @@ class TableOffsets:
         return weight if self.by_rows else weight.T
 
     @cached_property
+    def _even(self) -> float:
+        """The weight of all pairs if it is the same for all, otherwise 0."""
+        weight = self._weight
+        values = weight.weight if isinstance(weight, Cells) else weight
+        assert values is not None
+        full = values.size == self.shape[0] * self.shape[1] > 0
+        first = float(values.flat[0]) if full else 0.0
+        return first if full and bool((values == first).all()) else 0.0
+
+    @cached_property
     def _pseudo_inverse(self) -> Array:
         """Of the system of the smaller side, shape (n, n)."""
         first, second = (0, 1) if self.by_rows else (1, 0)
@@ -116,6 +126,11 @@ class TableOffsets:
             return np.zeros(p), column_sums * self.shares[1]
         first, second = (0, 1) if self.by_rows else (1, 0)
         sums = row_sums, column_sums
+        if self._even:  # the offsets are means
+            b = sums[second] / (self._even * self.shape[first])
+            b -= b.mean()
+            a = sums[first] / (self._even * self.shape[second])
+            return (a, b) if self.by_rows else (b, a)
         W = self._table
         b = self._pseudo_inverse @ (sums[second] - W.T @ (self.shares[first] * sums[first]))
         a = self.shares[first] * (sums[first] - W @ b)

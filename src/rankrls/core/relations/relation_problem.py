@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankrls import _memory
-from rankrls._calls import Progress
+from rankrls._progress import Progress
 from rankrls.core.linalg.conjugate_gradients import History, IterationOptions
 from rankrls.core.relations import cell_equations
+from rankrls.core.relations.additive import solve_over_objects
 from rankrls.core.relations.cell_equations import HeldOutCells
 from rankrls.core.relations.complete import closed_form
 from rankrls.core.relations.direct import (
@@ -23,6 +25,7 @@ from rankrls.core.relations.direct import (
     solve_over_cells,
     solve_over_products,
 )
+from rankrls.core.relations.edges import choose_form
 from rankrls.core.relations.observations import CompleteBlock, Observations
 from rankrls.core.relations.offsets import (
     NO_OFFSETS,
@@ -31,9 +34,15 @@ from rankrls.core.relations.offsets import (
     TableOffsets,
     free_offsets,
 )
+from rankrls.core.relations.pairwise_kernels import (
+    KRONECKER,
+    PairwiseKernel,
+    SideValues,
+    sampled_products,
+)
 from rankrls.core.relations.sides import Side, Spectrum
 
-__all__ = ["SOLVERS", "RelationModel", "RelationProblem"]
+__all__ = ["SOLVERS", "Factors", "RelationModel", "RelationProblem"]
 
 Array = NDArray[Any]
 
@@ -44,11 +53,38 @@ SOLVERS = ("auto", "closed", "primal", "dual", "cg")
 #: "auto" forms and factorises the system over the observed pairs up to so many of them.
 MAX_DUAL_CELLS = 2000
 #: "auto" solves for products of features, if it takes at most so many multiplications.
-MAX_PRIMAL_COST = 1e11
+MAX_PRIMAL_COST = 1.5e10
 #: Rounding errors of a kernel matrix that are a larger part of predictions are told.
 LOST = 1e-5
+#: Where the largest eigenvalue is at most so many times alpha, few iterations in the eigenvectors
+#: are enough (measured).
+EASY = 1e3
+#: Above so many times the number of cells the effective dimension is large (measured).
+AMPLE = 1.2
 #: Weights of features are kept up to so many, or twice as many as there are pairs.
 MAX_WEIGHTS = 10**6
+
+
+class Factors(NamedTuple):
+    """Thin factors of coefficients A = left rightᵀ.
+
+    Attributes
+    ----------
+    left : ndarray of shape (n_alphas or 1, p, k)
+    right : ndarray of shape (n_alphas or 1, g, k)
+    """
+
+    left: Array
+    right: Array
+
+    @property
+    def T(self) -> Factors:
+        """Those of Aᵀ."""
+        return Factors(self.right, self.left)
+
+    def product(self) -> Array:
+        """A, shape (n_alphas, p, g)."""
+        return self.left @ np.swapaxes(self.right, -1, -2)
 
 
 @dataclass(frozen=True)
@@ -57,8 +93,9 @@ class RelationModel:
 
     Attributes
     ----------
-    coefficients : ndarray of shape (n_alphas, p, g)
-        A of f(x, z) = k_xᵀ A g_z, with the kernel values k_x and g_z of the two sides.
+    dual : ndarray of shape (n_alphas, p, g), or Factors
+        A of f(x, z) = k_xᵀ A g_z, with the kernel values k_x and g_z of the two sides; thin factors
+        of it where predictions are made by ``weights``.
     solver : str
     n_iter : int
         1 for direct solvers.
@@ -73,9 +110,11 @@ class RelationModel:
         Of early stopping.
     offsets : list of FittedOffsets, or None
         What is added to k_xᵀ A g_z, for every alpha.
+    pairwise : PairwiseKernel
+        Other kernels than K ⊗ G have other functions of the coefficients A (`PairwiseKernel`).
     """
 
-    coefficients: Array
+    dual: Array | Factors
     solver: str
     n_iter: int
     weights: Array | None = None
@@ -83,6 +122,17 @@ class RelationModel:
     loss: float = 0.0
     history: History | None = None
     offsets: list[FittedOffsets] | None = None
+    pairwise: PairwiseKernel = KRONECKER
+
+    @cached_property
+    def coefficients(self) -> Array:
+        """A of shape (n_alphas, p, g)."""
+        return self.dual.product() if isinstance(self.dual, Factors) else self.dual
+
+    @property
+    def tables(self) -> Array:
+        """What predictions are made by: ``weights``, or ``coefficients``."""
+        return self.coefficients if self.weights is None else self.weights
 
     def predict(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
         """Values at pairs of objects of the two sides, shape (n_alphas, n_pairs)."""
@@ -93,6 +143,10 @@ class RelationModel:
         return values
 
     def _without_offsets(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
+        if not self.pairwise.plain:
+            left, right = (SideValues(side.K) for side in sides)
+            tables = (self.pairwise.table(left, right, A) for A in self.coefficients)
+            return np.stack([values[rows, cols] for values in tables])
         parts, places = [], []
         for side, explicit, used in zip(sides, self.explicit, (rows, cols), strict=True):
             chosen, place = np.unique(used, return_inverse=True)
@@ -100,9 +154,17 @@ class RelationModel:
             assert values is not None
             parts.append(values[chosen])
             places.append(place)
-        left, right = parts[0], parts[1].T
-        tables = self.coefficients if self.weights is None else self.weights
-        return np.stack([(left @ A @ right)[places[0], places[1]] for A in tables])
+        left, right = parts
+        values = np.empty((len(self.tables), len(rows)))
+        few = choose_form(len(rows), len(left), len(right)) == "sampled"
+        sampled = few or not _memory.fits(len(left), len(right), copies=2)
+        for out, A in zip(values, self.tables, strict=True):
+            images = left @ A
+            if sampled:
+                sampled_products(images, right, places[0], places[1], out)
+            else:
+                out[:] = (images @ right.T)[places[0], places[1]]
+        return values
 
 
 class RelationProblem:
@@ -122,11 +184,13 @@ class RelationProblem:
         1: f(x, z) = f(z, x); −1: f(x, z) = −f(z, x).
     offsets : FreeOffsets
         Free offsets that are a part of predictions. Without a sign.
+    pairwise : PairwiseKernel
+        Γ. "two-step" needs a complete relation, and alphas are then pairs, of shape (n_alphas, 2).
 
     Notes
     -----
     Minimises (y − f)ᵀ L (y − f) + alpha ‖f‖² over the observed edges, with L = I or centring by
-    row (P5 (31), (32)), in the space of the kernel K ⊗ G, or ½(K ⊗ K ± swapped). Over the observed
+    row (P5 (31), (32)), in the space of a kernel Γ = K ⊗ G, or ½(Γ ± swapped). Over the observed
     pairs this is RankRLS with the row objects as queries, weighted by their size.
     """
 
@@ -139,10 +203,12 @@ class RelationProblem:
         ranking: bool,
         sign: int = 0,
         offsets: FreeOffsets = NO_OFFSETS,
+        pairwise: PairwiseKernel = KRONECKER,
     ) -> None:
         self.sides = (rows, columns)
         self.observations = observations
         self.ranking, self.sign, self.offsets = ranking, sign, offsets
+        self.pairwise = pairwise
 
     @property
     def free(self) -> FreeOffsets:
@@ -153,18 +219,43 @@ class RelationProblem:
     def has_shortcuts(self) -> bool:
         """Whether held-out predictions of complete relations are read off a decomposition."""
         free = self.free
-        if self.profiled:
+        if self.profiled or not self.pairwise.spectral:
             return False
         return self.sign == 0 and not free.columns and (self.ranking or not free.rows)
 
+    @property
+    def has_closed_form(self) -> bool:
+        """Whether a complete relation has a closed form."""
+        if self.pairwise.spectral or not self.pairwise.closed:
+            return self.pairwise.spectral
+        return not (self.sign and self.ranking) and self._positive()
+
     def size(self) -> float:
         """A bound of the largest eigenvalue of the kernel matrix of pairs."""
-        return self.sides[0].size * self.sides[1].size
+        if self.pairwise.plain:
+            return self.sides[0].size * self.sides[1].size
+        left, right = (SideValues(side.K) for side in self.sides)
+        return self.pairwise.trace(left, right)
 
     @property
     def loss(self) -> dict[str, Any]:
         """Arguments that say which loss it is."""
         return {"ranking": self.ranking, "sign": self.sign, "offsets": self.offsets}
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """Arguments that say which problem it is: the loss, and the pairwise kernel."""
+        return {**self.loss, "pairwise": self.pairwise}
+
+    @property
+    def paired(self) -> bool:
+        """Whether a pair's mirror image tells its value: they are held out together."""
+        return self.sign != 0 or self.pairwise.one_domain
+
+    @property
+    def two_step(self) -> bool:
+        """Whether each side has an alpha of its own."""
+        return self.pairwise.name == "two-step"
 
     def select(self, chosen: Array) -> RelationProblem:
         """The same problem with some of the edges, by mask or numbers."""
@@ -175,7 +266,7 @@ class RelationProblem:
         rows, columns = self.sides
         rows = rows.given(observations)
         columns = columns.given(observations.T) if columns.profiled else columns
-        return RelationProblem(rows, columns, observations, **self.loss)
+        return RelationProblem(rows, columns, observations, **self.model)
 
     @property
     def profiled(self) -> bool:
@@ -188,7 +279,8 @@ class RelationProblem:
 
     def is_empty(self) -> bool:
         """Whether no function but zero has the symmetry: antisymmetric ones need rank two."""
-        return self.sign == -1 and self.sides[0].rank_at_most_one()
+        plain = self.pairwise.plain
+        return plain and self.sign == -1 and self.sides[0].rank_at_most_one()
 
     def solve(
         self,
@@ -203,10 +295,11 @@ class RelationProblem:
 
         Parameters
         ----------
-        alphas : ndarray of shape (n_alphas,)
+        alphas : ndarray of shape (n_alphas,), or (n_alphas, 2) for two-step
             One, if there are ``held_out`` cells; it may then be zero.
         solver : {"auto", "closed", "primal", "dual", "cg"}
-            "closed": complete relations. "primal": one system over all products of features.
+            "closed": complete relations. "primal": one system over all products of features, or
+            over all objects for "additive" and "ranking" kernels.
             "dual": one system over the observed pairs. "cg": iterative. "auto": "closed" where it
             serves, else the smaller one of "primal" and "dual" if that is small, else "cg".
         options : IterationOptions, optional
@@ -218,7 +311,16 @@ class RelationProblem:
         progress = Progress("", 0) if progress is None else progress
         options = IterationOptions() if options is None else options
         early = held_out is not None
-        block = None if solver == "cg" or (solver == "auto" and early) else self.block()
+        closed = solver in ("auto", "closed") and self.has_closed_form
+        block = self.block() if closed and not (solver == "auto" and early) else None
+        if self.two_step:
+            self._check_two_step(block, solver, early=early)
+        if solver == "closed" and not self.has_closed_form:
+            with_relation = " with a relation and loss='ranking'" if self.pairwise.closed else ""
+            raise ValueError(
+                f"solver='closed' is not for pairwise={self.pairwise.name!r}{with_relation}: use "
+                "solver='auto'"
+            )
         if solver == "closed" and block is None:
             raise ValueError(
                 "solver='closed' needs a complete relation: every pair of the objects that have "
@@ -228,12 +330,8 @@ class RelationProblem:
             )
         if solver == "auto":
             solver = "closed" if block is not None else self._choose(early)
-        if solver == "primal" and not all(side.multiplies for side in self.sides):
-            raise ValueError(
-                "solver='primal' needs the features of linear kernels, as dense arrays"
-            )
-        if solver == "primal" and self.free.columns:
-            raise ValueError("solver='primal' has no offsets of ranked objects: use solver='auto'")
+        if solver == "primal":
+            self._check_primal()
         if early and solver != "cg":
             raise ValueError(f"early_stopping needs solver='cg' (or 'auto'), not {solver!r}")
         p, g = self.observations.shape
@@ -242,7 +340,7 @@ class RelationProblem:
             assert block is not None
             model = self._closed(block, alphas)
         elif solver == "primal":
-            model = self._primal(alphas)
+            model = self._by_objects(alphas) if self.pairwise.additive else self._primal(alphas)
         elif solver == "dual":
             model = self._dual(alphas)
         elif held_out is not None:
@@ -250,6 +348,40 @@ class RelationProblem:
         else:
             model = self._iterate(alphas, options)
         return replace(model, offsets=self._fitted_offsets(model)) if any(self.offsets) else model
+
+    def _check_primal(self) -> None:
+        if self.pairwise.additive:
+            if not self._positive():
+                raise ValueError("solver='primal' needs positive semi-definite kernels")
+            return
+        if not self.pairwise.plain:
+            raise ValueError(
+                f"solver='primal' is not for pairwise={self.pairwise.name!r}: use solver='auto'"
+            )
+        if not all(side.multiplies for side in self.sides):
+            raise ValueError(
+                "solver='primal' needs the features of linear kernels, as dense arrays"
+            )
+        if self.free.columns:
+            raise ValueError("solver='primal' has no offsets of ranked objects: use solver='auto'")
+
+    def _positive(self) -> bool:
+        """Whether both kernels are positive semi-definite."""
+        return all((side.spectrum().values >= 0).all() for side in self.sides)
+
+    def _check_two_step(self, block: CompleteBlock | None, solver: str, *, early: bool) -> None:
+        if early:
+            raise ValueError("pairwise='two-step' is not iterative: set early_stopping=False")
+        if solver not in ("auto", "closed"):
+            raise ValueError(
+                f"pairwise='two-step' has a closed form only, not solver={solver!r}: use "
+                "solver='auto'"
+            )
+        if block is None or block.multiplicity != 1:
+            raise ValueError(
+                "pairwise='two-step' needs a complete Y: every pair of the objects that have a "
+                "label observed, once. Use another pairwise kernel, or fill Y in"
+            )
 
     def _fitted_offsets(self, model: RelationModel) -> list[FittedOffsets]:
         """The best offsets of the residuals, for every alpha."""
@@ -263,10 +395,15 @@ class RelationProblem:
         if early:
             return "cg"
         q = len(self.observations.cells)
-        if all(side.multiplies for side in self.sides) and not self.free.columns:
+        n = sum(self.observations.shape)
+        if self.pairwise.additive and _memory.fits(n, n, copies=6) and self._positive():
+            return "primal"
+        products = self.pairwise.plain and not self.free.columns
+        if products and all(side.multiplies for side in self.sides):
             d, e = (side.features.shape[1] for side in self.sides if side.features is not None)
             few = n_unknowns(d, e, self.sign) < q
-            if few and primal_cost(q, d, e, self.sign) <= MAX_PRIMAL_COST:
+            p = self.observations.shape[0]
+            if few and primal_cost(q, p, d, e) <= MAX_PRIMAL_COST:
                 return "primal"
         return "dual" if q <= MAX_DUAL_CELLS else "cg"
 
@@ -280,10 +417,10 @@ class RelationProblem:
         ]
         if self.sides[0] is self.sides[1] and np.array_equal(*objects):
             parts[1] = parts[0]
-        form = closed_form(parts[0], parts[1], block.Y, **self.loss)
+        form = closed_form(parts[0], parts[1], block.Y, **self.model)
         left, right = (
-            spectrum.range.among(of, len(side))
-            for spectrum, of, side in zip((form.left, form.right), objects, self.sides, strict=True)
+            spectrum.among(of, len(side))
+            for spectrum, of, side in zip(form.bases, objects, self.sides, strict=True)
         )
         # n edges for each pair: n Σ(ȳ − f)² + alpha ‖f‖²
         alphas = alphas / block.multiplicity
@@ -300,10 +437,19 @@ class RelationProblem:
         inner, loss = solve_over_products(*spectra, self.observations.cells, alphas, **self.loss)
         return self._model("primal", spectra, inner, alphas, loss=loss)
 
+    def _by_objects(self, alphas: Array) -> RelationModel:
+        n = sum(self.observations.shape)
+        _memory.require(
+            f"solver='primal' with {n:,} objects", n, n, copies=6, advice="use solver='cg'"
+        )
+        A = solve_over_objects(*self.sides, self.observations.cells, alphas, **self.model)
+        return RelationModel(A, "primal", 1, pairwise=self.pairwise)
+
     def _dual(self, alphas: Array) -> RelationModel:
         cells = self.observations.cells
         q = len(cells)
-        if any(side.loses_digits for side in self.sides) and not self.free.columns:
+        careful = self.pairwise.plain and any(side.loses_digits for side in self.sides)
+        if careful and not self.free.columns:
             spectra = self._spectra()
             positive = all((spectrum.values > 0).all() for spectrum in spectra)
             if positive and fits_design(*spectra, q, self.sign):
@@ -312,21 +458,63 @@ class RelationProblem:
         _memory.require(
             f"solver='dual' with {q:,} observed pairs", q, q, copies=4, advice="use solver='cg'"
         )
-        return RelationModel(solve_over_cells(*self.sides, cells, alphas, **self.loss), "dual", 1)
+        A = solve_over_cells(*self.sides, cells, alphas, **self.model)
+        return RelationModel(A, "dual", 1, pairwise=self.pairwise)
 
     def _iterate(self, alphas: Array, options: IterationOptions) -> RelationModel:
         cells = self.observations.cells
-        if cell_equations.use_spectra(*self.sides, cells, **self.loss):
-            spectra = self._spectra()
-            if alphas.min() > self._least_alpha(spectra):
-                inner, n_iter = cell_equations.converge_over_spectra(
-                    *spectra, cells, alphas, options, **self.loss
-                )
-                return self._model("cg", spectra, inner, alphas, n_iter)
-        A, n_iter = cell_equations.converge_over_cells(
-            *self.sides, cells, alphas, options, **self.loss
+        plain = self.pairwise.plain
+        dense = plain and cell_equations.use_spectra(*self.sides, cells, **self.loss)
+        if dense and alphas.min() > self._least_alpha(self._spectra()):
+            return self._iterate_over_spectra(alphas, options)
+        more_to_try = plain and cell_equations.worth_completing(cells)
+        A, n_iter, accepted = cell_equations.converge_over_cells(
+            *self.sides, cells, alphas, options, quiet=more_to_try, **self.model
         )
-        return RelationModel(A, "cg", n_iter)
+        if not accepted.all() and more_to_try:
+            visible = alphas[~accepted].min() > self._least_alpha(self._spectra())
+            if visible and cell_equations.can_complete(*self.sides, **self.loss):
+                A[~accepted], more = cell_equations.converge_by_completion(
+                    *self.sides, cells, alphas[~accepted], options, **self.loss
+                )
+                n_iter = max(n_iter, more)
+            else:
+                cell_equations.warn_of_residual(n_iter, float(alphas[~accepted].min()), options)
+        return RelationModel(A, "cg", n_iter, pairwise=self.pairwise)
+
+    def _iterate_over_spectra(self, alphas: Array, options: IterationOptions) -> RelationModel:
+        """In the eigenvectors, or with the inverse of a complete relation, for each alpha.
+
+        The first are well-conditioned as long as the effective dimension Σ λσ/(λσ + alpha) of
+        the functions is less than the number of cells, the second where it is more. An iteration
+        of the second costs about three times as much.
+        """
+        cells, spectra = self.observations.cells, self._spectra()
+        top = spectra[0].top * spectra[1].top * float(cells.weight.max(initial=0.0))
+        small = alphas * EASY < top
+        products = np.outer(spectra[0].values, spectra[1].values)
+        for a in np.flatnonzero(small):
+            small[a] = (products / (products + alphas[a])).sum() > AMPLE * len(cells)
+        uneven = bool((cells.weight != cells.weight[0]).any())  # of which the inverse knows a mean
+        if uneven or any(spectrum.weights is not None for spectrum in spectra):
+            small[:] = False  # weights of features are read off eigenvectors
+        model = None
+        if not small.all():
+            inner, n_iter = cell_equations.converge_over_spectra(
+                *spectra, cells, alphas[~small], options, **self.loss
+            )
+            model = self._model("cg", spectra, inner, alphas[~small], n_iter)
+        if not small.any():
+            assert model is not None
+            return model
+        A = np.empty((len(alphas), *cells.shape))
+        A[small], n_iter = cell_equations.converge_by_completion(
+            *self.sides, cells, alphas[small], options, **self.loss
+        )
+        if model is not None:
+            A[~small], n_iter = model.coefficients, max(n_iter, model.n_iter)
+        loss = _hidden(*spectra, float(alphas.min()))
+        return RelationModel(A, "cg", n_iter, loss=loss)
 
     def _least_alpha(self, spectra: tuple[Spectrum, Spectrum]) -> float:
         """Alphas below this are hidden by rounding errors of two kernel matrices.
@@ -343,9 +531,9 @@ class RelationProblem:
         self, alpha: float, options: IterationOptions, held_out: HeldOutCells
     ) -> RelationModel:
         A, history = cell_equations.stop_early_over_cells(
-            *self.sides, self.observations, alpha, options, held_out, **self.loss
+            *self.sides, self.observations, alpha, options, held_out, **self.model
         )
-        return RelationModel(A, "cg", history.n_iter, history=history)
+        return RelationModel(A, "cg", history.n_iter, history=history, pairwise=self.pairwise)
 
     def _spectra(self) -> tuple[Spectrum, Spectrum]:
         return cell_equations.spectra(*self.sides, **self.loss)
@@ -362,15 +550,38 @@ class RelationProblem:
         """The model with the coefficients V inner Uᵀ, for ``inners`` of shape (r, s)."""
         left, right = spectra
         explicit = self._explicit(spectra)
-        A = np.empty((len(alphas), len(left.vectors), len(right.vectors)))
+        V, U = left.vectors, right.vectors
         P, R = left.basis(explicit[0]), right.basis(explicit[1])
         weights = np.empty((len(alphas), len(P), len(R))) if any(explicit) else None
+        p, r = V.shape
+        g, s = U.shape
+        thin = weights is not None and 2 * (p + g) * min(r, s) <= p * g
+        dual: list[Array] = []
         for a, inner in enumerate(inners):
-            np.matmul(left.vectors @ inner, right.vectors.T, out=A[a])
             if weights is not None:
                 np.matmul(P @ inner, R.T, out=weights[a])
-        loss = max(loss, _hidden(left, right, float(alphas.min())))
-        return RelationModel(A, solver, n_iter, weights, explicit, loss)
+            if not thin:
+                dual.append(V @ inner @ U.T)
+            else:
+                dual.append(V @ inner if s <= r else U @ inner.T)
+        each = np.stack(dual)
+        made: Array | Factors = each
+        if thin:
+            made = Factors(each, U[None]) if s <= r else Factors(V[None], each)
+        loss = max(loss, self._hidden(left, right, alphas.min(axis=0)))
+        return RelationModel(made, solver, n_iter, weights, explicit, loss, pairwise=self.pairwise)
+
+    def _hidden(self, left: Spectrum, right: Spectrum, alpha: Any) -> float:
+        """`_hidden` of products of eigenvectors, of either side, or of other eigenvalues."""
+        if self.pairwise.plain and not self.two_step:
+            return _hidden(left, right, float(alpha))
+        if self.two_step:
+            one = Spectrum(np.ones(1), np.ones((1, 1)), weights=np.ones((1, 1)))
+            return max(_hidden(left, one, float(alpha[0])), _hidden(one, right, float(alpha[1])))
+        values = np.abs(self.pairwise.eigenvalues(left.values, right.values))
+        error = EPS * float(values.max(initial=0.0)) * alpha / (values[values > 0] + alpha) ** 2
+        rounding = float(error.max(initial=0.0))
+        return rounding if rounding > LOST else 0.0
 
     def _explicit(self, spectra: tuple[Spectrum, Spectrum]) -> tuple[bool, bool]:
         """Which sides have weights of features in the model: none, if there were too many."""

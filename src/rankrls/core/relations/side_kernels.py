@@ -131,7 +131,8 @@ def profile_kernel(observations: Observations, free: FreeOffsets) -> Array:
     square = S.diagonal().copy()
     seen = np.bincount(cells.rows, minlength=p) > 0
     width = float(square[seen].mean())
-    width = width if width > len(cells) * np.finfo(float).eps * np.abs(cells.y).max() ** 2 else 1.0
+    rounding = 16.0 * np.finfo(float).eps * float(np.abs(cells.y).max())  # of labels less offsets
+    width = width if width > len(cells) * rounding**2 else 1.0
     S *= 2.0
     S -= square
     S -= square[:, None]

@@ -1,1 +1,1 @@
-"""Regularised least squares: one problem, decomposed once, asked many times."""
+"""Regularised least squares: problems, fitted models and exact held-out predictions."""

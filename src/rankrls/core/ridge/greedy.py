@@ -1,4 +1,4 @@
-"""Greedy forward selection by the exact hold-out error, O(mn) for each added feature.
+"""Greedy forward selection by the exact hold-out error, in O(mn) for each added feature.
 
 With coordinates X̃ = FᵀX and t of the preferences (L = F Fᵀ, F t = r), RankRLS on a set S of
 features is ridge regression of t on X̃_S, and leaving out a query is leaving out its
@@ -18,10 +18,9 @@ and adding the candidate turns the held-out residual e of t into
 
 It changes the columns of all other candidates in the same way.
 
-The differences lose digits where the model without q has little to say about features that the
-model with q knows: a part eps/λ is lost, with λ the smallest eigenvalue of q's block of
-alpha(X̃_S X̃_Sᵀ + alpha I)⁻¹. Where λ is tiny, q is refitted without from there on, by a
-regression of its own.
+The differences lose precision if query q dominates some features: the relative error is eps/λ, with
+λ the smallest eigenvalue of q's block of alpha(X̃_S X̃_Sᵀ + alpha I)⁻¹. If λ is tiny, a separate
+regression without q is kept from then on.
 """
 
 from __future__ import annotations
@@ -37,30 +36,30 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, eigh
 
 from rankrls import _memory
-from rankrls._calls import Progress
+from rankrls._progress import Progress
 from rankrls.core.preferences.laplacian import Objective
 
 __all__ = ["GreedyPath", "select_leave_one_out", "select_leave_query_out"]
 
 Array = NDArray[Any]
 
-#: Candidates whose gains differ by less than this, relatively, are tied: the first one wins.
+#: Candidates whose gains differ relatively by less than this are tied; the first is chosen.
 TIE = 1e-10
 
-#: A fold is refitted without where its λ falls below this.
+#: A fold is refitted if its λ falls below this.
 CANCELLED = 1e-6
 
-#: Numbers in the part of A (and of E) that is worked on at a time: it should stay in cache.
+#: Size of the part of A (and of E) processed at a time, which should stay in cache.
 BLOCK = 2**16
 
 
 @dataclass(frozen=True)
 class GreedyPath:
-    """The features in the order in which they were added.
+    """Result of the selection: the features in the order in which they were added.
 
-    ``errors``: the sum of squared held-out errors after each of them, over outputs and pairs
-    (Σ w² (z − difference)², leave-query-out) or rows (leave-one-out). ``n_refits``: how many
-    folds were refitted in the end.
+    ``errors`` holds the sum of squared held-out errors after each feature, over outputs and pairs
+    (Σ w² (z − difference)², leave-query-out) or rows (leave-one-out). ``n_refits`` is the number of
+    folds that were refitted.
     """
 
     selected: Array
@@ -76,14 +75,14 @@ def select_leave_query_out(
     n_select: int,
     progress: Progress,
 ) -> GreedyPath:
-    """Select features by the error on each query of the model without it.
+    """Select features by the leave-query-out error.
 
     ``objective`` comes from scores of m rows; ``query_codes`` has shape (m,), ``X`` (m, n).
     """
     laplacian = objective.laplacian
     factor = laplacian.factor()
     codes = np.unique(query_codes[factor.owner], return_inverse=True)[1]
-    order = np.argsort(codes, kind="stable")  # coordinates of a query stand together
+    order = np.argsort(codes, kind="stable")  # coordinates of a query are consecutive
     t = np.broadcast_to(factor.t, (len(codes), len(objective.outputs)))[order]
     parts = _column_blocks(len(t), X.shape[1])
 
@@ -112,7 +111,7 @@ def select_leave_one_out(
     parts = _column_blocks(m, X.shape[1])
 
     def start(out: slice) -> list[Array]:
-        """Deviations from the means over all rows but ``out``."""
+        """Deviations from the means over all rows except ``out``."""
         centred = [block - block.mean(axis=0) for block in [*(X[:, part] for part in parts), s]]
         left = m - (out.stop - out.start)
         return [block + block[out].sum(axis=0) / left for block in centred]
@@ -165,9 +164,9 @@ class Chunk:
 
 
 class QueryBlocks:
-    """Rows in folds that are left out together, from the ascending fold numbers of the rows.
+    """Folds of rows that are left out together, from the ascending fold numbers of the rows.
 
-    The folds come in chunks of so many rows that ``width`` columns of them stay in cache.
+    Folds are processed in chunks of rows small enough for ``width`` columns to stay in cache.
     """
 
     def __init__(self, codes: Array, width: int) -> None:
@@ -185,7 +184,7 @@ class QueryBlocks:
 
 
 class _Regression:
-    """Ridge regression of every column on S: residuals A and coefficients W, in blocks of columns.
+    """Ridge regression of all columns on S: residuals A and coefficients W, in blocks of columns.
 
     The columns are all candidates and, in the last block, t. The rows ``out`` are predicted but
     not trained on. A feature is added as one step of the modified Gram-Schmidt process on the
@@ -210,13 +209,13 @@ class _Regression:
         return v @ self.A[block] + self.alpha * (w @ self.W[block][: self.k])
 
     def norms(self, block: int) -> Array:
-        """‖v‖² + alpha ‖w‖² of every column of a block, shape (width,): nothing cancels."""
+        """‖v‖² + alpha ‖w‖² of each column of a block, shape (width,), without cancellation."""
         A, W = self.A[block], self.W[block][: self.k]
         parts = (A[: self.out.start], A[self.out.stop :], np.sqrt(self.alpha) * W)
         return sum(np.einsum("ij,ij->j", part, part) for part in parts)
 
     def add(self, feature: int) -> None:
-        """Put a feature into S."""
+        """Add a feature to S."""
         v, w = self.column(feature)
         block, column = divmod(feature, self.A[0].shape[1])
         norm = self.alpha + self.norms(block)[column]
@@ -228,7 +227,7 @@ class _Regression:
         self.k += 1
 
     def gains(self, block: int) -> Array:
-        """How much the squared error of the rows ``out`` falls if a feature is added, (width,)."""
+        """Decrease of the squared error of the rows ``out`` when a feature is added, (width,)."""
         h, without = self.A[block][self.out], self.alpha + self.norms(block)
         total = np.zeros(h.shape[1])
         for a, w in zip(self.A[-1].T, self.W[-1][: self.k].T, strict=True):
@@ -238,11 +237,11 @@ class _Regression:
 
 
 class _GreedyState:
-    """The regression on S with all rows, and E, what is left of each fold without that fold.
+    """The regression on S with all rows, and E, the residuals of each fold without that fold.
 
-    ``start`` gives the blocks of columns, t the last, for a regression that leaves out a slice of
-    rows; ``parts`` are the columns of the blocks. While S is empty, the residual of a left-out
-    row is ``held_out`` times the one in the regression with all rows.
+    ``start`` returns the blocks of columns, with t last, for a regression without a slice of rows;
+    ``parts`` are the columns of the blocks. While S is empty, the residual of a left-out row is
+    ``held_out`` times its residual in the regression with all rows.
     """
 
     def __init__(
@@ -266,7 +265,7 @@ class _GreedyState:
         self.X_S = np.zeros((n_select, folds.n_rows))
 
     def require_memory(self, copies: int) -> None:
-        """Raise unless so many matrices over all rows and candidates can be held."""
+        """Raise an error unless this many matrices over all rows and candidates fit into memory."""
         _memory.require(
             "greedy selection",
             self.folds.n_rows + self.n_select,
@@ -285,11 +284,11 @@ class _GreedyState:
         gains[self.selected] = -np.inf
         best = gains.max()
         if not np.isfinite(best):
-            raise ValueError("squares of the features or scores overflow: scale X and y")
+            raise ValueError("squares of the features or scores overflow; scale X and y")
         return int(np.argmax(gains >= best - TIE * abs(best)))
 
     def gains(self) -> Array:
-        """How much ‖e‖² falls when a feature is added, shape (n,)."""
+        """Decrease of ‖e‖² when each feature is added, shape (n,)."""
         gains = np.zeros(self.parts[-1].stop)
         full, chunks = self.full, self.folds.chunks
         a, e, W_t = full.A[-1].T, self.E[-1].T, full.W[-1][: full.k].T
@@ -300,7 +299,7 @@ class _GreedyState:
             for chunk, a_and_e in zip(chunks, sums, strict=True):
                 A, E = full.A[b][chunk.rows], self.E[b][chunk.rows]
                 without = self.alpha_plus(N, chunk.products(E, A))
-                without[self.refitted[chunk.folds]] = np.inf  # no gain here, but from refits
+                without[self.refitted[chunk.folds]] = np.inf  # their gain comes from the refits
                 hh = chunk.products(E, E)
                 for j, (a_sums, e_sums) in enumerate(a_and_e):
                     beta = a_sums @ E
@@ -316,14 +315,14 @@ class _GreedyState:
         return gains
 
     def alpha_plus(self, N: Any, products: Array) -> Array:
-        """Alpha + (N − hᵀv), at least alpha but for rounding; overwrites ``products``."""
+        """Alpha + (N − hᵀv), at least alpha up to rounding; overwrites ``products``."""
         np.subtract(N, products, out=products)
         np.maximum(products, 0.0, out=products)
         products += self.alpha
         return products
 
     def refit_folds(self, feature: int) -> bool:
-        """Whether adding the feature needs folds to be refitted; if so, they are."""
+        """Refit folds if adding the feature requires it, and return whether any were refitted."""
         without, norm = self.norms_without(feature)
         tiny = (self.det * (without / norm) < CANCELLED) & ~self.refitted
         lost = np.flatnonzero(tiny).tolist()
@@ -352,7 +351,7 @@ class _GreedyState:
             return 0.0
 
     def original(self, feature: int) -> Array:
-        """The column of X̃ from what is left of it, shape (p,)."""
+        """Recover the column of X̃ from its residual, shape (p,)."""
         v, w = self.full.column(feature)
         return v + w @ self.X_S[: self.full.k]
 
@@ -365,7 +364,7 @@ class _GreedyState:
         return self.alpha_plus(N, products), self.alpha + N
 
     def add(self, feature: int) -> None:
-        """Put a feature into S."""
+        """Add a feature to S."""
         full, chunks = self.full, self.folds.chunks
         without, norm = self.norms_without(feature)
         self.det *= without / norm
@@ -389,12 +388,12 @@ class _GreedyState:
 
 
 def _column(blocks: list[Array], number: int) -> Array:
-    """A copy of a column of a matrix that is kept in blocks."""
+    """Copy a column of a matrix stored in blocks."""
     block, column = divmod(number, blocks[0].shape[1])
     return blocks[block][:, column].copy()
 
 
 def _column_blocks(p: int, n: int) -> list[slice]:
-    """Blocks of equally many columns (but for the last)."""
+    """Blocks with equal numbers of columns (except the last)."""
     width = min(n, max(64, BLOCK // p))
     return [slice(start, min(start + width, n)) for start in range(0, n, width)]

@@ -1,20 +1,21 @@
-"""What a judgement, an item, a query or a row does to the model: regression diagnostics.
+"""Regression diagnostics: the influence of judgements, items, queries or rows on the model.
 
-A group is a set U of squared terms of the objective that leave together: edges of given pairs, or
-coordinates of the factor of L. In the spectrum of the problem (see `leave_judgements_out`), Ψ_U
-are their vectors, t_U their targets, ρ_U their residuals, H = Ψ diag(σ/(σ + alpha)) Ψᵀ, and e_U the
-residuals by the model without U, which the exact hold-outs give. Then
+A group is a set U of squared terms of the objective that are left out together: edges of given
+pairs, or coordinates of the factor of L. In the spectrum of the problem (see
+`leave_judgements_out`), Ψ_U are their vectors, t_U their targets, ρ_U their residuals,
+H = Ψ diag(σ/(σ + alpha)) Ψᵀ, and e_U the residuals by the model without U, from the exact
+hold-outs. Then
 
 - the leverage is trace H_UU;
-- b loses Ψ_Uᵀe_U: with the rows B of the spectrum, scores without U are
+- leaving out U changes b by −Ψ_Uᵀe_U: with the rows B of the spectrum, scores without U are
   B diag(σ/(σ + alpha)) (b − Ψ_Uᵀe_U);
 - Cook's distance is the squared change of all fitted terms, ‖diag(σ/(σ + alpha)) Ψ_Uᵀe_U‖², divided
   by trace(H) s², with s² = tᵀρ/N the estimated noise variance of the N terms;
-- ρ_Uᵀe_U is what the fit of U costs, and F = (ρ_Uᵀe_U/|U|)/((tᵀρ − ρ_Uᵀe_U)/(N − |U|)) has an F
+- ρ_Uᵀe_U is the cost of fitting U, and F = (ρ_Uᵀe_U/|U|)/((tᵀρ − ρ_Uᵀe_U)/(N − |U|)) has an F
   distribution with |U| and N − |U| degrees of freedom, if f is a Gaussian process with covariance k
   and the terms have independent noise, in the proportion 1 : alpha.
 
-No system is solved here.
+This module solves no systems.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Numbers in a work space.
+#: Maximum size of a work array.
 WORK = 2**21
 
-#: Held-out predictions of all alphas at a time.
+#: Maximum number of held-out predictions, over all alphas, computed at a time.
 SCORES = 2**25
 
 NO_SPECTRUM = (
-    "the features have scales that are too different for diagnostics: scale them, or increase alpha"
+    "the scales of the features are too different for diagnostics; scale them, or increase alpha"
 )
 
 
@@ -71,10 +72,11 @@ class Influence:
     Attributes
     ----------
     size : ndarray of int
-        Independent terms |U|.
+        Number of independent terms |U|.
     leverage : ndarray
     residual : ndarray
-        By the model without the group: signed for a single term, otherwise a root mean square.
+        Residual by the model without the group: signed for a single term, otherwise the root mean
+        square.
     studentised : ndarray
         √F.
     p_value : ndarray
@@ -83,11 +85,11 @@ class Influence:
         Cosine of the angle between the targets t_U and their predictions t_U − e_U by the model
         without the group; NaN if one of them is zero. None for rows.
     weight : ndarray or None
-        κ, what the squared residual of a row counts; None for other groups.
+        Weight κ of the squared residual of a row; None for other groups.
     metric : ndarray or None
-        A metric of new rows by the model without the group, if new rows were given.
+        Metric on new rows of the model without the group, if new rows were given.
     metric_of_all : float or None
-        The same metric by the model of everything.
+        The same metric for the full model.
     """
 
     size: Array
@@ -104,7 +106,7 @@ class Influence:
 
 @dataclass(frozen=True)
 class NewRows:
-    """Rows X, of the form of the training rows, and a function that gives scores (n,) a metric."""
+    """Rows X, in the form of the training rows, and a function from scores (n,) to a metric."""
 
     X: Any
     metric: Callable[[Array], float]
@@ -112,25 +114,25 @@ class NewRows:
 
 @dataclass(frozen=True)
 class _AuditedTerms:
-    """Groups of terms, with what the hold-outs say of them.
+    """Groups of terms with their held-out residuals.
 
     Attributes
     ----------
     terms : EdgeTerms, for a single alpha
     folds : JudgementFolds
-        Numbers of the terms of every group.
+        Indices of the terms of each group.
     e : ndarray of shape (total,)
-        Residuals without the group, group after group.
+        Residuals without the group, concatenated over groups.
     size : ndarray of shape (n_groups,), int
-        Independent terms of a group.
+        Number of independent terms of each group.
     scale : ndarray of shape (n_groups,)
-        Sums of squares of e are divided by these to give mean squares.
+        Divisors that turn sums of squares of e into mean squares.
     n_terms : int
         N.
     energy : float
         tᵀt of all N terms.
     free : ndarray of shape (l,)
-        How much of a term free offsets have, between 0 and 1.
+        Fraction of each term that is absorbed by free offsets, between 0 and 1.
     """
 
     terms: EdgeTerms
@@ -146,7 +148,7 @@ class _AuditedTerms:
 def judgement_influence(
     problem: RidgeProblem, folds: JudgementFolds, alpha: float, new: NewRows | None = None
 ) -> Influence:
-    """Diagnostics of groups of given pairs; pairs without weight are no terms."""
+    """Diagnostics of groups of given pairs; pairs of zero weight are excluded."""
     counted = problem.graph.pair_weight > 0
     kept = folds.members[counted[folds.members]]
     sizes = folds.sums(counted).astype(np.int64)
@@ -178,11 +180,11 @@ def judgement_influence(
 def query_influence(
     problem: RidgeProblem, folds: list[Array], alpha: float, new: NewRows | None = None
 ) -> Influence:
-    """Diagnostics of queries or unions of queries, as rows; together they are all rows."""
+    """Diagnostics of queries or unions of queries, given as rows, which together cover all rows."""
     grid = np.array([alpha])
     if split_folds(problem.objectives[0].laplacian, folds).any():
         raise ValueError(
-            "a group and the rest have rows of the same query, or given pairs between them: only "
+            "a group shares a query or given pairs with the rest; only "
             "groups of whole queries can be audited"
         )
     f = problem.leave_out(folds, grid).by_row(problem.graph.n_rows)[0]
@@ -212,15 +214,15 @@ def query_influence(
 
 
 def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = None) -> Influence:
-    """Diagnostics of rows of which every pair within a query counts.
+    """Diagnostics of rows, if all pairs within a query have equal weight.
 
-    A row is one term κ (s − f − b)² with the free offset b of its query. Of the other rows the
-    weight κ stays what it was, which is a refit without the row for query_weighting="size".
+    A row is one term κ (s − f − b)² with the free offset b of its query. The other rows keep their
+    weight κ, which equals a refit without the row for query_weighting="size".
     """
     if not problem.every_pair_counts():
         raise ValueError(
             "by='row' needs cost='magnitude', ties='keep' (or no ties), no sample weights and no "
-            "given pairs: otherwise a row is not a term of its own"
+            "given pairs, because otherwise a row is not a single term of the objective"
         )
     grid = np.array([alpha])
     problem = problem.twin(grid)
@@ -251,10 +253,10 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
 
 
 def squared_residuals(problem: RidgeProblem, folds: list[Array], alphas: Array) -> Array:
-    """Squared error of held-out labels for every alpha, shape (n_alphas,).
+    """Squared error of held-out labels for each alpha, shape (n_alphas,).
 
-    Whole queries count as in the objective; the rows of folds of one ranking, of which every pair
-    counts, as much as each other, up to the best offset of their fold.
+    Whole queries are weighted as in the objective. The rows in folds of one ranking, if all pairs
+    have equal weight, are weighted equally, with the best offset for each fold.
     """
     graph = problem.graph
     laplacian = problem.objectives[0].laplacian
@@ -281,7 +283,7 @@ def squared_residuals(problem: RidgeProblem, folds: list[Array], alphas: Array) 
 
 
 def counted_problem(problem: RidgeProblem) -> tuple[RidgeProblem, Array, Array]:
-    """The problem of given pairs with a weight and of rows with an edge; these pairs and rows."""
+    """Restrict the problem to pairs of positive weight and rows with an edge; return these, too."""
     graph = problem.graph
     counted, used = np.flatnonzero(graph.pair_weight > 0), np.flatnonzero(graph.used_rows())
     if len(used) < graph.n_rows or len(counted) < graph.n_given_pairs:
@@ -292,7 +294,7 @@ def counted_problem(problem: RidgeProblem) -> tuple[RidgeProblem, Array, Array]:
 def judgement_terms(
     problem: RidgeProblem, folds: JudgementFolds, alpha: float
 ) -> tuple[EdgeTerms, Array]:
-    """Given pairs, all of which have a weight, as terms, and e_U of every fold: (total,)."""
+    """Terms of given pairs, all of positive weight, and e_U of all folds, shape (total,)."""
     grid = np.array([alpha])
     held = problem.leave_judgements_out(folds.take(np.flatnonzero(folds.sizes)), grid)
     problem = problem.twin(grid)
@@ -323,13 +325,13 @@ def _coordinate_terms(problem: RidgeProblem, grid: Array) -> EdgeTerms:
 
 
 def _null_squares(factor: Any) -> Array:
-    """How much of every coordinate the null vectors of F have, between 0 and 1: shape (p,)."""
+    """Squared part of each coordinate in the null space of F, between 0 and 1, shape (p,)."""
     N = factor.null()
     return np.asarray(N.multiply(N).sum(axis=1)).ravel()
 
 
 def _residuals(terms: EdgeTerms, U: Array, C: Array) -> Array:
-    """ρ_U, shape (u,), with the diagonal of C_UU; where it is zero, b has all of the target."""
+    """Residuals ρ_U, shape (u,); where the diagonal C of C_UU is zero, b holds the target."""
     fixed = terms.fixed(U)[:, 0]
     if terms.spectrum.exact_cuts:
         fixed[CUT > C] = 0.0
@@ -337,14 +339,14 @@ def _residuals(terms: EdgeTerms, U: Array, C: Array) -> Array:
 
 
 def _with_columns(problem: RidgeProblem, new: NewRows | None, used: Array) -> NewRows | None:
-    """New rows for the problem of some rows: of a kernel matrix, their columns."""
+    """New rows for the problem of some rows; columns are selected if X is a kernel matrix."""
     if new is None or not problem.space.kernel.precomputed or new.X.shape[1] == len(used):
         return new
     return replace(new, X=new.X[:, used])
 
 
 def _blocks(folds: JudgementFolds, q: int) -> Iterator[Array]:
-    """Numbers of consecutive folds whose terms are worked on together."""
+    """Indices of consecutive folds whose terms are processed together."""
     limit, ends = max(1, WORK // max(q, 1)), np.cumsum(folds.sizes)
     first = 0
     while first < len(folds):
@@ -399,7 +401,7 @@ def _influence(groups: _AuditedTerms, problem: RidgeProblem, new: NewRows | None
                 metric[numbers[some[place]]] = new.metric(scores[:, place])
     size, N = groups.size, groups.n_terms
     counted = size > 0
-    # tᵀρ: what the spectrum does not reach, and what alpha shrinks.
+    # tᵀρ: the part outside the spectrum plus the part shrunk by alpha.
     misfit = max(groups.energy - float(b @ b), 0.0) + float(shrinkage @ (b * b))
     single = folds.sizes == 1
     residual = np.sqrt(squares / groups.scale)
@@ -423,8 +425,8 @@ def _influence(groups: _AuditedTerms, problem: RidgeProblem, new: NewRows | None
 def _fitted_products(problem: RidgeProblem, terms: EdgeTerms) -> Array:
     """D such that cᵀDc is the squared change of all fitted terms if b changes by c, (q, q).
 
-    Its diagonal alone, of shape (q,), where the spectrum has eigenvalues: (σ/(σ + alpha))². For
-    features whitened for one alpha it is ΨᵀΨ = I − alpha WᵀW, with the whitened unit vectors W.
+    If the spectrum has eigenvalues, only its diagonal (σ/(σ + alpha))² is returned, shape (q,). For
+    features whitened for one alpha, D = ΨᵀΨ = I − alpha WᵀW, with the whitened unit vectors W.
     """
     if np.isfinite(terms.spectrum.values).all():
         return np.square(terms.share[:, 0])

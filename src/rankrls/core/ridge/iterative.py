@@ -1,4 +1,4 @@
-"""Linear models by conjugate gradients: to a tolerance, or to the best iterate on held-out rows."""
+"""Linear models by conjugate gradients, up to a tolerance or the best iterate on held-out rows."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """Rows that a fit does not learn from, and how to score predictions for them.
+    """Held-out rows, and a function that scores predictions for them.
 
     Attributes
     ----------
     X : features of the held-out rows, shape (m', n)
     score : function of predictions of shape (m', n_outputs), higher is better
     rows : ndarray of int or None
-        The rows of the training data that remain, if the held-out ones are among them.
+        The remaining rows of the training data, if the held-out rows are part of them.
     """
 
     X: Any
@@ -48,14 +48,14 @@ class HeldOutRows:
 
 
 class LinearSystem:
-    """G = XᵀLX and C = Xᵀr of one objective, G as a product.
+    """G = XᵀLX and C = Xᵀr of one objective, with G given only as a product.
 
     Parameters
     ----------
     product : Products of all rows
     objective : Objective over ``rows``
     rows : ndarray of int, or None for all
-        The rows of X that the objective is about.
+        The rows of X to which the objective refers.
     """
 
     def __init__(self, product: Products, objective: Objective, rows: Array | None = None) -> None:
@@ -74,7 +74,7 @@ class LinearSystem:
 
     @property
     def n_entries(self) -> int:
-        """Numbers that are stored of X."""
+        """Number of stored values of X."""
         return self.X.X.nnz if hasattr(self.X.X, "nnz") else self.X.X.size
 
     @property
@@ -91,11 +91,11 @@ class LinearSystem:
         return self._backward(self.system.apply(U if self.rows is None else U[self.rows]))
 
     def diagonal(self) -> Array:
-        """About the diagonal of G, shape (n,): that of Xᵀ diag(L) X for centred columns."""
+        """Approximate diagonal of G, shape (n,): that of Xᵀ diag(L) X for centred columns."""
         return self._squares
 
     def magnitude(self, W: Array) -> Array:
-        """About ‖L^½ x_j‖ ‖L^½‖ ‖X w‖ for every column x_j of X, shape (n, k')."""
+        """Approximate ‖L^½ x_j‖ ‖L^½‖ ‖X w‖ for each column x_j of X, shape (n, k')."""
         starts = range(0, W.shape[1], COLUMNS)
         norms = [
             np.linalg.norm(self.X.matmat(W[:, start : start + COLUMNS]), axis=0) for start in starts
@@ -131,7 +131,7 @@ class IterativeModel(Model):
     Parameters
     ----------
     outputs : sequence of ndarray of int
-        The outputs of each part of the coefficients.
+        Outputs of each part of the coefficients.
     coefficients : sequence of ndarray of shape (n_alphas, n, k)
     alphas : ndarray of shape (n_alphas,)
     dtype : of the coefficients
@@ -147,7 +147,7 @@ class IterativeModel(Model):
             self.coef[..., part] = values
 
     def select(self, index: int) -> IterativeModel:
-        """The model of one alpha alone."""
+        """Return the model of a single alpha."""
         assert self.coef is not None
         every = np.arange(self.n_outputs)
         coef = self.coef[[index]]
@@ -160,7 +160,7 @@ class IterativeModel(Model):
         return self.coef.shape[-1]
 
     def without_uncertainty(self) -> IterativeModel:
-        """Itself: there is nothing to leave out."""
+        """Return the model itself, which has no uncertainties."""
         return self
 
     def predict(self, X: Any, index: int | None = 0) -> Array:
@@ -169,19 +169,19 @@ class IterativeModel(Model):
         return X @ of_alpha(self.coef, index)
 
     def variance(self, X: Any) -> Array:
-        """Refused: see the class."""
+        """Not available without a factorisation."""
         raise _no_factor("uncertainties need")
 
     def difference_variance(self, X_a: Any, X_b: Any, C: Array | None = None) -> Array:
-        """Refused: see the class."""
+        """Not available without a factorisation."""
         raise _no_factor("preference probabilities need")
 
     def posterior_root(self, X: Any) -> Array:
-        """Refused: see the class."""
+        """Not available without a factorisation."""
         raise _no_factor("posterior covariances need")
 
     def log_marginal_likelihood(self) -> Array:
-        """Refused: see the class."""
+        """Not available without a factorisation."""
         raise _no_factor("the marginal likelihood needs")
 
 
@@ -194,7 +194,7 @@ def fit_iterative(
     threads: int,
     held_out: HeldOutRows | None = None,
 ) -> tuple[IterativeModel, History]:
-    """Fit for all ``alphas``, or, with held-out rows, the best of all (alpha, iteration).
+    """Fit for all ``alphas``, or, with held-out rows, return the best (alpha, iteration).
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def fit_iterative(
     alphas : ndarray of shape (n_alphas,)
     options : IterationOptions
     threads : int
-        Of sparse products and of BLAS.
+        Number of threads for sparse products and BLAS.
     held_out : HeldOutRows, optional
     """
     offsets = Offsets.of(X)
@@ -224,7 +224,7 @@ def fit_iterative(
 
 
 def _warn_of_lost_digits(offsets: Offsets | None, dtype: Any, tol: float) -> None:
-    """Warn if deviations from the mean of a column have fewer digits than ``tol`` asks for."""
+    """Warn if deviations from the mean of a column are less precise than ``tol`` requires."""
     if offsets is None:
         return
     at = int(np.argmax(offsets.lost))
@@ -244,6 +244,6 @@ def _warn_of_lost_digits(offsets: Offsets | None, dtype: Any, tol: float) -> Non
 
 def _no_factor(what: str) -> ValueError:
     return ValueError(
-        f"solver='cg' does not factorise a matrix, which {what}: fit with solver='primal', "
+        f"solver='cg' does not factorise a matrix, which {what}; fit with solver='primal', "
         "'dual' or 'nystroem'"
     )

@@ -1,17 +1,17 @@
-"""Held-out judgements: what a given pair gets from the model without it, without refitting.
+"""Held-out predictions of judgements (given pairs) by the model without them, without refitting.
 
 Given pairs are edges with weights w² and targets z. In the spectrum of the problem an edge e is a
 vector ψ_e = w (B_h − B_j), where every row of the data has a row of B, and the fitted difference of
-two rows is (B_h − B_j) diag(σ/(σ + alpha)) b. With Ψ_U the vectors of the edges U that leave and
-t = w z,
+two rows is (B_h − B_j) diag(σ/(σ + alpha)) b. With Ψ_U the vectors of the left-out edges U and t =
+w z,
 
     J_UU = C_UU + Ψ_U diag(alpha/(σ + alpha)) Ψ_Uᵀ,   C = I − ΨΨᵀ,
     ρ_U = (t − Ψ b)_U + Ψ_U diag(alpha/(σ + alpha)) b,
 
 w times the held-out residuals are e = J_UU⁻¹ ρ_U. With d_U = Ψ_U diag(σ/(σ + alpha)) b and
 H_UU = I − J_UU, w times the held-out differences are d_U − H_UU e, and w² times the diagonal of
-their posterior covariance is alpha J_UU⁻¹ H_UU. C does not depend on alpha: it is zero along
-cuts of the graph, where only the prior connects the rows.
+their posterior covariance is alpha J_UU⁻¹ H_UU. C does not depend on alpha. It is zero along cuts
+of the graph, where rows are connected only by the prior.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Numbers in a work space, and in one that should stay in cache.
+#: Maximum size of a work array, and of one that should stay in cache.
 WORK, CACHE = 2**21, 2**17
 
-#: Matrices up to this size are worked on by one thread of BLAS.
+#: Matrices up to this size are processed by one BLAS thread.
 SMALL = 500
 
-#: Eigenvalues of C below this are zero: a cut of the graph.
+#: Eigenvalues of C below this count as zero, which is a cut of the graph.
 CUT = 1e-10
 
-#: Between these bounds lies what an eigenvalue of J must be at least, if C is known to rounding
-#: only: otherwise the fold is refitted.
+#: Bounds of the smallest eigenvalue of J that is reliable if C is known only up to rounding; folds
+#: below it are refitted.
 SINGULAR = 1e-7, 1e-2
 
-#: Largest relative error that subtracting a fold from the sum over all edges may cost.
+#: Largest acceptable relative error of subtracting a fold from the sum over all edges.
 LOSS = 1e-9
 
-#: Where less than this part of the sum of the eigenvalues stays, a fold is refitted.
+#: A fold is refitted if less than this fraction of the sum of the eigenvalues remains.
 LEFT = 1e-3
 
 
@@ -84,17 +84,17 @@ class Judgements:
 
 
 class JudgementFolds(Sequence[Array]):
-    """Numbers of judgements that leave together, for every fold; folds may overlap.
+    """Indices of the judgements of each fold, which are left out together; folds may overlap.
 
     Parameters
     ----------
     members : ndarray of shape (total,), int
-        Judgements, fold after fold.
+        Judgements, concatenated over folds.
     sizes : ndarray of shape (n_folds,), int
     what : str
-        What a fold is, in messages.
+        Name of the kind of fold in messages.
     labels : sequence of length n_folds, optional
-        What the folds are called, if not by their numbers.
+        Names of the folds, if they are not numbered.
     """
 
     def __init__(
@@ -106,21 +106,21 @@ class JudgementFolds(Sequence[Array]):
 
     @classmethod
     def single(cls, n: int) -> JudgementFolds:
-        """Each of n judgements on its own."""
+        """One fold for each of n judgements."""
         return cls(np.arange(n), np.ones(n, dtype=np.int64), "judgement")
 
     @classmethod
     def of_groups(cls, codes: Array, labels: Any = None) -> JudgementFolds:
-        """A fold for each of the numbers 0, 1, … in ``codes``, all of which occur: (l,).
+        """One fold for each of the numbers 0, 1, … in ``codes``, shape (l,), all of which occur.
 
-        With ``labels``, of groups that are called so.
+        ``labels`` are the names of the groups.
         """
         what = "fold" if labels is None else "group"
         return cls(np.argsort(codes, kind="stable"), np.bincount(codes), what, labels)
 
     @classmethod
     def of_items(cls, pairs: Array) -> tuple[JudgementFolds, Array]:
-        """All judgements of an item, for every item; and the items (rows)."""
+        """One fold with all judgements of each item; also returns the items (rows)."""
         items, codes = np.unique(pairs, return_inverse=True)
         codes = codes.ravel()
         members = np.argsort(codes, kind="stable") // 2
@@ -128,7 +128,7 @@ class JudgementFolds(Sequence[Array]):
 
     @classmethod
     def of_list(cls, folds: Sequence[Array]) -> JudgementFolds:
-        """Folds as they are given."""
+        """Folds given as a list."""
         return cls(np.concatenate(folds), np.array([len(fold) for fold in folds]))
 
     def __len__(self) -> int:
@@ -139,23 +139,23 @@ class JudgementFolds(Sequence[Array]):
         return self.members[start : start + int(self.sizes[number])]
 
     def name(self, number: int) -> str:
-        """What a fold is called in messages."""
+        """Name of a fold in messages."""
         label = number if self.labels is None else self.labels[number]
         return f"{self.what} {show(label.item() if isinstance(label, np.generic) else label)}"
 
     def sums(self, values: Array) -> Array:
-        """Σ of values of shape (l,) over every fold: shape (n_folds,)."""
+        """Sum values of shape (l,) over each fold, shape (n_folds,)."""
         total = np.append(0, np.cumsum(values[self.members]))
         return total[self.starts + self.sizes] - total[self.starts]
 
     def take(self, numbers: Array) -> JudgementFolds:
-        """Some of the folds."""
+        """Select folds."""
         labels = numbers if self.labels is None else np.asarray(self.labels)[numbers]
         members = self.members[self.places(numbers)]
         return JudgementFolds(members, self.sizes[numbers], self.what, labels)
 
     def places(self, numbers: Array) -> Array:
-        """Where the members of some folds stand, one after another: shape (total,), int."""
+        """Positions of the members of some folds, concatenated, shape (total,), int."""
         sizes = self.sizes[numbers]
         offset = np.repeat(self.starts[numbers] - np.cumsum(sizes) + sizes, sizes)
         return offset + np.arange(int(sizes.sum()))
@@ -163,7 +163,7 @@ class JudgementFolds(Sequence[Array]):
 
 @dataclass(frozen=True)
 class EdgeSpectrum:
-    """A problem in its eigenvectors, as seen from the rows.
+    """A problem in the basis of its eigenvectors, with a vector for each row.
 
     Attributes
     ----------
@@ -172,13 +172,13 @@ class EdgeSpectrum:
     B : ndarray of shape (m, q)
     b : ndarray of shape (q, k)
     exact_cuts : bool
-        Whether B is as accurate as eigenvectors are, so that what C misses of 1 by rounding can
-        be told from what is small. That is so for kernels, not for explicit features.
+        Whether B is accurate enough to distinguish zero from small entries of C. This holds for
+        kernels, not for explicit features.
     of_rows : function
         Rows of B for other rows, shape (n, q), up to a constant for each component, from their
         features of shape (n, n_features), or their kernel values with the rows of the data.
     extra : ndarray of shape (l, q), or None
-        What covariates of an edge add to B_h − B_j.
+        Contribution of the covariates of an edge to B_h − B_j.
     """
 
     values: Array
@@ -192,7 +192,7 @@ class EdgeSpectrum:
     def of_features(
         cls, Phi: Any, C: Array | None, made: EigenFactorization, c: Array
     ) -> EdgeSpectrum:
-        """From features Φ of shape (m, n) and covariates C of the edges, shape (l, q), or None.
+        """Make a spectrum from features Φ, shape (m, n), and covariates C of the edges, (l, q).
 
         The matrix of their normal equations is V diag(σ) Vᵀ, and c their right side.
         """
@@ -210,13 +210,12 @@ class EdgeSpectrum:
     def of_kernel(
         cls, factor: Factor, made: EigenFactorization, t: Array, *, coordinates: bool = False
     ) -> EdgeSpectrum:
-        """From L = F Fᵀ, FᵀKF = V diag(σ) Vᵀ and F t = r.
+        """Make a spectrum from L = F Fᵀ, FᵀKF = V diag(σ) Vᵀ and F t = r.
 
         With ``coordinates`` the rows of B are those of V, one for each column of F.
 
-        An edge is F φ for one φ, and ψ = Vᵀφ. Eigenvectors that are certain to belong to the
-        eigenvalue 0 are left to C, which then is zero where nothing of an edge is outside of the
-        others.
+        An edge is F φ for one φ, and ψ = Vᵀφ. Eigenvectors that certainly belong to the eigenvalue
+        0 are assigned to C, which is then zero for edges that lie in the span of the others.
         """
         used = ~made.null if np.isinf(made.floor) else np.ones(len(made.values), dtype=bool)
         V, sigma = made.vectors[:, used], made.values[used]
@@ -239,7 +238,7 @@ class EdgeSpectrum:
     def of_alpha(
         cls, Phi: Any, C: Array | None, made: Factorization, c: Array, alpha: float
     ) -> EdgeSpectrum:
-        """For features of very different scales, which have no common eigenvectors: one alpha."""
+        """Make a spectrum for a single alpha, for features of very different scales."""
         n, q = Phi.shape[1], 0 if C is None else C.shape[1]
 
         def whiten(rows: Array) -> Array:
@@ -262,7 +261,7 @@ def leave_judgements_out(
     values: Array,
     variance: Array | None = None,
 ) -> Array:
-    """Differences f(preferred) − f(other) of every fold by the model without its judgements.
+    """Compute f(preferred) − f(other) for each fold by the model without its judgements.
 
     Parameters
     ----------
@@ -271,18 +270,18 @@ def leave_judgements_out(
     folds : JudgementFolds
     alphas : ndarray of shape (n_alphas,)
     values : ndarray of shape (n_alphas, total, k)
-        Takes the differences, fold after fold.
+        Output array for the differences, concatenated over folds.
     variance : ndarray of shape (n_alphas, total), optional
-        Takes their posterior variances, without noise.
+        Output array for their posterior variances, without noise.
 
     Returns
     -------
     ndarray of shape (n_alphas, n_folds), bool
-        Where the fold must be refitted.
+        Whether the fold must be refitted.
     """
     sizes = folds.sizes
     unsafe = np.zeros((len(alphas), len(folds)), dtype=bool)
-    if not len(spectrum.values):  # nothing varies between the items that are compared
+    if not len(spectrum.values):  # the compared items do not differ
         values[:] = 0.0
         if variance is not None:
             variance[:] = 0.0
@@ -292,7 +291,7 @@ def leave_judgements_out(
     large = np.isin(sizes, [size for size in different if problem.by_vectors(int(size))])
     for numbers in _batches(sizes, large, max(1, len(spectrum.values))):
         if large[numbers[0]]:
-            # Many matrices of moderate size: the threads of BLAS would mostly wait for each other.
+            # For many matrices of moderate size, BLAS threads would mostly wait for each other.
             with at_most(1) if len(spectrum.values) <= SMALL else nullcontext():
                 found = _solve_vectors(problem, [folds[i] for i in numbers])
             places = folds.places(numbers)
@@ -310,24 +309,24 @@ def leave_judgements_out(
 
 
 def _slots(places: Array) -> Any:
-    """Ascending places, as a slice if none between them is missing."""
+    """Return ascending positions as a slice if they are contiguous."""
     first, last = int(places[0]), int(places[-1])
     return slice(first, last + 1) if last - first + 1 == len(places) else places
 
 
 def _batches(sizes: Array, large: Array, q: int) -> Iterator[Array]:
-    """Numbers of folds that are worked on together: small ones of equal size, or large ones."""
+    """Indices of folds that are processed together: small ones of equal size, or large ones."""
     for size in np.unique(sizes[~large]).tolist():
         same = np.flatnonzero((sizes == size) & ~large)
         step = max(256, CACHE // q) if size == 1 else max(1, WORK // (size * max(q, size)))
         yield from (same[first : first + step] for first in range(0, len(same), step))
     rest = np.flatnonzero(large)
-    ends = np.cumsum(sizes[rest]) * q // (4 * WORK)  # vectors of so many folds are kept
+    ends = np.cumsum(sizes[rest]) * q // (4 * WORK)  # limits the vectors kept in memory
     yield from np.split(rest, np.flatnonzero(np.diff(ends)) + 1) if len(rest) else ()
 
 
 class EdgeTerms:
-    """Parts of the residuals of all edges, and what folds ask for."""
+    """Parts of the residuals of all edges, from which the systems of folds are built."""
 
     def __init__(
         self, spectrum: EdgeSpectrum, edges: Judgements, alphas: Array, variances: bool
@@ -347,7 +346,7 @@ class EdgeTerms:
         self.fitted = self._by_row(self.share)
 
     def _by_row(self, weight: Array) -> tuple[Array, Array | None]:
-        """B diag(weight) b, (n_weights, m, k), and what covariates add to it, (n_weights, l, k)."""
+        """B diag(weight) b, (n_weights, m, k), and the part of covariates, (n_weights, l, k)."""
         b, extra = self.spectrum.b, self.spectrum.extra
         weighted = weight[:, :, None] * b[:, None]
         added = None if extra is None else _of_alphas(extra, weighted)
@@ -364,7 +363,7 @@ class EdgeTerms:
         return Psi
 
     def of_edges(self, values: tuple[Array, Array | None], U: Array) -> Array:
-        """w (f_h − f_j + …) of what `_by_row` gives: (n_weights, *U.shape, k)."""
+        """w (f_h − f_j + …) from the result of `_by_row`, shape (n_weights, *U.shape, k)."""
         pairs, (f, added) = self.edges.pairs[U], values
         by_row = np.moveaxis(f, 0, 1)  # as it is stored
         differences = by_row[pairs[..., 0]]
@@ -375,13 +374,14 @@ class EdgeTerms:
         return np.moveaxis(differences, -2, 0)
 
     def fixed(self, U: Array) -> Array:
-        """(t − Ψ b)_U, the part of the residuals that alpha does not change: (*U.shape, k)."""
+        """(t − Ψ b)_U, the part of the residuals that does not depend on alpha, (*U.shape, k)."""
         return self.t[U][..., None] - self.of_edges(self.at_zero, U)[0]
 
     def by_vectors(self, size: int) -> bool:
-        """Whether folds of this size are subtracted from the whole, or have systems of their own.
+        """Whether folds of this size are subtracted from the full system.
 
-        The first costs less for large ones, and loses digits where alpha is very small.
+        Otherwise they are solved separately. Subtraction is faster for large folds but loses
+        precision if alpha is very small.
         """
         q, n_alphas = len(self.spectrum.values), len(self.alphas)
         of_edges = n_alphas * size * size * (2 * q + 15 * size)
@@ -395,11 +395,11 @@ class EdgeTerms:
 
     @cached_property
     def _single(self) -> tuple[Array, tuple[Array, Array | None], Array, Array]:
-        """Weights (q, 1 + n_alphas + …), rows of b with them, and what they are for each alpha.
+        """Weights (q, 1 + n_alphas + …), the rows of b with them, and their use for each alpha.
 
-        The first column is 1. Then follows for every alpha the one of share and shrinkage that is
-        at most 1/2 throughout, from which the other follows by a subtraction that loses nothing;
-        where neither is, both are there.
+        The first column is 1. For each alpha, the next column is whichever of share and shrinkage
+        is at most 1/2 throughout, so that the other follows by a subtraction without loss of
+        precision; if neither is, both are included.
         """
         small = self.share.max(axis=0, initial=0.0) <= 0.5
         both = ~small & (self.shrinkage.max(axis=0, initial=0.0) > 0.5)
@@ -409,7 +409,7 @@ class EdgeTerms:
         return weight, self._by_row(weight), small, both
 
     def of_singles(self, U: Array) -> tuple[Any, Any]:
-        """What edges U that leave one by one ask for, for all alphas.
+        """Quantities needed to leave out the edges U one by one, for all alphas.
 
         Returns
         -------
@@ -432,11 +432,11 @@ class EdgeTerms:
         return found[0], found[1]
 
     def cut_to_zero(self, C: Array) -> Array:
-        """Diagonal entries of C, exactly zero for a cut of the graph where that can be told."""
+        """Diagonal entries of C, with detectable cuts of the graph set to exactly zero."""
         return np.where(C < CUT, 0.0, C) if self.spectrum.exact_cuts else C
 
     def least(self) -> Array:
-        """What the eigenvalues of J must exceed to be relied on, shape (n_alphas, 1)."""
+        """Threshold above which eigenvalues of J are reliable, shape (n_alphas, 1)."""
         sigma = self.spectrum.values
         if self.spectrum.exact_cuts:
             return np.zeros((len(self.alphas), 1))
@@ -446,7 +446,7 @@ class EdgeTerms:
         return np.clip(rounding / LOSS, *SINGULAR)[:, None]
 
     def inaccurate(self) -> Array:
-        """For which alphas subtracting from the sum of all edges loses digits: (n_alphas,)."""
+        """Alphas for which subtracting from the full system is inaccurate, (n_alphas,)."""
         if not self.spectrum.exact_cuts:
             return np.zeros(len(self.alphas), dtype=bool)
         rounding = np.finfo(np.float64).eps * float(self.spectrum.values.max(initial=0.0))
@@ -454,7 +454,7 @@ class EdgeTerms:
 
 
 def _solve_single(problem: EdgeTerms, U: Array) -> tuple[Array, Array | None, Array]:
-    """Folds of one judgement: J is a number, for all alphas a product of matrices."""
+    """Solve folds of one judgement, where J is a scalar, for all alphas by matrix products."""
     U = U[:, 0]
     (total, J, H), (of_b, e, values) = problem.of_singles(U)  # (n, n_alphas, 1 or k)
     C = problem.cut_to_zero(1.0 - total)
@@ -479,7 +479,7 @@ def _solve_single(problem: EdgeTerms, U: Array) -> tuple[Array, Array | None, Ar
 
 
 def _solve_edges(problem: EdgeTerms, U: Array) -> tuple[Array, Array | None, Array]:
-    """Folds of a few judgements each: a stack of systems J of their size for each alpha."""
+    """Solve folds of a few judgements each, by a stack of small systems J for each alpha."""
     Psi = problem.vectors(U)
     n, u = U.shape
     gram = Psi @ Psi.transpose(0, 2, 1)
@@ -487,7 +487,7 @@ def _solve_edges(problem: EdgeTerms, U: Array) -> tuple[Array, Array | None, Arr
     fixed = problem.fixed(U)
     exact = problem.spectrum.exact_cuts
     if exact:
-        # In the eigenvectors T of C its null space, the cuts, is kept to the last digit.
+        # The eigenvectors T of C represent its null space, the cuts, to full precision.
         values, T = np.linalg.eigh(C)
         values = np.where(values < CUT, 0.0, values)
         C = np.zeros_like(C)
@@ -504,11 +504,11 @@ def _solve_edges(problem: EdgeTerms, U: Array) -> tuple[Array, Array | None, Arr
     for a, alpha in enumerate(problem.alphas):
         J = C + (Psi * problem.shrinkage[:, a]) @ Psi.transpose(0, 2, 1)
         H = (Psi * problem.share[:, a]) @ Psi.transpose(0, 2, 1)
-        # Scaled to a unit diagonal: cuts and the rest may have very different sizes.
+        # Scale to a unit diagonal, since cuts and other directions may differ widely in size.
         scale = np.sqrt(np.maximum(J[:, np.arange(u), np.arange(u)], np.finfo(float).tiny))
         J /= scale[:, :, None] * scale[:, None, :]
         smallest = np.linalg.eigvalsh(J)[:, 0]
-        # Along cuts J is as accurate as the scaled matrix; otherwise its own size matters.
+        # Along cuts J is as accurate as the scaled matrix; otherwise its absolute size matters.
         least = SINGULAR[0]
         if not exact:
             smallest, least = smallest * np.square(scale).min(axis=1), problem.least()[a, 0]
@@ -525,7 +525,7 @@ def _solve_edges(problem: EdgeTerms, U: Array) -> tuple[Array, Array | None, Arr
 
 
 def _solve_vectors(problem: EdgeTerms, folds: Sequence[Array]) -> tuple[Array, Array | None, Array]:
-    """Folds of many judgements, one after another: what they carry is subtracted from the whole.
+    """Solve folds of many judgements, one by one, by subtracting them from the full system.
 
     With D = Ψ_U diag(√σ), the weights without U solve (diag(σ) − DᵀD + alpha I) w = √σ b − Dᵀt_U.
     For one alpha that takes a Cholesky factor. For more, variances need the eigenvectors of
@@ -565,10 +565,10 @@ def _solve_vectors(problem: EdgeTerms, folds: Sequence[Array]) -> tuple[Array, A
 
 
 def _left(kind: Any, forms: Sequence[Any], sigma: Array, alphas: Array) -> Array:
-    """The smallest part of diag(σ) + alpha I that a fold leaves in any direction: (n_alphas, n).
+    """Smallest fraction of diag(σ) + alpha I that a fold leaves in any direction, (n_alphas, n).
 
-    That is the smallest eigenvalue of J, here by a few steps of inverse iteration for the smallest
-    alpha; for larger ones it is at most in proportion to alpha.
+    This is the smallest eigenvalue of J, computed by a few steps of inverse iteration for the
+    smallest alpha; for larger alphas it grows at most in proportion to alpha.
     """
     alpha = alphas.min()
     before = (sigma + alpha)[:, None] * np.cos(np.arange(len(sigma)))[:, None]
@@ -589,7 +589,7 @@ class _CholeskyForm:
     def __init__(self, H: Array, alpha: float) -> None:
         H.flat[:: len(H) + 1] += alpha
         self.C, failed = lapack.dpotrf(H.T, lower=1, clean=0, overwrite_a=1)
-        if failed:  # what is not finite is refitted
+        if failed:  # folds with non-finite values are refitted
             self.C[:] = np.nan
 
     def rotate(self, columns: Array) -> Array:
@@ -609,7 +609,7 @@ class _CholeskyForm:
 
     @staticmethod
     def solve(forms: Sequence[_CholeskyForm], right: Array, alphas: Array) -> Array:
-        """What `rotate` gave, of shape (q, n, k): shape (q, 1, n, k)."""
+        """Return the result of `rotate`, of shape (q, n, k), as (q, 1, n, k)."""
         return right[:, None]
 
 
@@ -652,7 +652,7 @@ class _TridiagonalForm:
         return self._reflect(columns, "N")
 
     def _reflect(self, columns: Array, trans: str) -> Array:
-        """Qᵀ or Q times columns: the first coordinate stays."""
+        """Qᵀ or Q times columns; the first coordinate is unchanged."""
         if not len(self.tau):
             return columns
         work = 64 * columns.shape[1]
@@ -660,11 +660,11 @@ class _TridiagonalForm:
         return np.vstack([columns[:1], below])
 
     @staticmethod
-    @np.errstate(all="ignore")  # what is not finite is refitted
+    @np.errstate(all="ignore")  # folds with non-finite values are refitted
     def solve(forms: Sequence[_TridiagonalForm], right: Array, alphas: Array) -> Array:
         """(T + alpha I)⁻¹ of rotated columns (q, n, k): shape (q, n_alphas, n, k).
 
-        All systems go through the recurrence together. NaN where T + alpha I is not positive.
+        The recurrence is vectorised over all systems. NaN where T + alpha I is not positive.
         """
         q = len(right)
         pivot = np.stack([form.diagonal for form in forms], axis=1)[:, None] + alphas[:, None]

@@ -1,17 +1,17 @@
-"""Predictions of held-out rows by the model that never saw them, without refitting.
+"""Predictions of held-out rows by the model without them, without refitting.
 
-A *fold* is a set U of coordinates of the factor L = F Fᵀ that leave, and the rows to predict. In
-these coordinates RankRLS is ridge regression of t on FᵀΦ (Φ the features), and the residuals of
-U in the model without U follow from a system of the size of U. There are two kinds of folds:
+A *fold* is a set U of left-out coordinates of the factor L = F Fᵀ, and the rows to predict. In
+these coordinates RankRLS is ridge regression of t on FᵀΦ (Φ the features), and the residuals of U
+in the model without U follow from a system of the size of U. There are two kinds of folds:
 
-- whole components of the preference graph (queries, or unions of them): no edge leads out of
-  U, and L without U is L with U's block removed;
-- rows of a query of which every pair counts (cost magnitude, ties kept, no weights): over the n
-  rows that stay, Σ_{a<b} (s_a − s_b − (f_a − f_b))² = n min_b Σ_a (s_a − f_a − b)², ridge
-  regression with a free intercept. With κ = c n the factor of that sum, leaving rows out
-  changes κ, which is a change of alpha, and the null vector of F (the constant) does not leave.
+- whole components of the preference graph (queries, or unions of them): no edge connects U with
+  the rest, and L without U is L with U's block removed;
+- rows of a query in which every pair has the same weight (cost magnitude, ties kept, no weights):
+  over the n remaining rows, Σ_{a<b} (s_a − s_b − (f_a − f_b))² = n min_b Σ_a (s_a − f_a − b)²,
+  ridge regression with a free intercept. With κ = c n the factor of that sum, leaving rows out
+  changes κ, which is a change of alpha, and the null vector of F (the constant) is not left out.
 
-Predictions are right up to a constant for each fold and query.
+Predictions are determined up to a constant for each fold and query.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Below this ratio of its smallest to its largest possible eigenvalue a fold's small system has
-#: lost too many digits: the fold is refitted.
+#: A fold is refitted if the ratio of the smallest to the largest possible eigenvalue of its small
+#: system is below this, because the system is then too inaccurate.
 SINGULAR = 1e-7
 
-#: Numbers in a work space of folds: it should stay in cache, or, for kernels, in memory.
+#: Maximum size of the work arrays of folds, which should stay in cache, or for kernels in memory.
 CACHE, WORK = 2**17, 2**23
 
-#: Singular values below and above which a dependence between basis vectors is taken for certain.
+#: Singular values below the first number count as zero, above the second as non-zero; in between,
+#: the dependence of basis vectors is uncertain.
 _ZERO, _NOT_ZERO = 1e-9, 1e-3
 
 
@@ -65,11 +66,11 @@ class HeldOut:
     folds : sequence of int arrays
         The rows of every fold.
     values : ndarray of shape (n_alphas, total number of rows, n_outputs)
-        Predictions, fold after fold; up to a constant for every fold (and query).
+        Predictions, concatenated over folds, determined up to a constant for each fold (and query).
     n_refits : ndarray of shape (n_alphas,), int
-        How many folds were refitted, for lack of a shortcut or of digits.
+        Number of folds that were refitted because the shortcut was unavailable or inaccurate.
     variance : ndarray of the shape of ``values``, or None
-        Posterior variances of held-out judgements, if they were asked for.
+        Posterior variances of held-out judgements, if requested.
     """
 
     folds: Sequence[Array]
@@ -79,23 +80,23 @@ class HeldOut:
 
     @cached_property
     def rows(self) -> Array:
-        """Row (or judgement) of every prediction, shape (total,)."""
+        """Row (or judgement) of each prediction, shape (total,)."""
         members = getattr(self.folds, "members", None)
         return np.concatenate(self.folds) if members is None else members
 
     @cached_property
     def fold(self) -> Array:
-        """Number of the fold of every prediction, shape (total,)."""
+        """Fold index of each prediction, shape (total,)."""
         return np.repeat(np.arange(len(self.folds)), [len(rows) for rows in self.folds])
 
     @property
     def predictions(self) -> list[Array]:
-        """For every fold an array of shape (n_alphas, len(fold), n_outputs)."""
+        """Predictions of each fold, as arrays of shape (n_alphas, len(fold), n_outputs)."""
         borders = np.cumsum([len(rows) for rows in self.folds])[:-1]
         return np.split(self.values, borders, axis=1)
 
     def by_row(self, n_rows: int) -> Array:
-        """Predictions in the order of the rows, (n_alphas, n_rows, n_outputs); NaN where none."""
+        """Predictions in the order of the rows, (n_alphas, n_rows, n_outputs); NaN if missing."""
         if np.array_equal(self.rows, np.arange(n_rows)):
             return self.values
         out = np.full((len(self.values), n_rows, self.values.shape[2]), np.nan)
@@ -107,13 +108,13 @@ class HeldOut:
 
 
 def query_folds(codes: Array) -> list[Array]:
-    """The rows of every query, in the order of the query numbers."""
+    """Rows of each query, in the order of the query numbers."""
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
 
 
 def check_fold(number: int, fold: Any, n_rows: int, name: str = "folds") -> Array:
-    """Return the rows of a fold as int64, each once and inside the data."""
+    """Return the rows of a fold as int64, checked to be distinct and valid."""
     rows = np.asarray(fold)
     if rows.dtype == bool and rows.shape == (n_rows,):
         rows = np.flatnonzero(rows)
@@ -130,29 +131,30 @@ def check_fold(number: int, fold: Any, n_rows: int, name: str = "folds") -> Arra
 
 
 def split_folds(laplacian: Laplacian, folds: Sequence[Array]) -> Array:
-    """Which folds cut a component (rows of it inside and outside), shape (n_folds,), bool."""
+    """Whether each fold splits a component (has some but not all of its rows), shape (n_folds,)."""
     component = laplacian.components()
     size = np.bincount(component)
     if not len(folds):
         return np.zeros(0, dtype=bool)
     rows = component[np.concatenate(folds)]
     number = np.repeat(np.arange(len(folds)), [len(fold) for fold in folds])
-    # Rows of every (fold, component) that occurs.
+    # Number of rows of each (fold, component) that occurs.
     key, count = np.unique(number * np.int64(len(size)) + rows, return_counts=True)
     cut = count != size[key % len(size)]
     return np.bincount(key[cut] // len(size), minlength=len(folds)) > 0
 
 
 class Folds:
-    """Rows and coordinates of all folds, and what their penalty is multiplied by.
+    """Rows and coordinates of all folds, and the factors of their penalties.
 
     Parameters
     ----------
     factor : Factor
     folds : sequence of int arrays
     ratio : ndarray of shape (n_folds,), or None
-        alpha of the model without a fold, in units of the whole problem's: κ/κ' where rows of a
-        query leave and κ' is the factor of those that stay. None: 1, folds are whole components.
+        alpha of the model without a fold, relative to that of the full problem: κ/κ', with κ' the
+        factor of the remaining rows, if rows of a query are left out. None means 1, for folds of
+        whole components.
     """
 
     def __init__(self, factor: Factor, folds: Sequence[Array], ratio: Array | None) -> None:
@@ -174,7 +176,7 @@ class Folds:
         return self.factor.null()
 
     def places(self, numbers: Any) -> Array:
-        """Where the predictions of folds of equal length stand, shape (n_folds, len(fold)).
+        """Positions of the predictions of folds of equal length, shape (n_folds, len(fold)).
 
         For a single number: shape (len(fold),).
         """
@@ -186,23 +188,23 @@ class Folds:
         return len(self.rows)
 
     def null_block(self, coordinates: Array) -> Array:
-        """N_U N_Uᵀ, shape (u, u), of null vectors that leave with the fold as a whole."""
+        """N_U N_Uᵀ, shape (u, u), of null vectors that lie entirely in the fold."""
         N = self.null[coordinates]
         whole = np.asarray(N.multiply(N).sum(axis=0)).ravel() > 1 - 1e-9
         N = N[:, np.flatnonzero(whole)].toarray()
         return N @ N.T
 
     def constant_block(self, coordinates: Array) -> Array:
-        """N_U N_Uᵀ, shape (u, u), of null vectors of which only a part is in the fold."""
+        """N_U N_Uᵀ, shape (u, u), of null vectors that lie only partly in the fold."""
         N = self.null[coordinates]
         squares = np.asarray(N.multiply(N).sum(axis=0)).ravel()
         N = N[:, np.flatnonzero((squares > 0) & (squares <= 1 - 1e-9))].toarray()
         return N @ N.T
 
     def groups(self, width: int, work: int, extra: Array | None = None) -> Iterator[Array]:
-        """Numbers of folds with equal sizes (and ``extra``), a limited work space at a time.
+        """Indices of folds of equal size (and ``extra``), in batches of limited work space.
 
-        ``width`` numbers are kept for every row and coordinate of a fold.
+        ``width`` values are kept for each row and coordinate of a fold.
         """
         sizes = np.array(
             [(len(r), len(c)) for r, c in zip(self.rows, self.coordinates, strict=True)]
@@ -242,19 +244,19 @@ def leave_out_kernel(
     Parameters
     ----------
     factorization : EigenFactorization
-        Of S = FᵀKF, without the null space of F.
+        Factorisation of S = FᵀKF, without the null space of F.
     t : ndarray of shape (p, k)
     KF : function that gives K F, shape (m, p)
-        Asked for only if the factor cannot recover rows from coordinates.
+        Called only if the factor cannot recover rows from coordinates.
     folds : Folds
     alphas : ndarray of shape (n_alphas,)
     out : ndarray of shape (n_alphas, total number of rows, k)
-        Takes the predictions, fold after fold.
+        Output array for the predictions, concatenated over folds.
 
     Returns
     -------
     ndarray of shape (n_alphas, n_folds), bool
-        Where the fold must be refitted.
+        Whether the fold must be refitted.
 
     Notes
     -----
@@ -263,7 +265,7 @@ def leave_out_kernel(
         J = V diag(alpha/(σ + alpha)) Vᵀ,   P = K F V diag(1/(σ + alpha)) Vᵀ,   f = P t,
         f_U without U = f_U − P_UU (J_UU)⁻¹ (J t)_U.
 
-    J is a sum of positive terms: nothing cancels, however small alpha is.
+    J is a sum of positive terms, so there is no cancellation however small alpha is.
     """
     values, V, factor = factorization.values, factorization.vectors, folds.factor
     Q = factor.recover(V * values)
@@ -275,7 +277,7 @@ def leave_out_kernel(
         rows = np.stack([folds.rows[i] for i in numbers])
         coordinates = np.stack([folds.coordinates[i] for i in numbers])
         Q_U, V_U = Q[rows], V[coordinates]
-        # t and the residuals have no part in N; adding N Nᵀ makes J_UU invertible there.
+        # t and the residuals are orthogonal to N; adding N Nᵀ makes J_UU invertible there.
         N_U = np.stack([folds.null_block(c) for c in coordinates])
         for a, alpha in enumerate(alphas):
             for ratio in np.unique(folds.ratio[numbers]):
@@ -296,9 +298,9 @@ def leave_out_kernel(
 
 
 def _solve_positive(J: Array, B: Array, largest: float) -> tuple[Array, Array]:
-    """J⁻¹B for a stack of small positive matrices, and which of them are near singular.
+    """Compute J⁻¹B for a stack of small positive matrices, and which of them are nearly singular.
 
-    ``largest``: the largest eigenvalue that J can have; rounding is of size eps times that.
+    ``largest`` is an upper bound of the eigenvalues of J; rounding errors are eps times that.
     """
     if J.shape[1] == 0:
         return B, np.zeros(len(J), dtype=bool)
@@ -329,7 +331,7 @@ def leave_out_features(
     ----------
     Phi : ndarray or sparse array of shape (m, q)
     factorization : Factorization
-        Of G = ΦᵀLΦ.
+        Factorisation of G = ΦᵀLΦ.
     gram : function that gives G, shape (q, q)
     cross : ndarray of shape (q, k)
         c = Φᵀr.
@@ -337,20 +339,20 @@ def leave_out_features(
     folds : Folds
     alphas : ndarray of shape (n_alphas,)
     out : ndarray of shape (n_alphas, total number of rows, k)
-        Takes the predictions, fold after fold.
+        Output array for the predictions, concatenated over folds.
     leaving : LeavingBasis, optional
-        Which basis vectors leave with a fold.
+        The basis vectors that are left out with a fold.
 
     Returns
     -------
     ndarray of shape (n_alphas, n_folds), bool
-        Where the fold must be refitted.
+        Whether the fold must be refitted.
 
     Notes
     -----
-    With W = (G + alpha I)⁻¹, Φ_U the fold's rows of FᵀΦ, C_U = I (less the part of F's null vectors
-    in U, if rows of a query leave) and E the constraints of basis vectors that leave, the
-    weights without the fold are w = W(c + Φ_Uᵀp − Eᵀλ) where
+    With W = (G + alpha I)⁻¹, Φ_U the fold's rows of FᵀΦ, C_U = I (minus the part of F's null
+    vectors in U, if rows of a query are left out) and E the constraints of left-out basis vectors,
+    the weights without the fold are w = W(c + Φ_Uᵀp − Eᵀλ) where
 
         [[C_U − Φ_U W Φ_Uᵀ, Φ_U W Eᵀ], [E W Φ_Uᵀ, −E W Eᵀ]] [p; λ] = [Φ_U W c − t_U; −E W c].
 
@@ -426,10 +428,10 @@ def leave_out_features(
 def _centred_rows(
     rows_F: Callable[[Array], Array], null: Any, n_columns: int
 ) -> Callable[[Array], Array]:
-    """The rows of FᵀΦ less what rounding has left of them along F's null vectors N.
+    """The rows of FᵀΦ without rounding errors along F's null vectors N.
 
-    NᵀFᵀΦ is zero but for the rounding of the means of features with an offset; where a part of a
-    query leaves, that would stay as a component of the rest.
+    NᵀFᵀΦ is zero up to the rounding errors of the means of features with an offset; if part of a
+    query is left out, these would remain as a component of the rest.
     """
     left = np.zeros((null.shape[1], n_columns))
     for block in row_blocks(null.shape[0], n_columns):
@@ -439,7 +441,7 @@ def _centred_rows(
 
 
 def order_of(alphas: Array) -> Array:
-    """Numbers of the alphas in ascending order."""
+    """Indices that sort the alphas in ascending order."""
     return np.argsort(alphas, kind="stable")
 
 
@@ -450,14 +452,14 @@ def _ascending(
 
 
 def _solve(small: Array, right: Array, bad: Array) -> Array:
-    """Solutions of a stack of small systems; those that are ``bad`` are left aside."""
+    """Solve a stack of small systems, skipping those that are ``bad``."""
     if small.shape[1] == 0:
         return right
     if bad.any():
         small = np.where(bad[:, None, None], np.eye(small.shape[1]), small)
     try:
         return np.linalg.solve(small, right)
-    except np.linalg.LinAlgError:  # constraints that depend on each other
+    except np.linalg.LinAlgError:  # dependent constraints
         return np.linalg.pinv(small) @ right
 
 
@@ -473,22 +475,22 @@ def weights_without(
 ) -> Array | None:
     """Weights of all alphas without the coordinates of a fold, under E w = 0: (n_alphas, q, k).
 
-    None if nothing is left of which a model could be made.
+    None if nothing remains from which a model could be fitted.
 
     Parameters
     ----------
     rows_F : function that gives rows of FᵀΦ
     held : ndarray of shape (u,), int
-        The coordinates that leave.
+        The left-out coordinates.
     G : ndarray of shape (q, q)
     c : ndarray of shape (q, k)
         G = ΦᵀLΦ and c = Φᵀr of all rows.
     t : ndarray of shape (p, k)
     E : ndarray of shape (n_constraints, q)
-        Of full rank, with fewer than q rows.
+        Constraints of full rank, with fewer than q rows.
     penalties : ndarray of shape (n_alphas,)
     null : sparse array of shape (p, c), optional
-        Null vectors of F, if rows of queries leave: those that stay are centred again.
+        Null vectors of F, if rows of queries are left out; the remaining rows are centred again.
 
     Notes
     -----
@@ -496,9 +498,10 @@ def weights_without(
 
         w = N (NᵀG'N + alpha I)⁻¹ Nᵀc',   G' = G − Φ_Uᵀ C_U⁻¹ Φ_U,   c' = c − Φ_Uᵀ C_U⁻¹ t_U,
 
-    where C_U⁻¹ = I for whole components. Of the rows of one query with the unit null vector u that
-    stay with the share s of its square, C_U⁻¹ = I + u_U u_Uᵀ/s. The sums are a difference, unless
-    those that leave carry nearly all of the weight: then what stays is added up.
+    where C_U⁻¹ = I for whole components. For rows of one query with the unit null vector u, of
+    whose squared norm the remaining rows hold the fraction s, C_U⁻¹ = I + u_U u_Uᵀ/s. The sums are
+    computed as differences, unless the left-out rows carry nearly all of the weight; then the
+    remaining terms are summed.
     """
     size = float(G.diagonal().max(initial=0.0))
     F, t_U = rows_F(held), t[held]
@@ -515,7 +518,7 @@ def weights_without(
         stay = np.setdiff1d(np.arange(len(t)), held)
         F, s = rows_F(stay), t[stay]
         if null is not None:
-            # Centred by the null vectors of the rows that stay.
+            # Centred by the null vectors of the remaining rows.
             U_stay = null[stay]
             norms = np.sqrt(np.asarray(U_stay.multiply(U_stay).sum(axis=0)).ravel())
             used = np.flatnonzero(norms > 0)
@@ -537,11 +540,11 @@ def weights_without(
 
 
 class LeavingBasis:
-    """What the weights of Nyström features must satisfy once basis vectors have left.
+    """Constraints on the weights of Nyström features when basis vectors are left out.
 
-    Kernel coefficients are a = Z⁻ᵀ w. Those of vectors B that leave must be zero, unless vectors
-    that depend on the basis stay: with φ(d) = Σ_j C_dj φ(basis_j) for such a vector d, a_B may be
-    any combination of the rows C_dB. So N a_B = 0, with N the complement of these rows.
+    Kernel coefficients are a = Z⁻ᵀ w. Those of left-out vectors B must be zero, unless vectors that
+    depend on the basis remain: with φ(d) = Σ_j C_dj φ(basis_j) for such a vector d, a_B may be any
+    combination of the rows C_dB. So N a_B = 0, with N the complement of these rows.
 
     Parameters
     ----------
@@ -552,7 +555,7 @@ class LeavingBasis:
     basis : ndarray of shape (q,), int
         The row of each basis vector.
     spare : ndarray of int
-        Rows of basis vectors that depend on these, and have no feature.
+        Rows of basis vectors that depend on these and therefore have no feature.
     """
 
     def __init__(self, Phi: Array, back: Array, basis: Array, spare: Array) -> None:
@@ -563,9 +566,9 @@ class LeavingBasis:
         self.rough = len(spare) > 0 and rounding > _ZERO  # dependent, or nearly so?
 
     def constraints(self, rows: Array) -> tuple[Array, bool]:
-        """E with E w = 0, shape (n_constraints, q), and whether it must not be relied on.
+        """Constraints E with E w = 0, shape (n_constraints, q), and whether they are unreliable.
 
-        That is if the number of constraints is in doubt, or if they leave nothing but w = 0.
+        They are unreliable if their number is uncertain, or if only w = 0 satisfies them.
         """
         gone, staying = np.isin(self.basis, rows), ~np.isin(self.spare, rows)
         E, filled = self.back[gone], self.C[staying][:, gone]

@@ -1,7 +1,7 @@
-"""Leaving out two rows of one ranking: all pairs of rows by array operations.
+"""Leave-pair-out for one ranking: predictions for all pairs of rows by array operations.
 
-Two cases have a shortcut: rankings in which every pair counts (`RankingSpectrum`), and rankings of
-two levels whose tied pairs do not count (`BipartiteSpectrum`).
+Two cases have a shortcut: rankings in which every pair has the same weight (`RankingSpectrum`), and
+rankings of two levels with tied pairs dropped (`BipartiteSpectrum`).
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Below this part of its terms the 2 × 2 block of B has lost too many digits.
+#: The 2 × 2 block of B is too inaccurate if it is below this fraction of its terms.
 CANCELLED = 1e-4
 
-#: What to do where leave-pair-out does not fit into memory.
+#: Advice if leave-pair-out does not fit into memory.
 PAIR_ADVICE = "use folds of rows (RankRLSCV(cv=10), holdout_predict), or a sample of the rows"
 
 
 def penalty(alpha: float, n: int, query_weighting: str) -> float:
-    """ν = alpha/κ for n rows that stay, of which every pair counts: κ = c n."""
+    """Penalty ν = alpha/κ for n remaining rows whose pairs all have the same weight, κ = c n."""
     return float(alpha / (n * query_factor(query_weighting, float(n), n * (n - 1) / 2.0)))
 
 
@@ -50,7 +50,7 @@ def all_pairs(n: int) -> Array:
 
 
 def n_different_pairs(scores: Array) -> Array:
-    """Number of pairs i < j with different scores, for every column: shape (k,)."""
+    """Number of pairs i < j with different scores for each column, shape (k,)."""
     m = len(scores)
     ordered = np.sort(scores, axis=0)
     counted = np.full(scores.shape[1], m * (m - 1) / 2)
@@ -63,7 +63,7 @@ def n_different_pairs(scores: Array) -> Array:
 class RankingSpectrum:
     """One ranking as ridge regression with a free intercept, decomposed once.
 
-    Over the n rows that stay, Σ_{a<b} (s_a − s_b − (f_a − f_b))² = n min_b Σ_a (s_a − f_a − b)²;
+    Over the n remaining rows, Σ_{a<b} (s_a − s_b − (f_a − f_b))² = n min_b Σ_a (s_a − f_a − b)²;
     with c the query's weighting the penalty of that regression is ν = alpha/(c n).
 
     Parameters
@@ -74,7 +74,7 @@ class RankingSpectrum:
     V : ndarray of shape (m, q)
         Eigenvalues and eigenvectors l, V of C K C other than the constant, C = I − 11ᵀ/m.
     whitened : function of ν, instead of ``values`` and ``V``
-        W with W Wᵀ = H, for features whose eigenvectors would have lost digits.
+        W with W Wᵀ = H, for features whose eigenvectors would be inaccurate.
 
     Notes
     -----
@@ -98,7 +98,7 @@ class RankingSpectrum:
 
     @classmethod
     def of_features(cls, s: Array, X: Array) -> RankingSpectrum:
-        """From dense features of shape (m, n)."""
+        """Make a spectrum from dense features of shape (m, n)."""
         U, d, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
         kept = d > rounding_level(d)
         return cls(s, d[kept] ** 2, np.ascontiguousarray(U[:, kept]))
@@ -120,7 +120,7 @@ class RankingSpectrum:
     ) -> Iterator[tuple[Array, Array]]:
         """For each alpha, predictions of shape (n_pairs, 2, k) and which pairs are unsafe.
 
-        A pair is a 2 × 2 solve, all of them a handful of array operations.
+        Each pair is a 2 × 2 system; all pairs take a few array operations.
         """
         i, j = pairs.T
         for alpha in alphas:
@@ -139,7 +139,7 @@ class RankingSpectrum:
     ) -> Iterator[tuple[Array, Array]]:
         """For each alpha, Σ_{i<j} sign((s_i − s_j)(f_i − f_j)) over all left-out pairs.
 
-        Shape (k,). Pairs that are unsafe count zero; they come second, shape (n_unsafe, 2).
+        The sum has shape (k,). Unsafe pairs contribute zero and are returned second, (n_unsafe, 2).
         The held-out difference of a pair is (f_i − a_ij e_i) − (f_j − b_ij e_j), b_ij = a_ji.
         """
         for alpha in alphas:
@@ -152,7 +152,7 @@ class RankingSpectrum:
     def _matrices(
         self, alpha: float, query_weighting: str
     ) -> tuple[Array, Array, Array, Array, float]:
-        """H, M, f, e and the largest eigenvalue of M, for rows left out by two."""
+        """H, M, f, e and the largest eigenvalue of M, for leaving out two rows."""
         m = len(self.s)
         nu = penalty(alpha, m - 2, query_weighting)
         if self.whitened is not None:
@@ -169,7 +169,7 @@ class RankingSpectrum:
         M = -H
         M -= 1.0 / m
         M.flat[:: m + 1] += 1.0
-        # C − H cancels where H is close to C: then M is summed up instead.
+        # C − H cancels if H is close to C; then M is summed directly.
         if M.diagonal().min() < 1e-4:
             M = _sandwich(self.V, w)
             if not self.complete:
@@ -180,7 +180,7 @@ class RankingSpectrum:
 
 
 def _sandwich(V: Array, weight: Array) -> Array:
-    """V diag(weight) Vᵀ; by a product of a matrix with its own transpose, if it is positive."""
+    """Compute V diag(weight) Vᵀ, as a symmetric product if the weights are positive."""
     if weight.min(initial=0.0) < 0:  # an indefinite kernel
         return (V * weight) @ V.T
     root = V * np.sqrt(weight)
@@ -188,7 +188,7 @@ def _sandwich(V: Array, weight: Array) -> Array:
 
 
 def _inverses(M: Array, i: Array, j: Array, largest: float) -> tuple[Array, Array, Array, Array]:
-    """(M_UU)⁻¹ of every pair: its entries ii, jj and ij, and which pairs are near singular."""
+    """Entries ii, jj and ij of (M_UU)⁻¹ for each pair, and which pairs are nearly singular."""
     diagonal, m_ij = M.diagonal(), M[i, j]
     m_ii, m_jj = diagonal[i], diagonal[j]
     det = m_ii * m_jj - m_ij**2
@@ -219,7 +219,7 @@ def _one_output(
 def _many_outputs(
     H: Array, M: Array, f: Array, e: Array, s: Array, largest: float, threads: int
 ) -> tuple[Array, Array]:
-    """The same for many outputs: a row at a time, the outputs shared out among threads."""
+    """The same for many outputs, a row at a time, with outputs distributed over threads."""
     m, k = f.shape
     factors = [_pair_factors(H, M, slice(i, i + 1), largest) for i in range(m - 1)]
     bad = [np.argwhere(unsafe) + i for i, (_, _, unsafe) in enumerate(factors)]
@@ -249,7 +249,7 @@ def _many_outputs(
 
 
 def _pair_factors(H: Array, M: Array, rows: slice, largest: float) -> tuple[Array, Array, Array]:
-    """a, b and unsafe for the pairs of ``rows`` with all rows from the first of them on."""
+    """Factors a, b and unsafe for the pairs of ``rows`` with all rows from the first of them on."""
     later = slice(rows.start, None)
     h_i, h_j, h_ij = H.diagonal()[rows, None], H.diagonal()[later], H[rows, later]
     m_i, m_j, m_ij = M.diagonal()[rows, None], M.diagonal()[later], M[rows, later]
@@ -266,12 +266,12 @@ def _pair_factors(H: Array, M: Array, rows: slice, largest: float) -> tuple[Arra
 
 
 class BipartiteSpectrum:
-    """Two levels whose tied pairs do not count: one row of each is left out.
+    """Leave-pair-out for two levels with tied pairs dropped: one row of each level is left out.
 
     Without the pair U = (p, q), the pairs of n₁' = n₁ − 1 upper and n₀' = n₀ − 1 lower rows add up
     to n₀' scatter(upper) + n₁' scatter(lower) + n₁' n₀' (z − gᵀf)², gᵀf = mean upper − mean lower,
-    the same constants for every pair. The two scatters ask for nothing but equal scores within a
-    class: as observations they leave the mean of f at zero and only shape its covariance. The last
+    with the same constants for every pair. The two scatters are minimised by equal scores within a
+    class: as observations they leave the mean of f at zero and only change its covariance. The last
     term is then a single observation of gᵀf, which moves f along C g.
 
     Parameters
@@ -309,7 +309,7 @@ class BipartiteSpectrum:
             raise ValueError("leave-pair-out needs at least two rows of each class")
         self.z = 1.0 if loss["cost"] == "unit" else float(high - low)
         weight = float(high - low) ** -2 if loss["cost"] == "relative" else 1.0
-        # The weighting of the pairs that stay, (n₁ − 1)(n₀ − 1) of them among m − 2 rows.
+        # Weighting of the remaining (n₁ − 1)(n₀ − 1) pairs of m − 2 rows.
         edges = (self.n1 - 1.0) * (self.n0 - 1.0)
         self.edge_weight = weight * float(query_factor(loss["query_weighting"], m - 2.0, edges))
         self.root = np.sqrt(np.where(self.upper, self.n0 - 1.0, self.n1 - 1.0))
@@ -348,7 +348,7 @@ class BipartiteSpectrum:
         p, q = np.where(swapped, pairs[:, ::-1].T, pairs.T)
         if not self.upper[p].all() or self.upper[q].any():
             raise ValueError(
-                "with tied pairs dropped, only pairs of different scores can be left out exactly"
+                "with tied pairs dropped, only pairs with different scores can be left out exactly"
             )
         for alpha in alphas:
             out, unsafe = self._predict(p, q, alpha / self.edge_weight)
@@ -373,7 +373,8 @@ class BipartiteSpectrum:
         det = t_pp * t_qq - t_pq**2
         unsafe = det <= SINGULAR * (t_pp + t_qq) * np.maximum(t_pp, t_qq)
         if self.factors is not None:
-            # v is small beside its terms where the other rows of its class fix a row's score.
+            # v is small compared with its terms if the other rows of the class determine a row's
+            # score.
             unsafe |= alpha * np.minimum(t_pp, t_qq) < CANCELLED
         det = np.where(unsafe, 1.0, det)
         u_p, u_q = (t_qq * v_p - t_pq * v_q) / det, (t_pp * v_q - t_pq * v_p) / det
@@ -388,7 +389,7 @@ class BipartiteSpectrum:
         weight = 1.0 / (self.values + alpha)
         V, W = self.V, self.W
         T = (V * weight) @ V.T
-        if V.shape[1] < len(V) - 2:  # directions that no feature reaches
+        if V.shape[1] < len(V) - 2:  # directions outside the span of the features
             T += (np.eye(len(V)) - W @ W.T - V @ V.T) / alpha
         if self.factors is None:
             between = self.K_WW - (self.K_WV * weight) @ self.K_WV.T
@@ -397,7 +398,8 @@ class BipartiteSpectrum:
                 mixed = W @ ((self.K_WV * (alpha * weight)) @ V.T)
                 B = (V * (alpha * self.values * weight)) @ V.T + mixed + mixed.T
                 return T, A, B + W @ between @ W.T
-            # The within-class data nearly fix the class means: the difference has cancelled.
+            # The within-class data nearly determine the class means, so the difference has
+            # cancelled.
             assert self.K is not None
             values, vectors = eigh(self.K)
             live = values > rounding_level(values, self.noise)

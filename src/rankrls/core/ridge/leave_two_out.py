@@ -1,11 +1,11 @@
-"""Two groups left out together: held-out predictions of one after the other was deleted.
+"""Held-out predictions with two groups left out together.
 
 With e the residuals of two judgements u and g that are held out one by one, J as in
 `leave_judgements_out` and H_ug = Ψ_u diag(σ/(σ + alpha)) Ψ_gᵀ, the residual of u without both is
 
     (e_u + H_ug e_g/J_uu)/(1 − H_ug²/(J_uu J_gg)):
 
-for all pairs of judgements a product of matrices. Groups of more are left out as unions.
+which is a matrix product for all pairs of judgements. Larger groups are left out as unions.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ __all__ = ["residuals_without_two", "without_two_folds", "without_two_groups"]
 
 Array = NDArray[Any]
 
-#: Numbers in a work space.
+#: Maximum size of a work array.
 WORK = 2**21
 
-#: Below this, rounding in J_UU of two judgements is not small beside its smaller eigenvalue.
+#: Below this, rounding errors in J_UU are not small compared with its smaller eigenvalue.
 SINGULAR = 1e-6
 
 
 def without_two_folds(
     problem: RidgeProblem, folds: Sequence[Array], alpha: float
 ) -> Iterator[tuple[Array, HeldOut]]:
-    """Predictions of the rows of every two folds without both.
+    """Predict the rows of each pair of folds by the model without both.
 
     Yields
     ------
     two : ndarray of shape (n, 2), int
-        Numbers of folds, each two of them once.
+        Indices of folds, each pair once.
     held : HeldOut
-        Of n unions, for one alpha.
+        Predictions of n unions, for one alpha.
     """
     grid, sizes = np.array([alpha]), np.array([len(rows) for rows in folds])
     for two in _blocks(sizes, np.column_stack(np.triu_indices(len(folds), 1))):
@@ -53,7 +53,7 @@ def without_two_folds(
 def without_two_groups(
     problem: RidgeProblem, folds: JudgementFolds, alpha: float, two: Array | None = None
 ) -> Iterator[tuple[Array, HeldOut]]:
-    """Differences of the given pairs of every two groups, or of those in ``two``, without both."""
+    """Differences of given pairs without two groups: all pairs of groups, or those in ``two``."""
     if two is None:
         two = np.column_stack(np.triu_indices(len(folds), 1))
     for some in _blocks(folds.sizes, two):
@@ -62,22 +62,22 @@ def without_two_groups(
 
 
 def residuals_without_two(terms: EdgeTerms, e: Array) -> Iterator[tuple[Array, Array, Array]]:
-    """Residuals of every judgement without it and without another one.
+    """Residuals of each judgement by the model without it and without another one.
 
     Parameters
     ----------
     terms : EdgeTerms, for a single alpha
     e : ndarray of shape (l,)
-        w times the residual of every judgement without it.
+        w times the residual of each judgement by the model without it.
 
     Yields
     ------
     others : ndarray of shape (n,), int
-        Judgements that are left out, too.
+        The other left-out judgements.
     residuals : ndarray of shape (l, n)
-        w times the residual of every judgement; meaningless for a judgement and itself.
+        w times the residual of each judgement; meaningless for a judgement paired with itself.
     unsafe : ndarray of shape (l, n), bool
-        Which of them are not to be relied on.
+        Whether a residual is unreliable.
     """
     every = np.arange(len(e))
     advice = "audit by groups, or with new data as eval_set"
@@ -98,6 +98,6 @@ def residuals_without_two(terms: EdgeTerms, e: Array) -> Iterator[tuple[Array, A
 
 
 def _blocks(sizes: Array, two: Array) -> Iterator[Array]:
-    """Parts of ``two`` whose unions have a limited number of members."""
+    """Split ``two`` into parts whose unions have a limited number of members."""
     block = np.cumsum(sizes[two].sum(axis=1)) // WORK
     yield from np.split(two, np.flatnonzero(np.diff(block)) + 1) if len(two) else ()

@@ -1,15 +1,15 @@
-"""Fitted least-squares models: coefficients for every alpha, predictions, and the posterior.
+"""Fitted least-squares models: coefficients for each alpha, predictions, and the posterior.
 
-Three representations of the same function: weights of explicit features (`LinearModel`),
+There are three representations of the same function: weights of explicit features (`LinearModel`),
 coefficients of all training rows (`KernelModel`), and coefficients of basis vectors
-(`NystroemModel`). Each asks a *solver* for every group of outputs that share L: a factorised
-symmetric matrix and a right-hand side, `PrimalSolver` or `DualSolver`, which give the coefficients
-for every alpha, the posterior variance of the Gaussian process whose mean the model is, and its
-log marginal likelihood.
+(`NystroemModel`). Each uses a *solver*, `PrimalSolver` or `DualSolver`, for each group of outputs
+that share L. A solver is a factorised symmetric matrix with a right-hand side; it computes the
+coefficients for each alpha, and the posterior variance and the log marginal likelihood of the
+Gaussian process whose mean is the model.
 
-The process has covariance k and noise variance alpha/w² per edge. Scores are known up to a
-constant only, so their variances are those of f(x) − f̄, with f̄ the mean over the training rows
-that have an edge; variances of differences do not depend on that.
+The process has covariance k and noise variance alpha/w² for each edge. Scores are determined only
+up to a constant, so their variances are those of f(x) − f̄, with f̄ the mean over the training rows
+that have an edge; variances of differences do not depend on this choice.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Relative accuracy that the cheaper way to the Nyström system may cost.
+#: Largest acceptable relative error of the faster computation of the Nyström system.
 MAX_LOSS = 1e-9
 
-#: Kernel values and dense features that are held at a time when variances are computed.
+#: Number of kernel values or dense features in memory at a time when variances are computed.
 WORK = 2**20
 
 
@@ -99,11 +99,11 @@ class PrimalSolver(_Solver):
     statistics : Statistics
         ΦᵀLΦ, Φᵀr and the mean row of the features; ``gram`` may be overwritten.
     alphas : ndarray of shape (n_alphas,)
-        The alphas that will be asked for.
+        The alphas for which solutions will be requested.
     for_path : bool
-        Whether more alphas will be asked for.
+        Whether solutions for more alphas will be requested.
     scaled : bool
-        Whether the features have scales of their own, that may be very different.
+        Whether the scales of the features may be very different.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class PrimalSolver(_Solver):
         super().__init__(statistics, b, made)
 
     def statistics(self) -> Statistics:
-        """The statistics that it was made from, in new arrays."""
+        """The statistics from which it was made, in new arrays."""
         return Statistics(
             self.outputs,
             self.factorization.matrix(),
@@ -144,7 +144,7 @@ class PrimalSolver(_Solver):
         return self.factorization.solve_path(self.b, alphas)
 
     def variance(self, Phi: Array, alpha: float) -> Array:
-        """Of f(x) − f̄ for features of shape (j, n): shape (j,)."""
+        """Variance of f(x) − f̄ for features of shape (j, n), shape (j,)."""
         return self.difference_variance(Phi - self.mean, alpha)
 
     def difference_variance(self, Delta: Array, alpha: float) -> Array:
@@ -174,15 +174,15 @@ class DualSolver(_Solver):
     factor : Factor
         F and t.
     row_means : ndarray of shape (m,)
-        Mean of the kernel of every row with the rows that have an edge.
+        Mean kernel value of each row with the rows that have an edge.
     alphas : ndarray of shape (n_alphas,)
-        The alphas that will be asked for.
+        The alphas for which solutions will be requested.
     noise : float
-        Size of rounding errors in S, where it is more than eps ‖S‖.
+        Size of the rounding errors in S, if it exceeds eps ‖S‖.
     for_path : bool
-        Whether more alphas will be asked for, and hold-outs.
+        Whether solutions for more alphas, and held-out predictions, will be requested.
     scaled : bool
-        Whether S is that of a `RotatedFactor`.
+        Whether S was made with a `RotatedFactor`.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class DualSolver(_Solver):
         k = len(objective.outputs)
         t = np.broadcast_to(factor.t, (factor.t.shape[0], k)).astype(S.dtype)
         null = factor.null() if for_path else None
-        # Rounding of a constant part of K, which FᵀKF does not have, beside FᵀKF itself.
+        # Rounding errors of a constant part of K, which cancels in FᵀKF, relative to FᵀKF.
         cancelled = noise > 100 * float(np.finfo(S.dtype).eps) * float(np.linalg.norm(S))
         made = factorize(
             S,
@@ -229,13 +229,13 @@ class DualSolver(_Solver):
         for_path: bool = False,
         eps: float | None = None,
     ) -> DualSolver:
-        """From the kernel matrix of shape (m, m), which may be overwritten.
+        """Make a solver from the kernel matrix of shape (m, m), which may be overwritten.
 
         ``eps`` is the relative rounding error of its entries; by default that of its dtype.
         """
         factor = _factor(objective, for_path)
         row_means = K @ row_share(objective).astype(K.dtype)
-        # What cancels in FᵀKF (a constant in K, say) leaves rounding of this size.
+        # Parts of K that cancel in FᵀKF (such as a constant) leave rounding errors of this size.
         scale = float((K.diagonal() * objective.laplacian.degree()).max())
         noise = (float(np.finfo(K.dtype).eps) if eps is None else eps) * scale
         S = factor.sandwich(K)
@@ -245,17 +245,17 @@ class DualSolver(_Solver):
     def from_features(
         cls, objective: Objective, X: Any, alphas: Array, *, for_path: bool = False
     ) -> tuple[DualSolver, Array | None]:
-        """From explicit features: FᵀKF = (FᵀX)(FᵀX)ᵀ when dense, by K = XXᵀ when sparse.
+        """Make a solver from features: FᵀKF = (FᵀX)(FᵀX)ᵀ if dense, from K = XXᵀ if sparse.
 
-        Returns also Rᵀ of shape (n, p), if the weights of the features are Rᵀ times the solution;
+        Also returns Rᵀ of shape (n, p) if the weights of the features are Rᵀ times the solution;
         otherwise they are Xᵀ A.
 
         Notes
         -----
-        XXᵀ has no digits left of columns that are small beside others. If the scales of the
-        columns differ that much, FᵀX = QR with the columns in descending order of their norms,
-        and F Q takes the place of F (any factor of L serves). Then S = RRᵀ is graded from large
-        to small, and a Cholesky factorisation keeps the digits of all of its parts.
+        In XXᵀ, columns that are small compared with others are lost to rounding. If the scales of
+        the columns differ that much, FᵀX = QR is computed with the columns in descending order of
+        their norms, and F is replaced by F Q (any factor of L can be used). Then S = RRᵀ is graded
+        from large to small, and a Cholesky factorisation is accurate in all of its parts.
         """
         if sparse.issparse(X):
             X = _centre_by_component(X, objective)
@@ -271,7 +271,7 @@ class DualSolver(_Solver):
         row_means = X @ (row_share(objective).astype(X.dtype) @ X)
         X_F = factor.rmatmat(X)
         squares = np.einsum("ij,ij->j", X_F, X_F, dtype=np.float64)
-        # Columns that are constant in every query, but for the rounding of their centring.
+        # Columns that are constant in every query, up to the rounding errors of centring.
         whole = objective.laplacian.degree() @ np.square(X, dtype=np.float64)
         rounding = squares <= 64 * float(np.finfo(X.dtype).eps) ** 2 * whole
         X_F[:, rounding & np.isfinite(squares)] = 0.0
@@ -298,7 +298,7 @@ class DualSolver(_Solver):
         return np.moveaxis(stacked.reshape(len(stacked), len(alphas), -1), 1, 0)
 
     def variance(self, K_X: Array, k_xx: Array, alpha: float) -> Array:
-        """Of f(x) − f̄, shape (j,), from k(x, X) of shape (j, m) and k(x, x) of shape (j,).
+        """Variance of f(x) − f̄, shape (j,), from k(x, X), (j, m), and k(x, x), (j,).
 
         k̃(x, x) − k̃_xᵀF(FᵀKF + alpha I)⁻¹Fᵀk̃_x with k̃(x, x') = k − k̄(x) − k̄(x') + k̿.
         """
@@ -307,7 +307,7 @@ class DualSolver(_Solver):
         return self.difference_variance(K_X - self.row_means, prior, alpha)
 
     def difference_variance(self, Delta: Array, prior: Array, alpha: float) -> Array:
-        """The prior variance less what the data explain, for differences of kernel rows (j, m)."""
+        """Prior variance minus the explained part, for differences of kernel rows (j, m)."""
         F_Delta = self.factor.rmatmat(np.ascontiguousarray(Delta.T))
         W = self.factorization.whiten(F_Delta, alpha)
         return np.maximum(prior - np.einsum("ij,ij->j", W, W), 0.0)
@@ -315,7 +315,8 @@ class DualSolver(_Solver):
     def posterior_root(self, K_X: Array, K_XX: Array, alpha: float) -> Array:
         """Z of shape (j, j) such that Z Zᵀ is the posterior covariance of differences of rows.
 
-        From k(x, X) of shape (j, m), and k(x, x') among the rows, (j, j), which is overwritten.
+        Computed from k(x, X) of shape (j, m), and k(x, x') among the rows, (j, j), which is
+        overwritten.
         """
         W = self.factorization.whiten(self.factor.rmatmat(np.ascontiguousarray(K_X.T)), alpha)
         K_XX -= W.T @ W
@@ -330,7 +331,7 @@ class DualSolver(_Solver):
 
 
 class DroppedSolver:
-    """Stands where a solver was: it knows which outputs were its own, and answers nothing.
+    """Placeholder for a removed solver, which only keeps its outputs.
 
     Parameters
     ----------
@@ -341,10 +342,10 @@ class DroppedSolver:
         self.outputs = outputs
 
     def variance(self, *args: Any) -> NoReturn:
-        """Refuse."""
+        """Raise an error, because the solver was removed."""
         raise ValueError(
-            "this model was saved without what uncertainties and updates need "
-            "(uncertainty=False): it can predict scores; for return_std, preference_proba, "
+            "this model was saved with uncertainty=False and can only predict scores; "
+            "for return_std, preference_proba, "
             "log_marginal_likelihood, partial_fit and forget fit it again, or save it with "
             "uncertainty=True"
         )
@@ -356,15 +357,15 @@ class DroppedSolver:
 
 
 def row_share(objective: Objective) -> Array:
-    """The weight of every row that has an edge, divided by their sum: shape (m,)."""
+    """Weight of each row that has an edge, divided by their sum, shape (m,)."""
     weight = objective.laplacian.row_weight()
     return weight / weight.sum()
 
 
 def _centre_by_component(X: Any, objective: Objective) -> Any:
-    """Sparse X, with columns that hardly vary within components centred by component.
+    """Centre, by component, the columns of sparse X that hardly vary within components.
 
-    Such an offset cancels in FᵀXXᵀF, but would leave its rounding in XXᵀ.
+    Such an offset cancels in FᵀXXᵀF, but would leave its rounding errors in XXᵀ.
     """
     codes = np.unique(objective.laplacian.components(), return_inverse=True)[1]
     groups = Groups(codes, None, int(codes.max()) + 1)
@@ -378,7 +379,7 @@ def _centre_by_component(X: Any, objective: Objective) -> Any:
 
 
 def _factor(objective: Objective, for_path: bool) -> Factor:
-    """For hold-outs a factor whose null space is known; otherwise the cheapest one."""
+    """Return a factor with a known null space for hold-outs, otherwise the cheapest factor."""
     laplacian = objective.laplacian
     return laplacian.independent_factor() if for_path else laplacian.factor()
 
@@ -410,11 +411,11 @@ class Model(ABC):
 
     @abstractmethod
     def predict(self, X: Any, index: int | None = 0) -> Array:
-        """Scores for ``alphas[index]``, shape (n, n_outputs); None: for all, side by side."""
+        """Predict for ``alphas[index]``, shape (n, n_outputs); for all alphas if None."""
 
     @abstractmethod
     def variance(self, X: Any) -> Array:
-        """Posterior variance of the score of every row, shape (n, n_outputs)."""
+        """Posterior variance of the score of each row, shape (n, n_outputs)."""
 
     @abstractmethod
     def difference_variance(self, X_a: Any, X_b: Any, C: Array | None = None) -> Array:
@@ -427,7 +428,7 @@ class Model(ABC):
     def posterior_root(self, X: Any) -> Array:
         """Z of shape (n, r): (Z_a − Z_b)(Z_c − Z_d)ᵀ is the posterior covariance of differences.
 
-        Of what new judgements can teach the first output: with a Nyström basis, of what it spans.
+        For the first output. With a Nyström basis, only the part spanned by the basis is included.
         """
 
     def log_marginal_likelihood(self) -> Array:
@@ -436,29 +437,29 @@ class Model(ABC):
 
     @property
     def alpha(self) -> float:
-        """The first alpha: that of the uncertainties."""
+        """The first alpha, which is that of the uncertainties."""
         return float(self.alphas[0])
 
     @property
     def n_outputs(self) -> int:
-        """Number of outputs of all solvers together."""
+        """Total number of outputs of all solvers."""
         return sum(len(solver.outputs) for solver in self.solvers)
 
     def without_uncertainty(self) -> Model:
-        """A model that predicts the same and takes less memory: its solvers answer nothing."""
+        """Return a smaller model with the same predictions and no uncertainties."""
         slim = copy.copy(self)
         slim.solvers = [DroppedSolver(solver.outputs) for solver in self.solvers]
         return slim
 
     def _split(self, weights: Array, n_covariates: int) -> Array:
-        """Keep the coefficients of covariates, the last of all, and return the others."""
+        """Store the coefficients of covariates, which come last, and return the others."""
         if not n_covariates:
             return weights
         self.pair_coef = weights[:, -n_covariates:]
         return weights[:, :-n_covariates]
 
     def _beside(self, Phi: Array, C: Array | None = None) -> Array:
-        """Features and covariates (zero if there are none given) side by side."""
+        """Concatenate features and covariates (zero if none are given)."""
         if self.pair_coef is None:
             return Phi
         return np.hstack([Phi, np.zeros((len(Phi), self.pair_coef.shape[1])) if C is None else C])
@@ -487,7 +488,7 @@ class LinearModel(Model):
     alphas : ndarray of shape (n_alphas,)
     dtype : of the coefficients
     n_covariates : int
-        How many of the solvers' features, the last ones, are covariates of given pairs.
+        Number of covariates of given pairs, which are the last features of the solvers.
     """
 
     def __init__(
@@ -542,7 +543,7 @@ class NystroemModel(Model):
     alphas : ndarray of shape (n_alphas,)
     dtype : of the coefficients
     n_covariates : int
-        How many of the solvers' features, the last ones, are covariates of given pairs.
+        Number of covariates of given pairs, which are the last features of the solvers.
     """
 
     def __init__(
@@ -590,10 +591,10 @@ class NystroemModel(Model):
         alphas: Array,
         dtype: Any,
     ) -> NystroemModel:
-        """Fit to ``statistics(False)`` of kernel blocks, or ``statistics(True)`` of features.
+        """Fit to ``statistics(False)`` of kernel blocks or ``statistics(True)`` of features.
 
-        Those of the kernel blocks, whitened, are enough if they are accurate enough; the features
-        themselves are asked for otherwise.
+        The whitened statistics of the kernel blocks are used if they are accurate enough, otherwise
+        those of the features.
         """
         nystroem = basis.map
         solvers: list[PrimalSolver | None] = []
@@ -624,10 +625,10 @@ class NystroemModel(Model):
         return self.kernel.product(X, self.basis.rows, of_alpha(self._a, index))
 
     def variance(self, X: Any) -> Array:
-        """That of the weights, and of what the basis leaves undetermined, k(x, x) − φᵀφ.
+        """Variance of the weights, plus that of the part outside the basis, k(x, x) − φᵀφ.
 
-        The reference f̄ is the mean of the training rows in the span of the basis, φ̄ᵀw: what the
-        basis leaves undetermined of the mean itself is not counted.
+        The reference f̄ is the mean of the training rows in the span of the basis, φ̄ᵀw; the part
+        of the mean outside the basis is not counted.
         """
         _refuse_precomputed(self.kernel)
 
@@ -641,7 +642,7 @@ class NystroemModel(Model):
         return _by_rows(of, (X.shape[0], len(self.basis.kept)))
 
     def difference_variance(self, X_a: Any, X_b: Any, C: Array | None = None) -> Array:
-        """The same form at φ_a − φ_b."""
+        """The same variance at φ_a − φ_b."""
         _refuse_precomputed(self.kernel)
 
         def of(part: slice) -> Array:
@@ -671,10 +672,10 @@ class KernelModel(Model):
     ----------
     space : DualSpace
     used : ndarray of shape (m',), int
-        The rows that the solvers are about; the others have no edge, and the coefficient zero.
+        Rows with an edge, used by the solvers; the other rows have coefficient zero.
     solvers : sequence of DualSolver, together covering all outputs
     weights : sequence of ndarray of shape (n, p), or None
-        For each solver what `DualSolver.from_features` gives beside it.
+        For each solver, the second result of `DualSolver.from_features`.
     alphas : ndarray of shape (n_alphas,)
     dtype : of the coefficients
     """
@@ -714,7 +715,7 @@ class KernelModel(Model):
             self.coef = self._gather(parts).astype(dtype, copy=False)
 
     def without_uncertainty(self) -> Model:
-        """For a linear kernel the weights are enough, and the training rows are left out."""
+        """For a linear kernel, keep the weights and drop the training rows."""
         slim = super().without_uncertainty()
         if self.coef is None:
             return slim
@@ -724,7 +725,7 @@ class KernelModel(Model):
         return linear
 
     def _kernel_with_training(self, X: Any) -> Array:
-        """Of centred rows X, shape (n, m')."""
+        """Kernel values of centred rows X with the training rows, shape (n, m')."""
         return np.asarray(X)[:, self.used] if self.rows is None else self.kernel(X, self.rows)
 
     def predict(self, X: Any, index: int | None = 0) -> Array:
@@ -775,7 +776,7 @@ class KernelModel(Model):
 
 
 def _by_rows(of: Callable[[slice], Array], shape: tuple[int, ...]) -> Array:
-    """Values of all rows, some rows at a time, so that the work space stays small."""
+    """Compute values of all rows in blocks, to limit the work space."""
     n, width = shape
     size = max(1, WORK // max(width, 1))
     parts = [of(slice(start, start + size)) for start in range(0, max(n, 1), size)]

@@ -1,4 +1,4 @@
-"""``RidgeProblem``: preferences, a space and a loss; decomposed once, asked many times."""
+"""``RidgeProblem``: preferences, a space and a loss, with decompositions that are reused."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ __all__ = ["RidgeProblem", "solve_statistics"]
 
 Array = NDArray[Any]
 
-#: More refits than this are refused: the data or the cost have no shortcut.
+#: Maximum number of refits; more are needed only if the data or the cost have no shortcut.
 MAX_REFITS = 5000
 
-#: An estimate of the relative error of solutions above this is told: of features of too different
-#: scales, and of kernels with a large constant part (where it is far too cautious).
+#: A warning is issued if the estimated relative error of solutions is above this: for features of
+#: too different scales, and for kernels with a large constant part (where it is very conservative).
 LOST_DIGITS, LOST_IN_KERNEL = 1e-6, 1e-4
 
 
@@ -77,23 +77,23 @@ LOST_DIGITS, LOST_IN_KERNEL = 1e-6, 1e-4
 class RidgeProblem:
     """Σ_edges w² (z − (f(x_h) − f(x_j)))² + alpha ‖f‖², for f in a space.
 
-    The basis is drawn when the space is made. Kernel values and decompositions are computed at
-    most once, whatever is asked: solutions, held-out predictions, or both.
+    The basis is drawn when the space is made. Kernel values and decompositions are computed at most
+    once and shared by solutions and held-out predictions.
 
     Parameters
     ----------
     graph : PreferenceGraph over m rows
     space : Space
-        Of the m rows. ("cg" may have more rows, of which ``rows`` are those of the graph.)
+        Space of the m rows. ("cg" may have more rows, of which ``rows`` are those of the graph.)
     loss : dict
         cost, ties and query_weighting.
     keep_basis : bool
-        Whether basis vectors that are left out stay in the basis.
+        Whether left-out basis vectors stay in the basis.
     names : sequence of str, optional
-        Of the features, for warnings.
+        Names of the features, for warnings.
     """
 
-    @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused by the solver
+    @np.errstate(over="ignore", invalid="ignore")  # the solver raises an error on overflow
     def __init__(
         self,
         graph: PreferenceGraph,
@@ -113,23 +113,25 @@ class RidgeProblem:
         self._ranking: RankingSpectrum | None = None
         self._other: RidgeProblem | None = None
         if not any(objective.laplacian.row_weight().any() for objective in self.objectives):
-            raise ValueError("the weights are so small that their products vanish: scale them up")
+            raise ValueError(
+                "the weights are so small that their products underflow; scale them up"
+            )
 
     @property
     def n_pairs(self) -> int:
-        """Edges of all outputs together."""
+        """Total number of edges over all outputs."""
         return sum(o.n_pairs * len(o.outputs) for o in self.objectives)
 
     @property
     def n_coefficients(self) -> int:
-        """Unknowns of a model: weights of features or basis vectors, or one for each row."""
+        """Number of unknowns: weights of features or basis vectors, or one for each row."""
         space = self.space
         if isinstance(space, DualSpace):
             return space.n_rows
         return len(space.basis.kept) if isinstance(space, NystroemSpace) else space.X.shape[1]
 
     def keeping_basis(self) -> RidgeProblem:
-        """The same problem, decomposed as it is, in which no basis vector is ever left out."""
+        """The same problem, sharing decompositions, in which basis vectors are never left out."""
         if not isinstance(self.space, NystroemSpace) or self.keep_basis:
             return self
         other = copy(self)
@@ -149,9 +151,9 @@ class RidgeProblem:
 
     # -- solutions
 
-    @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused by the solver
+    @np.errstate(over="ignore", invalid="ignore")  # the solver raises an error on overflow
     def solve(self, alphas: Array, *, tell: bool = True) -> Model:
-        """The model for all ``alphas``; ``tell``: whether to warn of lost digits."""
+        """Solve for all ``alphas``; ``tell`` says whether to warn of inaccurate solutions."""
         space, dtype = self.space, self.space.X.dtype
         model: Model
         if isinstance(space, NystroemSpace):
@@ -192,7 +194,7 @@ class RidgeProblem:
         *,
         for_path: bool,
     ) -> tuple[list[DualSolver], list[Array | None]]:
-        """A solver for every objective over the rows ``used``, and weights of features."""
+        """Make a solver for each objective over the rows ``used``, and weights of features."""
         whole = len(used) == space.n_rows
         if for_path or len(alphas) > 1:  # an eigendecomposition
             m, advice = len(used), "use a Nyström basis (basis=...), or one alpha at a time"
@@ -211,7 +213,7 @@ class RidgeProblem:
         shared = (whole and "gram" in vars(space)) or for_path or space.kernel.precomputed
         if shared:
             K = space.gram if whole else space.gram[np.ix_(used, used)]
-        else:  # the only use of the kernel matrix: it may be overwritten
+        else:  # the kernel matrix is not used again, so it may be overwritten
             K = space.kernel(space.rows if whole else space.rows[used])
         eps = float(np.finfo(K.dtype).eps)
         K = K.astype(np.float64, copy=False) if for_path else K
@@ -232,7 +234,7 @@ class RidgeProblem:
         threads: int,
         held_out: HeldOutRows | None = None,
     ) -> tuple[IterativeModel, History]:
-        """The model by conjugate gradients; with held-out rows the best (alpha, iteration)."""
+        """Solve by conjugate gradients; with held-out rows, return the best (alpha, iteration)."""
         return fit_iterative(
             self.objectives,
             self.space.X,
@@ -243,10 +245,10 @@ class RidgeProblem:
         )
 
     def _require_positive(self, space: NystroemSpace, alpha: float) -> None:
-        """Raise if the kernel is indefinite, and alpha does not cover that.
+        """Raise an error if the kernel is indefinite and alpha is too small to compensate for it.
 
-        The basis explains at most k(x, x) of a row if k is positive semi-definite, and no basis
-        vector is left out but those that depend on others.
+        If k is positive semi-definite, the basis explains at most k(x, x) of a row, and only
+        dependent basis vectors are dropped.
         """
         some = np.unique(np.linspace(0, space.n_rows - 1, min(space.n_rows, 500)).astype(np.int64))
         if space.kernel.precomputed:
@@ -274,8 +276,8 @@ class RidgeProblem:
             return
         if kernel:
             warn(
-                f"kernel {self.space.kernel.name} has a constant part that is large beside what "
-                "tells the rows apart: coefficients are accurate to about "
+                f"kernel {self.space.kernel.name} has a constant part that is large compared with "
+                "the differences between rows; coefficients are accurate to about "
                 f"{min(loss, 1.0):.0e} (relative). Centre and scale the features, or increase alpha"
             )
         else:
@@ -284,7 +286,7 @@ class RidgeProblem:
             _warn_lost_digits(_lost(model), np.sqrt(np.asarray(squares).ravel()), self.names)
 
     def _lost_in_basis(self, alpha: float) -> float:
-        """About the relative error that a constant part of the kernel of a basis leaves."""
+        """Approximate relative error due to a constant part of the kernel of a basis."""
         space = self.space
         if not isinstance(space, NystroemSpace) or space.kernel.shift_invariant:
             return 0.0
@@ -297,7 +299,7 @@ class RidgeProblem:
 
     @np.errstate(over="ignore", invalid="ignore")
     def size(self) -> float:
-        """A bound of the largest eigenvalue of XᵀLX, or of L times the kernel matrix."""
+        """Upper bound of the largest eigenvalue of XᵀLX, or of L times the kernel matrix."""
         space = self.space
         degree = max(float(o.laplacian.degree().max()) for o in self.objectives)
         if space.kernel.precomputed:
@@ -311,9 +313,9 @@ class RidgeProblem:
     # -- held-out folds
 
     def with_graph(self, graph: PreferenceGraph) -> RidgeProblem:
-        """The same problem with other scores of the same queries.
+        """The same problem with different scores for the same queries.
 
-        For cost magnitude with ties kept L is the same, and so are the decompositions.
+        For cost magnitude with ties kept, L and therefore the decompositions are the same.
         """
         other = RidgeProblem(graph, self.space, self.loss, keep_basis=self.keep_basis)
         if self._solvers is not None:
@@ -331,9 +333,9 @@ class RidgeProblem:
         return other
 
     def decompose(self, alphas: Array) -> list[Any]:
-        """Solvers that serve any alpha and hold-outs, made at the first call."""
+        """Solvers for any alpha and for hold-outs, made at the first call."""
         if self._solvers is None or alphas.min() < self._least:
-            self._least = float(alphas.min())  # how to decompose depends on it
+            self._least = float(alphas.min())  # the decomposition depends on it
             features = self._features()
             if features is None:
                 assert isinstance(self.space, DualSpace)
@@ -349,7 +351,7 @@ class RidgeProblem:
                     self._require_positive(self.space, float(alphas.min()))
                 statistics = [Statistics.of(o, features) for o in self.objectives]
                 scaled = not isinstance(self.space, NystroemSpace)
-                if scaled and features is self.space.X:  # for the solution of one alpha
+                if scaled and features is self.space.X:  # needed for the solution of one alpha
                     self._statistics = [part.copy() for part in statistics]
                 self._solvers = [
                     PrimalSolver(part, alphas, for_path=True, scaled=scaled) for part in statistics
@@ -358,16 +360,16 @@ class RidgeProblem:
         return self._solvers
 
     def _features(self) -> Any:
-        """Explicit or Nyström features in double precision; None if the kernel is worked on."""
+        """Explicit or Nyström features in double precision; None if the kernel matrix is used."""
         if isinstance(self.space, DualSpace):
             return None
         Phi = self.space.features  # type: ignore[attr-defined]
         return Phi if Phi.dtype == np.float64 else Phi.astype(np.float64)
 
     def twin(self, alphas: Array) -> RidgeProblem:
-        """The problem that hold-outs are asked of: that of the smaller matrix.
+        """The equivalent problem with the smaller matrix, used for hold-outs.
 
-        A linear kernel is worked on as features if there are no more features than rows.
+        A linear kernel is represented by its features if there are at most as many as rows.
         """
         space = self.space
         if isinstance(space, NystroemSpace) or not space.kernel.linear:
@@ -384,9 +386,10 @@ class RidgeProblem:
         return self._other
 
     def _no_spectrum(self, alphas: Array) -> bool:
-        """Whether a linear kernel of more features than rows would lose digits: folds are refitted.
+        """Whether folds must be refitted because a linear kernel matrix would be inaccurate.
 
-        The scales of the features are too different for a kernel matrix then.
+        This is the case with more features than rows if the scales of the features are too
+        different for a kernel matrix.
         """
         space = self.space
         if isinstance(space, NystroemSpace) or not space.kernel.linear:
@@ -402,9 +405,11 @@ class RidgeProblem:
 
     @np.errstate(over="ignore", invalid="ignore")
     def leave_out(self, folds: Sequence[Array], alphas: Array) -> HeldOut:
-        """Predictions of any folds, unions of queries or rows of queries, without them."""
+        """Predict folds (unions of queries, or rows of queries) by the model without them."""
         if self.graph.pair_features is not None:
-            raise ValueError("with pair_features only given pairs can be left out, not queries")
+            raise ValueError(
+                "with pair_features only given pairs can be left out, not queries or rows"
+            )
         twin = self.twin(alphas)
         if twin is not self:
             return twin.leave_out(folds, alphas)
@@ -413,7 +418,7 @@ class RidgeProblem:
         cut = split_folds(self.objectives[0].laplacian, folds)
         self._require_something_left(folds, cut)
         if not self._no_spectrum(alphas) and (not cut.any() or self.every_pair_counts()):
-            self.decompose(alphas)  # before the room for the predictions is taken
+            self.decompose(alphas)  # before memory for the predictions is allocated
         _memory.require(
             "held-out predictions",
             *(len(alphas), total, n_outputs),
@@ -421,7 +426,7 @@ class RidgeProblem:
         )
         values = np.full((len(alphas), total, n_outputs), np.nan)
         n_refits = np.zeros(len(alphas), dtype=np.int64)
-        refits: dict[tuple[int, bytes], Array] = {}  # one holds all outputs
+        refits: dict[tuple[int, bytes], Array] = {}  # each entry holds all outputs
         starts = np.cumsum([0, *(len(rows) for rows in folds)])
         for number, objective in enumerate(self.objectives):
             single = len(objective.outputs) == n_outputs
@@ -434,7 +439,7 @@ class RidgeProblem:
             n_refits += unsafe.sum(axis=1)
             refitted = np.flatnonzero(unsafe.any(axis=0)).tolist()
             if len(refitted) > MAX_REFITS:
-                raise ValueError(_no_shortcut(f"{len(refitted):,} refits"))
+                raise ValueError(_no_shortcut(f"{len(refitted):,} refits would be needed"))
             for i in refitted:
                 bad = np.flatnonzero(unsafe[:, i])
                 key = (i, bad.tobytes())
@@ -449,7 +454,7 @@ class RidgeProblem:
     def _shortcut(
         self, number: int, folds: Sequence[Array], alphas: Array, cut: Array, out: Array
     ) -> Array:
-        """Predictions without refits, into ``out``, and which are not to be relied on."""
+        """Write predictions without refits into ``out``, and return which are unreliable."""
         everything = np.ones((len(alphas), len(folds)), dtype=bool)
         if self._no_spectrum(alphas):
             return everything
@@ -496,7 +501,7 @@ class RidgeProblem:
         return LeavingBasis(Phi, back, basis.kept, spare)
 
     def every_pair_counts(self) -> bool:
-        """Whether the objective compares all rows of a query, unweighted, by their scores."""
+        """Whether the objective compares all rows of a query, with equal weights."""
         graph = self.graph
         if self.loss["cost"] != "magnitude" or graph.n_given_pairs or graph.scores is None:
             return False
@@ -511,9 +516,9 @@ class RidgeProblem:
         )
 
     def _penalty_ratio(self, folds: Sequence[Array]) -> Array | None:
-        """κ/κ' for the rows of one query that stay, shape (n_folds,).
+        """Ratio κ/κ' for the remaining rows of one query, shape (n_folds,).
 
-        With several queries only "size" has the same κ, 1, whatever is left out; None otherwise.
+        With several queries only "size" has the same κ, 1, for all folds; None otherwise.
         """
         how = self.loss["query_weighting"]
         if how == "size":
@@ -530,7 +535,7 @@ class RidgeProblem:
             return kappa(float(m)) / kappa(staying)
 
     def _require_something_left(self, folds: Sequence[Array], cut: Array) -> None:
-        """Raise if a fold holds all that an output's scores prefer."""
+        """Raise an error if a fold contains all preferences of an output."""
         graph = self.graph
         if graph.scores is None or graph.n_given_pairs:
             return
@@ -545,7 +550,7 @@ class RidgeProblem:
             if extremes and all(
                 (end.sum(axis=0) > end[rows].sum(axis=0)).all() for end in (low, high)
             ):
-                continue  # a row with the lowest score stays, and one with the highest
+                continue  # a row with the lowest score and one with the highest remain
             if cut[number] and left.all():
                 left = graph[np.setdiff1d(np.arange(graph.n_rows), rows)].scored_outputs()
             if not left.all():
@@ -556,8 +561,8 @@ class RidgeProblem:
                         "one ranking, to hold out pairs or folds of its rows)"
                     )
                 raise ValueError(
-                    f"fold {number} leaves no query with a pair to learn from: nothing is left"
-                    f"{hint}"
+                    f"fold {number} leaves no query with a pair, so nothing is left to learn "
+                    f"from{hint}"
                 )
 
     # -- held-out judgements
@@ -566,15 +571,15 @@ class RidgeProblem:
     def leave_judgements_out(
         self, folds: JudgementFolds, alphas: Array, *, variances: bool = False
     ) -> HeldOut:
-        """Differences f(preferred) − f(other) of given pairs by the models without their folds.
+        """Compute f(preferred) − f(other) of given pairs by the models without their folds.
 
         Parameters
         ----------
         folds : JudgementFolds
-            Numbers of given pairs that leave together; the rows stay, and so does the basis.
+            Indices of given pairs that are left out together; the rows and the basis stay the same.
         alphas : ndarray of shape (n_alphas,)
         variances : bool
-            Whether the posterior variances of the differences are computed, too.
+            Whether to compute the posterior variances of the differences, too.
         """
         graph = self.graph
         self._require_judgements_left(folds)
@@ -607,14 +612,14 @@ class RidgeProblem:
                     variance[:, places] = spread
         unsafe[:, (n_counted > 0) & (n_counted < folds.sizes)] = True
         n_refits = unsafe.sum(axis=1)
-        unsafe[:, n_counted == 0] = True  # folds without weight: one model of all judgements
+        unsafe[:, n_counted == 0] = True  # folds of zero weight share the model of all judgements
         self._refit_judgements(folds, alphas, unsafe, values, variance)
         return HeldOut(folds, values, n_refits, variance)
 
     def _judgements(
         self, folds: JudgementFolds, alphas: Array, variances: bool
     ) -> tuple[Array, Array | None, Array]:
-        """Values, variances (or None) and which folds are not to be relied on."""
+        """Values, variances (or None), and which folds are unreliable."""
         graph, total = self.graph, len(folds.members)
         values = np.empty((len(alphas), total, graph.n_outputs))
         variance = np.empty(values.shape) if variances else None
@@ -641,14 +646,14 @@ class RidgeProblem:
         return values, variance, unsafe
 
     def _unspanned(self, pairs: Array) -> Array:
-        """Variance of differences that a Nyström basis does not span, shape (n_pairs,)."""
+        """Variance of differences outside the span of the Nyström basis, shape (n_pairs,)."""
         space, X = self.space, self.space.X
         if not isinstance(space, NystroemSpace):
             return np.zeros(len(pairs))
         if space.kernel.precomputed:
             raise ValueError(
-                "variances with a basis need k(x, x), which a precomputed kernel does not give "
-                "by rows: use a named kernel or a callable, or leave out the basis"
+                "variances with a basis need k(x, x), which a precomputed kernel does not provide; "
+                "use a named kernel or a callable, or leave out the basis"
             )
         out = np.empty(len(pairs))
         for block in row_blocks(len(pairs), space.features.shape[1]):
@@ -660,10 +665,10 @@ class RidgeProblem:
     def edge_spectra(
         self, number: int, alphas: Array, factor: Factor | None = None
     ) -> Iterator[tuple[Array, EdgeSpectrum]]:
-        """Spectra of an objective, with the numbers of the alphas that they serve.
+        """Spectra of an objective, with the indices of the alphas for which they are valid.
 
-        They are seen from the rows, or from the coordinates of ``factor``, which then must be the
-        `independent_factor` of the objective.
+        Their vectors belong to the rows, or to the coordinates of ``factor``, which then must be
+        the `independent_factor` of the objective.
         """
         if self._no_spectrum(alphas):
             return
@@ -687,7 +692,7 @@ class RidgeProblem:
                 yield np.array([a]), EdgeSpectrum.of_alpha(features, C, made, solver.b, alphas[a])
 
     def inputs_of(self, X: Any) -> Any:
-        """What models of this problem are functions of, for new rows in the form of X.
+        """Inputs of models of this problem, for new rows in the form of X.
 
         Features of shape (n, n_features), or kernel values with the rows of the data, (n, m).
         """
@@ -712,7 +717,7 @@ class RidgeProblem:
         values: Array,
         variance: Array | None,
     ) -> None:
-        """Put explicit refits where there is no shortcut; folds without weight share one."""
+        """Fill in explicit refits where there is no shortcut; folds of zero weight share one."""
         graph = self.graph
         refitted = unsafe.any(axis=0)
         idle = refitted & (folds.sums(graph.pair_weight > 0) == 0)
@@ -720,7 +725,7 @@ class RidgeProblem:
         if refitted.sum() > MAX_REFITS:
             raise ValueError(
                 f"{int(refitted.sum()):,} folds of judgements would have to be refitted, "
-                "because alpha is too small for their features: use larger alphas, or fewer folds"
+                "because alpha is too small for their features; use larger alphas, or fewer folds"
             )
         groups = [(np.array([i]), folds[i]) for i in np.flatnonzero(refitted)]
         if idle.any():
@@ -747,7 +752,7 @@ class RidgeProblem:
                     variance[a, places] = other.solve(alphas[[a]]).difference_variance(*ends)
 
     def _require_judgements_left(self, folds: JudgementFolds) -> None:
-        """Raise if a fold holds all given pairs that prefer, and no scores do."""
+        """Raise an error if a fold contains all preferences and there are no scores."""
         graph = self.graph
         if graph.scored_outputs().all():
             return
@@ -756,7 +761,7 @@ class RidgeProblem:
         if len(everything):
             raise ValueError(
                 f"{folds.name(int(everything[0]))} holds every judgement that prefers one item to "
-                "another: without it nothing is left to learn from, give more judgements"
+                "another, so nothing is left to learn from; give more judgements"
                 + ("" if folds.what == "judgement" else " or leave out less at a time")
             )
 
@@ -783,7 +788,7 @@ class RidgeProblem:
             yield out, int(unsafe.sum())
 
     def pair_accuracies(self, alphas: Array, threads: int) -> Iterator[tuple[Array, int]]:
-        """For each alpha, the leave-pair-out accuracy of every output (n_outputs,), and refits."""
+        """For each alpha, the leave-pair-out accuracy of each output (n_outputs,), and refits."""
         if self.graph.scores is None:
             raise ValueError("leave-pair-out needs scores y")
         counted = n_different_pairs(self.graph.scores)
@@ -863,7 +868,7 @@ class RidgeProblem:
         with np.errstate(over="ignore", invalid="ignore"):
             X = X - X.mean(axis=0)
             if not np.isfinite(np.einsum("ij,ij->", X, X) * len(X)):
-                raise ValueError("the numbers overflow float64: scale the features down")
+                raise ValueError("the numbers overflow float64; scale the features down")
         return X
 
     def _bipartite(self, alphas: Array) -> BipartiteSpectrum:
@@ -877,28 +882,30 @@ class RidgeProblem:
         self, pairs: Array, unsafe: Array, alpha: float
     ) -> Iterator[tuple[int, Array]]:
         if unsafe.sum() > MAX_REFITS:
-            raise ValueError(_no_shortcut(f"{int(unsafe.sum()):,} refits"))
+            raise ValueError(_no_shortcut(f"{int(unsafe.sum()):,} refits would be needed"))
         everything = np.arange(self.graph.n_rows)
         for number in np.flatnonzero(unsafe):
             rest = np.setdiff1d(everything, pairs[number])
             yield int(number), self.refit(rest, pairs[number], np.array([alpha]))[0]
 
     def _require_room(self, n_pairs: int = 0) -> None:
-        """Refuse leave-pair-out if its m × m matrices, and arrays of given pairs, do not fit."""
+        """Raise an error if the m × m matrices and pair arrays do not fit into memory."""
         m, k = self.graph.n_rows, self.graph.n_outputs
         _memory.require("leave-pair-out", m, m, copies=5, advice=PAIR_ADVICE)
         what = f"leave-pair-out of {n_pairs:,} pairs"
         _memory.require(what, n_pairs, k, copies=10, advice=PAIR_ADVICE)
 
     def _require_pairs(self, pairs: Array | None = None) -> None:
-        """Raise unless all can be left out; None: all pairs of rows with different scores."""
+        """Raise an error unless the pairs (default: all of different scores) can be left out."""
         if not self.can_leave_pairs_out():
             raise ValueError(_no_shortcut("leave-pair-out"))
         assert self.graph.scores is not None
         if self.graph.n_rows < 4:
-            raise ValueError("leave-pair-out needs at least 4 rows: two of them are left out")
+            raise ValueError(
+                "leave-pair-out needs at least 4 rows, because two of them are left out"
+            )
         scores, middle = self.graph.scores, self.graph.n_rows // 2
-        # With a third row that differs from the median, no pair holds all that differ.
+        # If at least three rows differ from the median, no pair contains all of them.
         differ = scores != np.partition(scores, middle, axis=0)[middle]
         for column in np.flatnonzero(differ.sum(axis=0) <= 2):
             others = np.flatnonzero(differ[:, column])
@@ -908,7 +915,8 @@ class RidgeProblem:
                 if held.any():
                     first = tuple(some[held][0].tolist())
                     raise ValueError(
-                        f"without the pair {first} all scores are equal: nothing is left to learn"
+                        f"without the pair {first} all scores are equal, so nothing is left to "
+                        "learn"
                     )
 
     def _pairs_with(self, row: int) -> Array:
@@ -942,7 +950,8 @@ class RidgeProblem:
     def refit(self, rest: Array, held: Array, alphas: Array, *, tell: bool = True) -> Array:
         """Fit to the rows ``rest`` and predict ``held``: (n_alphas, len(held), n_outputs).
 
-        ``tell``: whether to warn of lost digits; of many refits the first one is enough.
+        ``tell`` says whether to warn of inaccurate solutions; for many refits, only the first
+        warns.
         """
         space, X = self.space, self.space.X
         kernel = space.kernel
@@ -956,7 +965,7 @@ class RidgeProblem:
             indices = space.basis.indices
             staying = np.isin(indices, rest)
             if not staying.any():
-                raise ValueError("a fold holds all basis vectors: nothing is left to span a model")
+                raise ValueError("a fold contains all basis vectors, so none is left for the model")
             basis = Basis.of(kernel, train, np.searchsorted(rest, indices[staying]))
             smaller = NystroemSpace(basis, train)
         elif kernel.linear and train.shape[1] <= train.shape[0]:
@@ -979,12 +988,12 @@ def _scatter(X: Any) -> float:
 
 
 def _lost(model: Model) -> float:
-    """About the relative error that rounding leaves in the coefficients of graded features."""
+    """Approximate relative rounding error of the coefficients of graded features."""
     return max((solver.factorization.loss for solver in model.solvers), default=0.0)
 
 
 def _warn_lost_digits(loss: float, scale: Array, names: Sequence[str] | None) -> None:
-    """Warn of features whose scales, of shape (n,), are too different for float64."""
+    """Warn that the scales of the features, of shape (n,), are too different for float64."""
     present = np.flatnonzero(scale > 0)
     ends = present[[int(np.argmax(scale[present])), int(np.argmin(scale[present]))]]
     largest, smallest = (
@@ -999,7 +1008,7 @@ def _warn_lost_digits(loss: float, scale: Array, names: Sequence[str] | None) ->
 
 
 def _with_target(solver: Any, objective: Objective, features: Any) -> Any:
-    """A solver of the same matrix with the right-hand side of another objective."""
+    """Return a solver of the same matrix with the right-hand side of another objective."""
     other = object.__new__(type(solver))
     vars(other).update(vars(solver))
     other.energy, other.outputs = objective.energy, objective.outputs
@@ -1013,7 +1022,8 @@ def _with_target(solver: Any, objective: Objective, features: Any) -> Any:
 
 def _no_shortcut(what: str) -> str:
     return (
-        f"{what}: no exact shortcut. Whole queries (components of the preferences) can always "
+        f"{what}: there is no exact shortcut. Whole queries (components of the preferences) can "
+        "always "
         "be left out; rows of a query only with cost='magnitude', ties='keep' (or no ties), no "
         "sample weights, no given pairs, and one query (or query_weighting='size', no basis); "
         "pairs of one ranking with two levels also with tied pairs dropped"
@@ -1028,17 +1038,17 @@ def solve_statistics(
     dtype: Any,
     names: Sequence[str] | None = None,
 ) -> Model:
-    """The model of statistics that were gathered elsewhere; their arrays may be overwritten.
+    """Solve from precomputed statistics, whose arrays may be overwritten.
 
     Parameters
     ----------
     statistics : sequence of Statistics, together covering all outputs
-        Of the features themselves, or of the Nyström features of ``basis``.
+        Statistics of the features, or of the Nyström features of ``basis``.
     basis : Basis or None
     alphas : ndarray of shape (n_alphas,)
     dtype : of the coefficients
     names : sequence of str, optional
-        Of the features, for warnings.
+        Names of the features, for warnings.
     """
     solvers = [PrimalSolver(part, alphas, scaled=basis is None) for part in statistics]
     if basis is not None:

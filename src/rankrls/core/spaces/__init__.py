@@ -1,1 +1,1 @@
-"""What a model may be: weights of features, of basis vectors, or of kernel rows."""
+"""Function spaces of models: weights of features, basis vectors or kernel rows."""

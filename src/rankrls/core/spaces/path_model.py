@@ -1,4 +1,4 @@
-"""Fitted functions for a path of alphas: coefficients and predictions, whatever the loss."""
+"""Fitted functions for a path of alphas: coefficients and predictions, for any loss."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Array = NDArray[Any]
 
 
 def of_alpha(coefficients: Array, index: int | None) -> Array:
-    """Of an array (n_alphas, k, n_outputs) one alpha's; None: (k, n_alphas n_outputs), all."""
+    """Select one alpha of an array (n_alphas, k, n_outputs), or all as (k, n_alphas n_outputs)."""
     if index is not None:
         return coefficients[index]
     return np.concatenate(list(coefficients), axis=1)
 
 
 def predict_path(model: Any, X: Any) -> Array:
-    """Scores of shape (n_alphas, n, n_outputs); kernel values are computed once for all alphas."""
+    """Predict scores of shape (n_alphas, n, n_outputs), computing kernel values only once."""
     joined = model.predict(X, None)
     return np.stack(np.split(joined, len(model.alphas), axis=1))
 
@@ -43,7 +43,7 @@ class PathModel:
     rows : features of shape (q, n) of the rows or basis vectors ``kept``, or None
         None for a linear and for a precomputed kernel.
     kept : ndarray of shape (q,), int, or None
-        Which of ``dual_coef`` may differ from zero; None without them.
+        Indices of the ``dual_coef`` that may be non-zero; None without ``dual_coef``.
     basis : Basis or None
     """
 
@@ -63,7 +63,7 @@ class PathModel:
         return values.shape[-1]
 
     def predict(self, X: Any, index: int | None = 0) -> Array:
-        """Scores for ``alphas[index]``, shape (n, n_outputs); None: for all, side by side."""
+        """Predict for ``alphas[index]``, shape (n, n_outputs); for all alphas if None."""
         if self.coef is not None:
             return X @ of_alpha(self.coef, index)
         assert self.dual_coef is not None
@@ -84,7 +84,7 @@ class PathModel:
         return rows, K, self.dual_coef[0][self.kept]
 
     def _training_rows(self) -> Array:
-        """Numbers of the rows ``kept`` in the training data."""
+        """Indices of the rows ``kept`` in the training data."""
         assert self.kept is not None
         return self.kept if self.basis is None else self.basis.indices[self.kept]
 

@@ -1,7 +1,7 @@
-"""Products with explicit features, X V and XᵀU, by blocks of rows over threads.
+"""Products with explicit features, X V and XᵀU, in blocks of rows distributed over threads.
 
-Preferences ignore a constant that is added to a column. `Offsets` are constants to subtract from
-columns whose mean is far from zero, so that products keep their digits.
+Preferences do not change if a constant is added to a column. `Offsets` are constants to subtract
+from columns whose mean is far from zero, so that products are accurate.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["Offsets", "Products"]
 
 Array = NDArray[Any]
 
-#: Blocks for each thread, so that they end at about the same time.
+#: Number of blocks for each thread, so that threads finish at about the same time.
 BLOCKS_PER_THREAD = 4
 
-#: Fewer stored entries than this for a thread are not worth starting it.
+#: Minimum number of stored entries for each thread.
 ENTRIES_PER_THREAD = 100_000
 
-#: A column is centred if its mean is more than so many times its standard deviation.
+#: A column is centred if its mean is more than this many times its standard deviation.
 FAR = 100.0
 
-#: Rows of a dense matrix, and entries of a sparse one, that are centred at once.
+#: Number of rows of a dense matrix, and entries of a sparse one, centred at once.
 ROWS = 4096
 ENTRIES = 2**20
 
@@ -60,7 +60,7 @@ class Offsets:
 
     @classmethod
     def of(cls, X: Any) -> Offsets | None:
-        """The offsets of X, shape (m, n); None if there are none, or no memory to centre them."""
+        """Compute the offsets of X, shape (m, n); None if there are none, or too little memory."""
         m, n = X.shape
         columns, part = np.arange(n), X
         if sparse.issparse(X):
@@ -95,24 +95,24 @@ class Offsets:
 class Products(LinearOperator):
     """X of shape (m, n) as an operator: ``matmat`` is X V, ``rmatmat`` is XᵀU, both in float64.
 
-    X is neither copied, densified nor converted: the blocks of a sparse X share its arrays, and
-    take one more integer for each row (each column of CSC). X of float32 is multiplied in float32;
-    only sums over blocks and results are float64. Dense X is left to BLAS.
+    X is not copied, densified or converted: the blocks of a sparse X share its arrays and need one
+    more integer for each row (each column of CSC). float32 X is multiplied in float32; only sums
+    over blocks and results are float64. Dense X is multiplied by BLAS.
 
     Parameters
     ----------
     X : ndarray, or sparse CSR or CSC
     threads : int
-        Threads for sparse X; SciPy's products release the interpreter's lock.
+        Number of threads for sparse X; SciPy's products release the GIL.
     pool : Executor, optional
-        With so many threads.
+        Thread pool with this number of threads.
     offsets : Offsets, optional
-        Stand for X − 1cᵀ, c the offsets. A centred copy of these columns takes the place of
-        theirs: subtracting (c·v)1 from X v would leave the rounding errors of X v.
+        If given, the operator represents X − 1cᵀ, with c the offsets. These columns are replaced by
+        a centred copy, because subtracting (c·v)1 from X v would leave the rounding errors of X v.
 
     Notes
     -----
-    Use it as ``with Products.of(X, threads) as product: …``: the threads end with the block.
+    Use it as ``with Products.of(X, threads) as product: …``; the threads end with the block.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Products(LinearOperator):
         self.pool = pool
         self.offsets = offsets
         self.centred = None if offsets is None else offsets.subtract(X)
-        # CSC is CSR of Xᵀ: the roles of the two products are exchanged.
+        # CSC is CSR of Xᵀ, with the two products exchanged.
         self.by_columns = sparse.issparse(X) and X.format == "csc"
         self.blocks: list[RowBlock] = []
         if sparse.issparse(X):
@@ -138,7 +138,7 @@ class Products(LinearOperator):
     @classmethod
     @contextmanager
     def of(cls, X: Any, threads: int, offsets: Offsets | None = None) -> Iterator[Products]:
-        """Products with a pool of threads that lives as long as the ``with`` block."""
+        """Make products with a thread pool that lasts as long as the ``with`` block."""
         if threads == 1 or not sparse.issparse(X):
             yield cls(X, offsets=offsets)
             return
@@ -203,7 +203,7 @@ class Products(LinearOperator):
         return squares
 
     def _sparse_squares(self, weight: Array, mean: Array, total: float) -> Array:
-        """Σ_stored weight_i (x_ij − x̄_j)² and x̄_j² times the weight of what is not stored."""
+        """Σ_stored weight_i (x_ij − x̄_j)² plus x̄_j² times the weight of all other entries."""
         n = self.shape[1]
         squares, stored = np.zeros(n), np.zeros(n)
         A = self.X.T if self.by_columns else self.X
@@ -216,13 +216,13 @@ class Products(LinearOperator):
                 column, w = part.indices, np.repeat(weight[rows], counts)
             squares += np.bincount(column, w * (part.data - mean[column]) ** 2, minlength=n)
             stored += np.bincount(column, w, minlength=n)
-        # What is left of the weight is rounding error where every entry is stored.
+        # If every entry is stored, the remaining weight is rounding error.
         missing = total - stored
         missing[missing <= 1e-12 * total] = 0.0
         return squares + missing * mean**2
 
     def _stack(self, V: Array) -> Array:
-        """A V for the rows A (of X, or of Xᵀ), every block in its place."""
+        """A V for the rows A (of X, or of Xᵀ), block by block."""
         V = _as(V, self.X.dtype)
         out = np.empty((self.blocks[-1].rows.stop, V.shape[1]))
 
@@ -233,7 +233,7 @@ class Products(LinearOperator):
         return out
 
     def _gather(self, U: Array) -> Array:
-        """AᵀU: every thread adds up its blocks, then the threads' sums are added."""
+        """AᵀU, summed over the blocks of each thread and then over threads."""
         U = _as(U, self.X.dtype)
 
         def multiply(blocks: list[RowBlock]) -> Array:
@@ -274,7 +274,7 @@ def _row_blocks(A: Any, n_blocks: int) -> Iterator[RowBlock]:
         transposed = sparse.csc_array((n, stop - start), dtype=A.dtype)
         indptr = A.indptr[start : stop + 1] - first
         for view in (part, transposed):
-            # Attributes, because the constructor looks at all indices, and may copy them.
+            # Set attributes directly, because the constructor checks all indices and may copy them.
             view.data, view.indices = A.data[first:last], A.indices[first:last]
             view.indptr = indptr
         yield RowBlock(slice(int(start), int(stop)), part, transposed)
@@ -297,7 +297,7 @@ def _dense(X: Any) -> Array:
 
 
 def _times(A: Any, V: Array) -> Array:
-    """A V; a single column goes the way of vectors, which is faster."""
+    """A V; a single column is multiplied as a vector, which is faster."""
     return (A @ V[:, 0])[:, None] if V.shape[1] == 1 else A @ V
 
 

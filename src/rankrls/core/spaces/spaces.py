@@ -1,7 +1,7 @@
-"""What a model may be: kernels, and weights of features, basis vectors or kernel rows.
+"""Kernels, and function spaces: weights of features, basis vectors or kernel rows.
 
 A space is made once for a problem: the basis is drawn, rows are centred and kernel values computed
-at most once, and fit, path, cross-validation and variance ask the same object.
+at most once, and the same object is used for fit, path, cross-validation and variances.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SOLVERS = ("auto", "primal", "dual", "nystroem", "cg")
 #: ``auto`` solves sparse linear problems iteratively above this number of rows and of columns.
 DIRECT_SIZE = 5000
 
-#: How many basis vectors are drawn when solver="nystroem" and ``basis`` is None.
+#: Number of basis vectors if solver="nystroem" and ``basis`` is None.
 DEFAULT_BASIS = 1000
 
 #: A sparse column whose squared mean is more than this many times its variance has an offset.
@@ -62,12 +62,12 @@ class Kernel:
     Attributes
     ----------
     metric : str or callable
-        A name that scikit-learn's `pairwise_kernels` knows, "precomputed", or a function of
-        two rows.
+        A name accepted by scikit-learn's `pairwise_kernels`, "precomputed", or a function of two
+        rows.
     params : dict
-        Keyword arguments for it.
+        Keyword arguments of the kernel.
     n_jobs : int or None
-        Passed on to `pairwise_kernels`.
+        Passed to `pairwise_kernels`.
     """
 
     metric: str | Callable[..., float]
@@ -85,7 +85,7 @@ class Kernel:
         kernel_params: dict[str, Any] | None,
         n_jobs: int | None = None,
     ) -> Kernel:
-        """Check an estimator's kernel options; unknown names and parameters are refused."""
+        """Check an estimator's kernel options; unknown names and parameters raise an error."""
         if not isinstance(kernel_params, dict | None):
             raise ValueError(f"kernel_params must be a dict; got {show(kernel_params)}")
         extra = dict(kernel_params or {})
@@ -116,7 +116,7 @@ class Kernel:
             elif chosen[name] is not None or name != "gamma":
                 check_number(name, chosen[name])
         if kernel == "chi2" and chosen["gamma"] is None:
-            del chosen["gamma"]  # scikit-learn's default is 1, and None is no number to it
+            del chosen["gamma"]  # scikit-learn's default is 1, and it does not accept None
         return cls(kernel, chosen, n_jobs)
 
     @property
@@ -126,7 +126,7 @@ class Kernel:
 
     @property
     def shift_invariant(self) -> bool:
-        """Whether k(x + c, y + c) = k(x, y): then rows may be centred."""
+        """Whether k(x + c, y + c) = k(x, y), so that rows may be centred."""
         return isinstance(self.metric, str) and self.metric in ("rbf", "laplacian")
 
     @property
@@ -138,13 +138,13 @@ class Kernel:
         """Kernel matrix of shape (n, n') between the rows of X and of Y (X itself if None)."""
         if callable(self.metric) and sparse.issparse(X):
             raise ValueError(
-                f"kernel {self.name} is a function of two dense rows, and X is sparse: pass "
+                f"kernel {self.name} is a function of two dense rows, but X is sparse; pass "
                 "X.toarray(), or use a named kernel"
             )
         K = pairwise_kernels(X, Y, metric=self.metric, n_jobs=self.n_jobs, **self.params)
         K = K.toarray() if sparse.issparse(K) else np.asarray(K)
         if not np.isfinite(K).all():
-            raise ValueError(f"kernel {self.name} gave NaN or infinity: check its parameters")
+            raise ValueError(f"kernel {self.name} returned NaN or infinity; check its parameters")
         return K
 
     def paired(self, X: Any, Y: Any = None) -> Array:
@@ -175,14 +175,14 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """How to call it in a message."""
+        """Name for messages."""
         if callable(self.metric):
             return getattr(self.metric, "__name__", repr(self.metric))
         return repr(self.metric)
 
 
 def check_gram(K: Array) -> None:
-    """Raise unless a precomputed training kernel is square and symmetric up to rounding."""
+    """Raise an error unless a precomputed kernel matrix is square and symmetric up to rounding."""
     if K.shape[0] != K.shape[1]:
         raise ValueError(
             f"kernel='precomputed' needs the square kernel matrix of the training rows; "
@@ -195,7 +195,7 @@ def check_gram(K: Array) -> None:
         if worst > max(tolerance, 1e-6 * scale):
             raise ValueError(
                 f"the precomputed kernel is not symmetric: entries differ by up to {worst:.3g}. "
-                "If it is meant to be, pass (K + K.T) / 2"
+                "If it should be, pass (K + K.T) / 2"
             )
 
 
@@ -205,10 +205,10 @@ def _chunks(n: int, size: int) -> Iterator[slice]:
 
 
 def centre(X: Any) -> tuple[Any, Any]:
-    """X − 1cᵀ and c: dense rows less their mean, sparse ones where a column has an offset.
+    """Return X − 1cᵀ and c: all dense columns are centred, sparse ones if they have an offset.
 
-    A sparse column is made dense only if its mean is large beside its spread. c is the number 0.0
-    where nothing is subtracted.
+    A sparse column is made dense only if its mean is large compared with its spread. c is the
+    number 0.0 if nothing is subtracted.
     """
     if not sparse.issparse(X):
         shift = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
@@ -235,13 +235,13 @@ def subtract(X: Any, shift: Any) -> Any:
 
 
 def replace_columns(X: Any, columns: Array, D: Array) -> sparse.csr_array:
-    """Sparse X of shape (m, n) with other values, of shape (m, k), in some columns."""
+    """Replace some columns of sparse X, shape (m, n), by values of shape (m, k)."""
     rows = np.repeat(np.arange(len(D)), len(columns))
     moved = sparse.csr_array((D.ravel(), (rows, np.tile(columns, len(D)))), shape=X.shape)
     others = np.ones(X.shape[1], dtype=X.dtype)
     others[columns] = 0.0
     out = (sparse.csr_array(X @ sparse.diags_array(others)) + moved).tocsr()
-    # scikit-learn's kernels of sparse rows take indices of 32 bits only.
+    # scikit-learn's kernels of sparse rows only accept 32-bit indices.
     if max(out.nnz, *out.shape) <= np.iinfo(np.int32).max:
         out.indices, out.indptr = out.indices.astype(np.int32), out.indptr.astype(np.int32)
     return out
@@ -251,8 +251,8 @@ def replace_columns(X: Any, columns: Array, D: Array) -> sparse.csr_array:
 class NystroemMap:
     """φ(x) = Z⁻¹ k(R, x) with K_RR = Z Zᵀ, for basis rows R.
 
-    Z comes from a pivoted Cholesky factorisation: basis vectors that depend on the others to
-    rounding (duplicates, singular kernels) are left out, and get the coefficient zero.
+    Z comes from a pivoted Cholesky factorisation: basis vectors that depend on the others up to
+    rounding (duplicates, singular kernels) are dropped and get coefficient zero.
 
     Attributes
     ----------
@@ -260,8 +260,8 @@ class NystroemMap:
     kept : ndarray of shape (q,), int
         Positions in the basis, in pivot order. Kernel blocks have one column for each.
     left_out : float
-        The largest entry of K_RR that the kept vectors do not explain; zero, but for rounding, if
-        it is positive semi-definite.
+        The largest entry of K_RR not explained by the kept vectors; zero, up to rounding, if K_RR
+        is positive semi-definite.
     """
 
     Z: Array
@@ -291,7 +291,7 @@ class NystroemMap:
         return float(np.finfo(self.Z.dtype).eps * (pivots[0] / pivots[-1]) ** 2)
 
     def whiten(self, gram: Array, cross: Array, mean: Array) -> tuple[Array, Array, Array]:
-        """ΦᵀLΦ, Φᵀr and φ̄ from K_RM L K_MR, K_RM r and k̄: spares the m × q features."""
+        """ΦᵀLΦ, Φᵀr and φ̄ from K_RM L K_MR, K_RM r and k̄, without the m × q features."""
         gram = self._solve(self._solve(gram).T)
         return (gram + gram.T) / 2, self._solve(cross), self._solve(mean)
 
@@ -308,9 +308,9 @@ class NystroemMap:
 
 
 def _left_out(K_RR: Array, Z: Array, kept: Array) -> float:
-    """The largest entry of K − K_·kept K_kept⁻¹ K_kept·, zero if that is rounding.
+    """The largest entry of K − K_·kept K_kept⁻¹ K_kept·; zero if it is at rounding level.
 
-    It is, for a positive semi-definite K, when a pivoted Cholesky factorisation ends.
+    For a positive semi-definite K it is, after a pivoted Cholesky factorisation.
     """
     others = np.setdiff1d(np.arange(len(K_RR)), kept)
     if not len(others):
@@ -322,7 +322,7 @@ def _left_out(K_RR: Array, Z: Array, kept: Array) -> float:
 
 @dataclass(frozen=True)
 class Basis:
-    """Basis vectors of a kernel and the Nyström map that they make.
+    """Basis vectors of a kernel and their Nyström map.
 
     Attributes
     ----------
@@ -333,7 +333,8 @@ class Basis:
     rows : features of the q basis vectors that the map keeps, less ``shift``; None for a
         precomputed kernel
     shift : ndarray of shape (n,), or the number 0.0
-        Subtracted from all rows, for kernels that ignore shifts: an offset costs no digits.
+        Subtracted from all rows for shift-invariant kernels, so that an offset does not reduce the
+        precision.
     """
 
     kernel: Kernel
@@ -344,7 +345,7 @@ class Basis:
 
     @classmethod
     def of(cls, kernel: Kernel, X: Any, indices: Array) -> Basis:
-        """Take rows of X (of the kernel matrix, if it is precomputed)."""
+        """Make a basis from rows of X (of the kernel matrix, if it is precomputed)."""
         if kernel.precomputed:
             K_RR = np.array(X[np.ix_(indices, indices)])
             return cls(kernel, indices, NystroemMap.from_gram(K_RR), None)
@@ -352,7 +353,7 @@ class Basis:
 
     @classmethod
     def from_rows(cls, kernel: Kernel, rows: Any, indices: Array) -> Basis:
-        """Take basis vectors by their features, shape (r, n)."""
+        """Make a basis from the features of the basis vectors, shape (r, n)."""
         shift: Any = 0.0
         if kernel.shift_invariant:
             rows, shift = centre(rows)
@@ -383,7 +384,7 @@ class Space:
     X : ndarray or sparse array of shape (m, n); the kernel matrix if it is precomputed
     kernel : Kernel
     solver : str
-        The name of the solver that works in this space.
+        Name of the solver for this space.
     """
 
     solver: str
@@ -398,7 +399,7 @@ class Space:
 
 
 class LinearSpace(Space):
-    """f(x) = ⟨w, x⟩, by weights of the features (solvers "primal" and "cg")."""
+    """f(x) = ⟨w, x⟩, with weights of the features (solvers "primal" and "cg")."""
 
     solver = "primal"
 
@@ -409,12 +410,12 @@ class LinearSpace(Space):
 
 
 class NystroemSpace(Space):
-    """f(x) = Σ_R a_i k(x, x_i) over basis vectors R, by weights of the features Φ = K_MR Z⁻ᵀ.
+    """f(x) = Σ_R a_i k(x, x_i) over basis vectors R, with weights of the features Φ = K_MR Z⁻ᵀ.
 
     Parameters
     ----------
     basis : Basis
-        Drawn once, before anything is computed.
+        The basis, drawn once before anything is computed.
     X : training rows; the kernel matrix if it is precomputed
     """
 
@@ -438,8 +439,8 @@ class NystroemSpace(Space):
 class DualSpace(Space):
     """f(x) = Σ_i A_i k(x, x_i) over the training rows.
 
-    Rows are centred where the kernel (or, for the linear one, the ranking) does not notice:
-    an offset of the features costs no digits then.
+    Rows are centred if the kernel (or, for the linear kernel, the ranking) is shift-invariant, so
+    that an offset of the features does not reduce the precision.
     """
 
     solver = "dual"
@@ -470,7 +471,7 @@ class DualSpace(Space):
 
 
 def choose_basis(basis: Any, n_rows: int, random_state: np.random.RandomState) -> Array:
-    """Row numbers of the basis vectors: given, or drawn at random without replacement."""
+    """Row indices of the basis vectors, given or drawn at random without replacement."""
     if basis is None:
         basis = min(DEFAULT_BASIS, n_rows)
     if isinstance(basis, (int, np.integer)) and not isinstance(basis, bool):
@@ -510,10 +511,10 @@ def choose_space(
 
     ``used`` is the number of rows that have an edge.
 
-    The rule of ``auto``, in this order:
+    ``auto`` chooses in this order:
 
-    1. a ``basis`` asks for ``nystroem``, early stopping for ``cg``;
-    2. a kernel other than linear: ``dual`` if two m × m matrices fit into half of the machine's
+    1. ``nystroem`` if a ``basis`` is given, ``cg`` for early stopping; 2. a kernel other than
+    linear: ``dual`` if two m × m matrices fit into half of the machine's
        memory, otherwise ``nystroem`` with a warning (it is an approximation);
     3. linear: ``cg`` if X is sparse with more than 5000 rows and columns, or if the direct
        solvers do not fit into memory; otherwise ``primal`` if n <= m, else ``dual``.
@@ -544,7 +545,7 @@ def choose_solver(
 ) -> str:
     """Resolve and check ``solver`` by the rule of `choose_space`.
 
-    ``m`` is the number of rows that have an edge, ``basis`` the basis vectors that were asked for.
+    ``m`` is the number of rows that have an edge, ``basis`` the requested basis vectors.
     """
     if solver == "auto":
         solver = "cg" if early_stopping else _auto(kernel, X, m, X.shape[1], basis)
@@ -568,9 +569,10 @@ def _auto(kernel: Kernel, X: Any, m: int, n: int, basis: Sized | None) -> str:
         if kernel.precomputed or _memory.fits(m, m, copies=2):
             return "dual"
         warn(
-            f"the kernel matrix of {m:,} rows does not fit into memory: solver='nystroem', an "
-            f"approximation with {DEFAULT_BASIS} random basis vectors, is used; set basis= to say "
-            "how many"
+            f"the kernel matrix of {m:,} rows does not fit into memory, so solver='nystroem' is "
+            "used, "
+            f"an approximation with {DEFAULT_BASIS} random basis vectors; set basis= to change "
+            "their number"
         )
         return "nystroem"
     size = min(n, m)

@@ -1,0 +1,81 @@
+"""Whether held-out scores are better than those of rows in any order."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rankrls.estimators.choosing import Scoring
+
+__all__ = ["hardly_better"]
+
+#: Standard errors above chance that a score has to be: alpha was chosen by it.
+N_ERRORS = 2.0
+
+
+def hardly_better(ranker: Any, y: Any, qid: Any) -> str | None:
+    """Say so if the held-out score of a fitted ranker is not clearly better than chance.
+
+    Parameters
+    ----------
+    ranker : RankRLSCV or AutoRanker
+        Fitted, with ``scoring`` by name.
+    y, qid : ndarray of shape (n_rows,)
+        What it was fitted to; qid may be None.
+
+    Returns
+    -------
+    str or None
+
+    Notes
+    -----
+    Metrics average over ties: equal scores of all rows have the value of a random order.
+    """
+    scoring = Scoring(ranker.scoring)
+    chance = float(scoring.metric(y, np.zeros(len(y)), qid=qid, **scoring.options))
+    score, error = ranker.best_score_, _standard_error(ranker, scoring, y, qid)
+    if not score - chance <= N_ERRORS * error:
+        return None
+    known = f" ± {error:.4f}" if error else ""
+    return (
+        f"the held-out {ranker.scoring} of {score:.4f}{known} is hardly better than that of a "
+        f"random order, {chance:.4f}: are the labels, the query ids and the features the right "
+        "columns?"
+    )
+
+
+def _standard_error(ranker: Any, scoring: Scoring, y: Any, qid: Any) -> float:
+    """Of the mean over held-out lists; of one list by the ranks of a random order."""
+    scores = getattr(ranker, "nested_scores_", None)
+    if scores is not None and qid is not None:
+        known = ~np.isnan(scores)
+        options = {**scoring.options, "average": None}
+        values = scoring.metric(y[known], scores[known], qid=qid[known], **options)
+        values = values[~np.isnan(values)]
+        return float(values.std() / math.sqrt(max(len(values), 1)))
+    results = getattr(ranker, "cv_results_", {})
+    if "std_score" in results:
+        best = int(np.argmax(results["mean_score"]))
+        n_lists = results["n_scores"][best]
+        if n_lists > 1:
+            return float(results["std_score"][best] / math.sqrt(n_lists))
+    if qid is None and ranker.scoring in ("pairwise_accuracy", "concordance_index"):
+        return _error_of_ranks(y)
+    return 0.0
+
+
+def _error_of_ranks(y: Any) -> float:
+    """Standard deviation of the share of pairs that a random order gets right.
+
+    Kendall: var(S) = (n(n − 1)(2n + 5) − Σ t(t − 1)(2t + 5)) / 18 for the number of pairs in order
+    less those that are not, with t rows of each label.
+    """
+    tied = np.unique(y, return_counts=True)[1].astype(float)
+    sizes = np.array([len(y)], dtype=float)
+    variance = sum(
+        sign * (t * (t - 1) * (2 * t + 5)).sum() / 18 for sign, t in ((1, sizes), (-1, tied))
+    )
+    n_pairs = (sizes * (sizes - 1)).sum() / 2 - (tied * (tied - 1)).sum() / 2
+    return float(math.sqrt(variance) / (2 * n_pairs)) if n_pairs else 0.0

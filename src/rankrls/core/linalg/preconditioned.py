@@ -1,0 +1,122 @@
+"""Conjugate gradients with a preconditioner that is close to the inverse, for one right side.
+
+`converge` of `conjugate_gradients` shares products among many alphas and knows a diagonal only.
+Here every alpha has a preconditioner of its own, and is worth a run of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls.core.linalg.conjugate_gradients import Iteration, IterationOptions
+from rankrls.core.linalg.krylov import overflow_error
+
+__all__ = ["Solution", "solve_preconditioned"]
+
+Array = NDArray[Any]
+
+#: How often the recurrence is started again from the true residual.
+MAX_RESTARTS = 3
+
+#: So many times the estimated rounding errors may be left of a residual.
+ROUNDING = 10.0
+
+#: Both norms of the residual shall be this part of the tolerance.
+MARGIN = 0.3
+
+
+class Solution(NamedTuple):
+    """Where an iteration ended.
+
+    Attributes
+    ----------
+    x : ndarray of shape (n,)
+    n_iter : int
+    residual : float
+        ‖b − Ax‖/‖b‖, or that in the norm of the preconditioner if it is larger: with a good one
+        about the relative error of x.
+    accepted : bool
+        Whether it is below the tolerance.
+    stopped : bool
+        Whether the callback asked for it.
+    """
+
+    x: Array
+    n_iter: int
+    residual: float
+    accepted: bool
+    stopped: bool
+
+
+def solve_preconditioned(
+    product: Callable[[Array], Array],
+    precondition: Callable[[Array], Array],
+    b: Array,
+    options: IterationOptions,
+    start: Array | None = None,
+    magnitude: Callable[[Array], float] | None = None,
+) -> Solution:
+    """Solve A x = b, A and the preconditioner symmetric and positive definite.
+
+    Parameters
+    ----------
+    product : function of an array (n,)
+        A v.
+    precondition : function of an array (n,)
+        About A⁻¹ v.
+    b : ndarray of shape (n,)
+    options : IterationOptions
+    start : ndarray of shape (n,), optional
+        A solution of similar equations.
+    magnitude : function of an array (n,), optional
+        The norm that rounding errors of ``product`` are relative to.
+    """
+    x = np.zeros_like(b) if start is None else start.copy()
+    sizes = float(np.linalg.norm(b)), float(np.sqrt(max(float(b @ precondition(b)), 0.0)))
+    if not np.isfinite(sizes).all():
+        raise overflow_error()
+    if sizes[0] == 0.0:
+        return Solution(np.zeros_like(b), 0, 0.0, True, False)
+    n_iter, stopped, residual = 0, False, np.inf
+    for _ in range(1 + MAX_RESTARTS):
+        r = b - product(x)
+        z = precondition(r)
+        square = float(r @ z)
+        before, residual = residual, _relative(r, square, sizes)
+        done = residual <= options.tol or n_iter >= options.max_iter or stopped
+        if done or residual > 0.5 * before:
+            break
+        p = z.copy()
+        while n_iter < options.max_iter and not stopped:
+            Ap = product(p)
+            curvature = p @ Ap
+            if not curvature > 0.0:
+                break
+            step = square / curvature
+            x += step * p
+            r -= step * Ap
+            z = precondition(r)
+            last, square = square, float(r @ z)
+            n_iter += 1
+            current = _relative(r, square, sizes)
+            options.progress.bar(n_iter, options.max_iter, f"residual {current:.2g}")
+            if options.callback is not None:
+                stopped = bool(options.callback(Iteration(n_iter, current)))
+            if not square > 0.0 or current <= MARGIN * options.tol:
+                break
+            p *= square / last
+            p += z
+    limit = float(options.tol)
+    if magnitude is not None:
+        limit = max(limit, ROUNDING * float(np.finfo(np.float64).eps) * magnitude(x) / sizes[0])
+    return Solution(x, n_iter, residual, residual <= limit, stopped)
+
+
+def _relative(r: Array, square: float, sizes: tuple[float, float]) -> float:
+    """The larger one of the two relative norms of a residual."""
+    second = np.sqrt(max(square, 0.0)) / sizes[1] if sizes[1] > 0 else 0.0
+    return float(max(np.linalg.norm(r) / sizes[0], second))

@@ -1,0 +1,323 @@
+"""Pairwise kernels as sums of Kronecker products of kernels of the two sides.
+
+A kernel of pairs of objects (x, z) and (x', z') is made of the kernels k of the row objects and g
+of the column objects:
+
+    Γ((x, z), (x', z')) = Σ_t c_t L_t(x, x') R_t(z, z'),
+
+where L_t is k, k², 1 if x = x' (identity) or 1 (ones), and R_t the same of g. A function with the
+coefficients A, a p × g matrix, is f(x, z) = Σ_t c_t L_t(x, ·) A R_t(·, z). Products with all kernel
+values between pairs, predictions and values of single pairs are this one sum.
+
+Between objects of one kind there are kernels whose functions are symmetric or antisymmetric:
+"ranking" is twice the antisymmetric part of "additive", f(x, z) = h(x) − h(z); and "mlpk", the
+metric learning pairwise kernel (k(x, x') − k(x, z') − k(z, x') + k(z, z'))², is k ⊗ k between
+differences of objects. The definitions are those of Viljanen, Airola, Pahikkala, *Generalized vec
+trick for fast learning of pairwise kernel models*, Machine Learning 111 (2022).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+__all__ = ["KRONECKER", "PAIRWISE", "PairwiseKernel", "SideValues", "Term", "sampled_products"]
+
+Array = NDArray[Any]
+
+KERNEL, SQUARE, IDENTITY, ONES = "kernel", "square", "identity", "ones"
+
+#: Pairs that are multiplied at a time: two blocks of so many rows stay in cache.
+CHUNK = 256
+
+
+class Term(NamedTuple):
+    """c L ⊗ R.
+
+    Attributes
+    ----------
+    weight : float
+        c.
+    left, right : {"kernel", "square", "identity", "ones"}
+        What is made of the kernels of the two sides.
+    """
+
+    weight: float
+    left: str
+    right: str
+
+
+class SideValues:
+    """Kernel values of n' objects of a side with its n training objects.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n', n)
+    same : sparse array of shape (n', n), optional
+        Which of the training objects they are. None: all of them, in their order.
+    """
+
+    def __init__(self, K: Array, same: Any = None) -> None:
+        self.K, self.same = K, same
+
+    def __len__(self) -> int:
+        return len(self.K)
+
+    @cached_property
+    def square(self) -> Array:
+        """k(x, x')², shape (n', n)."""
+        return self.K**2
+
+    def matrix(self, kind: str) -> Array:
+        """Values of the kernel itself or its square, shape (n', n)."""
+        return self.K if kind == KERNEL else self.square
+
+    def times(self, kind: str, A: Any) -> Any:
+        """Values times A of shape (n, k): (n', k), or (1, k) for ones, which are all alike."""
+        if kind == ONES:
+            return np.asarray(A.sum(axis=0)).reshape(1, -1)
+        if kind == IDENTITY:
+            return A if self.same is None else self.same @ A
+        return self.matrix(kind) @ A
+
+    def after(self, kind: str, B: Array) -> Array:
+        """B of shape (k, n) times the transposed values: (k, n'), or (k, 1) for ones."""
+        if kind == ONES:
+            return B.sum(axis=1, keepdims=True)
+        if kind == IDENTITY:
+            return B if self.same is None else (self.same @ B.T).T
+        return B @ self.matrix(kind).T
+
+    def gram(self, kind: str, rows: Array, cols: Array) -> Array:
+        """Values between training objects, shape (len(rows), len(cols))."""
+        if kind == ONES:
+            return np.ones((len(rows), len(cols)))
+        if kind == IDENTITY:
+            return (rows[:, None] == cols).astype(np.float64)
+        return self.matrix(kind)[np.ix_(rows, cols)]
+
+    def lengths(self, kind: str) -> Array:
+        """Norms of the rows of values, shape (n',)."""
+        if kind == ONES:
+            return np.full(len(self), np.sqrt(self.K.shape[1]))
+        if kind == IDENTITY:
+            return np.ones(len(self))
+        return np.linalg.norm(self.matrix(kind), axis=1)
+
+
+@dataclass(frozen=True)
+class PairwiseKernel:
+    """A kernel of pairs.
+
+    Attributes
+    ----------
+    name : str
+    terms : tuple of Term
+        With L ⊗ R there is R ⊗ L: seen from the columns they are the same.
+    sign : {0, 1, −1}
+        1 (−1): coefficients are made symmetric (antisymmetric): see `symmetrised`.
+    differences : bool
+        Whether pairs enter as differences of their objects ("mlpk").
+    spectral : bool
+        Whether products of eigenvectors of the two kernels are its eigenvectors, for all pairs.
+    """
+
+    name: str
+    terms: tuple[Term, ...]
+    sign: int = 0
+    differences: bool = False
+    spectral: bool = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether complete relations have a closed form."""
+        return self.spectral or self.name == "polynomial"
+
+    @property
+    def one_domain(self) -> bool:
+        """Whether it is a kernel of pairs of objects of one kind."""
+        return self.symmetry != 0
+
+    @property
+    def symmetry(self) -> int:
+        """1: all functions are symmetric; −1: antisymmetric; 0: neither."""
+        return 1 if self.differences else self.sign
+
+    @property
+    def plain(self) -> bool:
+        """Whether functions are k_xᵀ A g_z, as those of K ⊗ G."""
+        return self.terms == (Term(1.0, KERNEL, KERNEL),) and not self.differences
+
+    @property
+    def additive(self) -> bool:
+        """Whether functions are sums of functions of the two objects."""
+        return not self.differences and all(ONES in term for term in self.terms)
+
+    @property
+    def knows(self) -> bool:
+        """Whether training objects are told apart from new ones (identity)."""
+        return any(IDENTITY in term for term in self.terms)
+
+    def eigenvalues(self, lam: Array, sigma: Array) -> Array:
+        """Of products of eigenvectors with the values λ (r,) and σ (s,), shape (r, s).
+
+        Of a kernel that is not spectral, those of its term k ⊗ g.
+        """
+        if self.name == "cartesian":
+            return np.add.outer(lam, sigma)
+        weight = sum(term.weight for term in self.terms if term[1:] == (KERNEL, KERNEL))
+        return np.outer(weight * lam, sigma)
+
+    def symmetrised(self, A: Any, sign: int = 0) -> Any:
+        """Coefficients A (p, g), dense or sparse, of a function with the kernel's symmetries.
+
+        The function of A with the kernel ½(Γ ± its columns swapped), or that of differences, is
+        the function of the result.
+        """
+        sign = self.sign or sign
+        if self.differences:  # e_xx − e_xz − e_zx + e_zz for every pair
+            rows, columns = (np.asarray(A.sum(axis=axis)).ravel() for axis in (1, 0))
+            if sparse.issparse(A):
+                return (sparse.diags_array(rows + columns) - A - A.T).tocsr()
+            return np.diag(rows + columns) - A - A.T
+        if sign:
+            A = 0.5 * (A + sign * A.T)
+            return A.tocsr() if sparse.issparse(A) else A
+        return A
+
+    def table(self, left: SideValues, right: SideValues, A: Array) -> Array:
+        """Values of the function of A (p, g) for all pairs, shape (len(left), len(right))."""
+        if self.differences:  # (k_x − k_z)ᵀ A (k_x − k_z) with A = Aᵀ
+            product = left.K @ A
+            out = -2.0 * (product @ right.K.T)
+            out += np.vecdot(product, left.K)[:, None]
+            out += np.vecdot(right.K @ A, right.K)
+            return out
+        if len(self.terms) == 1 and self.terms[0].weight == 1.0:
+            return self._part(self.terms[0], left, right, A)
+        out = np.zeros((len(left), len(right)))
+        for term in self.terms:
+            out += term.weight * self._part(term, left, right, A)
+        return out
+
+    def _part(self, term: Term, left: SideValues, right: SideValues, A: Array) -> Array:
+        """L A Rᵀ; with one row or column where all are alike."""
+        return right.after(term.right, left.times(term.left, A))
+
+    def at(self, left: SideValues, right: SideValues, A: Any, rows: Array, cols: Array) -> Array:
+        """Values of the function of A (p, g), dense or sparse, for some pairs, shape (n,)."""
+        if self.differences:
+            out = -2.0 * _products(left.K, (A @ right.K.T).T, rows, cols)
+            out += np.vecdot(left.K, (A @ left.K.T).T)[rows]
+            out += np.vecdot(right.K, (A @ right.K.T).T)[cols]
+            return out
+        out = np.zeros(len(rows))
+        for weight, first, second in self.terms:
+            if first == ONES:
+                values = right.times(second, left.times(ONES, A).T)[:, 0]
+                out += weight * (values[cols] if len(values) > 1 else values)
+                continue
+            product = right.times(second, A.T)  # (g', p): row j is column j of A Rᵀ
+            product = product.toarray() if sparse.issparse(product) else product
+            if second == ONES:
+                out += weight * left.times(first, product.T)[rows, 0]
+            elif first == IDENTITY:
+                out += weight * left.times(IDENTITY, product.T)[rows, cols]
+            else:
+                out += weight * _products(left.matrix(first), product, rows, cols)
+        return out
+
+    def between(
+        self,
+        sides: tuple[SideValues, SideValues],
+        first: tuple[Array, Array],
+        second: tuple[Array, Array],
+        sign: int = 0,
+    ) -> Array:
+        """Kernel values between pairs of training objects, shape (n, n')."""
+        left, right = sides
+        (i, j), (k, m) = first, second
+        if self.differences:
+            K = left.K
+            out = K[np.ix_(i, k)] - K[np.ix_(i, m)] - K[np.ix_(j, k)] + K[np.ix_(j, m)]
+            return out**2
+        out = np.zeros((len(i), len(k)))
+        sign = self.sign or sign
+        for weight, a, b in self.terms:
+            part = left.gram(a, i, k) * right.gram(b, j, m)
+            if sign:
+                part += sign * (left.gram(a, i, m) * right.gram(b, j, k))
+                part *= 0.5
+            out += part if weight == 1.0 else weight * part
+        return out
+
+    def row_sizes(self, left: SideValues, right: SideValues, rows: Array, cols: Array) -> Array:
+        """About the norms of the rows of kernel values of some pairs, shape (n,)."""
+        if self.differences:
+            K = left.lengths(KERNEL)
+            return (K[rows] + K[cols]) ** 2
+        out = np.zeros(len(rows))
+        for weight, a, b in self.terms:
+            out += weight * left.lengths(a)[rows] * right.lengths(b)[cols]
+        return out
+
+    def trace(self, left: SideValues, right: SideValues) -> float:
+        """The sum of the kernel values of all pairs with themselves."""
+        if self.differences:
+            diagonal = left.K.diagonal()
+            return float(((diagonal[:, None] + diagonal - 2.0 * left.K) ** 2).sum())
+        total = 0.0
+        for weight, *kinds in self.terms:
+            part = weight
+            for kind, side in zip(kinds, (left, right), strict=True):
+                powers = {KERNEL: 1, SQUARE: 2}
+                part *= (
+                    float(np.abs(side.K.diagonal() ** powers[kind]).sum())
+                    if kind in powers
+                    else len(side)
+                )
+            total += part
+        return total
+
+
+def sampled_products(left: Array, right: Array, rows: Array, cols: Array, out: Array) -> None:
+    """Entries (rows, cols) of left rightᵀ, for left (p, k) and right (g, k), into out (n,)."""
+    for start in range(0, len(rows), CHUNK):
+        part = slice(start, start + CHUNK)
+        np.vecdot(left[rows[part]], right[cols[part]], out=out[part])
+
+
+def _products(L: Array, T: Array, rows: Array, cols: Array) -> Array:
+    """The same for T in any order of memory, as a new array (n,)."""
+    out = np.empty(len(rows))
+    sampled_products(L, np.ascontiguousarray(T), rows, cols, out)
+    return out
+
+
+ADDITIVE = (Term(1.0, KERNEL, ONES), Term(1.0, ONES, KERNEL))
+
+PAIRWISE = {
+    kernel.name: kernel
+    for kernel in (
+        PairwiseKernel("kronecker", (Term(1.0, KERNEL, KERNEL),), spectral=True),
+        PairwiseKernel(
+            "cartesian", (Term(1.0, KERNEL, IDENTITY), Term(1.0, IDENTITY, KERNEL)), spectral=True
+        ),
+        PairwiseKernel("additive", ADDITIVE),
+        PairwiseKernel(
+            "polynomial",
+            (Term(1.0, SQUARE, ONES), Term(2.0, KERNEL, KERNEL), Term(1.0, ONES, SQUARE)),
+        ),
+        PairwiseKernel("mlpk", (Term(1.0, KERNEL, KERNEL),), differences=True),
+        PairwiseKernel("ranking", tuple(term._replace(weight=2.0) for term in ADDITIVE), sign=-1),
+        # Functions of the same form, with other coefficients (`core.relations.complete.TwoStep`).
+        PairwiseKernel("two-step", (Term(1.0, KERNEL, KERNEL),), spectral=True),
+    )
+}
+
+KRONECKER = PAIRWISE["kronecker"]

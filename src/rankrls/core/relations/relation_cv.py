@@ -1,0 +1,240 @@
+"""Folds of a relation: what is held out, and its predictions by models without it.
+
+On complete relations they are read off decomposed kernels (`core.relations.holdout`, two-step:
+`core.relations.two_step_holdout`), or a closed form is made for each fold; otherwise each fold is
+refitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls import _memory
+from rankrls._progress import Progress
+from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.relations.holdout import CompleteHoldout
+from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.relation_problem import RelationProblem
+from rankrls.core.relations.two_step_holdout import TwoStepHoldout
+
+__all__ = [
+    "BlockFold",
+    "HeldOutEdges",
+    "RelationFolds",
+    "alpha_chunks",
+    "complete_holdout",
+    "complete_labels",
+    "cross_validate",
+]
+
+Array = NDArray[Any]
+
+#: Numbers in a work space: alphas are taken together up to this.
+WORK = 2**27
+
+
+@dataclass(frozen=True)
+class BlockFold:
+    """Pairs to learn from and pairs to predict, as products of rows and columns.
+
+    Attributes
+    ----------
+    train, test : tuple of two int arrays
+        Rows and columns.
+    """
+
+    train: tuple[Array, Array]
+    test: tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class RelationFolds:
+    """What a cross-validation of a relation holds out.
+
+    Attributes
+    ----------
+    kind : {"blocks", "leave-row-out", "entries", "pairs"}
+    blocks : tuple of BlockFold
+        For "blocks".
+    entries : tuple of int arrays
+        For "entries": columns that are held out together, of one row at a time.
+    pairs : ndarray of shape (q,), int
+        For "pairs": the fold of every observed pair, −1 if it is never held out.
+    n_pair_folds : int
+    """
+
+    kind: str
+    blocks: tuple[BlockFold, ...] = ()
+    entries: tuple[Array, ...] = ()
+    pairs: Array | None = None
+    n_pair_folds: int = 0
+
+    def __str__(self) -> str:
+        n = len(self.blocks) or self.n_pair_folds
+        return f"{n} folds" if n else self.kind
+
+
+@dataclass(frozen=True)
+class HeldOutEdges:
+    """Held-out edges and their predictions.
+
+    Attributes
+    ----------
+    lists : ndarray of shape (n,), int
+        Which edges were predicted by one model for one row: these are to be ranked.
+    y : ndarray of shape (n,)
+    predictions : ndarray of shape (n_alphas, n)
+    n_refits : ndarray of shape (n_alphas,), int
+        How often a refit replaced a shortcut that would have lost digits; every fold where there
+        is no shortcut.
+    """
+
+    lists: Array
+    y: Array
+    predictions: Array
+    n_refits: Array
+
+
+def complete_labels(problem: RelationProblem) -> Array | None:
+    """The labels as a matrix of shape (p, g), if every pair has exactly one."""
+    block = problem.block()
+    if block is None or block.multiplicity != 1 or block.Y.shape != problem.observations.shape:
+        return None
+    return block.Y
+
+
+def complete_holdout(problem: RelationProblem, Y: Array) -> CompleteHoldout:
+    """Questions to a complete problem with the labels Y of shape (p, g)."""
+    made = TwoStepHoldout if problem.two_step else CompleteHoldout
+    return made(*problem.sides, Y, **problem.model)
+
+
+def alpha_chunks(alphas: Array, shape: tuple[int, int]) -> list[Array]:
+    """Alphas that can be followed together without a work space of gigabytes."""
+    size = max(1, min(WORK, _memory.budget() // 64) // (shape[0] * shape[1]))
+    return [alphas[start : start + size] for start in range(0, len(alphas), size)]
+
+
+def cross_validate(
+    problem: RelationProblem,
+    folds: RelationFolds,
+    alphas: Array,
+    *,
+    solver: str,
+    options: IterationOptions,
+    progress: Progress,
+) -> HeldOutEdges:
+    """Predictions of held-out edges for some alphas (see `alpha_chunks`).
+
+    Parameters
+    ----------
+    problem : RelationProblem
+    folds : RelationFolds
+    alphas : ndarray of shape (n_alphas,)
+    solver, options
+        For refits, where the relation is not complete.
+    progress : Progress
+    """
+    Y = complete_labels(problem)
+    if folds.kind in ("leave-row-out", "entries"):
+        assert Y is not None
+        return _by_shortcuts(problem, Y, folds, alphas)
+    closed = solver in ("auto", "closed") and problem.has_closed_form
+    if folds.kind == "blocks" and Y is not None and closed:
+        return _by_closed_forms(problem, Y, folds, alphas, progress)
+    if problem.two_step and folds.kind == "pairs":
+        raise ValueError(
+            "cv='edges' refits models without single pairs here, which pairwise='two-step' needs: "
+            "use cv='rows', 'columns' or 'both'"
+        )
+    return _by_refits(problem, folds, alphas, solver, options, progress)
+
+
+def _by_shortcuts(
+    problem: RelationProblem, Y: Array, folds: RelationFolds, alphas: Array
+) -> HeldOutEdges:
+    p, g = Y.shape
+    holdout = complete_holdout(problem, Y)
+    rows = np.repeat(np.arange(p), g)
+    if folds.kind == "leave-row-out":
+        held = holdout.rows(alphas)
+        lists = rows
+    else:
+        held = holdout.entry_folds(list(folds.entries), alphas)
+        fold_of = np.empty(g, dtype=np.int64)
+        for number, cols in enumerate(folds.entries):
+            fold_of[cols] = number
+        lists = rows * len(folds.entries) + np.tile(fold_of, p)
+    predictions = held.predictions.reshape(len(alphas), -1)
+    return HeldOutEdges(lists, Y.ravel(), predictions, held.n_refits)
+
+
+def _by_closed_forms(
+    problem: RelationProblem, Y: Array, folds: RelationFolds, alphas: Array, progress: Progress
+) -> HeldOutEdges:
+    """Complete relations: a closed form for each fold, kernels decomposed once for each side."""
+    holdout = complete_holdout(problem, Y)
+    parts = []
+    for number, fold in enumerate(folds.blocks):
+        rows, cols = fold.test
+        if problem.profiled:  # of the labels that are not held out
+            labels = np.full(Y.shape, np.nan)
+            labels[np.ix_(*fold.train)] = Y[np.ix_(*fold.train)]
+            part = problem.given(Observations.from_matrix(labels))
+            holdout = complete_holdout(part, Y)
+        predictions = holdout.block(fold.train, fold.test, alphas).reshape(len(alphas), -1)
+        lists = np.repeat(rows, len(cols)) * len(folds.blocks) + number
+        parts.append((lists, Y[np.ix_(rows, cols)].ravel(), predictions))
+        progress.bar(number + 1, len(folds.blocks), "folds")
+    return _joined(parts, np.zeros(len(alphas), dtype=int))
+
+
+def _by_refits(
+    problem: RelationProblem,
+    folds: RelationFolds,
+    alphas: Array,
+    solver: str,
+    options: IterationOptions,
+    progress: Progress,
+) -> HeldOutEdges:
+    """Fit without the edges of each fold, and predict them."""
+    masks = _edge_masks(problem.observations, folds)
+    parts = []
+    for number, (train, test) in enumerate(masks):
+        if test.any() and train.any():
+            part = problem.select(train)
+            model = part.solve(alphas, solver, options)
+            rows, cols, y = problem.observations.select(test).lists
+            predictions = model.predict(part.sides, rows, cols)
+            parts.append((rows * len(masks) + number, y, predictions))
+        progress.bar(number + 1, len(masks), "folds refitted")
+    if not parts:
+        raise ValueError("no fold has both edges to learn from and edges to predict")
+    return _joined(parts, np.full(len(alphas), len(parts)))
+
+
+def _edge_masks(observations: Observations, folds: RelationFolds) -> list[tuple[Array, Array]]:
+    """Which edges to learn from and which to predict, for each fold."""
+    rows, cols, _ = observations.lists
+    if folds.pairs is not None:
+        flat = rows * observations.shape[1] + cols
+        fold = folds.pairs[np.searchsorted(observations.cells.flat, flat)]
+        return [(fold != number, fold == number) for number in range(folds.n_pair_folds)]
+
+    def member(part: tuple[Array, Array]) -> Array:
+        inside = [np.zeros(n, dtype=bool) for n in observations.shape]
+        inside[0][part[0]], inside[1][part[1]] = True, True
+        return inside[0][rows] & inside[1][cols]
+
+    return [(member(fold.train), member(fold.test)) for fold in folds.blocks]
+
+
+def _joined(parts: list[tuple[Array, Array, Array]], n_refits: Array) -> HeldOutEdges:
+    lists, y, predictions = zip(*parts, strict=True)
+    return HeldOutEdges(
+        np.concatenate(lists), np.concatenate(y), np.concatenate(predictions, axis=1), n_refits
+    )

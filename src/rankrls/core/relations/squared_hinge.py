@@ -1,0 +1,134 @@
+"""A support vector machine of pairs: the squared hinge loss of labels −1 and 1.
+
+min over f of Σ ω max(0, 1 − y (f + c))² + alpha ‖f‖², with free offsets c. Given which pairs
+violate their margin, this is the regression of their labels: Newton's method solves one such
+regression after the other (Keerthi and DeCoste, JMLR 6, 2005), each an incomplete relation, with an
+exact line search between two solutions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from rankrls._calls import warn
+from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.relations.observations import Cells, Observations
+from rankrls.core.relations.offsets import FittedOffsets
+from rankrls.core.relations.relation_problem import RelationModel, RelationProblem
+
+__all__ = ["solve_squared_hinge"]
+
+Array = NDArray[Any]
+
+#: Newton steps; a handful is usual.
+MAX_STEPS = 100
+
+#: The objective falls by less than this part of it in the last step.
+SETTLED = 1e-12
+
+
+def solve_squared_hinge(
+    problem: RelationProblem, alpha: float, solver: str, options: IterationOptions
+) -> RelationModel:
+    """The minimiser; ``n_iter`` counts Newton steps.
+
+    Parameters
+    ----------
+    problem : RelationProblem
+        Of the regression, with labels −1 and 1; a pair that comes several times has one label.
+    alpha : float
+    solver, options
+        For the regressions, as for `RelationProblem.solve`.
+    """
+    cells = problem.observations.cells
+    y, weight = cells.y, cells.weight
+    plain, scores = np.zeros(len(cells)), np.zeros(len(cells))  # f, and f + c
+    norm, model, active = 0.0, None, np.zeros(len(cells), dtype=bool)
+    value = _objective(cells, scores, alpha * norm)
+    for step in range(1, MAX_STEPS + 1):
+        before, active = active, y * scores < 1.0
+        if not active.any() or (step > 1 and np.array_equal(before, active)):
+            break
+        found = _regression(problem, active).solve(np.array([alpha]), solver, options)
+        new_plain = found._without_offsets(problem.sides, cells.rows, cells.cols)[0]
+        new = found.predict(problem.sides, cells.rows, cells.cols)[0]
+        # alpha ⟨f, h⟩ = Σ ω (y − f − c) h over the active pairs, for the new f and any h
+        residual = np.where(active, weight * (y - new), 0.0)
+        products = float(residual @ plain) / alpha, float(residual @ new_plain) / alpha
+        t = _best_step(cells, scores, new, alpha, (norm, *products))
+        if model is None:
+            model, t = found, 1.0
+        else:
+            model = found if t == 1.0 else _between(model, found, t)
+        norm = (1 - t) ** 2 * norm + 2 * t * (1 - t) * products[0] + t**2 * products[1]
+        plain, scores = plain + t * (new_plain - plain), scores + t * (new - scores)
+        last, value = value, _objective(cells, scores, alpha * norm)
+        if t < 1.0:
+            active = np.zeros_like(active)  # the set of the regression is not that of the step
+        if step > 1 and last - value <= SETTLED * last:
+            break
+    else:
+        warn(
+            f"Newton's method ended after {MAX_STEPS} steps: lower tol, or raise alpha",
+            ConvergenceWarning,
+        )
+    assert model is not None  # all pairs are active at first
+    return replace(model, n_iter=step)
+
+
+def _regression(problem: RelationProblem, active: Array) -> RelationProblem:
+    """The labels of the active pairs, with the same kernels, profiles of all labels among them."""
+    cells = problem.observations.cells.select(active)
+    repeat = cells.weight.astype(np.int64)
+    rows, cols, y = (np.repeat(part, repeat) for part in (cells.rows, cells.cols, cells.y))
+    observations = Observations(rows, cols, y, problem.observations.shape)
+    return RelationProblem(*problem.sides, observations, **problem.model)
+
+
+def _objective(cells: Cells, scores: Array, penalty: float) -> float:
+    violation = np.maximum(1.0 - cells.y * scores, 0.0)
+    return float(cells.weight @ violation**2) + penalty
+
+
+def _best_step(
+    cells: Cells, old: Array, new: Array, alpha: float, norms: tuple[float, float, float]
+) -> float:
+    """The t in (0, 1] that minimises the objective on the way from old to new scores."""
+    change = new - old
+    first, mixed, last = norms
+
+    def slope(t: float) -> float:
+        violation = np.maximum(1.0 - cells.y * (old + t * change), 0.0)
+        fall = float((cells.weight * violation) @ (cells.y * change))
+        return alpha * ((t - 1) * first + (1 - 2 * t) * mixed + t * last) - fall
+
+    if slope(1.0) <= 0.0:
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if slope(middle) < 0.0 else (low, middle)
+    return high
+
+
+def _between(old: RelationModel, new: RelationModel, t: float) -> RelationModel:
+    """(1 − t) old + t new; both have the same form."""
+    dual = (1 - t) * old.coefficients + t * new.coefficients
+    weights = new.weights
+    if old.weights is not None and weights is not None and old.explicit == new.explicit:
+        weights = (1 - t) * old.weights + t * weights
+    else:
+        weights = None
+    offsets = None
+    if old.offsets is not None and new.offsets is not None:
+        a, b = old.offsets[0], new.offsets[0]
+        constant = (1 - t) * a.constant + t * b.constant
+        rows, columns = (1 - t) * a.rows + t * b.rows, (1 - t) * a.columns + t * b.columns
+        offsets = [FittedOffsets(constant, rows, columns)]
+    explicit = new.explicit if weights is not None else (False, False)
+    return replace(new, dual=dual, weights=weights, explicit=explicit, offsets=offsets)

@@ -1,0 +1,138 @@
+"""Whole queries of a stream of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from rankrls._validation import encode_qid
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.statistics import Ledger, as_list
+
+__all__ = ["Rows", "WholeQueries"]
+
+Array = NDArray[Any]
+
+COMES_BACK = (
+    "comes back after its rows had ended in an earlier batch. Only the last query of a batch may "
+    "go on in the next one: sort the data by query, or give every query in one batch"
+)
+
+
+class Rows(NamedTuple):
+    """Rows of one or more whole queries.
+
+    Attributes
+    ----------
+    X : ndarray or sparse matrix of shape (m, n)
+    y : ndarray of shape (m, n_outputs)
+    query : ndarray of shape (m,), int
+        Number of the query in the stream, in the order in which queries begin.
+    weight : ndarray of shape (m,), or None
+    """
+
+    X: Any
+    y: Array
+    query: Array
+    weight: Array | None
+
+    def take(self, rows: Any) -> Rows:
+        """Some of them, by row numbers or a slice."""
+        weight = None if self.weight is None else self.weight[rows]
+        return Rows(self.X[rows], self.y[rows], self.query[rows], weight)
+
+    def of_fold(self, fold: int, n_folds: int) -> Rows:
+        """Those of a fold: queries go to the folds in turn."""
+        return self if n_folds == 1 else self.take(_as_slice(self.query % n_folds == fold))
+
+    def graph(self) -> PreferenceGraph:
+        """Their preferences."""
+        return PreferenceGraph.from_scores(self.y, qid=self.query, sample_weight=self.weight)
+
+
+class WholeQueries:
+    """Gives rows back when their queries are complete.
+
+    The last query of a batch may go on in the next one; one that comes back later is an error.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Queries are noted down in it when they end.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._open: list[Rows] = []  # pieces of a query that may go on
+        self._label: Any = None
+        self._n_begun = 0
+
+    def add(self, X: Any, y: Array, qid: Any, weight: Array | None) -> Iterator[Rows]:
+        """Add a batch, y of shape (m, n_outputs), and give the queries that have ended."""
+        queries = encode_qid(qid, len(y))
+        codes, labels = queries.codes, as_list(queries.labels)
+        self._ledger.check_unseen(labels, COMES_BACK)
+        last = int(codes[-1])
+        goes_on = labels.index(self._label) if self._open and self._label in labels else -1
+        numbers = self._numbers(codes, goes_on)
+        rows = Rows(X, y, numbers[codes], weight)
+        if goes_on >= 0:
+            self._open.append(rows.take(np.flatnonzero(codes == goes_on)))
+        if goes_on != last:
+            yield from self.end()
+            # In arrays of its own (row numbers, not a slice): the batch itself is not kept.
+            self._open, self._label = [rows.take(np.flatnonzero(codes == last))], labels[last]
+        inside = _as_slice((codes != goes_on) & (codes != last))
+        counts = np.bincount(codes[inside])
+        ended = np.flatnonzero(counts)
+        if len(ended):
+            self._ledger.add_queries([labels[code] for code in ended], counts[ended])
+            yield rows.take(inside)
+
+    def end(self) -> Iterator[Rows]:
+        """The open query: it has ended."""
+        if not self._open:
+            return
+        whole = _joined(self._open)
+        self._ledger.add_queries([self._label], np.array([len(whole.y)]))
+        self._open, self._label = [], None
+        yield whole
+
+    def _numbers(self, codes: Array, goes_on: int) -> Array:
+        """Number in the stream of every query of a batch, shape (n_queries,)."""
+        first = np.unique(codes, return_index=True)[1]
+        numbers = np.empty(len(first), dtype=np.int64)
+        if goes_on >= 0:
+            numbers[goes_on] = self._open[0].query[0]
+        new = [code for code in np.argsort(first) if code != goes_on]
+        numbers[new] = self._n_begun + np.arange(len(new))
+        self._n_begun += len(new)
+        return numbers
+
+
+def _as_slice(mask: Array) -> Any:
+    """A slice, which copies nothing, if the rows stand together; row numbers otherwise."""
+    rows = np.flatnonzero(mask)
+    if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
+def _joined(pieces: list[Rows]) -> Rows:
+    """The pieces of one query together."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if any(sparse.issparse(piece.X) for piece in pieces):
+        X = sparse.vstack([sparse.csr_array(piece.X) for piece in pieces], format="csr")
+    else:
+        X = np.concatenate([piece.X for piece in pieces])
+    y = np.concatenate([piece.y for piece in pieces])
+    weight = None
+    if any(piece.weight is not None for piece in pieces):
+        filled = [np.ones(len(p.y)) if p.weight is None else p.weight for p in pieces]
+        weight = np.concatenate(filled)
+    return Rows(X, y, np.concatenate([piece.query for piece in pieces]), weight)

@@ -1,0 +1,131 @@
+"""Rankers in the pipelines of `PyTerrier <https://pyterrier.readthedocs.io>`_, with their queries.
+
+``pt.ltr.apply_learned_model(learner)`` calls ``learner.fit(X, y)``: rows of all queries in one
+table, and nothing says which row is of which query. With ``form="ltr"`` it passes the sizes of the
+queries as LightGBM takes them, and validation queries, which `PyTerrierLearner` takes.
+PyTerrier is not imported here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn import config_context
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from rankrls._calls import queries_of_sizes
+from rankrls.metrics import pairwise_accuracy
+from rankrls.rankings import predicts_by_query
+
+__all__ = ["PyTerrierLearner"]
+
+_FORM = 'pt.ltr.apply_learned_model(PyTerrierLearner(ranker), form="ltr")'
+
+
+class PyTerrierLearner(BaseEstimator):
+    """A ranker as the learner of ``pt.ltr.apply_learned_model(learner, form="ltr")``.
+
+    Parameters
+    ----------
+    ranker : estimator
+        `RankRLS`, `RankRLSCV`, `RankSVM`, or a pipeline that ends in one of them. It must score
+        rows one by one, because PyTerrier gives ``predict`` no queries: neither `AutoRanker` nor
+        `QueryScaler` do.
+
+    Attributes
+    ----------
+    ranker_ : estimator
+        A clone that was fitted with the queries: save this one by `rankrls.io.save_model`.
+    n_queries_ : int
+        Queries that it was fitted to.
+    validation_score_ : float
+        Pairwise accuracy within the validation queries, which PyTerrier requires and which the
+        ranker does not learn from: `RankRLSCV` chooses alpha by the training queries. NaN if there
+        are none.
+
+    Examples
+    --------
+    PyTerrier calls it as follows, with the sizes of consecutive queries as ``group``:
+
+    >>> import numpy as np
+    >>> from rankrls import RankRLSCV
+    >>> from rankrls.pyterrier import PyTerrierLearner
+    >>> X, y = np.random.default_rng(0).random((20, 3)), np.arange(20) % 4
+    >>> learner = PyTerrierLearner(RankRLSCV(alphas=[0.1, 1.0, 10.0, 1e3]))
+    >>> learner.fit(X, y, group=[8, 12], eval_set=[(X[:6], y[:6])], eval_group=[[3, 3]]).n_queries_
+    2
+    >>> learner.predict(X).shape
+    (20,)
+    """
+
+    def __init__(self, ranker: Any) -> None:
+        self.ranker = ranker
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        group: Any = None,
+        eval_set: Any = None,
+        eval_group: Any = None,
+        **options: Any,
+    ) -> PyTerrierLearner:
+        """Fit a clone of the ranker with its queries.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,)
+        group : array-like of int
+            Sizes of consecutive queries.
+        eval_set : list of (X, y), optional
+            Rows of validation queries, one table.
+        eval_group : list of array-like of int, optional
+            The sizes of its queries.
+        **options
+            Further arguments of the ranker's ``fit``: ``fit_kwargs`` of PyTerrier.
+
+        Returns
+        -------
+        self : PyTerrierLearner
+        """
+        if group is None:
+            raise ValueError(
+                "fit was called without queries, as PyTerrier's default form does: rows of "
+                f"different queries would be compared with each other; write {_FORM}"
+            )
+        with config_context(enable_metadata_routing=True):
+            if predicts_by_query(self.ranker):
+                raise ValueError(
+                    f"{type(self.ranker).__name__} compares a row with the others of its query, "
+                    "and PyTerrier gives predict no queries: use a ranker that scores rows one by "
+                    "one, such as RankRLSCV, and StandardScaler instead of QueryScaler"
+                )
+            qid = queries_of_sizes(group, {"X": X})
+            self.ranker_ = clone(self.ranker).fit(X, y, qid=qid, **options)
+        self.n_queries_ = len(group)
+        self.validation_score_ = float("nan")
+        if eval_set is not None:
+            (rows, labels), sizes = eval_set[0], None if eval_group is None else eval_group[0]
+            if sizes is None:
+                raise ValueError("eval_set needs eval_group, the sizes of its queries")
+            held_out = queries_of_sizes(sizes, {"X": rows})
+            scores = self.ranker_.predict(rows)
+            self.validation_score_ = float(pairwise_accuracy(labels, scores, qid=held_out))
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Scores of rows, comparable within a query.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
+        check_is_fitted(self)
+        return self.ranker_.predict(X)

@@ -1,0 +1,384 @@
+"""Rankers with a scaler before them that learn batch by batch.
+
+The sums over queries that a ranker keeps are sums over scaled features. A change of the scaler's
+offsets and scales is a change of these sums, L ignores offsets, and so scaler and ranker together
+are those of a fit to all rows, without a second pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy, deepcopy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.utils.validation import check_is_fitted
+
+from rankrls._frames import check_feature_names
+from rankrls._validation import check_length, encode_qid, refuse_lazy, show
+from rankrls.core.preferences.statistics import as_list
+from rankrls.estimators import RankRLS, RankRLSCV
+from rankrls.estimators.incremental import Batch, BatchStream, named_batch
+from rankrls.preprocessing import QueryScaler
+
+__all__ = ["fit_stream", "forget", "partial_fit", "require_updatable"]
+
+Array = NDArray[Any]
+
+#: Forgetting is refused if less than this part of a feature's sum of squared deviations is left.
+LEAST_LEFT = 1e-6
+
+#: Transformers that move and stretch every feature, and learn by how much from all rows.
+SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler)
+
+
+def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
+    """Fit a ranker, or a pipeline of scaler and ranker, to batches that come one at a time.
+
+    Parameters
+    ----------
+    estimator : RankRLS, RankRLSCV, or Pipeline that ends in one of them
+        Before the ranker there may be one StandardScaler, MinMaxScaler or MaxAbsScaler, which is
+        then that of all rows; or a `QueryScaler`, for batches of whole queries (``by_query=True``
+        of `iter_letor` and `iter_parquet`); and before these a SimpleImputer with strategy
+        "constant".
+    batches : iterable, or function that returns one
+        As for `RankRLS.fit_stream` and `RankRLSCV.fit_stream`. Names of features are noted down
+        in the first step, as scikit-learn does for data frames.
+    basis_rows : array-like of shape (n_basis, n_features), optional
+        As for `RankRLS.fit_stream`; not with a scaler.
+
+    Returns
+    -------
+    estimator
+        Fitted: it is that of ``fit`` to all rows together. With `RankRLSCV`, as there, the scaler
+        has seen the held-out rows (their features, not their labels).
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from rankrls import RankRLS
+    >>> from rankrls.datasets import make_ranking
+    >>> from rankrls.streaming import fit_stream
+    >>> X, y, qid = make_ranking(n_queries=20, random_state=0, return_X_y_qid=True)
+    >>> parts = [slice(i, i + 64) for i in range(0, len(X), 64)]
+    >>> batches = ((X[part], y[part], qid[part]) for part in parts)
+    >>> model = fit_stream(make_pipeline(StandardScaler(), RankRLS()), batches)
+    >>> fitted = make_pipeline(StandardScaler(), RankRLS()).fit(X, y, rankrls__qid=qid)
+    >>> bool(abs(model[-1].coef_ - fitted[-1].coef_).max() < 1e-9)
+    True
+    """
+    ranker, steps = _taken_apart(estimator)
+    if not steps:
+        return ranker.fit_stream(batches, basis_rows=basis_rows)
+    if basis_rows is not None:
+        raise ValueError("basis_rows goes with a ranker alone, not with steps before it")
+    new = [clone(step) for step in steps]
+    stream = _PreparedStream(batches, new)
+    ranker.fit_stream  # noqa: B018 (an error here says why it cannot)
+    ranker._fit_stream(stream)
+    if stream.names is not None:
+        new[0].feature_names_in_ = stream.names
+    for step, fitted in zip(steps, new, strict=True):
+        step.__dict__ = fitted.__dict__
+    return estimator
+
+
+def partial_fit(
+    estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any = None
+) -> Any:
+    """Add queries to a fitted ranker, or to a fitted pipeline of scaler and ranker.
+
+    Parameters
+    ----------
+    estimator : RankRLS, RankRLSCV, or Pipeline, as for `fit_stream`
+    X, y, qid, sample_weight
+        As for `RankRLS.partial_fit`: queries that are new.
+
+    Returns
+    -------
+    estimator
+        That of a fit to all rows, its scaler included; `RankRLSCV` keeps ``alpha_``. If the call
+        fails it is as it was.
+    """
+    return _updated(estimator, X, y, qid, sample_weight, adding=True)
+
+
+def forget(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any = None) -> Any:
+    """Remove queries from a fitted ranker, or from a fitted pipeline of scaler and ranker.
+
+    Parameters
+    ----------
+    estimator : RankRLS, RankRLSCV, or Pipeline, as for `fit_stream`
+    X, y, qid, sample_weight
+        As for `RankRLS.forget`: as they were added.
+
+    Returns
+    -------
+    estimator
+        That of a fit without them, its scaler included. The largest and smallest values of
+        MinMaxScaler and MaxAbsScaler cannot be taken back: rows that have one of them are refused.
+        If the call fails it is as it was.
+    """
+    return _updated(estimator, X, y, qid, sample_weight, adding=False)
+
+
+def require_updatable(estimator: Any) -> None:
+    """Raise if a fitted estimator cannot be updated by `partial_fit` and `forget`.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+
+    Raises
+    ------
+    ValueError
+        It says why: a kernel without a basis, a solver without sums over queries, a step that
+        learns from all rows, a model file that was saved without what updates need.
+    """
+    ranker, _ = _taken_apart(estimator)
+    check_is_fitted(ranker)
+    ranker.partial_fit  # noqa: B018 (an error here says why it cannot)
+    ranker._learned()
+
+
+class _PreparedStream(BatchStream):
+    """Batches with features that have gone through the steps before a ranker.
+
+    A scaler is fitted to the first batch, whose units the sums are in, and, beside that, to all.
+    """
+
+    def __init__(self, batches: Any, steps: list[Any]) -> None:
+        super().__init__(batches)
+        self._steps = steps
+        self._scaler = steps[-1] if isinstance(steps[-1], SCALERS) else None
+        self._first: Any = None  # the scaler of the first batch
+        self._labels: set[Any] = set()
+        self.names: Array | None = None  # that came beside arrays
+
+    def read(self) -> Iterator[Batch]:
+        for count, batch in enumerate(super().read()):
+            with named_batch(batch.number):
+                X = self._before(batch, fit=count == 0)
+                if self._scaler is not None:
+                    self._scaler.partial_fit(X)
+                    if count == 0:
+                        self._first = deepcopy(self._scaler)
+                    X = self._first.transform(X)
+                self._check_names(batch.names, first=count == 0)
+            yield batch._replace(X=X, names=None)
+
+    def read_again(self) -> Iterator[Batch]:
+        for batch in super().read():
+            X = self._before(batch, fit=False)
+            X = X if self._scaler is None else self._scaler.transform(X)
+            yield batch._replace(X=X, names=None)
+
+    def rescaling(self) -> tuple[Array, Array] | None:
+        return None if self._scaler is None else _rescaling(self._first, self._scaler)
+
+    def _before(self, batch: Batch, *, fit: bool) -> Any:
+        """Features before the scaler."""
+        X = batch.X
+        for step in self._steps[: None if self._scaler is None else -1]:
+            if isinstance(step, QueryScaler):
+                self._require_whole(batch)
+                X = step.fit_transform(X, qid=batch.qid) if fit else _scaled(step, X, batch.qid)
+            else:
+                X = step.fit_transform(X) if fit else step.transform(X)
+        return X
+
+    def _check_names(self, names: Any, *, first: bool) -> None:
+        """Keep the names of columns that come beside arrays, or compare them."""
+        if names is None:
+            return
+        check_length("feature_names", names, self._steps[0].n_features_in_, "columns")
+        own = getattr(self._steps[0], "feature_names_in_", None)  # of a data frame
+        if first and own is None:
+            self.names = np.array([str(name) for name in names], dtype=object)
+        else:
+            check_feature_names(names, self.names if own is None else own, "this batch")
+
+    def _require_whole(self, batch: Batch) -> None:
+        """Raise if a query of the batch before goes on: it was scaled without these rows."""
+        n_rows = batch.X.shape[0] if hasattr(batch.X, "shape") else len(batch.X)
+        labels = set(as_list(encode_qid(batch.qid, n_rows).labels))
+        on = self._labels & labels if batch.number > 1 else set()
+        if on:
+            raise ValueError(
+                f"query {show(next(iter(on)))} goes on from the batch before, and QueryScaler "
+                "scales whole queries: read batches of whole queries (by_query=True)"
+            )
+        self._labels = labels
+
+
+def _taken_apart(estimator: Any) -> tuple[Any, list[Any]]:
+    """The ranker, and the steps before it, which must be known."""
+    steps = [estimator]
+    if isinstance(estimator, Pipeline):
+        steps = [step for _, step in estimator.steps if step is not None and step != "passthrough"]
+    *before, ranker = steps
+    if not isinstance(ranker, RankRLS | RankRLSCV):
+        raise ValueError(
+            f"{type(ranker).__name__} keeps no sums over queries to add to or to take from: "
+            "RankRLS and RankRLSCV do, with the linear kernel or with a basis"
+        )
+    based = ranker.basis is not None or "nystroem" in (
+        ranker.solver,
+        getattr(ranker, "solver_", None),
+    )
+    for number, step in enumerate(before):
+        why = _why_not(step, last=number == len(before) - 1)
+        if why:
+            raise ValueError(f"{type(step).__name__} before the ranker: {why}")
+        if isinstance(step, SCALERS) and (based or ranker.kernel != "linear"):
+            raise ValueError(
+                f"{type(step).__name__} before a kernel: its scales change with every row that is "
+                "added, and with them the kernel of rows that are gone. Use the linear kernel, "
+                "scale the features before, or fit to all rows"
+            )
+    return ranker, before
+
+
+def _why_not(step: Any, *, last: bool) -> str | None:
+    """Why a step cannot be updated with its ranker; None if it can."""
+    if isinstance(step, SimpleImputer):
+        if step.strategy == "constant" and not step.add_indicator:
+            return None
+        return (
+            f"strategy={step.strategy!r} fills in what it has learned from all rows, which new "
+            "rows would change in rows that are gone; use strategy='constant', or fit to all rows"
+        )
+    if not isinstance(step, (*SCALERS, QueryScaler)):
+        return (
+            "what it has learned from all rows cannot be changed in sums over rows that are gone; "
+            "StandardScaler, MinMaxScaler, MaxAbsScaler, QueryScaler and SimpleImputer with "
+            "strategy='constant' can. Fit to all rows, or transform the batches before"
+        )
+    if not last:
+        return "it must stand directly before the ranker"
+    if getattr(step, "clip", False):
+        return "clip=True changes rows one by one; set clip=False"
+    return None
+
+
+def _updated(estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any, *, adding: bool) -> Any:
+    refuse_lazy(X, instead="give its parts one after the other")
+    ranker, steps = _taken_apart(estimator)
+    method = "partial_fit" if adding else "forget"
+    given = {"qid": qid, "sample_weight": sample_weight}
+    if not steps:
+        return getattr(ranker, method)(X, y, **given)
+    check_is_fitted(ranker)
+    getattr(ranker, method)  # an error here says why it cannot
+    scaler = steps[-1] if isinstance(steps[-1], SCALERS) else None
+    for step in steps if scaler is None else steps[:-1]:
+        X = _scaled(step, X, qid) if isinstance(step, QueryScaler) else step.transform(X)
+    if scaler is None:
+        getattr(ranker, method)(X, y, **given)
+        return estimator
+    new, other = deepcopy(scaler), copy(ranker)
+    if adding:
+        new.n_samples_seen_ = np.asarray(scaler.n_samples_seen_)[()]  # a file has Python's integers
+        new.partial_fit(X)
+        other._rescale_features(*_rescaling(scaler, new))
+        other.partial_fit(new.transform(X), y, **given)
+    else:
+        other.forget(scaler.transform(X), y, **given)
+        _unlearn(new, X)
+        if hasattr(other, "_model"):
+            other._rescale_features(*_rescaling(scaler, new))
+    scaler.__dict__, ranker.__dict__ = new.__dict__, other.__dict__
+    return estimator
+
+
+def _scaled(step: QueryScaler, X: Any, qid: Any) -> Any:
+    return step.transform(X, qid=qid)
+
+
+def _units(scaler: Any) -> tuple[Any, Any]:
+    """Offset and scale of a fitted scaler, x → (x − offset)/scale."""
+    if isinstance(scaler, MinMaxScaler):
+        return -scaler.min_ / scaler.scale_, 1.0 / scaler.scale_
+    n = scaler.n_features_in_
+    scale = np.ones(n) if scaler.scale_ is None else scaler.scale_
+    centred = isinstance(scaler, StandardScaler) and scaler.with_mean
+    return scaler.mean_ if centred else np.zeros(n), scale
+
+
+def _rescaling(old: Any, new: Any) -> tuple[Array, Array]:
+    """Factor and offset that make features scaled by ``old`` those of ``new``.
+
+    With x₀ = (x − m₀)/s₀ it is (x − m)/s = (x₀ − (m − m₀)/s₀) s₀/s.
+    """
+    (m0, s0), (m, s) = _units(old), _units(new)
+    return s0 / s, (m - m0) / s0
+
+
+def _unlearn(scaler: Any, X: Any) -> None:
+    """Make a scaler that of the rows without X, or raise."""
+    gone = clone(scaler).fit(X)
+    left = np.asarray(scaler.n_samples_seen_) - np.asarray(gone.n_samples_seen_)
+    if (left <= 0).any():
+        raise ValueError(
+            f"the {type(scaler).__name__} has seen {np.max(scaler.n_samples_seen_)} rows, of which "
+            f"{np.max(gone.n_samples_seen_)} are to be forgotten: nothing would be left"
+        )
+    if isinstance(scaler, StandardScaler):
+        _unlearn_moments(scaler, gone, left)
+    else:
+        _require_inside(scaler, gone)
+    scaler.n_samples_seen_ = left[()]  # a NumPy integer, which StandardScaler needs
+
+
+def _unlearn_moments(scaler: StandardScaler, gone: StandardScaler, left: Array) -> None:
+    """Means and sums of squared deviations of what is left.
+
+    S = S_left + S_gone + n_left n_gone/n (x̄_left − x̄_gone)², as for sums of rankings.
+    """
+    if scaler.mean_ is None:
+        return
+    n, k = np.asarray(scaler.n_samples_seen_), np.asarray(gone.n_samples_seen_)
+    mean = scaler.mean_ - (k / left) * (gone.mean_ - scaler.mean_)
+    if scaler.var_ is not None:
+        constant = ~np.isclose(scaler.scale_, np.sqrt(scaler.var_), rtol=1e-9)
+        before = scaler.var_ * n
+        after = before - gone.var_ * k - left * k / n * (mean - gone.mean_) ** 2
+        # Digits are relative to squares of values, where means are large.
+        lost = ~constant & (after < LEAST_LEFT * np.maximum(before, 1e-6 * n * scaler.mean_**2))
+        if lost.any():
+            raise ValueError(
+                f"{_column(scaler, lost)} hardly varies in the rows that are left, so that its "
+                "scale is not known after forgetting: fit again to these rows"
+            )
+        scaler.var_ = np.where(constant, scaler.var_, after / left)
+        scaler.scale_ = np.where(constant, scaler.scale_, np.sqrt(scaler.var_))
+    scaler.mean_ = mean
+
+
+def _require_inside(scaler: Any, gone: Any) -> None:
+    """Raise if rows that go have a largest or smallest value of a feature."""
+    if isinstance(scaler, MinMaxScaler):
+        edge = (gone.data_max_ >= scaler.data_max_) | (gone.data_min_ <= scaler.data_min_)
+        edge &= scaler.data_range_ > 0
+    else:
+        edge = (gone.max_abs_ >= scaler.max_abs_) & (scaler.max_abs_ > 0)
+    if edge.any():
+        raise ValueError(
+            f"{_column(scaler, edge)} has its largest or smallest value in rows that are to be "
+            f"forgotten, and the {type(scaler).__name__} does not know the next one: fit again to "
+            "the rows that stay (a StandardScaler can forget)"
+        )
+
+
+def _column(scaler: Any, some: Array) -> str:
+    """The name of the first of some columns."""
+    j = int(np.flatnonzero(some)[0])
+    names = getattr(scaler, "feature_names_in_", None)
+    return f"column {j} of X" if names is None else f"feature {str(names[j])!r}"

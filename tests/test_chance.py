@@ -1,0 +1,64 @@
+"""``rankrls fit`` says when a result is hardly better than a random order."""
+
+import numpy as np
+import pytest
+
+from rankrls import AutoRanker, RankRLSCV
+from rankrls.cli import main
+from rankrls.cli._chance import _error_of_ranks, hardly_better
+from rankrls.metrics import pairwise_accuracy
+
+pytestmark = pytest.mark.filterwarnings("ignore:the best alpha")
+
+rng = np.random.default_rng(3)
+X = rng.standard_normal((240, 4))
+qid = np.repeat(np.arange(24), 10)
+NOISE = rng.integers(0, 3, 240)
+SIGNAL = np.digitize(X[:, 0] + 0.3 * rng.standard_normal(240), [-0.5, 0.5])
+
+
+@pytest.mark.parametrize("scoring", ["pairwise_accuracy", "ndcg@5", "map", "concordance_index"])
+@pytest.mark.parametrize("queries", [qid, None])
+def test_signal_is_not_doubted(scoring, queries):
+    cv = "auto" if queries is not None else 5
+    ranker = RankRLSCV([0.1, 1.0, 10.0], scoring=scoring, cv=cv).fit(X, SIGNAL, qid=queries)
+    assert hardly_better(ranker, SIGNAL, queries) is None
+
+
+@pytest.mark.parametrize("queries", [qid, None])
+def test_noise_is_doubted(queries):
+    ranker = RankRLSCV([1.0, 100.0]).fit(X, NOISE, qid=queries)
+    text = hardly_better(ranker, NOISE, queries)
+    assert f"the held-out pairwise_accuracy of {ranker.best_score_:.4f} ± 0.0" in text
+    assert "that of a random order, 0.5000" in text
+
+
+def test_automatic_rankers():
+    for y, doubted in ((NOISE, True), (SIGNAL, False)):
+        ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+        assert (hardly_better(ranker, y, qid) is not None) == doubted
+
+
+@pytest.mark.parametrize("y", [np.arange(12), np.repeat([0, 1, 5], [3, 7, 2]), np.arange(9) % 2])
+def test_the_error_of_one_ranking_is_that_of_random_orders(y):
+    draws = [pairwise_accuracy(y, rng.permutation(len(y))) for _ in range(20_000)]
+    assert _error_of_ranks(y) == pytest.approx(np.std(draws), rel=0.03)
+    assert _error_of_ranks(np.ones(5)) == 0.0
+
+
+@pytest.mark.parametrize(("y", "doubted"), [(NOISE, True), (SIGNAL, False)])
+def test_the_command_line_warns(y, doubted, tmp_path, capsys):
+    path = tmp_path / "rows.txt"
+    rows = zip(y, qid, X, strict=True)
+    path.write_text(
+        "".join(
+            f"{label} qid:{q} " + " ".join(f"{j + 1}:{v:.5f}" for j, v in enumerate(x)) + "\n"
+            for label, q, x in rows
+        )
+    )
+    model = str(tmp_path / "model.rankrls")
+    options = ["--kernel", "rbf", "--alpha", "auto"]
+    assert main(["fit", str(path), "--model", model, *options]) in (0, None)
+    out, err = capsys.readouterr()
+    assert "held out  pairwise_accuracy" in out
+    assert ("hardly better than that of a random order" in err) == doubted

@@ -1,0 +1,62 @@
+"""Model files of pipelines with a ColumnTransformer, used by the command line and by ``rank``."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from rankrls import RankRLS, rank
+from rankrls.cli import main
+from rankrls.datasets import load_ranking, make_product_search
+from rankrls.io import load_model, save_model
+
+
+@pytest.mark.parametrize("columns", [["clicks", "price", "seller"], ["clicks", "price"]])
+def test_tables_with_text_and_missing_values(columns, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = make_product_search(n_queries=8, n_products=6, random_state=0)
+    numbers = make_pipeline(SimpleImputer(strategy="median"))
+    steps = [(numbers, ["clicks", "price"])]
+    if "seller" in columns:
+        steps.append((OneHotEncoder(handle_unknown="ignore"), ["seller"]))
+    model = make_pipeline(make_column_transformer(*steps), RankRLS(1.0))
+    model.fit(table[columns], table["grade"], rankrls__qid=table["query"])
+    save_model(model, "shop.rankrls")
+    new = make_product_search(n_queries=3, n_products=5, random_state=1)
+    if "seller" in columns:
+        new.loc[0, "seller"] = "east"
+    new = new[[*columns, "query", "grade"]]
+    new.to_csv("new.csv", index=False)
+    expected = model.predict(new[columns])
+
+    how = ["--label", "grade", "--qid-column", "query"]
+    assert main(["predict", "new.csv", "-m", "shop.rankrls", "-o", "scores.txt", *how]) == 0
+    assert np.array_equal(np.loadtxt("scores.txt"), expected)
+    assert main(["evaluate", "new.csv", "-m", "shop.rankrls", *how]) == 0
+    assert "NDCG" in capsys.readouterr().out
+
+    read = load_ranking("new.csv", target="grade", qid="query", missing="nan", text="auto")
+    by_file = rank(load_model("shop.rankrls"), read).to_frame()
+    by_frame = rank(model, new, qid="query").to_frame()
+    pd.testing.assert_frame_equal(by_file, by_frame)
+
+
+def test_a_model_that_fills_in_means_goes_on_doing_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = make_product_search(n_queries=8, n_products=6, random_state=0)
+    table[["clicks", "price", "query", "grade"]].to_csv("shop.csv", index=False)
+    how = ["--label", "grade", "--qid-column", "query"]
+    assert main(["fit", "shop.csv", "-m", "m", "--missing", "mean", "--alpha", "1", *how]) == 0
+    assert main(["predict", "shop.csv", "-m", "m", "-o", "s", "--missing", "zero", *how]) == 2
+    assert "fills in missing features by their mean; leave --missing out" in capsys.readouterr().err
+
+
+def test_queries_of_a_run_without_a_relevant_document_are_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").write_text("a Q0 x 1 2.0 t\na Q0 y 2 1.0 t\nb Q0 z 1 1.0 t\n")
+    (tmp_path / "qrels").write_text("a 0 x 1\na 0 y 0\nb 0 z 0\n")
+    assert main(["evaluate", "--run", "run", "--qrels", "qrels", "--metrics", "ndcg@10"]) == 0
+    assert "1.0000  (1 query without a relevant row left out)" in capsys.readouterr().out

@@ -1,0 +1,177 @@
+"""Files compressed by gzip, bzip2, xz and zstd: LETOR text, CSV, runs, judgements."""
+
+import bz2
+import gzip
+import io
+import lzma
+import sys
+
+import numpy as np
+import pytest
+
+from rankrls import _memory, _streams
+from rankrls.cli import main
+from rankrls.datasets import (
+    _source,
+    dump_letor,
+    dump_qrels,
+    dump_run,
+    iter_letor,
+    load_csv,
+    load_letor,
+    load_preferences,
+    load_qrels,
+    load_ranking,
+    load_run,
+)
+from rankrls.rankings import Qrels, RankTable
+
+pa = pytest.importorskip("pyarrow")
+
+
+def zstd(data):
+    buffer = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(buffer, "zstd") as file:
+        file.write(data)
+    return buffer.getvalue().to_pybytes()
+
+
+PACK = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress, "zstd": zstd}
+SUFFIX = {"gzip": ".gz", "bzip2": ".bz2", "xz": ".xz", "zstd": ".zst"}
+
+LETOR = "".join(f"{i % 3} qid:{i // 5} 1:{i} 2:0.5\n" for i in range(2000)).encode()
+CSV = b"qid,label,a\n" + "".join(f"{i // 5},{i % 3},{i}\n" for i in range(2000)).encode()
+
+
+@pytest.fixture(params=list(PACK))
+def kind(request):
+    return request.param
+
+
+class Pipe(io.RawIOBase):
+    """It gives few bytes at a time, and cannot be rewound."""
+
+    def __init__(self, content, n_bytes=3):
+        self.content, self.n_bytes = io.BytesIO(content), n_bytes
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        return self.content.readinto(memoryview(buffer)[: self.n_bytes])
+
+
+@pytest.mark.parametrize("text", [LETOR, CSV], ids=["letor", "csv"])
+def test_the_same_rows(kind, text, tmp_path):
+    plain, data = load_ranking(io.BytesIO(text)), PACK[kind](text)
+    path = tmp_path / "no suffix"
+    path.write_bytes(data)
+    parts = PACK[kind](text[:1000]) + PACK[kind](text[1000:])  # streams one after the other
+    pipe = io.BufferedReader(Pipe(data))
+    for file in (path, io.BytesIO(data), io.BytesIO(parts)):
+        found = load_ranking(file)
+        np.testing.assert_array_equal(found.data, plain.data)
+        np.testing.assert_array_equal(found.qid, plain.qid)
+        assert found.format == plain.format
+    np.testing.assert_array_equal(load_ranking(pipe, format=plain.format).data, plain.data)
+
+
+def test_what_is_written_is_read(kind, tmp_path):
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.standard_normal((50, 3)), rng.integers(0, 3, 50), np.arange(50) // 5
+    path = tmp_path / f"rows.txt{SUFFIX[kind]}"
+    dump_letor(X, y, path, qid=qid)
+    assert path.read_bytes()[:2] == PACK[kind](b"")[:2]
+    np.testing.assert_array_equal(load_letor(path).data, X)
+    batches = list(iter_letor(path, rows=20))
+    np.testing.assert_array_equal(np.vstack([batch.data for batch in batches]), X)
+    ids = [f"d{i}" for i in range(50)]
+    run, qrels = tmp_path / f"run{SUFFIX[kind]}", tmp_path / f"qrels{SUFFIX[kind]}"
+    dump_run(RankTable.from_scores(X[:, 0], qid=qid, ids=ids), run)
+    dump_qrels(Qrels.from_labels(y, qid=qid, ids=ids), qrels)
+    for file in (run, qrels):
+        assert file.read_bytes()[:2] == PACK[kind](b"")[:2]
+    assert sorted(load_run(run).id) == sorted(ids)
+    assert sorted(load_qrels(qrels).id) == sorted(ids)
+
+
+def test_the_command_line_takes_them(kind, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("t.dat", LETOR), ("t.csv", CSV)):
+        (tmp_path / f"{name}{SUFFIX[kind]}").write_bytes(PACK[kind](text))
+        assert main(["fit", f"{name}{SUFFIX[kind]}", "-m", "m.rankrls", "--alpha", "1"]) == 0
+        assert main(["predict", f"{name}{SUFFIX[kind]}", "-m", "m.rankrls", "-o", "s"]) == 0
+        assert len((tmp_path / "s").read_text().splitlines()) == 2000
+    capsys.readouterr()
+
+
+def test_judgements_with_names(kind, tmp_path):
+    path = tmp_path / f"votes.csv{SUFFIX[kind]}"
+    path.write_bytes(PACK[kind](b"preferred,other\na,b\nb,c\n"))
+    found = load_preferences(path, preferred="preferred", other="other")
+    assert found.pairs.shape == (2, 2)
+
+
+@pytest.mark.parametrize("read", [load_letor, lambda file: load_csv(file, target="label")])
+def test_damage_is_told(kind, read):
+    text = LETOR if read is load_letor else CSV
+    data = PACK[kind](text)
+    message = f"<stream>:.*the {kind} data is truncated or corrupt at or after this line"
+    for damaged in (data[: len(data) // 2], data[:-1], data[:6], data + b"no data"):
+        with pytest.raises(ValueError, match=message):
+            read(io.BytesIO(damaged))
+    for n in range(1, len(data), 97):  # never other rows without an error
+        with pytest.raises(ValueError, match=r"<stream>"):
+            read(io.BytesIO(data[:n]))
+
+
+def test_errors_of_the_disk_are_no_damage(kind):
+    class Broken(io.BytesIO):
+        def read(self, n=-1):
+            if self.tell() >= 10:
+                raise OSError(5, "Input/output error")
+            return super().read(min(n, 10))
+
+    with pytest.raises(OSError, match="Input/output error"):
+        load_letor(Broken(PACK[kind](LETOR)))
+
+
+def test_a_line_without_end(kind, monkeypatch):
+    monkeypatch.setattr(_source, "_MAX_LINE_BYTES", 1 << 20)
+    with pytest.raises(ValueError, match=":1: this line is longer than 1 MiB"):
+        load_letor(io.BytesIO(PACK[kind](b"x" * (8 << 20))))
+
+
+def test_xz_that_asks_for_much_memory(monkeypatch):
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 28}]
+    data = lzma.compress(LETOR, filters=filters)
+    assert len(load_letor(io.BytesIO(data)).target) == 2000
+    monkeypatch.setattr(_memory, "available", lambda: 1 << 28)
+    with pytest.raises(ValueError, match=r"the xz data .*[Mm]emory usage limit"):
+        load_letor(io.BytesIO(data))
+
+
+def test_a_stream_that_does_not_tell_its_format():
+    noise = np.random.default_rng(0).integers(32, 127, 200_000, dtype=np.uint8).tobytes()
+    pipe = io.BufferedReader(Pipe(bz2.compress(noise), 4096))
+    with pytest.raises(ValueError, match="the compressed stream does not tell its format; name it"):
+        load_ranking(pipe)
+
+
+def test_zstd_without_pyarrow(monkeypatch):
+    for name in ("compression.zstd", "pyarrow"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"zstd files need pyarrow.*rankrls\[arrow\]"):
+        load_letor(io.BytesIO(zstd_of_one_line()))
+    with pytest.raises(ImportError, match="CSV, Parquet and Arrow files are read by pyarrow"):
+        load_csv(io.BytesIO(CSV), target="label")
+
+
+def zstd_of_one_line():
+    return bytes.fromhex("28b52ffd") + b"\0" * 20
+
+
+def test_names_without_their_suffix():
+    assert _streams.without_suffix("a.csv.GZ") == "a.csv"
+    assert _streams.without_suffix("a.zstd") == "a"
+    assert _streams.without_suffix("a.csv") == "a.csv"

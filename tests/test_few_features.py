@@ -1,0 +1,166 @@
+"""Linear relations with few features: thin factors, sums over rows, products at observed pairs."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from rankrls import ConditionalRankRLS, regularization_path
+from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.relations import cell_equations
+from rankrls.core.relations.direct import solve_by_design, solve_over_products
+from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.offsets import FreeOffsets
+from rankrls.core.relations.sides import Side
+from rankrls.io import load_model, save_model
+
+RNG = np.random.default_rng(3)
+P, G = 40, 50
+X, Z = RNG.standard_normal((P, 3)), RNG.standard_normal((G, 4)) + 1.0
+Y = X @ RNG.standard_normal((3, 4)) @ Z.T + RNG.standard_normal((P, G))
+
+
+def ridge(loss, alpha, labels=Y):
+    """Weights of all products of features, by explicit least squares."""
+    rows, cols = np.nonzero(~np.isnan(labels))
+    phi, y = (X[rows, :, None] * Z[cols, None, :]).reshape(len(rows), -1), labels[rows, cols]
+    if loss == "ranking":
+        for row in np.unique(rows):
+            phi[rows == row] -= phi[rows == row].mean(axis=0)
+            y = np.where(rows == row, y - y[rows == row].mean(), y)
+    return np.linalg.solve(phi.T @ phi + alpha * np.eye(12), phi.T @ y).reshape(3, 4)
+
+
+@pytest.mark.parametrize("loss", ["ranking", "regression"])
+@pytest.mark.parametrize("condition_on", ["rows", "columns"])
+def test_dual_coefficients_are_made_when_asked_for(loss, condition_on, tmp_path):
+    labels = Y if condition_on == "rows" else Y.T
+    objects = (X, Z) if condition_on == "rows" else (Z, X)
+    model = ConditionalRankRLS(0.5, loss=loss, condition_on=condition_on)
+    model.fit(objects[0], labels, objects[1])
+    expected = model.predict(*objects)
+    assert "dual_coef_" not in vars(model)
+    weights = ridge(loss, 0.5)
+    np.testing.assert_allclose(
+        model.coef_, weights if condition_on == "rows" else weights.T, atol=1e-10
+    )
+    save_model(model, tmp_path / "before.rankrls")
+    A = model.dual_coef_
+    assert A.shape == labels.shape
+    K, M = objects[0] @ objects[0].T, objects[1] @ objects[1].T
+    got = K @ A @ M
+    np.testing.assert_allclose(got, expected, atol=1e-9)
+    save_model(model, tmp_path / "after.rankrls")
+    assert (tmp_path / "before.rankrls").read_bytes() == (tmp_path / "after.rankrls").read_bytes()
+    loaded = load_model(tmp_path / "after.rankrls")
+    np.testing.assert_array_equal(loaded.dual_coef_, A)
+    np.testing.assert_array_equal(loaded.predict(*objects), expected)
+    again = model.fit(objects[0], 2 * labels, objects[1])
+    np.testing.assert_allclose(again.dual_coef_, 2 * A, atol=1e-12)
+
+
+def test_paths_make_them_too():
+    path = regularization_path(ConditionalRankRLS(), X, Y, Z=Z, alphas=[0.1, 10.0])
+    assert path.dual_coef.shape == (2, P, G)
+    for k, alpha in enumerate(path.alphas):
+        fitted = ConditionalRankRLS(alpha).fit(X, Y, Z)
+        np.testing.assert_allclose(path.dual_coef[k], fitted.dual_coef_, atol=1e-12)
+        np.testing.assert_allclose(path.predict(X, Z)[k], fitted.predict(X, Z), atol=1e-10)
+
+
+@pytest.mark.parametrize("fit_offsets", ["rows", "columns", True])
+def test_large_offsets_cost_no_digits(fit_offsets):
+    shift = {"rows": np.ones((P, 1)), "columns": np.ones((1, G)), True: 1.0}[fit_offsets]
+    exact = np.round(Y * 2**20) / 2**20
+    model = ConditionalRankRLS(0.5, loss="regression", fit_offsets=fit_offsets)
+    plain = model.fit(X, exact, Z).coef_
+    moved = model.fit(X, exact + 2.0**24 * shift, Z).coef_
+    np.testing.assert_allclose(moved, plain, rtol=1e-9, atol=1e-12)
+
+
+def test_gaps_and_infinities_are_still_seen():
+    labels = Y.copy()
+    labels[3, 4] = np.nan
+    model = ConditionalRankRLS(0.5, loss="regression").fit(X, labels, Z)
+    assert model.n_edges_ == P * G - 1
+    np.testing.assert_allclose(model.coef_, ridge("regression", 0.5, labels), atol=1e-10)
+    labels[5, 6] = np.inf
+    with pytest.raises(ValueError, match=r"Y\[5, 6\] is infinite"):
+        model.fit(X, labels, Z)
+    huge = np.full((P, G), 1e308)
+    huge[:, ::2] *= -1  # whose partial sums overflow
+    assert ConditionalRankRLS().fit(X, huge / 1e150, Z).n_edges_ == P * G
+
+
+def observed(share, square=False):
+    shape = (P, P) if square else (P, G)
+    rows, cols = np.nonzero(RNG.random(shape) < share)
+    rows, cols = np.r_[rows, rows[:20]], np.r_[cols, cols[:20]]  # some pairs twice
+    return Observations(rows, cols, RNG.standard_normal(len(rows)), shape)
+
+
+OFFSETS = [FreeOffsets(), FreeOffsets(constant=True), FreeOffsets(rows=True)]
+
+
+@pytest.mark.parametrize(
+    ("ranking", "sign", "offsets"),
+    [*product([False], [0], OFFSETS), *product([False, True], [0, 1, -1], OFFSETS[:1])],
+)
+def test_sums_over_rows_are_those_of_all_products(ranking, sign, offsets):
+    side = Side(lambda: X @ X.T, X)
+    other = side if sign else Side(lambda: Z @ Z.T, Z)
+    loss = {"ranking": ranking, "sign": sign, "offsets": offsets}
+    cells = observed(0.3, square=sign != 0).cells
+    spectra = cell_equations.spectra(side, other, **loss)
+    alphas = np.array([0.01, 1.0])
+    got, _ = solve_over_products(*spectra, cells, alphas, **loss)
+    expected = solve_by_design(*spectra, cells, alphas, **loss)
+    np.testing.assert_allclose(got, expected, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("ranking", "sign", "offsets"),
+    [
+        *product([False], [0], [*OFFSETS, FreeOffsets(columns=True), FreeOffsets(True, True)]),
+        *product([False, True], [0, 1, -1], OFFSETS[:1]),
+    ],
+)
+def test_equations_at_observed_pairs_are_those_of_tables(ranking, sign, offsets):
+    side = Side(lambda: X @ X.T, X)
+    other = side if sign else Side(lambda: Z @ Z.T, Z)
+    loss = {"ranking": ranking, "sign": sign, "offsets": offsets}
+    cells = observed(0.1, square=sign != 0).cells
+    spectra = cell_equations.spectra(side, other, **loss)
+    kinds = cell_equations.SpectralEquations, cell_equations.SampledSpectralEquations
+    table, sampled = (kind(*spectra, cells, 0.3, **loss) for kind in kinds)
+    V = RNG.standard_normal((table.rank, 2))
+    np.testing.assert_allclose(sampled.C, table.C, atol=1e-10)
+    np.testing.assert_allclose(sampled.G(V), table.G(V), atol=1e-10)
+    assert sampled.shift == pytest.approx(table.shift)
+
+
+def test_many_objects_need_no_kernel_matrix(monkeypatch):
+    """Neither a kernel matrix nor a table of all pairs is made of few features and few pairs."""
+    n = 60
+    left, right = RNG.standard_normal((n, 2)), RNG.standard_normal((n, 2))
+    rows, cols = RNG.integers(n, size=(2, 100))
+    labels = sparse.coo_array((RNG.standard_normal(100), (rows, cols)), shape=(n, n))
+    expected = ConditionalRankRLS(0.5, loss="regression", tol=1e-10).fit(left, labels, right)
+    monkeypatch.setattr("rankrls.core.relations.sides.Side.K", property(lambda side: 1 / 0))
+    monkeypatch.setattr("rankrls._memory.fits", lambda *args, **kwargs: False)
+    for solver in ("cg", "primal"):
+        model = ConditionalRankRLS(0.5, loss="regression", fit_offsets=True, solver=solver)
+        assert model.fit(left, labels, right).solver_ == solver
+        model.set_params(fit_offsets=False, tol=1e-10).fit(left, labels, right)
+        np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-7)
+
+
+def test_one_thin_side():
+    """Weights of features on one side and of kernel values on the other."""
+    model = ConditionalRankRLS(0.5, object_kernel="rbf").fit(X, Y, Z)
+    assert model.dual_coef_.shape == (P, G)
+    problem = model._problem(*model._prepare(X, Y, Z))
+    other = problem.solve(np.array([0.5]), "dual", IterationOptions())
+    values = (X @ X.T @ A @ model._ranked.gram() for A in (model.dual_coef_, other.coefficients[0]))
+    np.testing.assert_allclose(*values, atol=1e-8)

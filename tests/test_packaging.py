@@ -1,0 +1,32 @@
+"""What the files around the package say about it, compared with each other."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import rankrls
+
+ROOT = Path(__file__).parent.parent
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_the_lowest_versions_are_those_that_are_allowed():
+    """``constraints/lowest.txt`` pins what users may install, and what the tests need."""
+    project = SETTINGS["project"]
+    extras = project["optional-dependencies"]
+    assert extras["all"] == [f"rankrls[{','.join(sorted(extras.keys() - {'all'}))}]"]
+    required = [
+        *project["dependencies"],
+        *(one for name, some in extras.items() if name != "all" for one in some),
+        *SETTINGS["dependency-groups"]["test"],
+    ]
+    allowed = dict(re.fullmatch(r"([\w-]+)(?:\[.*\])?>=([\d.]+)", one).groups() for one in required)
+    text = (ROOT / "constraints" / "lowest.txt").read_text(encoding="utf-8")
+    assert dict(re.findall(r"^([\w-]+)==([\d.]+)$", text, re.M)) == allowed
+
+
+def test_the_version_is_the_same_everywhere():
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {rankrls.__version__}\n" in cited
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## {rankrls.__version__}" in changes
