@@ -43,6 +43,23 @@ def run(words, capsys, code=0):
     return err if code else out
 
 
+def test_columns_are_those_of_the_fit(table, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    table = table.rename(columns={"label": "clicks", "qid": "search"})
+    table = table.assign(label=rng.integers(3, size=len(table)), w=rng.uniform(0.5, 2, len(table)))
+    for name, low, high in (("all", 0, 30), ("old", 0, 10), ("new", 30, 45), ("rest", 10, 45)):
+        part = table[(table.search >= low) & (table.search < high)]
+        part.to_csv(f"{name}.csv", index=False)
+    how = "--label clicks --drop label --qid-column search --weight w --alpha 5"
+    run(f"fit all.csv -m model {how}", capsys)
+    run("update model new.csv --forget old.csv", capsys)
+    run(f"fit rest.csv -m rest {how}", capsys)
+    model, rest = load_model("model")[-1], load_model("rest")[-1]
+    np.testing.assert_allclose(model.coef_, rest.coef_, rtol=1e-9)
+    assert (model._label_column, model._weight_column) == ("clicks", "w")
+
+
 def scores(model, file, capsys):
     return np.array(run(f"predict {file} -m {model}", capsys).split(), dtype=float)
 

@@ -20,7 +20,7 @@ from rankrls.cli._options import AutoOptions, DataOptions, ModelOptions
 from rankrls.cli._output import Work, facts, note, number, queries, say, size, to_json, warn
 from rankrls.cli._preparation import Preparation, scale_of
 from rankrls.cli._refusals import refuse_alpha_options, refuse_auto_options, refuse_model_options
-from rankrls.estimators import RankRLSCV
+from rankrls.estimators import RankRLSCV, RankSVM
 from rankrls.estimators.choosing import LOSS_METRIC, Scoring
 from rankrls.io import save_model
 
@@ -79,11 +79,23 @@ def fit(
         if fitted is None:
             fitted = task.fit_in_memory(work)
         work.now(f"Writing {model}")
+        _note_columns(fitted, data_options)
         save_model(fitted, model, uncertainty=not no_uncertainty)
     seconds = time.perf_counter() - started
     _tell(task, fitted, model, seconds, as_json)
     if task.doubt is not None:
         warn(task.doubt)
+
+
+def _note_columns(model: Any, options: DataOptions) -> None:
+    """Keep the columns that were named in the model, for ``update``."""
+    ranker = model[-1] if isinstance(model, Pipeline) else model
+    if isinstance(ranker, RankSVM):
+        return
+    for name in ("label", "qid_column", "weight"):
+        value = getattr(options, name)
+        if value is not None:
+            setattr(ranker, f"_{name.removesuffix('_column')}_column", value)
 
 
 class _Task:

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from rankrls import streaming
@@ -16,6 +17,7 @@ from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work, facts, number, size, to_json
 from rankrls.core.preferences.statistics import as_list
+from rankrls.datasets.formats import sniff
 from rankrls.io import save_model
 
 __all__ = ["update"]
@@ -54,6 +56,14 @@ def update(
     if not ranker._with_qid and not options.one_ranking:
         raise ValueError(f"{model} was fitted to one ranking: add --one-ranking, with which the "
                          "rows of every file are one more")  # fmt: skip
+    if not any(os.path.isfile(one) and sniff(one)[0] == "letor" for one in (*data, *forgotten)):
+        # Columns that fit was told the names of are those of the new files, too.
+        options = replace(
+            options,
+            label=options.label or getattr(ranker, "_label_column", None),
+            qid_column=options.qid_column or getattr(ranker, "_qid_column", None),
+            weight=options.weight or getattr(ranker, "_weight_column", None),
+        )
     before = int(ranker.n_queries_)
     about: dict[str, Any] = {"rows_added": 0, "rows_forgotten": 0}
     with Work(f"Reading {(*data, *forgotten)[0]}") as work:

@@ -137,6 +137,9 @@ COMMON_FIELDS = {
     "n_queries_": COUNT,
     "_flat": FLAG,
     "_with_qid": FLAG,
+    "_label_column": optional(TEXT),
+    "_qid_column": optional(TEXT),
+    "_weight_column": optional(TEXT),
     "_kernel_numbers": optional(array("i", "objects")),
 }
 
