@@ -13,14 +13,15 @@ from rankrls._validation import check_option
 from rankrls.core.relations.pairwise_kernels import PAIRWISE
 from rankrls.core.relations.relation_problem import RelationModel, RelationProblem
 from rankrls.core.relations.squared_hinge import solve_squared_hinge
-from rankrls.estimators.conditional_base import LOSSES, NO_QUERIES, ConditionalRanker
+from rankrls.estimators.conditional_base import LOSSES, NO_QUERIES
+from rankrls.estimators.conditional_updates import UpdatableRanker
 
 __all__ = ["ConditionalRankRLS"]
 
 Array = NDArray[Any]
 
 
-class ConditionalRankRLS(ConditionalRanker):
+class ConditionalRankRLS(UpdatableRanker):
     """Learn rankings of objects conditioned on another object, from a relation between them.
 
     The label Y_ij says how much object j is preferred given object i: how well document j
@@ -299,9 +300,15 @@ class ConditionalRankRLS(ConditionalRanker):
         self._fit_path(X, Y, Z, self._check_alpha(self.alpha), callback)
         return self
 
-    def _solve_hinge(
-        self, problem: RelationProblem, alpha: float, progress: Progress, callback: Any
+    @property
+    def _alpha(self) -> Any:
+        return self.alpha
+
+    def _solve(
+        self, problem: RelationProblem, alphas: Array, progress: Progress, callback: Any = None
     ) -> RelationModel:
+        if self.loss != "squared_hinge":
+            return super()._solve(problem, alphas, progress, callback)
         if self.early_stopping or self.solver == "closed":
             raise ValueError(
                 "loss='squared_hinge' takes neither early_stopping nor solver='closed'"
@@ -315,7 +322,7 @@ class ConditionalRankRLS(ConditionalRanker):
         if not (np.abs(cells.y) == 1.0).all():
             raise ValueError("loss='squared_hinge' needs one label for each pair; one has both")
         options = self._iteration_options(progress, callback)
-        return solve_squared_hinge(problem, alpha, self.solver, options)
+        return solve_squared_hinge(problem, float(alphas[0]), self.solver, options)
 
     def _fit_path(
         self, X: Any, Y: Any, Z: Any, alphas: Array, callback: Any = None
@@ -327,10 +334,7 @@ class ConditionalRankRLS(ConditionalRanker):
         progress = Progress(type(self).__name__, self.verbose)
         problem = self._problem(rows, columns, observations)
         self._require_functions(problem)
-        if self.loss == "squared_hinge":
-            model = self._solve_hinge(problem, float(alphas[0]), progress, callback)
-        else:
-            model = self._solve(problem, alphas, progress, callback)
+        model = self._solve(problem, alphas, progress, callback)
         progress("solved")
         self._store(rows, columns, observations, model, alphas[0], two_domains=Z is not None)
         self._warn_of_lost_digits(problem, model, alphas.min(axis=0))

@@ -82,7 +82,7 @@ OPTIONAL = (
     *("dual_coef_", "_left_factor", "_right_factor"),
     *("_weights", "_explicit_rows", "_explicit_columns"),
     *("offset_", "row_offsets_", "column_offsets_"),
-    *("_noise", "_observed"),
+    *("_noise", "_observed", "_labels", "_changed"),
     *("best_iteration_", "validation_curve_", "validation_iterations_"),
 )
 
@@ -117,6 +117,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
     _left_factor: Array
     _right_factor: Array
     _losses: tuple[str, ...] = LOSSES
+    _labels: Observations
     _rows: Objects
     _columns: Objects | None
     #: Names of the columns of precomputed kernel matrices, if they are integers.
@@ -445,6 +446,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         if model.offsets is not None:
             self._store_offsets(model.offsets[0])
         self._store_noise(observations, alpha)
+        self._labels = observations.stored()
         self.solver_ = model.solver
         self.n_iter_ = model.n_iter
         self.n_edges_ = observations.n_edges
@@ -740,38 +742,38 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         return self._rows if self._columns is None else self._columns
 
     def _check_new(self, X: Any, Z: Any) -> tuple[Any, bool, Any]:
+        X = self._check_row_objects(X)
+        if Z is not None:
+            return X, True, self._check_column_objects(Z)
+        if self._two_domains:
+            raise ValueError(
+                "the model was fitted with Z, objects of another kind than X: pass Z, the "
+                "objects to predict for (to rank the objects it was fitted with, their "
+                "features; for a precomputed kernel, their kernel matrix)"
+            )
+        return X, False, X
+
+    def _check_row_objects(self, X: Any) -> Any:
         check_is_fitted(self)
-        X, Z = self._kernels_in_order(X, Z)
+        if _one_matrix(self._rows.kernel):  # columns in the order of the training objects
+            X = columns_in_order(X, getattr(self, "feature_names_in_", self._kernel_numbers))
         X = stacked_kernels(self._rows.kernel, X)
-        Z = stacked_kernels(self._ranked.kernel, Z, "Z")
-        X = self._check_objects(X, reset=False)
-        X = self._rows.others(X)
-        if Z is None:
-            if self._two_domains:
-                raise ValueError(
-                    "the model was fitted with Z, objects of another kind than X: pass Z, the "
-                    "objects to predict for (to rank the objects it was fitted with, their "
-                    "features; for a precomputed kernel, their kernel matrix)"
-                )
-            return X, False, X
+        return self._rows.others(self._check_objects(X, reset=False))
+
+    def _check_column_objects(self, Z: Any) -> Any:
+        check_is_fitted(self)
         columns = self._ranked
-        Z = self._check_others(Z)
+        if _one_matrix(columns.kernel):
+            names = getattr(self, "feature_names_in_", self._kernel_numbers)
+            if self._two_domains:
+                names = getattr(self, "object_feature_names_in_", self._object_kernel_numbers)
+            Z = columns_in_order(Z, names, "Z")
+        Z = self._check_others(stacked_kernels(columns.kernel, Z, "Z"))
         if Z.shape[1] != columns.X.shape[1]:
             raise ValueError(
                 f"Z has {Z.shape[1]} features, but the model was fitted with {columns.X.shape[1]}"
             )
-        return X, True, columns.others(Z)
-
-    def _kernels_in_order(self, X: Any, Z: Any) -> tuple[Any, Any]:
-        """Precomputed kernel values with columns in the order of the training objects."""
-        names = getattr(self, "feature_names_in_", self._kernel_numbers)
-        if _one_matrix(self._rows.kernel):
-            X = columns_in_order(X, names)
-        if _one_matrix(self._ranked.kernel) and Z is not None:
-            if self._two_domains:
-                names = getattr(self, "object_feature_names_in_", self._object_kernel_numbers)
-            Z = columns_in_order(Z, names, "Z")
-        return X, Z
+        return columns.others(Z)
 
     @property
     def coef_(self) -> Array:

@@ -27,7 +27,8 @@ from rankrls.core.relations.relation_problem import RelationProblem
 from rankrls.core.relations.sides import Side
 from rankrls.estimators.alpha_pairs import check_alpha_grids, check_alpha_pairs, search_pairs
 from rankrls.estimators.choosing import Scoring, check_alphas, search_alphas
-from rankrls.estimators.conditional_base import NO_QUERIES, ConditionalRanker
+from rankrls.estimators.conditional_base import NO_QUERIES
+from rankrls.estimators.conditional_updates import UpdatableRanker
 from rankrls.estimators.kernel_weights import search_weights
 from rankrls.estimators.objects import Objects
 from rankrls.estimators.relation_folds import folds_of
@@ -44,7 +45,7 @@ VALIDATION_FOLDS = 2, 4
 ROUGH, FEW = 1e-3, 40
 
 
-class ConditionalRankRLSCV(ConditionalRanker):
+class ConditionalRankRLSCV(UpdatableRanker):
     """`ConditionalRankRLS` with built-in exact cross-validation over alpha.
 
     What is held out decides what the chosen alpha is good for: rankings for new conditioning
@@ -370,6 +371,10 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
             self.__dict__.pop(name, None)
             if objects is not None and objects.weights is not None:
                 setattr(self, name, objects.weights)
+
+    @property
+    def _alpha(self) -> Any:
+        return self.alpha_
 
     @property
     def alphas_(self) -> Array:

@@ -69,17 +69,20 @@ class Objects:
         """The same objects with other weights of the kernels, each divided by its mean size."""
         assert isinstance(self.kernel, KernelSum)
         made = replace(self, kernel=replace(self.kernel, weights=weights / self._sizes))
-        for name in ("_matrices", "_sizes"):  # which do not depend on weights
-            if name in self.__dict__:
-                made.__dict__[name] = self.__dict__[name]
+        made._keep_matrices(self)
         return made
+
+    def _keep_matrices(self, other: Objects) -> None:
+        """Take over what depends neither on weights nor on labels."""
+        known = vars(other)
+        self.__dict__.update({k: known[k] for k in ("_matrices", "_sizes") if k in known})
 
     def given(self, observations: Observations, free: FreeOffsets) -> Objects:
         """The same objects with the labels of the rows of ``observations``, which have offsets."""
         if not (isinstance(self.kernel, KernelSum) and self.kernel.profiled):
             return self
         made = replace(self, profile=profile_kernel(observations, free))
-        made.__dict__.update({name: self.__dict__[name] for name in ("_matrices", "_sizes")})
+        made._keep_matrices(self)
         return made
 
     def stored(self) -> Objects:
@@ -112,8 +115,17 @@ class Objects:
     @cached_property
     def _sizes(self) -> Array:
         """Mean k(x, x) of every kernel of a sum; 1 where it is not positive."""
-        sizes = np.array([1.0 if K is None else K.diagonal().mean() for K in self._matrices])
-        return np.where(sizes > 0, sizes, 1.0)
+        assert isinstance(self.kernel, KernelSum)
+        blocks = iter(self._blocks(self.X))
+        sizes = []
+        for kernel in self.kernel.kernels:
+            diagonal = np.ones(1)
+            if kernel.precomputed:
+                diagonal = next(blocks).diagonal()
+            elif not is_featureless(kernel):
+                diagonal = kernel.paired(self.X)
+            sizes.append(float(diagonal.mean()))
+        return np.where(np.array(sizes) > 0, sizes, 1.0)
 
     @property
     def weights(self) -> Array | None:
@@ -283,6 +295,21 @@ class Objects:
     def _between(self, first: Any, second: Any, K: Array) -> Array:
         """Entries of K between training objects, row by row of two tables of `known`."""
         return np.asarray(second.multiply(first @ K).sum(axis=1)).ravel()
+
+    def with_others(self, X: Any) -> Objects:
+        """These objects and others with the features X, as of a new fit; without profiles."""
+        stacked = sparse.vstack if sparse.issparse(self.X) else np.vstack
+        return self._refitted(stacked([self.X, X]))
+
+    def only(self, kept: Array) -> Objects:
+        """Some of these objects, by ascending numbers, as of a new fit; without profiles."""
+        return self._refitted(self.part(kept, kept))
+
+    def _refitted(self, X: Any) -> Objects:
+        """Other objects with the same kernels, divided by their mean values for these objects."""
+        made = Objects(self.kernel, canonical(X, dense=self.kernel.precomputed))
+        weights = self.weights
+        return made if weights is None else made.weighted(weights)
 
     def part(self, chosen: Array, train: Array) -> Any:
         """Some objects, as a model of the objects ``train`` takes them: features, kernel values."""

@@ -347,6 +347,10 @@ class RelationProblem:
             model = self._stop_early(float(alphas[0]), options, held_out)
         else:
             model = self._iterate(alphas, options)
+        return self.with_offsets(model)
+
+    def with_offsets(self, model: RelationModel) -> RelationModel:
+        """The model with the best offsets beside its coefficients, if offsets are fitted."""
         return replace(model, offsets=self._fitted_offsets(model)) if any(self.offsets) else model
 
     def _check_primal(self) -> None:
