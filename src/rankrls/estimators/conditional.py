@@ -59,11 +59,12 @@ class ConditionalRankRLS(UpdatableRanker):
         Weights of several kernels, ≥ 0. None: equal ones, which add up to one;
         `ConditionalRankRLSCV` chooses them.
     pairwise : {"kronecker", "cartesian", "additive", "polynomial", "mlpk", "ranking", \
-"two-step"}, default="kronecker"
+"pairs", "two-step"}, default="kronecker"
         The kernel of pairs that is made of k and g (Notes). "kronecker", k(x, x') g(z, z'), is the
         one for new objects on either side. "two-step" is no kernel but a regression of the rows
         after one of the columns, each with its own alpha; it needs a complete Y. "mlpk" and
-        "ranking" are for objects of one kind.
+        "ranking" are for objects of one kind. "pairs" adds up products of the first kernels of both
+        lists, of the second ones, and so on; "kronecker" multiplies the two sums.
     relation : {None, "symmetric", "reciprocal"}, default=None
         What is known of the relation between objects of one kind: f(x, z) = f(z, x), or
         f(x, z) = −f(z, x). A matrix Y must agree with it; edges of a sparse matrix are single
@@ -160,6 +161,7 @@ class ConditionalRankRLS(UpdatableRanker):
     "polynomial"    (k(x, x') + g(z, z'))²                                all three of these
     "ranking"       k(x, x') − k(x, z') − k(z, x') + k(z, z')             h(x) − h(z)
     "mlpk"          (k(x, x') − k(x, z') − k(z, x') + k(z, z'))²          (k_x − k_z)ᵀ A (k_x − k_z)
+    "pairs"         Σ_t w_t k_t(x, x') g_t(z, z')                         Σ_t w_t k_txᵀ A g_tz
     "two-step"      as "kronecker", A = (K + α₁I)⁻¹ Y (G + α₂I)⁻¹          k_xᵀ A g_z
     ==============  ====================================================  =========================
 

@@ -155,7 +155,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
                 raise ValueError(f"{error} {hint}") from error
             columns = Objects.of(kernels[1], Z)
             _warn_about_columns(kernels[1], Z)
-        elif self.object_kernel is not None or _profiled(kernels[1]):
+        elif self.object_kernel is not None or _profiled(kernels[1]) or self._pairwise.several:
             columns = Objects.of(kernels[1], X)
         observations = read_relation(
             Y, len(rows), len(rows if columns is None else columns), one_domain=Z is None
@@ -235,6 +235,8 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             one_kernel = f"relation={self.relation!r}"
         elif self._pairwise.one_domain:
             one_kernel = f"pairwise={self.pairwise!r}"
+        if self._pairwise.several:
+            return first, self._paired_kernels(first, common)
         if one_kernel and _profiled(first):
             raise ValueError(
                 f"kernel 'profile' is not for {one_kernel}: the labels of an object are in its row "
@@ -274,6 +276,32 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             **common,
         )
         return first, second
+
+    def _paired_kernels(self, first: Kernel | KernelSum, common: dict[str, Any]) -> KernelSum:
+        """The kernels of the columns for pairwise="pairs"; weights are those of the pairs."""
+        if self.object_kernel_weights is not None:
+            raise ValueError(
+                "pairwise='pairs' has one weight for each pair of kernels, in kernel_weights: "
+                "object_kernel_weights must be None"
+            )
+        own = self.object_kernel is not None
+        kernels = self.object_kernel if own else self.kernel
+        several = [isinstance(names, list | tuple) for names in (self.kernel, kernels)]
+        if not all(several) or len(self.kernel) != len(kernels):
+            raise ValueError(
+                "pairwise='pairs' needs lists of kernels of one length, kernel and object_kernel; "
+                f"got {show(self.kernel)} and {show(kernels)}"
+            )
+        params = self.object_kernel_params if own else self.kernel_params
+        second = read_kernels(
+            kernels, np.ones(len(kernels)), params, "object_kernel", gamma=self.gamma, **common
+        )
+        if _profiled(first) or _profiled(second):
+            raise ValueError(
+                "kernel 'profile' is not for pairwise='pairs': use pairwise='kronecker'"
+            )
+        assert isinstance(second, KernelSum)
+        return second
 
     def _offsets(self) -> FreeOffsets:
         """Which offsets are fitted, of rows and columns of Y."""
@@ -686,7 +714,9 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         sides = []
         for objects, other in ((self._rows, X), (self._ranked, Z)):
             same = objects.known(other) if self._pairwise.knows else None
-            sides.append(SideValues(objects.values(other), same))
+            parts = objects.parts(other) if self._pairwise.several else []
+            K = np.sum(parts, axis=0) if parts else objects.values(other)
+            sides.append(SideValues(K, same, parts))
         if self._pairwise.knows:
             new = [int((side.same.sum(axis=1) == 0).sum()) for side in sides]
             if all(new):

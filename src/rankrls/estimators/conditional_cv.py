@@ -284,7 +284,7 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
 
     def _open(self, side: int, objects: Objects | None) -> bool:
         given = (self.kernel_weights, self.object_kernel_weights)[side]
-        if objects is None or given is not None:
+        if objects is None or given is not None or (side and self._pairwise.several):
             return False
         return objects.weights is not None and len(objects.weights) > 1
 

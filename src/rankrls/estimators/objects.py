@@ -168,7 +168,7 @@ class Objects:
             if self.profile is not None:
                 parts = self.kernel.profiles
                 return ProfiledSide(K, parts, self.profile, free, floor=floor)
-            return Side(K, floor=floor)
+            return Side(K, floor=floor, parts=lambda: self.parts(X))
         if not self.kernel.linear:
             return Side(self.gram())
         if not sparse.issparse(X):
@@ -216,6 +216,15 @@ class Objects:
         if isinstance(self.kernel, KernelSum):
             return self._sum_product(X, None)
         return self.kernel(X, self.X)
+
+    def parts(self, X: Any) -> list[Array]:
+        """Values (n', n) with other objects of every kernel of a sum, with its weight."""
+        assert isinstance(self.kernel, KernelSum)
+        alone = np.eye(len(self.kernel.kernels))
+        return [
+            replace(self, kernel=replace(self.kernel, weights=w * one))._sum_product(X, None)
+            for w, one in zip(self.kernel.weights, alone, strict=True)
+        ]
 
     def product(self, X: Any, coefficients: Array, *, explicit: bool = False) -> Array:
         """Kernel values (features, if ``explicit``) times coefficients (n or d, k): (n', k)."""

@@ -37,7 +37,6 @@ from rankrls.core.relations.offsets import (
 from rankrls.core.relations.pairwise_kernels import (
     KRONECKER,
     PairwiseKernel,
-    SideValues,
     sampled_products,
 )
 from rankrls.core.relations.sides import Side, Spectrum
@@ -144,7 +143,7 @@ class RelationModel:
 
     def _without_offsets(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
         if not self.pairwise.plain:
-            left, right = (SideValues(side.K) for side in sides)
+            left, right = (side.values for side in sides)
             tables = (self.pairwise.table(left, right, A) for A in self.coefficients)
             return np.stack([values[rows, cols] for values in tables])
         parts, places = [], []
@@ -234,7 +233,7 @@ class RelationProblem:
         """A bound of the largest eigenvalue of the kernel matrix of pairs."""
         if self.pairwise.plain:
             return self.sides[0].size * self.sides[1].size
-        left, right = (SideValues(side.K) for side in self.sides)
+        left, right = (side.values for side in self.sides)
         return self.pairwise.trace(left, right)
 
     @property
