@@ -212,7 +212,11 @@ class TableOffsets:
             np.bincount(cells.rows, weighted, minlength=p),
             np.bincount(cells.cols, weighted, minlength=g),
         )
-        constant = 0.0
+        return self.split(a, b)
+
+    def split(self, rows: Array, columns: Array) -> FittedOffsets:
+        """Offsets (p,) and (g,) as a constant and deviations from it."""
+        a, b, constant = rows.copy(), columns.copy(), 0.0
         for values, total in ((a, self.totals[0]), (b, self.totals[1])):
             seen = total > 0
             mean = float(values[seen].mean()) if seen.any() else 0.0
