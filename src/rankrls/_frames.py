@@ -831,10 +831,14 @@ def unequal_scales(X: Any, codes: Any = None) -> Scales | None:
     n_rows, n_features = X.shape
     if n_features < 2 or n_rows < 2:
         return None
-    rows = _sampled_queries(X, codes)
-    known = np.zeros(len(rows), dtype=np.int64) if codes is None else np.asarray(codes)[rows]
-    order = np.argsort(known, kind="stable")
-    rows, starts = rows[order], np.flatnonzero(np.diff(known[order], prepend=-1))
+    rows: Any = _sampled_queries(X, codes)
+    starts = np.zeros(1, dtype=np.int64)
+    if codes is not None:
+        known = np.asarray(codes)[rows]
+        order = np.argsort(known, kind="stable")
+        rows, starts = rows[order], np.flatnonzero(np.diff(known[order], prepend=-1))
+    elif len(rows) == n_rows:
+        rows = slice(None)
     scale = np.zeros(n_features)
     with np.errstate(over="ignore", invalid="ignore"):  # huge values: fits refuse them on their own
         for columns, block in _blocks(X, rows):
@@ -874,24 +878,28 @@ def _sampled_queries(X: Any, codes: Any) -> Array:
     return rows if len(rows) <= 2 * most else rows[:: -(-len(rows) // most)]
 
 
-def _blocks(X: Any, rows: Array) -> Iterator[tuple[Array, Array]]:
+def _blocks(X: Any, rows: Any) -> Iterator[tuple[Array, Array]]:
     """Columns that are not mostly zero, and their values in some rows."""
-    fewest = (1 - _MAX_ZEROS) * len(rows)
+    n_rows = X.shape[0] if isinstance(rows, slice) else len(rows)
+    fewest = (1 - _MAX_ZEROS) * n_rows
     if sparse.issparse(X):
         X = sparse.csr_array(X[rows])
         X.sum_duplicates()
         columns = np.flatnonzero(
             np.bincount(X.indices[X.data != 0], minlength=X.shape[1]) >= fewest
         )
-        X, rows = sparse.csc_array(X[:, columns]), np.arange(len(rows))
+        X = sparse.csc_array(X[:, columns])
     else:
         columns = np.arange(X.shape[1])
-    step = max(1, _SCALE_CELLS // len(rows))
+    step = max(1, _SCALE_CELLS // n_rows)
     for first in range(0, len(columns), step):
         block = X[:, first : first + step]
         block = block.toarray() if sparse.issparse(block) else block[rows]
         enough = np.count_nonzero(block, axis=0) >= fewest
-        yield columns[first : first + step][enough], block[:, enough]
+        if enough.all():
+            yield columns[first : first + step], block
+        else:
+            yield columns[first : first + step][enough], block[:, enough]
 
 
 def _scale(X: Array, starts: Array) -> Array:
@@ -904,7 +912,7 @@ def _scale(X: Array, starts: Array) -> Array:
     D = np.asarray(X, dtype=np.float64)
     total = np.einsum("ij,ij->j", D, D)
     sizes = np.diff(np.append(starts, len(D)))
-    D = D - np.repeat(D[starts], sizes, axis=0)
+    D = D - (D[:1] if len(starts) == 1 else np.repeat(D[starts], sizes, axis=0))
     squares = np.einsum("ij,ij->j", D, D)
     sums = np.add.reduceat(D, starts, axis=0)
     scatter = squares - np.einsum("ij,ij->j", sums, sums / sizes[:, None])

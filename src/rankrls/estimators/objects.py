@@ -151,6 +151,17 @@ class Objects:
             return np.asarray(self.X, dtype=np.float64)
         return self.kernel(self.X).astype(np.float64, copy=False)
 
+    def inner_products(self, S: Array) -> Array:
+        """⟨S, K⟩ with every kernel matrix of a sum, divided by its size; without profiles."""
+        assert isinstance(self.kernel, KernelSum)
+        products = []
+        for kernel, K in zip(self.kernel.kernels, self._matrices, strict=True):
+            if K is not None:
+                products.append(float(np.einsum("ij,ij->", S, K)))
+            else:
+                products.append(float(S.sum() if kernel.metric == "constant" else np.trace(S)))
+        return np.array(products) / self._sizes
+
     def side(self, free: FreeOffsets = NO_OFFSETS) -> Side:
         """The objects as a side of a relation; the kernel matrix is made when it is needed.
 
