@@ -27,6 +27,7 @@ __all__ = [
     "QUERY_NAMES",
     "RawTable",
     "Scales",
+    "check_basis_names",
     "check_feature_names",
     "check_same_rows",
     "clear_errors",
@@ -176,6 +177,30 @@ def square_in_order(K: Any, name: str = "X", *, refuse: bool = False) -> Any:
             f"{name}[{name}.index]"
         )
     return K if order is None else K.iloc[:, order]
+
+
+def check_basis_names(K: Any, basis: Any) -> None:
+    """Raise unless column j of kernel values (m, b) has the name of the row ``basis[j]``.
+
+    Columns without names of rows (rows with a default index) are not compared, unless they have
+    the numbers of these rows in another order.
+    """
+    rows, columns = row_names(K), column_names(K)
+    numbers = np.asarray([] if basis is None else basis)
+    if rows is None or columns is None or numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        return
+    if len(numbers) != len(columns) or numbers.min() < 0 or numbers.max() >= len(rows):
+        return  # which has an error of its own
+    wanted = rows[numbers]
+    if names_anything(columns) and not columns.equals(wanted):
+        known = _permutation(columns, wanted) is not None
+        if known or names_anything(rows):
+            kind = "in another order" if known else "not these"
+            raise ValueError(
+                f"the columns of X must have the names of the rows basis, and have them {kind}: "
+                f"{shown_names(columns)} for {shown_names(wanted)}. Set "
+                "basis=X.index.get_indexer(X.columns), or pass X.to_numpy() if the order is right"
+            )
 
 
 def columns_in_order(K: Any, known: Any, name: str = "X", *, refuse: bool = False) -> Any:
