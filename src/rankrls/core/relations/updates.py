@@ -15,7 +15,7 @@ is not observed is free in the same way: it takes the value for which its coeffi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,22 +215,24 @@ def _coefficients(
     side: ChangedSide, own: Spectrum, other: Spectrum, gaps: _Gaps, alpha: float, *, constant: bool
 ) -> Array | None:
     """A of shape (n, g), ``side`` being that of the rows; None if a system is not definite."""
-    columns = _Regressions.of(side, own, other.values, alpha)
-    if columns is None:
+    regressions = _Regressions.of(side, own, other.values, alpha)
+    if regressions is None:
         return None
     U = other.vectors
     places = (gaps.rows, gaps.cols)
-    factor = None
-    if len(gaps):
-        factor = _factor_of_gaps(columns, gaps, U)
+    lines, line = np.unique(gaps.rows, return_inverse=True)
+    factor = _factor_of_gaps(regressions, lines, line, U[gaps.cols]) if len(gaps) else None
 
     def solved(labels: Array) -> Array:
-        A = columns.solve(labels @ U) @ U.T
+        right = regressions.read(labels @ U)
         if factor is not None:
-            labels = labels.copy()
-            labels[places] -= cho_solve(factor, A[places], check_finite=False)
-            A = columns.solve(labels @ U) @ U.T
-            A[places] = 0.0
+            at_gaps = regressions.write(regressions.solve(right), lines)[line]
+            free = cho_solve(factor, np.vecdot(at_gaps, U[gaps.cols]), check_finite=False)
+            table = np.zeros((len(lines), U.shape[1]))
+            np.add.at(table, line, free[:, None] * U[gaps.cols])
+            right = right.minus(regressions.read(table, lines))
+        A = regressions.write(regressions.solve(right)) @ U.T
+        A[places] = 0.0
         return A
 
     Y = gaps.Y - _levels(gaps.Y, own, other, constant=constant)
@@ -251,16 +253,38 @@ def _levels(Y: Array, own: Spectrum, other: Spectrum, *, constant: bool) -> Any:
     return np.nanmean(Y) if constant else 0.0
 
 
-def _factor_of_gaps(columns: _Regressions, gaps: _Gaps, U: Array) -> Any:
-    """Cholesky factor of the coefficients at the gaps for a label of one in each of them."""
-    lines, line = np.unique(gaps.rows, return_inverse=True)
-    responses = columns.responses(lines)
-    N = np.empty((len(gaps), len(gaps)))
+def _factor_of_gaps(regressions: _Regressions, lines: Array, line: Array, U: Array) -> Any:
+    """Cholesky factor of the coefficients at q gaps for a label of one in each of them.
+
+    Parameters
+    ----------
+    regressions : _Regressions
+    lines : ndarray of shape (r,), int
+        Objects with gaps.
+    line : ndarray of shape (q,), int
+        Which of them each gap is of.
+    U : ndarray of shape (q, s)
+        Eigenvectors of the other side at the gaps.
+    """
+    N = np.empty((len(line), len(line)))
     members = [np.flatnonzero(line == number) for number in range(len(lines))]
+    ones = np.ones((1, U.shape[1]))
     for a, own in enumerate(members):
-        for b, others in enumerate(members):
-            N[np.ix_(own, others)] = (U[gaps.cols[own]] * responses[a, b]) @ U[gaps.cols[others]].T
+        right = regressions.read(ones, lines[[a]])
+        responses = regressions.write(regressions.solve(right), lines)
+        for others, response in zip(members, responses, strict=True):
+            N[np.ix_(own, others)] = (U[own] * response) @ U[others].T
     return cho_factor(N, lower=True, overwrite_a=True, check_finite=False)
+
+
+class _Coordinates(NamedTuple):
+    """Labels or coefficients: in the eigenvectors (n₀, s), and of added objects (t, s)."""
+
+    base: Array
+    added: Array
+
+    def minus(self, other: _Coordinates) -> _Coordinates:
+        return _Coordinates(self.base - other.base, self.added - other.added)
 
 
 class _Regressions:
@@ -283,6 +307,8 @@ class _Regressions:
         self.D, self.W, self.scale, self.system = D, W, scale, system
         self.kept = side.present < len(side.base)
         self.n_added = int((~self.kept).sum())
+        # The place of every object among those of the decomposition, or among the added ones.
+        self.place = np.where(self.kept, np.cumsum(self.kept), np.cumsum(~self.kept)) - 1
         self.V = own.vectors[side.present[self.kept]] if side.n_changes else own.vectors
 
     @classmethod
@@ -309,40 +335,35 @@ class _Regressions:
             return None
         return cls(side, own, D, W, scale, system)
 
-    def solve(self, Y: Array) -> Array:
-        """Coefficients of the present objects for labels Y, both of shape (n, s)."""
-        X, added = self._solve(self.V.T @ Y[self.kept], Y[~self.kept])
-        out = np.empty(Y.shape)
-        out[self.kept], out[~self.kept] = self.V @ X, added
+    def read(self, Y: Array, rows: Array | None = None) -> _Coordinates:
+        """Labels Y (r, s) of some of the present objects, or of all; the others have zeros."""
+        if rows is None:
+            return _Coordinates(self.V.T @ Y[self.kept], Y[~self.kept])
+        kept, place = self.kept[rows], self.place[rows]
+        added = np.zeros((self.n_added, Y.shape[1]))
+        added[place[~kept]] = Y[~kept]
+        return _Coordinates(self.V[place[kept]].T @ Y[kept], added)
+
+    def write(self, X: _Coordinates, rows: Array | None = None) -> Array:
+        """Coefficients (r, s) of some of the present objects, or of all."""
+        kept, place = (
+            (self.kept, self.place) if rows is None else (self.kept[rows], self.place[rows])
+        )
+        V = self.V if rows is None else self.V[place[kept]]
+        out = np.empty((len(kept), X.base.shape[1]))
+        out[kept], out[~kept] = V @ X.base, X.added[place[~kept]]
         return out
 
-    def _solve(self, T: Array, added: Array) -> tuple[Array, Array]:
-        """From labels in the eigenvectors (n₀, s) and of added objects: coefficients likewise."""
+    def solve(self, right: _Coordinates) -> _Coordinates:
+        """Coefficients for labels."""
         D, W, scale = self.D, self.W, self.scale
+        T, added = right
         if not W.shape[1]:
-            return D * T, added
-        right = -(W.T @ (D * T)).T * scale
-        right[:, : self.n_added] += added.T
+            return _Coordinates(D * T, added)
+        small = -(W.T @ (D * T)).T * scale
+        small[:, : self.n_added] += added.T
         # Entries of the two blocks differ by orders of magnitude.
         size = 1.0 / np.sqrt(np.abs(np.einsum("sii->si", self.system)))
         scaled = self.system * size[:, :, None] * size[:, None, :]
-        z = size * np.linalg.solve(scaled, (size * right)[..., None])[..., 0]
-        return D * (T - W @ (scale * z).T), z[:, : self.n_added].T
-
-    def responses(self, rows: Array) -> Array:
-        """Coefficients of some objects for a label of one of each of them, shape (r, r, s)."""
-        s = self.D.shape[1]
-        kept = self.kept[rows]
-        place = np.where(self.kept, np.cumsum(self.kept), np.cumsum(~self.kept))[rows] - 1
-        vectors = self.V[place[kept]]
-        out = np.empty((len(rows), len(rows), s))
-        for number in range(len(rows)):
-            T, added = np.zeros((self.V.shape[1], s)), np.zeros((self.n_added, s))
-            if kept[number]:
-                T += self.V[place[number]][:, None]
-            else:
-                added[place[number]] = 1.0
-            X, z = self._solve(T, added)
-            out[number, kept] = vectors @ X
-            out[number, ~kept] = z[place[~kept]]
-        return out
+        z = size * np.linalg.solve(scaled, (size * small)[..., None])[..., 0]
+        return _Coordinates(D * (T - W @ (scale * z).T), z[:, : self.n_added].T)
