@@ -173,7 +173,9 @@ class ConditionalRankRLS(ConditionalRanker):
 
     Kernels "identity" and "profile" and offsets of rows and columns know objects again by their
     features (kernel values, if these are precomputed): a row of X that equals one of ``fit`` is
-    that object. Objects without features can be numbered, X = np.arange(p)[:, None]. A profile is
+    that object. Of several with equal features, the one with the same name in the index of a data
+    frame is meant; without names they get the mean of what was learned of each, and a warning of
+    ``fit`` names them. Objects without features can be numbered, X = np.arange(p)[:, None]. A profile is
     the row (column) of the object's labels less the offsets of the model (at least their mean),
     zero where unobserved; its kernel is exp(−gamma ‖difference‖²/mean ‖profile‖²), with gamma = 1
     unless ``kernel_params`` has another. New objects have neither identity nor profile. Held-out
@@ -333,5 +335,7 @@ class ConditionalRankRLS(ConditionalRanker):
             model = self._solve(problem, alphas, progress, callback)
         progress("solved")
         self._store(rows, columns, observations, model, alphas[0], two_domains=Z is not None)
-        self._warn_of_lost_digits(problem, model, alphas.min(axis=0))
+        least = int(np.argmin(alphas if alphas.ndim == 1 else alphas.prod(axis=1)))
+        self._warn_of_lost_digits(problem, model, alphas.min(axis=0), least)
+        self._warn_of_equal_objects()
         return model

@@ -159,6 +159,11 @@ class PairwiseKernel:
         return not self.differences and all(ONES in term for term in self.terms)
 
     @property
+    def sees_differences(self) -> bool:
+        """Whether k(x, x') may be replaced by k(x − c, x' − c), for a linear kernel k."""
+        return self.differences or self.name == "ranking"
+
+    @property
     def knows(self) -> bool:
         """Whether training objects are told apart from new ones (identity)."""
         return any(IDENTITY in term for term in self.terms)
@@ -204,6 +209,34 @@ class PairwiseKernel:
         for term in self.terms:
             out += term.weight * self._part(term, left, right, A)
         return out
+
+    def term_sizes(self, left: SideValues, right: SideValues, A: Array, *, ranking: bool) -> Array:
+        """Norms of the products that `table` adds up for every pair, about, shape as of `table`.
+
+        Rounding errors of the values are eps times these. ``ranking``: those of differences within
+        rows, in which errors that all columns have in common cancel.
+        """
+        squares = A**2
+        if self.differences:  # rows and columns of A add up to zero: what K has in common cancels
+            varying = [(side.K - side.K.mean(axis=0)) ** 2 for side in (left, right)]
+            product, other = left.K**2 @ squares, right.K**2 @ squares
+            out = 4.0 * (product @ varying[1].T)
+            out += np.vecdot(product, varying[0])[:, None] + np.vecdot(other, varying[1])
+            return np.sqrt(out)
+        first, second = (SideValues(side.K**2, side.same) for side in (left, right))
+        out = np.zeros((len(left), len(right)))
+        for term in self.terms:
+            product = first.times(term.left, squares)
+            if ranking and term.right in (KERNEL, SQUARE):
+                R = right.matrix(term.right)
+                part = product @ ((R - R.mean(axis=0)) ** 2).T
+                part = part + second.after(term.right, left.times(term.left, A) ** 2)
+            elif ranking and term.right == ONES:
+                continue
+            else:
+                part = second.after(term.right, product)
+            out += term.weight**2 * part
+        return np.sqrt(out)
 
     def _part(self, term: Term, left: SideValues, right: SideValues, A: Array) -> Array:
         """L A Rᵀ; with one row or column where all are alike."""
