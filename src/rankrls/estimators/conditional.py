@@ -175,9 +175,10 @@ class ConditionalRankRLS(ConditionalRanker):
     features (kernel values, if these are precomputed): a row of X that equals one of ``fit`` is
     that object. Of several with equal features, the one with the same name in the index of a data
     frame is meant; without names they get the mean of what was learned of each, and a warning of
-    ``fit`` names them. Objects without features can be numbered, X = np.arange(p)[:, None]. A profile is
-    the row (column) of the object's labels less the offsets of the model (at least their mean),
-    zero where unobserved; its kernel is exp(−gamma ‖difference‖²/mean ‖profile‖²), with gamma = 1
+    ``fit`` names them. Objects without features can be numbered, X = np.arange(p)[:, None].
+
+    A profile is the row (column) of the object's labels less the offsets of the model (at least
+    their mean), zero where unobserved; its kernel is exp(−gamma ‖difference‖²/mean ‖profile‖²), with gamma = 1
     unless ``kernel_params`` has another. New objects have neither identity nor profile. Held-out
     labels are in no profile.
 

@@ -175,7 +175,9 @@ class Objects:
         return subtract(X, self._centred[1]) if self._centres(kernel) else X
 
     def _centres(self, kernel: Kernel) -> bool:
-        return kernel.shift_invariant or (kernel.linear and self.sees_differences)
+        # The kernels of a sum are divided by their mean values, which centring would change.
+        alone = self.sees_differences and not isinstance(self.kernel, KernelSum)
+        return kernel.shift_invariant or (kernel.linear and alone)
 
     @cached_property
     def _centred(self) -> tuple[Any, Any]:
