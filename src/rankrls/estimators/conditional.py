@@ -178,9 +178,9 @@ class ConditionalRankRLS(ConditionalRanker):
     ``fit`` names them. Objects without features can be numbered, X = np.arange(p)[:, None].
 
     A profile is the row (column) of the object's labels less the offsets of the model (at least
-    their mean), zero where unobserved; its kernel is exp(−gamma ‖difference‖²/mean ‖profile‖²), with gamma = 1
-    unless ``kernel_params`` has another. New objects have neither identity nor profile. Held-out
-    labels are in no profile.
+    their mean), zero where unobserved; its kernel is exp(−gamma ‖difference‖²/mean ‖profile‖²),
+    with gamma = 1 unless ``kernel_params`` has another. New objects have neither identity nor
+    profile. Held-out labels are in no profile.
 
     A pair that is observed several times counts as often. With a relation, an observed pair (i, j)
     is a term of the loss, and the pair (j, i) is another one only if it is observed too. Rows with
