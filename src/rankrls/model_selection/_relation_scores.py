@@ -38,13 +38,13 @@ def conditional_cross_val_score(
 ) -> Array:
     """Score a conditional ranker on held-out rows, columns, objects or edges, by refitting it.
 
-    It cross-validates the whole procedure: with a `ConditionalRankRLSCV` alpha is chosen anew
-    from the training part of every fold, so that the score is not optimistic.
+    The whole procedure is cross-validated: a `ConditionalRankRLSCV` chooses alpha from the
+    training part of every fold, so that the score is not optimistic.
 
     Parameters
     ----------
     estimator : ConditionalRankRLS or ConditionalRankRLSCV
-        Is cloned for every fold.
+        Cloned for every fold.
     X, Y, Z : as for ``fit``
     cv, n_folds
         As for `ConditionalRankRLSCV`, but never single rows: None is ten folds, or fewer.

@@ -44,7 +44,7 @@ class Term(NamedTuple):
     weight : float
         c.
     left, right : {"kernel", "square", "identity", "ones"}
-        What is made of the kernels of the two sides.
+        Which function of the kernel of each side.
     """
 
     weight: float
@@ -78,7 +78,7 @@ class SideValues:
         return self.K if kind == KERNEL else self.square
 
     def times(self, kind: str, A: Any) -> Any:
-        """Values times A of shape (n, k): (n', k), or (1, k) for ones, which are all alike."""
+        """Values times A of shape (n, k): (n', k), or (1, k) for ones, whose rows are equal."""
         if kind == ONES:
             return np.asarray(A.sum(axis=0)).reshape(1, -1)
         if kind == IDENTITY:
@@ -118,7 +118,7 @@ class PairwiseKernel:
     ----------
     name : str
     terms : tuple of Term
-        With L ⊗ R there is R ⊗ L: seen from the columns they are the same.
+        With L ⊗ R also R ⊗ L, so that rows and columns can be exchanged.
     sign : {0, 1, −1}
         1 (−1): coefficients are made symmetric (antisymmetric): see `symmetrised`.
     differences : bool
@@ -165,13 +165,13 @@ class PairwiseKernel:
 
     @property
     def knows(self) -> bool:
-        """Whether training objects are told apart from new ones (identity)."""
+        """Whether it has an identity term, which distinguishes training objects from new ones."""
         return any(IDENTITY in term for term in self.terms)
 
     def eigenvalues(self, lam: Array, sigma: Array) -> Array:
-        """Of products of eigenvectors with the values λ (r,) and σ (s,), shape (r, s).
+        """Eigenvalues for products of eigenvectors with eigenvalues λ (r,) and σ (s,): (r, s).
 
-        Of a kernel that is not spectral, those of its term k ⊗ g.
+        For a kernel that is not spectral, those of its term k ⊗ g.
         """
         if self.name == "cartesian":
             return np.add.outer(lam, sigma)
@@ -239,7 +239,7 @@ class PairwiseKernel:
         return np.sqrt(out)
 
     def _part(self, term: Term, left: SideValues, right: SideValues, A: Array) -> Array:
-        """L A Rᵀ; with one row or column where all are alike."""
+        """L A Rᵀ; with a single row or column where all are equal."""
         return right.after(term.right, left.times(term.left, A))
 
     def at(self, left: SideValues, right: SideValues, A: Any, rows: Array, cols: Array) -> Array:
