@@ -379,3 +379,23 @@ def test_early_stopping_is_refused(data):
     ranker = ConditionalRankRLS(kernel="rbf", early_stopping=True, random_state=0).fit(X, Y, Z)
     with pytest.raises(ValueError, match="early_stopping=True"):
         ranker.forget(X[:1])
+
+
+def test_names_tell_equal_objects_apart(data):
+    X, Y, Z = data
+    X = X.copy()
+    X[1] = X[0]
+    X = pd.DataFrame(X, index=[f"drug {i}" for i in range(P)])
+    ranker = ConditionalRankRLS(kernel=["rbf", "identity"], loss="regression").fit(
+        X[:16], Y[:16], Z
+    )
+    ranker.forget(X.iloc[[1]]).partial_fit(X.iloc[[17]], Y[[17]])
+    kept = [0, *range(2, 16), 17]
+    check(ranker, X.iloc[kept], Y[kept], Z, others=(X.iloc[kept], Z))
+    assert list(ranker._rows.names) == [f"drug {i}" for i in kept]
+    other = X.iloc[[3]] + 1.0
+    with (
+        pytest.warns(UserWarning, match="'drug 3' of X has the name of a training object"),
+        pytest.raises(ValueError, match="'drug 3' of X is the name of an object of the model"),
+    ):
+        ranker.partial_fit(other, Y[[3]])

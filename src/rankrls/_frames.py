@@ -38,7 +38,10 @@ __all__ = [
     "feature_names",
     "id_text",
     "is_id_name",
+    "kept_names",
+    "kernels_in_order",
     "labels_in_order",
+    "labels_of",
     "most_unequal",
     "named_columns",
     "names_anything",
@@ -80,7 +83,10 @@ def table_frame(values: Array, rows: Array, columns: Array) -> Any:
 
 
 def row_names(data: Any) -> Any:
-    """The index of a pandas frame or series, or None."""
+    """The index of a pandas frame or series, or None; of a list of frames the first that names."""
+    if isinstance(data, list | tuple):
+        found = (row_names(part) for part in data if column_names(part) is not None)
+        return next(filter(names_anything, found), None)
     index = getattr(data, "index", None)
     return index if hasattr(index, "get_indexer") else None
 
@@ -138,6 +144,11 @@ def order_of(names: Any, wanted: Any, *, what: str, like: str, advice: str) -> A
         for here, there, owner in ((names, wanted, what), (wanted, names, like))
         if len(here.difference(there, sort=False))
     ]
+    if sorted(map(str, names)) == sorted(map(str, wanted)):
+        advice = (
+            "They are written alike, but of different types (texts and numbers?): convert one, as "
+            "by index.astype(str)"
+        )
     raise ValueError(f"{what} and {like} have different names: {', '.join(parts)}. {advice}")
 
 
@@ -225,6 +236,56 @@ def columns_in_order(K: Any, known: Any, name: str = "X", *, refuse: bool = Fals
     return K if order is None else K.iloc[:, order]
 
 
+def kernels_in_order(
+    parts: Any, name: str = "X", *, square: bool = False, known: Any = None
+) -> list[Any]:
+    """Values of several kernels with rows in one order, and columns in that of training objects.
+
+    The order of rows is that of the first part that names them; parts without names are taken as
+    they are.
+
+    Parameters
+    ----------
+    parts : list of array-like
+    name : str
+        Of the list, for errors.
+    square : bool
+        Whether they are kernel matrices, with the same objects as rows and columns.
+    known : array-like or None
+        Names of the training objects, if they are not.
+    """
+    made: list[Any] = []
+    wanted, like = None, ""
+    for number, part in enumerate(parts):
+        own = f"{name}[{number}]"
+        ordered = square_in_order(part, own) if square else columns_in_order(part, known, own)
+        names = object_names(ordered, precomputed=square)
+        order = order_of(
+            names,
+            wanted,
+            what=f"the rows of {own}",
+            like=f"the rows of {like}",
+            advice="Kernel matrices of one list are of the same objects",
+        )
+        if order is not None:
+            ordered = ordered.iloc[order, order] if square else ordered.iloc[order]
+        made.append(ordered)
+        if wanted is None and names_anything(names):
+            wanted, like = names, own
+    return made
+
+
+def kept_names(names: Any) -> Array | None:
+    """Names of objects that a model can keep: texts or integers, each once; otherwise None."""
+    if not names_anything(names) or not names.is_unique:
+        return None
+    if getattr(names.dtype, "kind", "") in "iu":
+        return np.asarray(names.to_numpy(), dtype=np.int64)
+    texts = np.array(names.tolist(), dtype=object)
+    whole = texts.ndim == 1 and all(isinstance(name, str) for name in texts)
+    return texts if whole else None
+
+
 def note_kernel_numbers(estimator: Any, attribute: str, K: Any) -> None:
     """Store the names of a kernel matrix's columns if they are integers, or delete old ones.
 
@@ -287,11 +348,39 @@ def _edges_in_order(Y: Any, rows: Any, columns: Any) -> Any:
         if not known[coords[axis]].all():
             name = own[coords[axis]][~known[coords[axis]]][0]
             raise ValueError(
-                f"Y has labels of {str(name)!r}, which is not in the index of {'XZ'[axis]}: pass "
-                f"{('rows', 'columns')[axis]}= to load_relations"
+                f"Y has labels of {str(name)!r}, which is not in the index of {'XZ'[axis]}: add "
+                f"the object to {'XZ'[axis]}, or leave its labels out by load_relations("
+                f"{('rows', 'columns')[axis]}={'XZ'[axis]}.index, unknown='drop')"
             )
         coords[axis], shape[axis] = place[coords[axis]], len(wanted)
     return type(Y)((Y.data, tuple(coords)), shape=tuple(shape))
+
+
+def labels_of(seen: Any, rows: Any, columns: Any) -> Any:
+    """Labels of the objects that are named, and no others; NaN, or none stored, for new objects.
+
+    Parameters
+    ----------
+    seen : pandas DataFrame, or sparse labels with names
+    rows, columns : pandas Index of names
+    """
+    frame = column_names(seen) is not None
+    own = (row_names(seen), column_names(seen)) if frame else (seen.row_names, seen.column_names)
+    places = []
+    for names, wanted, what in zip(own, (rows, columns), ("rows", "columns"), strict=True):
+        if not wanted.is_unique or (frame and not names.is_unique):
+            raise ValueError(f"names of {what} are there more than once, so that seen is unclear")
+        places.append(wanted.get_indexer(names))
+        if len(wanted) and not (places[-1] >= 0).any():
+            warn(
+                f"none of the {what} of seen ({shown_names(names)}) is an object that is ranked "
+                f"({shown_names(wanted)}): nothing is left out"
+            )
+    if frame:
+        return seen.reindex(index=rows, columns=columns)
+    i, j = (place[axis] for place, axis in zip(places, seen.coords, strict=True))
+    known = (i >= 0) & (j >= 0)
+    return type(seen)((seen.data[known], (i[known], j[known])), shape=(len(rows), len(columns)))
 
 
 def scores_in_order(Y_score: Any, Y_true: Any) -> Any:

@@ -176,11 +176,14 @@ class ConditionalRankRLS(UpdatableRanker):
 
     Kernels "identity" and "profile" and offsets of rows and columns know objects again by their
     features (kernel values, if these are precomputed): a row of X that equals one of ``fit`` is
-    that object. Objects without features can be numbered, X = np.arange(p)[:, None]. A profile is
-    the row (column) of the object's labels less the offsets of the model (at least their mean),
-    zero where unobserved; its kernel is exp(−gamma ‖difference‖²/mean ‖profile‖²), with gamma = 1
-    unless ``kernel_params`` has another. New objects have neither identity nor profile. Held-out
-    labels are in no profile.
+    that object. Of several with equal features, the one with the same name in the index of a data
+    frame is meant; without names they get the mean of what was learned of each, and a warning of
+    ``fit`` names them. Objects without features can be numbered, X = np.arange(p)[:, None].
+
+    A profile is the row (column) of the object's labels less the offsets of the model (at least
+    their mean), zero where unobserved; its kernel is exp(−gamma ‖difference‖²/mean ‖profile‖²),
+    with gamma = 1 unless ``kernel_params`` has another. New objects have neither identity nor
+    profile. Held-out labels are in no profile.
 
     A pair that is observed several times counts as often. With a relation, an observed pair (i, j)
     is a term of the loss, and the pair (j, i) is another one only if it is observed too. Rows with
@@ -339,5 +342,7 @@ class ConditionalRankRLS(UpdatableRanker):
         model = self._solve(problem, alphas, progress, callback)
         progress("solved")
         self._store(rows, columns, observations, model, alphas[0], two_domains=Z is not None)
-        self._warn_of_lost_digits(problem, model, alphas.min(axis=0))
+        least = int(np.argmin(alphas if alphas.ndim == 1 else alphas.prod(axis=1)))
+        self._warn_of_lost_digits(problem, model, alphas.min(axis=0), least)
+        self._warn_of_equal_objects()
         return model

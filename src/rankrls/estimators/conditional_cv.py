@@ -293,6 +293,7 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         self.alpha_, self.best_score_, self.cv_results_ = alpha, score, results
         self._store_weights(rows, columns)
         self._warn_of_lost_digits(problem, model, alpha)
+        self._warn_of_equal_objects()
         return self
 
     def _chooses_weights(self, rows: Objects, columns: Objects | None) -> bool:

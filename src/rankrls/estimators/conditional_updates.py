@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import explained, unchanged_on_error
@@ -20,7 +19,7 @@ from rankrls.core.relations.side_kernels import KernelSum
 from rankrls.core.relations.sides import Side
 from rankrls.core.relations.updates import ChangedSide, solve_changed
 from rankrls.estimators.conditional_base import LOSSES, NO_QUERIES, ConditionalRanker
-from rankrls.estimators.objects import Objects
+from rankrls.estimators.objects import Objects, Others
 from rankrls.estimators.relation_inputs import check_relation, read_relation
 
 __all__ = ["UpdatableRanker"]
@@ -68,11 +67,11 @@ class Located:
     ----------
     places : ndarray of shape (n',), int
         New objects are numbered after the known ones.
-    new : ndarray or CSR of shape (t, d), or None
+    new : Others, or None
     """
 
     places: Array
-    new: Any = None
+    new: Others | None = None
 
 
 class UpdatableRanker(ConditionalRanker):
@@ -227,16 +226,14 @@ class UpdatableRanker(ConditionalRanker):
         return labels, rows, columns
 
     def _locate(self, X: Any, Z: Any) -> tuple[Located, Located]:
-        X = None if X is None else self._check_row_objects(X)
-        Z = None if Z is None else self._check_column_objects(Z)
+        rows = _located(self._rows, None if X is None else self._check_row_objects(X))
+        others = None if Z is None else self._check_column_objects(Z)
         if self._two_domains:
-            return _located(self._rows, X, "X"), _located(self._ranked, Z, "Z")
-        rows = _located(self._rows, X, "X")
-        if Z is None:
+            return rows, _located(self._ranked, others)
+        if others is None:
             return rows, rows
         objects = self._rows if rows.new is None else self._rows.with_others(rows.new)
-        columns = _located(objects, Z, "Z")
-        return rows, columns
+        return rows, _located(objects, objects.others(others.X, others.names, "Z"))
 
     def _shape_with(self, rows: Located, columns: Located) -> tuple[int, int]:
         """The shape of the relation with new objects."""
@@ -249,17 +246,15 @@ class UpdatableRanker(ConditionalRanker):
 
     def _grow(self, rows: Located, columns: Located, observations: Observations) -> None:
         """Solve with new objects, and other labels."""
-        new = [rows.new, columns.new]
+        new = [[rows.new], [columns.new]]
         if not self._two_domains:  # all new objects are new on both sides
-            parts = new[:1] if columns is rows else new
-            new = [_stacked([part for part in parts if part is not None])] * 2
-        self._solve_again(
-            [
-                change if X is None else self._with_others(change, X, number)
-                for number, (change, X) in enumerate(zip(self._changes(), new, strict=True))
-            ],
-            observations,
-        )
+            new = [[rows.new] if columns is rows else [rows.new, columns.new]] * 2
+        changes = list(self._changes())
+        for number, parts in enumerate(new):
+            for others in parts:
+                if others is not None:
+                    changes[number] = self._with_others(changes[number], others, number)
+        self._solve_again(changes, observations)
 
     def _remove(self, labels: Observations, X: Any, Z: Any) -> None:
         """Solve without objects."""
@@ -309,7 +304,7 @@ class UpdatableRanker(ConditionalRanker):
             return self._changed
         return Changes(self._rows), Changes(self._ranked)
 
-    def _with_others(self, change: Changes, X: Any, number: int) -> Changes:
+    def _with_others(self, change: Changes, X: Others, number: int) -> Changes:
         ever, present = change.ever, change.objects
         if ever.kernel.precomputed:
             raise ValueError(
@@ -320,8 +315,8 @@ class UpdatableRanker(ConditionalRanker):
         if not self._borders(present, objects):
             return Changes(objects)
         side = self._side_of(change, number)
-        among = Objects(ever.kernel, X).gram()
-        between = np.asarray(ever.values(X), dtype=np.float64).T
+        among = Objects(ever.kernel, X.X).gram()
+        between = np.asarray(ever.values(ever.others(X.X)), dtype=np.float64).T
         return Changes(ever.with_others(X), side.add(between, among))
 
     def _only(self, change: Changes, kept: Array) -> Changes:
@@ -421,44 +416,43 @@ class UpdatableRanker(ConditionalRanker):
         return {name: value for name, value in state.items() if name != "_changed"}
 
 
-def _located(objects: Objects, X: Any, name: str) -> Located:
-    """Which objects X are; None: all of them."""
+def _located(objects: Objects, others: Others | None) -> Located:
+    """Which objects others are; None: all of them."""
     n = len(objects)
-    if X is None:
+    if others is None:
         return Located(np.arange(n))
-    known = objects.known(X)
+    name, known = others.name, others.known
     count = np.diff(known.indptr)
     if (count > 1).any():
         row = int(np.flatnonzero(count > 1)[0])
         first, second = known.indices[known.indptr[row] :][:2]
         raise ValueError(
             f"row {row} of {name} equals two objects of the model, rows {first} and {second} of "
-            "fit: objects that are alike cannot be told apart. Fit again"
+            "fit: objects with equal features need names, in the index of a data frame"
         )
-    places = np.full(X.shape[0], -1)
+    places = np.full(others.shape[0], -1)
     places[count == 1] = known.indices
     taken, times = np.unique(places[places >= 0], return_counts=True)
     if (times > 1).any():
         rows = np.flatnonzero(places == taken[times > 1][0])
         raise ValueError(f"rows {rows[0]} and {rows[1]} of {name} are the same object")
     new = np.flatnonzero(places < 0)
+    if objects.names is not None and others.names is not None:
+        taken_names = np.isin(np.asarray(others.names[new]), objects.names)
+        if taken_names.any():
+            shown = others.names[new][taken_names][0]
+            raise ValueError(
+                f"{shown!r} of {name} is the name of an object of the model, which has other "
+                "features: forget that object first, or pass the features of fit"
+            )
     places[new] = n + np.arange(len(new))
-    return Located(places, X[new] if len(new) else None)
+    return Located(places, others[new] if len(new) else None)
 
 
 def _require_known(located: Located, name: str) -> None:
     if located.new is not None:
         row = int(np.argmax(located.places == located.places.max() - located.new.shape[0] + 1))
         raise ValueError(f"row {row} of {name} is none of the objects of the model")
-
-
-def _stacked(parts: list[Any]) -> Any:
-    """Features of new objects, dense or sparse, one below the other; None without any."""
-    if not parts:
-        return None
-    if len(parts) == 1:
-        return parts[0]
-    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.vstack(parts)
 
 
 def _places(labels: Observations, rows: Located, columns: Located) -> tuple[Array, Array, Array]:

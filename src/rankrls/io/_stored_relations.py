@@ -57,6 +57,10 @@ def _check_objects(objects: Any) -> None:
     n_blocks = objects.kernel.n_blocks if several else int(objects.kernel.precomputed)
     require(not n_blocks or n_blocks * n == width, "objects whose kernel matrix is not square")
     profiled = several and objects.kernel.profiled
+    names = objects.names
+    listed = [] if names is None else names.tolist()
+    good = names is None or (len(set(map(str, listed))) == len(listed) == n)
+    require(good, "objects with other names than objects")
     require(profiled == (objects.profile is not None), "objects with labels of another kernel")
 
 
@@ -67,8 +71,10 @@ OBJECTS = Record(
         "kernel": instance("Kernel", "KernelSum"),
         "X": rows("n d"),
         "profile": optional(maybe(array("f", "n n"))),
+        "names": optional(maybe(either(NAMES, array("i", "names")))),
+        "sees_differences": optional(FLAG),
     },
-    derived=("_matrices", "_sizes"),
+    derived=("_matrices", "_sizes", "_centred"),
     unpack=call,
     check=_check_objects,
 )

@@ -46,7 +46,7 @@ class Term(NamedTuple):
     weight : float
         c.
     left, right : {"kernel", "square", "identity", "ones"}, or int
-        What is made of the kernels of the two sides; or the number of one of several kernels.
+        Which function of the kernel of each side, or the number of one of several kernels.
     """
 
     weight: float
@@ -84,7 +84,7 @@ class SideValues:
         return self.K if kind == KERNEL else self.square
 
     def times(self, kind: str | int, A: Any) -> Any:
-        """Values times A of shape (n, k): (n', k), or (1, k) for ones, which are all alike."""
+        """Values times A of shape (n, k): (n', k), or (1, k) for ones, whose rows are equal."""
         if kind == ONES:
             return np.asarray(A.sum(axis=0)).reshape(1, -1)
         if kind == IDENTITY:
@@ -124,7 +124,7 @@ class PairwiseKernel:
     ----------
     name : str
     terms : tuple of Term
-        With L ⊗ R there is R ⊗ L: seen from the columns they are the same.
+        With L ⊗ R also R ⊗ L, so that rows and columns can be exchanged.
     sign : {0, 1, −1}
         1 (−1): coefficients are made symmetric (antisymmetric): see `symmetrised`.
     differences : bool
@@ -175,14 +175,19 @@ class PairwiseKernel:
         return self.terms or tuple(Term(1.0, t, t) for t in range(len(left.parts)))
 
     @property
+    def sees_differences(self) -> bool:
+        """Whether k(x, x') may be replaced by k(x − c, x' − c), for a linear kernel k."""
+        return self.differences or self.name == "ranking"
+
+    @property
     def knows(self) -> bool:
-        """Whether training objects are told apart from new ones (identity)."""
+        """Whether it has an identity term, which distinguishes training objects from new ones."""
         return any(IDENTITY in term for term in self.terms)
 
     def eigenvalues(self, lam: Array, sigma: Array) -> Array:
-        """Of products of eigenvectors with the values λ (r,) and σ (s,), shape (r, s).
+        """Eigenvalues for products of eigenvectors with eigenvalues λ (r,) and σ (s,): (r, s).
 
-        Of a kernel that is not spectral, those of its term k ⊗ g.
+        For a kernel that is not spectral, those of its term k ⊗ g.
         """
         if self.name == "cartesian":
             return np.add.outer(lam, sigma)
@@ -222,8 +227,39 @@ class PairwiseKernel:
             out += term.weight * self._part(term, left, right, A)
         return out
 
+    def term_sizes(self, left: SideValues, right: SideValues, A: Array, *, ranking: bool) -> Array:
+        """Norms of the products that `table` adds up for every pair, about, shape as of `table`.
+
+        Rounding errors of the values are eps times these. ``ranking``: those of differences within
+        rows, in which errors that all columns have in common cancel.
+        """
+        squares = A**2
+        if self.differences:  # rows and columns of A add up to zero: what K has in common cancels
+            varying = [(side.K - side.K.mean(axis=0)) ** 2 for side in (left, right)]
+            product, other = left.K**2 @ squares, right.K**2 @ squares
+            out = 4.0 * (product @ varying[1].T)
+            out += np.vecdot(product, varying[0])[:, None] + np.vecdot(other, varying[1])
+            return np.sqrt(out)
+        first, second = (
+            SideValues(side.K**2, side.same, [part**2 for part in side.parts])
+            for side in (left, right)
+        )
+        out = np.zeros((len(left), len(right)))
+        for term in self.terms_of(left):
+            product = first.times(term.left, squares)
+            if ranking and term.right not in (IDENTITY, ONES):
+                R = right.matrix(term.right)
+                part = product @ ((R - R.mean(axis=0)) ** 2).T
+                part = part + second.after(term.right, left.times(term.left, A) ** 2)
+            elif ranking and term.right == ONES:
+                continue
+            else:
+                part = second.after(term.right, product)
+            out += term.weight**2 * part
+        return np.sqrt(out)
+
     def _part(self, term: Term, left: SideValues, right: SideValues, A: Array) -> Array:
-        """L A Rᵀ; with one row or column where all are alike."""
+        """L A Rᵀ; with a single row or column where all are equal."""
         return right.after(term.right, left.times(term.left, A))
 
     def at(self, left: SideValues, right: SideValues, A: Any, rows: Array, cols: Array) -> Array:

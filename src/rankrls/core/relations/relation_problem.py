@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from rankrls import _memory
 from rankrls._progress import Progress
@@ -37,11 +38,12 @@ from rankrls.core.relations.offsets import (
 from rankrls.core.relations.pairwise_kernels import (
     KRONECKER,
     PairwiseKernel,
+    SideValues,
     sampled_products,
 )
 from rankrls.core.relations.sides import Side, Spectrum
 
-__all__ = ["SOLVERS", "Factors", "RelationModel", "RelationProblem"]
+__all__ = ["LOST", "SOLVERS", "Factors", "RelationModel", "RelationProblem"]
 
 Array = NDArray[Any]
 
@@ -55,6 +57,8 @@ MAX_DUAL_CELLS = 2000
 MAX_PRIMAL_COST = 1.5e10
 #: Rounding errors of a kernel matrix that are a larger part of predictions are told.
 LOST = 1e-5
+#: Most objects of a side whose predictions are looked at for rounding errors.
+SAMPLE = 64
 #: Where the largest eigenvalue is at most so many times alpha, few iterations in the eigenvectors
 #: are enough (measured).
 EASY = 1e3
@@ -140,6 +144,42 @@ class RelationModel:
             for row, fitted in zip(values, self.offsets, strict=True):
                 row += fitted.at(rows, cols)
         return values
+
+    def cancellation(self, sides: tuple[Side, Side], index: int, *, ranking: bool) -> float:
+        """About the rounding errors of predictions, relative to the largest one.
+
+        Of some of the training objects, for alpha number ``index``. Predictions are sums of
+        products of kernel values (or features) and coefficients; where these are much larger than
+        their sum, digits of the kernel values that matter were lost in fitting, too.
+        """
+        chosen = [np.unique(np.linspace(0, len(side) - 1, SAMPLE).astype(int)) for side in sides]
+        left, right = (
+            self._side_values(side, explicit, some)
+            for side, explicit, some in zip(sides, self.explicit, chosen, strict=True)
+        )
+        A = self.tables[index]
+        F = self.pairwise.table(left, right, A)
+        # All kernel values of pairs have their own rounding errors in the system of "dual".
+        formed = self.solver == "dual" and self.weights is None
+        sizes = self.pairwise.term_sizes(left, right, A, ranking=ranking and not formed)
+        rounding = EPS * float(sizes.max(initial=0.0))
+        if self.offsets is not None:
+            fitted = self.offsets[index]
+            F = F + fitted.constant + fitted.rows[chosen[0], None] + fitted.columns[chosen[1]]
+        if ranking:
+            F = F - F.mean(axis=1, keepdims=True)
+        size = float(np.abs(F).max(initial=0.0))
+        return rounding / size if size > 0 else 0.0
+
+    def _side_values(self, side: Side, explicit: bool, chosen: Array) -> SideValues:
+        """Kernel values (features, if ``explicit``) of some training objects of a side."""
+        values = side.features if explicit else side.K
+        assert values is not None
+        same = None
+        if self.pairwise.knows:
+            same = sparse.identity(len(side), format="csr")[chosen]
+        parts = [part[chosen] for part in side.values.parts] if self.pairwise.several else []
+        return SideValues(values[chosen], same, parts)
 
     def _without_offsets(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
         if not self.pairwise.plain:
