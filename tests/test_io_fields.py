@@ -13,6 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
@@ -170,6 +171,10 @@ MODELS = {
         RankRLS(kernel="precomputed", basis=[3, 1, 8]).fit(GRAM, y, qid=qid),
         GRAM,
     ),
+    "basis columns": lambda: (
+        RankRLS(kernel="precomputed", basis=[3, 1, 8]).fit(GRAM[:, [3, 1, 8]], y, qid=qid),
+        GRAM[:, [3, 1, 8]],
+    ),
     "nystroem": lambda: (RankRLS(kernel="rbf", basis=4, random_state=0).fit(X, Y, qid=qid), X),
     "cg": lambda: (
         RankRLS(solver="cg", early_stopping=True, random_state=np.random.RandomState(0)).fit(
@@ -229,6 +234,12 @@ MODELS = {
             X[:5], GRAM[:5, :5]
         ),
         (X[:2],),
+    ),
+    "relation, named objects": lambda: (
+        ConditionalRankRLS(kernel=["linear", "identity"], loss="regression").fit(
+            pd.DataFrame(X[:5], list("abcde")), GRAM[:5, :5]
+        ),
+        (pd.DataFrame(X[:2], ["a", "z"]),),
     ),
     "relation, differences": lambda: (
         ConditionalRankRLS(0.5, pairwise="mlpk").fit(X[:5], GRAM[:5, :5]),

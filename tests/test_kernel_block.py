@@ -207,6 +207,8 @@ def test_files_names_and_reports(tmp_path):
         test=(NEW_BLOCK, np.arange(7.0), np.zeros(7)),
     )
     assert page.stat().st_size > 1000
+    with pytest.raises(ValueError, match="row numbers in basis do not follow"):
+        write_report(page, BLOCK, Y, QID, estimator=RankSVM(**OPTIONS))
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from rankrls._frames import (
     check_basis_names,
     check_same_rows,
     clear_errors,
+    column_names,
     columns_in_order,
     note_kernel_numbers,
     square_in_order,
@@ -310,8 +311,7 @@ class Ranker(QueryRequests, BaseEstimator):
 
         Names that are text are kept by scikit-learn.
         """
-        shape = np.shape(X)
-        if len(shape) == 2 and shape[0] != shape[1]:
+        if column_names(X) is not None and X.shape[0] != X.shape[1]:
             check_basis_names(X, self.basis)
         else:
             square_in_order(X, refuse=True)

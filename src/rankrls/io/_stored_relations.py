@@ -59,8 +59,10 @@ def _check_objects(objects: Any) -> None:
     profiled = several and objects.kernel.profiled
     names = objects.names
     listed = [] if names is None else names.tolist()
-    good = names is None or (len(set(map(str, listed))) == len(listed) == n)
-    require(good, "objects with other names than objects")
+    texts = all(isinstance(name, str) for name in listed)
+    whole = texts or all(isinstance(name, int) for name in listed)
+    good = names is None or (whole and len(set(listed)) == len(listed) == n)
+    require(good, "names of other objects")
     require(profiled == (objects.profile is not None), "objects with labels of another kernel")
 
 

@@ -34,6 +34,9 @@ Array = NDArray[Any]
 
 KERNEL, SQUARE, IDENTITY, ONES = "kernel", "square", "identity", "ones"
 
+#: Numbers in a work space.
+WORK = 2**20
+
 #: Pairs that are multiplied at a time: two blocks of so many rows stay in cache.
 CHUNK = 256
 
@@ -90,6 +93,20 @@ class SideValues:
         if kind == IDENTITY:
             return A if self.same is None else self.same @ A
         return self.matrix(kind) @ A
+
+    def times_squared(self, kind: str | int, A: Array) -> Array:
+        """Squared values times squared entries of A, shape as of `times`; few rows at a time."""
+        if kind == ONES:
+            return np.einsum("ij,ij->j", A, A)[None]
+        if kind == IDENTITY:
+            return self.times(kind, A) ** 2
+        squares = self.matrix(kind) ** 2
+        out = np.zeros((len(squares), A.shape[1]))
+        size = max(1, WORK // max(A.shape[1], 1))
+        for start in range(0, len(A), size):
+            part = slice(start, start + size)
+            out += squares[:, part] @ A[part] ** 2
+        return out
 
     def after(self, kind: str | int, B: Array) -> Array:
         """B of shape (k, n) times the transposed values: (k, n'), or (k, 1) for ones."""
@@ -233,28 +250,24 @@ class PairwiseKernel:
         Rounding errors of the values are eps times these. ``ranking``: those of differences within
         rows, in which errors that all columns have in common cancel.
         """
-        squares = A**2
         if self.differences:  # rows and columns of A add up to zero: what K has in common cancels
             varying = [(side.K - side.K.mean(axis=0)) ** 2 for side in (left, right)]
-            product, other = left.K**2 @ squares, right.K**2 @ squares
+            product, other = (side.times_squared(KERNEL, A) for side in (left, right))
             out = 4.0 * (product @ varying[1].T)
             out += np.vecdot(product, varying[0])[:, None] + np.vecdot(other, varying[1])
             return np.sqrt(out)
-        first, second = (
-            SideValues(side.K**2, side.same, [part**2 for part in side.parts])
-            for side in (left, right)
-        )
+        squared = SideValues(right.K**2, right.same, [part**2 for part in right.parts])
         out = np.zeros((len(left), len(right)))
         for term in self.terms_of(left):
-            product = first.times(term.left, squares)
-            if ranking and term.right not in (IDENTITY, ONES):
+            if ranking and term.right == ONES:
+                continue
+            product = left.times_squared(term.left, A)
+            if ranking and term.right != IDENTITY:
                 R = right.matrix(term.right)
                 part = product @ ((R - R.mean(axis=0)) ** 2).T
-                part = part + second.after(term.right, left.times(term.left, A) ** 2)
-            elif ranking and term.right == ONES:
-                continue
+                part = part + squared.after(term.right, left.times(term.left, A) ** 2)
             else:
-                part = second.after(term.right, product)
+                part = squared.after(term.right, product)
             out += term.weight**2 * part
         return np.sqrt(out)
 

@@ -173,13 +173,16 @@ class RelationModel:
 
     def _side_values(self, side: Side, explicit: bool, chosen: Array) -> SideValues:
         """Kernel values (features, if ``explicit``) of some training objects of a side."""
-        values = side.features if explicit else side.K
-        assert values is not None
+        if side.features is None:
+            values = side.K[chosen]
+        else:
+            values = side.features[chosen]
+            values = values if explicit else values @ side.features.T
         same = None
         if self.pairwise.knows:
             same = sparse.identity(len(side), format="csr")[chosen]
         parts = [part[chosen] for part in side.values.parts] if self.pairwise.several else []
-        return SideValues(values[chosen], same, parts)
+        return SideValues(values, same, parts)
 
     def _without_offsets(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
         if not self.pairwise.plain:
