@@ -35,6 +35,7 @@ __all__ = [
     "columns_like_ids",
     "data_frame",
     "feature_names",
+    "first_nan",
     "id_text",
     "is_id_name",
     "labels_in_order",
@@ -413,7 +414,7 @@ def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
             ) from None
         if "contains NaN" in str(error):
             raise ValueError(
-                f"Input {name} contains NaN{_first_nan(X)}: fill in missing values first, as in "
+                f"Input {name} contains NaN{first_nan(X)}: fill in missing values first, as in "
                 "make_pipeline(SimpleImputer(), RankRLS())"
             ) from None
         columns = getattr(X, "columns", None)
@@ -442,7 +443,7 @@ def _refuse_unread_names(X: Any, name: str) -> None:
             )
 
 
-def _first_nan(X: Any) -> str:
+def first_nan(X: Any) -> str:
     """Where the first missing value of a table is, in words; empty if that is not found."""
     if sparse.issparse(X):
         X = sparse.coo_array(X)

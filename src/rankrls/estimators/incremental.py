@@ -24,8 +24,8 @@ from rankrls._progress import Progress
 from rankrls._validation import check_scores, check_weights, show
 from rankrls.core.linalg.factorizations import NotPositiveError
 from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.ledger import Ledger
 from rankrls.core.preferences.statistics import (
-    Ledger,
     RankingStatistics,
     Statistics,
     add_batch,
@@ -365,6 +365,7 @@ class StreamLearner:
             raise ValueError(f"it has {has} qid, and the first batch had {had}: give all or none")
         for learned in self.folds:
             learned.dtype = np.result_type(learned.dtype, X.dtype)
+        self._ledger.weighted |= weight is not None
         if self._queries is None:
             self._add_ranking(X, y, weight)
         else:

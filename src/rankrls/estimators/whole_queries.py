@@ -11,7 +11,7 @@ from scipy import sparse
 
 from rankrls._validation import encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.statistics import Ledger, as_list
+from rankrls.core.preferences.ledger import Ledger, as_list
 
 __all__ = ["Rows", "WholeQueries"]
 
@@ -90,7 +90,9 @@ class WholeQueries:
         counts = np.bincount(codes[inside])
         ended = np.flatnonzero(counts)
         if len(ended):
-            self._ledger.add_queries([labels[code] for code in ended], counts[ended])
+            sums = self._ledger.sums(X, y, codes, weight, len(labels))
+            known = None if sums is None else sums[ended]
+            self._ledger.add_queries([labels[code] for code in ended], counts[ended], known)
             yield rows.take(inside)
 
     def end(self) -> Iterator[Rows]:
@@ -98,7 +100,9 @@ class WholeQueries:
         if not self._open:
             return
         whole = _joined(self._open)
-        self._ledger.add_queries([self._label], np.array([len(whole.y)]))
+        one = np.zeros(len(whole.y), dtype=np.int64)
+        sums = self._ledger.sums(whole.X, whole.y, one, whole.weight, 1)
+        self._ledger.add_queries([self._label], np.array([len(one)]), sums)
         self._open, self._label = [], None
         yield whole
 
