@@ -415,7 +415,5 @@ class StreamLearner:
     def _learn(self, ended: Iterable[Rows]) -> None:
         """Add whole queries."""
         for rows in ended:
-            for fold, learned in enumerate(self.folds):
-                mine = rows.of_fold(fold, self.n_folds)
-                if len(mine.y):
-                    learned.add(mine.graph(), mine.X, self._loss)
+            for fold, mine in rows.by_fold(self.n_folds):
+                self.folds[fold].add(mine.graph(), mine.X, self._loss)

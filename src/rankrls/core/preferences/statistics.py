@@ -283,6 +283,8 @@ def _refine(
     total: Sequence[Statistics], batch: Sequence[Statistics]
 ) -> list[tuple[Statistics, Statistics | None]]:
     """Pairs (mine, theirs) for the same outputs; None if the batch has no such part."""
+    if len(total) == len(batch) == 1 and np.array_equal(total[0].outputs, batch[0].outputs):
+        return [(total[0], batch[0])]
     pairs: list[tuple[Statistics, Statistics | None]] = []
     for mine in total:
         rest = mine
