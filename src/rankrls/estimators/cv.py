@@ -258,7 +258,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
                 self._fit_by_judgements(kernel, X, graph, grid, groups)
             else:
                 self._fit_by_cross_validation(kernel, X, y, graph, grid)
-            self._note_learned(kernel, graph)
+            self._note_learned(kernel, X, graph)
         return self
 
     @IncrementalMethod
@@ -325,6 +325,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             if rescaling is not None:
                 for fold in folds:
                     fold.rescale(*rescaling)
+                folds[0].ledger.rescale(*rescaling)
             held_out = FoldStatistics([f.total for f in folds], scaled=folds[0].basis is None)
             require_rest([fold.preferences for fold in folds])
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._calls import takes_queries, unchanged_on_error
+from rankrls._calls import takes_queries, unchanged_on_error, warn
 from rankrls._frames import (
     check_feature_names,
     check_same_rows,
@@ -22,7 +22,7 @@ from rankrls._progress import Progress
 from rankrls._validation import check_length, check_positive, encode_qid, show
 from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.statistics import Ledger
+from rankrls.core.preferences.ledger import Ledger
 from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
 from rankrls.estimators.incremental import (
     Batch,
@@ -40,6 +40,11 @@ Array = NDArray[Any]
 SEEN = (
     "was given in an earlier call: a query must come whole, in one call (to change one, forget it "
     "first, with the rows that it was added with)"
+)
+
+UNWEIGHTED = (
+    "the model has learned from rows with sample_weight, and these rows have none: their weights "
+    "are 1. Pass sample_weight, ones if this is what is meant"
 )
 
 
@@ -165,9 +170,11 @@ class IncrementalRanker(PosteriorMixin, Ranker):
                 (learned,) = Learned.nothing(X, basis, graph.n_outputs, graph.flat, Ledger())
             _check_outputs(learned, graph)
             learned.ledger.check_new(graph, SEEN)
+            if learned.ledger.weighted and graph.scores is not None and graph.sample_weight is None:
+                warn(UNWEIGHTED)
             learned.add(graph, X, self._loss)
             undo.append(learned.ledger.undo(graph))
-            self._settle(learned, kernel, learned.ledger.add, graph)
+            self._settle(learned, kernel, lambda: learned.ledger.add(graph, X))
         return self
 
     @IncrementalMethod
@@ -202,8 +209,9 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         ValueError
             If a query was never added, or with another number of rows or pairs, or if more would
             go than there is, or if alpha is below the rounding that is left. Rows are not kept,
-            so that other rows of the same number, with other values, can be told only if they are
-            too many: forget what was added.
+            but a checksum of each query is: other features, scores or weights are an error, unless
+            they differ by less than about 1e-8 (1e-4 of float32). Not compared are calls without
+            qid, given pairs, and queries of Dask models and of model files before 0.3.
 
         Notes
         -----
@@ -230,10 +238,11 @@ class IncrementalRanker(PosteriorMixin, Ranker):
                 sample_weight=sample_weight,
             )
             _check_outputs(learned, graph)
-            learned.ledger.check_known(graph)
+            rounding = max(float(np.finfo(X.dtype).eps), *(part.rounding for part in learned.total))
+            learned.ledger.check_known(graph, X, rounding)
             learned.subtract(graph, X, self._loss)
             undo.append(learned.ledger.undo(graph))
-            self._settle(learned, kernel, learned.ledger.remove, graph)
+            self._settle(learned, kernel, lambda: learned.ledger.remove(graph))
         return self
 
     def _rescale_features(self, factor: Array, offset: Array) -> None:
@@ -243,7 +252,7 @@ class IncrementalRanker(PosteriorMixin, Ranker):
             learned = self._learned()
             assert learned is not None
             learned.rescale(factor, offset)
-            self._settle(learned, kernel)
+            self._settle(learned, kernel, lambda: learned.ledger.rescale(factor, offset))
 
     def _gather(
         self, kernel: Kernel, batches: Iterable[Batch], basis_rows: Any, n_folds: int = 1
@@ -270,14 +279,14 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         self._check_names(batch.names, X.shape[1], reset=reset)
         return X
 
-    def _note_learned(self, kernel: Kernel, graph: PreferenceGraph) -> None:
+    def _note_learned(self, kernel: Kernel, X: Any, graph: PreferenceGraph) -> None:
         """Note down what ``fit`` has learned from, for calls that add to it, if they can."""
         for name in ("_ledger", "_preferences", "_learned_with", "_pending"):
             self.__dict__.pop(name, None)
         if self.solver_ not in ("primal", "nystroem"):
             return
         self._ledger = Ledger()
-        self._ledger.add(graph)
+        self._ledger.add(graph, None if kernel.precomputed else X)
         self._preferences = graph.n_preferences
         self._learned_with = self._terms(kernel)
 
@@ -392,13 +401,12 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         self,
         learned: Learned,
         kernel: Kernel,
-        note: Callable[[PreferenceGraph], None] | None = None,
-        graph: PreferenceGraph | None = None,
+        note: Callable[[], None] | None = None,
     ) -> None:
-        """Solve, ``note`` the graph in the ledger, and store: after the first nothing fails."""
+        """Solve, update the ledger by ``note``, and store: after the first nothing fails."""
         model = learned.model(float(self._alpha), getattr(self, "feature_names_in_", None))
-        if note is not None and graph is not None:
-            note(graph)
+        if note is not None:
+            note()
         # Attributes of a copy are set one by one, and all of them become those of self at once:
         # threads that predict meanwhile see the old model or the new one.
         new = object.__new__(type(self))

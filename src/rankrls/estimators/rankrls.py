@@ -293,7 +293,7 @@ class RankRLS(IncrementalRanker):
         problem = self._problem(kernel, X, graph)
         model, history = self._solve(problem, alphas, held_out=held_out, callback=callback)
         self._store(problem, model, history)
-        self._note_learned(kernel, graph)
+        self._note_learned(kernel, X, graph)
 
     @IncrementalMethod
     def fit_stream(self, batches: Any, *, basis_rows: Any = None) -> Any:
@@ -348,6 +348,7 @@ class RankRLS(IncrementalRanker):
             rescaling = stream.rescaling()
             if rescaling is not None:
                 learned.rescale(*rescaling)
+                learned.ledger.rescale(*rescaling)
             self._settle(learned, kernel)
         return self
 
