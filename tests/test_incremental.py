@@ -549,7 +549,7 @@ def test_terms_may_not_change_but_alpha_may(learner):
         ({"solver": "dual"}, "use solver='primal'"),
         ({"kernel": "rbf"}, "'rbf' needs a fixed basis: set basis="),
         ({"kernel": "rbf", "solver": "primal"}, "needs a fixed basis"),
-        ({"kernel": "precomputed", "basis": 3}, "precomputed kernel"),
+        ({"kernel": "precomputed"}, "precomputed kernel needs a fixed basis"),
     ],
 )
 def test_models_without_incremental_methods(method, parameters, message):

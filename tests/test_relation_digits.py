@@ -514,3 +514,98 @@ def test_objects_without_features(loss):
             for solver in solvers:
                 model = ConditionalRankRLS(loss=loss, solver=solver).fit(X, labels, Z)
                 assert np.array_equal(model.predict(X, Z), np.zeros((6, 5)))
+
+
+# ---------------------------------------------------------------------- kernels of pairs
+
+UNITS = {"1e3": (1e3, 0.0), "1e-3": (1e-3, 0.0), "offset 1e3": (1.0, 1e3), "offset 1e6": (1.0, 1e6)}
+PAIRWISE_SOLVERS = {
+    "kronecker": ("closed", "dual", "cg", "primal"),
+    "cartesian": ("closed", "dual", "cg"),
+    "additive": ("dual", "cg", "primal"),
+    "polynomial": ("closed", "dual", "cg"),
+    "mlpk": ("dual", "cg"),
+    "ranking": ("dual", "cg", "primal"),
+}
+
+
+def pairwise_error(pairwise, solver, units, alpha, loss, *, kernel="linear", fit_offsets=False):
+    """Relative error of predictions for the training objects, and warnings."""
+    rng = np.random.default_rng(3)
+    scale, offset = UNITS[units]
+    one = pairwise in ("mlpk", "ranking")
+    X, Z = rng.standard_normal((6, 2)) * scale + offset, rng.standard_normal((5, 3)) * scale
+    Z = None if one else Z + offset
+    Y = rng.standard_normal((6, 6 if one else 5))
+    if solver != "closed":
+        Y[rng.random(Y.shape) < 0.25] = np.nan
+    ranker = ConditionalRankRLS(
+        alpha, pairwise=pairwise, solver=solver, loss=loss, kernel=kernel, gamma=0.5,
+        fit_offsets=fit_offsets, max_iter=2000,
+    )  # fmt: skip
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = ranker.fit(X, Y, Z).predict(X, Z)
+    made = exact.linear_kernel if kernel == "linear" else lambda data: exact.rbf_kernel(data, 0.5)
+    K = made(X)
+    ranking = loss == "ranking"
+    offsets = {"rows"} if ranking else set()
+    if fit_offsets:
+        offsets |= {"rows", "columns"} if fit_offsets == "both" else {fit_offsets}
+    G = K if one else made(Z)
+    expected = exact.pairwise_predictions(pairwise, K, G, Y, alpha, offsets, ranking=ranking)
+    caught = [one for one in caught if one.category is not FeatureScaleWarning]
+    return relative_error(found, expected, ranking), [str(one.message) for one in caught]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize(
+    ("pairwise", "solver"),
+    [(pairwise, solver) for pairwise, several in PAIRWISE_SOLVERS.items() for solver in several],
+)
+def test_digits_of_pairwise_kernels(pairwise, solver, units, loss):
+    """Predictions are accurate, or a warning says that they are not."""
+    for alpha in (1e-3, 1.0, 1e9):
+        error, told = pairwise_error(pairwise, solver, units, alpha, loss)
+        assert error < 1e-5 or told, (alpha, error)
+    if solver in ("closed", "dual") and units in ("1e3", "1e-3"):
+        assert error < 1e-9
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("solver", ["closed", "dual"])
+@pytest.mark.parametrize("fit_offsets", ["columns", "both"])
+def test_digits_with_offsets(solver, fit_offsets, loss):
+    for units in UNITS:
+        for alpha in (1e-3, 1e9):
+            error, told = pairwise_error(
+                "polynomial", solver, units, alpha, loss, fit_offsets=fit_offsets
+            )
+            assert error < 1e-5 or told, (units, alpha, error)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("pairwise", PAIRWISE_SOLVERS)
+def test_an_offset_of_the_features_costs_an_rbf_kernel_no_digits(pairwise, loss):
+    for solver in set(PAIRWISE_SOLVERS[pairwise]) & {"closed", "dual"}:
+        error, told = pairwise_error(pairwise, solver, "offset 1e6", 0.1, loss, kernel="rbf")
+        assert error < 1e-8
+        assert not told
+
+
+@pytest.mark.parametrize("pairwise", ["mlpk", "ranking"])
+def test_kernels_of_differences_do_not_see_an_offset(pairwise):
+    for loss in LOSSES:
+        error, told = pairwise_error(pairwise, "dual", "offset 1e6", 1.0, loss)
+        assert error < 1e-8
+        assert not told
+
+
+def test_a_large_offset_is_told():
+    """A polynomial kernel of features with an offset has lost what they differ in."""
+    error, told = pairwise_error(
+        "polynomial", "dual", "offset 1e3", 1e-3, "ranking", fit_offsets="columns"
+    )
+    assert error > 1e-5
+    assert any("rounding errors" in text for text in told)

@@ -104,9 +104,10 @@ def test_several_kernels(complete, tmp_path):
     X, Y, Z = data("complete" if complete else "incomplete")
     kernel = ["rbf", "identity", "profile", "constant"]
     model = ConditionalRankRLS(ALPHA, kernel=kernel, loss="regression").fit(X, Y, Z)
-    K, G = (model._rows.values(X), model._columns.values(Z))
+    rows, columns = model._rows, model._columns
+    K, G = rows.values(rows.others(X)), columns.values(columns.others(Z))
     new = X[:1] + 0.1
-    left = np.vstack([K[2:4], model._rows.values(new)])
+    left = np.vstack([K[2:4], rows.values(rows.others(new))])
     prior = np.outer(np.append(K.diagonal()[2:4], 1.0), G.diagonal())
     _, variance = dense(K, G, prior, left, G, Y, "regression", "rows", False)
     points = np.vstack([X[2:4], new]), Z

@@ -21,7 +21,10 @@ from rankrls._frames import (
     clear_errors,
     columns_in_order,
     feature_names,
+    kept_names,
+    kernels_in_order,
     labels_in_order,
+    names_anything,
     note_kernel_numbers,
     object_names,
     row_names,
@@ -37,6 +40,7 @@ from rankrls.core.relations.offsets import FittedOffsets, FreeOffsets, free_offs
 from rankrls.core.relations.pairwise_kernels import PAIRWISE, PairwiseKernel, SideValues
 from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, cell_variances
 from rankrls.core.relations.relation_problem import (
+    LOST,
     SOLVERS,
     Factors,
     RelationModel,
@@ -47,7 +51,7 @@ from rankrls.core.relations.sides import Side, losing_columns
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.alpha_pairs import check_alpha_pairs
 from rankrls.estimators.named_scores import NamedScores
-from rankrls.estimators.objects import Objects, check_numbers, read_kernels, stacked_kernels
+from rankrls.estimators.objects import Objects, Others, check_numbers, read_kernels, stacked_kernels
 from rankrls.estimators.ranker import check_return_std
 from rankrls.estimators.relation_inputs import (
     SIGNS,
@@ -82,7 +86,7 @@ OPTIONAL = (
     *("dual_coef_", "_left_factor", "_right_factor"),
     *("_weights", "_explicit_rows", "_explicit_columns"),
     *("offset_", "row_offsets_", "column_offsets_"),
-    *("_noise", "_observed"),
+    *("_noise", "_observed", "_labels", "_changed"),
     *("best_iteration_", "validation_curve_", "validation_iterations_"),
 )
 
@@ -117,11 +121,13 @@ class ConditionalRanker(NamedScores, BaseEstimator):
     _left_factor: Array
     _right_factor: Array
     _losses: tuple[str, ...] = LOSSES
+    _labels: Observations
     _rows: Objects
     _columns: Objects | None
     #: Names of the columns of precomputed kernel matrices, if they are integers.
     _kernel_numbers: Array | None = None
     _object_kernel_numbers: Array | None = None
+    _tells_of_equal_objects: bool = True
 
     # ------------------------------------------------------------------ before fitting
 
@@ -139,9 +145,12 @@ class ConditionalRanker(NamedScores, BaseEstimator):
                 "be None"
             )
         X, Z, Y = self._in_order(kernels, X, Z, Y)
+        names = kept_names(_object_names(kernels[0], X))
+        other_names = names if Z is None else kept_names(_object_names(kernels[1], Z))
         X, Z = stacked_kernels(kernels[0], X), stacked_kernels(kernels[1], Z, "Z")
         X = self._check_objects(X)
-        rows = Objects.of(kernels[0], X)
+        apart = self._pairwise.sees_differences
+        rows = Objects.of(kernels[0], X, names, apart)
         _warn_about_columns(kernels[0], X, getattr(self, "feature_names_in_", None))
         columns = None
         if Z is not None:
@@ -152,10 +161,10 @@ class ConditionalRanker(NamedScores, BaseEstimator):
                     raise
                 hint = "(fit takes X, Y, Z: the labels come second)"
                 raise ValueError(f"{error} {hint}") from error
-            columns = Objects.of(kernels[1], Z)
+            columns = Objects.of(kernels[1], Z, other_names)
             _warn_about_columns(kernels[1], Z)
-        elif self.object_kernel is not None or _profiled(kernels[1]):
-            columns = Objects.of(kernels[1], X)
+        elif self.object_kernel is not None or _profiled(kernels[1]) or self._pairwise.several:
+            columns = Objects.of(kernels[1], X, names)
         observations = read_relation(
             Y, len(rows), len(rows if columns is None else columns), one_domain=Z is None
         )
@@ -173,9 +182,13 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         if _one_matrix(kernels[0]):
             X = square_in_order(X)
             note_kernel_numbers(self, "_kernel_numbers", X)
+        elif _several_matrices(kernels[0], X):
+            X = kernels_in_order(X, square=True)
         if Z is not None and _one_matrix(kernels[1]):
             Z = square_in_order(Z, "Z")
             note_kernel_numbers(self, "_object_kernel_numbers", Z)
+        elif _several_matrices(kernels[1], Z):
+            Z = kernels_in_order(Z, "Z", square=True)
         rows = _object_names(kernels[0], X)
         columns = rows if Z is None else _object_names(kernels[1], Z)
         return X, Z, labels_in_order(Y, rows, columns, one_domain=Z is None)
@@ -234,6 +247,8 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             one_kernel = f"relation={self.relation!r}"
         elif self._pairwise.one_domain:
             one_kernel = f"pairwise={self.pairwise!r}"
+        if self._pairwise.several:
+            return first, self._paired_kernels(first, common)
         if one_kernel and _profiled(first):
             raise ValueError(
                 f"kernel 'profile' is not for {one_kernel}: the labels of an object are in its row "
@@ -273,6 +288,32 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             **common,
         )
         return first, second
+
+    def _paired_kernels(self, first: Kernel | KernelSum, common: dict[str, Any]) -> KernelSum:
+        """The kernels of the columns for pairwise="pairs"; weights are those of the pairs."""
+        if self.object_kernel_weights is not None:
+            raise ValueError(
+                "pairwise='pairs' has one weight for each pair of kernels, in kernel_weights: "
+                "object_kernel_weights must be None"
+            )
+        own = self.object_kernel is not None
+        kernels = self.object_kernel if own else self.kernel
+        several = [isinstance(names, list | tuple) for names in (self.kernel, kernels)]
+        if not all(several) or len(self.kernel) != len(kernels):
+            raise ValueError(
+                "pairwise='pairs' needs lists of kernels of one length, kernel and object_kernel; "
+                f"got {show(self.kernel)} and {show(kernels)}"
+            )
+        params = self.object_kernel_params if own else self.kernel_params
+        second = read_kernels(
+            kernels, np.ones(len(kernels)), params, "object_kernel", gamma=self.gamma, **common
+        )
+        if _profiled(first) or _profiled(second):
+            raise ValueError(
+                "kernel 'profile' is not for pairwise='pairs': use pairwise='kronecker'"
+            )
+        assert isinstance(second, KernelSum)
+        return second
 
     def _offsets(self) -> FreeOffsets:
         """Which offsets are fitted, of rows and columns of Y."""
@@ -445,6 +486,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         if model.offsets is not None:
             self._store_offsets(model.offsets[0])
         self._store_noise(observations, alpha)
+        self._labels = observations.stored()
         self.solver_ = model.solver
         self.n_iter_ = model.n_iter
         self.n_edges_ = observations.n_edges
@@ -472,10 +514,13 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         self.row_offsets_, self.column_offsets_ = offsets.rows, offsets.columns
 
     def _warn_of_lost_digits(
-        self, problem: RelationProblem, model: RelationModel, alpha: Any
+        self, problem: RelationProblem, model: RelationModel, alpha: Any, least: int = 0
     ) -> None:
-        """Warn if rounding errors of features with very different scales are in the model."""
-        alpha = np.asarray(alpha)
+        """Warn if rounding errors of kernel matrices or of features are in the model.
+
+        ``alpha`` is the smallest one of the model, ``least`` its number.
+        """
+        alpha, told = np.asarray(alpha), False
         turn = 1 if self.condition_on == "rows" else -1
         sides, explicit = problem.sides[::turn], model.explicit[::turn]
         for k, (objects, name) in enumerate(((self._rows, "X"), (self._ranked, "Z"))):
@@ -485,20 +530,62 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             other = sides[1 - k].size if self.pairwise == "kronecker" else 1.0
             own = float(alpha if alpha.ndim == 0 else alpha[k])
             negligible = np.sqrt(1e-8 * own / max(other, np.finfo(float).tiny))
-            columns = losing_columns(objects.X, negligible)
+            columns = losing_columns(objects.features, negligible)
             if len(columns):
+                told = True
                 warn(
                     f"the kernel matrix has lost digits of {self._named(columns, k)} of {name}, "
                     "small beside others, and predictions are inaccurate: scale the features "
                     "(StandardScaler, MaxAbsScaler)"
                 )
-        if model.loss > 1e-6:
+        loss = model.loss if model.loss > 1e-6 else 0.0
+        if loss == 0.0 and not told:
+            lost = model.cancellation(problem.sides, least, ranking=problem.ranking)
+            loss = lost if lost > LOST else 0.0
+        if loss > 0.0:
             warn(
-                f"rounding errors of about {min(model.loss, 1.0):.1g} of the predictions are in "
+                f"rounding errors of about {min(loss, 1.0):.1g} of the predictions are in "
                 f"the model, which alpha={alpha.min():g} does not smooth out: increase alpha, or "
-                "scale features that depend on each other or have very different scales "
-                "(StandardScaler)"
+                "scale features that depend on each other, have very different scales or large "
+                "offsets (StandardScaler)"
             )
+
+    def _warn_of_equal_objects(self) -> None:
+        """Warn of training objects that the model tells apart, and ``predict`` cannot.
+
+        It recognises them by their features, and those with equal features by their names.
+        """
+        if not self._tells_of_equal_objects:
+            return
+        two = self._columns is not None
+        for k, objects in enumerate((self._rows, self._ranked)[: 1 + two]):
+            reason = self._tells_apart(k) or (None if two else self._tells_apart(1))
+            if reason is None or objects.names is not None:
+                continue
+            groups = objects.equal()
+            if not groups:
+                continue
+            name = "Z" if k == 1 and self._two_domains else "X"
+            shown = " and ".join(str(i) for i in groups[0][:2])
+            more = f" (and {len(groups) - 1} more such groups)" * (len(groups) > 1)
+            warn(
+                f"rows {shown} of {name} have equal features{more}, and {reason} tells objects "
+                "apart: predict gives these objects the mean of what was learned of each, unless "
+                f"its {name} is that of fit. Pass {name} as a data frame whose index names the "
+                "objects, here and to predict"
+            )
+
+    def _tells_apart(self, side: int) -> str | None:
+        """The option by which objects with equal features differ, of rows (0) or columns (1)."""
+        offsets = getattr(self, ("row_offsets_", "column_offsets_")[side], None)
+        if offsets is not None and offsets.any():
+            return f"fit_offsets={self.fit_offsets!r}"
+        kernel = (self._rows, self._ranked)[side].kernel
+        if isinstance(kernel, KernelSum):
+            for weight, part in kernel:
+                if weight > 0 and part.metric in ("identity", "profile"):
+                    return f"kernel {part.metric!r}"
+        return f"pairwise={self.pairwise!r}" if self._pairwise.knows else None
 
     def _named(self, columns: Array, side: int) -> str:
         names = getattr(self, "feature_names_in_", None) if side == 0 else None
@@ -545,9 +632,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             return scores
         X, _, Z = self._check_new(X, Z)
         rows, columns = self._rows, self._ranked
-        points = CellPoints(
-            rows.values(X), columns.values(Z), rows.paired(X), columns.paired(Z, name="Z")
-        )
+        points = CellPoints(rows.values(X), columns.values(Z), rows.paired(X), columns.paired(Z))
         if self.condition_on == "columns":
             points = CellPoints(points.right, points.left, points.right_prior, points.left_prior)
         return scores, self._oriented(np.sqrt(self._variances(points)))
@@ -593,7 +678,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         points = CellPoints(
             lists.values(x),
             ranked.values(a) - ranked.values(b),
-            lists.paired(x, name="given"),
+            lists.paired(x),
             np.maximum(prior, 0.0),
             level=0.0,
         )
@@ -672,19 +757,22 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             if sign and not Z_given:
                 scores[:] = 0.5 * (scores + sign * scores.T)
         if offsets is not None:
-            rows, columns = self._rows.known(X), self._ranked.known(Z)
             for scores, fitted in zip(out, offsets, strict=True):
                 scores += fitted.constant
-                scores += (rows @ fitted.rows)[:, None]
-                scores += columns @ fitted.columns
+                if fitted.rows.any():
+                    scores += (X.known @ fitted.rows)[:, None]
+                if fitted.columns.any():
+                    scores += Z.known @ fitted.columns
         return out
 
     def _side_values(self, X: Any, Z: Any) -> tuple[SideValues, SideValues]:
         """Kernel values of objects that are predicted; pairs without a score are told."""
         sides = []
         for objects, other in ((self._rows, X), (self._ranked, Z)):
-            same = objects.known(other) if self._pairwise.knows else None
-            sides.append(SideValues(objects.values(other), same))
+            same = other.known if self._pairwise.knows else None
+            parts = objects.parts(other) if self._pairwise.several else []
+            K = np.sum(parts, axis=0) if parts else objects.values(other)
+            sides.append(SideValues(K, same, parts))
         if self._pairwise.knows:
             new = [int((side.same.sum(axis=1) == 0).sum()) for side in sides]
             if all(new):
@@ -730,8 +818,10 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             out = self._pairwise.at(*sides, self._table(), rows, cols)
         for fitted in self._stored_offsets() or ():
             out += fitted.constant
-            out += (self._rows.known(X) @ fitted.rows)[row_numbers]
-            out += (self._ranked.known(Z) @ fitted.columns)[column_numbers]
+            if fitted.rows.any():
+                out += (X.known @ fitted.rows)[row_numbers]
+            if fitted.columns.any():
+                out += (Z.known @ fitted.columns)[column_numbers]
         return out
 
     @property
@@ -739,39 +829,47 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         """The training objects of the columns."""
         return self._rows if self._columns is None else self._columns
 
-    def _check_new(self, X: Any, Z: Any) -> tuple[Any, bool, Any]:
+    def _check_new(self, X: Any, Z: Any) -> tuple[Others, bool, Others]:
+        """Objects to predict for; whether Z was given."""
+        rows = self._check_row_objects(X)
+        if Z is not None:
+            return rows, True, self._check_column_objects(Z)
+        if self._two_domains:
+            raise ValueError(
+                "the model was fitted with Z, objects of another kind than X: pass Z, the "
+                "objects to predict for (to rank the objects it was fitted with, their "
+                "features; for a precomputed kernel, their kernel matrix)"
+            )
+        same = self._columns is None
+        return rows, False, rows if same else self._ranked.others(rows.X, rows.names)
+
+    def _check_row_objects(self, X: Any) -> Others:
         check_is_fitted(self)
-        X, Z = self._kernels_in_order(X, Z)
+        if _one_matrix(self._rows.kernel):  # columns in the order of the training objects
+            X = columns_in_order(X, getattr(self, "feature_names_in_", self._kernel_numbers))
+        elif _several_matrices(self._rows.kernel, X):
+            X = kernels_in_order(X, known=self._rows.names)
+        names = _given_names(X)
         X = stacked_kernels(self._rows.kernel, X)
-        Z = stacked_kernels(self._ranked.kernel, Z, "Z")
-        X = self._check_objects(X, reset=False)
-        X = self._rows.others(X)
-        if Z is None:
-            if self._two_domains:
-                raise ValueError(
-                    "the model was fitted with Z, objects of another kind than X: pass Z, the "
-                    "objects to predict for (to rank the objects it was fitted with, their "
-                    "features; for a precomputed kernel, their kernel matrix)"
-                )
-            return X, False, X
+        return self._rows.others(self._check_objects(X, reset=False), names)
+
+    def _check_column_objects(self, Z: Any) -> Others:
+        check_is_fitted(self)
         columns = self._ranked
-        Z = self._check_others(Z)
+        if _one_matrix(columns.kernel):
+            names = getattr(self, "feature_names_in_", self._kernel_numbers)
+            if self._two_domains:
+                names = getattr(self, "object_feature_names_in_", self._object_kernel_numbers)
+            Z = columns_in_order(Z, names, "Z")
+        elif _several_matrices(columns.kernel, Z):
+            Z = kernels_in_order(Z, "Z", known=columns.names)
+        given = _given_names(Z)
+        Z = self._check_others(stacked_kernels(columns.kernel, Z, "Z"))
         if Z.shape[1] != columns.X.shape[1]:
             raise ValueError(
                 f"Z has {Z.shape[1]} features, but the model was fitted with {columns.X.shape[1]}"
             )
-        return X, True, columns.others(Z)
-
-    def _kernels_in_order(self, X: Any, Z: Any) -> tuple[Any, Any]:
-        """Precomputed kernel values with columns in the order of the training objects."""
-        names = getattr(self, "feature_names_in_", self._kernel_numbers)
-        if _one_matrix(self._rows.kernel):
-            X = columns_in_order(X, names)
-        if _one_matrix(self._ranked.kernel) and Z is not None:
-            if self._two_domains:
-                names = getattr(self, "object_feature_names_in_", self._object_kernel_numbers)
-            Z = columns_in_order(Z, names, "Z")
-        return X, Z
+        return columns.others(Z, given, "Z")
 
     @property
     def coef_(self) -> Array:
@@ -852,10 +950,23 @@ def _one_matrix(kernel: Kernel | KernelSum) -> bool:
     return kernel.precomputed and (not isinstance(kernel, KernelSum) or kernel.n_blocks == 1)
 
 
+def _several_matrices(kernel: Kernel | KernelSum, X: Any) -> bool:
+    """Whether X is a list of precomputed kernel matrices."""
+    return kernel.precomputed and not _one_matrix(kernel) and isinstance(X, list | tuple)
+
+
 def _object_names(kernel: Kernel | KernelSum, X: Any) -> Any:
-    """Names of the objects; of several kernel matrices those of the first."""
-    several = kernel.precomputed and not _one_matrix(kernel) and isinstance(X, list | tuple)
-    return object_names(X[0] if several and X else X, precomputed=kernel.precomputed)
+    """Names of the objects; of several kernel matrices those of the first that names them."""
+    if not _several_matrices(kernel, X):
+        return object_names(X, precomputed=kernel.precomputed)
+    found = (object_names(part, precomputed=True) for part in X)
+    return next(filter(names_anything, found), None)
+
+
+def _given_names(X: Any) -> Any:
+    """Names of the rows of X, or None."""
+    names = row_names(X)
+    return names if names_anything(names) else None
 
 
 def _warn_about_columns(kernel: Kernel | KernelSum, X: Any, names: Any = None) -> None:

@@ -12,13 +12,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls._calls import takes_queries, unchanged_on_error
-from rankrls._frames import check_feature_names, check_same_rows, clear_errors
+from rankrls._frames import (
+    check_feature_names,
+    check_same_rows,
+    clear_errors,
+    columns_in_order,
+)
 from rankrls._progress import Progress
 from rankrls._validation import check_length, check_positive, encode_qid, show
 from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import Ledger
-from rankrls.core.spaces.spaces import Basis, Kernel, choose_basis
+from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
 from rankrls.estimators.incremental import (
     Batch,
     IncrementalMethod,
@@ -153,7 +158,9 @@ class IncrementalRanker(PosteriorMixin, Ranker):
                 sample_weight=sample_weight,
             )
             if learned is None:
-                self._warn_about_columns(kernel, X, graph.query_codes if graph.has_qid else None)
+                if not kernel.precomputed:
+                    codes = graph.query_codes if graph.has_qid else None
+                    self._warn_about_columns(kernel, X, codes)
                 basis = self._first_basis(kernel, X)
                 (learned,) = Learned.nothing(X, basis, graph.n_outputs, graph.flat, Ledger())
             _check_outputs(learned, graph)
@@ -249,8 +256,9 @@ class IncrementalRanker(PosteriorMixin, Ranker):
                 X = self._check_rows_of(batch, reset=first)
                 if first:
                     learner.begin(X, batch, self._first_basis(kernel, X, basis_rows))
-                    codes = encode_qid(batch.qid, X.shape[0]).codes
-                    self._warn_about_columns(kernel, X, codes)
+                    if not kernel.precomputed:
+                        codes = encode_qid(batch.qid, X.shape[0]).codes
+                        self._warn_about_columns(kernel, X, codes)
                 learner.add(X, batch)
         return learner.finish()
 
@@ -278,8 +286,11 @@ class IncrementalRanker(PosteriorMixin, Ranker):
     def _why_not_incremental(self) -> str | None:
         """Why these parameters allow no exact update; None if they do."""
         based = self.basis is not None or "nystroem" in (self.solver, getattr(self, "solver_", ""))
-        if isinstance(self.kernel, str) and self.kernel == "precomputed":
-            return "a precomputed kernel has no rows to add; use a named kernel or a callable"
+        if isinstance(self.kernel, str) and self.kernel == "precomputed" and not based:
+            return (
+                "a precomputed kernel needs a fixed basis: set basis= (row numbers of the first "
+                "batch) with solver='nystroem', and pass kernel values with the basis vectors"
+            )
         if self.solver not in ("auto", "primal", "nystroem"):
             return (
                 f"solver={self.solver!r} needs all rows at once; use solver='primal' (linear "
@@ -337,6 +348,11 @@ class IncrementalRanker(PosteriorMixin, Ranker):
     def _check_batch(self, X: Any, *, reset: bool) -> Any:
         if reset:
             self.__dict__.pop("_names_beside", None)
+        precomputed = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        if precomputed and not reset:
+            columns_in_order(X, self._kernel_numbers, refuse=True)
+        elif precomputed:
+            self._check_kernel_names(X)
         with clear_errors(X):
             X = validate_data(
                 self._asked_for_names(X, reset),
@@ -345,7 +361,7 @@ class IncrementalRanker(PosteriorMixin, Ranker):
                 dtype=(np.float64, np.float32),
                 reset=reset,
             )
-        return canonical(X, dense=False)
+        return canonical(X, dense=precomputed)
 
     def _check_names(self, names: Any, n_features: int, *, reset: bool) -> None:
         """Keep the names of a batch's columns that come beside an array, or compare them."""
@@ -367,6 +383,8 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         if rows is not None:
             rows = self._check_batch(rows, reset=False)
             return Basis.from_rows(kernel, rows, np.arange(rows.shape[0]))
+        if kernel.precomputed:
+            check_kernel_values(X, self.basis)
         indices = choose_basis(self.basis, X.shape[0], check_random_state(self.random_state))
         return Basis.of(kernel, X, indices)
 

@@ -8,7 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._calls import explained
-from rankrls._frames import labels_in_order, names_anything, row_names, table_frame
+from rankrls._frames import (
+    column_names,
+    labels_in_order,
+    labels_of,
+    names_anything,
+    row_names,
+    table_frame,
+)
 from rankrls._relation_labels import EdgeList, read_labels
 from rankrls._validation import show
 from rankrls.rankings import RankTable, as_labels
@@ -70,7 +77,7 @@ class NamedScores:
             Keep the first ``k`` of every list. None: all.
         seen : array-like, data frame or sparse matrix of shape (p', g'), optional
             Labels as for ``fit``: pairs that have one are left out, such as what a user has rated
-            already.
+            already. If it has names, as X and Z have, labels of other objects are of no concern.
         row_names : array-like of shape (p',), optional
             Names of the objects of X. None: the index of X, if it is a pandas frame; otherwise
             their numbers.
@@ -139,9 +146,13 @@ def _mask(seen: Any, X: Any, Z: Any, shape: tuple[int, ...]) -> Array:
     """Which pairs have a label."""
     one = Z is None
     own = row_names(X)
-    labels = read_labels(
-        labels_in_order(seen, own, own if one else row_names(Z), one_domain=one), "seen"
-    )
+    other = own if one else row_names(Z)
+    named = column_names(seen) is not None or hasattr(seen, "row_names")
+    if named and names_anything(own) and names_anything(other):
+        seen = labels_of(seen, own, other)
+    else:
+        seen = labels_in_order(seen, own, other, one_domain=one)
+    labels = read_labels(seen, "seen")
     if labels.shape != shape:
         raise ValueError(f"seen has shape {labels.shape} for scores of shape {shape}")
     if not isinstance(labels, EdgeList):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,8 @@ from scipy import sparse
 from scipy.linalg import eigvalsh
 
 from rankrls import _memory
+from rankrls._calls import warn
+from rankrls._frames import kept_names, shown_names
 from rankrls._validation import check_positive, show
 from rankrls.core.relations.observations import Observations
 from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets
@@ -24,10 +27,10 @@ from rankrls.core.relations.side_kernels import (
     profile_kernel,
 )
 from rankrls.core.relations.sides import Side
-from rankrls.core.spaces.spaces import Kernel, check_gram
+from rankrls.core.spaces.spaces import Kernel, centre, check_gram, subtract
 from rankrls.estimators.ranker import canonical
 
-__all__ = ["Objects", "check_numbers", "read_kernels", "stacked_kernels"]
+__all__ = ["Objects", "Others", "check_numbers", "read_kernels", "stacked_kernels"]
 
 Array = NDArray[Any]
 
@@ -43,43 +46,60 @@ class Objects:
         Several kernel matrices side by side, (n, n_kernels n).
     profile : ndarray of shape (n, n), or None
         The kernel of the labels, if that is a part of the kernel.
+    names : ndarray of shape (n,), or None
+        Names of the objects, each once: texts or integers.
+    sees_differences : bool
+        Whether a linear kernel may be that of features less their means.
     """
 
     kernel: Kernel | KernelSum
     X: Any
     profile: Array | None = None
+    names: Array | None = None
+    sees_differences: bool = False
 
     @classmethod
-    def of(cls, kernel: Kernel | KernelSum, X: Any) -> Objects:
+    def of(
+        cls,
+        kernel: Kernel | KernelSum,
+        X: Any,
+        names: Array | None = None,
+        sees_differences: bool = False,
+    ) -> Objects:
         """Training objects; a precomputed kernel matrix is checked.
 
         The kernels of a sum are divided by their mean values k(x, x).
         """
         X = canonical(X, dense=kernel.precomputed)
         if isinstance(kernel, KernelSum):
-            made = cls(kernel, X)
+            made = cls(kernel, X, None, names, sees_differences)
             for block in made._blocks(X):
                 check_gram(block)
             return made.weighted(kernel.weights)
         if kernel.precomputed:
             check_gram(X)
-        return cls(kernel, X)
+        return cls(kernel, X, None, names, sees_differences)
 
     def weighted(self, weights: Array) -> Objects:
         """The same objects with other weights of the kernels, each divided by its mean size."""
         assert isinstance(self.kernel, KernelSum)
         made = replace(self, kernel=replace(self.kernel, weights=weights / self._sizes))
-        for name in ("_matrices", "_sizes"):  # which do not depend on weights
-            if name in self.__dict__:
-                made.__dict__[name] = self.__dict__[name]
+        made._keep_matrices(self)
         return made
+
+    def _keep_matrices(self, other: Objects) -> None:
+        """Take over what depends neither on weights nor on labels."""
+        known = vars(other)
+        self.__dict__.update(
+            {k: known[k] for k in ("_matrices", "_sizes", "_centred") if k in known}
+        )
 
     def given(self, observations: Observations, free: FreeOffsets) -> Objects:
         """The same objects with the labels of the rows of ``observations``, which have offsets."""
         if not (isinstance(self.kernel, KernelSum) and self.kernel.profiled):
             return self
         made = replace(self, profile=profile_kernel(observations, free))
-        made.__dict__.update({name: self.__dict__[name] for name in ("_matrices", "_sizes")})
+        made._keep_matrices(self)
         return made
 
     def stored(self) -> Objects:
@@ -105,15 +125,24 @@ class Objects:
         return [
             None
             if is_featureless(kernel)
-            else np.asarray(next(blocks) if kernel.precomputed else kernel(self.X), dtype=float)
+            else np.asarray(next(blocks) if kernel.precomputed else self._between(kernel), float)
             for kernel in self.kernel.kernels
         ]
 
     @cached_property
     def _sizes(self) -> Array:
         """Mean k(x, x) of every kernel of a sum; 1 where it is not positive."""
-        sizes = np.array([1.0 if K is None else K.diagonal().mean() for K in self._matrices])
-        return np.where(sizes > 0, sizes, 1.0)
+        assert isinstance(self.kernel, KernelSum)
+        blocks = iter(self._blocks(self.X))
+        sizes = []
+        for kernel in self.kernel.kernels:
+            diagonal = np.ones(1)
+            if kernel.precomputed:
+                diagonal = next(blocks).diagonal()
+            elif not is_featureless(kernel):
+                diagonal = kernel.paired(self.X)
+            sizes.append(float(diagonal.mean()))
+        return np.where(np.array(sizes) > 0, sizes, 1.0)
 
     @property
     def weights(self) -> Array | None:
@@ -137,14 +166,58 @@ class Objects:
             return K
         if self.kernel.precomputed:
             return np.asarray(self.X, dtype=np.float64)
-        return self.kernel(self.X).astype(np.float64, copy=False)
+        return self._between(self.kernel).astype(np.float64, copy=False)
+
+    def _between(self, kernel: Kernel, X: Any = None) -> Array:
+        """Values of a kernel of features with the training objects, of these or of others X."""
+        own = self._rows_for(kernel)
+        return kernel(own) if X is None else kernel(self._shifted(kernel, X), own)
+
+    def _product(self, kernel: Kernel, X: Any, coefficients: Array) -> Array:
+        """The same values times coefficients (n, k)."""
+        return kernel.product(self._shifted(kernel, X), self._rows_for(kernel), coefficients)
+
+    @property
+    def features(self) -> Any:
+        """What a linear kernel is computed from."""
+        return self.X if isinstance(self.kernel, KernelSum) else self._rows_for(self.kernel)
+
+    def _rows_for(self, kernel: Kernel) -> Any:
+        return self._centred[0] if self._centres(kernel) else self.X
+
+    def _shifted(self, kernel: Kernel, X: Any) -> Any:
+        return subtract(X, self._centred[1]) if self._centres(kernel) else X
+
+    def _centres(self, kernel: Kernel) -> bool:
+        # The kernels of a sum are divided by their mean values, which centring would change.
+        alone = self.sees_differences and not isinstance(self.kernel, KernelSum)
+        return kernel.shift_invariant or (kernel.linear and alone)
+
+    @cached_property
+    def _centred(self) -> tuple[Any, Any]:
+        """Features less their means, and the means: for kernels that only see differences.
+
+        An offset of the features then costs no digits.
+        """
+        return centre(self.X)
+
+    def inner_products(self, S: Array) -> Array:
+        """⟨S, K⟩ with every kernel matrix of a sum, divided by its size; without profiles."""
+        assert isinstance(self.kernel, KernelSum)
+        products = []
+        for kernel, K in zip(self.kernel.kernels, self._matrices, strict=True):
+            if K is not None:
+                products.append(float(np.einsum("ij,ij->", S, K)))
+            else:
+                products.append(float(S.sum() if kernel.metric == "constant" else np.trace(S)))
+        return np.array(products) / self._sizes
 
     def side(self, free: FreeOffsets = NO_OFFSETS) -> Side:
         """The objects as a side of a relation; the kernel matrix is made when it is needed.
 
         ``free`` are the offsets of labels that profiles are without.
         """
-        X, n = self.X, len(self)
+        X, n = self.features, len(self)
         if self.kernel.linear and not sparse.issparse(X) and 8 * X.shape[1] <= n:
             return Side(self._required_gram, X)  # of which the kernel matrix is hardly needed
         self._require_gram()
@@ -156,7 +229,7 @@ class Objects:
             if self.profile is not None:
                 parts = self.kernel.profiles
                 return ProfiledSide(K, parts, self.profile, free, floor=floor)
-            return Side(K, floor=floor)
+            return Side(K, floor=floor, parts=lambda: self.parts(self.others(self.X)))
         if not self.kernel.linear:
             return Side(self.gram())
         if not sparse.issparse(X):
@@ -173,52 +246,107 @@ class Objects:
         self._require_gram()
         return self.gram()
 
-    def others(self, X: Any) -> Any:
-        """Other objects, checked features of shape (n', d), as this side's kernel takes them."""
-        return canonical(X, dense=self.kernel.precomputed)
+    def others(self, X: Any, names: Any = None, name: str = "X") -> Others:
+        """Other objects, checked features of shape (n', d), as this side's kernel takes them.
 
-    def known(self, X: Any) -> sparse.csr_array:
+        ``names`` are those of the objects, ``name`` that of the argument.
+        """
+        return Others(self, canonical(X, dense=self.kernel.precomputed), names, name)
+
+    def equal(self) -> list[Array]:
+        """Groups of objects that have the same features (kernel values, if precomputed)."""
+        codes = _codes(self.X)
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes))
+        return [group for group in np.split(order, ends[:-1]) if len(group) > 1]
+
+    def known(self, X: Any, names: Any = None, name: str = "X") -> sparse.csr_array:
         """Which of the training objects other objects are, shape (n', n).
 
         Objects with the same features (the same kernel values, if these are precomputed) are
-        the same; a row is divided among training objects that are equal, and zero for new
-        objects. All training objects, in their order, are themselves.
+        the same. Of training objects that are equal, the one with the name of the object is
+        meant; without names a row is divided among them. A row is zero for new objects. All
+        training objects, in their order, are themselves.
         """
         n = len(self)
-        if X is self.X or (X.shape == self.X.shape and _equal(X, self.X)):
+        numbers = self._numbers(names)
+        in_order = numbers is None or not (numbers >= 0).any()
+        if numbers is not None and len(numbers) == n:
+            in_order |= bool((numbers == np.arange(n)).all())
+        if in_order and (X is self.X or (X.shape == self.X.shape and _equal(X, self.X))):
             return sparse.csr_array(sparse.identity(n, format="csr"))
         codes = _codes(self.X, X)
         mine, others = codes[:n], codes[n:]
         order = np.argsort(mine, kind="stable")
         first = np.searchsorted(mine[order], others, "left")
         count = np.searchsorted(mine[order], others, "right") - first
+        named = np.zeros(len(others), dtype=bool)
+        if numbers is not None:
+            named = (numbers >= 0) & (mine[numbers] == others)
+            self._warn_of_other_features(np.flatnonzero((numbers >= 0) & ~named), names, name)
+            count[named] = 1
+        if self.names is not None and (count > 1).any():
+            warn(
+                f"row {int(np.argmax(count > 1))} of {name} has the features of several training "
+                "objects, and gets the mean of what was learned of each: pass a data frame whose "
+                "index names the objects as in fit"
+            )
         starts = np.concatenate([[0], np.cumsum(count)])
-        place = np.arange(starts[-1]) - np.repeat(starts[:-1] - first, count)
+        place = order[np.arange(starts[-1]) - np.repeat(starts[:-1] - first, count)]
+        if numbers is not None:
+            place[starts[:-1][named]] = numbers[named]
         data = np.repeat(1.0 / np.maximum(count, 1), count)
-        return sparse.csr_array((data, order[place], starts), shape=(X.shape[0], n))
+        return sparse.csr_array((data, place, starts), shape=(len(others), n))
 
-    def values(self, X: Any, *, explicit: bool = False) -> Array:
+    def _numbers(self, names: Any) -> Array | None:
+        """Numbers of the training objects with these names, −1 for others; None without names."""
+        if names is None or self.names is None:
+            return None
+        numbers = {name: number for number, name in enumerate(self.names.tolist())}
+        return np.array([numbers.get(name, -1) for name in names.tolist()], dtype=np.int64)
+
+    def _warn_of_other_features(self, rows: Array, names: Any, name: str) -> None:
+        if not len(rows) or not isinstance(names[rows[0]], str):  # integers may number any rows
+            return
+        shown = shown_names(names[rows])
+        warn(
+            f"{shown} of {name} {'has' if len(rows) == 1 else 'have'} the name of a training "
+            "object and other features than in fit: taken as new, without what was learned of "
+            "this object itself"
+        )
+
+    def values(self, X: Others, *, explicit: bool = False) -> Array:
         """Kernel values of shape (n', n) with other objects; their features if ``explicit``."""
         if explicit:
-            return X.toarray() if sparse.issparse(X) else X
+            return X.X.toarray() if sparse.issparse(X.X) else X.X
         if isinstance(self.kernel, KernelSum):
             return self._sum_product(X, None)
-        return self.kernel(X, self.X)
+        return self._between(self.kernel, X.X)
 
-    def product(self, X: Any, coefficients: Array, *, explicit: bool = False) -> Array:
+    def parts(self, X: Others) -> list[Array]:
+        """Values (n', n) with other objects of every kernel of a sum, with its weight."""
+        assert isinstance(self.kernel, KernelSum)
+        made = []
+        for one in np.eye(len(self.kernel.kernels)):
+            alone = replace(self, kernel=replace(self.kernel, weights=self.kernel.weights * one))
+            alone._keep_matrices(self)
+            made.append(alone._sum_product(X, None))
+        return made
+
+    def product(self, X: Others, coefficients: Array, *, explicit: bool = False) -> Array:
         """Kernel values (features, if ``explicit``) times coefficients (n or d, k): (n', k)."""
         if explicit:
-            return X @ coefficients
+            return X.X @ coefficients
         if isinstance(self.kernel, KernelSum):
             return self._sum_product(X, coefficients)
-        return self.kernel.product(X, self.X, coefficients)
+        return self._product(self.kernel, X.X, coefficients)
 
-    def _sum_product(self, X: Any, coefficients: Array | None) -> Array:
+    def _sum_product(self, others: Others, coefficients: Array | None) -> Array:
         """Values of a sum of kernels, times coefficients (n, k) unless these are None."""
         assert isinstance(self.kernel, KernelSum)
-        n = len(self)
+        n, X = len(self), others.X
         blocks = iter(self._blocks(X))
-        known = self.known(X) if any(map(is_featureless, self.kernel.kernels)) else None
+        known = others.known if any(map(is_featureless, self.kernel.kernels)) else None
         out = np.zeros((X.shape[0], n if coefficients is None else coefficients.shape[1]))
         for weight, kernel in self.kernel:
             block = next(blocks) if kernel.precomputed else None
@@ -235,32 +363,32 @@ class Objects:
                 part = known @ right
                 out += weight * (part.toarray() if sparse.issparse(part) else part)
             elif coefficients is None:
-                out += weight * (kernel(X, self.X) if block is None else block)
+                out += weight * (self._between(kernel, X) if block is None else block)
             elif block is not None:
                 out += weight * (block @ coefficients)
             else:
-                out += weight * kernel.product(X, self.X, coefficients)
+                out += weight * self._product(kernel, X, coefficients)
         return out
 
-    def paired(self, X: Any, Y: Any = None, name: str = "X") -> Array:
+    def paired(self, X: Others, Y: Others | None = None) -> Array:
         """k(x, y) row by row (y = x if Y is None), shape (n',).
 
         Precomputed kernels know it of training objects only. A new object has a profile of its
         own, which nobody knows.
         """
         if isinstance(self.kernel, Kernel) and not self.kernel.precomputed:
-            return self.kernel.paired(X, Y)
-        known = self.known(X)
-        other = known if Y is None else self.known(Y)
+            return self.kernel.paired(X.X, None if Y is None else Y.X)
+        known = X.known
+        other = known if Y is None else Y.known
         new = np.asarray(known.sum(axis=1)).ravel() == 0.0
         if self.kernel.precomputed and new.any():
             raise ValueError(
                 "uncertainties need k(x, x), which kernel='precomputed' does not tell for new "
-                f"objects: row {int(np.flatnonzero(new)[0])} of {name} is none of the training "
+                f"objects: row {int(np.flatnonzero(new)[0])} of {X.name} is none of the training "
                 "objects"
             )
         if isinstance(self.kernel, Kernel):
-            return self._between(known, other, np.asarray(self.X, dtype=float))
+            return _entries(known, other, np.asarray(self.X, dtype=float))
         out = np.zeros(X.shape[0])
         blocks = iter(self._blocks(self.X))
         for weight, kernel in self.kernel:
@@ -272,17 +400,35 @@ class Objects:
             elif kernel.metric == "profile":
                 assert self.profile is not None
                 profile = self.profile ** profile_gamma(kernel)
-                values = self._between(known, other, profile)
+                values = _entries(known, other, profile)
                 out += weight * (np.where(new, 1.0, values) if Y is None else values)
             elif kernel.precomputed:
-                out += weight * self._between(known, other, next(blocks))
+                out += weight * _entries(known, other, next(blocks))
             else:
-                out += weight * kernel.paired(X, Y)
+                out += weight * kernel.paired(X.X, None if Y is None else Y.X)
         return out
 
-    def _between(self, first: Any, second: Any, K: Array) -> Array:
-        """Entries of K between training objects, row by row of two tables of `known`."""
-        return np.asarray(second.multiply(first @ K).sum(axis=1)).ravel()
+    def with_others(self, others: Others) -> Objects:
+        """These objects and others, as of a new fit; without profiles."""
+        stacked = sparse.vstack if sparse.issparse(self.X) else np.vstack
+        names = None
+        if self.names is not None and others.names is not None:
+            new = kept_names(others.names)
+            if new is not None and new.dtype == self.names.dtype:
+                names = np.concatenate([self.names, new])
+        return self._refitted(stacked([self.X, others.X]), names)
+
+    def only(self, kept: Array) -> Objects:
+        """Some of these objects, by ascending numbers, as of a new fit; without profiles."""
+        names = None if self.names is None else self.names[kept]
+        return self._refitted(self.part(kept, kept), names)
+
+    def _refitted(self, X: Any, names: Array | None) -> Objects:
+        """Other objects with the same kernels, divided by their mean values for these objects."""
+        X = canonical(X, dense=self.kernel.precomputed)
+        made = Objects(self.kernel, X, None, names, self.sees_differences)
+        weights = self.weights
+        return made if weights is None else made.weighted(weights)
 
     def part(self, chosen: Array, train: Array) -> Any:
         """Some objects, as a model of the objects ``train`` takes them: features, kernel values."""
@@ -290,6 +436,48 @@ class Objects:
         if isinstance(self.kernel, KernelSum) and self.kernel.precomputed:
             return np.hstack([block[:, train] for block in self._blocks(X)])
         return X[:, train] if self.kernel.precomputed else X
+
+
+def _entries(first: Any, second: Any, K: Array) -> Array:
+    """Entries of K between training objects, row by row of two tables of `Objects.known`."""
+    return np.asarray(second.multiply(first @ K).sum(axis=1)).ravel()
+
+
+class Others:
+    """Objects to predict for: their features, and which training objects they are.
+
+    Parameters
+    ----------
+    objects : Objects
+        The training objects.
+    X : ndarray or CSR of shape (n', d)
+    names : pandas Index of length n', or None
+    name : str
+        What X is called in messages.
+    """
+
+    _find: Callable[[], sparse.csr_array]
+
+    def __init__(self, objects: Objects, X: Any, names: Any, name: str) -> None:
+        self.X, self.names, self.name = X, names, name
+        self._find = lambda: objects.known(X, names, name)
+
+    @cached_property
+    def known(self) -> sparse.csr_array:
+        """See `Objects.known`."""
+        return self._find()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of X."""
+        return self.X.shape
+
+    def __getitem__(self, rows: Array) -> Others:
+        part = object.__new__(Others)
+        part.X, part.name = self.X[rows], self.name
+        part.names = None if self.names is None else self.names[rows]
+        part._find = lambda: self.known[rows]
+        return part
 
 
 def read_kernels(

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from rankrls import _memory
 from rankrls._calls import explained, takes_queries
 from rankrls._frames import (
+    check_basis_names,
     check_same_rows,
     clear_errors,
     columns_in_order,
@@ -43,7 +44,7 @@ from rankrls.core.preferences.laplacian import COSTS, TIES
 from rankrls.core.preferences.query_weights import QUERY_WEIGHTINGS
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.problem import RidgeProblem
-from rankrls.core.spaces.spaces import SOLVERS, Kernel, check_gram, choose_space
+from rankrls.core.spaces.spaces import SOLVERS, Kernel, check_kernel_values, choose_space
 from rankrls.estimators.calibration import margins
 from rankrls.estimators.lost_queries import QueryRequests, warn_of_pooled_queries
 from rankrls.metrics import pairwise_accuracy
@@ -159,7 +160,7 @@ def _sizes_hint(qid: Any, n_rows: int) -> str:
     except ValueError:  # tuples of different lengths are labels, too
         return ""
     if sizes.ndim == 1 and sizes.dtype.kind in "iu" and int(sizes.sum()) == n_rows:
-        return " (sizes of consecutive queries are called group)"
+        return " (pass sizes of consecutive queries as group)"
     return ""
 
 
@@ -283,8 +284,7 @@ class Ranker(QueryRequests, BaseEstimator):
         for name in ("_kernel_numbers", "_names_beside"):
             self.__dict__.pop(name, None)
         if kernel.precomputed:
-            square_in_order(X, refuse=True)
-            note_kernel_numbers(self, "_kernel_numbers", X)
+            self._check_kernel_names(X)
         with clear_errors(X):
             X = validate_data(
                 self,
@@ -300,10 +300,22 @@ class Ranker(QueryRequests, BaseEstimator):
             warn_of_pooled_queries(type(self).__name__)
         X = canonical(X, dense=kernel.precomputed, columns=self._keeps_columns)
         if kernel.precomputed:
-            check_gram(X)
+            check_kernel_values(X, self.basis)
         else:
             self._warn_about_columns(kernel, X, graph.query_codes if graph.has_qid else None)
         return kernel, X, graph
+
+    def _check_kernel_names(self, X: Any) -> None:
+        """Check that columns of precomputed kernel values have the names of their rows; keep them.
+
+        Names that are text are kept by scikit-learn.
+        """
+        shape = np.shape(X)
+        if len(shape) == 2 and shape[0] != shape[1]:
+            check_basis_names(X, self.basis)
+        else:
+            square_in_order(X, refuse=True)
+        note_kernel_numbers(self, "_kernel_numbers", X)
 
     def _warn_about_columns(self, kernel: Kernel, X: Any, codes: Array | None) -> None:
         """Warn of ids and unequal scales; what scale is right for a function, it knows itself."""
@@ -378,7 +390,8 @@ class Ranker(QueryRequests, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, n_features)
-            Kernel values with all training rows, (n, n_rows), if the kernel is precomputed.
+            Kernel values with all training rows, (n, n_rows), if the kernel is precomputed, or with
+            the basis vectors, (n, n_basis), if ``fit`` was given these.
 
         Returns
         -------
@@ -668,7 +681,8 @@ class PosteriorMixin:
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, n_features)
-            Kernel values with all training rows, (n, n_rows), if the kernel is precomputed.
+            Kernel values with all training rows, (n, n_rows), if the kernel is precomputed, or with
+            the basis vectors, (n, n_basis), if ``fit`` was given these.
         return_std : bool, default=False
             Also give the posterior standard deviation of f(x) − f̄ (Gaussian-process reading, see
             Notes of the class), with f̄ the mean score of the training rows that take part in a

@@ -40,7 +40,7 @@ class RankRLS(IncrementalRanker):
         rescaled.
     kernel : str or callable, default="linear"
         Any name that scikit-learn's `pairwise_kernels` takes, a function of two rows, or
-        "precomputed" (X is the kernel matrix).
+        "precomputed" (X holds kernel values).
     gamma, degree, coef0 : float
         Parameters of the kernels that have them (``gamma=None``: 1/n_features, and 1 for chi2).
     kernel_params : dict, optional
@@ -66,7 +66,8 @@ class RankRLS(IncrementalRanker):
         otherwise in "primal" if n_features <= n_rows, else "dual".
     basis : int or array of int, optional
         Nyström basis vectors: how many to draw at random, or the row numbers. None with
-        ``solver="nystroem"``: 1000, or all rows if there are fewer.
+        ``solver="nystroem"``: 1000, or all rows if there are fewer. With row numbers, precomputed
+        kernel values with these rows are enough.
     max_iter : int, optional
         Most iterations of "cg"; None: 1000.
     tol : float, default=1e-6
@@ -211,7 +212,8 @@ class RankRLS(IncrementalRanker):
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            The kernel matrix of shape (n_rows, n_rows) if ``kernel="precomputed"``.
+            If ``kernel="precomputed"``, the kernel matrix of shape (n_rows, n_rows), or its columns
+            ``basis``, shape (n_rows, n_basis); a square X is the whole matrix.
         y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph
             Scores, higher is preferred. May be None if pairs are given.
         qid : array-like of shape (n_rows,), optional
@@ -308,7 +310,8 @@ class RankRLS(IncrementalRanker):
             ties="keep".
         basis_rows : array-like of shape (n_basis, n_features), optional
             Basis vectors, for solver "nystroem"; ``basis_indices_`` are then numbers of these
-            rows. By default ``basis`` (row numbers, or how many to draw) is about the first batch.
+            rows. If the kernel is precomputed, their kernel matrix, (n_basis, n_basis). By default
+            ``basis`` (row numbers, or how many to draw) is about the first batch.
 
         Returns
         -------

@@ -54,7 +54,7 @@ class RankSVM(Ranker):
         n_queries/(2 C).
     kernel : str or callable, default="linear"
         Any name accepted by scikit-learn's `pairwise_kernels`, a function of two rows, or
-        "precomputed" (X is the kernel matrix). The kernel must be positive semi-definite.
+        "precomputed" (X holds kernel values). The kernel must be positive semi-definite.
     gamma, degree, coef0 : float
         Parameters of the kernels that have them. ``gamma=None`` is 1/n_features, and 1 for chi2.
     kernel_params : dict, optional
@@ -73,7 +73,8 @@ class RankSVM(Ranker):
         the memory, else "nystroem", with a warning.
     basis : int or array of int, optional
         Nyström basis vectors: the number to draw at random, or the row indices. If None,
-        ``solver="nystroem"`` uses 1000, or all rows if there are fewer.
+        ``solver="nystroem"`` uses 1000, or all rows if there are fewer. With row indices,
+        precomputed kernel values with these rows are enough.
     max_iter : int, default=1000
         Maximum number of iterations.
     tol : float, default=1e-4
@@ -205,7 +206,8 @@ class RankSVM(Ranker):
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            Features, or the kernel matrix of shape (n_rows, n_rows) if ``kernel="precomputed"``.
+            Features, or if ``kernel="precomputed"`` the kernel matrix of shape (n_rows, n_rows), or
+            its columns ``basis``, shape (n_rows, n_basis); a square X is the whole matrix.
         y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph
             Scores, higher = preferred. May be None if pairs are given.
         qid : array-like of shape (n_rows,), optional
@@ -294,7 +296,7 @@ class RankSVM(Ranker):
         ----------
         X : array-like or sparse matrix of shape (n, n_features)
             Features, or the kernel values with all training rows, (n, n_rows), if the kernel is
-            precomputed.
+            precomputed, or with the basis vectors, (n, n_basis), if ``fit`` was given these.
         return_std : bool, default=False
             Must be False, because the hinge loss has no posterior. Use `RankRLS` for standard
             deviations.

@@ -227,13 +227,13 @@ def _check_coefficients(ranker: Any, model: Any) -> None:
 
 
 def _n_features(model: Any, claimed: int) -> int:
-    """How many columns X must have; any number that its basis allows if it is K[:, basis]."""
+    """How many columns X must have; any number that its basis allows if it selects from these."""
     if model.coef is not None:
         return model.coef.shape[1]
     basis = getattr(model, "basis", None)
     if not model.kernel.precomputed:
         return (model if basis is None else basis).rows.shape[1]
-    if basis is None:
+    if basis is None or basis.columns_only:
         return model.dual_coef.shape[1]
     return max(claimed, int(basis.indices.max(initial=0)) + 1)
 

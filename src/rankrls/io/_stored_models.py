@@ -16,6 +16,7 @@ from rankrls.core.spaces.spaces import Kernel
 from rankrls.io._kinds import (
     COUNT,
     FINITE,
+    FLAG,
     INTEGER,
     NUMBER,
     POSITIVE,
@@ -72,6 +73,7 @@ def _check_basis(basis: Any) -> None:
     missing = basis.rows is None
     require(missing == basis.kernel.precomputed, "the rows of a basis belong to its kernel")
     require(missing or basis.rows.shape[0] == len(kept), "a basis has other rows than it keeps")
+    require(missing or not basis.columns_only, "kernel values of a kernel that computes them")
 
 
 KERNELS = (
@@ -107,6 +109,7 @@ KERNELS = (
             "map": instance("NystroemMap"),
             "rows": maybe(rows("q n")),
             "shift": optional(either(FINITE, array("f", "n"))),
+            "columns_only": optional(FLAG),
         },
         unpack=call,
         check=_check_basis,

@@ -72,7 +72,7 @@ def relation_holdout_predict(
     folds: Any = None,
     alphas: ArrayLike | None = None,
 ) -> Array:
-    """Predict every pair by a model that was fitted without it, exactly.
+    """Predict every pair by the model fitted without it, exactly.
 
     Parameters
     ----------
@@ -84,13 +84,13 @@ def relation_holdout_predict(
         the pair, or of row i and column j. With a symmetric or reciprocal relation (or kernel:
         "mlpk", "ranking") the mirror images of these pairs are left out too.
     folds : list or splitter, optional
-        What is left out together; None: one row, column, pair, or row and column at a time. For
+        Folds to leave out; None: one row, column, pair, or row and column at a time. For
         "rows" and "columns" a list of arrays of their numbers (or masks); for "entries" of tuples
         (rows, columns) of the numbers of pairs; for "both" of tuples (rows, columns), of which
         all pairs are predicted by a model without these rows and columns. A scikit-learn splitter
         divides rows of X, of Z, or the observed pairs row by row of Y; for "both" the objects
-        of one kind, or rows and columns, of which every fold is combined with every other. What
-        is in no fold is NaN; a pair may be in one only.
+        of one kind, or rows and columns, of which every fold is combined with every other. Pairs
+        that are in no fold are NaN; a pair can be in one fold only.
     alphas : array-like of shape (n_alphas,), optional
         A grid instead of the estimator's alpha. Pairs (row, column), of shape (n_alphas, 2), are
         taken with ``pairwise="two-step"``.
@@ -103,20 +103,19 @@ def relation_holdout_predict(
     Notes
     -----
     On a complete relation without a symmetry, with ``pairwise`` "kronecker", "cartesian" or
-    "two-step", the predictions are read off the decomposed kernels by a few matrix products
-    ("both": one decomposition for each row), and equal those of refits; folds of rows and columns
-    have a closed form each. Otherwise each is a refit: as many as there are folds.
+    "two-step", the predictions are computed from the decomposed kernels by a few matrix products
+    ("both": one decomposition for each row), and equal those of refits; each fold of rows or
+    columns has a closed form. Otherwise the model is refitted for each fold.
 
     Two-step regression needs all pairs: its model without some "entries" is the one in which
-    their labels are their own predictions.
+    their labels equal their own predictions.
 
-    The ranking loss knows predictions of a conditioning object up to a constant. They are given
-    here with the offset that makes the mean residual of its remaining labels zero; without any
-    left, that makes its mean prediction over the objects that were not left out zero. So the
-    predictions of a list by *different* models ("columns", "entries", "both") can be compared,
-    but such pooling is biased: a label that is left out is missing in the offset, which makes its
-    prediction worse than random where there is nothing to learn. `ConditionalRankRLSCV` never
-    compares them.
+    With the ranking loss, predictions of a conditioning object are determined up to a constant.
+    Here the mean residual of its remaining labels is zero; if it has none, its mean prediction
+    over the objects that were not left out is zero. Predictions of a list by *different* models
+    ("columns", "entries", "both") can therefore be compared, but such pooling is biased: a
+    held-out label is missing in the offset, so that its prediction is worse than random if there
+    is nothing to learn. `ConditionalRankRLSCV` never compares them.
 
     Examples
     --------

@@ -38,13 +38,13 @@ def conditional_cross_val_score(
 ) -> Array:
     """Score a conditional ranker on held-out rows, columns, objects or edges, by refitting it.
 
-    It cross-validates the whole procedure: with a `ConditionalRankRLSCV` alpha is chosen anew
-    from the training part of every fold, so that the score is not optimistic.
+    The whole procedure is cross-validated: a `ConditionalRankRLSCV` chooses alpha from the
+    training part of every fold, so that the score is not optimistic.
 
     Parameters
     ----------
     estimator : ConditionalRankRLS or ConditionalRankRLSCV
-        Is cloned for every fold.
+        Cloned for every fold.
     X, Y, Z : as for ``fit``
     cv, n_folds
         As for `ConditionalRankRLSCV`, but never single rows: None is ten folds, or fewer.
@@ -129,7 +129,7 @@ class _Refit:
         swap = slice(None, None, -1) if self.by_columns else slice(None)
         train, test = fold.train[swap], fold.test[swap]
         labels = self._part(*train)
-        model = clone(self.template)
+        model = self._model()
         # Rows and columns of one kind of objects, but not the same ones: two kinds to the model.
         apart = self.two or not np.array_equal(train[0], train[1])
         model.fit(
@@ -155,9 +155,14 @@ class _Refit:
         train = sparse.coo_array((y[~test], (rows[~test], cols[~test])), shape=(p, g))
         every = np.arange(p), np.arange(g)
         X, Z = (self._features(side, every[side], every[side]) for side in (0, 1))
-        model = clone(self.template).fit(X, train, Z if self.two else None)
+        model = self._model().fit(X, train, Z if self.two else None)
         scores = model.predict_edges(X, Z if self.two else None, rows[test], cols[test])
         return self._lists(rows[test], cols[test], y[test], scores)
+
+    def _model(self) -> Any:
+        model = clone(self.template)
+        model._tells_of_equal_objects = False  # in every fold
+        return model
 
     def _part(self, rows: Array, cols: Array) -> sparse.coo_array:
         """Labels between some rows and columns, renumbered."""

@@ -187,7 +187,7 @@ def check_test(test: Any, train: Rankings, document_names: Any, *, precomputed: 
         raise ValueError(
             f"the training data {one} qid and test {other}; give it for both or for neither"
         )
-    width = train.n_rows if precomputed else train.n_features
+    width = train.n_features
     if np.shape(test[0])[1:] != (width,):
         raise ValueError(
             f"test X has shape {np.shape(test[0])}; it must have {width} columns, like the "

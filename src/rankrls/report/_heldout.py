@@ -370,6 +370,12 @@ def _refits(plan: FitPlan, data: Rankings) -> CrossValidated:
 
 def _refitted(plan: FitPlan, estimator: Any, data: Rankings) -> Array:
     precomputed = getattr(estimator, "kernel", None) == "precomputed"
+    basis: Any = getattr(estimator, "basis", None)
+    if precomputed and np.ndim(basis) == 1:
+        raise ValueError(
+            "a report refits this estimator without some rows, and row numbers in basis do not "
+            "follow: pass basis as a number, RankRLS, or a kernel by name"
+        )
     scores = np.empty(data.n_rows)
     for number, (rows, rest) in enumerate(_folds(data), 1):
         plan.tell(f"Refitting without fold {number} of {_n_folds(data)}")

@@ -1,13 +1,13 @@
 """Relations that are sums of functions of their objects: one system over the objects.
 
-The kernel k(x, x') + g(z, z') has the functions f(x, z) = h₁(x) + h₂(z), and its antisymmetric form
-h(x) − h(z). However many pairs are observed, there are only p + g unknown values: with the
-incidence B of pairs and objects and the loss L over the pairs,
+Functions of the kernel k(x, x') + g(z, z') are f(x, z) = h₁(x) + h₂(z), those of its antisymmetric
+form h(x) − h(z). They have p + g unknown values, for any number of observed pairs. With the
+incidence matrix B of pairs and objects and the loss L over the pairs,
 
     (ΦᵀBᵀLBΦ + alpha I) β = ΦᵀBᵀLy,     h = Φβ,
 
-where Φ = V √λ has the eigenvectors and eigenvalues of the kernels. BᵀLB is made of sums of weights
-by object and pair, and free offsets are sums of columns of B, which are projected out of it.
+where Φ = V √λ, with the eigenvectors and eigenvalues of the kernels. BᵀLB consists of sums of
+weights by object and by pair. Free offsets are sums of columns of B, and are projected out.
 """
 
 from __future__ import annotations

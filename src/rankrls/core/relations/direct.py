@@ -74,7 +74,7 @@ def solve_over_products(
 ) -> tuple[Array, float]:
     """Inner coefficients of shape (n_alphas, r, s), by a system over products of eigenvectors.
 
-    The second result is about the relative error that rounding leaves in them.
+    The second result is an estimate of their relative rounding error.
 
     Parameters
     ----------
@@ -95,10 +95,10 @@ def solve_over_products(
 
         (ΦᵀLΦ + alpha diag(1/Λ)) θ = ΦᵀLy.
 
-    A Cholesky factor of it, with rows and columns scaled to a unit diagonal, is as accurate as the
-    scaled system is well-conditioned, whatever the scales of the features. Where it is not (pairs
-    that tell nothing about some products, and a small alpha), the singular vectors of L^½ Φ Λ^½ are
-    computed instead.
+    It is solved by a Cholesky factorisation with rows and columns scaled to a unit diagonal. The
+    accuracy depends on the condition of the scaled system, and not on the scales of the features.
+    If that is ill-conditioned (some products are not determined by the observed pairs, and alpha
+    is small), the singular vectors of L^½ Φ Λ^½ are computed instead.
     """
     factor = EdgeFactor(cells, centred=ranking, offsets=offsets)
     products = _EigenvectorProducts(left, right, factor, sign)
@@ -155,7 +155,7 @@ def solve_over_cells(
     """
     factor = EdgeFactor(cells, centred=ranking, offsets=offsets)
     ends = (cells.rows, cells.cols)
-    kernel = EdgeKernel(rows.K, columns.K, ends, sign=sign, pairwise=pairwise)
+    kernel = EdgeKernel(rows.values, columns.values, ends, sign=sign, pairwise=pairwise)
     gram = kernel.dense()
     S = factor.rmatmat(np.ascontiguousarray(factor.rmatmat(gram).T))
     S = 0.5 * (S + S.T)
@@ -288,7 +288,7 @@ class _EigenvectorProducts:
         return root * ((filters * coordinates) @ svd.weights.T)
 
     def by_eigenvectors(self, gram: Array, cross: Array, alphas: Array) -> Array:
-        """The same by an eigendecomposition, for systems that are singular and large."""
+        """The same by an eigendecomposition, for large singular systems."""
         root = np.sqrt(self.scale)
         S, b = gram * root * root[:, None], (root * cross)[:, None]
         made = EigenFactorization(S, float(alphas.min()))

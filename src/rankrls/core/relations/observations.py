@@ -1,7 +1,7 @@
-"""Observed relations: which pairs (row object, column object) have a label, and which label.
+"""Observed relations: pairs (row object, column object) and their labels.
 
-A relation is a p × g matrix of labels of which any part may be observed, and any pair several
-times (edges of a multigraph). Edges are kept as lists; a matrix without gaps stays a matrix.
+A relation is a p × g matrix of labels. Any part of it may be observed, and a pair may be observed
+several times (edges of a multigraph). Edges are stored as lists, a complete matrix as a matrix.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class CompleteBlock:
 class Cells:
     """The different observed pairs, sorted by row and column, with the edges of a pair averaged.
 
-    Σ_e (y_e − c − f)² over the edges of a pair is n (ȳ − c − f)² plus a constant, so that pairs
-    with weights n hold everything that a least-squares loss needs.
+    Σ_e (y_e − c − f)² over the edges of a pair is n (ȳ − c − f)² plus a constant: pairs with
+    weights n are sufficient for a least-squares loss.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class Observations:
 
     @classmethod
     def read(cls, Y: Any, name: str = "Y") -> Observations:
-        """Labels as users pass them: a matrix with NaN, a data frame, or a sparse matrix."""
+        """Read labels from a matrix with NaN, a data frame, or a sparse matrix."""
         if Y is None or sparse.issparse(Y):
             labels = read_labels(Y, name)
             assert isinstance(labels, EdgeList)
@@ -131,7 +131,7 @@ class Observations:
 
     @property
     def n_edges(self) -> int:
-        """How many labels there are."""
+        """Number of labels."""
         return len(self._lists[0]) if self._lists is not None else int(np.prod(self.shape))
 
     @property
@@ -151,16 +151,47 @@ class Observations:
 
     @property
     def T(self) -> Observations:
-        """The same edges, seen from the columns."""
+        """The transposed relation."""
         if self._matrix is not None:
             return Observations._whole(self._matrix.T)
         rows, cols, y = self.lists
         return Observations(cols, rows, y, self.shape[::-1])
 
+    def stored(self) -> Observations:
+        """The same without what was derived from it."""
+        if self._matrix is not None:
+            return Observations._whole(self._matrix)
+        return Observations(*self.lists, self.shape)
+
     def select(self, chosen: Array) -> Observations:
         """Some of the edges (mask or numbers), between the same objects."""
         rows, cols, y = self.lists
         return Observations(rows[chosen], cols[chosen], y[chosen], self.shape)
+
+    def between(self, rows: Array, cols: Array) -> Observations:
+        """The edges between some of the objects, by ascending numbers, and no other objects."""
+        if self._matrix is not None:
+            return Observations._whole(self._matrix[np.ix_(rows, cols)])
+        places = []
+        for kept, n in zip((rows, cols), self.shape, strict=True):
+            place = np.full(n, -1)
+            place[kept] = np.arange(len(kept))
+            places.append(place)
+        ends, others, y = self.lists
+        i, j = places[0][ends], places[1][others]
+        chosen = (i >= 0) & (j >= 0)
+        shape = (len(rows), len(cols))
+        return Observations(i[chosen], j[chosen], y[chosen], shape).as_matrix()
+
+    def as_matrix(self) -> Observations:
+        """The same as a matrix, if every pair has one label."""
+        p, g = self.shape
+        if self._matrix is not None or self.n_edges != p * g:
+            return self
+        rows, cols, y = self.lists
+        Y = np.full(self.shape, np.nan)
+        Y[rows, cols] = y
+        return self if np.isnan(Y).any() else Observations._whole(Y)
 
     @cached_property
     def cells(self) -> Cells:
@@ -181,9 +212,9 @@ class Observations:
     def block(self, *, ranking: bool, square: bool = False) -> CompleteBlock | None:
         """The observations as one complete block, or None if they are not one.
 
-        Rows and columns without an edge do not matter. For ``ranking`` a row with one pair does
-        not either: it has nothing to compare. ``square``: the block must have the same objects
-        on both sides.
+        Rows and columns without an edge are ignored. For ``ranking``, so are rows with a single
+        pair, which has nothing to be compared with. ``square``: the block must have the same
+        objects on both sides.
         """
         p, g = self.shape
         if self._matrix is not None:

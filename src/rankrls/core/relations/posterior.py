@@ -1,11 +1,11 @@
-"""Posterior variances of cells: the model read as a Gaussian process with covariance K ⊗ G.
+"""Posterior variances of pairs, for the model as a Gaussian process with covariance K ⊗ G.
 
-The noise of a label has the variance alpha. With S = K ⊗ G + alpha I over the observed pairs and
-free offsets T (flat prior), the variance of f at a cell with kernel values k is
+The noise of a label has variance alpha. With S = K ⊗ G + alpha I over the observed pairs and free
+offsets T (flat prior), the variance of f at a pair with kernel values k is
 
     k₀ − kᵀ Q k,     Q = S⁻¹ − S⁻¹T (TᵀS⁻¹T)⁺ TᵀS⁻¹,
 
-and that of f + c with a constant c has (1 − kᵀS⁻¹1)²/1ᵀS⁻¹1 more than k₀ − kᵀS⁻¹k.
+and that of f + c with a free constant c is k₀ − kᵀS⁻¹k + (1 − kᵀS⁻¹1)²/1ᵀS⁻¹1.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CellPoints:
     right_prior : ndarray of shape (g',)
         g(z, z), or g(a, a) + g(b, b) − 2 g(a, b).
     level : float
-        How often a constant is contained: 1, or 0 for differences.
+        Coefficient of the constant offset: 1, or 0 for differences.
     """
 
     left: Array

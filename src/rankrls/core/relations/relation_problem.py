@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from rankrls import _memory
 from rankrls._progress import Progress
@@ -42,7 +43,7 @@ from rankrls.core.relations.pairwise_kernels import (
 )
 from rankrls.core.relations.sides import Side, Spectrum
 
-__all__ = ["SOLVERS", "Factors", "RelationModel", "RelationProblem"]
+__all__ = ["LOST", "SOLVERS", "Factors", "RelationModel", "RelationProblem"]
 
 Array = NDArray[Any]
 
@@ -56,6 +57,8 @@ MAX_DUAL_CELLS = 2000
 MAX_PRIMAL_COST = 1.5e10
 #: Rounding errors of a kernel matrix that are a larger part of predictions are told.
 LOST = 1e-5
+#: Most objects of a side whose predictions are looked at for rounding errors.
+SAMPLE = 64
 #: Where the largest eigenvalue is at most so many times alpha, few iterations in the eigenvectors
 #: are enough (measured).
 EASY = 1e3
@@ -142,9 +145,45 @@ class RelationModel:
                 row += fitted.at(rows, cols)
         return values
 
+    def cancellation(self, sides: tuple[Side, Side], index: int, *, ranking: bool) -> float:
+        """About the rounding errors of predictions, relative to the largest one.
+
+        Of some of the training objects, for alpha number ``index``. Predictions are sums of
+        products of kernel values (or features) and coefficients; where these are much larger than
+        their sum, digits of the kernel values that matter were lost in fitting, too.
+        """
+        chosen = [np.unique(np.linspace(0, len(side) - 1, SAMPLE).astype(int)) for side in sides]
+        left, right = (
+            self._side_values(side, explicit, some)
+            for side, explicit, some in zip(sides, self.explicit, chosen, strict=True)
+        )
+        A = self.tables[index]
+        F = self.pairwise.table(left, right, A)
+        # All kernel values of pairs have their own rounding errors in the system of "dual".
+        formed = self.solver == "dual" and self.weights is None
+        sizes = self.pairwise.term_sizes(left, right, A, ranking=ranking and not formed)
+        rounding = EPS * float(sizes.max(initial=0.0))
+        if self.offsets is not None:
+            fitted = self.offsets[index]
+            F = F + fitted.constant + fitted.rows[chosen[0], None] + fitted.columns[chosen[1]]
+        if ranking:
+            F = F - F.mean(axis=1, keepdims=True)
+        size = float(np.abs(F).max(initial=0.0))
+        return rounding / size if size > 0 else 0.0
+
+    def _side_values(self, side: Side, explicit: bool, chosen: Array) -> SideValues:
+        """Kernel values (features, if ``explicit``) of some training objects of a side."""
+        values = side.features if explicit else side.K
+        assert values is not None
+        same = None
+        if self.pairwise.knows:
+            same = sparse.identity(len(side), format="csr")[chosen]
+        parts = [part[chosen] for part in side.values.parts] if self.pairwise.several else []
+        return SideValues(values[chosen], same, parts)
+
     def _without_offsets(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
         if not self.pairwise.plain:
-            left, right = (SideValues(side.K) for side in sides)
+            left, right = (side.values for side in sides)
             tables = (self.pairwise.table(left, right, A) for A in self.coefficients)
             return np.stack([values[rows, cols] for values in tables])
         parts, places = [], []
@@ -234,7 +273,7 @@ class RelationProblem:
         """A bound of the largest eigenvalue of the kernel matrix of pairs."""
         if self.pairwise.plain:
             return self.sides[0].size * self.sides[1].size
-        left, right = (SideValues(side.K) for side in self.sides)
+        left, right = (side.values for side in self.sides)
         return self.pairwise.trace(left, right)
 
     @property
@@ -347,6 +386,10 @@ class RelationProblem:
             model = self._stop_early(float(alphas[0]), options, held_out)
         else:
             model = self._iterate(alphas, options)
+        return self.with_offsets(model)
+
+    def with_offsets(self, model: RelationModel) -> RelationModel:
+        """The model with the best offsets beside its coefficients, if offsets are fitted."""
         return replace(model, offsets=self._fitted_offsets(model)) if any(self.offsets) else model
 
     def _check_primal(self) -> None:

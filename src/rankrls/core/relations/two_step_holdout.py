@@ -4,8 +4,9 @@ With the smoothers S = K (K + alpha₁ I)⁻¹ of the rows and T = G (G + alpha�
 model has the values S Y T. Without row i it is a regression over the other rows: the leave-one-out
 prediction of one side, smoothed by the other. Without row i and column j both are leave-one-out.
 
-A single label is no row or column: the regressions need all of them. A model without label (i, j)
-is the one in which this label is its own prediction, and that of several labels likewise:
+The regressions need complete rows and columns, so that a single label cannot simply be removed. The
+model without label (i, j), or without several labels, is the one in which these labels equal their
+own predictions:
 
     y* = [(S ⊗ T) y*]  at the held-out pairs,  y* = y elsewhere.
 
@@ -13,8 +14,7 @@ The ranking loss has a free offset for each row; T is then the smoother of C G C
 
     S ⊗ T + I ⊗ 11ᵀ/g
 
-takes the place of S ⊗ T. Diagonals of I − S and its off-diagonal entries are formed as
-alpha (K + alpha I)⁻¹, without a difference.
+replaces S ⊗ T. I − S is computed as alpha (K + alpha I)⁻¹, which avoids cancellation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Array = NDArray[Any]
 
 
 class _Smoother:
-    """S = V diag(λ/(λ + alpha)) Vᵀ of one side, and what is left by it."""
+    """S = V diag(λ/(λ + alpha)) Vᵀ of one side, and I − S."""
 
     def __init__(self, spectrum: Spectrum, alpha: float) -> None:
         self.values, self.vectors, self.alpha = spectrum.values, spectrum.vectors, alpha
@@ -54,7 +54,7 @@ class _Smoother:
 
     @cached_property
     def off_diagonal(self) -> Array:
-        """S without its diagonal, by ``rest``."""
+        """S without its diagonal, computed from ``rest``."""
         out = -self.rest
         if self.centred:
             out -= 1.0 / len(out)
@@ -66,9 +66,9 @@ class _Smoother:
         return self.vectors @ ((self.values * self.D)[:, None] * (self.vectors.T @ Y))
 
     def without(self, Y: Array) -> tuple[Array, Array]:
-        """Every row of Y (n, k) by the others, and which rows lost digits, shape (n,).
+        """Predict every row of Y (n, k) from the others; also which rows lost digits, shape (n,).
 
-        If centred, with the offset that makes the mean prediction of the others zero.
+        If centred, the offset is such that the mean prediction of the other rows is zero.
         """
         labels = self.vectors.T @ Y
         squares = self.vectors**2
@@ -77,7 +77,7 @@ class _Smoother:
         ratio = (self.vectors @ (self.D[:, None] * labels)) / m[:, None]
         filtered = self.values * self.D
         held = self.vectors @ (filtered[:, None] * labels) - (squares @ filtered)[:, None] * ratio
-        if self.centred:  # predictions of all rows have mean zero: those of the others shall
+        if self.centred:  # from mean zero over all rows to mean zero over the other rows
             held *= len(held) / max(len(held) - 1, 1)
         return held, unsafe
 
@@ -102,7 +102,7 @@ class TwoStepHoldout(CompleteHoldout):
         return held.T, unsafe
 
     def both(self, row_folds: list[Array], alphas: Array) -> HeldOutTable:
-        """Every entry by the model without its fold of rows and without its column."""
+        """Predict every entry by the model without its fold of rows and without its column."""
         if any(len(rows) != 1 for rows in row_folds):
             return super().both(row_folds, alphas)
         p, g = self.Y.shape
@@ -121,7 +121,7 @@ class TwoStepHoldout(CompleteHoldout):
         return HeldOutTable(held, n_refits)
 
     def _refit(self, i: int, j: int, alpha: Array) -> float:
-        """Entry (i, j) by a model that was made without its row and its column."""
+        """Predict entry (i, j) by a model fitted without its row and its column."""
         p, g = self.Y.shape
         others = without(g, j)
         every = np.array([i]), np.arange(g)
@@ -145,7 +145,7 @@ class TwoStepHoldout(CompleteHoldout):
 
     @cached_property
     def _shifted(self) -> tuple[Array, Array]:
-        """Labels without a large offset of each row, and these, (p, 1): rankings only."""
+        """Labels less an offset of each row (zero unless ranking), and the offsets, (p, 1)."""
         Y = row_centred(self.Y) if self.ranking else self.Y
         return Y, (self.Y - Y)[:, :1]
 
@@ -181,7 +181,7 @@ class TwoStepHoldout(CompleteHoldout):
     def cell_folds(
         self, folds: list[tuple[Array, Array]], alphas: Array
     ) -> tuple[list[Array], Array]:
-        """Some pairs by the model in which their labels are their own predictions."""
+        """Predict some pairs by the model in which their labels equal their predictions."""
         Y, offset = self._shifted
         mean = 1.0 / Y.shape[1] if self.ranking else 0.0
         held = [np.empty((len(alphas), len(rows))) for rows, _ in folds]

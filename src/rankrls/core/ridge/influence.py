@@ -40,6 +40,7 @@ from rankrls.core.ridge.leave_judgements_out import (
 )
 from rankrls.core.ridge.leave_out import split_folds
 from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.core.spaces.spaces import NystroemSpace
 
 __all__ = [
     "Influence",
@@ -339,8 +340,13 @@ def _residuals(terms: EdgeTerms, U: Array, C: Array) -> Array:
 
 
 def _with_columns(problem: RidgeProblem, new: NewRows | None, used: Array) -> NewRows | None:
-    """New rows for the problem of some rows; columns are selected if X is a kernel matrix."""
+    """New rows for the problem of some rows; columns are selected if X is a kernel matrix.
+
+    A basis selects its columns itself.
+    """
     if new is None or not problem.space.kernel.precomputed or new.X.shape[1] == len(used):
+        return new
+    if isinstance(problem.space, NystroemSpace):
         return new
     return replace(new, X=new.X[:, used])
 

@@ -248,19 +248,24 @@ class RidgeProblem:
         """Raise an error if the kernel is indefinite and alpha is too small to compensate for it.
 
         If k is positive semi-definite, the basis explains at most k(x, x) of a row, and only
-        dependent basis vectors are dropped.
+        dependent basis vectors are dropped. Precomputed values with basis vectors only do not tell
+        k(x, x) of other rows: then the basis vectors alone are checked.
         """
-        some = np.unique(np.linspace(0, space.n_rows - 1, min(space.n_rows, 500)).astype(np.int64))
-        if space.kernel.precomputed:
-            k_xx = np.asarray(space.X, dtype=np.float64)[some, some]
-        else:
+        m, basis = space.n_rows, space.basis
+        some = np.unique(np.linspace(0, m - 1, min(m, 500)).astype(np.int64))
+        k_xx: Array | None = None
+        if not space.kernel.precomputed:
             k_xx = space.kernel.paired(space.X[some])
-        Phi = space.basis.map.features(space.basis.block(space.X[some]))
-        short = float((np.einsum("ij,ij->i", Phi, Phi) - k_xx).max(initial=0.0))
-        size = float(np.abs(k_xx).max(initial=0.0))
-        if short <= max(1e-6, 1e3 * space.basis.map.rounding) * size:
-            short = 0.0
-        missing = max(short, space.basis.map.left_out)
+        elif space.X.shape[1] == m and not basis.columns_only:
+            k_xx = np.asarray(space.X[some, some], dtype=np.float64)
+        short, size = 0.0, float(np.square(basis.map.Z).sum(axis=1).max())
+        if k_xx is not None:
+            Phi = basis.features(space.X[some])
+            short = float((np.einsum("ij,ij->i", Phi, Phi) - k_xx).max(initial=0.0))
+            size = float(np.abs(k_xx).max(initial=0.0))
+            if short <= max(1e-6, 1e3 * basis.map.rounding) * size:
+                short = 0.0
+        missing = max(short, basis.map.left_out)
         degree = max(float(o.laplacian.degree().max()) for o in self.objectives)
         if missing * degree > alpha:
             raise ValueError(
@@ -302,7 +307,9 @@ class RidgeProblem:
         """Upper bound of the largest eigenvalue of XᵀLX, or of L times the kernel matrix."""
         space = self.space
         degree = max(float(o.laplacian.degree().max()) for o in self.objectives)
-        if space.kernel.precomputed:
+        if space.kernel.precomputed and isinstance(space, NystroemSpace):
+            size = float(np.square(space.features).sum())
+        elif space.kernel.precomputed:
             size = float(np.abs(np.asarray(space.X).diagonal()).sum())
         elif space.kernel.linear:
             size = _scatter(space.X)
@@ -955,9 +962,7 @@ class RidgeProblem:
         """
         space, X = self.space, self.space.X
         kernel = space.kernel
-        columns = kernel.precomputed and not (self.keep_basis and isinstance(space, NystroemSpace))
-        train = X[rest][:, rest] if columns else X[rest]
-        new = X[held][:, rest] if columns else X[held]
+        train, new = X[rest], X[held]
         smaller: Space
         if isinstance(space, NystroemSpace) and self.keep_basis:
             smaller = NystroemSpace(space.basis, train)
@@ -966,11 +971,16 @@ class RidgeProblem:
             staying = np.isin(indices, rest)
             if not staying.any():
                 raise ValueError("a fold contains all basis vectors, so none is left for the model")
-            basis = Basis.of(kernel, train, np.searchsorted(rest, indices[staying]))
-            smaller = NystroemSpace(basis, train)
+            if kernel.precomputed:
+                left = np.flatnonzero(staying) if space.basis.columns_only else rest
+                train, new = train[:, left], new[:, left]
+            at, narrow = np.searchsorted(rest, indices[staying]), space.basis.columns_only
+            smaller = NystroemSpace(Basis.of(kernel, train, at, columns_only=narrow), train)
         elif kernel.linear and train.shape[1] <= train.shape[0]:
             smaller = LinearSpace(kernel, train)
         else:
+            if kernel.precomputed:
+                train, new = train[:, rest], new[:, rest]
             smaller = DualSpace(kernel, train)
         model = RidgeProblem(self.graph[rest], smaller, self.loss).solve(alphas, tell=tell)
         return predict_path(model, new)

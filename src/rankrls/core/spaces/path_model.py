@@ -69,24 +69,20 @@ class PathModel:
         assert self.dual_coef is not None
         a = of_alpha(self.dual_coef, index)[self.kept]
         if self.rows is None:
-            return np.asarray(X)[:, self._training_rows()] @ a
+            return self._given_values(X) @ a
         return self.kernel.product(self._shifted(X), self.rows, a)
 
     def kernel_terms(self, X: Any) -> tuple[Array, Array, Array]:
         """Training rows (q,), kernel values with them (n, q) and coefficients (q, n_outputs)."""
         assert self.dual_coef is not None
-        rows = self._training_rows()
-        K = (
-            np.asarray(X)[:, rows]
-            if self.rows is None
-            else self.kernel(self._shifted(X), self.rows)
-        )
+        assert self.kept is not None
+        rows = self.kept if self.basis is None else self.basis.kept
+        K = self._given_values(X) if self.rows is None else self.kernel(self._shifted(X), self.rows)
         return rows, K, self.dual_coef[0][self.kept]
 
-    def _training_rows(self) -> Array:
-        """Indices of the rows ``kept`` in the training data."""
-        assert self.kept is not None
-        return self.kept if self.basis is None else self.basis.indices[self.kept]
+    def _given_values(self, X: Any) -> Array:
+        """Precomputed kernel values with the rows ``kept``, shape (n, q)."""
+        return np.asarray(X)[:, self.kept] if self.basis is None else self.basis.block(X)
 
     def _shifted(self, X: Any) -> Any:
         return subtract(X, 0.0 if self.basis is None else self.basis.shift)

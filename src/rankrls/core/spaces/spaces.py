@@ -34,6 +34,7 @@ __all__ = [
     "Space",
     "centre",
     "check_gram",
+    "check_kernel_values",
     "choose_basis",
     "choose_solver",
     "choose_space",
@@ -181,7 +182,31 @@ class Kernel:
         return repr(self.metric)
 
 
-def check_gram(K: Array) -> None:
+def check_kernel_values(K: Array, basis: Any) -> None:
+    """Raise an error unless K holds the kernel values of the training rows.
+
+    K is the kernel matrix of all rows, (m, m), or its columns ``basis``, (m, b).
+    """
+    m, b = K.shape
+    if m == b:
+        check_gram(K)
+        return
+    if basis is None or isinstance(basis, (int, np.integer)):
+        raise ValueError(
+            "kernel='precomputed' needs the square kernel matrix of the training rows; got shape "
+            f"{K.shape}. For kernel values with {b} basis vectors only, set basis to the row "
+            "numbers of these (with names: X.index.get_indexer(X.columns))"
+        )
+    rows = choose_basis(basis, m, None)
+    if len(rows) != b:
+        raise ValueError(
+            f"X has {b} columns for {len(rows)} basis vectors: pass the kernel values of all rows "
+            f"with the rows basis, shape ({m}, {len(rows)}), or the whole kernel matrix"
+        )
+    check_gram(K[rows], "X[basis], the kernel matrix of the basis vectors,")
+
+
+def check_gram(K: Array, what: str = "the precomputed kernel") -> None:
     """Raise an error unless a precomputed kernel matrix is square and symmetric up to rounding."""
     if K.shape[0] != K.shape[1]:
         raise ValueError(
@@ -194,8 +219,12 @@ def check_gram(K: Array) -> None:
         worst = np.abs(K[part] - K[:, part].T).max()
         if worst > max(tolerance, 1e-6 * scale):
             raise ValueError(
-                f"the precomputed kernel is not symmetric: entries differ by up to {worst:.3g}. "
-                "If it should be, pass (K + K.T) / 2"
+                f"{what} is not symmetric: entries differ by up to {worst:.3g}. "
+                + (
+                    "If it should be, pass (K + K.T) / 2"
+                    if what == "the precomputed kernel"
+                    else "Column j must belong to the row basis[j]"
+                )
             )
 
 
@@ -335,6 +364,9 @@ class Basis:
     shift : ndarray of shape (n,), or the number 0.0
         Subtracted from all rows for shift-invariant kernels, so that an offset does not reduce the
         precision.
+    columns_only : bool
+        Whether precomputed kernel values are those with the basis vectors only, (m, r), and not
+        with all training rows, (m, m).
     """
 
     kernel: Kernel
@@ -342,18 +374,30 @@ class Basis:
     map: NystroemMap
     rows: Any
     shift: Any = 0.0
+    columns_only: bool = False
 
     @classmethod
-    def of(cls, kernel: Kernel, X: Any, indices: Array) -> Basis:
-        """Make a basis from rows of X (of the kernel matrix, if it is precomputed)."""
-        if kernel.precomputed:
-            K_RR = np.array(X[np.ix_(indices, indices)])
-            return cls(kernel, indices, NystroemMap.from_gram(K_RR), None)
-        return cls.from_rows(kernel, X[indices], indices)
+    def of(
+        cls, kernel: Kernel, X: Any, indices: Array, *, columns_only: bool | None = None
+    ) -> Basis:
+        """Make a basis from rows of X, features or precomputed kernel values.
+
+        ``columns_only`` is as in the class; None: whether X is not square.
+        """
+        if not kernel.precomputed:
+            return cls.from_rows(kernel, X[indices], indices)
+        if columns_only is None:
+            columns_only = X.shape[0] != X.shape[1]
+        K_RR = np.array(X[indices] if columns_only else X[np.ix_(indices, indices)])
+        nystroem = NystroemMap.from_gram(K_RR)
+        return cls(kernel, indices, nystroem, None, columns_only=columns_only)
 
     @classmethod
     def from_rows(cls, kernel: Kernel, rows: Any, indices: Array) -> Basis:
-        """Make a basis from the features of the basis vectors, shape (r, n)."""
+        """Make a basis from the features of the basis vectors, (r, n), or their kernel matrix."""
+        if kernel.precomputed:
+            check_gram(rows, "basis_rows, the kernel matrix of the basis vectors,")
+            return cls(kernel, indices, NystroemMap.from_gram(rows), None, columns_only=True)
         shift: Any = 0.0
         if kernel.shift_invariant:
             rows, shift = centre(rows)
@@ -368,7 +412,7 @@ class Basis:
     def block(self, X: Any) -> Array:
         """Kernel values with the basis vectors that are kept, shape (n, q)."""
         if self.rows is None:
-            return np.asarray(X[:, self.kept])
+            return np.asarray(X[:, self.map.kept if self.columns_only else self.kept])
         return self.kernel(subtract(X, self.shift), self.rows)
 
     def features(self, X: Any) -> Array:
@@ -416,7 +460,7 @@ class NystroemSpace(Space):
     ----------
     basis : Basis
         The basis, drawn once before anything is computed.
-    X : training rows; the kernel matrix if it is precomputed
+    X : training rows; the kernel matrix if it is precomputed, or its columns of basis vectors
     """
 
     solver = "nystroem"
@@ -470,7 +514,7 @@ class DualSpace(Space):
         return self.kernel(self.rows)
 
 
-def choose_basis(basis: Any, n_rows: int, random_state: np.random.RandomState) -> Array:
+def choose_basis(basis: Any, n_rows: int, random_state: np.random.RandomState | None) -> Array:
     """Row indices of the basis vectors, given or drawn at random without replacement."""
     if basis is None:
         basis = min(DEFAULT_BASIS, n_rows)

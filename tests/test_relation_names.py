@@ -1,0 +1,297 @@
+"""Names of objects: lists of named kernel matrices, and objects with equal features."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
+
+from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
+from rankrls.datasets import load_relations
+from rankrls.io import load_model, save_model
+from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
+
+RNG = np.random.default_rng(0)
+P, G = 12, 7
+ROWS, COLUMNS = ([f"{kind}{i}" for i in range(n)] for kind, n in (("r", P), ("c", G)))
+X, Z = RNG.standard_normal((P, 3)), RNG.standard_normal((G, 2))
+Y = X @ RNG.standard_normal((3, 2)) @ Z.T
+Y += 5 * RNG.standard_normal((P, 1)) + 3 * RNG.standard_normal(G)
+NEW_X, NEW_Z = RNG.standard_normal((4, 3)), RNG.standard_normal((3, 2))
+NEW_ROWS, NEW_COLUMNS = list("stuv"), list("xyz")
+FRAME = pd.DataFrame(Y, ROWS, COLUMNS)
+BOTH = {"kernel": ["precomputed", "precomputed"], "loss": "regression"}
+
+
+def grams(features, new, names, new_names):
+    """Two kernel matrices of training objects, and of new objects with these."""
+    made = [
+        (
+            pd.DataFrame(kernel(features), names, names),
+            pd.DataFrame(kernel(new, features), new_names, names),
+        )
+        for kernel in (rbf_kernel, linear_kernel)
+    ]
+    return [one for one, _ in made], [other for _, other in made]
+
+
+KX, KX_NEW = grams(X, NEW_X, ROWS, NEW_ROWS)
+KZ, KZ_NEW = grams(Z, NEW_Z, COLUMNS, NEW_COLUMNS)
+
+
+def arrays(parts):
+    return [part.to_numpy() for part in parts]
+
+
+def shuffled(parts, rng, *, square):
+    """The same tables, each in an order of its own."""
+    made = []
+    for part in parts:
+        columns = rng.permutation(part.shape[1])
+        rows = rng.permutation(part.shape[0]) if not square else columns[::-1]
+        made.append(part.iloc[rows, columns])
+    return made
+
+
+@pytest.mark.parametrize("make", [ConditionalRankRLS, ConditionalRankRLSCV])
+def test_lists_of_named_kernel_matrices(make, tmp_path):
+    """Each matrix in an order of its own, at fit and at predict."""
+    rng = np.random.default_rng(1)
+    options = BOTH if make is ConditionalRankRLS else {**BOTH, "alphas": [1.0]}
+    options |= {"kernel_weights": [0.5, 0.5]}
+    plain = make(**options).fit(arrays(KX), Y, arrays(KZ))
+    expected = pd.DataFrame(plain.predict(arrays(KX_NEW), arrays(KZ_NEW)), NEW_ROWS, NEW_COLUMNS)
+    fitted_X, fitted_Z = shuffled(KX, rng, square=True), shuffled(KZ, rng, square=True)
+    labels = FRAME.iloc[rng.permutation(P), rng.permutation(G)]
+    model = make(**options).fit(fitted_X, labels, fitted_Z)
+    save_model(model, tmp_path / "model")
+    given = shuffled(KX_NEW, rng, square=False), shuffled(KZ_NEW, rng, square=False)
+    for one in (model, load_model(tmp_path / "model")):
+        found = one.predict_frame(*given)
+        assert list(found.index) == list(given[0][0].index)
+        assert list(found.columns) == list(given[1][0].index)
+        assert_allclose(found.loc[NEW_ROWS, NEW_COLUMNS], expected, rtol=1e-9)
+        best = one.rank(*given, k=1)
+        wanted = expected.loc[list(best.query)].idxmax(axis=1)
+        assert_array_equal(best.id, wanted)
+    assert_array_equal(
+        model.predict(*given), model.predict_frame(*given).to_numpy()
+    )  # in the order of the first matrix
+    truth = pd.DataFrame(RNG.standard_normal((4, 3)), NEW_ROWS, NEW_COLUMNS)
+    one = plain.score(arrays(KX_NEW), truth.to_numpy(), arrays(KZ_NEW))
+    assert model.score(given[0], truth, given[1]) == pytest.approx(one)
+    # Arrays are taken as they are, in the order of the first matrix of fit.
+    place = [fitted_X[0].index.get_indexer(ROWS), fitted_Z[0].index.get_indexer(COLUMNS)]
+    inverse = [np.argsort(one) for one in place]
+    again = model.predict(
+        [part[:, inverse[0]] for part in arrays(KX_NEW)],
+        [part[:, inverse[1]] for part in arrays(KZ_NEW)],
+    )
+    assert_allclose(again, expected, rtol=1e-9)
+
+
+def test_one_kind_of_objects_and_hold_outs():
+    rng = np.random.default_rng(2)
+    labels = X @ X.T + 0.1
+    frame = pd.DataFrame(labels, ROWS, ROWS)
+    given = shuffled(KX, rng, square=True)
+    order = given[0].index
+    for relation in (None, "symmetric"):
+        options = {**BOTH, "relation": relation}
+        plain = ConditionalRankRLS(**options).fit(arrays(KX), labels)
+        model = ConditionalRankRLS(**options).fit(given, frame)
+        new = shuffled(KX_NEW, rng, square=False)
+        expected = pd.DataFrame(plain.predict(arrays(KX_NEW)), NEW_ROWS, NEW_ROWS)
+        found = model.predict_frame(new)
+        assert_allclose(found.loc[NEW_ROWS, NEW_ROWS], expected, rtol=1e-9)
+    held = relation_holdout_predict(ConditionalRankRLS(**BOTH), given, frame, leave_out="rows")
+    wanted = relation_holdout_predict(
+        ConditionalRankRLS(**BOTH), arrays(KX), labels, leave_out="rows"
+    )
+    held = pd.DataFrame(held, order, order).loc[ROWS, ROWS]
+    assert_allclose(held, wanted, rtol=1e-8)
+    path = regularization_path(ConditionalRankRLS(**BOTH), given, frame, alphas=[0.5, 1.0])
+    assert_allclose(path.predict(new)[1], model_of(given, frame).predict(new), rtol=1e-9)
+
+
+def model_of(given, frame):
+    return ConditionalRankRLS(1.0, **BOTH).fit(given, frame)
+
+
+def test_integers_as_names():
+    numbers = [40, 7, 19, 3, 1, 0, 100, 55, 23, 24, 25, 26]
+    kernels = [part.set_axis(numbers).set_axis(numbers, axis=1) for part in KX]
+    model = ConditionalRankRLS(**BOTH).fit([kernels[0], kernels[1].iloc[::-1, ::-1]], Y, arrays(KZ))
+    plain = ConditionalRankRLS(**BOTH).fit(arrays(KX), Y, arrays(KZ))
+    new = [part.set_axis(numbers, axis=1).iloc[:, ::-1] for part in KX_NEW]
+    expected = plain.predict(arrays(KX_NEW), arrays(KZ_NEW))
+    assert_allclose(model.predict(new, arrays(KZ_NEW)), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("side", ["X", "Z"])
+def test_lists_of_different_objects_are_refused(side):
+    kernels, names = (KX, ROWS) if side == "X" else (KZ, COLUMNS)
+    other = {names[2]: "other"}
+    wrong = [kernels[0], kernels[1].rename(index=other, columns=other)]
+    data = {"X": arrays(KX), "Z": arrays(KZ), side: wrong}
+    message = rf"rows of {side}\[1\] and the rows of {side}\[0\].*'other'"
+    with pytest.raises(ValueError, match=message):
+        ConditionalRankRLS(**BOTH).fit(data["X"], Y, data["Z"])
+    wrong = [kernels[0], kernels[1].rename(columns=other)]
+    with pytest.raises(ValueError, match=rf"columns of {side}\[1\]"):
+        ConditionalRankRLS(**BOTH).fit(
+            *((wrong, Y, arrays(KZ)) if side == "X" else (arrays(KX), Y, wrong))
+        )
+    model = ConditionalRankRLS(**BOTH).fit(KX, FRAME, KZ)
+    new = {"X": KX_NEW, "Z": KZ_NEW}
+    new[side] = [new[side][0], new[side][1].rename(columns=other)]
+    with pytest.raises(ValueError, match=rf"columns of {side}\[1\] and the training objects"):
+        model.predict(new["X"], new["Z"])
+    new = {"X": KX_NEW, "Z": KZ_NEW}
+    new[side] = [new[side][0], new[side][1].rename(index={new[side][1].index[0]: "other"})]
+    with pytest.raises(ValueError, match=rf"rows of {side}\[1\]"):
+        model.predict(new["X"], new["Z"])
+
+
+# ---------------------------------------------------------------------- equal objects
+
+DOUBLE_X, DOUBLE_Z = X.copy(), Z.copy()
+DOUBLE_X[7], DOUBLE_Z[5] = X[3], Z[1]
+NAMED_X = pd.DataFrame(DOUBLE_X, ROWS, ["a", "b", "c"])
+NAMED_Z = pd.DataFrame(DOUBLE_Z, COLUMNS, ["d", "e"])
+TELL_APART = {
+    "both": {"fit_offsets": "both", "loss": "regression"},
+    "rows": {"fit_offsets": "rows", "loss": "regression"},
+    "columns": {"fit_offsets": "columns"},
+    "identity": {"kernel": ["linear", "identity"], "loss": "regression"},
+    "profile": {"kernel": ["rbf", "profile"]},
+    "cartesian": {"pairwise": "cartesian", "loss": "regression"},
+    "precomputed": {"kernel": ["precomputed", "identity"], "loss": "regression"},
+}
+
+
+def case(name):
+    """Options and named objects of both sides."""
+    options = TELL_APART[name]
+    if name != "precomputed":
+        return options, NAMED_X, NAMED_Z
+    gram = [
+        pd.DataFrame(rbf_kernel(data), names, names)
+        for data, names in ((DOUBLE_X, ROWS), (DOUBLE_Z, COLUMNS))
+    ]
+    return options, *gram
+
+
+@pytest.mark.parametrize("name", TELL_APART)
+@pytest.mark.parametrize("make", [ConditionalRankRLS, ConditionalRankRLSCV])
+def test_equal_objects_are_told_apart_by_their_names(make, name, tmp_path):
+    options, rows, columns = case(name)
+    if make is ConditionalRankRLSCV:
+        options = {**options, "alphas": [1.0], "random_state": 0}
+    model = make(**options).fit(rows, FRAME, columns)
+    whole = model.predict_frame(rows, columns)
+    scale = np.abs(whole.to_numpy()).max()
+    twins = whole.loc[["r3", "r7"]].to_numpy(), whole[["c1", "c5"]].to_numpy().T
+    assert max(np.ptp(pair, axis=0).max() for pair in twins) > 1e-3 * scale
+    save_model(model, tmp_path / "model")
+    swapped = rows.iloc[[0, 1, 2, 7, 4, 5, 6, 3, 8, 9, 10, 11]]  # whose values are those of fit
+    few, some = rows.iloc[[7, 0, 3, 9]], columns.iloc[[5, 1, 0]]
+    for one in (model, load_model(tmp_path / "model")):
+        for objects, others in ((swapped, columns), (few, some), (few.iloc[:1], some.iloc[:1])):
+            found = one.predict_frame(objects, others)
+            wanted = whole.loc[found.index, found.columns]
+            assert_allclose(found, wanted, rtol=1e-9, atol=1e-12 * scale)
+        i, j = np.array([0, 7, 3, 3]), np.array([1, 5, 2, 1])
+        edges = one.predict_edges(rows, columns, i, j)
+        assert_allclose(edges, whole.to_numpy()[i, j], rtol=1e-9, atol=1e-12 * scale)
+
+
+@pytest.mark.parametrize("name", TELL_APART)
+def test_a_warning_of_equal_objects_without_names(name):
+    options, rows, columns = case(name)
+    first, second = rows.to_numpy(), columns.to_numpy()
+    with pytest.warns(UserWarning, match="have equal features.* tells objects apart") as caught:
+        model = ConditionalRankRLS(**options).fit(first, Y, second)
+    said = [str(warning.message) for warning in caught]
+    assert sum("rows 3 and 7 of X" in text for text in said) == (name != "columns")
+    assert sum("rows 1 and 5 of Z" in text for text in said) == (name != "rows")
+    whole = model.predict(first, second)  # all objects, in the order of fit, are themselves
+    some = model.predict(first[[7, 3]], second[[5, 1]])
+    square = whole[np.ix_([7, 3], [5, 1])]
+    assert_allclose(some.mean(), square.mean(), rtol=1e-9)
+    edges = model.predict_edges(first, second, [7, 3], [5, 1])  # which are given all objects, too
+    assert_allclose(edges, square.diagonal(), rtol=1e-9)
+    named = ConditionalRankRLS(**options).fit(rows, FRAME, columns)
+    with pytest.warns(UserWarning, match="features of several training objects") as caught:
+        named.predict(*(data.rename(index=str.upper).iloc[1:] for data in (rows, columns)))
+
+
+def test_no_warning_where_nothing_depends_on_it():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ConditionalRankRLS().fit(DOUBLE_X, Y, DOUBLE_Z)  # offsets of rows cancel in a ranking
+        ConditionalRankRLS(loss="regression", fit_offsets=True).fit(DOUBLE_X, Y, DOUBLE_Z)
+        ConditionalRankRLS(fit_offsets="both", loss="regression").fit(X, Y, Z)
+        conditional_cross_val_score(
+            ConditionalRankRLS(fit_offsets="both", loss="regression"), DOUBLE_X, Y, DOUBLE_Z
+        )
+
+
+def test_a_known_name_with_other_features():
+    model = ConditionalRankRLS(fit_offsets="rows", loss="regression").fit(NAMED_X, FRAME, NAMED_Z)
+    changed = NAMED_X.copy()
+    changed.loc["r2", "a"] += 1.0
+    with pytest.warns(UserWarning, match="'r2' of X has the name of a training object and other"):
+        model.predict(changed, NAMED_Z)
+
+
+# ---------------------------------------------------------------------- tables as users have them
+
+
+def test_names_of_different_types_are_told():
+    numbered = pd.DataFrame(X, [*range(100, 111), 200])
+    texts = FRAME.set_axis([str(name) for name in numbered.index])
+    with pytest.raises(ValueError, match=r"written alike.*astype\(str\)"):
+        ConditionalRankRLS().fit(numbered, texts, NAMED_Z)
+
+
+def test_seen_may_have_other_objects_than_those_ranked():
+    model = ConditionalRankRLS(loss="regression").fit(NAMED_X, FRAME, NAMED_Z)
+    seen = FRAME.where(RNG.random(FRAME.shape) < 0.5)
+    long = seen.stack().dropna().reset_index()
+    long.columns = ["row", "column", "value"]
+    sparse_labels = load_relations(long.sample(frac=1.0, random_state=0)).target
+    new = pd.DataFrame(NEW_X, NEW_ROWS, NAMED_X.columns)
+    few = pd.concat([NAMED_X.iloc[[5, 2]], new])
+    scores = model.predict_frame(few, NAMED_Z.iloc[::-1])
+    expected = {
+        (row, column)
+        for row in few.index
+        for column in COLUMNS
+        if row in NEW_ROWS or np.isnan(seen.loc[row, column])
+    }
+    for labels in (seen, seen.iloc[::-1, ::-1], sparse_labels):
+        ranked = model.rank(few, NAMED_Z.iloc[::-1], seen=labels)
+        found = list(zip(ranked.query, ranked.id, strict=True))
+        assert set(found) == expected
+        assert_allclose(ranked.score, [scores.loc[pair] for pair in found])
+    with pytest.warns(UserWarning, match=r"none of the rows of seen \('R0'.*nothing is left out"):
+        model.rank(few, NAMED_Z, seen=seen.rename(index=str.upper))
+    twice = pd.concat([seen, seen.iloc[:1]])
+    with pytest.raises(ValueError, match="more than once"):
+        model.rank(few, NAMED_Z, seen=twice)
+
+
+def test_labels_of_an_object_without_features():
+    long = FRAME.stack().reset_index()
+    long.columns = ["row", "column", "value"]
+    labels = load_relations(long).target
+    some = NAMED_X.drop("r3")
+    with pytest.raises(ValueError, match=r"'r3', .*load_relations\(rows=X.index, unknown='drop'\)"):
+        ConditionalRankRLS().fit(some, labels, NAMED_Z)
+    dropped = load_relations(long, rows=some.index, columns=NAMED_Z.index, unknown="drop")
+    model = ConditionalRankRLS().fit(some, dropped.target, NAMED_Z)
+    wanted = ConditionalRankRLS().fit(some, FRAME.loc[some.index], NAMED_Z)
+    assert_allclose(model.predict(some, NAMED_Z), wanted.predict(some, NAMED_Z), rtol=1e-9)
