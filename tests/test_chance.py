@@ -41,7 +41,10 @@ def test_automatic_rankers():
 
 @pytest.mark.parametrize("y", [np.arange(12), np.repeat([0, 1, 5], [3, 7, 2]), np.arange(9) % 2])
 def test_the_error_of_one_ranking_is_that_of_random_orders(y):
-    draws = [pairwise_accuracy(y, rng.permutation(len(y))) for _ in range(20_000)]
+    n = 20_000  # orders, each a query
+    orders = rng.permuted(np.tile(np.arange(len(y)), (n, 1)), axis=1)
+    queries = np.repeat(np.arange(n), len(y))
+    draws = pairwise_accuracy(np.tile(y, n), orders.ravel(), qid=queries, average=None)
     assert _error_of_ranks(y) == pytest.approx(np.std(draws), rel=0.03)
     assert _error_of_ranks(np.ones(5)) == 0.0
 

@@ -141,7 +141,7 @@ def test_one_ranking(folder, capsys):
         ("--kernel rbf --basis 20 --alpha 1", "new.parquet", "before a kernel"),
         ("--solver dual", "new.parquet", "dual"),
         ("--loss hinge", "new.parquet", "RankSVM keeps no sums"),
-        ("--no-uncertainty", "new.parquet", "does not know what it was fitted to"),
+        ("--no-uncertainty", "new.parquet", "does not contain its sums over queries"),
         ("--missing mean", "new.parquet", "strategy='mean'"),
         ("--scale minmax", "new.parquet --forget old.parquet", "largest or smallest"),
     ],
