@@ -89,7 +89,7 @@ def test_products_with_the_kernel_of_edges(name, relation, form, observed):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("observed", cases.OBSERVED)
 @pytest.mark.parametrize("kind", ["full", "low rank", "duplicates"])
-# "cartesian" tells duplicates apart, which predict cannot; all objects are predicted here, in order.
+# "cartesian" tells duplicates apart and predict cannot, but all objects are predicted, in order.
 @pytest.mark.filterwarnings("ignore:rows .* have equal features")
 def test_against_the_dense_kernel(name, relation, loss, observed, kind):
     check_against_dense(name, relation, loss, observed, kind, alpha=0.3)

@@ -273,8 +273,42 @@ def test_precomputed_kernels(data):
     np.testing.assert_allclose(
         scores(ranker, values, Z), scores(fitted, values, Z), atol=1e-9 * 100
     )
-    with pytest.raises(ValueError, match="precomputed kernel, new objects need a new fit"):
+    with pytest.raises(ValueError, match=r"pass new objects alone.* shape \(1, 18\)"):
         ranker.partial_fit(K[[4]][:, kept], Y[[4]])
+
+
+@pytest.mark.parametrize("kernel", ["precomputed", ["precomputed", "identity"]])
+@pytest.mark.parametrize("named", [False, True])
+def test_new_objects_of_precomputed_kernels(data, kernel, named):
+    X, Y, Z = data
+    K, L = (np.exp(-0.3 * ((A[:, None] - A) ** 2).sum(-1)) for A in (X, Z))
+    if named:
+        rows, columns = [f"drug {i}" for i in range(P)], np.arange(G) + 100
+        K = pd.DataFrame(K, index=rows, columns=rows)
+        L = pd.DataFrame(L, index=columns, columns=columns)
+
+    def part(K, rows, columns):
+        return K.iloc[rows, columns] if named else K[np.ix_(rows, columns)]
+
+    known, others = list(range(14)), list(range(12))
+    ranker = ConditionalRankRLS(kernel=kernel, loss="regression", fit_offsets=True)
+    ranker.fit(part(K, known, known), Y[:14, :12], part(L, others, others))
+    order = [15, 2, 14, *[i for i in range(14) if i != 2]] if named else list(range(16))
+    ranker.partial_fit(part(K, [14, 15], order), Y[14:16, :12])
+    ranker.partial_fit(None, Y[:16, 12:13], part(L, [12], range(13)))
+    ranker.forget(part(K, [3], range(16)))
+    ranker.partial_fit(part(K, [16], [*range(3), *range(4, 17)]), Y[16:17, :13])
+    known, others = [0, 1, 2, *range(4, 17)], list(range(13))
+    fitted = clone(ranker).fit(
+        part(K, known, known), Y[np.ix_(known, others)], part(L, others, others)
+    )
+    new = part(K, range(P), known), part(L, range(G), others)
+    np.testing.assert_allclose(ranker.predict(*new), fitted.predict(*new), rtol=1e-9)
+    if named:
+        np.testing.assert_array_equal(ranker.feature_names_in_, fitted.feature_names_in_)
+        np.testing.assert_array_equal(ranker._rows.names, fitted._rows.names)
+        turned = new[0].iloc[:, ::-1], new[1].iloc[:, ::-1]
+        np.testing.assert_allclose(ranker.predict(*turned), fitted.predict(*new), rtol=1e-9)
 
 
 def test_names_put_labels_in_order(data):

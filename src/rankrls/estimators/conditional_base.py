@@ -62,7 +62,7 @@ from rankrls.estimators.relation_inputs import (
 )
 from rankrls.metrics import conditional_scores, pairwise_error
 
-__all__ = ["LOSSES", "NO_QUERIES", "ConditionalRanker"]
+__all__ = ["LOSSES", "NO_QUERIES", "ConditionalRanker", "one_matrix"]
 
 Array = NDArray[Any]
 
@@ -179,12 +179,12 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         """X, Z and Y with kernel matrices in the order of their rows, and Y in that of both."""
         for name in ("_kernel_numbers", "_object_kernel_numbers", "object_feature_names_in_"):
             self.__dict__.pop(name, None)
-        if _one_matrix(kernels[0]):
+        if one_matrix(kernels[0]):
             X = square_in_order(X)
             note_kernel_numbers(self, "_kernel_numbers", X)
         elif _several_matrices(kernels[0], X):
             X = kernels_in_order(X, square=True)
-        if Z is not None and _one_matrix(kernels[1]):
+        if Z is not None and one_matrix(kernels[1]):
             Z = square_in_order(Z, "Z")
             note_kernel_numbers(self, "_object_kernel_numbers", Z)
         elif _several_matrices(kernels[1], Z):
@@ -845,7 +845,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
 
     def _check_row_objects(self, X: Any) -> Others:
         check_is_fitted(self)
-        if _one_matrix(self._rows.kernel):  # columns in the order of the training objects
+        if one_matrix(self._rows.kernel):  # columns in the order of the training objects
             X = columns_in_order(X, getattr(self, "feature_names_in_", self._kernel_numbers))
         elif _several_matrices(self._rows.kernel, X):
             X = kernels_in_order(X, known=self._rows.names)
@@ -856,7 +856,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
     def _check_column_objects(self, Z: Any) -> Others:
         check_is_fitted(self)
         columns = self._ranked
-        if _one_matrix(columns.kernel):
+        if one_matrix(columns.kernel):
             names = getattr(self, "feature_names_in_", self._kernel_numbers)
             if self._two_domains:
                 names = getattr(self, "object_feature_names_in_", self._object_kernel_numbers)
@@ -945,14 +945,14 @@ def _profiled(kernel: Kernel | KernelSum) -> bool:
     return isinstance(kernel, KernelSum) and kernel.profiled
 
 
-def _one_matrix(kernel: Kernel | KernelSum) -> bool:
+def one_matrix(kernel: Kernel | KernelSum) -> bool:
     """Whether X is one precomputed kernel matrix, and not several."""
     return kernel.precomputed and (not isinstance(kernel, KernelSum) or kernel.n_blocks == 1)
 
 
 def _several_matrices(kernel: Kernel | KernelSum, X: Any) -> bool:
     """Whether X is a list of precomputed kernel matrices."""
-    return kernel.precomputed and not _one_matrix(kernel) and isinstance(X, list | tuple)
+    return kernel.precomputed and not one_matrix(kernel) and isinstance(X, list | tuple)
 
 
 def _object_names(kernel: Kernel | KernelSum, X: Any) -> Any:

@@ -8,17 +8,25 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import explained, unchanged_on_error
-from rankrls._frames import labels_in_order, row_names
+from rankrls._frames import (
+    clear_errors,
+    columns_in_order,
+    labels_in_order,
+    names_anything,
+    row_names,
+)
 from rankrls._progress import Progress
 from rankrls.core.relations.observations import Observations
 from rankrls.core.relations.relation_problem import RelationModel, RelationProblem
 from rankrls.core.relations.side_kernels import KernelSum
 from rankrls.core.relations.sides import Side
 from rankrls.core.relations.updates import ChangedSide, solve_changed
-from rankrls.estimators.conditional_base import LOSSES, NO_QUERIES, ConditionalRanker
+from rankrls.core.spaces.spaces import Kernel, check_gram
+from rankrls.estimators.conditional_base import LOSSES, NO_QUERIES, ConditionalRanker, one_matrix
 from rankrls.estimators.objects import Objects, Others
 from rankrls.estimators.relation_inputs import check_relation, read_relation
 
@@ -93,7 +101,9 @@ class UpdatableRanker(ConditionalRanker):
         ----------
         X : array-like, sparse matrix or data frame of shape (p', d), or None
             Row objects. Those that equal objects of the model are these objects, all others are
-            new. None: all row objects of the model (not between objects of one kind).
+            new. None: all row objects of the model (not between objects of one kind). With a
+            precomputed kernel, new objects come alone: their kernel values with the p objects of
+            the model, and then among themselves, shape (p', p + p').
         Y : array-like, data frame or sparse matrix of shape (p', g')
             Their labels, NaN where there is none to add. A pair that has a label already is an
             error: `forget` it first.
@@ -226,7 +236,12 @@ class UpdatableRanker(ConditionalRanker):
         return labels, rows, columns
 
     def _locate(self, X: Any, Z: Any) -> tuple[Located, Located]:
-        rows = _located(self._rows, None if X is None else self._check_row_objects(X))
+        rows = self._new_kernel_rows(X, 0)
+        if rows is None:
+            rows = _located(self._rows, None if X is None else self._check_row_objects(X))
+        columns = self._new_kernel_rows(Z, 1) if self._two_domains else None
+        if columns is not None:
+            return rows, columns
         others = None if Z is None else self._check_column_objects(Z)
         if self._two_domains:
             return rows, _located(self._ranked, others)
@@ -234,6 +249,21 @@ class UpdatableRanker(ConditionalRanker):
             return rows, rows
         objects = self._rows if rows.new is None else self._rows.with_others(rows.new)
         return rows, _located(objects, objects.others(others.X, others.names, "Z"))
+
+    def _new_kernel_rows(self, X: Any, number: int) -> Located | None:
+        """New objects of a precomputed kernel: values with known ones, then among themselves."""
+        objects, name = (self._ranked, "Z") if number else (self._rows, "X")
+        shape: tuple[int, ...] = getattr(X, "shape", ())
+        if not one_matrix(objects.kernel) or len(shape) != 2 or shape[1] != len(objects) + shape[0]:
+            return None
+        names = row_names(X)
+        if objects.names is not None and names is not None:
+            X = columns_in_order(X, np.concatenate([objects.names, np.asarray(names)]), name)
+        with clear_errors(X, name):
+            values = check_array(X, dtype=(np.float64, np.float32), input_name=name)
+        check_gram(values[:, len(objects) :])
+        new = objects.others(values, names if names_anything(names) else None, name)
+        return Located(len(objects) + np.arange(len(values)), new)
 
     def _shape_with(self, rows: Located, columns: Located) -> tuple[int, int]:
         """The shape of the relation with new objects."""
@@ -273,8 +303,6 @@ class UpdatableRanker(ConditionalRanker):
             if not chosen.any():
                 raise ValueError(f"no object would be left of {name}")
             kept.append(np.flatnonzero(chosen))
-        for number, chosen in enumerate(kept if self._two_domains else kept[:1]):
-            self._drop_kernel_columns(number, chosen)
         self._solve_again(
             [
                 change if len(chosen) == n else self._only(change, chosen)
@@ -283,20 +311,18 @@ class UpdatableRanker(ConditionalRanker):
             labels.between(*kept),
         )
 
-    def _drop_kernel_columns(self, number: int, kept: Array) -> None:
-        """Columns of a precomputed kernel matrix are the objects: fewer of them are expected."""
-        objects = self._ranked if number else self._rows
+    def _set_kernel_columns(self, objects: Objects, number: int) -> None:
+        """Columns of a precomputed kernel matrix are the objects, which have changed."""
         if not objects.kernel.precomputed:
             return
         names = "feature_names_in_", "_kernel_numbers"
         if number:
             names = "object_feature_names_in_", "_object_kernel_numbers"
         else:
-            self.n_features_in_ = objects.X.shape[1] // len(objects) * len(kept)
+            self.n_features_in_ = objects.X.shape[1]
         for name in names:
-            values = getattr(self, name, None)
-            if values is not None:
-                setattr(self, name, values[kept])
+            if self.__dict__.pop(name, None) is not None and objects.names is not None:
+                setattr(self, name, objects.names)
 
     def _changes(self) -> tuple[Changes, Changes]:
         """Both sides as they are decomposed; at the first update, from now on."""
@@ -306,17 +332,24 @@ class UpdatableRanker(ConditionalRanker):
 
     def _with_others(self, change: Changes, X: Others, number: int) -> Changes:
         ever, present = change.ever, change.objects
-        if ever.kernel.precomputed:
+        n, t = len(present), X.shape[0]
+        if ever.kernel.precomputed and X.shape[1] != n + t:
             raise ValueError(
-                f"{X.shape[0]} row(s) of {'XZ'[number]} are none of the objects of the model: with "
-                "a precomputed kernel, new objects need a new fit, with their kernel values"
+                f"{t} row(s) of {X.name} are none of the objects of the model: with a precomputed "
+                f"kernel, pass new objects alone, with their kernel values with the {n} objects of "
+                f"the model and then among themselves, shape ({t}, {n + t}); several kernel "
+                "matrices need a new fit"
             )
         objects = present.with_others(X)
-        if not self._borders(present, objects):
+        complete = len(ever) == n and isinstance(ever.kernel, Kernel)  # all kernel values are there
+        if not self._borders(present, objects) or not (complete or not ever.kernel.precomputed):
             return Changes(objects)
         side = self._side_of(change, number)
-        among = Objects(ever.kernel, X.X).gram()
-        between = np.asarray(ever.values(ever.others(X.X)), dtype=np.float64).T
+        if ever.kernel.precomputed:
+            between, among = np.asarray(X.X[:, :n], dtype=np.float64).T, X.X[:, n:]
+        else:
+            among = Objects(ever.kernel, X.X).gram()
+            between = np.asarray(ever.values(ever.others(X.X)), dtype=np.float64).T
         return Changes(ever.with_others(X), side.add(between, among))
 
     def _only(self, change: Changes, kept: Array) -> Changes:
@@ -383,6 +416,9 @@ class UpdatableRanker(ConditionalRanker):
                 Changes(objects, None if objects.profile is not None else ChangedSide.of(side))
                 for objects, side in ((rows, sides[0]), (columns or rows, sides[-1]))
             ]
+        self._set_kernel_columns(rows, 0)
+        if columns is not None and two_domains:
+            self._set_kernel_columns(columns, 1)
         self._store(rows, columns, observations, model, alpha, two_domains)
         self._changed = changes[0], changes[1]
         self._warn_of_lost_digits(problem, model, alpha)

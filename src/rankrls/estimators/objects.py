@@ -410,13 +410,17 @@ class Objects:
 
     def with_others(self, others: Others) -> Objects:
         """These objects and others, as of a new fit; without profiles."""
-        stacked = sparse.vstack if sparse.issparse(self.X) else np.vstack
+        if self.kernel.precomputed:  # values with these objects, and then among the others
+            n = len(self)
+            X = np.block([[self.X, others.X[:, :n].T], [others.X[:, :n], others.X[:, n:]]])
+        else:
+            X = (sparse.vstack if sparse.issparse(self.X) else np.vstack)([self.X, others.X])
         names = None
         if self.names is not None and others.names is not None:
             new = kept_names(others.names)
             if new is not None and new.dtype == self.names.dtype:
                 names = np.concatenate([self.names, new])
-        return self._refitted(stacked([self.X, others.X]), names)
+        return self._refitted(X, names)
 
     def only(self, kept: Array) -> Objects:
         """Some of these objects, by ascending numbers, as of a new fit; without profiles."""
