@@ -4,21 +4,17 @@
 drugs; Smith-Waterman scores of targets, divided by the roots of their diagonals; both symmetrised,
 negative eigenvalues set to zero.
 
-    python benchmarks/relations_davis.py [--settings 1 2 3 4] [--without-lightgbm]
+    python benchmarks/relations_davis.py [--settings 1 2 3 4] [--without-lightgbm] [--quick]
 
 It reads ../shared/data/dti_davis seen from the project (``--data``), and stops where that is
-absent.
+absent. Models and settings: relations_settings.py.
 
-Setting 1: pairs of known objects, the test fold that comes with the data. Settings 2 (new drugs),
-3 (new targets) and 4 (both new): ``--folds`` random folds of the drugs, of the targets, or of both
-at once (fold k of the drugs with fold k of the targets). Concordance is the part of all pairs of
-test cells with different labels in the right order, mean over folds; then that of the targets of
-one drug, mean over drugs and folds.
-
-Models: regression with ``fit_offsets=True``, alpha chosen by ConditionalRankRLSCV with the same
-structure held out from the training part; "without offset": the same with ``fit_offsets=False``;
-"several kernels": similarities, "profile" and "identity" with weights chosen too. LightGBM learns
-from the concatenated rows of both similarity matrices (the training objects' columns).
+Setting 1: pairs of known objects, each of the six folds of cells that come with the data (the first
+is the published test fold, the others its training folds). Settings 2 (new drugs), 3 (new targets)
+and 4 (both new): ``--folds`` random folds of the drugs, of the targets, or of both at once (fold k
+of the drugs with fold k of the targets). "concordance" is the part of all pairs of test cells with
+different labels in the right order, mean over folds; "for a drug" that of the targets of one drug,
+mean over drugs and folds.
 """
 
 from __future__ import annotations
@@ -27,52 +23,49 @@ import argparse
 import gzip
 import json
 import sys
-import time
-import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from relations_settings import (
+    Splits,
+    add_options,
+    chosen_models,
+    concordance,
+    object_splits,
+    print_settings,
+)
 
-from rankrls import ConditionalRankRLSCV
-from rankrls.metrics import concordance_index, conditional_scores
+from rankrls.metrics import conditional_scores
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "dti_davis"
-STRUCTURES = {1: "edges", 2: "rows", 3: "columns", 4: "both"}
-ALPHAS = 4.0 ** np.arange(-5, 4)
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the matrices")
-    parser.add_argument(
-        "--settings", nargs="+", type=int, choices=(1, 2, 3, 4), default=[1, 2, 3, 4]
-    )
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--without-lightgbm", action="store_true")
+    add_options(parser)
     options = parser.parse_args(arguments)
     if not (options.data / "test_fold_setting1.txt.gz").exists():
         sys.exit(f"no data in {options.data}: nothing is measured (see --data)")
-    K, G, Y = load(options.data)
-    models = {
-        "without offset": kernels("precomputed", fit_offsets=False),
-        "one kernel": kernels("precomputed", fit_offsets=True),
-        "several kernels": kernels(["precomputed", "profile", "identity"], fit_offsets=True),
+    data = load(options.data)
+    shape = data[2].shape
+
+    def splits(setting: int) -> list[tuple[int, Splits]]:
+        if setting == 1:
+            return [(options.seed, published_folds(options.data, shape))]
+        return [(options.seed, object_splits(shape, setting, options.folds, options.seed))]
+
+    print_settings("Davis", data, splits, metrics, chosen_models(options, "regression"), options)
+
+
+def metrics(expected: np.ndarray, scores: np.ndarray) -> dict[str, float]:
+    seen = ~np.isnan(expected)
+    return {
+        "concordance": concordance(expected[seen], scores[seen]),
+        "for a drug": float(np.nanmean(conditional_scores(expected, scores))),
     }
-    if not options.without_lightgbm:
-        models["LightGBM"] = lightgbm
-    print("| setting | model | concordance | of targets for a drug | s |\n|---|---|---:|---:|---:|")
-    for setting in options.settings:
-        splits = test_parts(options.data, setting, Y.shape, options.folds, options.seed)
-        for name, model in models.items():
-            start = time.perf_counter()
-            found = [evaluate(model, K, G, Y, setting, *split) for split in splits]
-            seconds = time.perf_counter() - start
-            whole, listwise = np.mean(found, axis=0)
-            print(
-                f"| {setting} | {name} | {whole:.4f} | {listwise:.4f} | {seconds:.0f} |", flush=True
-            )
 
 
 def load(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -92,67 +85,20 @@ def repaired(S: np.ndarray) -> np.ndarray:
     return (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
-def test_parts(
-    folder: Path, setting: int, shape: tuple[int, int], k: int, seed: int
-) -> list[tuple[Any, Any]]:
-    """Cells to learn from and to predict: (mask, mask), each of the shape of Y."""
-    every = np.ones(shape, dtype=bool)
-    if setting == 1:
-        with gzip.open(folder / "test_fold_setting1.txt.gz", "rt") as lines:
-            test = np.zeros(shape, dtype=bool)
-            test.ravel()[json.load(lines)] = True
-        return [(~test, test)]
-    rng = np.random.default_rng(seed)
-    rows, columns = (np.array_split(rng.permutation(n), k) for n in shape)
-    parts = []
-    for row, column in zip(rows, columns, strict=True):
-        held = [np.zeros(n, dtype=bool) for n in shape]
-        held[0][row], held[1][column] = setting != 3, setting != 2
-        r, c = held[0][:, None], held[1]
-        test = {2: r & every, 3: c & every, 4: r & c}[setting]
-        parts.append((~(r | c), test))
-    return parts
+def published_folds(folder: Path, shape: tuple[int, int]) -> Splits:
+    """The published test fold of cells, and then each of the training folds as one."""
 
+    def read(name: str) -> list:
+        with gzip.open(folder / name, "rt") as lines:
+            return json.load(lines)
 
-def evaluate(model: Any, K: Any, G: Any, Y: Any, setting: int, train: Any, test: Any) -> Any:
-    """Concordance over all test cells, and its mean over drugs."""
-    rows, cols = np.flatnonzero(train.any(axis=1)), np.flatnonzero(train.any(axis=0))
-    asked = np.flatnonzero(test.any(axis=1)), np.flatnonzero(test.any(axis=0))
-    labels = np.where(train, Y, np.nan)[np.ix_(rows, cols)]
-    kernels = K[np.ix_(rows, rows)], G[np.ix_(cols, cols)]
-    others = K[np.ix_(asked[0], rows)], G[np.ix_(asked[1], cols)]
-    scores = model(*kernels, labels, *others, STRUCTURES[setting])
-    expected = np.where(test, Y, np.nan)[np.ix_(*asked)]
-    seen = ~np.isnan(expected)
-    whole = float(concordance_index(expected[seen], scores[seen]))
-    return whole, float(np.nanmean(conditional_scores(expected, scores)))
-
-
-def kernels(kernel: Any, *, fit_offsets: bool) -> Any:
-    def predict(K: Any, G: Any, labels: Any, left: Any, right: Any, structure: str) -> Any:
-        ranker = ConditionalRankRLSCV(
-            ALPHAS, kernel=kernel, loss="regression", fit_offsets=fit_offsets, cv=structure,
-            random_state=0,
-        )  # fmt: skip
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="the best alpha")
-            warnings.filterwarnings("ignore", message="conjugate gradients")
-            return ranker.fit(K, labels, G).predict(left, right)
-
-    return predict
-
-
-def lightgbm(K: Any, G: Any, labels: Any, left: Any, right: Any, structure: str) -> Any:
-    from lightgbm import LGBMRegressor
-
-    rows, cols = np.nonzero(~np.isnan(labels))
-    model = LGBMRegressor(
-        n_estimators=500, learning_rate=0.05, num_leaves=63, n_jobs=1, verbose=-1, random_state=0
-    )
-    model.fit(np.hstack([K[rows], G[cols]]), labels[rows, cols])
-    shape = len(left), len(right)
-    i, j = (part.ravel() for part in np.indices(shape))
-    return model.predict(np.hstack([left[i], right[j]])).reshape(shape)
+    tested = [read("test_fold_setting1.txt.gz"), *read("train_fold_setting1.txt.gz")]
+    splits = []
+    for cells in tested:
+        test = np.zeros(shape, dtype=bool)
+        test.ravel()[cells] = True
+        splits.append((~test, test))
+    return splits
 
 
 if __name__ == "__main__":

@@ -1,19 +1,25 @@
 """What the code keeps to beside the import contracts of ``pyproject.toml`` (``make lint``)."""
 
 import ast
+import functools
 from collections import Counter
 from pathlib import Path
 
-import pytest
 
 import rankrls
 
 ROOT = Path(rankrls.__file__).parent
 
 
+@functools.cache
+def nodes_of(path):
+    """All nodes of the syntax tree of a file."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def imported(path):
     """Dotted names below ``rankrls`` that a file imports from, at any depth of the code."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rankrls."):
             yield node.module.split(".")
         elif isinstance(node, ast.Import):
@@ -23,13 +29,14 @@ def imported(path):
 SOURCES = sorted(ROOT.rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_private_modules_stay_in_their_package(path):
-    here = ["rankrls", *path.relative_to(ROOT).with_suffix("").parts]
-    for there in imported(path):
-        private = [k for k, part in enumerate(there) if part.startswith("_") and k >= 2]
-        if private:
-            assert here[: private[0]] == there[: private[0]], f"{path} imports {'.'.join(there)}"
+def test_private_modules_stay_in_their_package():
+    for path in SOURCES:
+        here = ["rankrls", *path.relative_to(ROOT).with_suffix("").parts]
+        for there in imported(path):
+            private = [k for k, part in enumerate(there) if part.startswith("_") and k >= 2]
+            if private:
+                inside = here[: private[0]] == there[: private[0]]
+                assert inside, f"{path} imports {'.'.join(there)}"
 
 
 #: Files of the same name do the same: one problem for each loss, an estimator and its algorithm.
@@ -45,7 +52,7 @@ def test_class_names_are_used_once():
     names = Counter(
         node.name.lstrip("_")
         for path in SOURCES
-        for node in ast.parse(path.read_text()).body
+        for node in nodes_of(path)[0].body
         if isinstance(node, ast.ClassDef)
     )
     # The same estimators on Dask have the same names.
@@ -55,7 +62,7 @@ def test_class_names_are_used_once():
 
 def test_private_scikit_learn_is_not_used():
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sklearn"):
                 assert not any(part.startswith("_") for part in node.module.split("."))
                 assert not any(alias.name.startswith("_") for alias in node.names), path

@@ -190,17 +190,15 @@ METRICS = (
 
 @pytest.mark.parametrize(("name", "call"), TAKE_QUERIES.items(), ids=TAKE_QUERIES)
 def test_queries_by_other_names(name, call):
-    with pytest.raises(TypeError, match=rf"^{name}\(\) got .* 'group_sizes': .* called group"):
+    with pytest.raises(TypeError, match=rf"^{name}\(\) got .* 'group_sizes': pass .* as group"):
         call(X, SCORES, group_sizes=[4, 4, 4])
-    refused = (TypeError, rf"^{name}\(\) got .* 'groups': .* is called qid")
+    refused = (TypeError, rf"^{name}\(\) got .* 'groups': pass .* as qid")
     if name == "RankRLSCV.fit":  # which has groups of given pairs
-        refused = (ValueError, "^groups says which given pairs .* is called qid")
+        refused = (ValueError, "^groups says which given pairs .* as qid")
     with pytest.raises(refused[0], match=refused[1]):
         call(X, SCORES, groups=QID)
     if name != "holdout_predict":  # which takes folds before
-        message = (
-            rf"^{name}\(\) takes .*X and y as positional arguments, and what follows by name: qid=…"
-        )
+        message = rf"^{name}\(\) takes .*X and y as positional arguments; pass others by name: qid=…"
         with pytest.raises(TypeError, match=message):
             call(X, SCORES, QID)
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'foo'"):

@@ -1,6 +1,7 @@
 """Names of files, classes and functions in docstrings and comments are names that exist."""
 
 import ast
+import functools
 import importlib
 import io
 import re
@@ -8,7 +9,6 @@ import tokenize
 from collections import defaultdict
 from pathlib import Path
 
-import pytest
 import sklearn.base
 
 import rankrls
@@ -16,7 +16,6 @@ import rankrls
 ROOT = Path(rankrls.__file__).parent
 PROJECT = Path(__file__).parents[1]
 SOURCES = sorted(ROOT.rglob("*.py"))
-TREES = {path: ast.parse(path.read_text()) for path in SOURCES}
 
 #: Names of other libraries that are mentioned where they are not imported.
 ELSEWHERE = {"GroupKFold", "LeaveOneGroupOut", "Ridge", "pairwise_kernels", "threadpoolctl"}
@@ -29,10 +28,17 @@ REFERENCE = re.compile(r"(?<![`:])`~?([A-Za-z_][\w.]*)(?:\([^`]*\))?`(?!`)")
 FILE = re.compile(r"\b[\w/]+\.(?:py|md|html|css|json)\b")
 
 
+@functools.cache
+def tree_of(path):
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def known():
     """All names of the package, and for every module, package and class those that are in it."""
     names, members = set(), defaultdict(set)
-    for path, tree in TREES.items():
+    for path in SOURCES:
+        tree = tree_of(path)
         module, package = members[path.stem], members[path.parent.name]
         package.add(path.stem)
         names |= {path.stem, path.parent.name}
@@ -71,12 +77,11 @@ def known():
     return names, dict(members)
 
 
-NAMES, MEMBERS = known()
-FILES = {
-    path.name
-    for folder in ("src", "tests", "benchmarks", "docs", "examples")
-    for path in (PROJECT / folder).rglob("*.*")
-}
+@functools.cache
+def files():
+    """Names of all files of the project."""
+    folders = ("src", "tests", "benchmarks", "docs", "examples")
+    return {path.name for folder in folders for path in (PROJECT / folder).rglob("*.*")}
 
 
 def texts(path):
@@ -84,7 +89,7 @@ def texts(path):
     for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
             text = ast.get_docstring(node, clean=False)
             if text:
@@ -92,10 +97,11 @@ def texts(path):
 
 
 def is_member(name, owner, seen=()):
-    if owner not in MEMBERS:
+    _, members = known()
+    if owner not in members:
         return hasattr(getattr(sklearn.base, owner, object), name)
-    bases = {base[1:-1] for base in MEMBERS[owner] if base.startswith("<")} - {*seen, owner}
-    return name in MEMBERS[owner] or any(is_member(name, base, (*seen, owner)) for base in bases)
+    bases = {base[1:-1] for base in members[owner] if base.startswith("<")} - {*seen, owner}
+    return name in members[owner] or any(is_member(name, base, (*seen, owner)) for base in bases)
 
 
 def exists(reference):
@@ -104,27 +110,25 @@ def exists(reference):
         owner = importlib.import_module(".".join(parts[:-1]))
         return hasattr(owner, parts[-1])
     if len(parts) == 1:
-        return parts[0] in NAMES or parts[0] in ELSEWHERE
+        return parts[0] in known()[0] or parts[0] in ELSEWHERE
     return is_member(parts[-1], parts[-2])
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_names_in_docstrings_exist(path):
-    missing = []
-    for line, text in texts(path):
-        references = [m for m in REFERENCE.finditer(text) if not FILE.fullmatch(m[1])]
-        wrong = [m for m in references if m[1] != "rankrls" and not exists(m[1])]
-        wrong += [m for m in FILE.finditer(text) if m[0].split("/")[-1] not in FILES | OF_USERS]
-        missing += [f"{line + text[: m.start()].count(chr(10))}: {m[0]}" for m in wrong]
-    assert not missing, "\n".join(missing)
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_symbols_are_not_capitalised(path):
+def test_names_in_docstrings_exist_and_symbols_are_not_capitalised():
     """A formatter makes Κ of a κ at the beginning of a sentence, which is another symbol."""
-    for line, text in texts(path):
-        first = text.lstrip("# ")[:1]
-        assert not "Α" <= first <= "Ω" or first in "ΣΦ", f"{line}: {text[:40]}"
+    missing, capitals = [], []
+    for path in SOURCES:
+        for line, text in texts(path):
+            references = [m for m in REFERENCE.finditer(text) if not FILE.fullmatch(m[1])]
+            wrong = [m for m in references if m[1] != "rankrls" and not exists(m[1])]
+            names = files() | OF_USERS
+            wrong += [m for m in FILE.finditer(text) if m[0].split("/")[-1] not in names]
+            missing += [f"{path}:{line + text[: m.start()].count(chr(10))}: {m[0]}" for m in wrong]
+            first = text.lstrip("# ")[:1]
+            if "Α" <= first <= "Ω" and first not in "ΣΦ":
+                capitals.append(f"{path}:{line}: {text[:40]}")
+    assert not missing, "\n".join(missing)
+    assert not capitals, "\n".join(capitals)
 
 
 def test_the_check_can_fail():

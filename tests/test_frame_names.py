@@ -116,7 +116,7 @@ def test_names_of_a_kernel_matrix_that_are_numbers(tmp_path):
         ),
         (
             lambda: ConditionalRankRLS().fit(X.rename({"u3": "u4"}), Y, Z),
-            "cannot be put in order, because the rows of X name 'u4' more than once",
+            "cannot be aligned because the rows of X contain 'u4' more than once",
         ),
         (
             lambda: ConditionalRankRLS(kernel="precomputed").fit(

@@ -79,24 +79,24 @@ def test_sizes_are_queries(name):
         np.testing.assert_array_equal(call(group=group), expected)
     if name not in ("leave_query_out_predict", "compare", "permutation_test"):
         np.testing.assert_array_equal(call(qid=QID, group=None), expected)
-    with pytest.raises(ValueError, match=r"give qid, .* or group, .* not both"):
+    with pytest.raises(ValueError, match=r"pass either qid, .* or group, .* not both"):
         call(qid=QID, group=SIZES)
-    with pytest.raises(ValueError, match=rf"group has 2 sizes that add up to 7 rows, and .* {N}"):
+    with pytest.raises(ValueError, match=rf"the 2 sizes in group add up to 7 rows, but .* {N}"):
         call(group=[3, 4])
 
 
 def test_wrong_sizes():
     for group, message in (
-        (QID, rf"add up to {QID.sum()} rows, and X has {N} \(the query of every row is called qid"),
-        ([1.0, 20.0], "integers in one dimension; got float64 of shape"),
-        ([], "integers in one dimension; got float64 of shape"),
-        ([[3, 18]], r"integers in one dimension; got int64 of shape \(1, 2\)"),
-        (["a"], "integers in one dimension"),
-        ([22, -1], "one is -1"),
+        (QID, rf"add up to {QID.sum()} rows, but X has {N} \(pass the query of each row as qid"),
+        ([1.0, 20.0], "one-dimensional array of integers, .*; got float64 of shape"),
+        ([], "one-dimensional array of integers, .*; got float64 of shape"),
+        ([[3, 18]], r"one-dimensional array of integers, .*; got int64 of shape \(1, 2\)"),
+        (["a"], "one-dimensional array of integers"),
+        ([22, -1], "negative size -1"),
     ):
         with pytest.raises(ValueError, match=message):
             RankRLS().fit(X, Y, group=group)
-    with pytest.raises(ValueError, match="sizes of consecutive queries are called group"):
+    with pytest.raises(ValueError, match="pass sizes of consecutive queries as group"):
         RankRLS().fit(X, Y, qid=[10, 11])
     with pytest.raises(TypeError, match="unexpected keyword argument 'foo'"):
         RankRLS().fit(X, Y, group=SIZES, foo=1)

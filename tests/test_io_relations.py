@@ -69,7 +69,8 @@ def test_round_trip(name, path):
     assert loaded.get_params().keys() == ranker.get_params().keys()
     np.testing.assert_array_equal(loaded.predict(*new), ranker.predict(*new))
     np.testing.assert_array_equal(loaded.dual_coef_, ranker.dual_coef_)
-    assert vars(loaded).keys() == vars(ranker).keys()
+    few_features = hasattr(ranker, "_left_factor")  # whose labels are not stored
+    assert vars(loaded).keys() == vars(ranker).keys() - ({"_labels"} if few_features else set())
     before = path.read_bytes()
     save_model(loaded, path)
     assert path.read_bytes() == before

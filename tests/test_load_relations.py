@@ -88,5 +88,5 @@ def test_labels_of_a_long_table_follow_the_names_of_x_and_z():
     by_names = ConditionalRankRLS(0.1).fit(X, load_relations(long).target, Z)
     given = load_relations(long, rows=X.index, columns=Z.index).target
     assert_allclose(by_names.predict(X, Z), ConditionalRankRLS(0.1).fit(X, given, Z).predict(X, Z))
-    with pytest.raises(ValueError, match="Y has labels of 'u3', which is no name of the rows of X"):
+    with pytest.raises(ValueError, match="Y has labels of 'u3', which is not in the index of X"):
         ConditionalRankRLS(0.1).fit(X.drop("u3"), load_relations(long).target, Z)

@@ -9,8 +9,9 @@ import pytest
 import relation_cases as cases
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.offsets import FreeOffsets, free_offsets
+from rankrls.core.relations import offsets
+from rankrls.core.relations.observations import Cells, Observations
+from rankrls.core.relations.offsets import FreeOffsets, TableOffsets, free_offsets
 from rankrls.core.relations.relation_problem import RelationProblem
 from rankrls.core.relations.sides import Side
 from rankrls.io import load_model, save_model
@@ -176,3 +177,47 @@ def test_refusals():
         ConditionalRankRLS(fit_offsets="columns", solver="primal").fit(X, Y)
     with pytest.raises(ValueError, match="early_stopping does not know"):
         ConditionalRankRLS(fit_offsets="columns", early_stopping=True).fit(X, Y)
+
+
+@pytest.mark.parametrize("shape", [(9, 7), (7, 9)])
+@pytest.mark.parametrize("kind", ["dense", "sparse", "parts", "isolated", "tree", "unequal"])
+@pytest.mark.parametrize("as_cells", [True, False])
+def test_offsets_of_both_sides_are_those_of_least_squares(shape, kind, as_cells, monkeypatch):
+    monkeypatch.setattr(offsets, "DENSE", 1 if kind == "sparse" else 20)
+    rng = np.random.default_rng(0)
+    W = (rng.random(shape) < 0.8) * rng.integers(1, 4, shape).astype(float)
+    if kind == "sparse":
+        W *= rng.random(shape) < 0.5
+    if kind == "parts":
+        W[:4, 3:], W[4:, :3] = 0.0, 0.0
+    if kind == "isolated":
+        W[2], W[:, 5] = 0.0, 0.0
+    if kind == "tree":
+        W[:] = 0.0
+        W[np.arange(min(shape)), np.arange(min(shape))] = 1.0
+        W[0] = 1.0
+    if kind == "unequal":
+        W *= 10.0 ** rng.integers(-4, 5, shape)
+    rows, cols = np.nonzero(W)
+    weight = W[rows, cols]
+    y = 1e4 + rng.standard_normal(len(rows))
+    cells = Cells(rows, cols, y, weight, shape)
+    best = TableOffsets(cells if as_cells else W, FreeOffsets(rows=True, columns=True))
+    fitted = best.fit(cells, y).at(rows, cols)
+    T = np.hstack([rows[:, None] == np.arange(shape[0]), cols[:, None] == np.arange(shape[1])])
+    root = np.sqrt(weight)
+    expected = T @ np.linalg.lstsq(root[:, None] * T, root * y, rcond=1e-13)[0]
+    assert np.abs(fitted - expected).max() < 1e-13 * 1e4 * (1e5 if kind == "unequal" else 100)
+
+
+def test_parts_that_are_hardly_connected():
+    """Weights of 1 and 1e-17: the system is singular to working precision."""
+    W = np.full((4, 4), 1e-17)
+    W[:2, :2] = W[2:, 2:] = 1.0
+    W[0, 0] = 2.0
+    y = np.add.outer(np.arange(4.0), [5.0, 7.0, 1.0, 0.0])
+    rows, cols = np.indices((4, 4)).reshape(2, -1)
+    cells = Cells(rows, cols, y.ravel(), W.ravel(), (4, 4))
+    fitted = TableOffsets(cells, FreeOffsets(rows=True, columns=True)).fit(cells, cells.y)
+    heavy = W.ravel() >= 1.0
+    assert np.abs((fitted.at(rows, cols) - cells.y)[heavy]).max() < 1e-9

@@ -135,7 +135,9 @@ def test_sample_weights_leave_rows_out(ranking, tmp_path):
     for query in report.to_check.queries:
         assert query.agreement == pytest.approx(agreement[query.name], abs=1e-8)
     assert "sample weights" in report.to_check.no_rows
-    assert "They were left out. Rows have" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Rows are not available. Residuals of" in (tmp_path / "r.html").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize("n_rows", [60, 1100])
@@ -204,7 +206,7 @@ def test_alpha_of_the_audit_suits_the_labels():
     assert area(found.alpha) > area(None) + 0.2
     assert wrong[[row.row for row in found.rows[:8]]].all()
     text = section(render(result, title=None, limit=10), "labels")
-    assert "for which held-out labels have the smallest squared error" in text
+    assert "which has the smallest squared error of held-out labels" in text
     assert f", alpha={found.alpha!r}" in "\n".join(code_lines(result))
     fixed = analysed(X, y, qid, estimator=RankRLS(result.alpha))
     assert fixed.to_check.alpha == result.alpha
@@ -226,7 +228,7 @@ def test_a_query_of_two_rows_is_not_the_first():
 
 LEFT_OUT = {
     "cg": (RankRLSCV([1.0, 8.0], solver="cg"), "conjugate gradients"),
-    "early": (RankRLS(1.0, early_stopping=True, random_state=0), "stopped early"),
+    "early": (RankRLS(1.0, early_stopping=True, random_state=0), "With early stopping"),
     "svm": (RankSVM(1.0), "the estimator is a RankSVM"),
     "pipeline": (make_pipeline(StandardScaler(), RankRLS(1.0)), "the estimator is a Pipeline"),
 }
@@ -250,12 +252,12 @@ def test_without_a_shortcut_there_is_the_agreement_with_folds(ranking, name):
         assert np.isnan(query.p_value)
     assert found.rows == []
     text = section(render(result, title=None, limit=10), "labels")
-    assert "Scores are those of 5 folds. p-values were left out." in text
+    assert "The scores are those of 5 folds. p-values are not available." in text
     assert reason in text
     assert "nan" not in text
     assert "audit" not in "\n".join(code_lines(result))
     ranked = render(analysed(X, y, estimator=estimator), title=None, limit=10)
-    assert "This was left out." in section(ranked, "labels")
+    assert "This section is not available." in section(ranked, "labels")
 
 
 def test_agreement_with_folds_of_equal_scores():
@@ -276,7 +278,7 @@ def test_too_little_memory(ranking, monkeypatch):
     result = analysed(X, y, qid, alphas=[2.0])
     assert result.held.method == "leave-query-out"
     assert len(result.to_check.queries) == 10
-    assert "too much memory" in section(render(result, title=None, limit=10), "labels")
+    assert "Too little memory" in section(render(result, title=None, limit=10), "labels")
 
 
 def test_scales_without_diagnostics(ranking):
@@ -329,7 +331,7 @@ def test_the_page_and_its_data(ranking, tmp_path):
     assert "<i>" not in text
     found = report.to_check
     shown = section(text, "labels")
-    assert "The lowest agreement first" in shown
+    assert "Queries are sorted by agreement" in shown
     for query in found.queries:
         assert f"<bdi>{query.name.replace('<', '&lt;').replace('>', '&gt;')}</bdi>" in shown
     assert f"0.05/{found.n_rows:,}" in shown
@@ -410,10 +412,10 @@ def test_the_worst_queries_are_explained_on_the_page(ranking):
     scores = result.model.predict(X)
     difference = scores[worst.above.row] - scores[worst.below.row]
     assert worst.reasons.difference == pytest.approx(difference)
-    assert "contributions of 5 features: for this order speak <bdi>" in text
+    assert "contributions of 5 features. Largest contributions: <bdi>" in text
     assert any(name in text for name in names)
     kernel = analysed(X, y, qid, estimator=RankRLS(1.0, kernel="rbf"))
-    assert "training rows: for this order" in render(kernel, title=None, limit=10)
+    assert "training rows. Largest contributions" in render(kernel, title=None, limit=10)
 
 
 @pytest.mark.parametrize(

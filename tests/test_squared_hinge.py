@@ -56,6 +56,33 @@ def test_linear_kernels(alpha, fit_offsets, labels):
         np.testing.assert_allclose(got, expected, atol=2e-5)
 
 
+@pytest.mark.parametrize("fit_offsets", ["columns", "both"])
+@pytest.mark.parametrize("seed", range(8))
+def test_offsets_that_few_violations_determine(fit_offsets, seed):
+    """Columns whose labels are almost all alike: soon none of their pairs violates its margin."""
+    rng = np.random.default_rng(seed)
+    X, Z = rng.standard_normal((10, 2)), rng.standard_normal((7, 2))
+    signal = X @ rng.standard_normal((2, 2)) @ Z.T + 3.0 * rng.standard_normal(7)
+    labels = np.sign(signal + 0.2 * rng.standard_normal((10, 7)))
+    labels[rng.random(labels.shape) < 0.4] = np.nan
+    rows, cols = np.nonzero(~np.isnan(labels))
+    y, alpha = labels[rows, cols], 1e-3
+    phi = (X[rows][:, :, None] * Z[cols][:, None, :]).reshape(len(rows), -1)
+    offsets = np.eye(7)[cols]
+    if fit_offsets == "both":
+        offsets = np.hstack([np.eye(10)[rows], offsets])
+    w = naive(phi, y, alpha, offsets)
+
+    def objective(scores, coefficients):
+        return (np.maximum(1 - y * scores, 0) ** 2).sum() + alpha * coefficients @ coefficients
+
+    expected = objective(np.hstack([phi, offsets]) @ w, w[:4])
+    model = ConditionalRankRLS(alpha, loss="squared_hinge", fit_offsets=fit_offsets, tol=1e-10)
+    model.fit(X, labels, Z)
+    found = objective(model.predict(X, Z)[rows, cols], model.coef_.ravel())
+    assert found <= expected * (1 + 1e-7) + 1e-10  # zero where offsets alone separate the labels
+
+
 @pytest.mark.parametrize("solver", ["auto", "dual", "cg"])
 def test_kernels_and_repeated_pairs(solver):
     rows, cols = np.nonzero(~np.isnan(SOME))

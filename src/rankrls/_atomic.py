@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all; pipes and devices are written to as they are."""
+"""Atomic writing of files: a file is complete or not there. Pipes are written to directly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO
 
 __all__ = ["atomic_file", "is_stream"]
 
-#: Errors of writing that do not say which file they are about.
+#: Errors of writing that do not name the file.
 _ERRNOS = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)
 
 _MAX_LINKS = 40
@@ -22,12 +22,12 @@ _MAX_LINKS = 40
 
 @contextmanager
 def atomic_file(path: str) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of ``path`` when all is written, and disappears otherwise.
+    """Open a file that replaces ``path`` when it is complete, and is deleted after an error.
 
-    It is made in the same directory, written, flushed to the disk, and renamed. Whoever opens
-    ``path`` finds what was there before or all that is new, whatever happens on the way. Links are
-    followed and stay links; mode and owner of a file that is replaced are kept. Pipes and devices
-    are never replaced: what is written goes straight to them.
+    It is created in the same directory, written, flushed to the disk, and renamed. A reader of
+    ``path`` therefore sees either the old or the new content. Links are followed, and the mode
+    and owner of an existing file are kept. Pipes and devices are not replaced but written to
+    directly.
     """
     with _named(path):
         if is_stream(path):
@@ -58,7 +58,7 @@ def is_stream(path: str) -> bool:
 
 @contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Errors such as that of a full disk name the file."""
+    """Add the file name to errors such as that of a full disk."""
     try:
         yield
     except OSError as error:
@@ -75,26 +75,26 @@ def _replacement(path: str) -> Iterator[IO[bytes]]:
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, "no such directory", folder)
     temporary = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.tmp")
-    try:  # a signal may come between any two lines: the name is known before the file is there
+    try:  # the name is set before the file exists, so that it is deleted after any interrupt
         with _created(temporary, path) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        with suppress(FileNotFoundError):  # it was renamed already, or never made
+        with suppress(FileNotFoundError):  # already renamed, or never created
             os.unlink(temporary)
         raise
     _sync_folder(folder)
 
 
 def _created(temporary: str, path: str) -> IO[bytes]:
-    """A new file with the owner and the permissions of ``path``, if that exists."""
+    """Create a file with the owner and the permissions of ``path``, if that exists."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     before = os.stat(path) if os.path.exists(path) else None
     descriptor = os.open(temporary, flags, 0o666 if before is None else 0o600)
     if before is not None and os.name == "posix":
-        with suppress(PermissionError):  # only the administrator can give files away
+        with suppress(PermissionError):  # only the administrator can change the owner
             os.chown(temporary, before.st_uid, before.st_gid)
         with suppress(PermissionError):
             os.chmod(temporary, stat.S_IMODE(before.st_mode) & 0o777)
@@ -102,10 +102,10 @@ def _created(temporary: str, path: str) -> IO[bytes]:
 
 
 def _sync_folder(folder: str) -> None:
-    """Make the new name last, where directories can be opened and flushed."""
+    """Flush the directory, if the system supports it, so that the new name is permanent."""
     if os.name != "posix":  # pragma: no cover
         return
-    with suppress(OSError):  # the file is complete, whatever comes of this
+    with suppress(OSError):  # the file itself is already complete
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -114,7 +114,7 @@ def _sync_folder(folder: str) -> None:
 
 
 class _Forward(io.FileIO):
-    """A file that is written from the first byte to the last, as a pipe is."""
+    """A file without seek, as a pipe."""
 
     def seekable(self) -> bool:
         return False
@@ -133,7 +133,7 @@ def _stream(path: str) -> IO[bytes]:
 
 
 def _descriptor(path: str) -> int | None:
-    """The open file of this process that /dev/stdout, /dev/fd/… and the like stand for."""
+    """File descriptor of this process that a path such as /dev/stdout or /dev/fd/3 refers to."""
     for _ in range(_MAX_LINKS):
         folder = os.path.realpath(os.path.dirname(path))
         name = os.path.basename(path)

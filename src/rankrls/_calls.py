@@ -1,9 +1,8 @@
-"""What surrounds the calls of public functions and methods.
+"""Wrappers for calls of public functions and methods.
 
-Warnings name the user's own line. Arguments that a
-function does not have are a ``TypeError`` that says what to do instead. A call that fails or is
-interrupted leaves an estimator as it was, and calls that change the same estimator from several
-threads wait for each other. Imports nothing of rankrls.
+Warnings report the line of the user's code. Unknown arguments raise a ``TypeError`` with advice.
+A call that fails or is interrupted does not change the estimator, and calls from several threads
+that change the same estimator wait for each other. This module imports nothing from rankrls.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ __all__ = [
     "whole_call",
 ]
 
-#: Packages and modules whose frames stand between a warning and the program that caused it: a
-#: pipeline calls fit, a decorator or a pool of threads calls a function of ours.
+#: Packages whose stack frames are skipped to find the user's line for a warning: a pipeline calls
+#: fit, a decorator or a thread pool calls one of our functions.
 LIBRARIES = {
     *("rankrls", "sklearn", "joblib", "numpy", "scipy", "dask", "distributed", "pyterrier"),
     *("concurrent", "contextlib", "functools", "threading"),
@@ -45,7 +44,7 @@ LIBRARIES = {
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Issue a warning at the user's line, the innermost frame that is not of `LIBRARIES`.
+    """Issue a warning at the user's line, that of the innermost frame outside `LIBRARIES`.
 
     Parameters
     ----------
@@ -64,7 +63,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def library_frames() -> Iterator[FrameType]:
-    """Frames of `LIBRARIES` that are at work, from here out to the user's program."""
+    """Iterate over the stack frames of `LIBRARIES`, up to the user's code."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _package(frame) in LIBRARIES:
         yield frame
@@ -72,7 +71,7 @@ def library_frames() -> Iterator[FrameType]:
 
 
 def _users_frame() -> FrameType:
-    """The innermost frame of the user's program; in a thread of a pool the outermost one of all."""
+    """Innermost frame of the user's code; in a thread pool, the outermost frame of the thread."""
     *_, last = library_frames()
     return last if last.f_back is None else last.f_back
 
@@ -84,24 +83,24 @@ def _package(frame: FrameType) -> str:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _REPEATED = (
-    "qid holds the query of every row; from sizes of consecutive queries it is "
+    "qid holds the query of each row; for sizes of consecutive queries use "
     "qid=np.repeat(np.arange(len(group)), group)"
 )
-_SIZES = "sizes of consecutive queries are called group"
-_CALLED = "the query of every row is called qid"
+_SIZES = "pass sizes of consecutive queries as group"
+_CALLED = "pass the query of each row as qid"
 
 
 def explained(**hints: str) -> Callable[[F], F]:
-    """Say what to do about some arguments that a function, method or constructor does not have.
+    """Add advice to the error for unknown arguments of a function, method or constructor.
 
-    The ``TypeError`` names the class of the object, not the one that defines the method. Arguments
-    that go by name and were given by position are named, too. The signature stays as it is
-    written: ``get_params``, ``clone`` and metadata routing read it.
+    The ``TypeError`` names the class of the object, not the class that defines the method. It also
+    explains keyword-only arguments that were passed by position. The signature does not change,
+    because ``get_params``, ``clone`` and metadata routing read it.
 
     Parameters
     ----------
     **hints : str
-        By the name of the argument.
+        Advice by name of the argument.
 
     Examples
     --------
@@ -116,7 +115,7 @@ def explained(**hints: str) -> Callable[[F], F]:
     TypeError: Ranker.cut() got an unexpected keyword argument 'size': it is called length
     >>> Ranker().cut(2, True)
     Traceback (most recent call last):
-    TypeError: Ranker.cut() takes length as positional arguments, and what follows by name: left=…
+    TypeError: Ranker.cut() takes length as positional arguments; pass others by name: left=…
     """
 
     def decorate(function: F) -> F:
@@ -148,8 +147,8 @@ def explained(**hints: str) -> Callable[[F], F]:
                 taken = ", ".join(first) + " and " * bool(first) + last
                 shown = ", ".join(f"{name}=…" for name in by_name[:6]) + ", …" * (len(by_name) > 6)
                 raise TypeError(
-                    f"{name_of(args)}() takes {taken} as positional arguments, and what follows "
-                    f"by name: {shown}"
+                    f"{name_of(args)}() takes {taken} as positional arguments; pass others by "
+                    f"name: {shown}"
                 )
             return function(*args, **kwargs)
 
@@ -159,28 +158,28 @@ def explained(**hints: str) -> Callable[[F], F]:
 
 
 _VALIDATION = (
-    "rankers choose alpha from the training queries (RankRLSCV) and take no others; in PyTerrier "
-    "use rankrls.pyterrier.PyTerrierLearner(ranker)"
+    "no validation set is needed, since RankRLSCV chooses alpha on the training queries; in "
+    "PyTerrier use rankrls.pyterrier.PyTerrierLearner(ranker)"
 )
 _OTHER_NAMES = dict.fromkeys(("groups", "group_id", "query", "query_id", "qids"), _CALLED)
 
-#: For what takes ``qid`` and no ``group``: names that other libraries have for it.
+#: Advice for functions that take ``qid`` but not ``group``: names in other libraries.
 names_queries = explained(group=_REPEATED, group_sizes=_REPEATED, **_OTHER_NAMES)
 
 _names_queries_or_sizes = explained(
     group_sizes=_SIZES, **_OTHER_NAMES, eval_set=_VALIDATION, eval_group=_VALIDATION
 )
 
-#: Arguments with one entry for each row, the first of them that is there.
+#: Arguments with one entry per row; the first one that is given is used.
 _BY_ROW = ("X", "y_true", "y", "y_score", "y_score_a", "scores", "data")
 
 
 def takes_queries(function: F) -> F:
-    """Let a function that takes ``qid`` take ``group`` in its place.
+    """Let a function that takes ``qid`` also accept ``group``.
 
-    ``group`` holds the sizes of consecutive queries, as in LightGBM and XGBoost; the function is
-    given the query of every row. The signature, which metadata routing reads, stays as it is
-    written: sizes cannot be split with the rows. Other names of ``qid`` are explained.
+    ``group`` holds the sizes of consecutive queries, as in LightGBM and XGBoost. It is converted to
+    the query of each row. The signature does not change, because metadata routing reads it and
+    sizes cannot be split with the rows. Errors explain other names for ``qid``.
 
     Examples
     --------
@@ -200,28 +199,28 @@ def takes_queries(function: F) -> F:
             return checked(*args, **kwargs)
         if kwargs.get("qid") is not None:
             raise ValueError(
-                "give qid, the query of every row, or group, the sizes of consecutive queries, "
-                "not both"
+                "pass either qid, the query of each row, or group, the sizes of consecutive "
+                "queries, not both"
             )
         try:
             given = signature.bind_partial(*args, **kwargs).arguments
         except TypeError:
-            return checked(*args, **kwargs)  # which says what is wrong
+            return checked(*args, **kwargs)  # raises the error
         return checked(*args, **kwargs, qid=queries_of_sizes(group, given))
 
     return cast(F, with_group)
 
 
 def queries_of_sizes(group: Any, given: dict[str, Any]) -> NDArray[np.int64]:
-    """The query of every row from sizes of consecutive queries."""
+    """Convert sizes of consecutive queries to the query of each row."""
     sizes = np.asarray(group)
     if sizes.ndim != 1 or not len(sizes) or sizes.dtype.kind not in "iu":
         raise ValueError(
-            "group must hold the sizes of consecutive queries, integers in one dimension; got "
-            f"{sizes.dtype} of shape {sizes.shape}"
+            "group must be a one-dimensional array of integers, the sizes of consecutive queries; "
+            f"got {sizes.dtype} of shape {sizes.shape}"
         )
     if (sizes < 0).any():
-        raise ValueError(f"group holds sizes of queries, which are >= 0; one is {sizes.min()}")
+        raise ValueError(f"group contains the negative size {sizes.min()}; sizes must be >= 0")
     name = next((name for name in _BY_ROW if given.get(name) is not None), None)
     if name is not None:
         rows = given[name]
@@ -230,27 +229,26 @@ def queries_of_sizes(group: Any, given: dict[str, Any]) -> NDArray[np.int64]:
         n_rows = rows.shape[0] if hasattr(rows, "shape") else len(rows)
         total = int(sizes.sum())
         if total != n_rows:
-            hint = " (the query of every row is called qid)" if len(sizes) == n_rows else ""
+            hint = " (pass the query of each row as qid)" if len(sizes) == n_rows else ""
             raise ValueError(
-                f"group has {len(sizes)} sizes that add up to {total} rows, and {name} has "
+                f"the {len(sizes)} sizes in group add up to {total} rows, but {name} has "
                 f"{n_rows}{hint}"
             )
     return np.repeat(np.arange(len(sizes)), sizes)
 
 
-#: A lock for every estimator that is being changed or was; not one of its attributes, which are
-#: pickled, cloned and copied.
+#: Locks of estimators. They are not attributes, which would be pickled, cloned and copied.
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
-if hasattr(os, "register_at_fork"):  # a child has none of the threads that hold them
+if hasattr(os, "register_at_fork"):  # threads that hold locks do not exist in a child process
     os.register_at_fork(after_in_child=_locks.clear)
 
 
 @contextmanager
 def unchanged_on_error(estimator: Any) -> Iterator[list[Callable[[], None]]]:
-    """Put all attributes back if something fails; none of them is changed in place before.
+    """Restore all attributes of an estimator after an error; none may be changed in place.
 
-    Gives a list: functions in it are called as well, to undo changes of other objects. The
-    estimator is locked meanwhile, for other threads.
+    Yields a list. Functions that are appended to it are called after an error, to undo changes of
+    other objects. The estimator is locked for other threads.
     """
     undo: list[Callable[[], None]] = []
     with _lock(estimator), whole_call():
@@ -264,13 +262,13 @@ def unchanged_on_error(estimator: Any) -> Iterator[list[Callable[[], None]]]:
             raise
 
 
-#: Of each thread: how many such calls are under way, and what is called after the outermost.
+#: For each thread: the depth of nested calls, and functions to call after the outermost.
 _calls = threading.local()
 
 
 @contextmanager
 def whole_call() -> Iterator[None]:
-    """What is inside is one call of the user for `at_end_of_call`, or part of one."""
+    """Mark a public call, or a part of one, for `at_end_of_call`."""
     _calls.depth = getattr(_calls, "depth", 0) + 1
     try:
         yield
@@ -282,9 +280,9 @@ def whole_call() -> Iterator[None]:
 
 
 def at_end_of_call(function: Callable[[], None]) -> bool:
-    """Have a function called when the outermost call of this thread ends, however it does.
+    """Call a function when the outermost public call of this thread ends, also after an error.
 
-    False, and nothing is called, outside of all.
+    Returns False, without calling it, outside of public calls.
     """
     if not getattr(_calls, "depth", 0):
         return False
@@ -293,7 +291,7 @@ def at_end_of_call(function: Callable[[], None]) -> bool:
 
 
 def all_or_nothing(method: F) -> F:
-    """Make a method leave its object as it was if it fails (`unchanged_on_error`)."""
+    """Restore the object of a method after an error (see `unchanged_on_error`)."""
 
     @functools.wraps(method)
     def safe(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -304,4 +302,4 @@ def all_or_nothing(method: F) -> F:
 
 
 def _lock(estimator: Any) -> threading.RLock:
-    return _locks.setdefault(estimator, threading.RLock())  # one step of a dict, for all threads
+    return _locks.setdefault(estimator, threading.RLock())  # atomic

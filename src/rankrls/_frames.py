@@ -1,9 +1,9 @@
-"""Tables as users have them: names of rows and columns, dates, ids, and scales.
+"""Checks of data frames: names of rows and columns, dates, ids, and scales.
 
-Names of pandas data frames are put into one order, or refused. Arrays, sparse matrices and polars
-frames have no names of rows; a `RangeIndex`, which every pandas frame has unless it is given
-another, numbers rows and names nothing. Dates are refused. Ids and unequal scales are a warning of
-fits; the report and the command line ask the same functions and name remedies of their own.
+Rows and columns of pandas data frames are aligned by name, or an error is raised. Arrays, sparse
+matrices and polars frames have no row names, and neither has a pandas frame with the default
+`RangeIndex`. Dates raise an error. Ids and unequal scales are warnings of fits; the report and the
+command line use the same checks with their own advice.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Names that a column of query ids is looked for by, in any case.
+#: Names of columns that are recognised as query ids, in upper or lower case.
 QUERY_NAMES = ("qid", "query_id", "queryid", "query-id", "query")
 
 
 def data_frame(columns: Mapping[str, Any], caller: str = "to_frame") -> Any:
-    """A pandas data frame of columns of equal length; ``caller`` is named if pandas is absent."""
+    """Make a pandas data frame of columns; the error without pandas names the ``caller``."""
     try:
         import pandas as pd
     except ImportError as error:
@@ -74,7 +74,7 @@ def data_frame(columns: Mapping[str, Any], caller: str = "to_frame") -> Any:
 
 
 def table_frame(values: Array, rows: Array, columns: Array) -> Any:
-    """A pandas data frame of values (n, m) with names of its rows and columns."""
+    """Make a pandas data frame of values (n, m) with names of its rows and columns."""
     try:
         import pandas as pd
     except ImportError as error:
@@ -98,21 +98,21 @@ def column_names(data: Any) -> Any:
 
 
 def names_anything(names: Any) -> bool:
-    """Whether an index is more than row numbers."""
+    """Whether an index has names, not only row numbers."""
     return names is not None and type(names).__name__ != "RangeIndex"
 
 
 def order_of(names: Any, wanted: Any, *, what: str, like: str, advice: str) -> Array | None:
-    """Where the objects ``wanted`` stand among ``names``; None if nothing has to be moved.
+    """Positions of the objects ``wanted`` in ``names``; None if the order is the same.
 
     Parameters
     ----------
     names, wanted : pandas Index or None
-        None and row numbers: no names, nothing to compare.
+        None and default indices have no names and are not compared.
     what, like : str
-        What has these names and what has the wanted ones, for an error.
+        Descriptions of the two in error messages.
     advice : str
-        What to do about different names, for an error.
+        Advice in the error message if the names differ.
 
     Returns
     -------
@@ -121,7 +121,7 @@ def order_of(names: Any, wanted: Any, *, what: str, like: str, advice: str) -> A
     Raises
     ------
     ValueError
-        If both name something, and not the same objects.
+        If both have names, of different objects.
     """
     if names is None or wanted is None or names.equals(wanted):
         return None
@@ -136,8 +136,8 @@ def order_of(names: Any, wanted: Any, *, what: str, like: str, advice: str) -> A
         if not index.is_unique:
             twice = shown_names(index[index.duplicated()].unique())
             raise ValueError(
-                f"{what} and {like} do not have the same names in the same order, and cannot be "
-                f"put in order, because {owner} name {twice} more than once"
+                f"{what} and {like} have the same names in another order, and cannot be "
+                f"aligned because {owner} contain {twice} more than once"
             )
     parts = [
         f"{shown_names(here.difference(there, sort=False))} only among {owner}"
@@ -153,7 +153,7 @@ def order_of(names: Any, wanted: Any, *, what: str, like: str, advice: str) -> A
 
 
 def _permutation(names: Any, wanted: Any) -> Array | None:
-    """Numbers of ``wanted`` among ``names`` if they are the same, each once; otherwise None."""
+    """Positions of ``wanted`` in ``names`` if one is a permutation of the other, or None."""
     if len(names) != len(wanted) or not (names.is_unique and wanted.is_unique):
         return None
     try:
@@ -170,7 +170,7 @@ def shown_names(names: Any) -> str:
 
 
 def square_in_order(K: Any, name: str = "X", *, refuse: bool = False) -> Any:
-    """A precomputed kernel matrix with its columns in the order of its rows.
+    """Return a precomputed kernel matrix with its columns in the order of its rows.
 
     ``refuse``: raise if they are not; the caller keeps the names in the order that they have.
     """
@@ -179,8 +179,8 @@ def square_in_order(K: Any, name: str = "X", *, refuse: bool = False) -> Any:
         row_names(K),
         what=f"the columns of {name}",
         like=f"the rows of {name}",
-        advice="Rows and columns of a kernel matrix are the same objects (without names: "
-        f"{name}.to_numpy())",
+        advice="The rows and columns of a kernel matrix must be the same objects (to ignore the "
+        f"names, pass {name}.to_numpy())",
     )
     if order is not None and refuse:
         raise ValueError(
@@ -215,7 +215,7 @@ def check_basis_names(K: Any, basis: Any) -> None:
 
 
 def columns_in_order(K: Any, known: Any, name: str = "X", *, refuse: bool = False) -> Any:
-    """Kernel values with their columns in the order of the training objects ``known``, or None."""
+    """Return kernel values with columns in the order of the training objects ``known``, or None."""
     names = column_names(K)
     if names is None or known is None:
         return K
@@ -226,7 +226,7 @@ def columns_in_order(K: Any, known: Any, name: str = "X", *, refuse: bool = Fals
         pd.Index(known),
         what=f"the columns of {name}",
         like="the training objects",
-        advice=f"{name} holds kernel values with each of the training objects, and no others",
+        advice=f"{name} must have one column of kernel values for each training object",
     )
     if order is not None and refuse:
         raise ValueError(
@@ -298,12 +298,12 @@ def note_kernel_numbers(estimator: Any, attribute: str, K: Any) -> None:
 
 
 def labels_in_order(Y: Any, rows: Any, columns: Any, *, one_domain: bool = False) -> Any:
-    """A frame of labels with its rows and columns in the order of the objects they belong to.
+    """Return a frame of labels with rows and columns in the order of their objects.
 
     Parameters
     ----------
     Y : array-like
-        Anything but a pandas frame is given back as it is.
+        Returned unchanged if it is not a pandas frame.
     rows, columns : pandas Index or None
         Names of the row objects and of the column objects.
     one_domain : bool
@@ -322,8 +322,8 @@ def labels_in_order(Y: Any, rows: Any, columns: Any, *, one_domain: bool = False
         of_objects = "X" if axis == 0 or one_domain else "Z"
         advice = "Without Z the columns of Y are the same objects as its rows. " * same
         advice += (
-            f"Pass Y.reindex({what}={of_objects}.index), in which what is not there becomes "
-            "NaN, or Y.to_numpy() if the order is right"
+            f"Pass Y.reindex({what}={of_objects}.index), which fills in NaN for missing labels, "
+            "or Y.to_numpy() if the order is right"
         )
         order = order_of(
             names,
@@ -338,7 +338,7 @@ def labels_in_order(Y: Any, rows: Any, columns: Any, *, one_domain: bool = False
 
 
 def _edges_in_order(Y: Any, rows: Any, columns: Any) -> Any:
-    """Sparse labels with names (`load_relations`) in the order of the objects."""
+    """Return sparse labels with names (of `load_relations`) in the order of the objects."""
     coords, shape = list(Y.coords), list(Y.shape)
     for axis, (own, wanted) in enumerate(((Y.row_names, rows), (Y.column_names, columns))):
         if not names_anything(wanted):
@@ -348,7 +348,7 @@ def _edges_in_order(Y: Any, rows: Any, columns: Any) -> Any:
         if not known[coords[axis]].all():
             name = own[coords[axis]][~known[coords[axis]]][0]
             raise ValueError(
-                f"Y has labels of {str(name)!r}, which is no name of the rows of {'XZ'[axis]}: add "
+                f"Y has labels of {str(name)!r}, which is not in the index of {'XZ'[axis]}: add "
                 f"the object to {'XZ'[axis]}, or leave its labels out by load_relations("
                 f"{('rows', 'columns')[axis]}={'XZ'[axis]}.index, unknown='drop')"
             )
@@ -384,7 +384,7 @@ def labels_of(seen: Any, rows: Any, columns: Any) -> Any:
 
 
 def scores_in_order(Y_score: Any, Y_true: Any) -> Any:
-    """A frame of predicted scores with rows and columns in the order of those of the labels."""
+    """Return a frame of predicted scores with rows and columns in the order of the labels."""
     if column_names(Y_score) is None:
         return Y_score
     for axis, names in enumerate((row_names, column_names)):
@@ -394,7 +394,7 @@ def scores_in_order(Y_score: Any, Y_true: Any) -> Any:
             names(Y_true),
             what=f"the {what} of Y_score",
             like=f"the {what} of Y_true",
-            advice="Select those that both have",
+            advice="Select those that are in both",
         )
         if order is not None:
             Y_score = Y_score.iloc[order] if axis == 0 else Y_score.iloc[:, order]
@@ -402,7 +402,7 @@ def scores_in_order(Y_score: Any, Y_true: Any) -> Any:
 
 
 def object_names(X: Any, *, precomputed: bool) -> Any:
-    """Names of the objects that the rows of X describe; of a kernel matrix its columns will do."""
+    """Names of the objects in the rows of X; of a kernel matrix those of its columns, if needed."""
     rows = row_names(X)
     if precomputed and not names_anything(rows) and names_anything(column_names(X)):
         return column_names(X)
@@ -410,19 +410,18 @@ def object_names(X: Any, *, precomputed: bool) -> Any:
 
 
 def check_same_rows(X: Any, of: str = "X", /, **arguments: Any) -> None:
-    """Raise if rows of an argument have the names of X's rows in another order.
+    """Raise if rows of an argument have the names of the rows of X in another order.
 
-    Values are taken by position, as scikit-learn takes them; names that are equal, or that have
-    nothing to do with each other, are not looked at. Where one of them is a default index, which
-    may only number rows, it is a warning.
+    Rows are matched by position, as in scikit-learn. Unrelated names are ignored. If one of the
+    two is a default index, a warning is issued instead of an error.
 
     Parameters
     ----------
     X : array-like
     of : str
-        What X is called in an error.
+        Name of X in error messages.
     **arguments : array-like or None
-        What belongs to its rows.
+        Arguments with one entry per row.
     """
     wanted = row_names(X)
     if wanted is None:
@@ -439,22 +438,23 @@ def check_same_rows(X: Any, of: str = "X", /, **arguments: Any) -> None:
         where = int(np.argmax(np.asarray(names != wanted)))
         raise ValueError(
             f"the rows of {name} have the names of the rows of {of} in another order (row "
-            f"{where} is {shown_names(names[where : where + 1])} and "
-            f"{shown_names(wanted[where : where + 1])}): pass {name}.loc[{of}.index]"
+            f"{where} is {shown_names(names[where : where + 1])} in {name} and "
+            f"{shown_names(wanted[where : where + 1])} in {of}): pass {name}.loc[{of}.index]"
         )
 
 
 def _other_order(what: str, like: str, remedy: str) -> str:
-    """What a warning says where one of two indices may be mere row numbers."""
+    """Warning text if one of two indices may consist of row numbers only."""
     return (
-        f"{what} have the same labels as {like} in another order, and are taken as they stand, "
-        f"because one of the two is a default index, which may only number rows. If labels "
-        f"belong together, pass {remedy}; if rows do, reset_index(drop=True) or to_numpy()"
+        f"{what} have the same labels as {like} in another order. They are matched by "
+        "position, because one of the two is a default index, which may only be row numbers. To "
+        f"match them by label, pass {remedy}; to silence this warning, use "
+        "reset_index(drop=True) or to_numpy()"
     )
 
 
 def feature_names(X: Any) -> Array | None:
-    """Names of a frame's columns if all of them are text, as scikit-learn keeps them."""
+    """Names of the columns of a frame if all of them are text, as in scikit-learn."""
     columns = getattr(X, "columns", None)
     if columns is None or not len(columns):
         return None
@@ -463,7 +463,7 @@ def feature_names(X: Any) -> Array | None:
 
 
 def check_feature_names(names: Any, known: Any, of: str = "X") -> None:
-    """Raise unless columns have the names ``known`` in their order; None: without names.
+    """Raise unless the columns have the names ``known``, in the same order; None is no names.
 
     What scikit-learn does for the X of an estimator, for other tables.
     """
@@ -474,23 +474,23 @@ def check_feature_names(names: Any, known: Any, of: str = "X") -> None:
     what = [f"{shown_names(unknown)} unseen before"] * bool(unknown)
     what += [f"{shown_names(missing)} missing"] * bool(missing)
     raise ValueError(
-        f"the feature names of {of} should match those that were passed before: "
+        f"the feature names of {of} should match those of the previous call: "
         + (", ".join(what) or "they must be in the same order")
         + " (select the columns by their names)"
     )
 
 
-#: Scales of columns that differ by more than this factor are worth a warning.
+#: Warn if the scales of columns differ by more than this factor.
 MAX_RATIO = 1e3
-#: Columns that are zero in more than this share of the rows are not compared: their scale says how
-#: rare something is, and scaling them to others would blow up what is rare.
+#: Columns that are zero in more than this fraction of the rows are not compared: their scale shows
+#: how rare a value is, and scaling them would inflate rare values.
 _MAX_ZEROS = 0.9
-#: Cells of X that the scales are taken from, and fewest rows.
+#: Number of cells of X from which scales are estimated, and minimum number of rows.
 _SCALE_CELLS, _SCALE_ROWS = 1 << 17, 256
-#: Rows that a column must have before its values alone make it look like an id, and columns that
-#: are looked at as a whole.
+#: Minimum number of rows to recognise an id by its values, and maximum number of columns that are
+#: inspected completely.
 _ID_ROWS, _ID_COLUMNS = 50, 64
-#: Repeated values that chance would bring are needed in this number to tell that there are none.
+#: Number of repeated values expected by chance above which their absence indicates an id.
 _REPEATS = 20
 
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
@@ -501,7 +501,7 @@ _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.ti
 
 @contextmanager
 def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
-    """Check X for dates, and give errors of scikit-learn's checks in a line.
+    """Check X for dates, and shorten errors of scikit-learn's checks to one line.
 
     Text names its columns, 1-D data its shape. The words "Reshape your data" are those that
     scikit-learn's own tests of estimators look for. A Dask collection is refused: the checks would
@@ -541,7 +541,7 @@ def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
 
 
 def _refuse_unread_names(X: Any, name: str) -> None:
-    """Raise where scikit-learn would silently ignore the names of the columns.
+    """Raise if scikit-learn would silently ignore the names of the columns.
 
     Frames of polars 2 have no ``__dataframe__``, by which scikit-learn before 1.9 reads them.
     """
@@ -557,7 +557,7 @@ def _refuse_unread_names(X: Any, name: str) -> None:
 
 
 def _first_nan(X: Any) -> str:
-    """Where the first missing value of a table is, in words; empty if that is not found."""
+    """Position of the first missing value of a table as text; empty if it is not found."""
     if sparse.issparse(X):
         X = sparse.coo_array(X)
         missing = np.flatnonzero(np.isnan(X.data))
@@ -585,7 +585,7 @@ def _holds_numbers(column: Any) -> bool:
 
 
 def refuse_dates(X: Any, name: str = "X") -> None:
-    """Raise if X has dates, times or durations, which arrays turn into counts of their unit.
+    """Raise if X has dates, times or durations, which would be converted to counts of a unit.
 
     Parameters
     ----------
@@ -599,9 +599,9 @@ def refuse_dates(X: Any, name: str = "X") -> None:
     shown = ", ".join(f"{label} ({kind})" for label, kind in found[:5]) + ", …" * (len(found) > 5)
     what = "a column" if len(found) == 1 else f"{len(found)} columns"
     raise ValueError(
-        f"{name} has {what} of dates or times: {shown}. As a feature it would be a count of "
-        "nanoseconds or the like: drop it, or turn it into a number that is meant, such as the age "
-        "in days"
+        f"{name} has {what} of dates or times: {shown}. They would be converted to a count of "
+        "nanoseconds or another unit. Drop them, or convert them to a meaningful number such as "
+        "the age in days"
     )
 
 
@@ -657,7 +657,7 @@ def _column_types(X: Any) -> list[tuple[Any, Any]]:
 
 
 def _is_date_type(kind: Any) -> bool:
-    """Whether a type of NumPy, pandas, polars or pyarrow is one of dates, times or durations."""
+    """Whether a dtype of NumPy, pandas, polars or pyarrow is a date, time or duration."""
     if getattr(kind, "kind", "") in ("m", "M"):  # NumPy and pandas, with time zones
         return True
     if callable(getattr(kind, "is_temporal", None)):  # polars
@@ -670,7 +670,7 @@ def _is_date_type(kind: Any) -> bool:
 
 
 class RawTable:
-    """Columns of numbers and of text by name: rows of a file, without a library of data frames.
+    """Named columns of numbers and text, read from a file; needs no data frame library.
 
     Parameters
     ----------
@@ -691,7 +691,7 @@ class RawTable:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the arrays, without that of the text itself."""
+        """Memory of the arrays, without that of the strings."""
         return self.numbers.nbytes + sum(column.nbytes for column in self.text.values())
 
     def __len__(self) -> int:
@@ -703,12 +703,12 @@ class RawTable:
         return self.text[j] if j in self.text else self.numbers[:, j]
 
     def to_frame(self) -> Any:
-        """The same columns as a pandas data frame."""
+        """Convert to a pandas data frame."""
         return data_frame({name: self[name] for name in self.columns}, caller="a table with text")
 
     @staticmethod
     def concatenate(tables: Sequence[RawTable]) -> RawTable:
-        """The rows of tables with the same columns."""
+        """Concatenate tables with the same columns."""
         first = tables[0]
         text = {j: np.concatenate([table.text[j] for table in tables]) for j in first.text}
         return RawTable(first.columns, np.concatenate([t.numbers for t in tables]), text)
@@ -716,7 +716,7 @@ class RawTable:
 
 # ---------------------------------------------------------------------------- ids
 
-#: Names of ids and positions, without separators and in lower case, and last words of such names.
+#: Names of ids and positions, in lower case without separators, and last words of such names.
 _ID_NAMES = {
     *("id", "ids", "index", "idx", "row", "rownum", "rownumber", "rowno", "rowindex", "lineno"),
     *("linenumber", "url", "uri", "timestamp", "datetime", "date", "unixtime", "qid", "pk"),
@@ -725,7 +725,7 @@ _ID_NAMES = {
     *("sampleid", "sessionid", "customerid", "entityid", "objectid", "recordid", "pageid"),
 }
 _ID_ENDINGS = {"id", "ids", "uid", "guid", "uuid", "idx", "timestamp", "datetime", "docno", "pk"}
-#: Words in the names of features that have one value for each row, and rightly so.
+#: Words in names of features that may have a different value in each row without being ids.
 _RANK_WORDS = {
     *("rank", "ranks", "ranking", "position", "pos", "order", "percentile"),
     *("year", "years", "month", "week", "day", "days", "hour", "age"),
@@ -812,7 +812,7 @@ def _are_integers(values: Array) -> bool:
 
 
 def _are_scaled_integers(values: Array) -> bool:
-    """Whether all steps between sorted values are multiples of the smallest, but for rounding."""
+    """Whether all steps between sorted values are multiples of the smallest, up to rounding."""
     steps = np.diff(np.sort(values.astype(np.float64)))
     with np.errstate(divide="ignore", invalid="ignore"):
         multiples = steps / steps.min(initial=np.inf)
@@ -820,13 +820,13 @@ def _are_scaled_integers(values: Array) -> bool:
 
 
 def _sample_rows(X: Any, size: int) -> Any:
-    """Some rows from all over X."""
+    """A sample of rows, spread evenly over X."""
     rows = np.unique(np.linspace(0, X.shape[0] - 1, min(size, X.shape[0])).astype(np.int64))
     return X[rows]
 
 
 def _unique_in_sample(X: Any) -> list[int]:
-    """Columns of different integers, as far as some rows of X tell."""
+    """Columns of distinct integers, judged by a sample of rows."""
     few = _sample_rows(X, 32)
     if sparse.issparse(few):  # different integers are zero at most once
         few = sparse.csc_array(few)
@@ -848,7 +848,7 @@ def _unique_in_sample(X: Any) -> list[int]:
 
 
 def _expected_repeats(n: int, span: Any) -> Any:
-    """Repeated values among n integers that are spread evenly over a range: about n²/2R."""
+    """Expected number of repeated values among n uniform integers of range R: about n²/2R."""
     return n * (n - 1) / (2.0 * span)
 
 
@@ -868,7 +868,7 @@ def _unique_by_design(values: Array, several_queries: bool) -> bool:
 
 
 def named_columns(columns: Sequence[int], names: Sequence[Any] | None) -> str:
-    """Columns by their names, or by their numbers, the first five of them."""
+    """Names, or numbers, of the first five columns, for messages."""
     labels = [repr(names[j]) if names is not None else str(j) for j in columns]
     return ", ".join(labels[:5]) + f", … ({len(labels)} in all)" * (len(labels) > 5)
 
@@ -876,7 +876,7 @@ def named_columns(columns: Sequence[int], names: Sequence[Any] | None) -> str:
 def id_text(
     columns: Sequence[int], names: Sequence[Any] | None = None, remedy: str | None = None
 ) -> str:
-    """What a warning says about columns that look like ids.
+    """Warning text about columns that look like ids.
 
     Parameters
     ----------
@@ -896,8 +896,8 @@ def id_text(
     one = len(columns) == 1
     what = f"column {shown} of X looks like an id" if one else f"columns {shown} of X look like ids"
     return (
-        f"{what} or a position, not like a feature: what is learned from it says nothing about new "
-        f"rows. If so, {remedy}"
+        f"{what} or a position. What a model learns from such a column does not carry over to new "
+        f"rows. If it is no feature, {remedy}"
     )
 
 
@@ -923,7 +923,7 @@ class Scales:
 
 
 def unequal_scales(X: Any, codes: Any = None) -> Scales | None:
-    """The columns of the smallest and the largest scale if these differ by more than 1000.
+    """Columns with the smallest and the largest scale, if they differ by a factor above 1000.
 
     Parameters
     ----------
@@ -945,19 +945,23 @@ def unequal_scales(X: Any, codes: Any = None) -> Scales | None:
     n_rows, n_features = X.shape
     if n_features < 2 or n_rows < 2:
         return None
-    rows = _sampled_queries(X, codes)
-    known = np.zeros(len(rows), dtype=np.int64) if codes is None else np.asarray(codes)[rows]
-    order = np.argsort(known, kind="stable")
-    rows, starts = rows[order], np.flatnonzero(np.diff(known[order], prepend=-1))
+    rows: Any = _sampled_queries(X, codes)
+    starts = np.zeros(1, dtype=np.int64)
+    if codes is not None:
+        known = np.asarray(codes)[rows]
+        order = np.argsort(known, kind="stable")
+        rows, starts = rows[order], np.flatnonzero(np.diff(known[order], prepend=-1))
+    elif len(rows) == n_rows:
+        rows = slice(None)
     scale = np.zeros(n_features)
-    with np.errstate(over="ignore", invalid="ignore"):  # huge values: fits refuse them on their own
+    with np.errstate(over="ignore", invalid="ignore"):  # fits refuse huge values themselves
         for columns, block in _blocks(X, rows):
             scale[columns] = _scale(block, starts)
     return most_unequal(scale)
 
 
 def most_unequal(scale: Array) -> Scales | None:
-    """The columns of the smallest and the largest of these scales, if they differ by that much.
+    """Columns with the smallest and the largest of these scales, if they differ that much.
 
     Zeros and what is not finite do not count.
     """
@@ -971,7 +975,7 @@ def most_unequal(scale: Array) -> Scales | None:
 
 
 def _sampled_queries(X: Any, codes: Any) -> Array:
-    """Rows of some queries from all over the data, or all if they are few enough."""
+    """Rows of a sample of queries, or all rows if they are few."""
     n_rows, per_row = X.shape
     if sparse.issparse(X):
         per_row = X.nnz // n_rows
@@ -988,24 +992,28 @@ def _sampled_queries(X: Any, codes: Any) -> Array:
     return rows if len(rows) <= 2 * most else rows[:: -(-len(rows) // most)]
 
 
-def _blocks(X: Any, rows: Array) -> Iterator[tuple[Array, Array]]:
-    """Columns that are not mostly zero, and their values in some rows."""
-    fewest = (1 - _MAX_ZEROS) * len(rows)
+def _blocks(X: Any, rows: Any) -> Iterator[tuple[Array, Array]]:
+    """Columns that are not mostly zero, and their values in a sample of rows."""
+    n_rows = X.shape[0] if isinstance(rows, slice) else len(rows)
+    fewest = (1 - _MAX_ZEROS) * n_rows
     if sparse.issparse(X):
         X = sparse.csr_array(X[rows])
         X.sum_duplicates()
         columns = np.flatnonzero(
             np.bincount(X.indices[X.data != 0], minlength=X.shape[1]) >= fewest
         )
-        X, rows = sparse.csc_array(X[:, columns]), np.arange(len(rows))
+        X = sparse.csc_array(X[:, columns])
     else:
         columns = np.arange(X.shape[1])
-    step = max(1, _SCALE_CELLS // len(rows))
+    step = max(1, _SCALE_CELLS // n_rows)
     for first in range(0, len(columns), step):
         block = X[:, first : first + step]
         block = block.toarray() if sparse.issparse(block) else block[rows]
         enough = np.count_nonzero(block, axis=0) >= fewest
-        yield columns[first : first + step][enough], block[:, enough]
+        if enough.all():
+            yield columns[first : first + step], block
+        else:
+            yield columns[first : first + step][enough], block[:, enough]
 
 
 def _scale(X: Array, starts: Array) -> Array:
@@ -1018,7 +1026,7 @@ def _scale(X: Array, starts: Array) -> Array:
     D = np.asarray(X, dtype=np.float64)
     total = np.einsum("ij,ij->j", D, D)
     sizes = np.diff(np.append(starts, len(D)))
-    D = D - np.repeat(D[starts], sizes, axis=0)
+    D = D - (D[:1] if len(starts) == 1 else np.repeat(D[starts], sizes, axis=0))
     squares = np.einsum("ij,ij->j", D, D)
     sums = np.add.reduceat(D, starts, axis=0)
     scatter = squares - np.einsum("ij,ij->j", sums, sums / sizes[:, None])
@@ -1029,7 +1037,7 @@ def _scale(X: Array, starts: Array) -> Array:
 def scale_text(
     scales: Scales, names: Sequence[Any] | None = None, remedy: str | None = None
 ) -> str:
-    """What a warning says about unequal scales; one digit of them, so that folds say the same.
+    """Warning text about unequal scales, with one digit so that the folds of a search agree.
 
     Parameters
     ----------
@@ -1049,9 +1057,9 @@ def scale_text(
         for value, j in ((scales.low, scales.small), (scales.high, scales.large))
     )
     return (
-        f"the features have very different scales: standard deviations within a query from {low} "
-        f"to {high}. alpha shrinks all weights alike, which punishes features of a small scale: "
-        f"{remedy}"
+        f"the features have very different scales: standard deviations within a query range from "
+        f"{low} to {high}. alpha shrinks all weights equally, so features with a small scale are "
+        f"penalised more: {remedy}"
     )
 
 
@@ -1061,7 +1069,7 @@ def scale_text(
 def warn_about_columns(
     X: Any, *, names: Sequence[Any] | None = None, codes: Any = None, scales: bool = True
 ) -> None:
-    """Warn a user who fits to columns that look like ids or are not to scale.
+    """Warn about columns that look like ids or have very different scales.
 
     Parameters
     ----------

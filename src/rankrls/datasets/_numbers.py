@@ -39,7 +39,7 @@ _MOST_DIGITS = 19 if _HAS_WIDE else _EXACT_DIGITS
 _POWERS = np.cumprod(np.array([1] + [10] * _MOST_DIGITS, dtype=np.longdouble))
 _DOUBLE_POWERS = _POWERS.astype(np.float64)
 # The number of the digits in two bytes, the first one lowest; a space before a single digit.
-_TWO_DIGITS = np.zeros(2**16, dtype=np.int64)
+_TWO_DIGITS = np.zeros(2**16, dtype=np.uint8)
 for _number in range(100):
     for _text in {f"{_number:2d}", f"{_number:02d}"}:
         _TWO_DIGITS[int.from_bytes(_text.encode(), "little")] = _number
@@ -102,29 +102,62 @@ def parse_features(text: bytes) -> LetorPairs | None:
     marks = np.flatnonzero(bytes_[len(_PAD) :] - np.uint8(ord("0")) > 9)  # all but digits
     marks += len(_PAD)
     kinds = bytes_[marks]
+    if kinds.tobytes() == b" :." * (len(kinds) // 3) + b" ":
+        return _parse_plain(text, bytes_, marks)
     colons, spaces = marks[kinds == ord(":")], marks[kinds == ord(" ")]
     n_pairs = len(colons)
     # Each pair has a space before it, one colon, and at least one character on either side.
-    if n_pairs == 0 or len(spaces) != n_pairs + 1 or spaces[0] != len(_PAD):
+    if n_pairs == 0 or len(spaces) != n_pairs + 1:
         return None
-    starts, ends = spaces[:-1], spaces[1:]
-    lengths = colons - starts - 1
-    if lengths.min() < 1 or lengths.max() > 15 or (ends - colons).min() < 2:
+    ends = spaces[1:]
+    lengths = _id_lengths(spaces, colons)
+    if lengths is None:
         return None
     is_mark = _IS_MARK[kinds]
     if 2 * n_pairs + 1 + np.count_nonzero(is_mark) < len(kinds):
         return None
     # A mark belongs to the last pair whose colon stands before it.
-    in_values, owner = marks[is_mark], np.arange(n_pairs)
-    # Mostly every value has one dot and nothing else, and then there is nothing to search.
-    if len(in_values) != n_pairs or (in_values < colons).any() or (in_values > ends).any():
-        owner = np.searchsorted(colons, in_values) - 1
-        if (owner < 0).any() or (in_values > ends[owner]).any():
-            return None  # a mark in an id
+    in_values = marks[is_mark]
+    owner = np.searchsorted(colons, in_values) - 1
+    if (owner < 0).any() or (in_values > ends[owner]).any():
+        return None  # a mark in an id
     values = _values(text, bytes_, colons, ends, in_values, owner)
     if values is None:
         return None
     return LetorPairs(_ids(bytes_, colons, lengths), values, colons - len(_PAD))
+
+
+def _parse_plain(
+    text: bytes, bytes_: NDArray[np.uint8], marks: NDArray[np.intp]
+) -> LetorPairs | None:
+    """The same where every value has one dot and no sign, as most files have it.
+
+    ``marks`` are then a space, a colon and a dot in turn, and there is nothing to search.
+    """
+    spaces, colons, dots = marks[:-1].reshape(-1, 3).T.copy()
+    spaces = np.append(spaces, marks[-1])
+    lengths = _id_lengths(spaces, colons)
+    if lengths is None:
+        return None
+    ends = spaces[1:]
+    n_digits, decimals = ends - colons - 2, ends - dots - 1
+    if n_digits.max() > _EXACT_DIGITS or decimals.min() < 1 or (dots - colons != 2).any():
+        values = _values(text, bytes_, colons, ends, dots, np.arange(len(colons)))
+    else:  # one digit before the dot
+        scale = _DOUBLE_POWERS[_if_equal(decimals)]
+        values = _digits_before(bytes_, ends, decimals).astype(np.float64)
+        values += (bytes_[dots - 1] - np.uint8(ord("0"))) * scale  # exact: below 2^53
+        values /= scale
+    if values is None:
+        return None
+    return LetorPairs(_ids(bytes_, colons, lengths), values, colons - len(_PAD))
+
+
+def _id_lengths(spaces: NDArray[np.intp], colons: NDArray[np.intp]) -> NDArray[np.intp] | None:
+    """Number of digits of every id; None if one is empty or very long, or a value is empty."""
+    lengths = colons - spaces[:-1] - 1
+    wrong = spaces[0] != len(_PAD) or lengths.min() < 1 or lengths.max() > 15
+    return None if wrong or (spaces[1:] - colons).min() < 2 else lengths
 
 
 def _ids(
@@ -132,7 +165,7 @@ def _ids(
 ) -> NDArray[np.int64]:
     """Return the integers before the colons, of so many digits."""
     pairs = np.ndarray(len(bytes_) - 1, dtype="<u2", buffer=bytes_, strides=(1,))
-    ids = _TWO_DIGITS[pairs[colons - 2]]
+    ids = _TWO_DIGITS[pairs[colons - 2]].astype(np.int64)
     longer = np.flatnonzero(lengths > 2)
     if len(longer):
         ids[longer] = _digits_before(bytes_, colons[longer], lengths[longer])

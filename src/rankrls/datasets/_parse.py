@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from rankrls._calls import warn
@@ -24,6 +25,8 @@ __all__ = ["MAX_FEATURES", "ParsedRows", "Parser", "show"]
 
 #: Column numbers are 32-bit, in the files that matter and in ``scipy.sparse``.
 MAX_FEATURES = 2**31 - 1
+
+_MAX_THREADS = 4  # lines are cut into words by one thread at a time, numbers are read in all
 
 
 @dataclass
@@ -152,7 +155,8 @@ class Parser:
 
     def parse(self, blocks: Iterator[tuple[int, bytes]]) -> Iterator[ParsedRows]:
         """Yield the rows of blocks, each given with the number of its first line."""
-        for read in in_order(self._read, blocks, threads=1):
+        threads = min(effective_n_jobs(-1), _MAX_THREADS)
+        for read in in_order(self._read, blocks, threads):
             if read[0].numbers:
                 yield self._rows(*read)
 

@@ -13,14 +13,15 @@ from rankrls._validation import check_option
 from rankrls.core.relations.pairwise_kernels import PAIRWISE
 from rankrls.core.relations.relation_problem import RelationModel, RelationProblem
 from rankrls.core.relations.squared_hinge import solve_squared_hinge
-from rankrls.estimators.conditional_base import LOSSES, NO_QUERIES, ConditionalRanker
+from rankrls.estimators.conditional_base import LOSSES, NO_QUERIES
+from rankrls.estimators.conditional_updates import UpdatableRanker
 
 __all__ = ["ConditionalRankRLS"]
 
 Array = NDArray[Any]
 
 
-class ConditionalRankRLS(ConditionalRanker):
+class ConditionalRankRLS(UpdatableRanker):
     """Learn rankings of objects conditioned on another object, from a relation between them.
 
     The label Y_ij says how much object j is preferred given object i: how well document j
@@ -58,11 +59,12 @@ class ConditionalRankRLS(ConditionalRanker):
         Weights of several kernels, ≥ 0. None: equal ones, which add up to one;
         `ConditionalRankRLSCV` chooses them.
     pairwise : {"kronecker", "cartesian", "additive", "polynomial", "mlpk", "ranking", \
-"two-step"}, default="kronecker"
+"pairs", "two-step"}, default="kronecker"
         The kernel of pairs that is made of k and g (Notes). "kronecker", k(x, x') g(z, z'), is the
         one for new objects on either side. "two-step" is no kernel but a regression of the rows
         after one of the columns, each with its own alpha; it needs a complete Y. "mlpk" and
-        "ranking" are for objects of one kind.
+        "ranking" are for objects of one kind. "pairs" adds up products of the first kernels of both
+        lists, of the second ones, and so on; "kronecker" multiplies the two sums.
     relation : {None, "symmetric", "reciprocal"}, default=None
         What is known of the relation between objects of one kind: f(x, z) = f(z, x), or
         f(x, z) = −f(z, x). A matrix Y must agree with it; edges of a sparse matrix are single
@@ -159,6 +161,7 @@ class ConditionalRankRLS(ConditionalRanker):
     "polynomial"    (k(x, x') + g(z, z'))²                                all three of these
     "ranking"       k(x, x') − k(x, z') − k(z, x') + k(z, z')             h(x) − h(z)
     "mlpk"          (k(x, x') − k(x, z') − k(z, x') + k(z, z'))²          (k_x − k_z)ᵀ A (k_x − k_z)
+    "pairs"         Σ_t w_t k_t(x, x') g_t(z, z')                         Σ_t w_t k_txᵀ A g_tz
     "two-step"      as "kronecker", A = (K + α₁I)⁻¹ Y (G + α₂I)⁻¹          k_xᵀ A g_z
     ==============  ====================================================  =========================
 
@@ -302,9 +305,15 @@ class ConditionalRankRLS(ConditionalRanker):
         self._fit_path(X, Y, Z, self._check_alpha(self.alpha), callback)
         return self
 
-    def _solve_hinge(
-        self, problem: RelationProblem, alpha: float, progress: Progress, callback: Any
+    @property
+    def _alpha(self) -> Any:
+        return self.alpha
+
+    def _solve(
+        self, problem: RelationProblem, alphas: Array, progress: Progress, callback: Any = None
     ) -> RelationModel:
+        if self.loss != "squared_hinge":
+            return super()._solve(problem, alphas, progress, callback)
         if self.early_stopping or self.solver == "closed":
             raise ValueError(
                 "loss='squared_hinge' takes neither early_stopping nor solver='closed'"
@@ -318,7 +327,7 @@ class ConditionalRankRLS(ConditionalRanker):
         if not (np.abs(cells.y) == 1.0).all():
             raise ValueError("loss='squared_hinge' needs one label for each pair; one has both")
         options = self._iteration_options(progress, callback)
-        return solve_squared_hinge(problem, alpha, self.solver, options)
+        return solve_squared_hinge(problem, float(alphas[0]), self.solver, options)
 
     def _fit_path(
         self, X: Any, Y: Any, Z: Any, alphas: Array, callback: Any = None
@@ -330,10 +339,7 @@ class ConditionalRankRLS(ConditionalRanker):
         progress = Progress(type(self).__name__, self.verbose)
         problem = self._problem(rows, columns, observations)
         self._require_functions(problem)
-        if self.loss == "squared_hinge":
-            model = self._solve_hinge(problem, float(alphas[0]), progress, callback)
-        else:
-            model = self._solve(problem, alphas, progress, callback)
+        model = self._solve(problem, alphas, progress, callback)
         progress("solved")
         self._store(rows, columns, observations, model, alphas[0], two_domains=Z is not None)
         least = int(np.argmin(alphas if alphas.ndim == 1 else alphas.prod(axis=1)))

@@ -86,7 +86,7 @@ OPTIONAL = (
     *("dual_coef_", "_left_factor", "_right_factor"),
     *("_weights", "_explicit_rows", "_explicit_columns"),
     *("offset_", "row_offsets_", "column_offsets_"),
-    *("_noise", "_observed"),
+    *("_noise", "_observed", "_labels", "_changed"),
     *("best_iteration_", "validation_curve_", "validation_iterations_"),
 )
 
@@ -121,6 +121,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
     _left_factor: Array
     _right_factor: Array
     _losses: tuple[str, ...] = LOSSES
+    _labels: Observations
     _rows: Objects
     _columns: Objects | None
     #: Names of the columns of precomputed kernel matrices, if they are integers.
@@ -162,7 +163,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
                 raise ValueError(f"{error} {hint}") from error
             columns = Objects.of(kernels[1], Z, other_names)
             _warn_about_columns(kernels[1], Z)
-        elif self.object_kernel is not None or _profiled(kernels[1]):
+        elif self.object_kernel is not None or _profiled(kernels[1]) or self._pairwise.several:
             columns = Objects.of(kernels[1], X, names)
         observations = read_relation(
             Y, len(rows), len(rows if columns is None else columns), one_domain=Z is None
@@ -246,6 +247,8 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             one_kernel = f"relation={self.relation!r}"
         elif self._pairwise.one_domain:
             one_kernel = f"pairwise={self.pairwise!r}"
+        if self._pairwise.several:
+            return first, self._paired_kernels(first, common)
         if one_kernel and _profiled(first):
             raise ValueError(
                 f"kernel 'profile' is not for {one_kernel}: the labels of an object are in its row "
@@ -285,6 +288,32 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             **common,
         )
         return first, second
+
+    def _paired_kernels(self, first: Kernel | KernelSum, common: dict[str, Any]) -> KernelSum:
+        """The kernels of the columns for pairwise="pairs"; weights are those of the pairs."""
+        if self.object_kernel_weights is not None:
+            raise ValueError(
+                "pairwise='pairs' has one weight for each pair of kernels, in kernel_weights: "
+                "object_kernel_weights must be None"
+            )
+        own = self.object_kernel is not None
+        kernels = self.object_kernel if own else self.kernel
+        several = [isinstance(names, list | tuple) for names in (self.kernel, kernels)]
+        if not all(several) or len(self.kernel) != len(kernels):
+            raise ValueError(
+                "pairwise='pairs' needs lists of kernels of one length, kernel and object_kernel; "
+                f"got {show(self.kernel)} and {show(kernels)}"
+            )
+        params = self.object_kernel_params if own else self.kernel_params
+        second = read_kernels(
+            kernels, np.ones(len(kernels)), params, "object_kernel", gamma=self.gamma, **common
+        )
+        if _profiled(first) or _profiled(second):
+            raise ValueError(
+                "kernel 'profile' is not for pairwise='pairs': use pairwise='kronecker'"
+            )
+        assert isinstance(second, KernelSum)
+        return second
 
     def _offsets(self) -> FreeOffsets:
         """Which offsets are fitted, of rows and columns of Y."""
@@ -457,6 +486,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         if model.offsets is not None:
             self._store_offsets(model.offsets[0])
         self._store_noise(observations, alpha)
+        self._labels = observations.stored()
         self.solver_ = model.solver
         self.n_iter_ = model.n_iter
         self.n_edges_ = observations.n_edges
@@ -740,7 +770,9 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         sides = []
         for objects, other in ((self._rows, X), (self._ranked, Z)):
             same = other.known if self._pairwise.knows else None
-            sides.append(SideValues(objects.values(other), same))
+            parts = objects.parts(other) if self._pairwise.several else []
+            K = np.sum(parts, axis=0) if parts else objects.values(other)
+            sides.append(SideValues(K, same, parts))
         if self._pairwise.knows:
             new = [int((side.same.sum(axis=1) == 0).sum()) for side in sides]
             if all(new):
@@ -799,44 +831,45 @@ class ConditionalRanker(NamedScores, BaseEstimator):
 
     def _check_new(self, X: Any, Z: Any) -> tuple[Others, bool, Others]:
         """Objects to predict for; whether Z was given."""
+        rows = self._check_row_objects(X)
+        if Z is not None:
+            return rows, True, self._check_column_objects(Z)
+        if self._two_domains:
+            raise ValueError(
+                "the model was fitted with Z, objects of another kind than X: pass Z, the "
+                "objects to predict for (to rank the objects it was fitted with, their "
+                "features; for a precomputed kernel, their kernel matrix)"
+            )
+        same = self._columns is None
+        return rows, False, rows if same else self._ranked.others(rows.X, rows.names)
+
+    def _check_row_objects(self, X: Any) -> Others:
         check_is_fitted(self)
-        X, Z = self._kernels_in_order(X, Z)
-        names, other_names = (_given_names(data) for data in (X, Z))
+        if _one_matrix(self._rows.kernel):  # columns in the order of the training objects
+            X = columns_in_order(X, getattr(self, "feature_names_in_", self._kernel_numbers))
+        elif _several_matrices(self._rows.kernel, X):
+            X = kernels_in_order(X, known=self._rows.names)
+        names = _given_names(X)
         X = stacked_kernels(self._rows.kernel, X)
-        Z = stacked_kernels(self._ranked.kernel, Z, "Z")
-        X = self._check_objects(X, reset=False)
-        rows = self._rows.others(X, names)
-        if Z is None:
-            if self._two_domains:
-                raise ValueError(
-                    "the model was fitted with Z, objects of another kind than X: pass Z, the "
-                    "objects to predict for (to rank the objects it was fitted with, their "
-                    "features; for a precomputed kernel, their kernel matrix)"
-                )
-            same = self._columns is None
-            return rows, False, rows if same else self._ranked.others(X, names)
+        return self._rows.others(self._check_objects(X, reset=False), names)
+
+    def _check_column_objects(self, Z: Any) -> Others:
+        check_is_fitted(self)
         columns = self._ranked
-        Z = self._check_others(Z)
+        if _one_matrix(columns.kernel):
+            names = getattr(self, "feature_names_in_", self._kernel_numbers)
+            if self._two_domains:
+                names = getattr(self, "object_feature_names_in_", self._object_kernel_numbers)
+            Z = columns_in_order(Z, names, "Z")
+        elif _several_matrices(columns.kernel, Z):
+            Z = kernels_in_order(Z, "Z", known=columns.names)
+        given = _given_names(Z)
+        Z = self._check_others(stacked_kernels(columns.kernel, Z, "Z"))
         if Z.shape[1] != columns.X.shape[1]:
             raise ValueError(
                 f"Z has {Z.shape[1]} features, but the model was fitted with {columns.X.shape[1]}"
             )
-        return rows, True, columns.others(Z, other_names, "Z")
-
-    def _kernels_in_order(self, X: Any, Z: Any) -> tuple[Any, Any]:
-        """Precomputed kernel values with columns in the order of the training objects."""
-        names = getattr(self, "feature_names_in_", self._kernel_numbers)
-        if _one_matrix(self._rows.kernel):
-            X = columns_in_order(X, names)
-        elif _several_matrices(self._rows.kernel, X):
-            X = kernels_in_order(X, known=self._rows.names)
-        if _one_matrix(self._ranked.kernel) and Z is not None:
-            if self._two_domains:
-                names = getattr(self, "object_feature_names_in_", self._object_kernel_numbers)
-            Z = columns_in_order(Z, names, "Z")
-        elif _several_matrices(self._ranked.kernel, Z):
-            Z = kernels_in_order(Z, "Z", known=self._ranked.names)
-        return X, Z
+        return columns.others(Z, given, "Z")
 
     @property
     def coef_(self) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from rankrls._calls import all_or_nothing, explained
 from rankrls._progress import Progress
 from rankrls._validation import check_integer, check_option
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.relations.holdout_gradient import holdout_error, holdout_errors
 from rankrls.core.relations.observations import Observations
 from rankrls.core.relations.pairwise_kernels import PAIRWISE
 from rankrls.core.relations.relation_cv import (
@@ -22,13 +24,21 @@ from rankrls.core.relations.relation_cv import (
     alpha_chunks,
     complete_labels,
     cross_validate,
+    unpaired,
 )
 from rankrls.core.relations.relation_problem import RelationProblem
 from rankrls.core.relations.sides import Side
 from rankrls.estimators.alpha_pairs import check_alpha_grids, check_alpha_pairs, search_pairs
-from rankrls.estimators.choosing import Scoring, check_alphas, search_alphas
-from rankrls.estimators.conditional_base import NO_QUERIES, ConditionalRanker
-from rankrls.estimators.kernel_weights import search_weights
+from rankrls.estimators.choosing import (
+    Scoring,
+    best_of,
+    check_alphas,
+    default_grid,
+    search_alphas,
+)
+from rankrls.estimators.conditional_base import NO_QUERIES
+from rankrls.estimators.conditional_updates import UpdatableRanker
+from rankrls.estimators.kernel_weights import descend_weights, search_weights, without_small
 from rankrls.estimators.objects import Objects
 from rankrls.estimators.relation_folds import folds_of
 
@@ -38,13 +48,18 @@ Array = NDArray[Any]
 
 #: Alphas of the grid on either side of the best one that are tried with other weights of kernels.
 NEIGHBOURS = 1
+#: About as many alphas of the grid are tried with equal weights, before descent begins.
+COARSE = 8
+#: Where the weights of least squared error have a score that is better by less than this, a
+#: coordinate search on the score follows, with so many trials.
+SMALL_GAIN, AFTER_DESCENT = 0.005, 20
 #: Folds of pairs, and of objects, that are refitted for every trial of weights.
 VALIDATION_FOLDS = 2, 4
 #: Relative accuracy of these refits, and most iterations.
 ROUGH, FEW = 1e-3, 40
 
 
-class ConditionalRankRLSCV(ConditionalRanker):
+class ConditionalRankRLSCV(UpdatableRanker):
     """`ConditionalRankRLS` with built-in exact cross-validation over alpha.
 
     What is held out decides what the chosen alpha is good for: rankings for new conditioning
@@ -58,8 +73,8 @@ class ConditionalRankRLSCV(ConditionalRanker):
         alpha is at an end. For ``pairwise="two-step"`` one grid for both sides, or a list of two
         grids, of which all pairs are tried; by default one side after the other is searched.
     kernel_weights, object_kernel_weights : array-like of shape (n_kernels,), optional
-        Weights of several kernels. None: those with the best cross-validated score, by a
-        coordinate search (``kernel_weights_``, ``object_kernel_weights_``).
+        Weights of several kernels. None: those with a small held-out error, or a good
+        cross-validated score, see Notes (``kernel_weights_``, ``object_kernel_weights_``).
     kernel, object_kernel, gamma, degree, coef0, kernel_params, object_kernel_params, pairwise, \
 relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n_jobs
         As for `ConditionalRankRLS`.
@@ -109,10 +124,14 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
     refitted, for all alphas at once. Kernel "profile" is made anew for every fold, from the labels
     that are not held out.
 
-    Weights of several kernels are multiplied and divided by factors, one after the other, while
-    the score of the best alpha improves. Only alphas next to the best one are tried. Where
-    folds are refitted, or have profiles of their own, a few of them are the validation set for
-    this; the last search over alphas uses all folds.
+    Weights of several kernels: on complete relations without "profile", the squared error of
+    single rows, columns or pairs that are left out has a closed form, and so has its gradient. It
+    is minimised over alpha and the weights of both sides by quasi-Newton steps, and
+    ``scoring`` decides between the result, the same without its smallest weights, and equal
+    weights. Otherwise, and where this hardly improves the score, weights are multiplied and divided
+    by factors, one after the other, while the score of the best alpha improves. Only alphas next to
+    the best one are tried. Where folds are refitted, or have profiles of their own, a few of them
+    are the validation set for this; the last search over alphas uses all folds.
 
     Examples
     --------
@@ -262,10 +281,9 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
             return search_alphas(alphas, made, problem.size)
 
         if self._chooses_weights(rows, columns):
-            rows, columns = self._with_weights(
-                rows, columns, observations, folds, search, evaluate, progress
+            rows, columns, problem = self._with_weights(
+                rows, columns, observations, folds, alphas, search, evaluate, progress
             )
-            problem = self._problem(rows, columns, observations)
         best, results = search(problem, folds)
         alpha, score = results["alpha"][best].tolist(), float(results["mean_score"][best])
         alpha = tuple(alpha) if pairs else alpha
@@ -284,7 +302,7 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
 
     def _open(self, side: int, objects: Objects | None) -> bool:
         given = (self.kernel_weights, self.object_kernel_weights)[side]
-        if objects is None or given is not None:
+        if objects is None or given is not None or (side and self._pairwise.several):
             return False
         return objects.weights is not None and len(objects.weights) > 1
 
@@ -294,11 +312,12 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         columns: Objects | None,
         observations: Observations,
         folds: RelationFolds,
+        alphas: Array | None,
         search: Any,
         evaluate: Any,
         progress: Progress,
-    ) -> tuple[Objects, Objects | None]:
-        """The objects with weights of kernels that rank held-out pairs best.
+    ) -> tuple[Objects, Objects | None, RelationProblem]:
+        """The objects with weights of kernels that rank held-out pairs best, and their problem.
 
         Where each fold takes a refit, or kernels of its own, a few are the validation set, and
         solutions are as accurate as scores have to be.
@@ -339,7 +358,24 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
                 made.append(held[1])
             return self._problem_of(made[0], made[-1], observations)
 
+        def returned(
+            weights: list[Array], value: float
+        ) -> tuple[Objects, Objects | None, RelationProblem]:
+            progress(f"weights {[w.round(4).tolist() for w in weights]}, score {value:.4f}")
+            made = weighted(weights)
+            return made[0], made[1] if columns is not None else None, problem(weights)
+
         start = [np.asarray(sides[side].weights) for side in chosen]
+        most, first = np.inf, problem(start)
+        if self._descends(first):
+            start, value, gain = self._descend(
+                start, alphas, problem, folds, evaluate, sides, chosen
+            )
+            # Offsets of columns that are held out are in the score and not in the error.
+            blind = first.ranking and first.offsets.columns and folds.held in ("columns", "both")
+            if gain > SMALL_GAIN and not blind:
+                return returned(start, value)
+            most = AFTER_DESCENT
         with warnings.catch_warnings():  # the last search, with the chosen weights, warns
             warnings.simplefilter("ignore")
             best, results = search(problem(start), folds, options)
@@ -361,16 +397,69 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
             return value
 
         seen = [float(results["mean_score"][best])]
-        weights, value = search_weights(start, score, seen[0])
-        progress(f"weights {[w.round(4).tolist() for w in weights]}, score {value:.4f}")
-        made = weighted(weights)
-        return made[0], made[1] if columns is not None else None
+        return returned(*search_weights(start, score, seen[0], most))
+
+    @staticmethod
+    def _descends(problem: RelationProblem) -> bool:
+        """Whether the held-out squared error has a closed form, with its gradient."""
+        plain = problem.pairwise.plain and not problem.two_step
+        return plain and not problem.profiled and complete_labels(problem) is not None
+
+    def _descend(
+        self,
+        start: list[Array],
+        alphas: Array | None,
+        problem: Callable[[list[Array]], RelationProblem],
+        folds: RelationFolds,
+        evaluate: Any,
+        sides: list[Objects],
+        chosen: list[int],
+    ) -> tuple[list[Array], float, float]:
+        """Weights with a small held-out squared error, their score, and how much better it is.
+
+        The score decides between them, the same without the smallest ones, and those of ``start``.
+        """
+        held, first = folds.held, problem(start)
+        grid = default_grid(first.size()) if alphas is None else alphas
+        turn = 1 if self.condition_on == "rows" else -1
+
+        def error(weights: list[Array], alpha: float) -> tuple[float, list[Array], float]:
+            try:
+                found = holdout_error(unpaired(problem(weights)), alpha, held)
+            except ValueError:  # kernels that are too indefinite for alpha
+                return np.inf, [], 0.0
+            tables = [found.left, found.right][::turn]
+            if len(sides) == 1:
+                tables = [tables[0] + tables[1]]
+            return found.value, [sides[s].inner_products(tables[s]) for s in chosen], found.alpha
+
+        def score(weights: list[Array], alpha: float) -> float:
+            at = int(np.argmin(np.abs(np.log(grid / alpha))))
+            near = grid[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
+            with warnings.catch_warnings():  # the last search, with the chosen weights, warns
+                warnings.simplefilter("ignore")
+                return float(evaluate(near, problem(weights), folds)["mean_score"].max())
+
+        few = grid[:: max(1, len(grid) // COARSE)]
+        alpha = float(few[np.argmin(holdout_errors(unpaired(first), few, held))])
+        trials, scores = [start], [score(start, alpha)]
+        weights, alpha = descend_weights(start, alpha, (grid[0], grid[-1]), error)
+        for trial in (weights, without_small(weights)):
+            if not all(map(np.array_equal, trial, trials[-1])):
+                trials.append(trial)
+                scores.append(score(trial, alpha))
+        best = best_of(np.array(scores))
+        return trials[best], scores[best], scores[best] - scores[0]
 
     def _store_weights(self, rows: Objects, columns: Objects | None) -> None:
         for name, objects in (("kernel_weights_", rows), ("object_kernel_weights_", columns)):
             self.__dict__.pop(name, None)
             if objects is not None and objects.weights is not None:
                 setattr(self, name, objects.weights)
+
+    @property
+    def _alpha(self) -> Any:
+        return self.alpha_
 
     @property
     def alphas_(self) -> Array:

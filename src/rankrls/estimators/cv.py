@@ -243,7 +243,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             if groups is not None and not by_judgement:
                 raise ValueError(
                     "groups says which given pairs are left out together, with cv='auto', "
-                    "'leave-group-out' or a number of folds; the query of every row is called qid"
+                    "'leave-group-out' or a number of folds; pass the query of each row as qid"
                 )
             by_validation = self._by_validation(eval_set)
             if groups is not None and by_validation:

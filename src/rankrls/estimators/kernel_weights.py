@@ -1,4 +1,4 @@
-"""Choice of kernel weights by a coordinate search on the held-out score."""
+"""Choice of kernel weights: descent on the held-out error, or a search on the held-out score."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
-__all__ = ["search_weights"]
+__all__ = ["descend_weights", "search_weights", "without_small"]
 
 Array = NDArray[Any]
 
@@ -22,9 +23,102 @@ LEAST = 0.01
 #: Minimum improvement of the score, so that weights do not follow noise.
 GAIN = 1e-5
 
+#: Most evaluations of the held-out error and its gradient.
+EVALUATIONS = 12
+
+#: Descent ends when an iteration decreases the error by less than this part of what all did.
+DECREASE = 5e-3
+
+#: Length of the first step, in logarithms of weights.
+FIRST_STEP = 2.0
+
+#: Weights that are a smaller part of the largest one are tried to be left out.
+SMALL = 0.02
+
+#: Logarithms of weights change by no more than this.
+RANGE = 10.0
+
+
+def descend_weights(
+    start: list[Array],
+    alpha: float,
+    bounds: tuple[float, float],
+    error: Callable[[list[Array], float], tuple[float, list[Array], float]],
+) -> tuple[list[Array], float]:
+    """Minimise the held-out squared error over kernel weights and alpha, by quasi-Newton steps.
+
+    Parameters
+    ----------
+    start : list of ndarray of shape (n_kernels,)
+        Weights > 0 of each side, which sum to one.
+    alpha : float
+        Where to start.
+    bounds : tuple of float
+        The least and the largest alpha.
+    error : callable
+        From weights and alpha to the squared error, its gradients with respect to the weights of
+        each side, and its derivative with respect to alpha.
+
+    Returns
+    -------
+    list of ndarray
+        The best weights found, which sum to one.
+    float
+        The best alpha for them.
+
+    Notes
+    -----
+    The unknowns are logarithms of alpha and of the weights before these are divided by their sum,
+    and what is minimised is the logarithm of the error.
+    """
+    splits = np.cumsum([len(weights) for weights in start])
+    first = np.log(np.concatenate([*start, [alpha]]))
+    best: tuple[float, list[Array], float] = np.inf, start, alpha
+
+    def logarithm(unknowns: Array) -> tuple[float, Array]:
+        """Of the error, with its gradient."""
+        nonlocal best
+        weights, alpha = start, float(np.exp(unknowns[-1]))
+        if unknowns is not first:
+            weights = [np.exp(part - part.max()) for part in np.split(unknowns, splits)[:-1]]
+            weights = [part / part.sum() for part in weights]
+        value, gradients, slope = error(weights, alpha)
+        if not (np.isfinite(value) and value > 0.0):
+            return np.inf, np.zeros(len(unknowns))
+        if value < best[0]:
+            best = value, weights, alpha
+        inner = [w * (g - w @ g) for w, g in zip(weights, gradients, strict=True)]
+        return float(np.log(value)), np.append(np.concatenate(inner), alpha * slope) / value
+
+    at_first = logarithm(first)
+    length = float(np.linalg.norm(at_first[1]))
+    if not (np.isfinite(at_first[0]) and length > 0.0):
+        return start, alpha
+    scale = FIRST_STEP / length
+
+    def objective(unknowns: Array) -> tuple[float, Array]:
+        """Scaled so that the first step, along the gradient, has the length `FIRST_STEP`."""
+        value, gradient = at_first if np.array_equal(unknowns, first) else logarithm(unknowns)
+        return scale * (value - at_first[0]), scale * gradient
+
+    box = [(value - RANGE, value + RANGE) for value in first[:-1]]
+    box.append((np.log(bounds[0]), np.log(bounds[1])))
+    options = {"maxfun": EVALUATIONS, "ftol": DECREASE}
+    minimize(objective, first, jac=True, method="L-BFGS-B", bounds=box, options=options)
+    return best[1], best[2]
+
+
+def without_small(weights: list[Array]) -> list[Array]:
+    """The same with weights below `SMALL` times the largest one set to zero."""
+    kept = [np.where(part < SMALL * part.max(), 0.0, part) for part in weights]
+    return [part / part.sum() for part in kept]
+
 
 def search_weights(
-    start: list[Array], score: Callable[[list[Array]], float], first: float
+    start: list[Array],
+    score: Callable[[list[Array]], float],
+    first: float,
+    most: float = np.inf,
 ) -> tuple[list[Array], float]:
     """Search for kernel weights of both sides with a better held-out score.
 
@@ -36,6 +130,8 @@ def search_weights(
         Returns the held-out score of weights, higher = better.
     first : float
         Score of ``start``.
+    most : float
+        Most trials.
 
     Returns
     -------
@@ -48,17 +144,19 @@ def search_weights(
     -----
     Each weight in turn is multiplied or divided by a factor as long as the score improves, and in
     the first sweep also set to zero. Each trial changes one side only. A sweep without improvement
-    ends the search for its factor.
+    ends the search for its factor. Of two kernels, only the first is multiplied and divided.
     """
     best, top = [np.array(weights, dtype=np.float64) for weights in start], first
     places = [(s, k) for s, weights in enumerate(best) for k in range(len(weights))]
+    n_trials = 0
 
     def attempt(s: int, k: int, value: float) -> bool:
-        nonlocal top
+        nonlocal top, n_trials
         weights = best[s].copy()
         weights[k] = value
-        if not weights.any() or value == best[s][k]:
+        if not weights.any() or value == best[s][k] or n_trials >= most:
             return False
+        n_trials += 1
         weights /= weights.sum()
         trial = [*best[:s], weights, *best[s + 1 :]]
         found = score(trial)
@@ -76,9 +174,10 @@ def search_weights(
             if best[s][k] == 0.0:
                 continue
             better = False
-            while best[s][k] < 1.0 - LEAST and attempt(s, k, factor * best[s][k]):
+            twin = k == 1 and len(best[s]) == 2  # the first one has been multiplied and divided
+            while not twin and best[s][k] < 1.0 - LEAST and attempt(s, k, factor * best[s][k]):
                 better = True
-            if not better:
+            if not better and not twin:
                 while best[s][k] > LEAST and attempt(s, k, best[s][k] / factor):
                     better = True
             if not better and sweep == 0:

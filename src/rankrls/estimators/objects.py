@@ -14,7 +14,7 @@ from scipy.linalg import eigvalsh
 
 from rankrls import _memory
 from rankrls._calls import warn
-from rankrls._frames import shown_names
+from rankrls._frames import kept_names, shown_names
 from rankrls._validation import check_positive, show
 from rankrls.core.relations.observations import Observations
 from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets
@@ -84,17 +84,22 @@ class Objects:
         """The same objects with other weights of the kernels, each divided by its mean size."""
         assert isinstance(self.kernel, KernelSum)
         made = replace(self, kernel=replace(self.kernel, weights=weights / self._sizes))
-        for name in ("_matrices", "_sizes", "_centred"):  # which do not depend on weights
-            if name in self.__dict__:
-                made.__dict__[name] = self.__dict__[name]
+        made._keep_matrices(self)
         return made
+
+    def _keep_matrices(self, other: Objects) -> None:
+        """Take over what depends neither on weights nor on labels."""
+        known = vars(other)
+        self.__dict__.update(
+            {k: known[k] for k in ("_matrices", "_sizes", "_centred") if k in known}
+        )
 
     def given(self, observations: Observations, free: FreeOffsets) -> Objects:
         """The same objects with the labels of the rows of ``observations``, which have offsets."""
         if not (isinstance(self.kernel, KernelSum) and self.kernel.profiled):
             return self
         made = replace(self, profile=profile_kernel(observations, free))
-        made.__dict__.update({name: self.__dict__[name] for name in ("_matrices", "_sizes")})
+        made._keep_matrices(self)
         return made
 
     def stored(self) -> Objects:
@@ -127,8 +132,17 @@ class Objects:
     @cached_property
     def _sizes(self) -> Array:
         """Mean k(x, x) of every kernel of a sum; 1 where it is not positive."""
-        sizes = np.array([1.0 if K is None else K.diagonal().mean() for K in self._matrices])
-        return np.where(sizes > 0, sizes, 1.0)
+        assert isinstance(self.kernel, KernelSum)
+        blocks = iter(self._blocks(self.X))
+        sizes = []
+        for kernel in self.kernel.kernels:
+            diagonal = np.ones(1)
+            if kernel.precomputed:
+                diagonal = next(blocks).diagonal()
+            elif not is_featureless(kernel):
+                diagonal = kernel.paired(self.X)
+            sizes.append(float(diagonal.mean()))
+        return np.where(np.array(sizes) > 0, sizes, 1.0)
 
     @property
     def weights(self) -> Array | None:
@@ -187,6 +201,17 @@ class Objects:
         """
         return centre(self.X)
 
+    def inner_products(self, S: Array) -> Array:
+        """⟨S, K⟩ with every kernel matrix of a sum, divided by its size; without profiles."""
+        assert isinstance(self.kernel, KernelSum)
+        products = []
+        for kernel, K in zip(self.kernel.kernels, self._matrices, strict=True):
+            if K is not None:
+                products.append(float(np.einsum("ij,ij->", S, K)))
+            else:
+                products.append(float(S.sum() if kernel.metric == "constant" else np.trace(S)))
+        return np.array(products) / self._sizes
+
     def side(self, free: FreeOffsets = NO_OFFSETS) -> Side:
         """The objects as a side of a relation; the kernel matrix is made when it is needed.
 
@@ -204,7 +229,7 @@ class Objects:
             if self.profile is not None:
                 parts = self.kernel.profiles
                 return ProfiledSide(K, parts, self.profile, free, floor=floor)
-            return Side(K, floor=floor)
+            return Side(K, floor=floor, parts=lambda: self.parts(self.others(self.X)))
         if not self.kernel.linear:
             return Side(self.gram())
         if not sparse.issparse(X):
@@ -298,6 +323,16 @@ class Objects:
             return self._sum_product(X, None)
         return self._between(self.kernel, X.X)
 
+    def parts(self, X: Others) -> list[Array]:
+        """Values (n', n) with other objects of every kernel of a sum, with its weight."""
+        assert isinstance(self.kernel, KernelSum)
+        made = []
+        for one in np.eye(len(self.kernel.kernels)):
+            alone = replace(self, kernel=replace(self.kernel, weights=self.kernel.weights * one))
+            alone._keep_matrices(self)
+            made.append(alone._sum_product(X, None))
+        return made
+
     def product(self, X: Others, coefficients: Array, *, explicit: bool = False) -> Array:
         """Kernel values (features, if ``explicit``) times coefficients (n or d, k): (n', k)."""
         if explicit:
@@ -373,6 +408,28 @@ class Objects:
                 out += weight * kernel.paired(X.X, None if Y is None else Y.X)
         return out
 
+    def with_others(self, others: Others) -> Objects:
+        """These objects and others, as of a new fit; without profiles."""
+        stacked = sparse.vstack if sparse.issparse(self.X) else np.vstack
+        names = None
+        if self.names is not None and others.names is not None:
+            new = kept_names(others.names)
+            if new is not None and new.dtype == self.names.dtype:
+                names = np.concatenate([self.names, new])
+        return self._refitted(stacked([self.X, others.X]), names)
+
+    def only(self, kept: Array) -> Objects:
+        """Some of these objects, by ascending numbers, as of a new fit; without profiles."""
+        names = None if self.names is None else self.names[kept]
+        return self._refitted(self.part(kept, kept), names)
+
+    def _refitted(self, X: Any, names: Array | None) -> Objects:
+        """Other objects with the same kernels, divided by their mean values for these objects."""
+        X = canonical(X, dense=self.kernel.precomputed)
+        made = Objects(self.kernel, X, None, names, self.sees_differences)
+        weights = self.weights
+        return made if weights is None else made.weighted(weights)
+
     def part(self, chosen: Array, train: Array) -> Any:
         """Some objects, as a model of the objects ``train`` takes them: features, kernel values."""
         X = self.X[chosen]
@@ -402,7 +459,7 @@ class Others:
     _find: Callable[[], sparse.csr_array]
 
     def __init__(self, objects: Objects, X: Any, names: Any, name: str) -> None:
-        self.X, self.name = X, name
+        self.X, self.names, self.name = X, names, name
         self._find = lambda: objects.known(X, names, name)
 
     @cached_property
@@ -418,6 +475,7 @@ class Others:
     def __getitem__(self, rows: Array) -> Others:
         part = object.__new__(Others)
         part.X, part.name = self.X[rows], self.name
+        part.names = None if self.names is None else self.names[rows]
         part._find = lambda: self.known[rows]
         return part
 

@@ -161,7 +161,7 @@ def _sizes_hint(qid: Any, n_rows: int) -> str:
     except ValueError:  # tuples of different lengths are labels, too
         return ""
     if sizes.ndim == 1 and sizes.dtype.kind in "iu" and int(sizes.sum()) == n_rows:
-        return " (sizes of consecutive queries are called group)"
+        return " (pass sizes of consecutive queries as group)"
     return ""
 
 

@@ -26,6 +26,8 @@ def check_pairwise(ranker: Any) -> None:
             f"pairwise={pairwise!r} has {opposite[pairwise][1]} functions only, and none that are "
             f"{relation} but zero: set relation=None or {opposite[pairwise][1]!r}"
         )
+    if pairwise == "pairs" and relation is not None:
+        raise ValueError(f"pairwise='pairs' is not for relation={relation!r}: set relation=None")
     free = ranker._free()
     if pairwise in ("additive", "ranking") and free.rows and free.columns:
         raise ValueError(

@@ -12,7 +12,7 @@ from rankrls.io._stored_encoders import ENCODERS
 from rankrls.io._stored_estimators import CALIBRATION, ESTIMATORS, LEDGER, RANDOM_STATE
 from rankrls.io._stored_models import KERNELS, MODELS, SOLVERS
 from rankrls.io._stored_preferences import PREFERENCES
-from rankrls.io._stored_relations import CONDITIONAL, KERNEL_SUM, OBJECTS
+from rankrls.io._stored_relations import CONDITIONAL, KERNEL_SUM, OBJECTS, OBSERVATIONS
 from rankrls.io._stored_steps import STEPS
 from rankrls.io._stored_text import VECTORIZERS
 
@@ -28,6 +28,7 @@ ALL = (
     RANDOM_TREES,
     *CONDITIONAL,
     OBJECTS,
+    OBSERVATIONS,
     KERNEL_SUM,
     LEDGER,
     CALIBRATION,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rankrls.core.relations.observations import Observations
 from rankrls.core.relations.side_kernels import KernelSum
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.objects import read_kernels
@@ -46,7 +47,7 @@ from rankrls.io._stored_estimators import (
     check_seen,
 )
 
-__all__ = ["CONDITIONAL", "KERNEL_SUM", "OBJECTS"]
+__all__ = ["CONDITIONAL", "KERNEL_SUM", "OBJECTS", "OBSERVATIONS"]
 
 
 def _check_objects(objects: Any) -> None:
@@ -111,6 +112,39 @@ KERNEL_SUM = Record(
     check=_check_sum,
 )
 
+
+def _pack_labels(labels: Observations) -> dict[str, Any]:
+    """A matrix, or lists of edges."""
+    if labels.matrix is not None:
+        return {"matrix": labels.matrix}
+    return dict(zip(("rows", "cols", "y"), labels.lists, strict=True)) | {"shape": labels.shape}
+
+
+def _unpack_labels(cls: type[Any], values: dict[str, Any]) -> Any:
+    lists = "rows", "cols", "y", "shape"
+    if "matrix" in values:
+        require(not any(name in values for name in lists), "labels of two kinds")
+        return cls.from_matrix(values["matrix"])
+    require(all(name in values for name in lists), "labels of which a part is missing")
+    good = all(within(values[name], n) for name, n in zip(lists, values["shape"], strict=False))
+    require(good, "labels of other objects")
+    return cls(*(values[name] for name in lists))
+
+
+OBSERVATIONS = Record(
+    "Observations",
+    "rankrls.core.relations.observations",
+    {
+        "matrix": optional(array("f", "p g")),
+        "rows": optional(array("i", "edges")),
+        "cols": optional(array("i", "edges")),
+        "y": optional(array("f", "edges")),
+        "shape": optional(tuple_of(SIZE, SIZE)),
+    },
+    pack=_pack_labels,
+    unpack=_unpack_labels,
+)
+
 KERNEL_NAMES = either(TEXT, listing(TEXT))
 SEVERAL_PARAMS = either(KERNEL_PARAMS, listing(maybe(KERNEL_PARAMS)))
 
@@ -160,6 +194,7 @@ FIELDS = {
     "_explicit_columns": optional(FLAG),
     "_noise": optional(FINITE),
     "_observed": optional(array("i", "edges")),
+    "_labels": optional(instance("Observations")),
     "offset_": optional(FINITE),
     "row_offsets_": optional(array("f", "p")),
     "column_offsets_": optional(array("f", "g")),
@@ -172,10 +207,12 @@ ADVICE = {**RANKER_ADVICE, "object_kernel": RANKER_ADVICE["kernel"]}
 
 
 def _pack_conditional(ranker: Any) -> dict[str, Any]:
-    """Attributes; coefficients that are made of thin factors are not stored beside these."""
+    """Attributes; of a model of few features neither coefficients of all pairs nor labels."""
     stored = dict(vars(ranker))
+    stored.pop("_changed", None)
     if "_left_factor" in stored:
         stored.pop("dual_coef_", None)
+        stored.pop("_labels", None)
     return stored
 
 
@@ -200,6 +237,8 @@ def _check_conditional(ranker: Any) -> None:
         require(left.shape[1] == right.shape[1], "coefficients whose factors do not match")
     shape = (len(left), len(right)) if whole is None else whole.shape
     require(shape == (len(first), len(second)), "coefficients of other objects")
+    labels = stored.get("_labels")
+    require(labels is None or labels.shape == shape, "labels of other objects")
     sizes = tuple(
         side.X.shape[1] if explicit else len(side)
         for side, explicit in zip((first, second), ranker._explicit, strict=True)

@@ -30,7 +30,7 @@ def check_labels(data: Rankings, summary: DataSummary) -> list[Finding]:
                     "note",
                     "few-queries",
                     f"Only {count(summary.n_with_pairs, 'query has', 'queries have')} pairs",
-                    "Estimates over so few queries are rough, whatever the number of rows.",
+                    "Estimates from so few queries are imprecise, whatever the number of rows.",
                 )
             )
     found += _labels_are_ranks(data, summary)
@@ -53,9 +53,8 @@ def _without_pairs(data: Rankings, summary: DataSummary) -> list[Finding]:
             "warning" if n >= 0.2 * summary.n_queries else "note",
             "queries-without-pairs",
             f"{count(n, 'query', 'queries')} without a pair ({n / summary.n_queries:.0%})",
-            f"{' and '.join(reasons)}: nothing there is preferred to anything else, so these "
-            "queries have no error and are left out of the averages. If there are many, see "
-            "whether query ids or labels were read correctly.",
+            f"{' and '.join(reasons)}. These queries contain no preference and are excluded from "
+            "the averages. If there are many, check that query ids and labels were read correctly.",
             listed(names, n),
         )
     ]
@@ -74,8 +73,8 @@ def _dominated(data: Rankings, summary: DataSummary) -> list[Finding]:
             "warning",
             "dominant-queries",
             f"{count(top, 'query has', 'queries have')} {share:.0%} of all pairs",
-            "With query_weighting='pair' every pair counts the same in training, so these "
-            "queries decide the model. query_weighting='size' or 'query' evens that out.",
+            "With query_weighting='pair' all pairs have the same weight in training, so these "
+            "queries dominate the model. Use query_weighting='size' or 'query' to avoid this.",
             listed([data.query_name(q) for q in largest[:MAX_EXAMPLES]], top),
         )
     ]
@@ -91,9 +90,10 @@ def _split_blocks(data: Rankings) -> list[Finding]:
         Finding(
             "warning",
             "returning-query-ids",
-            f"{count(len(back), 'query id comes', 'query ids come')} back after other queries",
-            "Rows with one id are one query, wherever they stand. If files were joined whose ids "
-            "each start anew, different queries have been merged: make the ids unique.",
+            f"{count(len(back), 'query id reappears', 'query ids reappear')} after other queries",
+            "Rows with the same id form one query, also if they are not consecutive. If several "
+            "files with the same ids were joined, different queries were merged: make the ids "
+            "unique.",
             listed([data.query_name(q) for q in back[:MAX_EXAMPLES]], len(back)),
         )
     ]
@@ -118,8 +118,8 @@ def _labels_are_ranks(data: Rankings, summary: DataSummary) -> list[Finding]:
             "warning",
             "labels-are-ranks",
             "The labels look like ranks: 1, 2, 3 … in each query",
-            "A higher label is taken as better. If 1 is the best, the model has learned the "
-            "reverse: pass -y.",
+            "Higher labels are better. If 1 is the best, the model has learned the reverse order: "
+            "pass -y.",
         )
     ]
 
@@ -145,10 +145,10 @@ def _sorted_by_label(data: Rankings, summary: DataSummary) -> list[Finding]:
         Finding(
             "note",
             "sorted-by-label",
-            "The rows of a query are sorted by their labels",
-            "That does no harm here: ties are counted by halves, not by the order of rows. But a "
-            "feature made from the position of a row (its number, an id given in this order) "
-            "would give the labels away.",
+            "The rows of each query are sorted by label",
+            "This does not affect the results: the order of rows is not used. However, a "
+            "feature derived from the position of a row (its number, or an id assigned in this "
+            "order) would reveal the labels.",
         )
     ]
 
@@ -177,8 +177,8 @@ def check_rows(data: Rankings) -> list[Finding]:
                 "warning",
                 "contradicting-rows",
                 f"{count(len(conflict), 'group')} of equal rows with different labels",
-                f"Rows of {where} have the same features and different labels. No model can tell "
-                "them apart; each such pair is half an error at best.",
+                f"Rows of {where} have the same features and different labels. No model can "
+                "order them; each such pair counts as half an error.",
                 listed(examples, len(conflict)),
             )
         )
@@ -191,9 +191,9 @@ def check_rows(data: Rankings) -> list[Finding]:
             Finding(
                 "warning" if extra >= 0.05 * data.n_rows else "note",
                 "duplicate-rows",
-                f"{count(extra, 'row is', 'rows are')} there twice ({extra / data.n_rows:.1%})",
-                f"Rows of {where} have the same features and label as another one. Their pairs "
-                "count twice; was a file read twice?",
+                f"{count(extra, 'duplicate row')} ({extra / data.n_rows:.1%})",
+                f"Rows of {where} have the same features and the same label as another row, so "
+                "their pairs count twice. Check whether a file was read twice.",
                 listed(examples, len(repeated)),
             )
         )

@@ -35,7 +35,8 @@ def check_features(data: Rankings, statistics: FeatureStatistics) -> list[Findin
                 "note",
                 "constant-features",
                 f"{count(len(constant), 'feature is', 'features are')} constant",
-                "They have one value in all rows and get the weight 0. Were they read correctly?",
+                "They have the same value in all rows and the weight 0. Check that they were read "
+                "correctly.",
                 listed(names[constant[:MAX_EXAMPLES]], len(constant)),
             )
         )
@@ -57,8 +58,8 @@ def _ids(data: Rankings, names: Array) -> list[Finding]:
             "id-features",
             f"{count(len(ids), 'feature looks', 'features look')} like {'an id' if one else 'ids'} "
             "or a position",
-            "What is learned from the id, the number or the time of a row says nothing about new "
-            f"rows: leave {'it' if one else 'them'} out.",
+            "What a model learns from the id, the number or the time of a row does not carry over "
+            f"to new rows. Exclude {'it' if one else 'them'}.",
             listed(names[ids[:MAX_EXAMPLES]], len(ids)),
         )
     ]
@@ -73,10 +74,10 @@ def _scales(data: Rankings, names: Array) -> list[Finding]:
             "warning",
             "unequal-scales",
             "The features have very different scales",
-            f"Standard deviations within a query go from {number(scales.low, 3)} "
+            f"Standard deviations within a query range from {number(scales.low, 3)} "
             f"({names[scales.small]}) to {number(scales.high, 3)} ({names[scales.large]}). alpha "
-            "shrinks all weights alike, which punishes features of a small scale: use "
-            "StandardScaler or QueryScaler first.",
+            "shrinks all weights equally, so features with a small scale are penalised more. Use "
+            "StandardScaler or QueryScaler.",
         )
     ]
 
@@ -94,9 +95,9 @@ def _query_features(data: Rankings, statistics: FeatureStatistics, names: Array)
             "warning",
             "query-features",
             f"{count(len(flat), 'feature is', 'features are')} constant within every query",
-            "They say something about the query, not about its documents: a linear model cannot "
-            "change the order of documents by them, and a kernel only together with others. "
-            "Combine them with features of the document, or leave them out.",
+            "They describe the query, not its documents. They do not affect the order in a linear "
+            "model, and in a kernel model only through interactions with other features. "
+            "Combine them with features of the documents, or exclude them.",
             listed(names[flat[:MAX_EXAMPLES]], len(flat)),
         )
     )
@@ -105,10 +106,10 @@ def _query_features(data: Rankings, statistics: FeatureStatistics, names: Array)
             Finding(
                 "warning",
                 "query-id-feature",
-                f"{count(len(ids), 'feature has', 'features have')} a value of its own for "
-                "every query",
-                "That looks like the query id among the features. It cannot help with queries "
-                "that were not seen in training: leave it out.",
+                f"{count(len(ids), 'feature has', 'features have')} a different value in every "
+                "query",
+                "This looks like the query id. It does not help with new queries: exclude it from "
+                "the features.",
                 listed(names[ids[:MAX_EXAMPLES]], len(ids)),
             )
         )
@@ -132,10 +133,10 @@ def _leaks(data: Rankings, statistics: FeatureStatistics, names: Array) -> list[
         Finding(
             "problem",
             "label-leak",
-            f"{count(len(leaking), 'feature')} alone {'puts' if len(leaking) == 1 else 'put'} "
-            f"{LEAK:.1%} or more of all pairs in order",
-            "Such a feature usually is the label, or made from it, or not known when the model is "
-            "used. If so, the errors below are too good to be true: leave it out.",
+            f"{count(len(leaking), 'feature')} alone {'orders' if len(leaking) == 1 else 'order'} "
+            f"{LEAK:.1%} or more of all pairs correctly",
+            "Such a feature is often the label itself, derived from it, or not available when the "
+            "model is used. If so, the errors below are too optimistic: exclude it.",
             listed(names[leaking[:MAX_EXAMPLES]], len(leaking)),
         )
     ]
@@ -152,8 +153,7 @@ def _equal_features(data: Rankings, statistics: FeatureStatistics, names: Array)
             "note",
             "equal-features",
             f"{count(len(twin), 'feature equals', 'features equal')} another one",
-            "Equal features share one weight between them, so each looks less important than it "
-            "is.",
+            "Equal features share their weight, so each of them seems less important than it is.",
             listed(examples, len(twin)),
         )
     ]

@@ -79,7 +79,7 @@ def feature_importance(
 ) -> Importance:
     """Compute the importance of the features of a fitted model."""
     if statistics is None:
-        return _none("The kernel matrix was given: the model has not seen any features.")
+        return _none("The kernel is precomputed, so there are no features to show.")
     weight = linear_weights(model, train.n_features)
     if weight is not None:
         effect = weight * statistics.std_within

@@ -15,19 +15,19 @@ def labels(analysis: Analysis) -> str:
     """Two tables with explanations of their columns, or why they are missing."""
     found, has_qid = analysis.to_check, analysis.train.has_qid
     if found.no_rows and not has_qid:
-        return f"<p>This was left out. {escape(found.no_rows)}</p>"
+        return f"<p>This section is not available. {escape(found.no_rows)}</p>"
     data = "the training data" if analysis.test is not None else "the data"
     what = "row" if not has_qid else "query" if found.no_rows else "query and every row"
     text = (
-        f"<p>Every {what} of {data} was predicted by a model without it. Listed are labels that "
-        "disagree most with that: mistakes are likely to be among them, but a label that is hard "
-        "to predict need not be wrong.</p>"
+        f"<p>Every {what} of {data} is predicted by a model fitted without it. The tables list the "
+        "labels that disagree most with these predictions. Wrong labels are likely to be among "
+        "them, but a label that is hard to predict need not be wrong.</p>"
     )
     if found.alpha is not None and analysis.alpha is not None and analysis.alpha != found.alpha:
         text += (
-            f"<p>The alpha of these models is {number(found.alpha)}, for which held-out labels "
-            f"have the smallest squared error. The {number(analysis.alpha)} of the model on this "
-            "page gives the best order; the size of its scores need not be that of labels.</p>"
+            f"<p>These models use alpha = {number(found.alpha)}, which has the smallest squared "
+            "error of held-out labels. The model of this page uses alpha = "
+            f"{number(analysis.alpha)}, which gives the best order.</p>"
         )
     return text + (_queries(found, analysis.held) if has_qid else "") + _rows(found, has_qid)
 
@@ -36,10 +36,10 @@ def _queries(found: LabelsToCheck, held: CrossValidated) -> str:
     if not found.queries:
         return "<h3>Queries</h3><p>No query has different labels and different scores.</p>"
     text = (
-        "<p>The lowest agreement first: the correlation of the labels with the scores of the model "
-        "without the query. Queries of few rows are moved down. Shuffled labels are found by "
-        "agreement, not by p-values (on OHSUMED with an area under the ROC curve of 0.88 and "
-        "0.52).</p>"
+        "<p>Queries are sorted by agreement, lowest first. The agreement of a query is the "
+        "correlation of its labels with the scores of a model fitted without it, shrunk "
+        "towards the mean for the sorting if the query has few rows. Agreement detects shuffled "
+        "labels better than p-values do (AUC 0.88 and 0.52 on OHSUMED).</p>"
     )
     exact = not found.no_p_values
     rows = "".join(_query(query, exact) for query in found.queries)
@@ -56,7 +56,7 @@ def _queries(found: LabelsToCheck, held: CrossValidated) -> str:
     else:
         source = "exact leave-query-out" if held.n_folds is None else f"{held.n_folds} folds"
         below = (
-            f'<p class="muted">Scores are those of {source}. p-values were left out. '
+            f'<p class="muted">The scores are those of {source}. p-values are not available. '
             f"{escape(found.no_p_values)}</p>"
         )
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
@@ -81,19 +81,20 @@ def _query(query: QueryToCheck, exact: bool) -> str:
     )
     return (
         f'<tr class="with-rows">{cells}</tr>'
-        f'<tr><td colspan="{5 if exact else 3}" class="muted">Most of all {listed}</td></tr>'
+        f'<tr><td colspan="{5 if exact else 3}" class="muted">Largest residuals: {listed}</td></tr>'
     )
 
 
 def _rows(found: LabelsToCheck, has_qid: bool) -> str:
     head = "<h3>Rows</h3>"
     if found.no_rows:
-        return f"{head}<p>They were left out. {escape(found.no_rows)}</p>"
-    shift = " (its score, with the offset that suits the query best)" if has_qid else ""
+        return f"{head}<p>Rows are not available. {escape(found.no_rows)}</p>"
+    shift = " (its score plus the best offset for the query)" if has_qid else ""
     text = (
-        "<p>The largest studentised residual first: the label less what the model without the row "
-        f"predicts{shift}, in units of its standard deviation, with all labels taken as equally "
-        "noisy. Positive: the label is higher than predicted.</p>"
+        "<p>Rows are sorted by the size of their studentised residual. A residual is the label "
+        f"minus the prediction of a model fitted without the row{shift}, in units of its standard "
+        "deviation. The same noise is assumed for all labels. If it is positive, the label is "
+        "higher than predicted.</p>"
     )
     rows = "".join(_row(row) for row in found.rows)
     table = (
@@ -121,10 +122,10 @@ def _many(n: int, below: int, one: str, many: str) -> str:
         return f'<p class="muted">No {one} can be compared with others.</p>'
     expected, limit = number(round(LEVEL * n, 1)), number(LEVEL / n, 2)
     return (
-        '<p class="muted">The p-values suppose the same noise everywhere. They are many: of '
-        f"{plural(n, one, many)} about {expected} are below {LEVEL} by chance. {below:,} "
-        f"{'is' if below == 1 else 'are'} below {LEVEL}/{n:,} = {limit}, which allows for their "
-        "number.</p>"
+        '<p class="muted">The p-values assume the same noise in all labels. Of '
+        f"{plural(n, one, many)}, about {expected} are expected below {LEVEL} by chance. {below:,} "
+        f"{'is' if below == 1 else 'are'} below {LEVEL}/{n:,} = {limit} (Bonferroni correction)."
+        "</p>"
     )
 
 

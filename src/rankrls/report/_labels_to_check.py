@@ -197,13 +197,10 @@ def _refusal(plan: FitPlan) -> str:
     kind = type(plan.estimator).__name__
     if plan.base is None:
         if getattr(plan.estimator, "early_stopping", False):
-            return "The model is stopped early: predictions without a query would need refits."
-        return f"It needs a RankRLS or RankRLSCV; the estimator is a {kind}."
+            return "With early stopping, predictions without a query would need refits."
+        return f"RankRLS or RankRLSCV is required; the estimator is a {kind}."
     if not plan.exact:
-        return (
-            "The model is fitted by conjugate gradients: predictions without a query would need "
-            "refits."
-        )
+        return "With conjugate gradients, predictions without a query would need refits."
     return ""
 
 
@@ -214,7 +211,7 @@ def _try(
     try:
         found = ask(shared.get().keeping_basis())
     except MemoryError:
-        return None, "It would need too much memory for these data."
+        return None, "Too little memory for these data."
     except ValueError as error:
         text = str(error).split(". ")[
             0
@@ -222,8 +219,8 @@ def _try(
         return None, f"{text[:1].upper()}{text[1:]}."
     if found is None:
         return None, (
-            "Rows have no residuals of their own with sample weights, with ties dropped or with "
-            "another cost than “magnitude”."
+            "Residuals of single rows are not defined with sample weights, with ties dropped or "
+            "with a cost other than “magnitude”."
         )
     return found, ""
 

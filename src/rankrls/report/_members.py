@@ -30,17 +30,20 @@ def members(analysis: Analysis) -> str:
     chosen = int((table["weight"] > 0).sum())
     metric = ranker.scoring if isinstance(ranker.scoring, str) else "the given metric"
     nested = (
-        f"On held-out {'queries' if analysis.train.has_qid else 'folds'} their mean has "
-        f"<strong>{escape(metric)} {number(round(ranker.best_score_, 4))}</strong>, nested: it is "
-        "scored where it was not chosen."
+        f"By nested cross-validation, their mean has <strong>{escape(metric)} "
+        f"{number(round(ranker.best_score_, 4))}</strong> on held-out "
+        f"{'queries' if analysis.train.has_qid else 'folds'}."
     )
     if ranker.n_compared_ < len(ranker.held_out_scores_):
-        nested += f" Candidates were compared on {ranker.n_compared_:,} rows of whole queries."
+        nested += (
+            f" Candidates were compared on a sample of {ranker.n_compared_:,} rows in whole "
+            "queries."
+        )
     text = (
-        f"<p>The model is the mean of {plural(chosen, 'ranker')} of "
-        f"{plural(len(table['weight']), 'candidate')}, each on a view of the features, chosen by "
-        f"{escape(metric)} and by pairwise accuracy (effort “{escape(ranker.effort)}”). {nested} "
-        "There is no single alpha and no weight of a feature to show.</p>"
+        f"<p>The model is the mean of {plural(chosen, 'ranker')}, chosen from "
+        f"{plural(len(table['weight']), 'candidate')} by {escape(metric)} and pairwise accuracy "
+        f"(effort “{escape(ranker.effort)}”). Each ranker uses one view of the features. {nested} "
+        "The average has no single alpha and no feature weights.</p>"
     )
     head = "".join(
         f'<th scope="col" class="{kind}">{title}</th>' for title, kind, _ in COLUMNS.values()
@@ -55,8 +58,8 @@ def members(analysis: Analysis) -> str:
         for i in range(chosen)
     )
     return (
-        f"{text}<table><caption>The members; “held out” is {escape(metric)} of each alone."
+        f"{text}<table><caption>Members. “Held out” is the {escape(metric)} of each member alone."
         f"</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        '<p class="muted">Label “gain” is 2^label − 1. Compared: rows within their queries, or all '
-        "rows.</p>"
+        '<p class="muted">The label “gain” is 2^label − 1. “Compared”: pairs within '
+        "queries, or over all rows.</p>"
     )

@@ -29,7 +29,8 @@ def check_model(
                 "no-better-than-chance",
                 "The model is no better than chance",
                 f"{error.value:.1%} of the pairs are in the wrong order; a random order has 50%. "
-                "Do labels and features belong to the same rows? Is a higher label better?",
+                "Check that labels and features belong to the same rows, and that higher labels "
+                "are better.",
             )
         )
     elif baseline is not None and baseline.error <= error.value:
@@ -37,10 +38,10 @@ def check_model(
             Finding(
                 "warning",
                 "single-feature-as-good",
-                "One feature alone is as good as the model",
-                f"Ordering by it has an error of {baseline.error:.1%}, the model one of "
-                f"{error.value:.1%}. Perhaps the features need scaling, or the error of the "
-                "queries is mostly noise.",
+                "A single feature is as good as the model",
+                f"Sorting by this feature has an error of {baseline.error:.1%}, the model one of "
+                f"{error.value:.1%}. The features may need scaling, or the labels may be too "
+                "noisy.",
                 [baseline.feature],
             )
         )
@@ -49,9 +50,9 @@ def check_model(
             Finding(
                 "warning",
                 "no-error",
-                "There is no error at all",
-                "Every held-out pair is in order. That is rare with real data: see whether a "
-                "feature contains the label.",
+                "The error is zero",
+                "Every held-out pair is in the right order. This is rare with real data. Check "
+                "that no feature contains the label.",
             )
         )
     return found
@@ -69,7 +70,7 @@ def _path(path: AlphaPath, estimate: Interval, plan: FitPlan) -> list[Finding]:
             Finding(
                 "note",
                 "flat-path",
-                "alpha hardly matters",
+                "alpha has little effect",
                 f"From {number(path.alphas[0])} to {number(path.alphas[-1])} the error changes by "
                 "less than its standard error.",
             )
@@ -80,10 +81,10 @@ def _path(path: AlphaPath, estimate: Interval, plan: FitPlan) -> list[Finding]:
                 "note" if flat else "warning",
                 "edge-of-grid",
                 f"The best alpha is the {path.at_edge} of the grid",
-                f"alpha = {number(path.alphas[path.best])} is the best of those tried; one beyond "
-                "it may be better. Extend alphas "
-                + ("downwards." if path.at_edge == "smallest" else "upwards.")
-                + (" All that were tried are equal within the standard error." if flat else ""),
+                f"alpha = {number(path.alphas[path.best])} is the best value of the grid. A "
+                f"{'smaller' if path.at_edge == 'smallest' else 'larger'} one may be better: "
+                "extend the grid."
+                + (" All values differ by less than the standard error." if flat else ""),
             )
         )
     gain = path.error[path.chosen] - path.error[path.best]
@@ -93,8 +94,8 @@ def _path(path: AlphaPath, estimate: Interval, plan: FitPlan) -> list[Finding]:
                 "warning",
                 "better-alpha",
                 f"alpha = {number(path.alphas[path.best])} would be better",
-                f"The given alpha {number(plan.fixed)} has a held-out error of "
-                f"{path.error[path.chosen]:.1%}, that one {path.error[path.best]:.1%}.",
+                f"It has a held-out error of {path.error[path.best]:.1%}, the given alpha "
+                f"{number(plan.fixed)} one of {path.error[path.chosen]:.1%}.",
             )
         )
     return found

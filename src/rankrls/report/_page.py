@@ -27,8 +27,8 @@ def render(analysis: Analysis, *, title: str | None, limit: int) -> str:
     by = "query" if analysis.errors.unit == "query" else "row"
     queries = "queries" if by == "query" else "rows"
     parts = [
-        ("short", "In short", sections.short(analysis)),
-        ("findings", "What to look at", sections.findings(analysis)),
+        ("short", "Summary", sections.short(analysis)),
+        ("findings", "Findings", sections.findings(analysis)),
         ("data", "Data", sections.data(analysis)),
         _choice(analysis),
         ("held-out", "Held-out error", sections.held_out(analysis)),
@@ -36,7 +36,7 @@ def render(analysis: Analysis, *, title: str | None, limit: int) -> str:
         ("worst", f"Worst {queries}", tables.worst(analysis)),
         ("labels", "Labels to check", labels(analysis)),
         ("features", "Features", tables.features(analysis)),
-        ("reproduce", "How to reproduce", reproduce(analysis)),
+        ("reproduce", "Code", reproduce(analysis)),
     ]
     style, script = _asset("style.css"), _asset("script.js")
     heading = cut(title or "") or "Ranking report"
@@ -55,8 +55,8 @@ def render(analysis: Analysis, *, title: str | None, limit: int) -> str:
             f"{body}</section>"
             for key, text, body in parts
         ),
-        footer=f"Made by rankrls {escape(__version__)} on {today}. The page needs no network and "
-        "sends nothing anywhere.",
+        footer=f"Created by rankrls {escape(__version__)} on {today}. This page does not use the "
+        "network.",
         data=data_block("results", _results(analysis)),
     )
 

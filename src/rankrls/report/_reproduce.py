@@ -25,11 +25,16 @@ def reproduce(analysis: Analysis) -> str:
     )
     code = "\n".join(code_lines(analysis))
     return (
-        "<p>With the training data as <code>X</code> and <code>y</code>"
+        "<p>This code reproduces the results. "
+        "The training data are <code>X</code> and <code>y</code>"
         + (" and <code>qid</code>" if analysis.train.has_qid else "")
         + (" and <code>weight</code>" if analysis.train.weight is not None else "")
-        + (", and the test data with <code>_test</code>" if analysis.test is not None else "")
-        + ":</p>"
+        + (
+            "; the names of the test data end in <code>_test</code>"
+            if analysis.test is not None
+            else ""
+        )
+        + ".</p>"
         '<pre tabindex="0" role="region" aria-label="Python code">'
         f"<code>{escape(code)}</code></pre>"
         f"<p>{escape(versions)}.</p>"

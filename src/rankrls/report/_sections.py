@@ -22,12 +22,12 @@ def short(analysis: Analysis) -> str:
     error = analysis.error
     what = "new queries" if analysis.train.has_qid else "new rows"
     verdict = (
-        f"On {what}, about <strong>{percent(error.value)}</strong> of the pairs come out in the "
-        "wrong order; a random order would have 50%"
+        f"On {what}, the model ranks about <strong>{percent(error.value)}</strong> of the pairs in "
+        "the wrong order. A random order has an error of 50%"
     )
     if analysis.baseline is not None:
         verdict += (
-            f", and ordering by the best single feature, {name(analysis.baseline.feature)}, "
+            f", and the best single feature, {name(analysis.baseline.feature)}, one of "
             f"{percent(analysis.baseline.error)}"
         )
     levels = [finding.level for finding in analysis.findings]
@@ -50,13 +50,13 @@ def short(analysis: Analysis) -> str:
         if path is None or len(path.alphas) == 1 or analysis.plan.fixed is not None:
             note = "as given"
         else:
-            note = f"best of {len(path.alphas)} tried"
+            note = f"best of {len(path.alphas)} values"
         tiles.append(("alpha", number(analysis.alpha), note))
     pairs = analysis.summary.n_pairs
     where = "in one ranking"
     if analysis.train.has_qid:
         where = f"in {plural(analysis.summary.n_with_pairs, 'query', 'queries')}"
-    tiles.append(("Pairs to learn from", _compact(pairs), where))
+    tiles.append(("Training pairs", _compact(pairs), where))
     boxes = "".join(
         f'<div class="tile"><dt>{escape(key)}</dt><dd class="big">{value}</dd>'
         f'<dd class="small">{note}</dd></div>'
@@ -82,8 +82,8 @@ def findings(analysis: Analysis) -> str:
     """List of problems, warnings and notes."""
     if not analysis.findings:
         return (
-            "<p>Nothing was found: no queries without pairs, no duplicate rows, no constant "
-            "features, no feature that gives the labels away.</p>"
+            "<p>No problems were found: no queries without pairs, no duplicate rows, no constant "
+            "features, no feature that reveals the labels.</p>"
         )
     items = []
     for finding in analysis.findings:
@@ -106,16 +106,16 @@ def data(analysis: Analysis) -> str:
     rows: list[tuple[str, list[str]]] = [("Rows", [f"{s.n_rows:,}" for s in columns])]
     if analysis.train.has_qid:
         rows.append(("Queries", [f"{s.n_queries:,}" for s in columns]))
-        rows.append(("… of these with a pair", [f"{s.n_with_pairs:,}" for s in columns]))
-        rows.append(("Rows of a query: median", [f"{s.size_quantiles[2]:,}" for s in columns]))
+        rows.append(("Queries with a pair", [f"{s.n_with_pairs:,}" for s in columns]))
+        rows.append(("Rows per query, median", [f"{s.size_quantiles[2]:,}" for s in columns]))
         sizes = [f"{s.size_quantiles[0]:,} – {s.size_quantiles[4]:,}" for s in columns]
-        rows.append(("… smallest – largest", sizes))
+        rows.append(("Rows per query, range", sizes))
     rows.append(("Pairs with different labels", [f"{s.n_pairs:,}" for s in columns]))
-    rows.append(("Different labels", [f"{s.n_levels:,}" for s in columns]))
+    rows.append(("Distinct labels", [f"{s.n_levels:,}" for s in columns]))
     if not analysis.plan.precomputed:
         rows.append(("Features", [f"{s.n_features:,}" for s in columns]))
     if summary.density is not None:
-        rows.append(("Entries that are not zero", [percent(s.density or 0.0, 2) for s in columns]))
+        rows.append(("Non-zero entries", [percent(s.density or 0.0, 2) for s in columns]))
     head = ""
     if test is not None:
         head = (
@@ -138,11 +138,10 @@ def data(analysis: Analysis) -> str:
             about=f"From {sizes_of.min()} to {sizes_of.max()} rows, median "
             f"{summary.size_quantiles[2]}.",
             percent=False,
-            axis="rows of a query",
+            axis="rows per query",
         )
         figures.append(
-            f"<figure>{chart}<figcaption>How many training queries have how many rows."
-            "</figcaption></figure>"
+            f"<figure>{chart}<figcaption>Training queries by number of rows.</figcaption></figure>"
         )
     return f'<div class="trio">{table}{"".join(figures)}</div>'
 
@@ -167,38 +166,38 @@ def alpha(analysis: Analysis) -> str:
     path = analysis.held.path
     if path is None:
         return (
-            "<p>There is no path: the estimator is fitted as it is"
-            + ("" if analysis.alpha is None else f", with alpha = {number(analysis.alpha)}")
-            + ".</p>"
+            "<p>The estimator is fitted with its own parameters"
+            + ("" if analysis.alpha is None else f", alpha = {number(analysis.alpha)}")
+            + ". No other alphas are compared.</p>"
         )
     chosen = f"alpha = {number(path.alphas[path.chosen])}"
     if analysis.plan.fixed is not None:
-        text = f"{chosen} was given (marked)."
+        text = f"{chosen} (marked) is the given value."
         if path.best != path.chosen:
             text += (
-                f" The best of the grid is {number(path.alphas[path.best])}, with an error of "
-                f"{percent(path.error[path.best], 2)} instead of "
+                f" The best alpha of the grid is {number(path.alphas[path.best])}, with an error "
+                f"of {percent(path.error[path.best], 2)} instead of "
                 f"{percent(path.error[path.chosen], 2)}."
             )
     elif len(path.alphas) == 1:
-        text = f"{chosen} was the only one given."
+        text = f"{chosen} is the only value in the grid."
     else:
         text = (
             f"{chosen} (marked) has the smallest held-out error, "
-            f"{percent(path.error[path.chosen], 2)}; of equally good ones the largest is taken."
+            f"{percent(path.error[path.chosen], 2)}. If several values tie, the largest is chosen."
         )
     if path.spread is not None:
         text += (
-            f" The band is ± one standard error over {path.over}. All alphas are tried on the "
-            f"same {path.over}, so differences between them are surer than the band suggests."
+            f" The band is ± one standard error over {path.over}. All alphas are evaluated on the "
+            f"same {path.over}, so differences between them are more certain than the band."
         )
     elif analysis.held.method == "leave-pair-out":
         text += " No band is shown: pairs of one ranking share rows, so they are not independent."
     if path.at_edge is not None and len(path.alphas) > 1:
-        text += f" It is at the edge of the grid: the {path.at_edge} alpha that was tried."
-    what = "Share of held-out pairs in the wrong order"
+        text += f" It is the {path.at_edge} alpha of the grid."
+    what = "Held-out pairs in the wrong order"
     if path.metric != "pairwise_accuracy":
-        what = f"One minus {path.metric} of held-out data, by which alpha was chosen"
+        what = f"1 − {path.metric} on held-out data, the criterion for alpha"
     about = (
         f"Lowest at alpha {number(path.alphas[path.best])} with {path.error[path.best]:.2%}, "
         f"highest {path.error.max():.2%}."
@@ -217,9 +216,9 @@ def alpha(analysis: Analysis) -> str:
     )
     table = f'<table class="facts"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
     return (
-        f'<div class="pair"><figure>{chart}<figcaption>{escape(what)}, for every alpha.'
+        f'<div class="pair"><figure>{chart}<figcaption>{escape(what)}, by alpha.'
         f"</figcaption></figure><div><p>{text}</p>"
-        f"<details><summary>The numbers</summary>{table}</details></div></div>"
+        f"<details><summary>Table of values</summary>{table}</details></div></div>"
     )
 
 
@@ -230,15 +229,15 @@ def held_out(analysis: Analysis) -> str:
     if analysis.test is not None:
         rows.append(("Test data", percent(error.value, 2), interval(error)))
     rows.append(
-        (f"Held out in training ({_how(held)})", percent(held.estimate.value, 2),
+        (f"Cross-validation ({_how(held)})", percent(held.estimate.value, 2),
          interval(held.estimate))
     )  # fmt: skip
     if held.corrected and held.path is not None and held.estimate.value != held.errors.mean.value:
         rows.append(
-            ("… with the alpha chosen by the same queries", percent(held.errors.mean.value, 2),
+            ("… with alpha chosen on the same queries", percent(held.errors.mean.value, 2),
              "slightly optimistic")
         )  # fmt: skip
-    rows.append(("On the training rows themselves", percent(analysis.train_error, 2), "optimistic"))
+    rows.append(("Training rows", percent(analysis.train_error, 2), "optimistic"))
     if analysis.baseline is not None:
         sign = "smallest" if analysis.baseline.ascending else "largest"
         rows.append(
@@ -255,7 +254,7 @@ def held_out(analysis: Analysis) -> str:
         f'<th scope="col">Note</th></tr></thead><tbody>{body}</tbody></table>'
     )
     text = "".join(f"<p>{paragraph}</p>" for paragraph in _explain(analysis))
-    return f"{table}<h3>How it was made</h3>{text}"
+    return f"{table}<h3>How the error is estimated</h3>{text}"
 
 
 def _how(held: Any) -> str:
@@ -265,51 +264,48 @@ def _how(held: Any) -> str:
 def _explain(analysis: Analysis) -> list[str]:
     held, error = analysis.held, analysis.error
     paragraphs = [
-        "The pairwise error is the share of pairs of documents "
-        + ("of one query " if analysis.train.has_qid else "")
-        + "with different labels that the scores put in the wrong order; tied scores count as half "
-        "an error."
-        + (" Each query counts the same, however many pairs it has." if held.errors.unit == "query"
-           else "")
+        "The pairwise error is the fraction of pairs of documents with different labels"
+        + (" in the same query" if analysis.train.has_qid else "")
+        + " that the scores rank in the wrong order. A tied pair counts as half an error."
+        + (" It is averaged over queries, whatever their number of pairs."
+           if held.errors.unit == "query" else "")
     ]  # fmt: skip
     if analysis.test is not None:
-        paragraphs.append(
-            "The estimate comes from the test data, which neither the weights nor alpha have seen."
-        )
+        paragraphs.append("It is computed on the test data, which were not used to fit the model.")
     elif held.method == "leave-query-out":
-        who = "the model" if held.model is None else "members"
+        who = "a model" if held.model is None else "members"
         paragraphs.append(
-            f"Every query was predicted by {who} trained on all other queries. That is exact, "
-            "equal to fitting anew for each query, and not an approximation."
-            + (" alpha was chosen for each query by the held-out errors of all others, so that "
-               "choosing the best of the grid does not make the estimate look better."
+            f"Each query is predicted by {who} fitted to all other queries. This is exact: the "
+            "predictions equal those of a refit for each query."
+            + (" For each query, alpha is chosen by the held-out errors of the other queries, so "
+               "the choice of alpha does not bias the estimate."
                if held.corrected and analysis.plan.fixed is None and held.path is not None
                and len(held.path.alphas) > 1 else "")
         )  # fmt: skip
     elif held.method == "leave-pair-out":
         paragraphs.append(
-            "Every pair of rows with different labels was predicted by the model trained on all "
-            "other rows. That is exact, equal to fitting anew for each pair."
+            "Each pair of rows with different labels is predicted by a model fitted to all "
+            "other rows. This is exact: the predictions equal those of a refit for each pair."
         )
     else:
         unit = "whole queries" if analysis.train.has_qid else "rows"
         paragraphs.append(
-            f"The data were cut at random into {held.n_folds} folds of {unit}; each was predicted "
-            "by a model trained on the others."
+            f"The data are split at random into {held.n_folds} folds of {unit}. Each fold is "
+            "predicted by a model fitted to the other folds."
         )
     if analysis.test is None and not held.corrected:
         chosen = "alpha was" if held.model is None else "The members were"
         paragraphs.append(
             f"{chosen} chosen by the same held-out predictions, so the estimate is slightly "
-            "optimistic. A test set, or nested cross-validation, would tell by how much."
+            "optimistic. Use a test set or nested cross-validation to avoid this."
         )
     if analysis.before.scaler is not None:
         paragraphs.append(
-            "The features are scaled by what all training rows say about them, those that are held "
-            "out included; labels are not looked at for that."
+            "The scaler was fitted to the features of all training rows, including held-out rows. "
+            "It does not use labels."
         )
     if analysis.train.weight is not None:
-        paragraphs.append("Rows have weights in training; errors count every row once.")
+        paragraphs.append("Rows are weighted in training. Errors do not use the weights.")
     paragraphs.append(_interval_text(error, units(analysis)))
     return paragraphs
 
@@ -319,11 +315,11 @@ def _interval_text(error: Any, what: str) -> str:
         return f"There are too few {what} ({error.n}) for a confidence interval."
     how = {
         "bootstrap": "is a percentile bootstrap over queries",
-        "student": "is Student's, over queries",
+        "student": "is a Student t interval over queries",
         "jackknife": "is a jackknife over rows",
     }[error.method]
     return (
-        f"The {error.level:.0%} interval {how}. It takes the {error.n:,} {what} as independent "
-        "draws from all that may come, and does not include how much another training set would "
-        "change the model."
+        f"The {error.level:.0%} interval {how}. It assumes that the {error.n:,} {what} are "
+        "independent draws from the same distribution as new ones. The variation due to the "
+        "training set is not included."
     )

@@ -48,12 +48,12 @@ def errors(analysis: Analysis, limit: int) -> str:
     )
     perfect = float((values == 0).mean())
     facts = [
-        ("No error at all", percent(perfect)),
+        (f"{what.capitalize()} without an error", percent(perfect)),
         *(
-            (f"{level} of the {what}: at most", percent(value))
+            (f"{level} of the {what} have at most", percent(value))
             for level, value in zip(("10%", "25%", "Half", "75%", "90%"), quantiles, strict=True)
         ),
-        ("Worse than a random order", percent(float((values > 0.5).mean()))),
+        (f"{what.capitalize()} worse than random", percent(float((values > 0.5).mean()))),
     ]
     body = "".join(
         f'<tr><th scope="row">{escape(key)}</th><td class="num">{value}</td></tr>'
@@ -63,15 +63,15 @@ def errors(analysis: Analysis, limit: int) -> str:
     text = f"Errors of {plural(len(defined), by.unit, what)}, {_origin(analysis)}."
     if len(kept) < len(defined):
         text += (
-            f" The table holds {len(kept):,} of them, to keep this page small: the "
-            f"{max(1, limit // 2):,} worst, the {limit // 10:,} best, and others drawn at random. "
-            f"The figure and the quantiles are over all {len(defined):,}."
+            f" To keep the page small, the table lists {len(kept):,} of them: the "
+            f"{max(1, limit // 2):,} worst, the {limit // 10:,} best, and a random sample of the "
+            f"others. The figure and the quantiles are over all {len(defined):,}."
         )
     if by.sampled:
-        text += " Each row was compared with a random sample of the others."
+        text += " Each row is compared with a random sample of the other rows."
     return (
         f"<p>{text}</p>"
-        f'<div class="pair"><figure>{chart}<figcaption>How many {what} have which error.'
+        f'<div class="pair"><figure>{chart}<figcaption>{what.capitalize()} by error.'
         f'</figcaption></figure><table class="facts"><tbody>{body}</tbody></table></div>'
         f"{_long_table(analysis, kept)}"
     )
@@ -125,7 +125,7 @@ def _long_table(analysis: Analysis, kept: Array) -> str:
         '<div id="status" role="status" class="muted"></div></div>'
         '<table class="long" id="by-unit" data-sortable data-search="search" data-status="status" '
         'data-more="more" data-all="all">'
-        f"<caption>Errors of {noun}; the heads of columns sort.</caption>"
+        f"<caption>Errors of {noun}. Click a column head to sort.</caption>"
         f"<thead><tr>{columns}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
         '<div class="needs-script"><button type="button" class="more" id="more">Show more</button>'
         '<button type="button" class="more" id="all">Show all</button></div>'
@@ -139,9 +139,9 @@ def worst(analysis: Analysis) -> str:
     if analysis.errors.unit == "row":
         return _worst_rows(analysis)
     text = (
-        f"<p>The {len(analysis.worst)} queries to look at first, {_origin(analysis)}. Those with "
-        "few pairs are moved down: one wrong pair of one says less than 90 of 100. "
-        "“Expected” are the places that the label allows.</p>"
+        f"<p>The {len(analysis.worst)} queries to look at first, {_origin(analysis)}. Errors of "
+        "queries with few pairs are shrunk towards the mean, because they are less certain. "
+        "“Expected” is the range of ranks that agrees with the label.</p>"
     )
     blocks = [_worst_query(item) for item in analysis.worst if isinstance(item, WorstQuery)]
     return text + "".join(blocks)
@@ -150,20 +150,19 @@ def worst(analysis: Analysis) -> str:
 def _worst_query(query: WorstQuery) -> str:
     rows = "".join(_document(document) for document in query.top)
     if query.missed:
-        rows += '<tr><td colspan="4" class="muted">Expected above, but placed lower:</td></tr>'
+        rows += '<tr><td colspan="4" class="muted">Should be ranked higher:</td></tr>'
         rows += "".join(_document(document) for document in query.missed)
     table = (
-        '<table><thead><tr><th scope="col" class="num">Place</th><th scope="col">Document</th>'
+        '<table><thead><tr><th scope="col" class="num">Rank</th><th scope="col">Document</th>'
         '<th scope="col" class="num">Label</th><th scope="col" class="num">Expected</th></tr>'
         f"</thead><tbody>{rows}</tbody></table>"
     )
     reason = ""
     if query.above is not None and query.below is not None:
         reason = (
-            f"<p>Furthest out of order: {name(query.above.name)} (label "
-            f"{number(query.above.label)}) stands at place {query.above.place:,}, above "
-            f"{name(query.below.name)} (label {number(query.below.label)}) at place "
-            f"{query.below.place:,}."
+            f"<p>Worst pair: {name(query.above.name)} (label {number(query.above.label)}) has rank "
+            f"{query.above.place:,} and is above {name(query.below.name)} (label "
+            f"{number(query.below.label)}) with rank {query.below.place:,}."
         )
         if query.reasons is not None:
             reason += _difference(query.reasons)
@@ -178,17 +177,17 @@ def _worst_query(query: WorstQuery) -> str:
 
 def _difference(reasons: Reasons) -> str:
     """Sentence on the contributions to a score difference."""
-    text = f" In the model of all training rows its score is {_by(reasons.difference)}"
+    text = f" In the model fitted to all training rows, its score is {_by(reasons.difference)}"
     if not reasons.n:
         return f"{text}."
     what = "features" if reasons.kind == "feature" else "training rows"
     text += f", the sum of the contributions of {reasons.n:,} {what}" if reasons.n > 1 else ""
     parts = []
     if reasons.most:
-        parts.append(f"for this order speak {_listed(reasons.most)}")
+        parts.append(f"Largest contributions: {_listed(reasons.most)}.")
     if reasons.against:
-        parts.append(f"most against it {_listed(reasons.against)}")
-    return f"{text}: {'; '.join(parts)}."
+        parts.append(f"Largest opposite contribution: {_listed(reasons.against)}.")
+    return f"{text}. {' '.join(parts)}"
 
 
 def _by(difference: float) -> str:
@@ -227,7 +226,7 @@ def _worst_rows(analysis: Analysis) -> str:
     if analysis.test is not None:
         shown = "their scores"
     return (
-        f"<p>Rows that stand in the wrong order to most others, with {shown}.</p>"
+        f"<p>The rows with the most pairs in the wrong order, with {shown}.</p>"
         '<table><thead><tr><th scope="col">Row</th><th scope="col" class="num">Label</th>'
         '<th scope="col" class="num">Score</th><th scope="col" class="num">Error</th>'
         '<th scope="col" class="num wide">Wrong pairs</th></tr></thead>'
@@ -241,24 +240,24 @@ def features(analysis: Analysis) -> str:
     if importance.kind == "none":
         return f"<p>{escape(importance.reason)}</p>"
     if not len(importance.columns):
-        return "<p>No feature has an effect: the model gives all rows the same score.</p>"
+        return "<p>No feature has an effect: all rows get the same score.</p>"
     n, linear = len(importance.columns), importance.kind == "linear"
     of = f"{n} of {importance.n_used:,}" if importance.n_used > n else f"{n}"
     within = " within a query" if analysis.train.has_qid else ""
     if linear:
         text = (
-            f"The model is linear. The effect of a feature is its weight times its standard "
-            f"deviation{within}: by how much the score changes when the feature grows by that. "
-            "Positive: larger is better."
+            "The model is linear. The effect of a feature is its weight times its standard "
+            f"deviation{within}: the change of the score if the feature grows by one standard "
+            "deviation. If it is positive, larger values are better."
             + " Weights are those of the scaled features."
             * (analysis.before.scaler is not None)
         )
     else:
-        where = "test data" if importance.on_test else "training data, which flatters the model"
+        where = "test data" if importance.on_test else "training data, so it is optimistic"
         text = (
-            f"The model is not linear in the features. The effect is by how much the error grows "
-            f"when the feature is shuffled{within} ({where}). It has no sign; the correlation "
-            "with the label tells the direction where there is one."
+            "The model is not linear in the features. The effect of a feature is the increase of "
+            f"the error if its values are shuffled{within} ({where}). The effect has no sign. The "
+            "correlation with the label shows the direction, if there is one."
         )
     largest = float(np.abs(importance.effect).max())
     lines = []
@@ -279,14 +278,17 @@ def features(analysis: Analysis) -> str:
     weight = '<th scope="col" class="num wide">Weight</th>' if linear else ""
     corrects = ""
     if linear:
-        corrects = " A feature whose effect has another sign than its correlation corrects others."
+        corrects = (
+            " If the effect and the correlation have different signs, the feature corrects for "
+            "other features."
+        )
     return (
         f"<p>{text}</p><table><caption>The {of} features with the largest effect.</caption>"
         '<thead><tr><th scope="col">Feature</th><th scope="col" class="num">Effect</th>'
         f'<td></td>{weight}<th scope="col" class="num wide">Correlation</th>'
         '<th scope="col" class="num">Alone</th></tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table>"
-        f'<p class="muted">Correlation: with the label{within}. Alone: share of pairs in order '
-        "when rows are ordered by this feature only, largest first; below 50% it is better "
-        f"smallest first.{corrects}</p>"
+        f'<p class="muted">“Correlation” is the correlation with the label{within}. “Alone” is the '
+        "fraction of pairs in the right order if rows are sorted by this feature alone, largest "
+        f"first. Below 50%, smallest first is better.{corrects}</p>"
     )

@@ -35,8 +35,8 @@ def check_test_data(
                 "shared-queries",
                 f"{count(len(shared), 'query id is', 'query ids are')} in both training and test "
                 "data",
-                "If they are the same queries, the test error is too optimistic: split by query. "
-                "If both files merely number their queries from 1, all is well.",
+                "If these are the same queries, the test error is too optimistic: split the data "
+                "by query. If both files number their queries from 1, ignore this warning.",
                 listed(shared[:MAX_EXAMPLES], len(shared)),
             )
         )
@@ -71,7 +71,7 @@ def _shift(train: Rankings, test: Rankings, before: FeatureStatistics) -> list[F
         return []
     examples = [
         f"{train.feature_names[j]}: mean {before.mean[j]:.3g} → {after.mean[j]:.3g}, "
-        f"deviation {before.std[j]:.3g} → {after.std[j]:.3g}"
+        f"standard deviation {before.std[j]:.3g} → {after.std[j]:.3g}"
         for j in moved[:MAX_EXAMPLES]
     ]
     return [
@@ -79,9 +79,9 @@ def _shift(train: Rankings, test: Rankings, before: FeatureStatistics) -> list[F
             "warning",
             "shifted-features",
             f"{count(len(moved), 'feature differs', 'features differ')} between training and test",
-            f"Their means are more than {MAX_SHIFT:g} standard deviations apart, or their spreads "
-            f"differ by a factor of more than {MAX_RATIO:g}. Were both files scaled in the same "
-            "way, and are the columns in the same order?",
+            f"Their means differ by more than {MAX_SHIFT:g} standard deviations, or their standard "
+            f"deviations by a factor of more than {MAX_RATIO:g}. Check that both data sets were "
+            "scaled in the same way and that their columns are in the same order.",
             listed(examples, len(moved)),
         )
     ]

@@ -24,6 +24,9 @@ EPS = float(np.finfo(np.float64).eps)
 #: Norms have to be squared.
 LARGEST = 1e150
 
+#: Sums of squares above this, and below its inverse, lose nothing to underflow and overflow.
+SAFE = 1e-200
+
 #: A plain SVD is accurate enough if the norms of columns differ by at most this factor.
 PLAIN_SPREAD = 100.0
 
@@ -54,6 +57,10 @@ class FeatureSVD:
 
 def column_norms(X: Array) -> Array:
     """Euclidean norms of the columns of X (n, d), without overflow: shape (d,)."""
+    with np.errstate(over="ignore"):
+        squares = np.einsum("ij,ij->j", X, X, dtype=np.float64)
+    if len(squares) and squares.min() > SAFE and squares.max() < 1.0 / SAFE:
+        return np.sqrt(squares)
     largest = np.abs(X).max(axis=0, initial=0.0)
     unit = np.where(largest > 0, largest, 1.0)
     with np.errstate(over="ignore"):

@@ -34,7 +34,12 @@ from rankrls.core.relations.edges import (
 )
 from rankrls.core.relations.observations import Cells, Observations
 from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets, TableOffsets, free_offsets
-from rankrls.core.relations.pairwise_kernels import KRONECKER, PairwiseKernel, sampled_products
+from rankrls.core.relations.pairwise_kernels import (
+    KRONECKER,
+    PairwiseKernel,
+    SideValues,
+    sampled_products,
+)
 from rankrls.core.relations.sides import Side, Spectrum
 
 __all__ = [
@@ -66,8 +71,8 @@ class CellEquations:
 
     Parameters
     ----------
-    K : ndarray of shape (p, p)
-    G : ndarray of shape (g, g)
+    K : ndarray of shape (p, p), or SideValues
+    G : ndarray of shape (g, g), or SideValues
     cells : Cells
     ranking : bool
     sign : {0, 1, −1}
@@ -90,8 +95,8 @@ class CellEquations:
 
     def __init__(
         self,
-        K: Array,
-        G: Array,
+        K: Array | SideValues,
+        G: Array | SideValues,
         cells: Cells,
         *,
         ranking: bool,
@@ -375,7 +380,7 @@ class CompletedCells:
     def __init__(
         self, left: Spectrum, right: Spectrum, rows: Side, columns: Side, cells: Cells, **loss: Any
     ) -> None:
-        self.equations = CellEquations(rows.K, columns.K, cells, **loss)
+        self.equations = CellEquations(rows.values, columns.values, cells, **loss)
         self.sign = loss["sign"]
         self.V, self.U = left.vectors, right.vectors
         self.values = np.outer(left.values, right.values)
@@ -560,7 +565,7 @@ def converge_over_cells(
         ``quiet``.
     """
     floor = lowest_eigenvalue(rows, columns, cells, **loss)
-    equations = CellEquations(rows.K, columns.K, cells, floor=floor, **loss)
+    equations = CellEquations(rows.values, columns.values, cells, floor=floor, **loss)
     (x,), history = converge([equations], alphas, options, shifts=alphas + floor, quiet=quiet)
     A = np.stack([equations.coefficients(solution) for solution in x])
     assert history.accepted is not None
@@ -631,8 +636,8 @@ def stop_early_over_cells(
     held = held_out.choose(observations, sign or loss.get("pairwise", KRONECKER).symmetry)
     held_rows, held_cols, y = observations.select(held).lists
     equations = CellEquations(
-        rows.K,
-        columns.K,
+        rows.values,
+        columns.values,
         observations.select(~held).cells,
         sign=sign,
         held_out=(held_rows, held_cols),

@@ -155,7 +155,7 @@ def solve_over_cells(
     """
     factor = EdgeFactor(cells, centred=ranking, offsets=offsets)
     ends = (cells.rows, cells.cols)
-    kernel = EdgeKernel(rows.K, columns.K, ends, sign=sign, pairwise=pairwise)
+    kernel = EdgeKernel(rows.values, columns.values, ends, sign=sign, pairwise=pairwise)
     gram = kernel.dense()
     S = factor.rmatmat(np.ascontiguousarray(factor.rmatmat(gram).T))
     S = 0.5 * (S + S.T)

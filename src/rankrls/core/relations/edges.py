@@ -41,9 +41,9 @@ class EdgeKernel(LinearOperator):
 
     Parameters
     ----------
-    K : ndarray of shape (p, p)
+    K : ndarray of shape (p, p), or SideValues
         Symmetric kernel of the row objects.
-    G : ndarray of shape (g, g)
+    G : ndarray of shape (g, g), or SideValues
         Symmetric kernel of the column objects.
     ends : tuple of two ndarray of shape (q,)
         Rows and columns of the edges that are multiplied.
@@ -67,8 +67,8 @@ class EdgeKernel(LinearOperator):
 
     def __init__(
         self,
-        K: Array,
-        G: Array,
+        K: Array | SideValues,
+        G: Array | SideValues,
         ends: tuple[Array, Array],
         to: tuple[Array, Array] | None = None,
         *,
@@ -77,12 +77,13 @@ class EdgeKernel(LinearOperator):
         pairwise: PairwiseKernel = KRONECKER,
     ) -> None:
         rows, cols = ends
-        self.K, self.G, self.sign, self.pairwise = K, G, sign, pairwise
-        left = SideValues(K)
-        self.sides = left, left if G is K else SideValues(G)
+        self.sign, self.pairwise = sign, pairwise
+        left = K if isinstance(K, SideValues) else SideValues(K)
+        right = left if G is K else G if isinstance(G, SideValues) else SideValues(G)
+        self.sides, self.K, self.G = (left, right), left.K, right.K
         self.ends = ends
         self.to = ends if to is None else to
-        p, g = len(K), len(G)
+        p, g = len(left), len(right)
         most = max(len(rows) * (2 if sign or pairwise.one_domain else 1), len(self.to[0]))
         self.form = choose_form(most, p, g) if form == "auto" else form
         self.flat = rows * g + cols
@@ -130,8 +131,7 @@ class EdgeKernel(LinearOperator):
 
     def _adjoint(self) -> EdgeKernel:
         return EdgeKernel(
-            self.K,
-            self.G,
+            *self.sides,
             self.to,
             self.ends,
             sign=self.sign,

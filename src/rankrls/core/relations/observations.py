@@ -157,10 +157,41 @@ class Observations:
         rows, cols, y = self.lists
         return Observations(cols, rows, y, self.shape[::-1])
 
+    def stored(self) -> Observations:
+        """The same without what was derived from it."""
+        if self._matrix is not None:
+            return Observations._whole(self._matrix)
+        return Observations(*self.lists, self.shape)
+
     def select(self, chosen: Array) -> Observations:
         """Some of the edges (mask or numbers), between the same objects."""
         rows, cols, y = self.lists
         return Observations(rows[chosen], cols[chosen], y[chosen], self.shape)
+
+    def between(self, rows: Array, cols: Array) -> Observations:
+        """The edges between some of the objects, by ascending numbers, and no other objects."""
+        if self._matrix is not None:
+            return Observations._whole(self._matrix[np.ix_(rows, cols)])
+        places = []
+        for kept, n in zip((rows, cols), self.shape, strict=True):
+            place = np.full(n, -1)
+            place[kept] = np.arange(len(kept))
+            places.append(place)
+        ends, others, y = self.lists
+        i, j = places[0][ends], places[1][others]
+        chosen = (i >= 0) & (j >= 0)
+        shape = (len(rows), len(cols))
+        return Observations(i[chosen], j[chosen], y[chosen], shape).as_matrix()
+
+    def as_matrix(self) -> Observations:
+        """The same as a matrix, if every pair has one label."""
+        p, g = self.shape
+        if self._matrix is not None or self.n_edges != p * g:
+            return self
+        rows, cols, y = self.lists
+        Y = np.full(self.shape, np.nan)
+        Y[rows, cols] = y
+        return self if np.isnan(Y).any() else Observations._whole(Y)
 
     @cached_property
     def cells(self) -> Cells:

@@ -7,6 +7,7 @@ each row, which rankings do not see.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,12 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.sparse.csgraph import connected_components
 
 from rankrls.core.relations.observations import Cells
 
 __all__ = ["NO_OFFSETS", "FittedOffsets", "FreeOffsets", "TableOffsets", "free_offsets"]
 
 Array = NDArray[Any]
+
+
+#: Tables with more than one weight in so many are dense.
+DENSE = 20
 
 
 class FreeOffsets(NamedTuple):
@@ -65,8 +72,8 @@ class TableOffsets:
 
         Ω a + W b = (W∘E) 1,     Wᵀ a + Ψ b = (W∘E)ᵀ 1.
 
-    The larger side is eliminated, and the system of the smaller one, which is singular (a
-    constant can be moved from a to b), solved by its pseudo-inverse.
+    The larger side is eliminated. The system of the smaller one is singular (a constant can be
+    moved from a to b), and its shortest solution is taken.
     """
 
     def __init__(self, weight: Array | Cells, free: FreeOffsets) -> None:
@@ -103,15 +110,59 @@ class TableOffsets:
         return first if full and bool((values == first).all()) else 0.0
 
     @cached_property
-    def _pseudo_inverse(self) -> Array:
-        """Of the system of the smaller side, shape (n, n)."""
+    def _solve_smaller(self) -> Callable[[Array], Array]:
+        """Right sides (n,) to the shortest solutions of the system of the smaller side.
+
+        Its null space are the constants on each connected part of the graph of observed pairs.
+        With the projections on them added it is positive definite, and right sides without these
+        constants have the same solution.
+        """
+        part = self._parts
+        counts = np.bincount(part)
+        try:
+            S = self._grounded(part, counts)
+            factor = cho_factor(S, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:  # parts that are hardly connected, because weights differ very much
+            S, rounding = self._grounded(part, counts), 16 * np.finfo(np.float64).eps
+            inverse = np.linalg.pinv(S, rcond=len(S) * rounding, hermitian=True)
+            return lambda right: inverse @ right
+
+        def solve(right: Array) -> Array:
+            right = right - (np.bincount(part, right) / counts)[part]
+            return cho_solve(factor, right, check_finite=False)
+
+        return solve
+
+    def _grounded(self, part: Array, counts: Array) -> Array:
+        """The system of the smaller side plus projections on constants of its parts, (n, n)."""
         first, second = (0, 1) if self.by_rows else (1, 0)
         W = self._table
-        S = W.T @ (W * self.shares[first][:, None])
-        S = -(S.toarray() if hasattr(S, "toarray") else S)
-        diagonal = np.einsum("ii->i", S)
-        diagonal += self.totals[second]
-        return np.linalg.pinv(S, rcond=len(S) * np.finfo(np.float64).eps * 16, hermitian=True)
+        if sparse.issparse(W) and DENSE * W.nnz > W.shape[0] * W.shape[1]:
+            W = W.toarray()
+        root = W * np.sqrt(self.shares[first])[:, None]
+        S = root.T @ root
+        S = -(S.toarray() if sparse.issparse(S) else S)
+        np.einsum("ii->i", S)[:] += self.totals[second]
+        size = float(np.trace(S)) / len(S) or 1.0
+        if len(counts) == 1:
+            S += size / len(S)
+            return S
+        for members in np.split(np.argsort(part, kind="stable"), np.cumsum(counts)[:-1]):
+            S[np.ix_(members, members)] += size / len(members)
+        return S
+
+    @cached_property
+    def _parts(self) -> Array:
+        """The connected part of every object of the smaller side, shape (n,)."""
+        W = self._table
+        if not sparse.issparse(W):
+            seen = W != 0
+            if (seen.sum(axis=0) * 2 > len(W)).all():  # any two have a neighbour in common
+                return np.zeros(W.shape[1], dtype=np.int64)
+            W = sparse.csr_array(seen)
+        both = sparse.block_array([[None, W], [W.T, None]])
+        part = connected_components(both, directed=False)[1][W.shape[0] :]
+        return np.unique(part, return_inverse=True)[1]
 
     def solve(self, row_sums: Array, column_sums: Array) -> tuple[Array, Array]:
         """Offsets (p,) and (g,) from the sums of weighted residuals by row and by column."""
@@ -132,7 +183,7 @@ class TableOffsets:
             a = sums[first] / (self._even * self.shape[second])
             return (a, b) if self.by_rows else (b, a)
         W = self._table
-        b = self._pseudo_inverse @ (sums[second] - W.T @ (self.shares[first] * sums[first]))
+        b = self._solve_smaller(sums[second] - W.T @ (self.shares[first] * sums[first]))
         a = self.shares[first] * (sums[first] - W @ b)
         return (a, b) if self.by_rows else (b, a)
 
@@ -161,7 +212,11 @@ class TableOffsets:
             np.bincount(cells.rows, weighted, minlength=p),
             np.bincount(cells.cols, weighted, minlength=g),
         )
-        constant = 0.0
+        return self.split(a, b)
+
+    def split(self, rows: Array, columns: Array) -> FittedOffsets:
+        """Offsets (p,) and (g,) as a constant and deviations from it."""
+        a, b, constant = rows.copy(), columns.copy(), 0.0
         for values, total in ((a, self.totals[0]), (b, self.totals[1])):
             seen = total > 0
             mean = float(values[seen].mean()) if seen.any() else 0.0

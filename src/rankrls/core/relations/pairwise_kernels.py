@@ -12,12 +12,14 @@ values between pairs, predictions and values of single pairs are this one sum.
 Between objects of one kind there are kernels whose functions are symmetric or antisymmetric:
 "ranking" is twice the antisymmetric part of "additive", f(x, z) = h(x) − h(z); and "mlpk", the
 metric learning pairwise kernel (k(x, x') − k(x, z') − k(z, x') + k(z, z'))², is k ⊗ k between
-differences of objects. The definitions are those of Viljanen, Airola, Pahikkala, *Generalized vec
-trick for fast learning of pairwise kernel models*, Machine Learning 111 (2022).
+differences of objects. "pairs" is Σ_t k_t ⊗ g_t, of several kernels on each side. The definitions
+are those of Viljanen, Airola, Pahikkala, *Generalized vec trick for fast learning of pairwise
+kernel models*, Machine Learning 111 (2022).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -46,13 +48,13 @@ class Term(NamedTuple):
     ----------
     weight : float
         c.
-    left, right : {"kernel", "square", "identity", "ones"}
-        Which function of the kernel of each side.
+    left, right : {"kernel", "square", "identity", "ones"}, or int
+        Which function of the kernel of each side, or the number of one of several kernels.
     """
 
     weight: float
-    left: str
-    right: str
+    left: str | int
+    right: str | int
 
 
 class SideValues:
@@ -63,10 +65,12 @@ class SideValues:
     K : ndarray of shape (n', n)
     same : sparse array of shape (n', n), optional
         Which of the training objects they are. None: all of them, in their order.
+    parts : list of ndarray of shape (n', n)
+        Values of every kernel of which K is the sum, for "pairs".
     """
 
-    def __init__(self, K: Array, same: Any = None) -> None:
-        self.K, self.same = K, same
+    def __init__(self, K: Array, same: Any = None, parts: Sequence[Array] = ()) -> None:
+        self.K, self.same, self.parts = K, same, parts
 
     def __len__(self) -> int:
         return len(self.K)
@@ -76,11 +80,13 @@ class SideValues:
         """k(x, x')², shape (n', n)."""
         return self.K**2
 
-    def matrix(self, kind: str) -> Array:
-        """Values of the kernel itself or its square, shape (n', n)."""
+    def matrix(self, kind: str | int) -> Array:
+        """Values of the kernel itself, its square, or one of several kernels, shape (n', n)."""
+        if isinstance(kind, int):
+            return self.parts[kind]
         return self.K if kind == KERNEL else self.square
 
-    def times(self, kind: str, A: Any) -> Any:
+    def times(self, kind: str | int, A: Any) -> Any:
         """Values times A of shape (n, k): (n', k), or (1, k) for ones, whose rows are equal."""
         if kind == ONES:
             return np.asarray(A.sum(axis=0)).reshape(1, -1)
@@ -88,7 +94,7 @@ class SideValues:
             return A if self.same is None else self.same @ A
         return self.matrix(kind) @ A
 
-    def times_squared(self, kind: str, A: Array) -> Array:
+    def times_squared(self, kind: str | int, A: Array) -> Array:
         """Squared values times squared entries of A, shape as of `times`; few rows at a time."""
         if kind == ONES:
             return np.einsum("ij,ij->j", A, A)[None]
@@ -102,7 +108,7 @@ class SideValues:
             out += squares[:, part] @ A[part] ** 2
         return out
 
-    def after(self, kind: str, B: Array) -> Array:
+    def after(self, kind: str | int, B: Array) -> Array:
         """B of shape (k, n) times the transposed values: (k, n'), or (k, 1) for ones."""
         if kind == ONES:
             return B.sum(axis=1, keepdims=True)
@@ -110,7 +116,7 @@ class SideValues:
             return B if self.same is None else (self.same @ B.T).T
         return B @ self.matrix(kind).T
 
-    def gram(self, kind: str, rows: Array, cols: Array) -> Array:
+    def gram(self, kind: str | int, rows: Array, cols: Array) -> Array:
         """Values between training objects, shape (len(rows), len(cols))."""
         if kind == ONES:
             return np.ones((len(rows), len(cols)))
@@ -118,7 +124,7 @@ class SideValues:
             return (rows[:, None] == cols).astype(np.float64)
         return self.matrix(kind)[np.ix_(rows, cols)]
 
-    def lengths(self, kind: str) -> Array:
+    def lengths(self, kind: str | int) -> Array:
         """Norms of the rows of values, shape (n',)."""
         if kind == ONES:
             return np.full(len(self), np.sqrt(self.K.shape[1]))
@@ -173,7 +179,17 @@ class PairwiseKernel:
     @property
     def additive(self) -> bool:
         """Whether functions are sums of functions of the two objects."""
-        return not self.differences and all(ONES in term for term in self.terms)
+        single = all(ONES in term for term in self.terms)
+        return single and not (self.differences or self.several)
+
+    @property
+    def several(self) -> bool:
+        """Whether it is a sum over several kernels of each side ("pairs")."""
+        return not self.terms
+
+    def terms_of(self, left: SideValues) -> tuple[Term, ...]:
+        """The terms; of "pairs", one for each kernel of a side."""
+        return self.terms or tuple(Term(1.0, t, t) for t in range(len(left.parts)))
 
     @property
     def sees_differences(self) -> bool:
@@ -220,10 +236,11 @@ class PairwiseKernel:
             out += np.vecdot(product, left.K)[:, None]
             out += np.vecdot(right.K @ A, right.K)
             return out
-        if len(self.terms) == 1 and self.terms[0].weight == 1.0:
-            return self._part(self.terms[0], left, right, A)
+        terms = self.terms_of(left)
+        if len(terms) == 1 and terms[0].weight == 1.0:
+            return self._part(terms[0], left, right, A)
         out = np.zeros((len(left), len(right)))
-        for term in self.terms:
+        for term in terms:
             out += term.weight * self._part(term, left, right, A)
         return out
 
@@ -239,13 +256,13 @@ class PairwiseKernel:
             out = 4.0 * (product @ varying[1].T)
             out += np.vecdot(product, varying[0])[:, None] + np.vecdot(other, varying[1])
             return np.sqrt(out)
-        squared = SideValues(right.K**2, right.same)
+        squared = SideValues(right.K**2, right.same, [part**2 for part in right.parts])
         out = np.zeros((len(left), len(right)))
-        for term in self.terms:
+        for term in self.terms_of(left):
             if ranking and term.right == ONES:
                 continue
             product = left.times_squared(term.left, A)
-            if ranking and term.right in (KERNEL, SQUARE):
+            if ranking and term.right != IDENTITY:
                 R = right.matrix(term.right)
                 part = product @ ((R - R.mean(axis=0)) ** 2).T
                 part = part + squared.after(term.right, left.times(term.left, A) ** 2)
@@ -266,7 +283,7 @@ class PairwiseKernel:
             out += np.vecdot(right.K, (A @ right.K.T).T)[cols]
             return out
         out = np.zeros(len(rows))
-        for weight, first, second in self.terms:
+        for weight, first, second in self.terms_of(left):
             if first == ONES:
                 values = right.times(second, left.times(ONES, A).T)[:, 0]
                 out += weight * (values[cols] if len(values) > 1 else values)
@@ -297,7 +314,7 @@ class PairwiseKernel:
             return out**2
         out = np.zeros((len(i), len(k)))
         sign = self.sign or sign
-        for weight, a, b in self.terms:
+        for weight, a, b in self.terms_of(left):
             part = left.gram(a, i, k) * right.gram(b, j, m)
             if sign:
                 part += sign * (left.gram(a, i, m) * right.gram(b, j, k))
@@ -311,7 +328,7 @@ class PairwiseKernel:
             K = left.lengths(KERNEL)
             return (K[rows] + K[cols]) ** 2
         out = np.zeros(len(rows))
-        for weight, a, b in self.terms:
+        for weight, a, b in self.terms_of(left):
             out += weight * left.lengths(a)[rows] * right.lengths(b)[cols]
         return out
 
@@ -321,15 +338,11 @@ class PairwiseKernel:
             diagonal = left.K.diagonal()
             return float(((diagonal[:, None] + diagonal - 2.0 * left.K) ** 2).sum())
         total = 0.0
-        for weight, *kinds in self.terms:
+        for weight, *kinds in self.terms_of(left):
             part = weight
             for kind, side in zip(kinds, (left, right), strict=True):
-                powers = {KERNEL: 1, SQUARE: 2}
-                part *= (
-                    float(np.abs(side.K.diagonal() ** powers[kind]).sum())
-                    if kind in powers
-                    else len(side)
-                )
+                counted = kind in (IDENTITY, ONES)
+                part *= len(side) if counted else float(np.abs(side.matrix(kind).diagonal()).sum())
             total += part
         return total
 
@@ -364,6 +377,7 @@ PAIRWISE = {
         ),
         PairwiseKernel("mlpk", (Term(1.0, KERNEL, KERNEL),), differences=True),
         PairwiseKernel("ranking", tuple(term._replace(weight=2.0) for term in ADDITIVE), sign=-1),
+        PairwiseKernel("pairs", ()),
         # Functions of the same form, with other coefficients (`core.relations.complete.TwoStep`).
         PairwiseKernel("two-step", (Term(1.0, KERNEL, KERNEL),), spectral=True),
     )

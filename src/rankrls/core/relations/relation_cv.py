@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from rankrls import _memory
 from rankrls._progress import Progress
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.relations.complete import CompleteSpectrum, closed_form
 from rankrls.core.relations.holdout import CompleteHoldout
 from rankrls.core.relations.observations import Observations
 from rankrls.core.relations.relation_problem import RelationProblem
@@ -29,6 +30,7 @@ __all__ = [
     "complete_holdout",
     "complete_labels",
     "cross_validate",
+    "unpaired",
 ]
 
 Array = NDArray[Any]
@@ -73,6 +75,19 @@ class RelationFolds:
     pairs: Array | None = None
     n_pair_folds: int = 0
 
+    @property
+    def held(self) -> str:
+        """What is new of a pair that is held out: "rows", "columns", "both"; or "entries"."""
+        if self.kind == "leave-row-out":
+            return "rows"
+        if self.kind != "blocks":
+            return "entries"
+        new = [
+            any(len(np.setdiff1d(fold.test[side], fold.train[side])) for fold in self.blocks)
+            for side in (0, 1)
+        ]
+        return {(True, False): "rows", (False, True): "columns"}.get((new[0], new[1]), "both")
+
     def __str__(self) -> str:
         n = len(self.blocks) or self.n_pair_folds
         return f"{n} folds" if n else self.kind
@@ -111,6 +126,19 @@ def complete_holdout(problem: RelationProblem, Y: Array) -> CompleteHoldout:
     """Questions to a complete problem with the labels Y of shape (p, g)."""
     made = TwoStepHoldout if problem.two_step else CompleteHoldout
     return made(*problem.sides, Y, **problem.model)
+
+
+def unpaired(problem: RelationProblem) -> CompleteSpectrum:
+    """A complete problem in the eigenvectors of both kernels, without the symmetry of a relation.
+
+    With a symmetry it is an approximation: rows and columns are then held out as if they were
+    objects of two kinds.
+    """
+    Y = complete_labels(problem)
+    assert Y is not None
+    form = closed_form(*problem.sides, Y, **{**problem.model, "sign": 0})
+    assert isinstance(form, CompleteSpectrum)
+    return form
 
 
 def alpha_chunks(alphas: Array, shape: tuple[int, int]) -> list[Array]:

@@ -181,11 +181,12 @@ class RelationModel:
         same = None
         if self.pairwise.knows:
             same = sparse.identity(len(side), format="csr")[chosen]
-        return SideValues(values, same)
+        parts = [part[chosen] for part in side.values.parts] if self.pairwise.several else []
+        return SideValues(values, same, parts)
 
     def _without_offsets(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
         if not self.pairwise.plain:
-            left, right = (SideValues(side.K) for side in sides)
+            left, right = (side.values for side in sides)
             tables = (self.pairwise.table(left, right, A) for A in self.coefficients)
             return np.stack([values[rows, cols] for values in tables])
         parts, places = [], []
@@ -275,7 +276,7 @@ class RelationProblem:
         """A bound of the largest eigenvalue of the kernel matrix of pairs."""
         if self.pairwise.plain:
             return self.sides[0].size * self.sides[1].size
-        left, right = (SideValues(side.K) for side in self.sides)
+        left, right = (side.values for side in self.sides)
         return self.pairwise.trace(left, right)
 
     @property
@@ -388,6 +389,10 @@ class RelationProblem:
             model = self._stop_early(float(alphas[0]), options, held_out)
         else:
             model = self._iterate(alphas, options)
+        return self.with_offsets(model)
+
+    def with_offsets(self, model: RelationModel) -> RelationModel:
+        """The model with the best offsets beside its coefficients, if offsets are fitted."""
         return replace(model, offsets=self._fitted_offsets(model)) if any(self.offsets) else model
 
     def _check_primal(self) -> None:

@@ -7,7 +7,7 @@ of the ranked objects is centred, and decomposed on the complement of the consta
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from scipy import sparse
 from scipy.linalg import eigh
 
 from rankrls.core.linalg.feature_svd import column_norms, feature_svd
+from rankrls.core.relations.pairwise_kernels import SideValues
 
 __all__ = ["Side", "Spectrum", "centred", "decompose", "losing_columns"]
 
@@ -180,6 +181,8 @@ class Side:
     floor : float
         All eigenvalues of the kernel matrix are known to be at least this, as those of a sum with
         an identity matrix.
+    parts : function, optional
+        Returns the kernel matrices, each of shape (n, n), of which the kernel is the sum.
     """
 
     #: Whether the kernel is made of labels, in part.
@@ -192,8 +195,9 @@ class Side:
         *,
         multiplies: bool = True,
         floor: float = 0.0,
+        parts: Callable[[], Sequence[Array]] | None = None,
     ) -> None:
-        self._kernel = kernel
+        self._kernel, self._several = kernel, parts
         self.floor = floor
         self.features = None if features is None else np.asarray(features, dtype=np.float64)
         self.multiplies = multiplies and features is not None
@@ -203,6 +207,11 @@ class Side:
     def K(self) -> Array:
         """The kernel matrix, shape (n, n)."""
         return self._kernel() if callable(self._kernel) else self._kernel
+
+    @cached_property
+    def values(self) -> SideValues:
+        """Kernel values of all objects with each other; single kernels, where there are several."""
+        return SideValues(self.K, parts=() if self._several is None else self._several())
 
     def __len__(self) -> int:
         return len(self.K if self.features is None else self.features)
@@ -258,10 +267,12 @@ class Side:
 
     def select(self, chosen: Array) -> Side:
         """Some of the objects, by numbers."""
+        block = np.ix_(chosen, chosen)
         if self.features is None:
-            return Side(self.K[np.ix_(chosen, chosen)])
+            parts = None if self._several is None else lambda: [K[block] for K in self.values.parts]
+            return Side(self.K[block], parts=parts)
         return Side(
-            lambda: self.K[np.ix_(chosen, chosen)],
+            lambda: self.K[block],
             self.features[chosen],
             multiplies=self.multiplies,
         )

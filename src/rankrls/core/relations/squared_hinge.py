@@ -18,12 +18,14 @@ from sklearn.exceptions import ConvergenceWarning
 from rankrls._calls import warn
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
 from rankrls.core.relations.observations import Cells, Observations
-from rankrls.core.relations.offsets import FittedOffsets
+from rankrls.core.relations.offsets import TableOffsets
 from rankrls.core.relations.relation_problem import RelationModel, RelationProblem
 
 __all__ = ["solve_squared_hinge"]
 
 Array = NDArray[Any]
+
+EPS = float(np.finfo(np.float64).eps)
 
 #: Newton steps; a handful is usual.
 MAX_STEPS = 100
@@ -48,15 +50,18 @@ def solve_squared_hinge(
     cells = problem.observations.cells
     y, weight = cells.y, cells.weight
     plain, scores = np.zeros(len(cells)), np.zeros(len(cells))  # f, and f + c
+    offsets = tuple(np.zeros(n) for n in cells.shape)
     norm, model, active = 0.0, None, np.zeros(len(cells), dtype=bool)
-    value = _objective(cells, scores, alpha * norm)
+    value = first = _objective(cells, scores, alpha * norm)
     for step in range(1, MAX_STEPS + 1):
         before, active = active, y * scores < 1.0
         if not active.any() or (step > 1 and np.array_equal(before, active)):
             break
         found = _regression(problem, active).solve(np.array([alpha]), solver, options)
         new_plain = found._without_offsets(problem.sides, cells.rows, cells.cols)[0]
-        new = found.predict(problem.sides, cells.rows, cells.cols)[0]
+        changes = _changes(cells.select(active), y[active] - new_plain[active], offsets, problem)
+        targets = tuple(old + change for old, change in zip(offsets, changes, strict=True))
+        new = new_plain + targets[0][cells.rows] + targets[1][cells.cols]
         # alpha ⟨f, h⟩ = Σ ω (y − f − c) h over the active pairs, for the new f and any h
         residual = np.where(active, weight * (y - new), 0.0)
         products = float(residual @ plain) / alpha, float(residual @ new_plain) / alpha
@@ -67,10 +72,11 @@ def solve_squared_hinge(
             model = found if t == 1.0 else _between(model, found, t)
         norm = (1 - t) ** 2 * norm + 2 * t * (1 - t) * products[0] + t**2 * products[1]
         plain, scores = plain + t * (new_plain - plain), scores + t * (new - scores)
+        offsets = tuple(old + t * change for old, change in zip(offsets, changes, strict=True))
         last, value = value, _objective(cells, scores, alpha * norm)
         if t < 1.0:
             active = np.zeros_like(active)  # the set of the regression is not that of the step
-        if step > 1 and last - value <= SETTLED * last:
+        if step > 1 and last - value <= SETTLED * max(last, EPS * first):
             break
     else:
         warn(
@@ -78,7 +84,24 @@ def solve_squared_hinge(
             ConvergenceWarning,
         )
     assert model is not None  # all pairs are active at first
-    return replace(model, n_iter=step)
+    fitted = [TableOffsets(cells, problem.free).split(*offsets)] if any(problem.offsets) else None
+    return replace(model, n_iter=step, offsets=fitted)
+
+
+def _changes(
+    cells: Cells, residual: Array, offsets: tuple[Array, ...], problem: RelationProblem
+) -> tuple[Array, Array]:
+    """Changes of the offsets of rows and columns that are best for the residuals of active cells.
+
+    They are the shortest ones: offsets that no active cell determines stay as they are, because
+    inactive cells would violate their margin otherwise.
+    """
+    residual = cells.weight * (residual - offsets[0][cells.rows] - offsets[1][cells.cols])
+    p, g = cells.shape
+    return TableOffsets(cells, problem.free).solve(
+        np.bincount(cells.rows, residual, minlength=p),
+        np.bincount(cells.cols, residual, minlength=g),
+    )
 
 
 def _regression(problem: RelationProblem, active: Array) -> RelationProblem:
@@ -117,18 +140,12 @@ def _best_step(
 
 
 def _between(old: RelationModel, new: RelationModel, t: float) -> RelationModel:
-    """(1 − t) old + t new; both have the same form."""
+    """(1 − t) old + t new, without offsets; both have the same form."""
     dual = (1 - t) * old.coefficients + t * new.coefficients
     weights = new.weights
     if old.weights is not None and weights is not None and old.explicit == new.explicit:
         weights = (1 - t) * old.weights + t * weights
     else:
         weights = None
-    offsets = None
-    if old.offsets is not None and new.offsets is not None:
-        a, b = old.offsets[0], new.offsets[0]
-        constant = (1 - t) * a.constant + t * b.constant
-        rows, columns = (1 - t) * a.rows + t * b.rows, (1 - t) * a.columns + t * b.columns
-        offsets = [FittedOffsets(constant, rows, columns)]
     explicit = new.explicit if weights is not None else (False, False)
-    return replace(new, dual=dual, weights=weights, explicit=explicit, offsets=offsets)
+    return replace(new, dual=dual, weights=weights, explicit=explicit)

@@ -1,0 +1,150 @@
+"""The held-out squared error by which kernel weights are chosen: refits and differences."""
+
+import numpy as np
+import pytest
+
+from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
+from rankrls.core.relations.complete import closed_form
+from rankrls.core.relations.holdout_gradient import holdout_error, holdout_errors
+from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets
+from rankrls.core.relations.sides import Side
+from rankrls.estimators.kernel_weights import descend_weights
+
+HELD = ("rows", "columns", "entries", "both")
+OFFSETS = (NO_OFFSETS, FreeOffsets(columns=True), FreeOffsets(rows=True, columns=True))
+
+
+def kernels(rng, sizes, rank=None):
+    made = []
+    for n in sizes:
+        A = rng.standard_normal((n, rank or n))
+        made.append(A @ A.T / n)
+    return made
+
+
+def problem(K, G, Y, *, ranking=False, offsets=NO_OFFSETS):
+    return closed_form(Side(K), Side(G), Y, ranking=ranking, sign=0, offsets=offsets)
+
+
+@pytest.mark.parametrize("offsets", OFFSETS)
+@pytest.mark.parametrize("ranking", [False, True])
+@pytest.mark.parametrize("held", HELD)
+@pytest.mark.parametrize("scale", [1.0, 1e-9, 1e9])
+def test_gradient_is_that_of_differences(held, ranking, offsets, scale):
+    rng = np.random.default_rng(0)
+    K, G = kernels(rng, (9, 7))
+    Y, alpha = scale * rng.standard_normal((9, 7)), 0.3
+    options = {"ranking": ranking, "offsets": offsets}
+    found = holdout_error(problem(K, G, Y, **options), alpha, held)
+
+    def value(K, G, alpha):
+        return holdout_error(problem(K, G, Y, **options), alpha, held).value
+
+    h = 1e-5
+    for gradient, side in ((found.left, 0), (found.right, 1)):
+        direction = rng.standard_normal(gradient.shape)
+        direction += direction.T
+        moved = [
+            [M + sign * h * direction if number == side else M for number, M in enumerate((K, G))]
+            for sign in (1, -1)
+        ]
+        expected = (value(*moved[0], alpha) - value(*moved[1], alpha)) / (2 * h)
+        size = np.linalg.norm(gradient) * np.linalg.norm(direction)
+        assert abs((gradient * direction).sum() - expected) < 1e-6 * size
+        assert np.allclose(gradient, gradient.T, rtol=1e-9, atol=1e-12 * np.abs(gradient).max())
+    slope = (value(K, G, alpha + h) - value(K, G, alpha - h)) / (2 * h)
+    assert found.alpha == pytest.approx(slope, rel=1e-6)
+    values = holdout_errors(problem(K, G, Y, **options), np.array([alpha, 1.0]), held)
+    assert values[0] == pytest.approx(found.value, rel=1e-10)
+
+
+@pytest.mark.parametrize("rank", [None, 3])
+@pytest.mark.parametrize("offsets", [False, "columns"])
+@pytest.mark.parametrize("loss", ["regression", "ranking"])
+def test_error_of_rows_is_that_of_refits(loss, offsets, rank):
+    rng = np.random.default_rng(1)
+    K, G = kernels(rng, (8, 6), rank)
+    Y = 5.0 + rng.standard_normal((8, 6)) + rng.standard_normal(6)
+    free = FreeOffsets(columns=offsets == "columns")
+    expected = 0.0
+    for i in range(8):
+        stay = np.delete(np.arange(8), i)
+        model = ConditionalRankRLS(0.5, kernel="precomputed", loss=loss, fit_offsets=offsets)
+        values = model.fit(K[np.ix_(stay, stay)], Y[stay], G).predict(K[[i]][:, stay], G)
+        rest = Y[i] - values[0]
+        if loss == "ranking":
+            rest = rest - rest.mean()
+        expected += rest @ rest
+    found = holdout_error(problem(K, G, Y, ranking=loss == "ranking", offsets=free), 0.5, "rows")
+    assert found.value == pytest.approx(expected, rel=1e-8)
+
+
+def test_gradient_with_equal_eigenvalues_is_that_of_weights():
+    """Identity beside a kernel of low rank: most eigenvalues are equal."""
+    rng = np.random.default_rng(2)
+    (L,), (G,) = kernels(rng, (12,), 2), kernels(rng, (7,))
+    Y = L @ rng.standard_normal((12, 7)) + 0.1 * rng.standard_normal((12, 7))
+    for held in HELD:
+
+        def value(a, b, held=held):
+            return holdout_error(problem(a * L + b * np.eye(12), G, Y), 0.1, held)
+
+        found, h = value(0.5, 0.2), 1e-6
+        slopes = [
+            (value(0.5 + h, 0.2).value - value(0.5 - h, 0.2).value) / (2 * h),
+            (value(0.5, 0.2 + h).value - value(0.5, 0.2 - h).value) / (2 * h),
+        ]
+        assert [(found.left * L).sum(), np.trace(found.left)] == pytest.approx(slopes, rel=1e-5)
+
+
+def test_descent_finds_the_weights_of_a_known_function():
+    best, calls = np.log([0.7, 0.25, 0.05]), []
+
+    def error(weights, alpha):
+        calls.append(alpha)
+        rest = np.log(weights[0]) - best
+        steep = np.exp(rest @ rest + np.log(alpha / 4.0) ** 2)
+        slope = steep * 2 * np.log(alpha / 4) / alpha
+        return steep, [steep * 2 * rest / weights[0]], slope
+
+    weights, alpha = descend_weights([np.full(3, 1 / 3)], 1.0, (0.1, 100.0), error)
+    assert np.abs(weights[0] - np.exp(best)).max() < 0.05
+    assert alpha == pytest.approx(4.0, rel=0.1)
+    assert len(calls) <= 13
+    assert descend_weights([np.full(3, 1 / 3)], 1.0, (0.5, 2.0), error)[1] <= 2.0
+
+
+@pytest.mark.parametrize("cv", ["rows", "columns", "both", "edges"])
+@pytest.mark.parametrize("options", [{}, {"loss": "regression", "fit_offsets": "both"}])
+@pytest.mark.parametrize("condition_on", ["rows", "columns"])
+def test_weights_of_useful_kernels_are_found(cv, options, condition_on):
+    rng = np.random.default_rng(3)
+    parts = []
+    for n in (40, 30):
+        useful, useless = rng.standard_normal((n, 1)), rng.standard_normal((4, n, 2))
+        parts.append(
+            [useful, [np.exp(-((x[:, None] - x) ** 2).sum(-1)) for x in (*useless, useful)]]
+        )
+    (x, K), (z, G) = parts
+    Y = np.sin(x) * z.T + 0.5 * rng.standard_normal((40, 30))
+    given = {"kernel": ["precomputed"] * 5, "cv": cv, "condition_on": condition_on, **options}
+    alphas = 4.0 ** np.arange(-7, 7)
+    chosen = ConditionalRankRLSCV(alphas, random_state=0, **given).fit(K, Y, G)
+    equal = ConditionalRankRLSCV(
+        alphas, random_state=0, kernel_weights=[1] * 5, object_kernel_weights=[1] * 5, **given
+    ).fit(K, Y, G)
+    assert chosen.best_score_ > equal.best_score_ + 0.01
+    assert chosen.kernel_weights_[4] > 0.8
+    assert chosen.object_kernel_weights_[4] > 0.8
+
+
+@pytest.mark.parametrize("relation", ["symmetric", "reciprocal"])
+def test_weights_of_one_kind_of_objects(relation):
+    rng = np.random.default_rng(4)
+    useful, useless = rng.standard_normal((30, 2)), rng.standard_normal((30, 4))
+    K = [np.exp(-((x[:, None] - x) ** 2).sum(-1)) for x in (useful, useless)]
+    F = np.sin(useful[:, :1]) * useful[:, 1]
+    Y = F + F.T if relation == "symmetric" else F - F.T
+    given = {"kernel": ["precomputed"] * 2, "relation": relation, "loss": "regression"}
+    chosen = ConditionalRankRLSCV(4.0 ** np.arange(-6, 1), random_state=0, **given).fit(K, Y)
+    assert chosen.kernel_weights_[0] > 0.8
