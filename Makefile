@@ -9,6 +9,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 demo: $(VENV)/.installed
 	@$(BIN)/rankrls demo -o build/demo
 
+# With bytecode, whatever the environment says: the tests start many processes.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n auto
 

@@ -4,7 +4,7 @@
 
 Sets: "jester", ratings of 100 jokes by ``--users`` random users of whom nothing else is known, read
 from ratings.npz in ``--data`` (by default ../shared/data/jester5k seen from the project; reported
-and skipped where that is absent). "generated", 400 users × 600 items and 24,000 ratings of 1 to 5
+and skipped where that is absent). "generated", 250 users × 400 items and 10,000 ratings of 1 to 5
 in the shape of MovieLens: a few items have most of the ratings; users and items have offsets and
 six latent factors, half of whose variance can be told from five features of users and twelve
 genres of items. It is made by what matrix factorisation assumes, not measured.
@@ -97,7 +97,7 @@ def jester(folder: Path, n_users: int, rng: np.random.Generator) -> Ratings:
 
 def made(rng: np.random.Generator) -> Ratings:
     """Ratings in the shape of MovieLens, which is described at the top."""
-    p, g, rank = 400, 600, 6
+    p, g, rank = 250, 400, 6
     users, items = rng.standard_normal((p, 5)), (rng.random((g, 12)) < 0.2).astype(float)
 
     def factors(features: np.ndarray) -> np.ndarray:
@@ -111,8 +111,8 @@ def made(rng: np.random.Generator) -> Ratings:
     Y = np.clip(np.round(mean + 0.8 * rng.standard_normal((p, g))), 1, 5)
     popularity = np.exp(0.5 * quality) / (1 + rng.permutation(g)) ** 0.7
     chance = np.exp(0.7 * rng.standard_normal((p, 1))) * popularity
-    keys = rng.exponential(size=(p, g)) / chance  # the 24,000 smallest: without replacement
-    Y[keys > np.partition(keys.ravel(), 24_000)[24_000 - 1]] = np.nan
+    keys = rng.exponential(size=(p, g)) / chance  # the 10,000 smallest: without replacement
+    Y[keys > np.partition(keys.ravel(), 10_000)[10_000 - 1]] = np.nan
     return Ratings(Y, users, items)
 
 

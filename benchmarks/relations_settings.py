@@ -7,10 +7,12 @@ the metrics. Models see two similarity matrices (positive semi-definite) and the
 - "KronRLS": regression with the Kronecker kernel and nothing else. This is `ConditionalRankRLSCV`
   without offsets, the model of Pahikkala et al. (2015), not their program.
 - "similarities": the same with ``fit_offsets=True``.
-- "known sides": the kernels "profile" and "identity" too, on the sides whose objects are known in
+- "profiles": the kernels "profile" and "identity" too, on the sides whose objects are known in
   this setting: both in 1, columns in 2, rows in 3, none in 4.
-- "recipe": and on the sides whose objects are new a Gaussian kernel between the rows of the
+- "rows": and on the sides whose objects are new a Gaussian kernel between the rows of the
   similarity matrix (objects are alike if they are alike to the same objects).
+- "chosen": in each fold, of "similarities", "profiles" and "rows" the one with the best
+  ``best_score_``, that is by cross-validation inside the training part. This is the recipe.
 - "LightGBM" on the concatenated rows of both similarity matrices.
 
 alpha and weights of kernels are chosen by ConditionalRankRLSCV inside the training part with the
@@ -119,6 +121,8 @@ class Kernels:
         """Scores of all asked pairs."""
         rows = self._side(task.K, task.left, known=task.setting in (1, 3))
         columns = self._side(task.G, task.right, known=task.setting in (1, 2))
+        # The same folds for all kernels, so that best scores can be compared.
+        n_folds = {1: 5, 2: min(10, len(task.K) // 5), 3: min(10, len(task.G) // 5), 4: 5}
         ranker = ConditionalRankRLSCV(
             self.alphas,
             kernel=rows[0],
@@ -126,7 +130,7 @@ class Kernels:
             loss="regression",
             fit_offsets=self.fit_offsets,
             cv=STRUCTURES[task.setting],
-            n_folds=5 if task.setting in (1, 4) else None,
+            n_folds=n_folds[task.setting],
             scoring=concordance,
             random_state=task.seed,
         )
@@ -231,8 +235,15 @@ class LightGBM:
 MODELS: dict[str, Model] = {
     "KronRLS": Kernels(fit_offsets=False),
     "similarities": Kernels(),
-    "known sides": Kernels(known=True),
-    "recipe": Kernels(known=True, new=True),
+    "profiles": Kernels(known=True),
+    "rows": Kernels(known=True, new=True),
+}
+#: The models among which the recipe chooses, where they differ.
+VARIANTS = {
+    1: ("similarities", "profiles"),
+    2: ("similarities", "profiles", "rows"),
+    3: ("similarities", "profiles", "rows"),
+    4: ("similarities", "rows"),
 }
 LIGHTGBM = "LightGBM"
 
@@ -305,19 +316,21 @@ def print_settings(
     record = Record(options.record)
     heading = False
     for setting in options.settings:
+        results: dict[str, list[list[dict[str, Any]]]] = {}
         for model_name, model in models.items():
-            if model_name == "known sides" and setting in (1, 4):
-                continue  # the same as "recipe", and as "similarities"
-            repeats = []
+            if model_name in ("profiles", "rows") and model_name not in VARIANTS[setting]:
+                continue  # it is one of the others
+            results[model_name] = repeats = []
             for seed, parts in splits(setting):
-                found = []
+                repeats.append([])
                 for number, split in enumerate(parts[:1] if options.quick else parts):
                     task, expected = task_of(*data, split, setting, seed)
                     key = [name, setting, seed, number, model_name]
-                    found.append(
-                        record.result(key, partial(evaluate, model, metrics, task, expected))
-                    )
-                repeats.append(found)
+                    made = record.result(key, partial(evaluate, model, metrics, task, expected))
+                    repeats[-1].append(made)
+        if all(variant in results for variant in VARIANTS[setting]):
+            results["chosen"] = best_variants([results[name] for name in VARIANTS[setting]])
+        for model_name, repeats in results.items():
             names = [key for key in repeats[0][0] if key not in ("key", "chosen", "seconds")]
             if not heading:
                 columns = " | ".join(names)
@@ -328,6 +341,18 @@ def print_settings(
             seconds = np.mean([_mean(found, "seconds") for found in repeats])
             line = f"| {name} | {NAMES[setting]} | {model_name} | {' | '.join(cells)}"
             print(f"{line} | {seconds:.1f} |", flush=True)
+
+
+def best_variants(variants: list[list[list[dict[str, Any]]]]) -> list[list[dict[str, Any]]]:
+    """Of every fold the result of the variant with the best inner score; seconds are of all."""
+    chosen = []
+    for repeat in zip(*variants, strict=True):
+        chosen.append([])
+        for fold in zip(*repeat, strict=True):
+            best = max(fold, key=lambda made: made["chosen"]["inner_score"])
+            seconds = sum(made["seconds"] for made in fold)
+            chosen[-1].append(best | {"seconds": seconds})
+    return chosen
 
 
 def _mean(found: list[dict[str, Any]], name: str) -> float:

@@ -35,21 +35,22 @@ from pathlib import Path
 
 from timing import Row, markdown
 
-MODULES = (
-    "core",
-    "metrics",
-    "model_selection",
-    "judgements",
-    "greedy",
-    "letor",
-    "streaming",
-    "scale",
-    "ranksvm",
-    "conditional",
-    "graph_kernels",
-    "dask_scale",
-    "cli",
-)
+#: Modules, and what their sections of the page are called.
+MODULES = {
+    "core": "Training",
+    "metrics": "Pairwise metrics",
+    "model_selection": "Model selection",
+    "judgements": "Judgements",
+    "greedy": "Greedy feature selection",
+    "letor": "LETOR files",
+    "streaming": "Streams",
+    "scale": "Large sparse data",
+    "ranksvm": "RankSVM",
+    "conditional": "Relations",
+    "graph_kernels": "Graph kernels",
+    "dask_scale": "Dask",
+    "cli": "Command line",
+}
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 HERE = Path(__file__).resolve().parent
 
@@ -125,10 +126,19 @@ def machine() -> Iterator[str]:
 def page(results: list[Result], options: argparse.Namespace) -> Iterator[str]:
     """Lines of the page: the machine, what to look at first, a table for each module."""
     rows = [row for result in results for row in result.rows]
-    sizes = "Small sizes" if options.quick else "Full sizes"
-    clock = "processor" if options.clock == "cpu" else "wall clock"
-    yield f"# Speed table, {datetime.date.today():%d %B %Y}\n"
-    yield f"{sizes}, {options.threads} thread(s), seconds of the {clock}, shortest of several.\n"
+    sizes = "small sizes" if options.quick else "full sizes"
+    clock = "CPU time" if options.clock == "cpu" else "wall-clock time"
+    yield "# Speed\n"
+    yield (
+        "Each row compares rankrls with a reference in the same run: a bare call of BLAS, LAPACK, "
+        "NumPy or SciPy of the\nsame size, another package, or another function of rankrls. The "
+        "ratio is the time of rankrls divided by the time\nof the reference, so below 1 rankrls "
+        "is faster. Ratios above their target are bold.\n"
+    )
+    yield (
+        f"Measured by `python benchmarks/run_all.py` on {datetime.date.today():%d %B %Y}: {sizes}, "
+        f"{options.threads} thread(s), {clock}, the shortest of\nseveral runs.\n"
+    )
     yield from machine()
     aims = [row for row in rows if row.target is not None]
     missed = [row for row in aims if row.missed]
@@ -143,7 +153,7 @@ def page(results: list[Result], options: argparse.Namespace) -> Iterator[str]:
         title = names.get(kind, kind)
         yield f"| {title} | {len(ratios)} | {low:.2f} | {middle:.2f} | {high:.2f} |"
     for result in results:
-        yield f"\n## {result.module}\n\n{result.title}\n"
+        yield f"\n## {MODULES[result.module]}\n\n`benchmarks/{result.module}.py`. {result.title}\n"
         if result.rows:
             yield from markdown(result.rows)
         if result.notes:
@@ -155,7 +165,7 @@ def page(results: list[Result], options: argparse.Namespace) -> Iterator[str]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--modules", nargs="+", choices=MODULES, default=list(MODULES))
+    parser.add_argument("--modules", nargs="+", choices=list(MODULES), default=list(MODULES))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--repeats", type=int, help="at least so many runs (2; with --quick 3)")

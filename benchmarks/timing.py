@@ -114,7 +114,7 @@ def print_table(rows: Iterable[Row]) -> None:
 
 def markdown(rows: Iterable[Row]) -> Iterator[str]:
     """Lines of the same table for a page; a ratio above its target is set in bold."""
-    yield "| | ours, s | reference | s | ratio | target |"
+    yield "| | rankrls, s | reference | reference, s | ratio | target |"
     yield "|---|---:|---|---:|---:|---:|"
     for row in rows:
         name = f"… {row.name.strip()}" if row.name.startswith("  ") else row.name

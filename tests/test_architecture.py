@@ -5,7 +5,6 @@ import functools
 from collections import Counter
 from pathlib import Path
 
-
 import rankrls
 
 ROOT = Path(rankrls.__file__).parent

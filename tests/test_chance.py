@@ -5,7 +5,7 @@ import pytest
 
 from rankrls import AutoRanker, RankRLSCV
 from rankrls.cli import main
-from rankrls.cli._chance import _error_of_ranks, hardly_better
+from rankrls.cli._chance import Chance, _error_of_ranks, hardly_better
 from rankrls.metrics import pairwise_accuracy
 
 pytestmark = pytest.mark.filterwarnings("ignore:the best alpha")
@@ -41,7 +41,10 @@ def test_automatic_rankers():
 
 @pytest.mark.parametrize("y", [np.arange(12), np.repeat([0, 1, 5], [3, 7, 2]), np.arange(9) % 2])
 def test_the_error_of_one_ranking_is_that_of_random_orders(y):
-    draws = [pairwise_accuracy(y, rng.permutation(len(y))) for _ in range(20_000)]
+    n = 20_000  # orders, each a query
+    orders = rng.permuted(np.tile(np.arange(len(y)), (n, 1)), axis=1)
+    queries = np.repeat(np.arange(n), len(y))
+    draws = pairwise_accuracy(np.tile(y, n), orders.ravel(), qid=queries, average=None)
     assert _error_of_ranks(y) == pytest.approx(np.std(draws), rel=0.03)
     assert _error_of_ranks(np.ones(5)) == 0.0
 
@@ -62,3 +65,29 @@ def test_the_command_line_warns(y, doubted, tmp_path, capsys):
     out, err = capsys.readouterr()
     assert "held out  pairwise_accuracy" in out
     assert ("hardly better than that of a random order" in err) == doubted
+    # The error of pairwise_r2 is not known, so that it is doubted only below 0.
+    for scoring in ("pairwise_accuracy", "ndcg@5", *["pairwise_r2"] * (not doubted)):
+        texts = []
+        for how in ("--stream", "--in-memory"):
+            options = ["--alpha", "auto", "--cv", "4", "--scoring", scoring, how]
+            assert main(["fit", str(path), "--model", model, *options]) in (0, None)
+            err = capsys.readouterr().err
+            assert ("hardly better than that of a random order" in err) == doubted
+            texts.append(err.partition("that of a random order, ")[2][:6])
+        assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("scoring", ["pairwise_accuracy", "ndcg@3", "map", "mrr"])
+def test_chance_of_a_stream_is_that_of_all_rows(scoring):
+    """Queries without a relevant row, of equal labels and of one row are left out alike."""
+    y = rng.integers(0, 2, 60).astype(float)
+    ids = np.sort(rng.integers(0, 14, 60))
+    y[ids == ids[30]] = 0.0
+    y[ids == ids[50]] = 1.0
+    chance = Chance(scoring)
+    for part in (ids < 1, (ids >= 1) & (ids < 6), ids >= 6):
+        chance.add(y[part], ids[part])
+    ranker = RankRLSCV([1.0], scoring=scoring, cv=4).fit(y[:, None], y, qid=ids)
+    ranker.best_score_ = -1.0
+    text = hardly_better(ranker, y, ids)
+    assert f"random order, {chance.score():.4f}:" in text

@@ -141,7 +141,7 @@ def test_one_ranking(folder, capsys):
         ("--kernel rbf --basis 20 --alpha 1", "new.parquet", "before a kernel"),
         ("--solver dual", "new.parquet", "dual"),
         ("--loss hinge", "new.parquet", "RankSVM keeps no sums"),
-        ("--no-uncertainty", "new.parquet", "does not know what it was fitted to"),
+        ("--no-uncertainty", "new.parquet", "does not contain its sums over queries"),
         ("--missing mean", "new.parquet", "strategy='mean'"),
         ("--scale minmax", "new.parquet --forget old.parquet", "largest or smallest"),
     ],
@@ -173,6 +173,67 @@ def test_models_made_in_python(table, folder, capsys):
     ranker.forget(old[NAMES], old.label, qid=old.qid)
     updated = load_model("model.rankrls")
     assert np.allclose(updated.predict(table[NAMES]), ranker.predict(table[NAMES]))
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_files_with_sizes_of_queries(large, table, folder, capsys, monkeypatch):
+    """Their queries have no ids: new ones get numbers that are free, old ones cannot be found."""
+    for name, low, high in (("first", 0, 12), ("more", 30, 45), ("both", 0, 0)):
+        part = table[(table.qid >= low) & (table.qid < high) | ((name == "both") & (table.qid < 12))
+                     | ((name == "both") & (table.qid >= 30))]  # fmt: skip
+        dump_letor(part[NAMES].to_numpy(), part.label, f"{name}.txt")
+        sizes = part.groupby("qid").size()
+        (folder / f"{name}.txt.query").write_text("\n".join(map(str, sizes)))
+    run("fit first.txt -m model.rankrls --alpha 1", capsys)
+    if large:
+        monkeypatch.setattr("rankrls.cli._files.LARGE", 1)
+        monkeypatch.setattr("rankrls.cli._files.BATCH", 50)
+    assert "27 now" in run("update model.rankrls more.txt", capsys)
+    run("fit both.txt -m fresh --alpha 1 --in-memory", capsys)
+    mine, theirs = (scores(m, "both.txt", capsys) for m in ("model.rankrls", "fresh"))
+    assert np.allclose(mine, theirs, atol=1e-7 * np.ptp(theirs))
+    assert "more.txt.query has sizes of queries and no ids" in run(
+        "update model.rankrls --forget more.txt", capsys, 2
+    )
+
+
+def test_ids_that_are_numbers_or_text(table, folder, capsys):
+    """One id that is no number makes all ids of a file text."""
+    run("fit all.csv -m model.rankrls --alpha 1", capsys)
+    part = table[table.qid < 2].astype({"qid": object})
+    part[part.qid == 0].assign(qid="x").to_csv("text.csv", index=False)
+    mixed = pd.concat([part[part.qid == 0].assign(qid="x"), part[part.qid == 1]])
+    mixed.to_csv("mixed.csv", index=False)
+    assert "query 1 was given in an earlier call" in run(
+        "update model.rankrls mixed.csv", capsys, 2
+    )
+    run("update model.rankrls text.csv", capsys)
+    run("update model.rankrls --forget mixed.csv", capsys)
+    rest = table[(table.qid < 30) & (table.qid != 1)]
+    rest.to_csv("rest.csv", index=False)
+    run("fit rest.csv -m fresh --alpha 1", capsys)
+    mine, theirs = (scores(m, "rest.csv", capsys) for m in ("model.rankrls", "fresh"))
+    assert np.allclose(mine, theirs, atol=1e-7 * np.ptp(theirs))
+
+
+def test_other_values_are_not_forgotten(table, folder, capsys):
+    run("fit all.parquet -m model.rankrls", capsys)
+    before = (folder / "model.rankrls").read_bytes()
+    other = table[table.qid < 3].copy()
+    other.loc[other.qid == 2, "c"] += 1.0
+    other.to_csv("other.csv", index=False)
+    err = run("update model.rankrls --forget other.csv", capsys, 2)
+    assert "other.csv: query 2 was added with other features, scores or weights" in err
+    assert (folder / "model.rankrls").read_bytes() == before
+
+
+def test_weights_of_python_are_asked_for(table, folder, capsys):
+    part = table[table.qid < 30]
+    weight = 1 + part.label.to_numpy()
+    model = RankRLS().fit(part[["a"]], part.label, qid=part.qid, sample_weight=weight)
+    save_model(model, "model.rankrls")
+    err = run("update model.rankrls new.parquet", capsys, 2)
+    assert "fitted with weights of rows: name their column by --weight" in err
 
 
 @pytest.mark.parametrize("scoring", ["pairwise_r2", "ndcg@5"])

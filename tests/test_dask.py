@@ -355,8 +355,13 @@ def test_data_that_are_refused():
     bad = X.copy()
     bad[170, 2] = np.nan
     for solver in ("primal", "cg"):
-        with pytest.raises(ValueError, match="partition 3 of X: Input contains NaN"):
+        place = r"partition 3 of X contains NaN \(first at row 20, column 2; 1 in all\)"
+        with pytest.raises(ValueError, match=place):
             RankRLS(solver=solver).fit(da.from_array(bad, chunks=(50, -1)), y)
+    dd = pytest.importorskip("dask.dataframe")
+    named = pd.DataFrame(bad).add_prefix("größe ")
+    with pytest.raises(ValueError, match="first at row 20, column 'größe 2'"):
+        ranker.fit(dd.from_pandas(named, chunksize=150), y)
     wrong = y.copy()
     wrong[60] = np.inf
     with pytest.raises(ValueError, match=r"partition 1: y contains NaN .*first at row 10"):
@@ -632,7 +637,7 @@ def check_arrays():
         ranker = precise(RankRLS(solver=solver)).fit(twice, da.from_array(y, 100).persist(), **fit)
         same(ranker.coef_, local.coef_, 1e-8)
     bad = da.where(da.arange(600, chunks=100)[:, None] == 450, np.nan, lazy)
-    with pytest.raises(ValueError, match="partition 4 of X: Input contains NaN"):
+    with pytest.raises(ValueError, match="partition 4 of X contains NaN"):
         RankRLS().fit(bad, y)
 
 

@@ -277,8 +277,9 @@ def test_calls_without_qid_are_rankings():
     X, y, _, weight = data(7)
     ranker = RankRLS(query_weighting="query", solver="primal")
     incremental = clone(ranker).partial_fit(X[:10], y[:10], sample_weight=weight[:10])
-    incremental.partial_fit(X[10:25], y[10:25])
-    incremental.partial_fit(X[25:], y[25:], qid=["z"] * 15)
+    with pytest.warns(UserWarning, match="has learned from rows with sample_weight, and these"):
+        incremental.partial_fit(X[10:25], y[10:25])
+    incremental.partial_fit(X[25:], y[25:], qid=["z"] * 15, sample_weight=np.ones(15))
     qid = np.repeat([0, 1, 2], [10, 15, 15])
     w = np.concatenate([weight[:10], np.ones(30)])
     same(incremental, clone(ranker).fit(X, y, qid=qid, sample_weight=w), X)
@@ -480,7 +481,15 @@ def test_integer_labels_of_any_array_are_the_same():
     for label in ([7, 7], np.int32([7, 7]), np.array([7.0, 7.0]), np.array([7, 7], dtype=object)):
         with pytest.raises(ValueError, match="query 7"):
             ranker.partial_fit(X[4:6], y[4:6], qid=label)
-    ranker.partial_fit(X[4:6], y[4:6], qid=["7", "7"])  # a string is another label
+    # Readers return strings if another id of the file is no integer.
+    with pytest.raises(ValueError, match="query 7"):
+        ranker.partial_fit(X[4:8], y[4:8], qid=["7", "7", "a", "a"])
+    ranker.partial_fit(X[4:8], y[4:8], qid=["07", "07", "a", "a"])
+    ranker.partial_fit(X[8:10], y[8:10], qid=["-9", "-9"])
+    ranker.forget(X[8:10], y[8:10], qid=[-9, -9])
+    ranker.forget(X[:2], y[:2], qid=["7", "7"])
+    reference = RankRLS().fit(X[2:8], y[2:8], qid=[8, 8, 1, 1, 2, 2])
+    close(ranker.coef_, reference.coef_)
 
 
 def test_forgetting_what_was_never_added():
@@ -496,12 +505,15 @@ def test_forgetting_what_was_never_added():
         ({"X": X[a], "y": y[a]}, "no ranking of 5 rows was added without qid"),
         ({"X": X[a], "y": y[a], "qid": qid[a], "pairs": [(0, 1)]}, "with no given pairs"),
         # The right number of rows, but other ones.
-        ({**everything, "X": X[learned] * 2}, "was not trained on these rows"),
-        ({**everything, "X": X[learned] / 2}, "was not trained on these rows"),
-        ({**everything, "y": y[learned] * 2}, "was not trained on these rows"),
-        ({**everything, "sample_weight": weight[learned] + 2}, "was not trained on these rows"),
-        ({**everything, "sample_weight": weight[learned]}, "was not trained on these rows"),
-        ({"X": X[a] * 10, "y": y[a], "qid": qid[a]}, "was not trained on these rows"),
+        ({**everything, "X": X[learned] * 2}, "was added with other features, scores or"),
+        ({**everything, "X": X[learned] / 2}, "was added with other features, scores or"),
+        ({**everything, "y": y[learned] * 2}, "was added with other features, scores or"),
+        ({**everything, "sample_weight": weight[learned] + 2}, "was added with other features"),
+        ({**everything, "sample_weight": weight[learned]}, "was added with other features"),
+        ({"X": X[a] * 10, "y": y[a], "qid": qid[a]}, "query 'a' was added with other features"),
+        ({"X": X[a], "y": y[a][::-1], "qid": qid[a]}, "query 'a' was added with other features"),
+        ({"X": X[a][:, ::-1], "y": y[a], "qid": qid[a]}, "'a' was added with other features"),
+        ({"X": X[a] + [0, 0, 0, 1e-4], "y": y[a], "qid": qid[a]}, "'a' was added with other"),
     ]:
         with pytest.raises(ValueError, match=message):
             ranker.forget(**arguments)

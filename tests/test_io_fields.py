@@ -289,25 +289,18 @@ def stored(name):
         return Stored(model, Path(folder, "model.rankrls")), new
 
 
-def arrays_of(tree, owner=""):
-    """The arrays of a tree by number, with the class and the fields that lead to each."""
-    owner = tree.get("object", owner) if isinstance(tree, dict) else owner
-    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
-        where = f"{owner}.{key}" if isinstance(key, str) else owner
-        if isinstance(value, dict) and value.keys() == {"array"}:
-            yield value["array"], where
-        elif isinstance(value, dict | list):
-            yield from arrays_of(value, where)
-
-
 @functools.cache
-def chosen_arrays():
-    """Numbers of the arrays to damage in each model: every field of a class in three models."""
+def chosen():
+    """Places and arrays to change in each model: each field of a class in three models."""
     seen, chosen = Counter(), {}
     for name in MODELS:
-        fields = dict(arrays_of(stored(name)[0].tree))
-        chosen[name] = [number for number, where in fields.items() if seen[where] < 3]
-        seen.update(set(fields.values()))
+        fields = [f for f in fields_of(stored(name)[0].tree) if seen[f[2]] < 3]
+        is_array = [isinstance(value, dict) and value.keys() == {"array"} for _, value, _ in fields]
+        numbers = [
+            value["array"] for (_, value, _), is_it in zip(fields, is_array, strict=True) if is_it
+        ]
+        chosen[name] = [where for where, _, _ in fields], sorted(set(numbers))
+        seen.update({field for _, _, field in fields})
     return chosen
 
 
@@ -355,6 +348,17 @@ def places(tree, where=()):
         yield (*where, key)
         if isinstance(value, dict | list):
             yield from places(value, (*where, key))
+
+
+def fields_of(tree):
+    """All values of a tree with their paths, and the class and the field that each is of."""
+    for where in places(tree):
+        inner, owner = tree, ""
+        for key in where:
+            owner = inner["object"] if isinstance(inner, dict) and "object" in inner else owner
+            owner = f"{owner}.{key}" if isinstance(key, str) else owner
+            inner = inner[key]
+        yield where, inner, owner
 
 
 def changed(tree, where, value):
@@ -426,7 +430,7 @@ def test_arrays_that_are_wrong(name):
     file, new = stored(name)
     assert answers(file.load(), new, finite=True)
     refused = 0
-    for number in chosen_arrays()[name]:
+    for number in chosen()[name][1]:
         values = file.arrays[number]
         for damage, change in ARRAYS.items():
             wrong = change(values) if values.size else None
@@ -438,7 +442,7 @@ def test_arrays_that_are_wrong(name):
             if loaded is not None:
                 assert damage not in ("half precision", "no columns"), number
                 answers(loaded, new, finite=damage not in OVERFLOW)
-    assert refused >= 3 * len(chosen_arrays()[name])
+    assert refused >= 3 * len(chosen()[name][1])
 
 
 @pytest.mark.filterwarnings("ignore:the best alpha", "ignore:early stopping reached")
@@ -450,7 +454,7 @@ def test_values_that_are_wrong(name):
     numbers = [{"array": number} for number in range(len(file.arrays))]
     choices = np.random.default_rng(len(name))
     refused = total = 0
-    for where in places(file.tree):
+    for where in chosen()[name][0]:
         for i in choices.integers(len(VALUES) + 2, size=3):
             value = VALUES[i] if i < len(VALUES) else numbers[choices.integers(len(numbers))]
             total += 1
@@ -459,7 +463,7 @@ def test_values_that_are_wrong(name):
                 refused += 1
             elif type(loaded).__name__ in RECORDS:
                 answers(loaded, new, finite=False)
-    assert refused > total / 3
+    assert refused >= total / 3
 
 
 def keys(value):

@@ -772,22 +772,26 @@ COLLISIONS = {
         ("integers", "labels"),
         ("integers", "joined"),
         ("integers", "rankings"),
+        ("digits", "labels"),
+        ("digits", "joined"),
         ("tuples", "labels"),
         ("tuples", "joined"),
     ],
 )
 def test_labels_with_colliding_hash_values(name, where, path):
-    labels = COLLISIONS[name]()
+    labels = COLLISIONS["integers" if name == "digits" else name]()
     if name == "tuples":
         assert len(set(map(hash, labels))) == 1
         tree = [{"tuple": list(label)} for label in labels]
+    elif name == "digits":  # text that becomes integers
+        tree = [str(label) for label in labels]
     save_model(RankRLS().fit(X, y, qid=np.arange(8) // 2), path)
 
     def change(manifest, add):
         stored = add(np.array(labels)) if name == "integers" else tree
         if where == "labels":
-            counts = add(np.ones(len(labels), dtype=np.int64))
-            ledger(manifest).update(labels=stored, counts=counts)
+            counts, sums = (add(np.ones(len(labels), dtype=kind)) for kind in (np.int64, float))
+            ledger(manifest).update(labels=stored, counts=counts, checksums=sums)
         elif where == "rankings":
             shapes = [{"tuple": [n, 0, 1]} for n in sorted(labels)]
             ledger(manifest)["rankings"] = shapes

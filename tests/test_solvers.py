@@ -45,11 +45,12 @@ IDS = ["-".join(map(str, options.values())) for options in GRID]
 def test_linear_solvers(options, n):
     case = Case(7, **options)
     X, X_new = split(case, n)
-    for alpha in ALPHAS:
+    for number, alpha in enumerate(ALPHAS):
         A = oracles.dual_coefficients(case.edges, X @ X.T, alpha)
         expected = X_new @ (X.T @ A)
         for solver, basis in (("primal", None), ("dual", None), ("nystroem", np.arange(case.m))):
-            for data in (X, sparse.csr_array(X)):
+            # Every other alpha in one layout only, which changes with n.
+            for data in (X, sparse.csr_array(X))[:: 1 if (number + (n == 4)) % 2 else 2]:
                 ranker = RankRLS(alpha, solver=solver, basis=basis, **case.options)
                 ranker.fit(data, case.y, **case.fit)
                 assert ranker.solver_ == solver

@@ -217,7 +217,8 @@ def test_one_ranking_over_all_batches(weighting, weighted, kind):
         streamed = clone(ranker).fit_stream(batches)
         same(streamed, reference, X, 1e-7 if kind == "offset" else 1e-10)
     assert streamed.n_queries_ == 1
-    streamed.partial_fit(X, y, qid=np.repeat([1, 2], 30))
+    ones = np.ones(60) if weighted else None
+    streamed.partial_fit(X, y, qid=np.repeat([1, 2], 30), sample_weight=ones)
     streamed.forget(X, y, sample_weight=weight if weighted else None)
     same(streamed, clone(ranker).fit(X, y, qid=np.repeat([1, 2], 30)), X, 1e-7)
 

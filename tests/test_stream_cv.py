@@ -236,6 +236,6 @@ def test_queries_with_ids_that_cannot_be_stored(tmp_path):
         save_model(ranker, tmp_path / "model.rankrls")
     loaded = load_model(tmp_path / "model.rankrls")
     assert np.array_equal(loaded.predict(X), ranker.predict(X))
-    with pytest.raises(ValueError, match="does not know what it was fitted to"):
+    with pytest.raises(ValueError, match="does not contain its sums over queries"):
         loaded.forget(X, y, qid=days)
     save_model(ranker, tmp_path / "model.rankrls", uncertainty=False)

@@ -194,7 +194,7 @@ def test_what_would_be_inexact_is_refused_and_changes_nothing():
     [
         ([PCA(2), RankRLS()], "PCA before the ranker"),
         ([SimpleImputer(), StandardScaler(), RankRLS()], "strategy='mean'"),
-        ([StandardScaler(), SimpleImputer(strategy="constant"), RankRLS()], "directly before"),
+        ([StandardScaler(), SimpleImputer(strategy="constant"), RankRLS()], "last step before"),
         ([MinMaxScaler(clip=True), RankRLS()], "clip=True"),
         ([StandardScaler(), AutoRanker()], "AutoRanker keeps no sums"),
         ([StandardScaler(), RankRLS(kernel="rbf")], "linear kernel"),

@@ -48,7 +48,7 @@ __all__ = [
 
 __version__ = "0.2.0"
 
-#: Names that are imported when they are first used, and where they are.
+#: Names that are imported on first use, and their modules.
 _LAZY = {
     "AutoRanker": "estimators.auto",
     "ConditionalRankRLS": "estimators.conditional",
@@ -64,7 +64,7 @@ _LAZY = {
 }
 
 
-#: Packages and modules that are imported when they are first used.
+#: Packages and modules that are imported on first use.
 _SUBPACKAGES = (
     "dask",
     "datasets",
@@ -87,7 +87,7 @@ _SUBPACKAGES = (
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, and keep it."""
+    """Import a name when it is first used."""
     if name in _SUBPACKAGES:
         return importlib.import_module(f"rankrls.{name}")
     if name in _LAZY:

@@ -36,6 +36,7 @@ __all__ = [
     "columns_like_ids",
     "data_frame",
     "feature_names",
+    "first_nan",
     "id_text",
     "is_id_name",
     "kept_names",
@@ -527,7 +528,7 @@ def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
             ) from None
         if "contains NaN" in str(error):
             raise ValueError(
-                f"Input {name} contains NaN{_first_nan(X)}: fill in missing values first, as in "
+                f"Input {name} contains NaN{first_nan(X)}: fill in missing values first, as in "
                 "make_pipeline(SimpleImputer(), RankRLS())"
             ) from None
         columns = getattr(X, "columns", None)
@@ -556,7 +557,7 @@ def _refuse_unread_names(X: Any, name: str) -> None:
             )
 
 
-def _first_nan(X: Any) -> str:
+def first_nan(X: Any) -> str:
     """Position of the first missing value of a table as text; empty if it is not found."""
     if sparse.issparse(X):
         X = sparse.coo_array(X)

@@ -1,4 +1,4 @@
-"""What fits into memory, asked before anything large is allocated."""
+"""Memory limits, checked before large arrays are allocated."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ __all__ = [
 
 GIB = 2**30
 
-#: Vectors with one number for each feature that a fit holds at the same time, at least.
+#: Minimum number of vectors of n_features numbers that a fit needs at the same time.
 VECTORS = 5
 
-#: The same of a scaler of sparse rows while it is fitted (means, variances, their sums, scales),
-#: and of a report (names, statistics of columns, the models of all alphas): as measured.
+#: The same for fitting a scaler to sparse rows (means, variances, their sums, scales) and for a
+#: report (names, column statistics, models of all alphas), as measured.
 SCALER_VECTORS, REPORT_VECTORS = 8, 34
 
 #: Vectors of float64 that take as much memory as a list of the features' names.
 NAME_VECTORS = 10
 
-#: Vectors that take no more bytes than this are never refused.
+#: Vectors of up to this many bytes are always accepted.
 _SMALL = 2**26
 
 #: The file with the limit of a control group: version 2, and the memory controller of version 1.
@@ -40,16 +40,16 @@ LIMIT_FILES = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
 
 
 def budget() -> int:
-    """Bytes that one dense work space may take: half of what this process may use.
+    """Maximum size of a dense work space in bytes: half of the memory available to the process.
 
-    Under a limit of the address space (``ulimit -v``) no more than is left of it: libraries,
-    stacks of threads and the caller's data are in it, too.
+    If the address space is limited (``ulimit -v``), it is at most what is left of it, because
+    libraries, thread stacks and the caller's data also use it.
     """
     return min([available() // 2, *_address_space_left()])
 
 
 def available(proc: Path = Path("/proc/self")) -> int:
-    """Bytes that this process may use, shared with whatever else runs under the same limits.
+    """Bytes available to this process and others under the same limits.
 
     The smallest of the machine's physical memory, the limits of the process's control group and
     of the groups above it (containers, batch systems, services), and the limit of its address
@@ -58,19 +58,19 @@ def available(proc: Path = Path("/proc/self")) -> int:
     Parameters
     ----------
     proc : Path
-        What the kernel tells about the process: its control groups (``cgroup``) and where they
-        are mounted (``mountinfo``).
+        Directory with the control groups of the process (``cgroup``) and their mount points
+        (``mountinfo``).
     """
     return min([_physical(), *_group_limits(proc), *_address_space()])
 
 
 def fits(*shape: int, itemsize: int = 8, copies: int = 1) -> bool:
-    """Whether ``copies`` dense arrays of ``shape`` stay within the budget."""
+    """Whether ``copies`` dense arrays of ``shape`` fit into the budget."""
     return _n_bytes(shape, itemsize, copies) <= budget()
 
 
 def require(what: str, *shape: int, advice: str, itemsize: int = 8, copies: int = 1) -> None:
-    """Raise a ``MemoryError`` that says what would be too large and what to do instead."""
+    """Raise a ``MemoryError`` with advice if dense arrays do not fit into the budget."""
     needed = _n_bytes(shape, itemsize, copies)
     if needed > budget():
         size = " × ".join(f"{n:,}" for n in shape)
@@ -82,17 +82,17 @@ def require(what: str, *shape: int, advice: str, itemsize: int = 8, copies: int 
 
 
 def fits_features(n_features: int, copies: int = VECTORS) -> bool:
-    """Whether ``copies`` vectors, one number for each feature, are small or within the budget."""
+    """Whether ``copies`` vectors of n_features numbers are small or fit into the budget."""
     return _n_bytes((n_features,), 8, copies) <= _SMALL or fits(n_features, copies=copies)
 
 
 def require_features(n_features: int, copies: int = VECTORS) -> None:
-    """Raise unless vectors with one number for each feature can be held: see `fits_features`."""
+    """Raise a ``MemoryError`` if `fits_features` is False."""
     if fits_features(n_features, copies):
         return
     advice = (
-        "use fewer columns: leave out those without values, or correct a feature number that is "
-        "far beyond the others"
+        "use fewer columns: drop those without values, or correct a feature number that is far "
+        "larger than the others"
     )
     require(f"a model of {n_features:,} features", n_features, copies=copies, advice=advice)
 
@@ -122,7 +122,7 @@ def _address_space() -> list[int]:
 
 
 def _address_space_left(statm: Path = Path("/proc/self/statm")) -> list[int]:
-    """What is left of the address space, if it is limited and the kernel tells its size."""
+    """What is left of the address space, if it is limited and its size is known."""
     limit = _address_space()
     if not limit:
         return []
@@ -138,12 +138,12 @@ def _group_limits(proc: Path) -> list[int]:
     """Limits of the process's control groups and of those above them, read once."""
     try:
         return [limit for path in _limit_files(proc) if (limit := _read_limit(path)) is not None]
-    except (OSError, ValueError):  # not Linux, or nothing to be read there
+    except (OSError, ValueError):  # not Linux, or the files cannot be read
         return []
 
 
 def _limit_files(proc: Path) -> Iterator[Path]:
-    """Where the limits of the process's control group and of those above it stand.
+    """Files with the limits of the process's control group and of its parent groups.
 
     A line of ``cgroup`` is ``number:controllers:path``, without controllers for version 2. The
     hierarchy is mounted from some ``root`` on, which in a container is often the container's own
@@ -165,7 +165,7 @@ def _limit_files(proc: Path) -> Iterator[Path]:
 
 
 def _upwards(path: str, root: str) -> Iterator[PurePosixPath]:
-    """A group and those above it, relative to the mounted root; at least the root itself."""
+    """A group and its parents, relative to the mounted root; at least the root itself."""
     group = PurePosixPath(path)
     relative = PurePosixPath()
     if group.is_relative_to(root):

@@ -1,9 +1,9 @@
-"""What is being done and how long it takes, on stderr.
+"""Progress messages on stderr.
 
-With ``verbose`` every step is a line. Without it, a call that takes more than a second shows what
-it is doing on a terminal and in a notebook, and leaves nothing behind; in a log file, a pipe, a
-thread or a process of a pool it is silent. ``RANKRLS_PROGRESS=0`` in the environment makes it
-silent everywhere. The bar is that of tqdm where it is installed.
+With ``verbose``, every step is printed as a line. Without it, a call that takes more than a second
+shows what it is doing on a terminal or in a notebook, and clears the message at the end. Nothing is
+shown in log files, pipes, threads and worker processes, or with ``RANKRLS_PROGRESS=0`` in the
+environment. If tqdm is installed, its progress bar is used.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: Seconds between two lines about the same loop: on a terminal, and in a log file.
 TERMINAL_PAUSE, LOG_PAUSE = 0.1, 5.0
 
-#: Seconds until a call without ``verbose`` shows what it is doing, and between two looks at it.
+#: Seconds until a call without ``verbose`` shows a message, and between two updates.
 PATIENCE, LOOK = 1.0, 0.25
 
 
 class Progress:
-    """Tell what is being done and how long it has taken.
+    """Show what is being done and how long it has taken.
 
     Parameters
     ----------
     name : str
-        Who is talking.
+        Name of the estimator or function.
     verbose : int
-        0: only calls of some time, on a terminal or in a notebook.
+        With 0, messages are only shown for long calls, on a terminal or in a notebook.
     """
 
     def __init__(self, name: str, verbose: int) -> None:
@@ -50,7 +50,7 @@ class Progress:
         self.start = time.perf_counter()
         self._last = -LOG_PAUSE
         self._open = False
-        if verbose and _shown is not None:  # lines and a line that is rewritten do not mix
+        if verbose and _shown is not None:  # printed lines would break the line of the display
             _shown.close()
         self._tell = None if verbose or not name else _listener or _display(name)
 
@@ -63,7 +63,7 @@ class Progress:
             print(self._line(message), file=sys.stderr, flush=True)
 
     def bar(self, done: int, total: int, message: str) -> None:
-        """How far a loop is; on a terminal the line is rewritten, in a log some lines are kept."""
+        """Show the progress of a loop: one line on a terminal, a few lines in a log."""
         if self._tell is not None:
             self._tell(message, done, total)
         if not self.verbose:
@@ -90,7 +90,7 @@ class Progress:
 
 
 def tells(message: str) -> Callable[[F], F]:
-    """Have a function that takes long tell what it is doing, as fits do without ``verbose``."""
+    """Let a function show a progress message, as fits do without ``verbose``."""
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
@@ -110,7 +110,7 @@ def _filled(done: int, total: int) -> str:
 
 # -- without verbose --------------------------------------------------------------------------
 
-#: Where messages go in place of a display: the command line has one of its own.
+#: Function that receives the messages instead of a display; used by the command line.
 _listener: Callable[..., None] | None = None
 
 _shown: Display | None = None
@@ -118,7 +118,7 @@ _shown: Display | None = None
 
 @contextmanager
 def progress_goes_to(listener: Callable[..., None]) -> Iterator[None]:
-    """Have ``listener(message, done, total)`` called, the last two only in loops."""
+    """Send messages to ``listener(message, done, total)``; the last two are given in loops only."""
     global _listener
     before, _listener = _listener, listener
     try:
@@ -128,7 +128,7 @@ def progress_goes_to(listener: Callable[..., None]) -> Iterator[None]:
 
 
 def _display(name: str) -> Callable[..., None] | None:
-    """Where a call may tell what it is doing; None if nobody looks, or nobody would end it."""
+    """Function that shows messages; None if they would not be seen or not be cleared."""
     global _shown
     if threading.current_thread() is not threading.main_thread() or not _somebody_looks():
         return None
@@ -153,7 +153,7 @@ def _in_notebook() -> bool:
 
 
 class Display:
-    """A line about a call that takes some time, drawn by a thread of its own, removed at the end.
+    """A line about a long call, drawn by a separate thread and cleared at the end.
 
     Parameters
     ----------
@@ -169,15 +169,15 @@ class Display:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def begin(self) -> None:
-        """Look at the clock from now on."""
+        """Start the thread that draws the line."""
         self._thread.start()
 
     def tell(self, message: str, done: int = 0, total: int = 0) -> None:
-        """What is being done now; it is drawn later, if at all."""
+        """Set the message; the thread draws it later."""
         self.message, self.done, self.total = message, done, total
 
     def close(self) -> None:
-        """Remove the line."""
+        """Clear the line."""
         global _shown
         _shown = None
         self._ended.set()
@@ -205,7 +205,7 @@ def _line_of_tqdm() -> Any:
 
 
 class _TqdmLine:
-    """By tqdm, which draws widgets in notebooks that have them."""
+    """Draw with tqdm, which uses widgets in notebooks if available."""
 
     def __init__(self, tqdm: Any) -> None:
         self._tqdm = tqdm
@@ -226,7 +226,7 @@ class _TqdmLine:
 
 
 class _PlainLine:
-    """By rewriting the line of a terminal."""
+    """Draw by rewriting the line of a terminal."""
 
     width = 0
 

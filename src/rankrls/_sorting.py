@@ -15,10 +15,10 @@ __all__ = ["argsort_within", "distribute", "stable_argsort", "value_parts"]
 
 Array = NDArray[Any]
 
-#: Rows that are worked on at once where everything else is done by streaming.
+#: Number of rows that are processed at a time.
 CHUNK = 2**16
 
-#: Bins of a histogram of values, from which parts are made, at most.
+#: Maximum number of bins of the histogram from which parts are made.
 MAX_BINS = 2**20
 
 
@@ -73,7 +73,7 @@ def argsort_within(values: Array, codes: Array | None, n_codes: int) -> Array:
 
 
 def _sort_runs(order: Array, keys: Array, values: Array) -> None:
-    """Put rows of equal keys, which stand together, in ascending order of their values."""
+    """Sort consecutive rows of equal keys by their values."""
     run_starts = keys[1:] != keys[:-1]
     ordered = values[order]
     wrong = np.flatnonzero((ordered[1:] < ordered[:-1]) & ~run_starts)
@@ -122,7 +122,7 @@ def value_parts(values: Array, size: int) -> tuple[Array, int]:
     counts = np.zeros(n_bins, dtype=np.int64)
     for rows in _chunks(len(values), n_bins):
         counts += np.bincount(bins(rows), minlength=n_bins)
-    # A part ends where its size is reached; a bin of that size is a part of its own.
+    # A part ends when its size is reached; a bin of that size is a separate part.
     group, heavy = (np.cumsum(counts) - counts) // size, counts >= size
     starts = np.zeros(n_bins, dtype=bool)
     starts[1:] = (group[1:] != group[:-1]) | heavy[1:] | heavy[:-1]

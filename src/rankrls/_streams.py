@@ -1,4 +1,4 @@
-"""Files given by name or open, plain or compressed, read and written in pieces."""
+"""Reading and writing of plain and compressed files, given by name or open."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = [
 
 PathOrFile = str | os.PathLike[str] | BinaryIO
 
-#: How the names of compressed files end.
+#: Suffixes of compressed files.
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 
-#: How compressed files begin; none with more than four bytes.
+#: First bytes of compressed files, at most four.
 _MAGIC = {
     "gzip": re.compile(b"\x1f\x8b"),
     "bzip2": re.compile(b"BZh[1-9]"),
@@ -42,14 +42,14 @@ _PIECE_BYTES = 1 << 16
 
 
 class DamagedError(Exception):
-    """Compressed data are truncated or corrupt; ``args`` are their kind and the error."""
+    """Error for truncated or corrupt compressed data; ``args`` are their kind and the error."""
 
     def __str__(self) -> str:
         return f"the {self.args[0]} data is truncated or corrupt"
 
 
 def name_of(path: PathOrFile) -> str:
-    """Return how error messages call the file."""
+    """Name of the file in error messages."""
     if isinstance(path, str | os.PathLike):
         return os.fspath(path)
     if not hasattr(path, "read"):
@@ -61,16 +61,16 @@ def name_of(path: PathOrFile) -> str:
 
 
 def without_suffix(name: str) -> str:
-    """The name of a file as it was before it was compressed."""
+    """Name of a file without the suffix of its compression."""
     suffix = next((end for end in _SUFFIXES if name.lower().endswith(end)), "")
     return name[: len(name) - len(suffix)]
 
 
 @contextmanager
 def opened(path: PathOrFile) -> Iterator[Any]:
-    """The bytes of a file, unpacked if they are gzip, bzip2, xz or zstd, as their content tells.
+    """Open a file for reading; gzip, bzip2, xz and zstd are detected by content and decompressed.
 
-    A file passed open is read from where it stands and stays open.
+    An open file is read from its current position and stays open.
     """
     if isinstance(path, str | os.PathLike):
         with open(path, "rb") as file:
@@ -80,7 +80,7 @@ def opened(path: PathOrFile) -> Iterator[Any]:
 
 
 def unpacked(file: Any, name: str) -> Any:
-    """A file with ``read(n_bytes)``, which raises `DamagedError` where the data are damaged."""
+    """A file with ``read(n_bytes)``, which raises `DamagedError` if the data are damaged."""
     head = b""
     while len(head) < 4 and (more := _read(file, 4 - len(head), name)):
         head += more
@@ -92,7 +92,7 @@ def unpacked(file: Any, name: str) -> Any:
 
 
 def packed(file: IO[bytes], path: str) -> Any:
-    """A context with a file to write to, compressed as the name ``path`` tells."""
+    """Open a file for writing, compressed according to the suffix of ``path``."""
     suffix = path[len(without_suffix(path)) :].lower()
     if suffix == ".gz":
         return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
@@ -109,7 +109,7 @@ def packed(file: IO[bytes], path: str) -> Any:
 
 
 def _zstd(name: str) -> Any:
-    """What unpacks zstd: the standard library from Python 3.14 on, or pyarrow."""
+    """Module that decompresses zstd: the standard library from Python 3.14 on, or pyarrow."""
     for module in ("compression.zstd", "pyarrow"):
         try:
             return importlib.import_module(module)
@@ -136,11 +136,11 @@ class _LeftOpen:
         self.write, self.flush = file.write, file.flush
 
     def close(self) -> None:
-        """Leave this to whoever opened the file."""
+        """Do nothing: the caller closes the file."""
 
 
 class _Prefixed:
-    """A file whose first bytes have been read already: ``read`` gives them again."""
+    """A file whose first bytes were already read; ``read`` returns them again."""
 
     closed = False
 
@@ -152,11 +152,11 @@ class _Prefixed:
         return head or _read(self._file, n_bytes, self._name)
 
     def close(self) -> None:
-        """Leave this to whoever opened the file."""
+        """Do nothing: the caller closes the file."""
 
 
 class _Unpacked:
-    """The unpacked bytes of a file."""
+    """The decompressed bytes of a file."""
 
     def __init__(self, source: _Prefixed, kind: str, name: str) -> None:
         self._kind = kind
@@ -185,7 +185,7 @@ def _xz() -> lzma.LZMADecompressor:
 
 
 class _Streams:
-    """Compressed streams one after the other, each unpacked by a decompressor of its own."""
+    """Concatenated compressed streams, each with its own decompressor."""
 
     def __init__(self, source: _Prefixed, make: Callable[[], Any]) -> None:
         self._source, self._make, self._decompressor = source, make, make()

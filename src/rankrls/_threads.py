@@ -1,4 +1,4 @@
-"""How many threads our own loops may use: what BLAS may, unless the user says otherwise."""
+"""Number of threads of loops in Python: by default that of BLAS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def n_threads(n_jobs: Any) -> int:
 
 
 def at_most(threads: int) -> AbstractContextManager[Any]:
-    """Let BLAS use no more than so many threads in a ``with`` block, nor more than before."""
+    """Limit the threads of BLAS in a ``with`` block; a lower existing limit stays."""
     if threads >= effective_n_jobs(-1) or threads >= _blas_threads():
         return nullcontext()
     return threadpool_limits(limits=threads, user_api="blas")

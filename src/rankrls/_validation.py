@@ -1,6 +1,6 @@
-"""Checks that turn what users pass into plain arrays, or into one clear ``ValueError``.
+"""Validation of arguments: conversion to plain arrays, or a clear ``ValueError``.
 
-Imports nothing of rankrls; everything else may rely on what these functions return.
+This module imports nothing from rankrls.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-#: Metrics by the names that they have elsewhere, in small letters.
+#: Metrics by their names in other libraries, in lower case.
 _METRIC_NAMES = {
     "average_precision": ("map", "ap", "mean_average_precision", "average_precision_score"),
     "reciprocal_rank": ("mrr", "rr", "mean_reciprocal_rank"),
@@ -51,21 +51,21 @@ _METRIC_NAMES = {
     ),
 }
 
-#: Strings up to this length are stored in one width; longer ones where that takes no more than
-#: so many times the characters of the different strings.
+#: Strings up to this length are stored in an array of strings; longer ones if it takes at most so
+#: many times the characters of the distinct strings.
 _NARROW, _WASTE = 64, 8
 
 
 @dataclass(frozen=True)
 class Queries:
-    """Query ids as small integers.
+    """Query ids converted to small integers.
 
     Attributes
     ----------
     codes : ndarray of shape (n_rows,), int64
         Query number of every row, in ``range(n_queries)``.
     labels : ndarray or list of length n_queries
-        The id that each number stands for: sorted, or in order of first appearance when the
+        The id of each number: sorted, or in order of first appearance when the
         ids cannot be sorted.
     """
 
@@ -77,13 +77,13 @@ class Queries:
 
 
 def show(value: Any) -> str:
-    """A value for an error message: its repr if that is short, else its type."""
+    """Format a value for an error message: its repr if short, otherwise its type."""
     text = repr(value)
     return text if len(text) <= 60 and "\n" not in text else f"a {type(value).__name__}"
 
 
 def check_option(name: str, value: Any, allowed: Iterable[str]) -> str:
-    """Return ``value`` if it is one of ``allowed``; otherwise an error that lists them."""
+    """Return ``value`` if it is one of ``allowed``; otherwise raise an error that lists them."""
     allowed = tuple(allowed)
     if not isinstance(value, str) or value not in allowed:
         choices = ", ".join(repr(a) for a in allowed)
@@ -92,7 +92,7 @@ def check_option(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def metric_hint(value: Any) -> str | None:
-    """What a metric is called here that is known by another name; None for all other values."""
+    """Advice for a metric that has another name here; None for all other values."""
     # "ndcg10", "NDCG_at_10" and "ndcg@10" are cut off at 10.
     parts = re.fullmatch(r"(.+?)(?:(?:@|_at_|_)?(\d+))?", str(value).lower())
     for meant, names in _METRIC_NAMES.items():
@@ -110,7 +110,7 @@ def metric_hint(value: Any) -> str | None:
 
 
 def check_metric_name(argument: str, value: Any) -> None:
-    """Tell those who know a metric by another name what it is called here."""
+    """Raise with advice if a metric has another name here."""
     hint = metric_hint(value)
     if hint is not None:
         raise ValueError(f"{argument}={value!r}: {hint}")
@@ -144,7 +144,7 @@ def check_integer(name: str, value: Any, *, least: int) -> int:
 
 
 def check_length(name: str, values: Any, n: int, of: str = "rows of X") -> None:
-    """Raise unless ``values`` has one entry for each of ``n`` things, called ``of``."""
+    """Raise unless ``values`` has ``n`` entries, one for each of ``of``."""
     if len(values) != n:
         raise ValueError(f"{name} has {len(values)} entries for {n} {of}")
 
@@ -160,7 +160,7 @@ def _as_array(name: str, values: Any) -> NDArray[Any]:
 
 
 def refuse_lazy(X: Any, name: str = "X", instead: str = "use rankrls.dask.RankRLS") -> None:
-    """Raise if X is a collection of Dask or a lazy frame of polars, whose rows are not here."""
+    """Raise if X is a Dask collection or a lazy frame of polars, which are not in memory."""
     if type(X).__module__.startswith("polars") and type(X).__name__ == "LazyFrame":
         raise ValueError(
             f"{name} is a LazyFrame, whose rows are not in memory: pass {name}.collect()"
@@ -309,7 +309,7 @@ def encode_qid(qid: Any, n_rows: int, *, name: str = "qid", of: str = "rows of X
 
 
 def as_text(words: list[str]) -> NDArray[Any]:
-    """An array of strings; of objects if that takes much less memory.
+    """Make an array of strings, or of objects if that needs much less memory.
 
     NumPy gives every string of an array the width of the longest, so that one query id of 100,000
     characters would take 400 kB for every row; and it does not keep NUL characters at the end.
@@ -325,14 +325,14 @@ def as_text(words: list[str]) -> NDArray[Any]:
 
 
 def _encode_words(words: NDArray[Any]) -> Queries:
-    """Strings of very different lengths."""
+    """Make an array of objects from strings of very different lengths."""
     labels = np.array(sorted(set(words)), dtype=object)
     number = {label: code for code, label in enumerate(labels)}
     return Queries(np.array([number[word] for word in words], dtype=np.int64), labels)
 
 
 def label_array(name: str, qid: Any) -> NDArray[Any]:
-    """An array of labels; lists of mixed types or of tuples become arrays of objects."""
+    """Make an array of labels; lists of mixed types or tuples become arrays of objects."""
     if hasattr(qid, "to_numpy"):
         return np.asarray(qid.to_numpy())
     if isinstance(qid, str) or not hasattr(qid, "__len__") or hasattr(qid, "tocsr"):

@@ -4,7 +4,7 @@ __all__ = ["FeatureScaleWarning", "IdColumnWarning"]
 
 
 class FeatureScaleWarning(UserWarning):
-    """Warning that the features have very different scales, which a single alpha cannot suit.
+    """Warning about features of very different scales, for which no single alpha is suitable.
 
     Examples
     --------

@@ -1,9 +1,8 @@
-"""Rankers in the pipelines of `PyTerrier <https://pyterrier.readthedocs.io>`_, with their queries.
+"""Rankers in pipelines of `PyTerrier <https://pyterrier.readthedocs.io>`_.
 
-``pt.ltr.apply_learned_model(learner)`` calls ``learner.fit(X, y)``: rows of all queries in one
-table, and nothing says which row is of which query. With ``form="ltr"`` it passes the sizes of the
-queries as LightGBM takes them, and validation queries, which `PyTerrierLearner` takes.
-PyTerrier is not imported here.
+``pt.ltr.apply_learned_model(learner)`` calls ``learner.fit(X, y)`` without the queries of the rows.
+With ``form="ltr"`` it passes the sizes of the queries, as LightGBM expects them, and validation
+queries. `PyTerrierLearner` accepts both. This module does not import PyTerrier.
 """
 
 from __future__ import annotations

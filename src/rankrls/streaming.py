@@ -1,8 +1,8 @@
-"""Rankers with a scaler before them that learn batch by batch.
+"""Pipelines of a scaler and a ranker that learn batch by batch.
 
-The sums over queries that a ranker keeps are sums over scaled features. A change of the scaler's
-offsets and scales is a change of these sums, L ignores offsets, and so scaler and ranker together
-are those of a fit to all rows, without a second pass.
+A ranker keeps sums over queries of scaled features. If the scaler changes, the sums are converted
+to the new scale (offsets do not matter, because L ignores them). The result equals a fit of scaler
+and ranker to all rows, without a second pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankrls._frames import check_feature_names
 from rankrls._validation import check_length, encode_qid, refuse_lazy, show
-from rankrls.core.preferences.statistics import as_list
+from rankrls.core.preferences.ledger import as_list
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.incremental import Batch, BatchStream, named_batch
 from rankrls.preprocessing import QueryScaler
@@ -30,34 +30,33 @@ __all__ = ["fit_stream", "forget", "partial_fit", "require_updatable"]
 
 Array = NDArray[Any]
 
-#: Forgetting is refused if less than this part of a feature's sum of squared deviations is left.
+#: Forgetting is refused if less than this fraction of a feature's squared deviations would remain.
 LEAST_LEFT = 1e-6
 
-#: Transformers that move and stretch every feature, and learn by how much from all rows.
+#: Transformers that shift and scale every feature.
 SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler)
 
 
 def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
-    """Fit a ranker, or a pipeline of scaler and ranker, to batches that come one at a time.
+    """Fit a ranker, or a pipeline of scaler and ranker, to a stream of batches.
 
     Parameters
     ----------
     estimator : RankRLS, RankRLSCV, or Pipeline that ends in one of them
-        Before the ranker there may be one StandardScaler, MinMaxScaler or MaxAbsScaler, which is
-        then that of all rows; or a `QueryScaler`, for batches of whole queries (``by_query=True``
-        of `iter_letor` and `iter_parquet`); and before these a SimpleImputer with strategy
-        "constant".
+        The ranker may be preceded by one StandardScaler, MinMaxScaler or MaxAbsScaler, which is
+        fitted to all rows; or by a `QueryScaler`, for batches of whole queries (``by_query=True``
+        of `iter_letor` and `iter_parquet`); and these by a SimpleImputer with strategy "constant".
     batches : iterable, or function that returns one
-        As for `RankRLS.fit_stream` and `RankRLSCV.fit_stream`. Names of features are noted down
-        in the first step, as scikit-learn does for data frames.
+        As for `RankRLS.fit_stream` and `RankRLSCV.fit_stream`. Feature names are stored in the
+        first step, as scikit-learn does for data frames.
     basis_rows : array-like of shape (n_basis, n_features), optional
         As for `RankRLS.fit_stream`; not with a scaler.
 
     Returns
     -------
     estimator
-        Fitted: it is that of ``fit`` to all rows together. With `RankRLSCV`, as there, the scaler
-        has seen the held-out rows (their features, not their labels).
+        The fitted estimator; it equals ``fit`` to all rows. With `RankRLSCV`, the scaler is also
+        fitted to held-out rows (their features, not their labels).
 
     Examples
     --------
@@ -78,7 +77,7 @@ def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
     if not steps:
         return ranker.fit_stream(batches, basis_rows=basis_rows)
     if basis_rows is not None:
-        raise ValueError("basis_rows goes with a ranker alone, not with steps before it")
+        raise ValueError("basis_rows can only be used with a ranker, not with a pipeline")
     new = [clone(step) for step in steps]
     stream = _PreparedStream(batches, new)
     ranker.fit_stream  # noqa: B018 (an error here says why it cannot)
@@ -99,13 +98,13 @@ def partial_fit(
     ----------
     estimator : RankRLS, RankRLSCV, or Pipeline, as for `fit_stream`
     X, y, qid, sample_weight
-        As for `RankRLS.partial_fit`: queries that are new.
+        New queries, as for `RankRLS.partial_fit`.
 
     Returns
     -------
     estimator
-        That of a fit to all rows, its scaler included; `RankRLSCV` keeps ``alpha_``. If the call
-        fails it is as it was.
+        The updated estimator; it equals a fit of scaler and ranker to all rows. `RankRLSCV` keeps
+        ``alpha_``. If the call fails, the estimator does not change.
     """
     return _updated(estimator, X, y, qid, sample_weight, adding=True)
 
@@ -117,14 +116,14 @@ def forget(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: An
     ----------
     estimator : RankRLS, RankRLSCV, or Pipeline, as for `fit_stream`
     X, y, qid, sample_weight
-        As for `RankRLS.forget`: as they were added.
+        The queries to remove, as they were added; see `RankRLS.forget`.
 
     Returns
     -------
     estimator
-        That of a fit without them, its scaler included. The largest and smallest values of
-        MinMaxScaler and MaxAbsScaler cannot be taken back: rows that have one of them are refused.
-        If the call fails it is as it was.
+        The updated estimator; it equals a fit of scaler and ranker without these queries. The
+        extreme values of MinMaxScaler and MaxAbsScaler cannot be removed: rows that contain them
+        raise an error. If the call fails, the estimator does not change.
     """
     return _updated(estimator, X, y, qid, sample_weight, adding=False)
 
@@ -139,8 +138,8 @@ def require_updatable(estimator: Any) -> None:
     Raises
     ------
     ValueError
-        It says why: a kernel without a basis, a solver without sums over queries, a step that
-        learns from all rows, a model file that was saved without what updates need.
+        With the reason: a kernel without a basis, a solver that does not use sums over queries, a
+        step that is fitted to all rows, or a model file that was saved without uncertainty.
     """
     ranker, _ = _taken_apart(estimator)
     check_is_fitted(ranker)
@@ -149,9 +148,9 @@ def require_updatable(estimator: Any) -> None:
 
 
 class _PreparedStream(BatchStream):
-    """Batches with features that have gone through the steps before a ranker.
+    """Batches with features that are transformed by the steps before a ranker.
 
-    A scaler is fitted to the first batch, whose units the sums are in, and, beside that, to all.
+    Sums are computed in the scale of the first batch. The scaler is also fitted to all batches.
     """
 
     def __init__(self, batches: Any, steps: list[Any]) -> None:
@@ -160,7 +159,7 @@ class _PreparedStream(BatchStream):
         self._scaler = steps[-1] if isinstance(steps[-1], SCALERS) else None
         self._first: Any = None  # the scaler of the first batch
         self._labels: set[Any] = set()
-        self.names: Array | None = None  # that came beside arrays
+        self.names: Array | None = None  # given separately from arrays
 
     def read(self) -> Iterator[Batch]:
         for count, batch in enumerate(super().read()):
@@ -195,7 +194,7 @@ class _PreparedStream(BatchStream):
         return X
 
     def _check_names(self, names: Any, *, first: bool) -> None:
-        """Keep the names of columns that come beside arrays, or compare them."""
+        """Store the column names of arrays, or compare them with the stored ones."""
         if names is None:
             return
         check_length("feature_names", names, self._steps[0].n_features_in_, "columns")
@@ -206,28 +205,28 @@ class _PreparedStream(BatchStream):
             check_feature_names(names, self.names if own is None else own, "this batch")
 
     def _require_whole(self, batch: Batch) -> None:
-        """Raise if a query of the batch before goes on: it was scaled without these rows."""
+        """Raise if a query of the previous batch continues: it was scaled without these rows."""
         n_rows = batch.X.shape[0] if hasattr(batch.X, "shape") else len(batch.X)
         labels = set(as_list(encode_qid(batch.qid, n_rows).labels))
         on = self._labels & labels if batch.number > 1 else set()
         if on:
             raise ValueError(
-                f"query {show(next(iter(on)))} goes on from the batch before, and QueryScaler "
-                "scales whole queries: read batches of whole queries (by_query=True)"
+                f"query {show(next(iter(on)))} continues from the previous batch, but "
+                "QueryScaler scales whole queries: read batches of whole queries (by_query=True)"
             )
         self._labels = labels
 
 
 def _taken_apart(estimator: Any) -> tuple[Any, list[Any]]:
-    """The ranker, and the steps before it, which must be known."""
+    """Split an estimator into the ranker and the steps before it, which must be supported."""
     steps = [estimator]
     if isinstance(estimator, Pipeline):
         steps = [step for _, step in estimator.steps if step is not None and step != "passthrough"]
     *before, ranker = steps
     if not isinstance(ranker, RankRLS | RankRLSCV):
         raise ValueError(
-            f"{type(ranker).__name__} keeps no sums over queries to add to or to take from: "
-            "RankRLS and RankRLSCV do, with the linear kernel or with a basis"
+            f"{type(ranker).__name__} keeps no sums over queries, so it cannot be updated; "
+            "RankRLS and RankRLSCV can, with the linear kernel or with a basis"
         )
     based = ranker.basis is not None or "nystroem" in (
         ranker.solver,
@@ -239,9 +238,9 @@ def _taken_apart(estimator: Any) -> tuple[Any, list[Any]]:
             raise ValueError(f"{type(step).__name__} before the ranker: {why}")
         if isinstance(step, SCALERS) and (based or ranker.kernel != "linear"):
             raise ValueError(
-                f"{type(step).__name__} before a kernel: its scales change with every row that is "
-                "added, and with them the kernel of rows that are gone. Use the linear kernel, "
-                "scale the features before, or fit to all rows"
+                f"{type(step).__name__} before a kernel: every new row changes the scales, and "
+                "with them the kernel values of earlier rows. Use the linear kernel, scale the "
+                "features before, or fit to all rows"
             )
     return ranker, before
 
@@ -252,24 +251,24 @@ def _why_not(step: Any, *, last: bool) -> str | None:
         if step.strategy == "constant" and not step.add_indicator:
             return None
         return (
-            f"strategy={step.strategy!r} fills in what it has learned from all rows, which new "
-            "rows would change in rows that are gone; use strategy='constant', or fit to all rows"
+            f"strategy={step.strategy!r} depends on all rows, and new rows would change the "
+            "values that were filled in before; use strategy='constant', or fit to all rows"
         )
     if not isinstance(step, (*SCALERS, QueryScaler)):
         return (
-            "what it has learned from all rows cannot be changed in sums over rows that are gone; "
+            "it depends on all rows, and sums over earlier rows cannot be converted; "
             "StandardScaler, MinMaxScaler, MaxAbsScaler, QueryScaler and SimpleImputer with "
             "strategy='constant' can. Fit to all rows, or transform the batches before"
         )
     if not last:
-        return "it must stand directly before the ranker"
+        return "it must be the last step before the ranker"
     if getattr(step, "clip", False):
         return "clip=True changes rows one by one; set clip=False"
     return None
 
 
 def _updated(estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any, *, adding: bool) -> Any:
-    refuse_lazy(X, instead="give its parts one after the other")
+    refuse_lazy(X, instead="pass its parts one after the other")
     ranker, steps = _taken_apart(estimator)
     method = "partial_fit" if adding else "forget"
     given = {"qid": qid, "sample_weight": sample_weight}
@@ -322,13 +321,13 @@ def _rescaling(old: Any, new: Any) -> tuple[Array, Array]:
 
 
 def _unlearn(scaler: Any, X: Any) -> None:
-    """Make a scaler that of the rows without X, or raise."""
+    """Update a scaler to the rows without X, or raise."""
     gone = clone(scaler).fit(X)
     left = np.asarray(scaler.n_samples_seen_) - np.asarray(gone.n_samples_seen_)
     if (left <= 0).any():
         raise ValueError(
-            f"the {type(scaler).__name__} has seen {np.max(scaler.n_samples_seen_)} rows, of which "
-            f"{np.max(gone.n_samples_seen_)} are to be forgotten: nothing would be left"
+            f"the {type(scaler).__name__} was fitted to {np.max(scaler.n_samples_seen_)} rows, so "
+            f"{np.max(gone.n_samples_seen_)} cannot be forgotten: nothing would be left"
         )
     if isinstance(scaler, StandardScaler):
         _unlearn_moments(scaler, gone, left)
@@ -338,7 +337,7 @@ def _unlearn(scaler: Any, X: Any) -> None:
 
 
 def _unlearn_moments(scaler: StandardScaler, gone: StandardScaler, left: Array) -> None:
-    """Means and sums of squared deviations of what is left.
+    """Update means and sums of squared deviations to the remaining rows.
 
     S = S_left + S_gone + n_left n_gone/n (x̄_left − x̄_gone)², as for sums of rankings.
     """
@@ -350,12 +349,12 @@ def _unlearn_moments(scaler: StandardScaler, gone: StandardScaler, left: Array) 
         constant = ~np.isclose(scaler.scale_, np.sqrt(scaler.var_), rtol=1e-9)
         before = scaler.var_ * n
         after = before - gone.var_ * k - left * k / n * (mean - gone.mean_) ** 2
-        # Digits are relative to squares of values, where means are large.
+        # If means are large, rounding errors are relative to the squared values.
         lost = ~constant & (after < LEAST_LEFT * np.maximum(before, 1e-6 * n * scaler.mean_**2))
         if lost.any():
             raise ValueError(
-                f"{_column(scaler, lost)} hardly varies in the rows that are left, so that its "
-                "scale is not known after forgetting: fit again to these rows"
+                f"{_column(scaler, lost)} hardly varies in the remaining rows, so its scale cannot "
+                "be computed: fit again to these rows"
             )
         scaler.var_ = np.where(constant, scaler.var_, after / left)
         scaler.scale_ = np.where(constant, scaler.scale_, np.sqrt(scaler.var_))
@@ -363,7 +362,7 @@ def _unlearn_moments(scaler: StandardScaler, gone: StandardScaler, left: Array) 
 
 
 def _require_inside(scaler: Any, gone: Any) -> None:
-    """Raise if rows that go have a largest or smallest value of a feature."""
+    """Raise if removed rows contain the largest or smallest value of a feature."""
     if isinstance(scaler, MinMaxScaler):
         edge = (gone.data_max_ >= scaler.data_max_) | (gone.data_min_ <= scaler.data_min_)
         edge &= scaler.data_range_ > 0
@@ -371,9 +370,9 @@ def _require_inside(scaler: Any, gone: Any) -> None:
         edge = (gone.max_abs_ >= scaler.max_abs_) & (scaler.max_abs_ > 0)
     if edge.any():
         raise ValueError(
-            f"{_column(scaler, edge)} has its largest or smallest value in rows that are to be "
-            f"forgotten, and the {type(scaler).__name__} does not know the next one: fit again to "
-            "the rows that stay (a StandardScaler can forget)"
+            f"{_column(scaler, edge)} has its largest or smallest value in the rows to be "
+            f"forgotten, and {type(scaler).__name__} does not store the next one: fit again to "
+            "the remaining rows, or use a StandardScaler"
         )
 
 

@@ -7,34 +7,63 @@ from typing import Any
 
 import numpy as np
 
-from rankrls.estimators.choosing import Scoring
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.ridge.leave_out import HeldOut
+from rankrls.estimators.choosing import LOSS_METRIC, ListScores, Scoring
 
-__all__ = ["hardly_better"]
+__all__ = ["Chance", "hardly_better"]
 
 #: Standard errors above chance that a score has to be: alpha was chosen by it.
 N_ERRORS = 2.0
 
 
-def hardly_better(ranker: Any, y: Any, qid: Any) -> str | None:
-    """Say so if the held-out score of a fitted ranker is not clearly better than chance.
+class Chance:
+    """The score of a random order of the rows of a stream.
+
+    Metrics average over ties: equal scores of all rows have the value of a random order.
+
+    Parameters
+    ----------
+    scoring : str
+        A metric with a score for every query, or "pairwise_r2".
+    """
+
+    def __init__(self, scoring: str) -> None:
+        self._scoring = Scoring(scoring, loss={})
+        self._scores = ListScores(self._scoring, 1, 1)
+
+    def add(self, y: Any, qid: Any) -> None:
+        """Add whole queries, arrays of shape (n_rows,)."""
+        if self._scoring.name != LOSS_METRIC:
+            equal = HeldOut([np.arange(len(y))], np.zeros((1, len(y), 1)), np.zeros(1, dtype=int))
+            self._scores.add(PreferenceGraph.from_scores(y[:, None], qid=qid), equal)
+
+    def score(self) -> float:
+        """The mean over queries; of "pairwise_r2" 0, where nothing is explained."""
+        return 0.0 if self._scoring.name == LOSS_METRIC else self._scores.spread()["mean_score"][0]
+
+
+def hardly_better(ranker: Any, y: Any, qid: Any, chance: float | None = None) -> str | None:
+    """Return a warning if the held-out score of a fitted ranker is not clearly better than chance.
 
     Parameters
     ----------
     ranker : RankRLSCV or AutoRanker
         Fitted, with ``scoring`` by name.
-    y, qid : ndarray of shape (n_rows,)
-        What it was fitted to; qid may be None.
+    y, qid : ndarray of shape (n_rows,), or None
+        What it was fitted to. qid is None for one ranking; both are None for a stream.
+    chance : float, optional
+        The score of a random order. By default it is computed from y and qid.
 
     Returns
     -------
     str or None
-
-    Notes
-    -----
-    Metrics average over ties: equal scores of all rows have the value of a random order.
     """
-    scoring = Scoring(ranker.scoring)
-    chance = float(scoring.metric(y, np.zeros(len(y)), qid=qid, **scoring.options))
+    scoring = Scoring(ranker.scoring, loss={})
+    if chance is None and scoring.name == LOSS_METRIC:
+        chance = 0.0
+    elif chance is None:
+        chance = float(scoring.metric(y, np.zeros(len(y)), qid=qid, **scoring.options))
     score, error = ranker.best_score_, _standard_error(ranker, scoring, y, qid)
     if not score - chance <= N_ERRORS * error:
         return None
@@ -61,7 +90,8 @@ def _standard_error(ranker: Any, scoring: Scoring, y: Any, qid: Any) -> float:
         n_lists = results["n_scores"][best]
         if n_lists > 1:
             return float(results["std_score"][best] / math.sqrt(n_lists))
-    if qid is None and ranker.scoring in ("pairwise_accuracy", "concordance_index"):
+    one_ranking = y is not None and qid is None
+    if one_ranking and ranker.scoring in ("pairwise_accuracy", "concordance_index"):
         return _error_of_ranks(y)
     return 0.0
 

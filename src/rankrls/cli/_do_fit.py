@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from rankrls import streaming
 from rankrls.cli import _auto_option as auto_option
-from rankrls.cli._chance import hardly_better
+from rankrls.cli._chance import Chance, hardly_better
 from rankrls.cli._estimators import make_cv, make_ranker, name_features, searching
 from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._options import AutoOptions, DataOptions, ModelOptions
@@ -196,7 +196,8 @@ class _Task:
         self._note(first)
         self.about["streamed"] = True
         model = preparation.with_ranker(ranker, first.qid is not None)
-        passes = iter([self._counted(chain([first], batches))])
+        chance = Chance(self.search[2]) if self.alpha == "auto" else None
+        passes = iter([self._counted(chain([first], batches), chance)])
 
         def read() -> Iterator[Any]:
             """The rows; metrics of held-out queries are computed in further passes."""
@@ -204,12 +205,16 @@ class _Task:
 
         with self.rows.named_errors():
             streaming.fit_stream(model, read)
+        if chance is not None:
+            self.doubt = hardly_better(ranker, None, None, chance.score())
         name_features(model, first.feature_names)
         return model
 
-    def _counted(self, batches: Any) -> Iterator[dict[str, Any]]:
+    def _counted(self, batches: Any, chance: Chance | None) -> Iterator[dict[str, Any]]:
         for batch in batches:
             self.about["n_rows"] += batch.data.shape[0]
+            if chance is not None:
+                chance.add(batch.target, batch.qid)
             yield {
                 "data": batch.data,
                 "target": batch.target,

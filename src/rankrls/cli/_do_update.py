@@ -16,7 +16,7 @@ from rankrls.cli._estimators import Scorer
 from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work, facts, number, size, to_json
-from rankrls.core.preferences.statistics import as_list
+from rankrls.core.preferences.ledger import as_list
 from rankrls.datasets.formats import sniff
 from rankrls.io import save_model
 
@@ -63,6 +63,11 @@ def update(
             label=options.label or getattr(ranker, "_label_column", None),
             qid_column=options.qid_column or getattr(ranker, "_qid_column", None),
             weight=options.weight or getattr(ranker, "_weight_column", None),
+        )
+    if ranker._ledger.weighted and options.weight is None:
+        raise ValueError(
+            f"{model} was fitted with weights of rows: name their column by --weight (LETOR text "
+            "has none: use a table, or update the model in Python)"
         )
     before = int(ranker.n_queries_)
     about: dict[str, Any] = {"rows_added": 0, "rows_forgotten": 0}
@@ -138,7 +143,8 @@ class _Change:
     def knows_any(self, queries: Any, work: Work) -> bool:
         """Whether the rows, which are read, have a query of these."""
         self._loaded = [[file.load(work)] for file in self._files]
-        labels = (as_list(rows.qid) for [rows] in self._loaded if rows.qid is not None)
+        labels = (as_list(rows.qid) for [rows] in self._loaded
+                  if rows.qid is not None and "group_file" not in rows)  # fmt: skip
         return any(not queries.keys().isdisjoint(some) for some in labels)
 
     def make(self, work: Work) -> int:
@@ -148,8 +154,11 @@ class _Change:
             file.parts(work, by_query=True) for file in self._files
         ]
         for file, batches in zip(self._files, parts, strict=True):
+            first = self._first_number()
             for rows in batches:
                 n_rows += rows.data.shape[0]
+                if "group_file" in rows:
+                    self._number_queries(rows, file, first)
                 with warnings.catch_warnings(), _named(file):
                     # The columns were chosen by their names.
                     warnings.filterwarnings("ignore", "X does not have valid feature names")
@@ -161,6 +170,21 @@ class _Change:
                         sample_weight=rows.sample_weight,
                     )
         return n_rows
+
+    def _first_number(self) -> int:
+        """The first integer after all integer ids of the model's queries."""
+        known = self._scorer.ranker._ledger.queries
+        return max((label for label in known if isinstance(label, int)), default=-1) + 1
+
+    def _number_queries(self, rows: Any, file: DataFile, first: int) -> None:
+        """Give new numbers to queries that a file of sizes numbers from 0."""
+        if self.count == "rows_forgotten":
+            raise ValueError(
+                f"{file.name}: {rows.group_file} has sizes of queries and no ids, so the queries "
+                "to forget cannot be found in the model: write ids (qid:7) into the rows that the "
+                "model is fitted to and into those that it forgets"
+            )
+        rows.qid = rows.qid + first
 
 
 @contextmanager

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls._calls import warn
-from rankrls.core.preferences.statistics import Ledger, Statistics
+from rankrls.core.preferences.ledger import Ledger
+from rankrls.core.preferences.statistics import Statistics
 from rankrls.core.spaces.spaces import Basis, Kernel
 from rankrls.dask._census import Census, Counts, Crossing
 from rankrls.dask._partitions import Partitions
@@ -126,6 +127,7 @@ class Preferences:
     def ledger(self) -> Ledger:
         """Which queries there are, for a model that goes on learning."""
         ledger = Ledger()
+        ledger.weighted = self.weighted
         if not self.with_qid:
             ledger.add_ranking(self.n_rows, 0)
             return ledger

@@ -258,15 +258,15 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
                 self._fit_by_judgements(kernel, X, graph, grid, groups)
             else:
                 self._fit_by_cross_validation(kernel, X, y, graph, grid)
-            self._note_learned(kernel, graph)
+            self._note_learned(kernel, X, graph)
         return self
 
     @IncrementalMethod
     def fit_stream(self, batches: Any, *, basis_rows: Any = None) -> Any:
-        """Choose alpha by folds of whole queries and fit, to batches that come one at a time.
+        """Choose alpha by folds of whole queries and fit, to a stream of batches.
 
-        Sums over queries are kept for every fold, so that models without a fold are exact for
-        all alphas after one pass: those of ``fit`` with the same folds.
+        Sums over queries are kept for every fold. The models fitted without a fold follow exactly
+        from them for all alphas, and equal those of ``fit`` with the same folds.
 
         Parameters
         ----------
@@ -284,17 +284,17 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
 
         Notes
         -----
-        ``cv`` is a number of folds; "auto": 5. The first query goes to the first fold, the second
-        one to the second, and so on in turn, in the order in which queries begin.
+        ``cv`` is the number of folds; "auto" is 5. Queries are assigned to the folds in turn, in
+        the order of the stream.
 
-        ``scoring="pairwise_r2"`` needs one pass, for a generator of batches also the only one.
-        "pairwise_accuracy" and list metrics, such as "ndcg@10", look at held-out predictions in
-        a second pass, and in one more where the default grid is continued: batches must be
-        readable again. "concordance_index" and functions are refused, as they need the
-        predictions of all queries at once.
+        ``scoring="pairwise_r2"`` needs one pass over the batches, so they may come from a
+        generator. "pairwise_accuracy" and list metrics such as "ndcg@10" need a second pass for the
+        held-out predictions, and another one if the default grid is extended, so it must be
+        possible to read the batches again. "concordance_index" and functions are refused, because
+        they need the predictions of all queries at once.
 
-        The default grid is placed by the trace of XᵀLX. Memory: as for `RankRLS.fit_stream`, with a
-        matrix of n_features × n_features for every fold.
+        The default grid is centred by the trace of XᵀLX. Memory is needed as for
+        `RankRLS.fit_stream`, with a matrix of n_features × n_features for every fold.
 
         Examples
         --------
@@ -325,6 +325,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             if rescaling is not None:
                 for fold in folds:
                     fold.rescale(*rescaling)
+                folds[0].ledger.rescale(*rescaling)
             held_out = FoldStatistics([f.total for f in folds], scaled=folds[0].basis is None)
             require_rest([fold.preferences for fold in folds])
 

@@ -24,8 +24,8 @@ from rankrls._progress import Progress
 from rankrls._validation import check_scores, check_weights, show
 from rankrls.core.linalg.factorizations import NotPositiveError
 from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.ledger import Ledger
 from rankrls.core.preferences.statistics import (
-    Ledger,
     RankingStatistics,
     Statistics,
     add_batch,
@@ -365,6 +365,7 @@ class StreamLearner:
             raise ValueError(f"it has {has} qid, and the first batch had {had}: give all or none")
         for learned in self.folds:
             learned.dtype = np.result_type(learned.dtype, X.dtype)
+        self._ledger.weighted |= weight is not None
         if self._queries is None:
             self._add_ranking(X, y, weight)
         else:
@@ -414,7 +415,5 @@ class StreamLearner:
     def _learn(self, ended: Iterable[Rows]) -> None:
         """Add whole queries."""
         for rows in ended:
-            for fold, learned in enumerate(self.folds):
-                mine = rows.of_fold(fold, self.n_folds)
-                if len(mine.y):
-                    learned.add(mine.graph(), mine.X, self._loss)
+            for fold, mine in rows.by_fold(self.n_folds):
+                self.folds[fold].add(mine.graph(), mine.X, self._loss)

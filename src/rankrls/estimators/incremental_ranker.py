@@ -1,4 +1,4 @@
-"""``IncrementalRanker``: queries that come and go, of one model and of streams of batches."""
+"""``IncrementalRanker``: adding and removing queries, and fits to streams of batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._calls import takes_queries, unchanged_on_error
+from rankrls._calls import takes_queries, unchanged_on_error, warn
 from rankrls._frames import (
     check_feature_names,
     check_same_rows,
@@ -22,7 +22,7 @@ from rankrls._progress import Progress
 from rankrls._validation import check_length, check_positive, encode_qid, show
 from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.statistics import Ledger
+from rankrls.core.preferences.ledger import Ledger
 from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
 from rankrls.estimators.incremental import (
     Batch,
@@ -38,13 +38,18 @@ __all__ = ["IncrementalRanker"]
 Array = NDArray[Any]
 
 SEEN = (
-    "was given in an earlier call: a query must come whole, in one call (to change one, forget it "
-    "first, with the rows that it was added with)"
+    "was given in an earlier call: pass all rows of a query in one call (to change a query, forget "
+    "it first, with the rows that it was added with)"
+)
+
+UNWEIGHTED = (
+    "the model has learned from rows with sample_weight, and these rows have none: their weights "
+    "are 1. Pass sample_weight, ones if this is what is meant"
 )
 
 
 class IncrementalRanker(PosteriorMixin, Ranker):
-    """What `RankRLS` and `RankRLSCV` share: a model of sums over queries, which come and go."""
+    """Base class of `RankRLS` and `RankRLSCV`: models of sums over queries, which can change."""
 
     __metadata_request__partial_fit = {"qid": True}  # noqa: RUF012
 
@@ -61,11 +66,11 @@ class IncrementalRanker(PosteriorMixin, Ranker):
 
     @property
     def _alpha_known(self) -> bool:
-        """Whether there is an alpha before the first call."""
+        """Whether alpha is known before the first call."""
         return True
 
     def __copy__(self) -> Any:
-        """A shallow copy with a ledger of its own: updating the copy leaves the original alone."""
+        """Shallow copy with a separate ledger, so that updates do not change the original."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         if hasattr(self, "_ledger"):
@@ -88,35 +93,34 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         pair_weight: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Any:
-        """Learn from more queries; the model is that of a fit to all of them.
+        """Add queries to the model. The result equals a fit to all queries.
 
-        For the linear kernel (solver "primal"; more features than rows is fine, but not many
-        thousands), and for any kernel with a basis, which is fixed by the first call: ``basis``
-        are row numbers of the first X, or how many of its rows to draw. It may follow ``fit`` and
-        `fit_stream` as well.
+        Supported are the linear kernel with solver "primal" (with up to a few thousand features),
+        and any kernel with a basis. The basis is fixed by the first call: ``basis`` holds row
+        numbers of the first X, or the number of its rows to draw. The method can also be called
+        after ``fit`` and `fit_stream`.
 
         Parameters
         ----------
         X, y, pairs, magnitude, pair_weight, sample_weight
-            As for ``fit``. The arguments of one call are one set of rows: ``pairs`` are row
-            numbers of this X.
+            As for ``fit``. ``pairs`` holds row numbers of the X of this call.
         qid : array-like of shape (n_rows,), optional
-            Query of every row. A query comes whole, in one call: one that an earlier call had is
-            an error. None: the rows of this call are one ranking.
+            Query of each row. All rows of a query must be passed in one call; a query of an earlier
+            call is an error. If None, the rows of this call form one ranking.
 
         Returns
         -------
         RankRLS
-            The estimator. As long as no call had a pair to learn from (a single row, equal scores
-            in every query) it counts as not fitted.
+            The estimator. It is not fitted until a call contains a preference (not only single
+            rows or equal scores in every query).
 
         Notes
         -----
-        XᵀLX and Xᵀr are sums over queries, kept in float64, so that a batch costs one product and
-        one factorisation; to go through many batches and solve once, use `fit_stream`. A call that
-        fails leaves the model as it was. ``alpha`` may be changed between calls; the cost, the
-        ties, the weighting and the kernel may not. `RankRLSCV` keeps the ``alpha_`` that ``fit`` or
-        `fit_stream` has chosen (its first call is ``fit``); ``cv_results_`` are those of that time.
+        XᵀLX and Xᵀr are sums over queries, kept in float64. A call therefore costs one product and
+        one factorisation; to process many batches and solve once, use `fit_stream`. If a call
+        fails, the model does not change. ``alpha`` may change between calls; the cost, the ties,
+        the weighting and the kernel may not. `RankRLSCV` keeps the ``alpha_`` chosen by ``fit`` or
+        `fit_stream`, which must be called first; ``cv_results_`` does not change either.
 
         Examples
         --------
@@ -165,9 +169,11 @@ class IncrementalRanker(PosteriorMixin, Ranker):
                 (learned,) = Learned.nothing(X, basis, graph.n_outputs, graph.flat, Ledger())
             _check_outputs(learned, graph)
             learned.ledger.check_new(graph, SEEN)
+            if learned.ledger.weighted and graph.scores is not None and graph.sample_weight is None:
+                warn(UNWEIGHTED)
             learned.add(graph, X, self._loss)
             undo.append(learned.ledger.undo(graph))
-            self._settle(learned, kernel, learned.ledger.add, graph)
+            self._settle(learned, kernel, lambda: learned.ledger.add(graph, X))
         return self
 
     @IncrementalMethod
@@ -183,34 +189,35 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         pair_weight: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Any:
-        """Unlearn queries exactly: the model is that of a fit without them.
+        """Remove queries from the model. The result equals a fit without them.
 
         Parameters
         ----------
         X, y, qid, pairs, magnitude, pair_weight, sample_weight
-            As they were given to ``fit``, `partial_fit` or `fit_stream`; rows in any order, and
-            whole queries of any calls. A call without qid, or with pairs, is forgotten as it was
-            made.
+            As they were passed to ``fit``, `partial_fit` or `fit_stream`: whole queries of any
+            calls, with rows in any order. A call without qid, or with pairs, can only be removed
+            as a whole.
 
         Returns
         -------
         RankRLS
-            The estimator; not fitted any more if no preference is left.
+            The estimator. It is no longer fitted if no preference remains.
 
         Raises
         ------
         ValueError
-            If a query was never added, or with another number of rows or pairs, or if more would
-            go than there is, or if alpha is below the rounding that is left. Rows are not kept,
-            so that other rows of the same number, with other values, can be told only if they are
-            too many: forget what was added.
+            If a query was not added, or was added with another number of rows or pairs; if more
+            would be removed than there is; or if alpha is too small for the rounding errors. Rows
+            are not stored, but a checksum of each query is: other features, scores or weights are
+            an error, unless they differ by less than about 1e-8 (1e-4 for float32). Calls without
+            qid, given pairs, and queries of Dask models and of older model files have no checksums.
 
         Notes
         -----
-        The basis of a fixed-basis model stays what it was, even if its rows are forgotten.
-        Statistics are subtracted, which leaves rounding of the size of what they were: it is
-        allowed for when the system is solved, but where nearly everything is forgotten, or
-        alpha is tiny, a new fit has more digits.
+        The basis of a fixed-basis model does not change, even if its rows are removed. Statistics
+        are subtracted, so rounding errors are relative to their size before the call. The solver
+        takes them into account, but if nearly all queries are removed, or alpha is tiny, a new
+        fit is more accurate.
         """
         with unchanged_on_error(self) as undo:
             learned = self._learned()
@@ -230,25 +237,26 @@ class IncrementalRanker(PosteriorMixin, Ranker):
                 sample_weight=sample_weight,
             )
             _check_outputs(learned, graph)
-            learned.ledger.check_known(graph)
+            rounding = max(float(np.finfo(X.dtype).eps), *(part.rounding for part in learned.total))
+            learned.ledger.check_known(graph, X, rounding)
             learned.subtract(graph, X, self._loss)
             undo.append(learned.ledger.undo(graph))
-            self._settle(learned, kernel, learned.ledger.remove, graph)
+            self._settle(learned, kernel, lambda: learned.ledger.remove(graph))
         return self
 
     def _rescale_features(self, factor: Array, offset: Array) -> None:
-        """Make a primal model that of (X − offset) · factor: exact, from its sums, without rows."""
+        """Convert a primal model to features (X − offset) · factor, exactly, from its sums."""
         with unchanged_on_error(self):
             kernel = self._check_terms(first=False)
             learned = self._learned()
             assert learned is not None
             learned.rescale(factor, offset)
-            self._settle(learned, kernel)
+            self._settle(learned, kernel, lambda: learned.ledger.rescale(factor, offset))
 
     def _gather(
         self, kernel: Kernel, batches: Iterable[Batch], basis_rows: Any, n_folds: int = 1
     ) -> list[Learned]:
-        """What was learned from all batches, in folds of whole queries."""
+        """Sums over all batches, in folds of whole queries."""
         learner = StreamLearner(self._loss, Progress(type(self).__name__, self.verbose), n_folds)
         for batch in batches:
             with named_batch(batch.number):
@@ -263,28 +271,28 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         return learner.finish()
 
     def _check_rows_of(self, batch: Batch, *, reset: bool) -> Any:
-        """The features of a batch of a stream, checked, and the names of its columns."""
+        """Validate the features of a batch and the names of its columns."""
         by_row = {"qid": batch.qid, "sample_weight": batch.sample_weight}
         check_same_rows(batch.X, y=batch.y, **by_row)
         X = self._check_batch(batch.X, reset=reset)
         self._check_names(batch.names, X.shape[1], reset=reset)
         return X
 
-    def _note_learned(self, kernel: Kernel, graph: PreferenceGraph) -> None:
-        """Note down what ``fit`` has learned from, for calls that add to it, if they can."""
+    def _note_learned(self, kernel: Kernel, X: Any, graph: PreferenceGraph) -> None:
+        """Store which queries ``fit`` used, for later updates, if these are supported."""
         for name in ("_ledger", "_preferences", "_learned_with", "_pending"):
             self.__dict__.pop(name, None)
         if self.solver_ not in ("primal", "nystroem"):
             return
         self._ledger = Ledger()
-        self._ledger.add(graph)
+        self._ledger.add(graph, None if kernel.precomputed else X)
         self._preferences = graph.n_preferences
         self._learned_with = self._terms(kernel)
 
     # -- what they share
 
     def _why_not_incremental(self) -> str | None:
-        """Why these parameters allow no exact update; None if they do."""
+        """Reason why these parameters do not allow exact updates; None if they do."""
         based = self.basis is not None or "nystroem" in (self.solver, getattr(self, "solver_", ""))
         if isinstance(self.kernel, str) and self.kernel == "precomputed" and not based:
             return (
@@ -306,19 +314,19 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         return None
 
     def _learned(self) -> Learned | None:
-        """What was learned so far, in new arrays; None if nothing was."""
+        """Copy of the sums so far; None if there are none."""
         if not hasattr(self, "_model"):
             return self._pending.copy() if hasattr(self, "_pending") else None
         if self.solver_ not in ("primal", "nystroem"):
             choice = ", which solver='auto' chose," if self.solver == "auto" else ""
             raise ValueError(
                 f"the model was fitted with solver={self.solver_!r}{choice} and has no sums over "
-                "queries to add to or to take from: fit it with solver='primal', or with a basis"
+                "queries, so it cannot be updated: fit it with solver='primal', or with a basis"
             )
         if not hasattr(self, "_ledger"):
             raise ValueError(
-                "the model does not know what it was fitted to (saved with uncertainty=False?): "
-                "for partial_fit and forget fit it again"
+                "the model does not contain its sums over queries (saved with uncertainty=False?): "
+                "to use partial_fit and forget, fit it again"
             )
         if self._model.pair_coef is not None:
             raise ValueError(
@@ -328,11 +336,11 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         return Learned.by(self._model, self._flat, self._preferences, self._ledger)
 
     def _terms(self, kernel: Kernel) -> dict[str, Any]:
-        """What must stay the same as long as statistics are added up."""
+        """Parameters that must not change between updates."""
         return {**self._loss, "kernel": kernel.metric, "kernel parameters": kernel.params}
 
     def _check_terms(self, first: bool) -> Kernel:
-        """Check the parameters, and that they are those of what was learned."""
+        """Check the parameters, and that they have not changed since the first call."""
         kernel = self._check_options()
         if not first:
             check_positive("alpha", self._alpha)
@@ -340,8 +348,8 @@ class IncrementalRanker(PosteriorMixin, Ranker):
                 before = self._learned_with[name]
                 if _differs(value, before):
                     raise ValueError(
-                        f"{name} is {show(value)} now and was {show(before)} when the model began "
-                        "to learn: set it back, or fit from the start"
+                        f"{name} was changed from {show(before)} to {show(value)} after the first "
+                        "call: set it back, or fit again"
                     )
         return kernel
 
@@ -364,7 +372,7 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         return canonical(X, dense=precomputed)
 
     def _check_names(self, names: Any, n_features: int, *, reset: bool) -> None:
-        """Keep the names of a batch's columns that come beside an array, or compare them."""
+        """Store the column names of a batch of arrays, or compare them with the stored ones."""
         if names is None:
             return
         check_length("feature_names", names, n_features, "columns")
@@ -375,7 +383,7 @@ class IncrementalRanker(PosteriorMixin, Ranker):
             self._names_beside = True
 
     def _first_basis(self, kernel: Kernel, X: Any, rows: Any = None) -> Basis | None:
-        """The basis that the first batch decides, or None for a primal model."""
+        """Basis from the first batch, or None for a primal model."""
         if self.basis is None and self.solver != "nystroem" and rows is None:
             return None
         if self.solver == "primal":
@@ -392,13 +400,12 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         self,
         learned: Learned,
         kernel: Kernel,
-        note: Callable[[PreferenceGraph], None] | None = None,
-        graph: PreferenceGraph | None = None,
+        note: Callable[[], None] | None = None,
     ) -> None:
-        """Solve, ``note`` the graph in the ledger, and store: after the first nothing fails."""
+        """Solve, update the ledger by ``note``, and store; only solving can fail."""
         model = learned.model(float(self._alpha), getattr(self, "feature_names_in_", None))
-        if note is not None and graph is not None:
-            note(graph)
+        if note is not None:
+            note()
         # Attributes of a copy are set one by one, and all of them become those of self at once:
         # threads that predict meanwhile see the old model or the new one.
         new = object.__new__(type(self))

@@ -293,39 +293,39 @@ class RankRLS(IncrementalRanker):
         problem = self._problem(kernel, X, graph)
         model, history = self._solve(problem, alphas, held_out=held_out, callback=callback)
         self._store(problem, model, history)
-        self._note_learned(kernel, graph)
+        self._note_learned(kernel, X, graph)
 
     @IncrementalMethod
     def fit_stream(self, batches: Any, *, basis_rows: Any = None) -> Any:
-        """Fit to batches, one at a time: data larger than memory, read once.
+        """Fit to a stream of batches, for data larger than memory. Each batch is read once.
 
         Parameters
         ----------
         batches : iterable, or function that returns one
-            Of (X, y) or (X, y, qid), or of mappings with ``data``, ``target``, ``qid`` and, if
-            wanted, ``sample_weight`` and ``feature_names``: what `rankrls.datasets.iter_letor`
-            and `iter_parquet` give. Names of features must be the same in all batches.
-            The last query of a batch may go on in the next one; a query that comes back later
-            is an error. Without qid all batches are one ranking, which needs cost="magnitude" and
-            ties="keep".
+            Batches (X, y) or (X, y, qid), or mappings with ``data``, ``target``, ``qid`` and
+            optionally ``sample_weight`` and ``feature_names``, as returned by
+            `rankrls.datasets.iter_letor` and `iter_parquet`. Feature names must be the same in all
+            batches. The last query of a batch may continue in the next one; a query that appears
+            again later is an error. Without qid all batches form one ranking, which requires
+            cost="magnitude" and ties="keep".
         basis_rows : array-like of shape (n_basis, n_features), optional
-            Basis vectors, for solver "nystroem"; ``basis_indices_`` are then numbers of these
-            rows. If the kernel is precomputed, their kernel matrix, (n_basis, n_basis). By default
-            ``basis`` (row numbers, or how many to draw) is about the first batch.
+            Basis vectors for solver "nystroem"; ``basis_indices_`` then refers to these rows. If
+            the kernel is precomputed, their kernel matrix, (n_basis, n_basis). By default ``basis``
+            (row numbers, or the number of rows to draw) refers to the first batch.
 
         Returns
         -------
         RankRLS
-            The fitted estimator, that of ``fit`` to all rows together.
+            The fitted estimator; it equals ``fit`` to all rows.
 
         Notes
         -----
-        Memory: one batch (for "nystroem" also its kernel values with the basis), the unfinished
-        query at its end, an n_features × n_features matrix (of the basis, for "nystroem"), and the
-        labels of the queries. ``verbose=1`` tells rows and rows per second after every batch.
+        Memory is needed for one batch (for "nystroem" also its kernel values with the basis), the
+        incomplete query at its end, an n_features × n_features matrix (n_basis × n_basis for
+        "nystroem"), and the labels of the queries. ``verbose=1`` prints the number of rows, and
+        rows per second, after every batch.
 
-        Queries in any row order, across batches, are refused: sort the file by query first. A
-        file of which only the rows of each batch are shuffled is fine.
+        Sort the file by query first. Within a batch, rows may be in any order.
 
         Examples
         --------
@@ -348,6 +348,7 @@ class RankRLS(IncrementalRanker):
             rescaling = stream.rescaling()
             if rescaling is not None:
                 learned.rescale(*rescaling)
+                learned.ledger.rescale(*rescaling)
             self._settle(learned, kernel)
         return self
 

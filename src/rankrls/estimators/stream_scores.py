@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._validation import show
-from rankrls.core.preferences.statistics import Ledger
+from rankrls.core.preferences.ledger import Ledger
 from rankrls.core.ridge.fold_statistics import FoldStatistics
 from rankrls.core.ridge.leave_out import HeldOut
 from rankrls.estimators.choosing import LOSS_METRIC, ListScores, Scoring
@@ -83,11 +83,9 @@ class StreamScores:
 
     def _score(self, ended: Iterable[Rows]) -> None:
         for rows in ended:
-            for fold, weights in enumerate(self._weights):
-                mine = rows.of_fold(fold, self._n_folds)
-                if len(mine.y):
-                    Phi = self._like.features(mine.X)
-                    values = np.stack([np.asarray(Phi @ w) for w in weights])
-                    every = np.arange(len(mine.y))
-                    held = HeldOut([every], values, np.zeros(len(values), dtype=np.int64))
-                    self._scores.add(mine.graph(), held)
+            for fold, mine in rows.by_fold(self._n_folds):
+                Phi = self._like.features(mine.X)
+                values = np.stack([np.asarray(Phi @ w) for w in self._weights[fold]])
+                every = np.arange(len(mine.y))
+                held = HeldOut([every], values, np.zeros(len(values), dtype=np.int64))
+                self._scores.add(mine.graph(), held)

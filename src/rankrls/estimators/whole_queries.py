@@ -11,7 +11,7 @@ from scipy import sparse
 
 from rankrls._validation import encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.statistics import Ledger, as_list
+from rankrls.core.preferences.ledger import Ledger, as_list
 
 __all__ = ["Rows", "WholeQueries"]
 
@@ -43,11 +43,21 @@ class Rows(NamedTuple):
     def take(self, rows: Any) -> Rows:
         """Some of them, by row numbers or a slice."""
         weight = None if self.weight is None else self.weight[rows]
-        return Rows(self.X[rows], self.y[rows], self.query[rows], weight)
+        quick = isinstance(rows, np.ndarray) and isinstance(self.X, np.ndarray)
+        X = self.X.take(rows, axis=0) if quick else self.X[rows]
+        return Rows(X, self.y[rows], self.query[rows], weight)
 
-    def of_fold(self, fold: int, n_folds: int) -> Rows:
-        """Those of a fold: queries go to the folds in turn."""
-        return self if n_folds == 1 else self.take(_as_slice(self.query % n_folds == fold))
+    def by_fold(self, n_folds: int) -> Iterator[tuple[int, Rows]]:
+        """Number of a fold and its rows, where there are any: queries go to the folds in turn."""
+        folds = self.query % n_folds
+        if (folds == folds[:1]).all():
+            if len(folds):
+                yield int(folds[0]), self
+            return
+        for fold in range(n_folds):
+            mine = _as_slice(folds == fold)
+            if isinstance(mine, slice) or len(mine):
+                yield fold, self.take(mine)
 
     def graph(self) -> PreferenceGraph:
         """Their preferences."""
@@ -90,7 +100,9 @@ class WholeQueries:
         counts = np.bincount(codes[inside])
         ended = np.flatnonzero(counts)
         if len(ended):
-            self._ledger.add_queries([labels[code] for code in ended], counts[ended])
+            sums = self._ledger.sums(X, y, codes, weight, len(labels))
+            known = None if sums is None else sums[ended]
+            self._ledger.add_queries([labels[code] for code in ended], counts[ended], known)
             yield rows.take(inside)
 
     def end(self) -> Iterator[Rows]:
@@ -98,7 +110,9 @@ class WholeQueries:
         if not self._open:
             return
         whole = _joined(self._open)
-        self._ledger.add_queries([self._label], np.array([len(whole.y)]))
+        one = np.zeros(len(whole.y), dtype=np.int64)
+        sums = self._ledger.sums(whole.X, whole.y, one, whole.weight, 1)
+        self._ledger.add_queries([self._label], np.array([len(one)]), sums)
         self._open, self._label = [], None
         yield whole
 

@@ -9,7 +9,13 @@ from rankrls.io._records import EstimatorRecord, Record
 from rankrls.io._stored_auto import AUTO, RANDOM_TREES
 from rankrls.io._stored_composites import COMPOSITES
 from rankrls.io._stored_encoders import ENCODERS
-from rankrls.io._stored_estimators import CALIBRATION, ESTIMATORS, LEDGER, RANDOM_STATE
+from rankrls.io._stored_estimators import (
+    CALIBRATION,
+    CHECKSUM,
+    ESTIMATORS,
+    LEDGER,
+    RANDOM_STATE,
+)
 from rankrls.io._stored_models import KERNELS, MODELS, SOLVERS
 from rankrls.io._stored_preferences import PREFERENCES
 from rankrls.io._stored_relations import CONDITIONAL, KERNEL_SUM, OBJECTS, OBSERVATIONS
@@ -31,6 +37,7 @@ ALL = (
     OBSERVATIONS,
     KERNEL_SUM,
     LEDGER,
+    CHECKSUM,
     CALIBRATION,
     RANDOM_STATE,
     *MODELS,

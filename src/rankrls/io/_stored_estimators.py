@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rankrls._validation import check_option, check_positive
-from rankrls.core.preferences.statistics import Ledger
+from rankrls.core.preferences.ledger import Ledger, as_list
 from rankrls.estimators.calibration import LINKS
 from rankrls.io._kinds import (
     COUNT,
@@ -47,6 +47,7 @@ from rankrls.io._records import EstimatorRecord, Record, call, fill
 
 __all__ = [
     "CALIBRATION",
+    "CHECKSUM",
     "CHOOSING",
     "CHOSEN",
     "DROPPED",
@@ -248,6 +249,11 @@ def _check_rankrls(ranker: Any) -> None:
         counted = len(ranker._preferences) == ranker._model.n_outputs
         require(counted, "preferences of other outputs than a model")
         require(bool((ranker._preferences >= 0).all()), "a negative number of preferences")
+        checksum = ranker._ledger.checksum
+        if checksum is not None:
+            sizes = (len(checksum.v), len(checksum.u))
+            expected = (ranker.n_features_in_, ranker._model.n_outputs)
+            require(sizes == expected, "checksums of other features or outputs than a model")
         terms = ranker._terms(ranker._check_options())
         require(set(ranker._learned_with) == set(terms), "a model that began to learn otherwise")
 
@@ -336,7 +342,15 @@ EMPTY = Kind(lambda value, axes: value == [], "an empty list")
 
 def _pack_ledger(ledger: Ledger) -> dict[str, Any]:
     labels, counts = list(ledger.queries), list(ledger.queries.values())
+    known: dict[str, Any] = {"weighted": True} if ledger.weighted else {}
+    if ledger.checksum is not None and labels:
+        sums = np.array([ledger.checksums.get(label, np.nan) for label in labels])
+        known |= {
+            "checksum": ledger.checksum,
+            "checksums": np.where(np.isfinite(sums), sums, np.nan),
+        }
     return {
+        **known,
         "labels": compact(labels),
         "counts": np.array(counts, dtype=np.int64),
         "rankings": [
@@ -349,7 +363,7 @@ def _pack_ledger(ledger: Ledger) -> dict[str, Any]:
 
 
 def _unpack_ledger(cls: type[Any], values: dict[str, Any]) -> Ledger:
-    labels, counts = expand(values["labels"]), values["counts"]
+    labels, counts = as_list(expand(values["labels"])), values["counts"]
     check_hashes(labels)
     known = set(labels)
     require(len(labels) == len(counts) == len(known), "queries without a number of rows")
@@ -358,13 +372,18 @@ def _unpack_ledger(cls: type[Any], values: dict[str, Any]) -> Ledger:
     _check_rankings(values["rankings"])
     for rows, pairs, n in values["rankings"]:
         ledger.add_ranking(rows, pairs, n)
-    for joined, _ in values["joined"]:
+    together = [(as_list(some), n_pairs) for some, n_pairs in values["joined"]]
+    for joined, _ in together:
+        check_hashes(joined)
         size = len(known)
-        known -= joined
+        known.difference_update(joined)
         good = joined and len(known) == size - len(joined)
         require(bool(good), "joined queries that are unknown, or were joined before")
-    ledger.add_queries(labels, counts)
-    ledger.joined = [(frozenset(labels), n_pairs) for labels, n_pairs in values["joined"]]
+    sums, ledger.checksum = values.get("checksums"), values.get("checksum")
+    require((sums is None) == (ledger.checksum is None), "checksums of an unknown kind")
+    ledger.add_queries(labels, counts, sums)
+    ledger.weighted = values.get("weighted", False)
+    ledger.joined = [(frozenset(joined), n_pairs) for joined, n_pairs in together]
     return ledger
 
 
@@ -385,16 +404,25 @@ def _cost_of_ledger(values: dict[str, Any]) -> int:
 
 LEDGER = Record(
     "Ledger",
-    "rankrls.core.preferences.statistics",
+    "rankrls.core.preferences.ledger",
     {
         "labels": either(LISTING, array("i", "q")),
         "counts": array("i", "q"),
         "rankings": either(EMPTY, listing(tuple_of(COUNT, COUNT, COUNT))),
         "joined": either(EMPTY, listing(tuple_of(LABELS, COUNT))),
+        "weighted": optional(FLAG),
+        "checksum": optional(instance("Checksum")),
+        "checksums": optional(array("f", "q", nan=True, infinite=False)),
     },
     pack=_pack_ledger,
     unpack=_unpack_ledger,
     cost=_cost_of_ledger,
+)
+
+CHECKSUM = Record(
+    "Checksum",
+    "rankrls.core.preferences.ledger",
+    {"v": array("f", "n"), "u": array("f", "k"), "shift": FINITE},
 )
 
 # -- probabilities ----------------------------------------------------------------------------

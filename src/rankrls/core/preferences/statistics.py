@@ -1,31 +1,28 @@
 """Sufficient statistics of rows and their preferences for primal solvers.
 
 They are additive over sets of rows without preferences between them (whole queries), so a model can
-be trained batch by batch, and unlearn a batch, exactly. `Ledger` records which queries are included
-in the sums. `RankingStatistics` combines the parts of one ranking, in which every row is compared
-with the rows of all other parts.
+be trained batch by batch, and unlearn a batch, exactly. (`ledger.Ledger` records which queries are
+included in the sums.) `RankingStatistics` combines the parts of one ranking, in which every row is
+compared with the rows of all other parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._validation import show
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import Objective, ScatterLaplacian
 from rankrls.core.preferences.query_weights import Groups, query_factor
 
 __all__ = [
-    "Ledger",
     "RankingStatistics",
     "Statistics",
     "add_batch",
-    "as_list",
     "batch_statistics",
     "subtract_batch",
 ]
@@ -286,6 +283,8 @@ def _refine(
     total: Sequence[Statistics], batch: Sequence[Statistics]
 ) -> list[tuple[Statistics, Statistics | None]]:
     """Pairs (mine, theirs) for the same outputs; None if the batch has no such part."""
+    if len(total) == len(batch) == 1 and np.array_equal(total[0].outputs, batch[0].outputs):
+        return [(total[0], batch[0])]
     pairs: list[tuple[Statistics, Statistics | None]] = []
     for mine in total:
         rest = mine
@@ -369,153 +368,3 @@ class RankingStatistics:
             n_pairs=n_pairs,
             log_weight=n_pairs * float(np.log(c)) + (n - 1) * self.log_weight,
         )
-
-
-class Ledger:
-    """Record of the queries, unlabelled rankings and given pairs that were added.
-
-    Attributes
-    ----------
-    queries : dict
-        Number of rows of each query, by label.
-    rankings : dict of dict
-        Number of calls without qid, by number of rows and then by number of given pairs. (Keys are
-        not tuples, because other libraries store fitted estimators as JSON.)
-    joined : list of (labels, pairs)
-        The queries of a call that had ``pairs`` given pairs in addition to its scores. They are
-        connected and can only be forgotten together.
-    """
-
-    def __init__(self) -> None:
-        self.rankings: dict[int, dict[int, int]] = {}
-        self.joined: list[tuple[frozenset[Any], int]] = []
-        self._queries: dict[Any, int] = {}
-        self._unread: list[tuple[Any, Array]] = []
-
-    def copy(self) -> Ledger:
-        """Return an independent copy."""
-        other = Ledger()
-        other.rankings = {rows: dict(calls) for rows, calls in self.rankings.items()}
-        other.joined = list(self.joined)
-        other._queries = dict(self.queries)
-        return other
-
-    @property
-    def queries(self) -> dict[Any, int]:
-        """Number of rows of each query, by label."""
-        for labels, rows in self._unread:  # so that a plain ``fit`` does not build the dict
-            self._queries.update(zip(as_list(labels), rows.tolist(), strict=True))
-        self._unread = []
-        return self._queries
-
-    @property
-    def n_queries(self) -> int:
-        """Number of labelled queries and of rankings without a label."""
-        return len(self.queries) + sum(sum(calls.values()) for calls in self.rankings.values())
-
-    def add_ranking(self, n_rows: int, n_pairs: int, n_calls: int = 1) -> None:
-        """Record calls without qid; a negative number removes them."""
-        calls = self.rankings.setdefault(n_rows, {})
-        calls[n_pairs] = calls.get(n_pairs, 0) + n_calls
-        if not calls[n_pairs]:
-            del calls[n_pairs]
-        if not calls:
-            del self.rankings[n_rows]
-
-    def check_new(self, graph: PreferenceGraph, advice: str) -> None:
-        """Raise an error if a query of ``graph`` is already recorded."""
-        if graph.has_qid:
-            self.check_unseen(as_list(graph.query_labels), advice)
-
-    def check_unseen(self, labels: Iterable[Any], advice: str) -> None:
-        """Raise an error if one of the labels is already recorded."""
-        labels = list(labels)
-        if not self.queries.keys().isdisjoint(labels):
-            again = next(label for label in labels if label in self.queries)
-            raise ValueError(f"query {show(again)} {advice}")
-
-    def add(self, graph: PreferenceGraph) -> None:
-        """Record the contents of ``graph``."""
-        if not graph.has_qid:
-            self.add_ranking(graph.n_rows, graph.n_given_pairs)
-            return
-        labels = graph.query_labels
-        self.add_queries(labels, _rows_of_queries(graph))
-        if graph.n_given_pairs:
-            self.joined.append((frozenset(as_list(labels)), graph.n_given_pairs))
-
-    def add_queries(self, labels: Any, rows: Array) -> None:
-        """Record queries with their numbers of rows."""
-        self._unread.append((labels, rows))
-
-    def check_known(self, graph: PreferenceGraph) -> None:
-        """Raise an error unless ``graph`` can be part of what was added."""
-        if not graph.has_qid:
-            if graph.n_given_pairs not in self.rankings.get(graph.n_rows, {}):
-                pairs = f" and {graph.n_given_pairs} given pairs" if graph.n_given_pairs else ""
-                raise ValueError(
-                    f"no ranking of {graph.n_rows} rows{pairs} was added without qid, so "
-                    "none can be forgotten; give the rows (and pairs) of one earlier call, or qid"
-                )
-            return
-        labels = as_list(graph.query_labels)
-        for label, n_rows in zip(labels, _rows_of_queries(graph).tolist(), strict=True):
-            if label not in self.queries:
-                raise ValueError(f"query {show(label)} was never added, so it cannot be forgotten")
-            if self.queries[label] != n_rows:
-                raise ValueError(
-                    f"query {show(label)} was added with {self.queries[label]} rows, but {n_rows} "
-                    "are to be forgotten; forget whole queries"
-                )
-        self._check_joined(set(labels), graph.n_given_pairs)
-
-    def _check_joined(self, labels: set[Any], n_pairs: int) -> None:
-        touched = [entry for entry in self.joined if not entry[0].isdisjoint(labels)]
-        if [pairs for _, pairs in touched] != ([n_pairs] if n_pairs else []):
-            expected = " and ".join(str(pairs) for _, pairs in touched) or "no"
-            raise ValueError(
-                f"these queries were added with {expected} given pairs, but are to be forgotten "
-                f"with {n_pairs}; forget the queries and pairs of one call together"
-            )
-        for joined, _ in touched:
-            if not joined <= labels:
-                missing = next(label for label in joined if label not in labels)
-                raise ValueError(
-                    f"query {show(missing)} was added in one call with given pairs and queries "
-                    "that are to be forgotten; forget them together"
-                )
-
-    def undo(self, graph: PreferenceGraph) -> Callable[[], None]:
-        """Return a function that restores the present entries for the queries of ``graph``."""
-        labels = as_list(graph.query_labels) if graph.has_qid else []
-        known = {label: self.queries[label] for label in labels if label in self.queries}
-        rankings = {rows: dict(calls) for rows, calls in self.rankings.items()}
-        joined = list(self.joined)
-
-        def restore() -> None:
-            for label in labels:
-                self.queries.pop(label, None)
-            self.queries.update(known)
-            self.rankings, self.joined = rankings, joined
-
-        return restore
-
-    def remove(self, graph: PreferenceGraph) -> None:
-        """Remove the contents of ``graph``, which `check_known` has accepted."""
-        if not graph.has_qid:
-            self.add_ranking(graph.n_rows, graph.n_given_pairs, -1)
-            return
-        labels = as_list(graph.query_labels)
-        for label in labels:
-            del self.queries[label]
-        self.joined = [entry for entry in self.joined if entry[0].isdisjoint(labels)]
-
-
-def as_list(labels: Any) -> list[Any]:
-    """Convert labels to Python objects, which compare equal across array types."""
-    return labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
-
-
-def _rows_of_queries(graph: PreferenceGraph) -> Array:
-    assert graph.query_codes is not None
-    return np.bincount(graph.query_codes, minlength=graph.n_queries)
