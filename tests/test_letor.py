@@ -462,7 +462,7 @@ def test_rows_is_checked_at_once():
 
 
 def test_memory_is_flat():
-    text = letor_text([5] * 2000, n_features=20)
+    text = letor_text([5] * 5000, n_features=20)
     with block_bytes(1 << 14):
         tracemalloc.start()
         for _ in iter_letor(io.BytesIO(text), rows=100, n_features=20):

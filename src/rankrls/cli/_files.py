@@ -199,6 +199,9 @@ class DataFile:
             # No other column is read, so that none has to be dropped.
             features = self._features_of_the_model()
             reading |= {"features": features, "drop": None}
+            for role in ("target", "qid"):  # columns that were found by their names, for nobody
+                if reading[role] == "auto" and "need" in reading and role not in reading["need"]:
+                    reading[role] = None
             if isinstance(reading.get("text"), list):
                 own = dict(zip(self.named, features, strict=False))
                 reading["text"] = [own[name] for name in reading["text"] if name in own]

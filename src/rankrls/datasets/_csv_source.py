@@ -154,7 +154,11 @@ class CsvSource(Source):
                         block_size=len(data) + 1,
                         column_names=[str(column) for column in range(len(self.names))],
                     ),
-                    csv.ParseOptions(delimiter=self.text.delimiter, newlines_in_values=True),
+                    csv.ParseOptions(
+                        delimiter=self.text.delimiter,
+                        quote_char='"' if b'"' in data else False,
+                        newlines_in_values=True,
+                    ),
                     csv.ConvertOptions(
                         check_utf8=False,
                         column_types=types,

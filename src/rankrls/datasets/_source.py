@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import numpy as np
+
 from rankrls import _memory
 from rankrls._streams import DamagedError, PathOrFile, name_of, opened
 
@@ -118,7 +120,7 @@ def _blocks(file: Any, name: str, longest: int, size: int) -> Iterator[tuple[int
         if cut:
             block = b"".join([*pending, piece[:cut]])
             yield line, _without_bom(line, block)
-            line += block.count(b"\n")
+            line += int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")))
             pending, pending_bytes = [], 0
         pending.append(piece[cut:])
         pending_bytes += len(piece) - cut
