@@ -111,11 +111,11 @@ def test_when_eigenvectors_are_used():
     K, X = np.eye(40), rng.standard_normal((40, 3))
     every = tuple(a.ravel() for a in np.indices((40, 40)))
 
-    def use(part, left, right):
+    def use(part, left, right, n_alphas=1):
         chosen = rng.random(1600) < part
         ends = tuple(a[chosen] for a in every)
         cells = Observations(*ends, np.zeros(chosen.sum()), (40, 40)).cells
-        return use_spectra(left, right, cells, ranking=True, sign=0)
+        return use_spectra(left, right, cells, n_alphas, ranking=True, sign=0)
 
     kernel, few = Side(K), Side(X @ X.T, X)
     assert use(0.5, kernel, kernel)
@@ -124,6 +124,9 @@ def test_when_eigenvectors_are_used():
     assert not use(0.1, few, kernel)
     indefinite = Side(np.diag(np.r_[-1.0, np.ones(39)]))
     assert not use(0.5, indefinite, kernel)
+    with_identity = Side(K, floor=1.0)
+    assert use(0.5, with_identity, with_identity, 2)
+    assert not use(0.5, with_identity, with_identity, 3)  # which converge together over the cells
 
 
 # ---------------------------------------------------------------------- the shared solvers
@@ -264,6 +267,59 @@ def test_a_preconditioner_is_the_inverse_where_everything_is_observed(repeated):
     made = CompletedCells(*spectra, *problem.sides, cells, **problem.loss)
     v = SMOOTH.standard_normal(len(cells))
     np.testing.assert_allclose(made.inverse(0.1)(made.product(0.1)(v)), v, atol=1e-8)
+
+
+def identity_problem(weight, **options):
+    """Three in five pairs of 30 × 20 objects, smooth kernels beside identity kernels."""
+    rng = np.random.default_rng(5)
+    X, Z = rng.standard_normal((30, 2)), rng.standard_normal((20, 2))
+    Y = np.sin(X[:, :1] + Z[:, 0]) + 0.1 * rng.standard_normal((30, 20))
+    Y[rng.random(Y.shape) < 0.4] = np.nan
+    shares = [1 - weight, weight]
+    weights = {"kernel_weights": shares, "object_kernel_weights": shares}
+    return ConditionalRankRLS(kernel=["rbf", "identity"], **weights, **options), (X, Y, Z)
+
+
+@pytest.mark.parametrize(
+    ("weight", "alpha", "dtype"),
+    [(0.3, 1e-3, np.float32), (3e-3, 1e-7, np.float64), (0.3, 1.0, None), (1e-4, 1e-3, None)],
+)
+def test_a_preconditioner_that_is_a_kronecker_product(weight, alpha, dtype):
+    ranker, data = identity_problem(weight, loss="regression")
+    problem = ranker._problem(*ranker._prepare(*data))
+    left, right = (side.spectrum() for side in problem.sides)
+    cells = problem.observations.cells
+    made = CompletedCells(left, right, *problem.sides, cells, **problem.loss)
+    parts = made._separated(alpha)
+    assert (None if parts is None else parts[0].dtype) == dtype
+    if parts is not None:
+        v = SMOOTH.standard_normal(len(cells))
+        got = made.inverse(alpha)(v)
+        D = 1.0 / (made.values + alpha)
+        table = np.zeros(cells.shape)
+        table[cells.rows, cells.cols] = v
+        exact = (made.V @ (D * (made.V.T @ table @ made.U)) @ made.U.T)[cells.rows, cells.cols]
+        assert 1 / 2.1 < (v @ got) / (v @ exact) < 1.01  # eigenvalues are at most 2 times smaller
+
+
+@pytest.mark.parametrize("weight", [0.3, 0.1])
+@pytest.mark.parametrize("alpha", [2.0**-15, 2.0**-6, 1.0])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss": "ranking"},
+        {"loss": "regression"},
+        {"loss": "regression", "fit_offsets": True},
+        {"loss": "ranking", "fit_offsets": "columns"},
+    ],
+    ids=str,
+)
+def test_identity_kernels_converge_to_the_dense_solution(options, alpha, weight):
+    ranker, (X, Y, Z) = identity_problem(weight, **options)
+    ranker.set_params(alpha=alpha, solver="cg", tol=1e-8).fit(X, Y, Z)
+    got = ranker.predict(X, Z)
+    expected = ranker.set_params(solver="dual").fit(X, Y, Z).predict(X, Z)
+    np.testing.assert_allclose(got, expected, atol=1e-6 * np.abs(expected).max())
 
 
 def test_a_path_is_solved_from_large_to_small_alphas():

@@ -100,7 +100,9 @@ def solve_preconditioned(
             x += step * p
             r -= step * Ap
             z = precondition(r)
-            last, square = square, float(r @ z)
+            # Polak and Ribière's formula bears a preconditioner with rounding errors.
+            kept = step * float(Ap @ z) / square
+            square = float(r @ z)
             n_iter += 1
             current = _relative(r, square, sizes)
             options.progress.bar(n_iter, options.max_iter, f"residual {current:.2g}")
@@ -108,7 +110,7 @@ def solve_preconditioned(
                 stopped = bool(options.callback(Iteration(n_iter, current)))
             if not square > 0.0 or current <= MARGIN * options.tol:
                 break
-            p *= square / last
+            p *= -kept
             p += z
     limit = float(options.tol)
     if magnitude is not None:
