@@ -1,5 +1,7 @@
 """ConditionalRankRLSCV, held-out predictions and scores against explicit refits."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -381,3 +383,40 @@ def test_default_grid_goes_as_far_as_the_scale_asks(scale):
     other = ConditionalRankRLSCV(cv="rows").fit(scale * X, Y, Z)
     assert other.best_score_ == pytest.approx(plain.best_score_, abs=1e-2)
     assert other.alpha_ > 2.0**15 if scale > 1 else other.alpha_ < 2.0**-15
+
+
+@pytest.mark.parametrize("condition_on", ["rows", "columns"])
+@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize("cv", ["rows", "columns", "both", "edges"])
+@pytest.mark.parametrize("known", ["rows", "columns"])
+def test_objects_that_no_kernel_knows_are_not_held_out_silently(known, cv, complete, condition_on):
+    rng = np.random.default_rng(0)
+    X, Z, Y = rng.standard_normal((12, 2)), rng.standard_normal((10, 2)), rng.random((12, 10))
+    if not complete:
+        Y[rng.random(Y.shape) < 0.2] = np.nan
+    kernels = ["identity", "profile"], "rbf"
+    kernel, object_kernel = kernels if known == "rows" else kernels[::-1]
+    search = ConditionalRankRLSCV(
+        [1.0, 2.0], kernel=kernel, object_kernel=object_kernel, cv=cv, n_folds=3,
+        condition_on=condition_on, random_state=0,
+    )  # fmt: skip
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search.fit(X, Y, Z)
+    told = [str(w.message) for w in caught if "kernels know nothing" in str(w.message)]
+    assert len(told) == (cv in (known, "both"))
+    assert all(f"holds out {known}," in text for text in told)
+
+
+@pytest.mark.parametrize(
+    "options", [{"kernel": ["identity", "constant"]}, {"pairwise": "additive"}]
+)
+def test_new_objects_are_held_out_where_something_is_known_of_them(options):
+    rng = np.random.default_rng(0)
+    X, Z, Y = rng.standard_normal((12, 2)), rng.standard_normal((10, 2)), rng.random((12, 10))
+    search = ConditionalRankRLSCV(
+        [1.0], **{"kernel": "identity", "object_kernel": "rbf", "cv": "rows"} | options
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*kernels know nothing")
+        search.fit(X, Y, Z)

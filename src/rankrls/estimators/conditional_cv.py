@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls._calls import all_or_nothing, explained
+from rankrls._calls import all_or_nothing, explained, warn
 from rankrls._progress import Progress
 from rankrls._validation import check_integer, check_option
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
@@ -240,7 +240,7 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
             rng=check_random_state(self.random_state),
             X=X,
         )
-
+        self._warn_of_unknown_objects(folds, rows, columns)
         options = self._iteration_options()
 
         def evaluate(
@@ -295,6 +295,24 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         self._warn_of_lost_digits(problem, model, alpha)
         self._warn_of_equal_objects()
         return self
+
+    def _warn_of_unknown_objects(
+        self, folds: RelationFolds, rows: Objects, columns: Objects | None
+    ) -> None:
+        """Warn where objects are held out whose kernels know nothing of new objects."""
+        if self.pairwise not in ("kronecker", "cartesian", "two-step"):
+            return  # others rank by the kernel of the other side alone
+        sides = {"rows": rows, "columns": rows if columns is None else columns}
+        names = list(sides) if self.condition_on == "rows" else list(sides)[::-1]
+        new = {"entries": [], "rows": names[:1], "columns": names[1:]}.get(folds.held, names)
+        for name in new:
+            kernels = sides[name].kernel.metric
+            if isinstance(kernels, list) and all(k in ("identity", "profile") for k in kernels):
+                warn(
+                    f"cross-validation holds out {name}, of which the kernels know nothing "
+                    f"({', '.join(kernels)}): held-out scores are offsets alone. Use cv='edges' "
+                    "if all objects will be known; otherwise add a kernel of features"
+                )
 
     def _chooses_weights(self, rows: Objects, columns: Objects | None) -> bool:
         """Whether there are several kernels on a side without given weights."""
