@@ -256,7 +256,7 @@ def _word(role: str, label: Any) -> str:
     if word.split() != [word] or not word.isprintable():
         raise ValueError(
             f"{role} {word[:60]!r} cannot be written: words of TREC files have no white space or "
-            "control characters and are not empty"
+            "control characters and are not empty; replace such characters, or write another format"
         )
     return word
 
