@@ -221,7 +221,7 @@ def _write(lines: Iterator[bytes], path: PathOrFile) -> None:
 
 
 def _documents(table: RankTable | Qrels) -> list[tuple[str, str]]:
-    """Query and id of every line as words; what cannot be written is told before any is."""
+    """Return query and id of every line as words; raise before anything is written."""
     query, id = (_words(role, getattr(table, role)) for role in ("query", "id"))
     pairs = list(zip(query, id, strict=True))
     if len(set(pairs)) < len(pairs):
