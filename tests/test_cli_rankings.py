@@ -145,7 +145,7 @@ def test_what_is_read_is_told_by_input_format(run, model):
     old = run("predict rows.parquet -m model --format parquet")
     new = run("predict rows.parquet -m model --input-format parquet")
     assert old.out == new.out
-    assert "what is read is told by --input-format" in old.err
+    assert "use --input-format for the format of the input" in old.err
     assert new.err == ""
 
 

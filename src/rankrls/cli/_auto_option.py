@@ -1,4 +1,4 @@
-"""``--auto``: an `AutoRanker` on the rows as they stand in the file, and what is told of it."""
+"""``--auto``: fit an `AutoRanker` to the raw rows of a file, and describe it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MOSTLY_NUMBERS = 0.9
 def make_auto(options: AutoOptions, seed: int, scoring: str = DEFAULT_SCORING) -> AutoRanker:
     """The ranker of ``--auto``, unfitted; ``scoring`` counts if it was given."""
     scoring = scoring if "scoring" in options.given else DEFAULT_SCORING
-    Scoring(scoring)  # an unknown name is told before anything is read
+    Scoring(scoring)  # report an unknown name before anything is read
     return AutoRanker(scoring, effort=options.effort, random_state=seed)
 
 
@@ -102,7 +102,7 @@ def tell_columns(ranker: AutoRanker, X: Any, *, zero_based: bool) -> None:
 
 
 def summary(ranker: AutoRanker, rows: Any) -> dict[str, Any]:
-    """What is told of a fit, for programs."""
+    """Return a summary of a fit, for ``--json``."""
     return {
         "model": "AutoRanker",
         "effort": ranker.effort,

@@ -96,11 +96,11 @@ Examples:
 )
 @click.argument("data", type=FILE, nargs=-1, required=True)
 @click.option("-m", "--model", required=True, type=FILE, metavar="FILE", help="Model to write.")
-@click.option("--alpha", type=Alpha(), help="Regularisation; auto, the default: the best by exact "
-              "cross-validation (see rankrls cv). 1 by default where rows are read batch by batch "
-              "and with --loss hinge.")  # fmt: skip
-@click.option("--alphas", type=Alphas(), help="What --alpha auto chooses from; by default "
-              "2^-15 … 2^15, continued at an end where the best is there.")  # fmt: skip
+@click.option("--alpha", type=Alpha(), help="Regularisation strength. auto, the default: chosen by "
+              "exact cross-validation (see rankrls cv). The default is 1 for rows read in batches "
+              "and for --loss hinge.")  # fmt: skip
+@click.option("--alphas", type=Alphas(), help="Grid of --alpha auto; by default "
+              "2^-15 … 2^15, extended if the best alpha is at an end.")  # fmt: skip
 @click.option("--cv", default="auto", metavar="HOW|K", help="For --alpha auto, as in rankrls cv.")
 @click.option("--scoring", default="pairwise_accuracy", metavar="METRIC",
               help="For --alpha auto and --auto, as in rankrls cv.")  # fmt: skip
@@ -112,12 +112,11 @@ Examples:
 @model_options
 @data_options
 @click.option("--stream/--in-memory", "stream", default=None,
-              help="Read the file batch by batch, with memory that does not grow, or at once. By "
-              "default large files are streamed where that is possible: no --alpha auto, linear "
-              "kernel, and queries whose rows stand together. --stream --alpha auto chooses alpha "
-              "by folds of whole queries.")  # fmt: skip
-@click.option("--no-uncertainty", is_flag=True, help="Leave out of the file what only standard "
-              "deviations and later updates in Python need.")  # fmt: skip
+              help="Read the file in batches, in constant memory, or at once. By default, large "
+              "files are streamed where possible: no --alpha auto, linear kernel, rows sorted by "
+              "query. --stream --alpha auto chooses alpha by folds of whole queries.")  # fmt: skip
+@click.option("--no-uncertainty", is_flag=True, help="Write a smaller file, without the data that "
+              "standard deviations and updates need.")  # fmt: skip
 @json_option
 def fit(**values: Any) -> None:
     """Learn a ranker from DATA, one or more files, and write it to a file."""
@@ -144,11 +143,11 @@ Examples:
               "line, higher is better; stdout by default.")  # fmt: skip
 @click.option("--format", "layout", metavar="scores|trec|csv|json",
               type=click.Choice(["scores", "trec", "csv", "json", "auto", "letor", "parquet"]),
-              help="What is written: scores in the order of the rows, which is the default; or the "
+              help="Format of the output: scores in the order of the rows (default), or the "
               "ranked list of every query as a TREC run, as CSV, or as one JSON object in each "
               "line, with query, rank, id and score.")  # fmt: skip
-@click.option("--top", type=click.IntRange(1), metavar="K", help="Ranked lists of K rows; as CSV "
-              "by default.")  # fmt: skip
+@click.option("--top", type=click.IntRange(1), metavar="K", help="Write the first K rows of each "
+              "ranked list; as CSV by default.")  # fmt: skip
 @click.option("--doc-id", metavar="COLUMN", help="Column of the ids in ranked lists; of LETOR text "
               "the word in comments before them, as in '# docid = d7'. By default rows are "
               "numbered from 0.")  # fmt: skip
@@ -224,13 +223,14 @@ Examples:
 @click.option("--metric", default="ndcg@10", show_default=True, metavar="NAME",
               help="As in rankrls evaluate --metrics.")  # fmt: skip
 @click.option("--method", type=click.Choice(["permutation", "wilcoxon", "t"]),
-              default="permutation", show_default=True, help="The test.")  # fmt: skip
+              default="permutation", show_default=True, help="Statistical test.")  # fmt: skip
 @click.option("--n-permutations", type=click.IntRange(1), default=9999, show_default=True,
-              metavar="N", help="Sign flips that are drawn.")  # fmt: skip
+              metavar="N", help="Number of random sign flips.")  # fmt: skip
 @click.option("--confidence-level", type=click.FloatRange(0, 1, min_open=True, max_open=True),
-              default=0.95, show_default=True, metavar="P", help="Of the interval.")  # fmt: skip
+              default=0.95, show_default=True, metavar="P",
+              help="Confidence level of the interval.")  # fmt: skip
 @click.option("--random-state", "seed", type=int, default=0, show_default=True,
-              help="Of the sign flips.")  # fmt: skip
+              help="Seed of the sign flips.")  # fmt: skip
 @relevance_options
 @scored_data_options
 @json_option
@@ -256,8 +256,8 @@ Examples:
     )
 )
 @click.argument("data", type=FILE, nargs=-1, required=True)
-@click.option("--alphas", type=Alphas(), help="The grid; by default 2^-15 … 2^15, continued at an "
-              "end where the best is there.")  # fmt: skip
+@click.option("--alphas", type=Alphas(), help="Grid of alphas; by default 2^-15 … 2^15, extended "
+              "if the best alpha is at an end.")  # fmt: skip
 @click.option("--cv", default="auto", show_default=True, metavar="HOW|K",
               help="leave-query-out, leave-pair-out, or a number of folds of whole queries (of "
               "rows without query ids).")  # fmt: skip
@@ -300,10 +300,10 @@ Examples:
 @click.argument("model", type=FILE)
 @click.argument("data", type=FILE, nargs=-1)
 @click.option("--forget", "forgotten", type=FILE, multiple=True, metavar="FILE",
-              help="Rows to take out of the model again, as it has learned from them: whole "
-              "queries. May be given several times.")  # fmt: skip
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="Where the model is written; by "
-              "default it takes the place of MODEL.")  # fmt: skip
+              help="Queries to remove from the model, with the values that were added. May be "
+              "given several times.")  # fmt: skip
+@click.option("-o", "--output", type=FILE, metavar="FILE", help="File to write; by default "
+              "MODEL is replaced.")  # fmt: skip
 @data_options
 @json_option
 def update(**values: Any) -> None:
@@ -333,9 +333,11 @@ Examples:
     )
 )
 @model_file
-@click.option("--to", "target", required=True, type=click.Choice(TARGETS), help="For what.")
+@click.option(
+    "--to", "target", required=True, type=click.Choice(TARGETS), help="Target of the export."
+)
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="File to write; stdout by "
-              "default, but for ONNX (-o - if that is meant).")  # fmt: skip
+              "default, except for ONNX (use -o -).")  # fmt: skip
 @click.option("--name", help="Elasticsearch, OpenSearch, Solr, Vespa: name of the model there; "
               "rankrls by default.")  # fmt: skip
 @click.option("--feature-names", metavar="A,B,…|@FILE", help="Names of the features there, or a "
@@ -366,9 +368,9 @@ Examples:
               "query.")  # fmt: skip
 @click.option("-o", "--output", type=FILE, default="report.html", show_default=True, metavar="FILE",
               help="Page to write.")  # fmt: skip
-@click.option("--alphas", type=Alphas(), help="The grid; by default 2^-15 … 2^15, continued at an "
-              "end where the best is there.")  # fmt: skip
-@click.option("--title", help="Of the page.")
+@click.option("--alphas", type=Alphas(), help="Grid of alphas; by default 2^-15 … 2^15, extended "
+              "if the best alpha is at an end.")  # fmt: skip
+@click.option("--title", help="Title of the page.")
 @auto_options
 @model_options
 @data_options
@@ -408,7 +410,7 @@ def weights(model: str, top: int | None, feature_names: str | None, as_json: boo
 @click.argument("model", type=FILE)
 @json_option
 def info(model: str, as_json: bool) -> None:
-    """Tell what is in the file MODEL."""
+    """Describe the contents of the file MODEL."""
     from rankrls.cli._do_info import info as do
 
     do(model, as_json)

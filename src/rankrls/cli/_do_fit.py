@@ -116,7 +116,7 @@ class _Task:
         asked = search[0] is not None or bool({"cv", "scoring"} & options.given)
         if alpha is None and asked and loss == "squared":
             self.alpha = "auto"
-        # What is wrong with options is told before anything is read.
+        # Invalid options are reported before anything is read.
         if self.alpha in (None, "auto"):
             make_cv(options, *search)
         else:

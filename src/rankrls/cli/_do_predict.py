@@ -42,7 +42,10 @@ def predict(
     """Write the scores of the rows of a file, or ranked lists."""
     refuse_columns(options, "predict")
     if layout in INPUT_FORMATS:
-        note(f"--format {layout}: what is read is told by --input-format; --format is for output")
+        note(
+            f"--format {layout}: use --input-format for the format of the input; --format is that "
+            "of the output"
+        )
         options, layout = replace(options, format=str(layout)), None
     lists = layout != "scores" and (layout, top, doc_id, run_name) != (None, None, None, None)
     for option, given in (("--top", top), ("--doc-id", doc_id), ("--run-name", run_name)):

@@ -48,7 +48,7 @@ def weights(model: str, top: int | None, feature_names: str | None, as_json: boo
         columns["weight"], constant = scores.weights, scores.constant
     if scorer.has_steps and len(inner) == scorer.n_features:
         columns["scaled_weight"] = np.asarray(inner, dtype=np.float64)
-    # What a feature does is told by its weight in the unit that it was scaled to.
+    # The importance of a feature is its weight in scaled units.
     size = np.abs(list(columns.values())[-1])
     order = np.argsort(-size, kind="stable")[:top]
     if as_json:

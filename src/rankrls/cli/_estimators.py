@@ -54,14 +54,14 @@ def make_ranker(options: ModelOptions, alpha: float, loss: str = "squared") -> A
 
 def make_cv(options: ModelOptions, alphas: Any, cv: str, scoring: str) -> RankRLSCV:
     """RankRLSCV; ``cv`` is a number of folds or a name."""
-    Scoring(scoring, loss={})  # an unknown name is told before anything is read
+    Scoring(scoring, loss={})  # report an unknown name before anything is read
     grid = {} if alphas is None else {"alphas": alphas}
     folds = int(cv) if cv.isdigit() else cv
     return RankRLSCV(**grid, cv=folds, scoring=scoring, **_least_squares(options))
 
 
 def searching(ranker: RankRLSCV, X: Any) -> str:
-    """What cross-validation does, for those who wait for it."""
+    """Return a progress message for cross-validation."""
     text = f"Cross-validating on {X.shape[0]:,} rows"
     if ranker.kernel != "linear" and ranker.basis is None and ranker.solver in ("auto", "dual"):
         text += f" (an eigendecomposition of {X.shape[0]:,} × {X.shape[0]:,}; --basis is faster)"
@@ -69,7 +69,7 @@ def searching(ranker: RankRLSCV, X: Any) -> str:
 
 
 def name_features(estimator: Any, names: list[str] | None) -> None:
-    """Note down the names of the columns, as scikit-learn does for data frames."""
+    """Store the names of the columns, as scikit-learn does for data frames."""
     if names is not None:
         first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
         first.feature_names_in_ = np.array(names, dtype=object)

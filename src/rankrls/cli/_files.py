@@ -27,19 +27,19 @@ LARGE = 64 << 20
 #: Rows of a batch.
 BATCH = 20_000
 
-#: Options that only some kinds of files have a use for, and how these are called.
+#: Options that apply to some kinds of files only, and the names of these kinds.
 FOR_KINDS = {"no_header": ("csv",), "delimiter": ("csv",), "zero_based": ("letor",),
              "group": ("letor",), "feature_names": ("letor",)}  # fmt: skip
 KINDS = {("csv",): "CSV files", ("letor",): "LETOR text"}
 
 
 def shown(path: str) -> str:
-    """How a file is called."""
+    """Return the name of a file for messages."""
     return "stdin" if path == "-" else path
 
 
 class Stream:
-    """A pipe: read once, but its first line may be looked at before."""
+    """A pipe, which is read once; its first line can be inspected before."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Stream:
         self._head = b""
 
     def peek(self, n_bytes: int) -> bytes:
-        """What comes next, up to the first line end or some bytes; nothing is taken away."""
+        """Return the next bytes, up to a line end or ``n_bytes``, without consuming them."""
         while b"\n" not in self._head and len(self._head) < n_bytes:
             piece = self._file.read1(n_bytes)  # type: ignore[attr-defined]
             if not piece:
@@ -65,7 +65,7 @@ class Stream:
 
 
 class Watched:
-    """A file that tells how far it has been read."""
+    """A file that reports how much of it has been read."""
 
     def __init__(self, file: BinaryIO, name: str, tell: Callable[[float], None]) -> None:
         self.name, self._file, self._tell = name, file, tell
@@ -199,7 +199,7 @@ class DataFile:
             # No other column is read, so that none has to be dropped.
             features = self._features_of_the_model()
             reading |= {"features": features, "drop": None}
-            for role in ("target", "qid"):  # columns that were found by their names, for nobody
+            for role in ("target", "qid"):  # columns that are not needed
                 if reading[role] == "auto" and "need" in reading and role not in reading["need"]:
                     reading[role] = None
             if isinstance(reading.get("text"), list):
@@ -226,7 +226,7 @@ class DataFile:
         )
 
     def _refuse_options(self, kind: str) -> None:
-        """Options that this kind of file has no use for."""
+        """Raise for options that do not apply to this kind of file."""
         what = {"letor": "LETOR text", "csv": "a CSV file", "parquet": "a Parquet file"}[kind]
         for name, kinds in FOR_KINDS.items():
             if name in self.options.given and kind not in kinds:
@@ -274,7 +274,7 @@ def _expanded(path: str | Sequence[str]) -> list[str]:
         found += matches or [one]
     twice = [one for place, one in enumerate(found) if one in found[:place]]
     if twice:
-        raise ValueError(f"{shown(twice[0])} comes twice among the files")
+        raise ValueError(f"{shown(twice[0])} is given twice")
     return found
 
 
@@ -312,10 +312,10 @@ def check_output(path: str, *inputs: str | None) -> None:
         return
     for name in inputs:
         if name and os.path.isfile(name) and os.path.exists(path) and os.path.samefile(name, path):
-            raise ValueError(f"{path} is what is read: write to another file")
+            raise ValueError(f"{path} is an input file: write to another file")
     folder = os.path.dirname(os.path.realpath(path))
     if os.path.isdir(path):
-        raise IsADirectoryError(21, "this is a directory, not the name of a file", path)
+        raise IsADirectoryError(21, "this is a directory, not a file", path)
     if is_stream(path):
         return
     if not os.path.isdir(folder):

@@ -31,7 +31,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: A file to read, "-" for stdin. Whether it can be read is told when it is opened.
+#: A file to read, "-" for stdin. Errors are reported when it is opened.
 FILE = click.Path(allow_dash=True)
 
 
@@ -41,7 +41,7 @@ class Alpha(click.ParamType):
     name = "alpha"
 
     def get_metavar(self, *_: Any, **__: Any) -> str:
-        """How it is called in the help."""
+        """Return the name shown in the help."""
         return "NUMBER|auto"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float | str:
@@ -62,7 +62,7 @@ class Alphas(click.ParamType):
     name = "alphas"
 
     def get_metavar(self, *_: Any, **__: Any) -> str:
-        """How it is called in the help."""
+        """Return the name shown in the help."""
         return "A,B,…|LOW:HIGH[:N]"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[float, ...]:
@@ -95,7 +95,7 @@ def _positive(kind: click.ParamType, text: Any, param: Any, ctx: Any, what: str)
 
 @dataclass(frozen=True)
 class DataOptions:
-    """How to read the rows; see `data_options`."""
+    """Options for reading rows; see `data_options`."""
 
     format: str
     label: str | None
@@ -115,7 +115,7 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What to learn, and how; see `model_options`."""
+    """Options of the model; see `model_options`."""
 
     kernel: str
     gamma: float | None
@@ -135,7 +135,7 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class AutoOptions:
-    """Whether an `AutoRanker` is asked for; see `auto_options`."""
+    """Options of `AutoRanker`; see `auto_options`."""
 
     auto: bool
     effort: str
@@ -143,7 +143,7 @@ class AutoOptions:
 
 
 def given() -> frozenset[str]:
-    """The parameters of the running command that stand on the command line."""
+    """Return the names of the parameters given on the command line."""
     context = click.get_current_context()
     typed = click.core.ParameterSource.COMMANDLINE
     return frozenset(name for name in context.params if context.get_parameter_source(name) is typed)
@@ -167,7 +167,7 @@ def scored_data_options(function: F) -> F:
 
 
 def predicted_data_options(function: F) -> F:
-    """The same for ``predict``, where ``--format`` says what is written."""
+    """Options for ``predict``, where ``--format`` is the format of the output."""
     return data_options(function, weights=False, formats=("--input-format",))
 
 
@@ -180,7 +180,7 @@ def data_options(
         [
             click.option(*formats, "format",
                          type=click.Choice(["auto", "letor", "csv", "parquet"]), default="auto",
-                         help="What the file is; by default it is looked at."),
+                         help="Format of the file; detected from its content by default."),
             click.option("--label", "--target", "label", metavar="COLUMN",
                          help="Column of the labels (CSV, Parquet); by default the one called "
                          "label, relevance, rel, grade, target or y."),
@@ -197,15 +197,15 @@ def data_options(
                          "a file with one on each line. They become part of the model.",
                          hidden=not weights),
             click.option("--drop", metavar="COLUMN", multiple=True,
-                         help="Column that is no feature, such as text or an id (CSV, Parquet): "
+                         help="Column that is not a feature, such as text or an id (CSV, Parquet): "
                          "A,B or given several times."),
             click.option("--weight", "--sample-weight", "weight", metavar="COLUMN",
                          help="Column of row weights (CSV, Parquet), "
-                         "which count in training only.", hidden=not weights),
+                         "used in training only.", hidden=not weights),
             click.option("--no-header", is_flag=True,
-                         help="The CSV file has no names of columns: they are called 1, 2, …"),
+                         help="The CSV file has no header; columns are named 1, 2, …"),
             click.option("--delimiter", metavar="CHAR",
-                         help="What separates the cells of a CSV file; by default it is guessed."),
+                         help="Delimiter of a CSV file; detected by default."),
             click.option("--zero-based", is_flag=True, help="Feature ids of LETOR text begin at 0, "
                          "not 1."),
             click.option("--group", type=FILE, metavar="FILE",
@@ -213,15 +213,15 @@ def data_options(
                          "without query ids; by default the file DATA.query or DATA.group, if "
                          "there is one."),
             click.option("--missing", type=click.Choice(["error", "mean", "zero"]),
-                         help="Missing features (empty cells, NA, NaN, NULL): the mean of the "
-                         "feature, 0, or an error, which is the default. The filling in becomes "
-                         "part of the model, which predict and evaluate go by."),
+                         help="How to impute missing features (empty cells, NA, NaN, NULL): by the "
+                         "mean of the feature, by 0, or not at all (error, the default). The "
+                         "imputation is part of the model and is applied by predict and evaluate."),
         ],
     )  # fmt: skip
 
 
 def model_options(function: F) -> F:
-    """Options for what is learned."""
+    """Options of the model."""
     return _all(
         function,
         [
@@ -234,35 +234,36 @@ def model_options(function: F) -> F:
                          help="Of poly and sigmoid."),
             click.option("--cost", type=click.Choice(["magnitude", "unit", "relative"]),
                          default="magnitude", show_default=True,
-                         help="What a pair is asked for: the difference of its labels, or 1."),
+                         help="Target of a pair: the difference of its labels, or 1."),
             click.option("--ties", type=click.Choice(["keep", "drop"]), default="keep",
-                         show_default=True, help="Whether equal labels ask for equal scores."),
+                         show_default=True,
+                         help="Whether rows with equal labels should get equal scores."),
             click.option("--query-weighting", type=click.Choice(["pair", "size", "query"]),
                          default="pair", show_default=True,
-                         help="A pair of a query of n rows counts 1, 1/n, or 1/pairs."),
+                         help="Weight of each pair of a query with n rows: 1, 1/n, or 1/pairs."),
             click.option("--scale",
                          type=click.Choice(["none", "standard", "minmax", "maxabs", "query-minmax",
                                             "query-standard", "query-maxabs"]),
                          help="Scale the features, over all rows or within each query; standard by "
                          "default (sparse features are not centred). The scaling becomes part of "
-                         "the model. It is learned from the features of all rows, also of those "
-                         "that are held out, and never from labels."),
+                         "the model. It is learned from the features of all rows, including "
+                         "held-out rows, and never from labels."),
             click.option("--solver", default="auto", show_default=True,
                          type=click.Choice(["auto", "primal", "dual", "nystroem", "cg"])),
             click.option("--basis", "n_components", type=click.IntRange(1),
                          metavar="N",
                          help="Nyström approximation with N random rows as basis."),
             click.option("--max-iter", type=click.IntRange(1), metavar="N",
-                         help="Most iterations, with --solver cg and --loss hinge."),
-            click.option("--tol", type=float, help="Tolerance, with --solver cg and --loss hinge."),
+                         help="Maximum number of iterations of --solver cg and --loss hinge."),
+            click.option("--tol", type=float, help="Tolerance of --solver cg and --loss hinge."),
             click.option("--random-state", "seed", type=int, default=0, show_default=True,
-                         help="Of random folds and bases."),
+                         help="Seed of random folds and bases."),
         ],
     )  # fmt: skip
 
 
 def relevance_options(function: F) -> F:
-    """What counts as relevant, and for how much."""
+    """Options that define relevance and gains."""
     return _all(
         function,
         [
@@ -283,7 +284,7 @@ def relevance_options(function: F) -> F:
 
 
 def run_options(function: F) -> F:
-    """How runs are compared with judgements."""
+    """Options for comparing runs with judgements."""
     return _all(
         function,
         [

@@ -1,4 +1,4 @@
-"""What users see: results on stdout, notes and progress on stderr."""
+"""Output for users: results on stdout, notes and progress on stderr."""
 
 from __future__ import annotations
 

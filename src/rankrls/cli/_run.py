@@ -69,6 +69,9 @@ REMEDIES: tuple[tuple[str, Any], ...] = (
     (r"\braise max_iter, tol or alpha", "raise --max-iter, --tol or --alpha"),
     (r"or use early_stopping=True", "or stop early in Python"),
     (r"export the kernel model with to_onnx", "use --to onnx"),
+    (r"make it the first step with SimpleImputer\(strategy='constant', fill_value=0\), export with "
+     r"to_onnx, or fill missing values beforehand and export the steps after the imputer",
+     "fit it with --missing zero, or use --to onnx or --to sql"),
     (r"\bcv=(\d+)", r"--cv \1"),
     (r"^(kernel|solver|cost|ties|scoring|alphas?|gamma|degree|coef0|tol) must", r"--\1 must"),
     (r"^basis\b", "--basis"),

@@ -90,7 +90,7 @@ class DaskRanker(IncrementalRanker):
     def _store_rows(
         self, kernel: Kernel, rows: LazyRows, solver: str, n_preferences: Array
     ) -> None:
-        """Note down what the model, which is stored, was fitted to."""
+        """Store a description of the rows that the model was fitted to."""
         if solver == "primal":
             scales = most_unequal(np.sqrt(self._model.solvers[0].largest))
             if scales is not None:

@@ -210,7 +210,8 @@ class CsvSource(Source):
         cells = dict(zip(self.names, map(str.strip, records.rows[row]), strict=True))
         text, hint = cells[name], ""
         if name in self.droppable:
-            hint = droppable([n for n in self.droppable if plain_number(cells[n]) is None])
+            text_cells = [n for n in self.droppable if n == name or _is_word(cells[n])]
+            hint = droppable(text_cells)
         missing = is_missing(text) and self.kinds[name] == "feature"
         what = f"is {_shown(text)}, not a finite number"
         if not text:

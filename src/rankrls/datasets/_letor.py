@@ -20,7 +20,7 @@ from rankrls.datasets._source import blocks, require_loadable, rewindable
 
 __all__ = ["iter_letor", "letor_width", "load_letor"]
 
-#: Of more features than these, a single id that is so many times the next one is told.
+#: Above this number of features, warn if the largest id is so many times the second largest.
 _MANY_FEATURES, _FAR = 100_000, 1000
 
 

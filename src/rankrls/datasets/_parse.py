@@ -268,7 +268,7 @@ class Parser:
         columns: NDArray[np.int32],
         values: NDArray[np.float64],
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-        """Leave out what is beyond the width; the first such feature is told."""
+        """Drop features beyond the width; warn about the first one."""
         row = np.repeat(np.arange(len(counts)), counts)
         keep = columns < self.width
         if not self.dropped:

@@ -114,7 +114,7 @@ def find_roles(file: str, names: list[str], given: dict[str, Any]) -> dict[str, 
 def _layouts(
     known: dict[str, str], told: dict[str, str], roles: tuple[str, ...], words: Any
 ) -> list[dict[str, str]]:
-    """Ways to fill the roles by usual names, or by those that are told."""
+    """Return candidates for the roles, by common names or by the given ones."""
     found: list[dict[str, str]] = []
     for usual in words:
         layout = {

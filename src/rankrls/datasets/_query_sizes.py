@@ -205,7 +205,7 @@ def _name_on_disk(path: PathOrFile) -> str | None:
 
 
 def _beside(name: str | None) -> str | None:
-    """The file of sizes that lies beside a file of rows, if there is one."""
+    """Return the file of sizes next to a file of rows, or None."""
     if name is None:
         return None
     for stem in dict.fromkeys([name, without_suffix(name)]):

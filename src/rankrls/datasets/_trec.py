@@ -221,7 +221,7 @@ def _write(lines: Iterator[bytes], path: PathOrFile) -> None:
 
 
 def _documents(table: RankTable | Qrels) -> list[tuple[str, str]]:
-    """Query and id of every line as words; what cannot be written is told before any is."""
+    """Return query and id of every line as words; raise before anything is written."""
     query, id = (_words(role, getattr(table, role)) for role in ("query", "id"))
     pairs = list(zip(query, id, strict=True))
     if len(set(pairs)) < len(pairs):
@@ -256,7 +256,7 @@ def _word(role: str, label: Any) -> str:
     if word.split() != [word] or not word.isprintable():
         raise ValueError(
             f"{role} {word[:60]!r} cannot be written: words of TREC files have no white space or "
-            "control characters and are not empty"
+            "control characters and are not empty; replace such characters, or write another format"
         )
     return word
 

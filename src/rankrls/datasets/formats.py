@@ -99,7 +99,7 @@ def _head(path: PathOrFile) -> bytes:
 
 
 def _text(path: PathOrFile, head: bytes) -> str:
-    """The first text of a file, unpacked; what is damaged there is told later."""
+    """Return the first text of a file, decompressed; damaged data are reported later."""
     name = name_of(path)
     if isinstance(path, str | os.PathLike):
         with opened(path) as file:

@@ -36,7 +36,7 @@ class Budget:
         self.spent = 0
 
     def charge(self, n_bytes: int, what: str) -> None:
-        """Note down that ``what`` takes so much memory; raise if it is too much."""
+        """Record that ``what`` needs this much memory; raise if it is too much."""
         self.spent += n_bytes
         require(
             self.spent <= self.limit,
@@ -45,7 +45,7 @@ class Budget:
         )
 
     def charge_json(self, text: bytes) -> None:
-        """Note down the Python objects of a JSON text, before it is parsed."""
+        """Record the memory of the Python objects in a JSON text, before it is parsed."""
         # What looks like JSON inside of strings is counted at first: most texts have none.
         objects, skeleton = _json_bytes(text), text
         if self.spent + objects > self.limit or _has_small_lists(text):
