@@ -1,9 +1,9 @@
-"""Find the images of the same digit, also for digits that were never seen (after P5 §6.3).
+"""Find images of the same digit, also for digits that are not in the training set (P5 §6.3).
 
-An image of 8 × 8 pixels is the query, and other images are ranked: those that show the same digit
-shall come first. The relation "shows the same digit" between 600 images of seven digits is learned.
-Then the ranker is asked about other images of these digits, and about images of the three others,
-of which it has seen none, so that a classifier could not say anything about them.
+An image of 8 × 8 pixels is the query, and other images are ranked so that those of the same digit
+come first. The relation "shows the same digit" is learned from 600 images of seven digits. The
+ranker is then tested on new images of these digits, and on images of the other three digits, which
+a classifier could not recognise.
 
     python examples/conditional_digits.py --repetitions 10 --output digits.png
 
@@ -19,18 +19,17 @@ geometric means of the chosen alphas:
     similarity + ranking, by folds of images            0.0024        0.2423      0.0206
     similarity + ranking, by folds of digits            0.0674        0.1660     2.7e+03
 
-What can be seen here:
+Conclusions:
 
-- With digits that it knows, the ranker makes a small part of the errors of plain similarity.
-- Seven digits are too few to learn what "the same digit" means in general: with new digits the
-  ranker alone is worse than plain similarity, with the ranking loss and with regression alike.
-  (P5 has 28 species of bacteria to learn from, and finds no difference between known and new
-  ones.)
-- What is held out decides what is chosen. Folds of images choose an alpha that is good for known
-  digits; folds of digits, an alpha for new ones, which is far larger.
-- Learning what similarity gets wrong, Y − similarity, and adding it to the similarity is safer:
-  a large alpha falls back on similarity instead of on nothing. It keeps part of the gain with
-  known digits and loses little with new ones; it does not beat similarity there.
+- For known digits, the ranker makes far fewer errors than plain similarity.
+- Seven digits are too few to learn what "the same digit" means in general. For new digits the
+  ranker alone is worse than plain similarity, both with the ranking loss and with regression. (P5
+  has 28 species of bacteria to learn from, and finds no difference between known and new ones.)
+- The folds determine the alpha. Folds of images choose an alpha that is good for known digits.
+  Folds of digits choose a far larger alpha, which is better for new digits.
+- It is safer to learn the errors of the similarity, Y − similarity, and to add the predictions to
+  the similarity: with a large alpha the result is the similarity itself. This keeps part of the
+  gain for known digits and loses little for new ones, but it is no better than similarity there.
 """
 
 from __future__ import annotations

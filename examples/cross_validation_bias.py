@@ -1,4 +1,4 @@
-"""Bias of the usual ways to estimate AUC by cross-validation.
+"""Bias of cross-validation estimates of the AUC.
 
 The simulation of Airola's thesis summary (§3, Figure 2): 30 rows, 10 features of unit variance, one
 of them with mean +0.5 in one class and -0.5 in the other. A linear RankRLS is trained on the rows,
@@ -7,8 +7,8 @@ linear score w of normal classes is Φ(w·(μ₊ − μ₋) / √(2 wᵀw)).
 
     python examples/cross_validation_bias.py --repetitions 10000 --output bias.png
 
-The paper does not say how many rows are positive, nor the regularisation: ``--positives`` and
-``--alpha`` say so here. Folds are random unless the row says "stratified".
+The paper does not state the number of positive rows and the regularisation, which are set by
+``--positives`` and ``--alpha``. Folds are random unless the row says "stratified".
 
 That command printed (27 s on two shared cores):
 
@@ -25,10 +25,11 @@ That command printed (27 s on two shared cores):
     leave-one-out                   -0.0334   0.0014          0.1406   0.1413
     balanced leave-one-out          -0.0153   0.0013          0.1340   0.1340
 
-As in the paper, leave-pair-out has the least bias and the pooled estimates the most; balancing the
-classes removes about half of leave-one-out's. The expected value of leave-pair-out is the AUC of a
-model trained on 28 rows, and that it is not 30 is all of its bias. It varies less than the other
-averaged estimates. All of them vary far more than they are biased: 30 rows are few.
+As in the paper, leave-pair-out has the smallest bias and the pooled estimates the largest.
+Balancing the classes removes about half of the bias of leave-one-out. The expected value of
+leave-pair-out is the AUC of a model trained on 28 instead of 30 rows, which explains its bias. Its
+variance is smaller than that of the other averaged estimates. With only 30 rows, the standard
+deviation of all estimates is far larger than their bias.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""RankRLS or RankSVM, squared error or hinge: what it matters on pairs, and what it costs.
+"""RankRLS or RankSVM: pairwise error and run time of the squared error and the hinge loss.
 
 Both minimise a loss over all pairs of a query: the squared error of the difference of two scores,
-or the hinge. Here they meet on generated search data, on generated data whose scores have
-outliers, and on two bundled data sets, with alpha chosen on validation queries (or rows) from the
-same grid, and are compared by the pairwise error on others. Run as
-``python examples/rankrls_or_ranksvm.py`` (some seconds).
+or the hinge loss. They are compared on generated search data, on generated data with outliers in
+the scores, and on two data sets of scikit-learn. alpha is chosen on validation queries (or rows)
+from the same grid, and the pairwise error is computed on test queries. Run
+``python examples/rankrls_or_ranksvm.py`` (a few seconds).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ ALPHAS = 10.0 ** np.arange(-3, 5)
 REPETITIONS = 5
 
 CONCLUSION = """
-Both rank about alike: where the scores are tame, the differences are within the spread of the
-splits, with RankSVM a little ahead more often than not. A few wild scores pull at the squared
-error with cost='magnitude'; cost='unit' and RankSVM, which only look at the order of the scores,
-do not mind them. RankRLS is several times faster, has a closed form, exact cross-validation and
+Both perform about equally well. Without outliers the differences are within the variation between
+splits, and RankSVM is slightly better more often than not. Outliers in the scores affect the
+squared error with cost='magnitude', but not cost='unit' and RankSVM, which only use the order of
+the scores. RankRLS is several times faster and has a closed form, exact cross-validation and
 uncertainties."""
 
 

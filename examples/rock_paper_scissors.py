@@ -1,16 +1,16 @@
-"""Rock, paper, scissors: rank unknown players for an unknown opponent (P5 §6.1, Table 1, Figure 2).
+"""Rock, paper, scissors: rank new players for a new opponent (P5 §6.1, Table 1, Figure 2).
 
-The outcomes of 1000 games between 100 players are learned from, as two edges each: +1 from the
-winner, −1 from the loser. Then 100 other players are ranked for each of them by the chance to win.
-There is no best player, only a best one against an opponent. Players have three features, how
-often they play each move, and the kernel is linear.
+The training data are 1000 games between 100 players. Each game gives two labelled pairs: +1 for the
+winner and −1 for the loser. Then 100 other players are ranked for each of these as the opponent, by
+their chance to win. There is no best player, only a best one against a given opponent. Players have
+three features, the frequencies of their moves, and the kernel is linear.
 
     python examples/rock_paper_scissors.py --repetitions 200 --output error.png
 
-P5 does not say how the strategies are drawn. Here a player plays a move with a probability
-proportional to exp(s w u), u uniform in [0, 1]; s = 0.3 (``--scale``) makes the problem as hard as
-theirs at all three of their w. That command printed the pairwise ranking errors (means over the
-repetitions, with standard errors; alpha is 2^-30, as in the paper)
+P5 does not say how the strategies are drawn. Here the probability of a move is proportional to
+exp(s w u), with u uniform in [0, 1]. With s = 0.3 (``--scale``), the errors are about those of the
+paper for all three w. The command prints the pairwise ranking errors (means over the repetitions,
+with standard errors; alpha is 2^-30, as in the paper):
 
                                w = 1     P5             w = 10     P5           w = 100      P5
     regression             .486±.017  .4875      .0407±.0019  .0417    .00130±.00008  .00138
@@ -18,13 +18,13 @@ repetitions, with standard errors; alpha is 2^-30, as in the paper)
     ranking                .487±.017  .4876      .0432±.0018  .0452    .00328±.00018  .00142
     …, reciprocal          .486±.017  .4880      .0416±.0018  .0429    .00135±.00008  .00135
 
-which are theirs, but for one: the ranking loss with a plain kernel at w = 100. That is a matter of
-draws, which there are none of here (benchmarks/papers/p5_games.py has both). As in the paper,
-regression is as good as the ranking loss here, and any small alpha will do (the plot). That
-regression does not change with the reciprocal kernel is no accident: every game is there in both
-directions, and then a plain kernel learns an antisymmetric function by itself (the argument of
-P5's Proposition 4.7). Centring by player breaks this symmetry, so that the ranking loss gains by
-being told of it. With w = 1 there is next to nothing to learn.
+They agree with the paper except for the ranking loss with a plain kernel at w = 100. This is due to
+draws, which do not occur here (benchmarks/papers/p5_games.py compares both). As in the paper,
+regression is as good as the ranking loss, and all small alphas are equally good (see the plot).
+Regression does not change with the reciprocal kernel: since the data contain every game in both
+directions, a plain kernel also learns an antisymmetric function (P5, Proposition 4.7). Centring by
+player breaks this symmetry, so the reciprocal kernel helps with the ranking loss. With w = 1 there
+is almost nothing to learn.
 """
 
 from __future__ import annotations

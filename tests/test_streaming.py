@@ -131,7 +131,7 @@ def test_imputer_and_scaler_of_queries():
     model = fit_stream(pipeline(QueryScaler(), RankRLS()), by_query)
     scaled = QueryScaler().fit_transform(X, qid=qid)
     assert np.allclose(model[-1].coef_, RankRLS().fit(scaled, y, qid=qid).coef_, rtol=1e-7)
-    with pytest.raises(ValueError, match=r"batch 2: query .* goes on.*by_query=True"):
+    with pytest.raises(ValueError, match=r"batch 2: query .* continues.*by_query=True"):
         fit_stream(pipeline(QueryScaler(), RankRLS()), [(X, y, qid), (X[-1:], y[-1:], qid[-1:])])
 
 

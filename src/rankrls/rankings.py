@@ -148,20 +148,20 @@ class RankTable(_ArrayTable):
         k: int | None = None,
         left_out: Any = None,
     ) -> RankTable:
-        """Sort the same objects for every query.
+        """Rank the same objects for each query.
 
         Parameters
         ----------
         scores : array-like of shape (n_queries, n_ids)
-            Higher = earlier. Objects of equal scores keep their order.
+            Scores, higher = earlier. Objects with equal scores keep their order.
         queries : array-like of shape (n_queries,)
             Names of the queries.
         ids : array-like of shape (n_ids,)
             Names of the objects.
         k : int, optional
-            Keep the first ``k`` objects of every query. None: all.
+            Keep only the first ``k`` objects of each query. If None, keep all.
         left_out : array-like of shape (n_queries, n_ids), bool, optional
-            Pairs that are in no list.
+            Pairs to exclude from the lists.
 
         Returns
         -------

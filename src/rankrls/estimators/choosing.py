@@ -344,8 +344,8 @@ class Scoring:
     ----------
     scoring : str or callable
     loss : dict, optional
-        cost, ties and query_weighting of squared loss, which "pairwise_r2" is about. None: there is
-        no such loss, and the name is refused.
+        cost, ties and query_weighting of the squared loss, for "pairwise_r2". If None, this name is
+        refused.
     """
 
     def __init__(self, scoring: Any, loss: dict[str, str] | None = None) -> None:
@@ -425,7 +425,7 @@ class Scoring:
         return scores.mean(axis=1)
 
     def _explained(self, graph: PreferenceGraph, held: HeldOut) -> Array:
-        """Part of the squared targets of held-out pairs that predictions explain: (n_alphas,)."""
+        """Explained fraction of the squared targets of held-out pairs, shape (n_alphas,)."""
         assert graph.scores is not None
         assert graph.query_codes is not None
         assert self.loss is not None
@@ -459,7 +459,7 @@ class Scoring:
 
 
 class ListScores:
-    """Scores of held-out lists, of which some come at a time: their mean and deviation.
+    """Mean and standard deviation of the scores of held-out lists, which are added in parts.
 
     Parameters
     ----------
@@ -486,7 +486,7 @@ class ListScores:
                 self._join(place, len(known), known.mean(), known.var() * len(known))
 
     def merge(self, other: ListScores) -> None:
-        """Add the scores of others."""
+        """Add the scores of another object."""
         for place in np.ndindex(self._mean.shape):
             if other._count[place]:
                 n, mean, squares = (
@@ -495,7 +495,7 @@ class ListScores:
                 self._join(place, int(n), float(mean), float(squares))
 
     def _join(self, place: tuple[int, ...], n: int, mean: float, squares: float) -> None:
-        """Means and sums of squared deviations join as those of rankings do."""
+        """Combine means and sums of squared deviations."""
         count = self._count[place] + n
         step = mean - self._mean[place]
         self._squares[place] += squares + step**2 * self._count[place] * n / count

@@ -64,75 +64,85 @@ MAX_HELD_OUT = 2**25
 class RankRLSCV(IncrementalRanker):
     """RankRLS with built-in exact cross-validation over alpha.
 
-    Every held-out prediction equals that of a model refitted without the held-out rows; all
+    Every held-out prediction equals that of a model refitted without the held-out rows. All
     alphas together cost about one decomposition.
 
     Parameters
     ----------
     alphas : array-like of shape (n_alphas,), optional
-        The grid. By default 2^-15 … 2^15, continued by factors of two if features of a very large
-        or small scale (or 10^5 rows in one ranking) make all of these alphas too small or too
-        large, and as long as the best alpha is at an end; early stopping does neither.
+        Grid of alphas. The default is 2^-15 … 2^15. It is extended by factors of two if all these
+        values are too small or too large for the data (because of the scale of the features, or
+        10^5 rows in one ranking), and as long as the best alpha is at an end of the grid. It is not
+        extended with early stopping.
     kernel, gamma, degree, coef0, kernel_params, cost, ties, query_weighting, solver, basis, \
 max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbose, n_jobs
-        As for `RankRLS`. With ``solver="cg"``, or with an ``eval_set``, alpha is chosen by held-out
-        rows instead of cross-validation (see Notes).
+        As for `RankRLS`. With ``solver="cg"``, or with an ``eval_set``, alpha is chosen on held-out
+        rows instead of by cross-validation (see Notes).
     cv : str, int, splitter or iterable, default="auto"
-        "leave-query-out"; "leave-pair-out" (one ranking; cost="magnitude" with ties="keep" or no
-        ties); an int k for k random folds of whole queries, or of rows without qid; a
-        scikit-learn splitter; or an iterable of (train, test). "auto": "leave-query-out" with
-        qid; without it "leave-pair-out" up to 1000 rows where it is exact, otherwise 10 folds
-        (fewer below 50 rows, so that a fold has at least 5). "validation": held-out rows, as
-        "auto" does with ``solver="cg"`` or an ``eval_set``. Of given pairs: "leave-judgement-out",
-        "leave-item-out" (all pairs of an item; a pair is predicted twice, without those of one
-        and without those of the other of its items),
-        "leave-group-out", an int for folds of pairs or groups, or splits of the pairs; "auto"
-        leaves out groups if there are any, single pairs otherwise.
+        What is held out together. For labels:
+
+        - "leave-query-out": each query;
+        - "leave-pair-out": each pair of rows of one ranking; requires cost="magnitude" with
+          ties="keep", or labels without ties;
+        - an int k: k random folds of whole queries, or of rows without qid;
+        - a scikit-learn splitter, or an iterable of (train, test);
+        - "validation": held-out rows, the default with ``solver="cg"`` or an ``eval_set``;
+        - "auto": "leave-query-out" with qid; without qid "leave-pair-out" for up to 1000 rows if it
+          is exact, otherwise 10 folds (fewer below 50 rows, so that each has at least 5).
+
+        For given pairs:
+
+        - "leave-judgement-out": each pair;
+        - "leave-item-out": all pairs of an item; a pair is predicted twice, once without each of
+          its items;
+        - "leave-group-out": all pairs of a group;
+        - an int for folds of pairs or groups, or splits of the pairs;
+        - "auto": groups if they are given, single pairs otherwise.
     scoring : str or callable, default="pairwise_accuracy"
-        A metric of `rankrls.metrics` by name, "ndcg@10" for a cut-off, or a function
-        ``metric(y_true, y_score, qid=...)``, higher is better. It is computed within queries and
-        folds, and averaged over them; sample weights are used in training only. List metrics are
-        refused with leave-pair-out. "pairwise_r2" is squared loss itself: 1 − (loss of held-out
-        pairs)/(sum of their squared targets), with cost, weighting and sample weights as in
-        training; the largest value is 1, and equal predictions for all rows give 0. Of given pairs
-        "pairwise_accuracy" (weighted by pair_weight,
-        ties left out) or "log_loss" (its negative, of calibrated probabilities; a tie counts as
-        half a preference each way).
+        Name of a metric of `rankrls.metrics`, with an optional cut-off as in "ndcg@10", or a
+        function ``metric(y_true, y_score, qid=...)``; higher is better. It is computed within
+        queries and folds and averaged over them. Sample weights are only used in training. List
+        metrics are refused with leave-pair-out. "pairwise_r2" is based on the squared loss: 1 −
+        (loss of held-out pairs)/(sum of their squared targets), with cost, weighting and sample
+        weights as in training. Its maximum is 1, and equal predictions for all rows give 0. For
+        given pairs, use "pairwise_accuracy" (weighted by pair_weight, without ties) or "log_loss"
+        (the negative log loss of calibrated probabilities; a tie counts as half a preference each
+        way).
 
     Attributes
     ----------
     alpha_ : float
-        The best alpha; of equally good ones the largest.
+        The best alpha; the largest one if several are equally good.
     best_score_ : float
-        Its cross-validated score. It was chosen to be the best of many and is therefore
-        optimistic: to estimate performance, cross-validate the whole `RankRLSCV` (nested).
+        Its cross-validated score. It is the maximum over many alphas and therefore optimistic: to
+        estimate performance, cross-validate the whole `RankRLSCV` (nested).
     alphas_ : ndarray of shape (n_alphas,)
         The grid, ascending.
     cv_results_ : dict of ndarray
-        "alpha", "mean_score", and "n_refits" (how often a shortcut was replaced by a refit) or,
-        with held-out rows, "iteration" (of the best score; the last one without early stopping).
-        If the metric has a score for each held-out list (all but concordance_index and functions;
-        not leave-pair-out, nor held-out rows), also "std_score" and "n_scores": the standard
-        deviation of these scores, and how many there are. They share training rows, so that
-        std_score/√n_scores is but a rough error of the mean.
+        "alpha", "mean_score", and "n_refits" (the number of folds that were refitted) or, with
+        held-out rows, "iteration" (that of the best score; the last one without early stopping).
+        If the metric has a score for each held-out list (all except concordance_index and
+        functions; not for leave-pair-out and held-out rows), also "std_score" and "n_scores": the
+        standard deviation of these scores and their number. They share training rows, so
+        std_score/√n_scores is only a rough standard error of the mean.
     validation_curve_ : ndarray of shape (n_checks, n_alphas)
-        Early stopping: error (1 − score) of every alpha at every iteration that was looked at,
-        NaN once an alpha is no longer followed; the iterations are ``validation_iterations_``.
+        With early stopping, the error (1 − score) of each alpha at ``validation_iterations_``; NaN
+        after an alpha has been stopped.
     calibration_ : Calibration
-        If alpha was chosen by held-out pairs: ``link``, ``slope`` and held-out ``log_loss`` of the
+        If alpha was chosen on held-out pairs: ``link``, ``slope`` and held-out ``log_loss`` of the
         probabilities of `preference_proba`.
     coef_, dual_coef_, basis_indices_, solver_, n_pairs_, n_queries_, …
-        As of `RankRLS`, fitted on all rows with ``alpha_``.
+        As for `RankRLS`, fitted to all rows with ``alpha_``.
 
     Notes
     -----
     Several outputs share one alpha: the scores are averaged over outputs.
 
-    ``solver="cg"`` solves for the whole grid from one run of conjugate gradients. Alpha is then
-    chosen by held-out rows, ``eval_set`` or ``validation_fraction`` of the queries. Without early
-    stopping every alpha is iterated to ``tol``, and, if there is no ``eval_set``, the model is
-    fitted again to all rows with the best alpha. With ``early_stopping=True`` the best of all
-    (alpha, iteration) is the model; the held-out rows do not become part of it.
+    ``solver="cg"`` solves for the whole grid in one run of conjugate gradients. Alpha is then
+    chosen on held-out rows: ``eval_set``, or ``validation_fraction`` of the queries. Without early
+    stopping every alpha is iterated to ``tol``, and without an ``eval_set`` the model is fitted
+    again to all rows with the best alpha. With ``early_stopping=True`` the model is the best
+    combination of alpha and iteration, and the held-out rows are not used for training.
 
     Examples
     --------
@@ -216,7 +226,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         Parameters
         ----------
         groups : array-like of shape (n_pairs,), optional
-            Judge, prompt or session of every given pair: all pairs of a group are left out
+            Judge, prompt or session of each given pair. All pairs of a group are held out
             together.
 
         Returns

@@ -1,8 +1,8 @@
 """Learning batch by batch: sums of statistics, streams of batches, and methods that need them.
 
 A primal or fixed-basis model is a function of sums over queries
-(`rankrls.core.preferences.statistics.Statistics`). The solvers of a fitted model still hold these
-sums, so that a batch can be added or taken away exactly, whatever fitted the model.
+(`rankrls.core.preferences.statistics.Statistics`). The solvers of a fitted model keep these sums,
+so a batch can be added or removed exactly, whether the model was fitted by ``fit`` or by batches.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ FORMS = "(X, y), (X, y, qid), or a mapping with data, target and qid"
 
 
 class NotIncrementalError(ValueError, AttributeError):
-    """The model is not one that can learn batch by batch; the message says which one can."""
+    """Error for models that cannot be updated; the message says which models can."""
 
 
 class IncrementalMethod:
-    """A method that exists only where the model can be updated exactly.
+    """A method that only exists if the model can be updated exactly.
 
-    scikit-learn asks ``hasattr(estimator, "partial_fit")``; the error that answers it says why.
+    scikit-learn calls ``hasattr(estimator, "partial_fit")``; the error gives the reason.
     """
 
     def __init__(self, method: Callable[..., Any]) -> None:
@@ -84,21 +84,21 @@ class IncrementalMethod:
 
 @dataclass
 class Learned:
-    """Statistics of queries, and which queries they are of.
+    """Statistics of queries, and the ids of these queries.
 
     Attributes
     ----------
     total : list of Statistics
-        Sums of the features, or of the Nyström features of ``basis``: one for every group of
-        outputs that have shared all their graphs.
+        Sums of the features, or of the Nyström features of ``basis``: one for each group of
+        outputs that share all their graphs.
     basis : Basis or None
     dtype : of the coefficients: float32 if all rows were
     flat : bool
         Whether y is a vector.
     preferences : ndarray of shape (n_outputs,), int
-        Queries and given pairs that say something, for every output.
+        Number of queries and given pairs that contain a preference, for each output.
     ledger : Ledger
-        Shared with the model, so that it is changed last.
+        Shared with the model, so it must be changed last.
     """
 
     total: list[Statistics]
@@ -118,7 +118,7 @@ class Learned:
         ledger: Ledger,
         n_folds: int = 1,
     ) -> list[Learned]:
-        """Before the first batch, which has rows like X, for every fold."""
+        """Empty statistics for each fold, for batches with rows like X."""
         n = X.shape[1] if basis is None else len(basis.map.kept)
         advice = "use fewer features, or fewer basis vectors (solver='nystroem')"
         copies = 3 if n_folds == 1 else n_folds + 4
@@ -131,7 +131,7 @@ class Learned:
 
     @classmethod
     def by(cls, model: Model, flat: bool, preferences: Array, ledger: Ledger) -> Learned:
-        """What a primal or Nyström model has learned: its solvers hold the sums."""
+        """Statistics of a fitted primal or Nyström model, from its solvers."""
         total = [solver.statistics() for solver in model.solvers]
         basis = model.basis if isinstance(model, NystroemModel) else None
         coefficients = model.coef if basis is None else model.dual_coef
@@ -139,29 +139,29 @@ class Learned:
         return cls(total, basis, coefficients.dtype, flat, preferences, ledger)
 
     def copy(self) -> Learned:
-        """The same with sums in new arrays."""
+        """Copy with sums in new arrays."""
         total = [part.copy() for part in self.total]
         return Learned(total, self.basis, self.dtype, self.flat, self.preferences, self.ledger)
 
     def add(self, graph: PreferenceGraph, X: Any, loss: dict[str, str]) -> None:
-        """Add whole queries to the sums (the ledger is left alone)."""
+        """Add whole queries to the sums; the ledger does not change."""
         self.total = add_batch(self.total, self._statistics(graph, X, loss))
         self.preferences = self.preferences + graph.n_preferences
         self.dtype = np.result_type(self.dtype, X.dtype)
 
     def subtract(self, graph: PreferenceGraph, X: Any, loss: dict[str, str]) -> None:
-        """Take them away again, or raise where they cannot have been added."""
+        """Subtract whole queries, or raise if they cannot have been added."""
         self.total = subtract_batch(self.total, self._statistics(graph, X, loss))
         self.preferences = self.preferences - graph.n_preferences
 
     def rescale(self, factor: Array, offset: Array) -> None:
-        """Make the sums those of (Φ − offset) · factor, of shape (n,) each."""
+        """Convert the sums to features (Φ − offset) · factor, with arrays of shape (n,)."""
         for part in self.total:
             part.rescale(factor, offset)
 
     @property
     def n_pairs(self) -> int:
-        """Edges of all outputs together."""
+        """Number of edges, summed over outputs."""
         return sum(part.n_pairs * len(part.outputs) for part in self.total)
 
     def features(self, X: Any) -> Any:
@@ -177,11 +177,11 @@ class Learned:
         return parts
 
     def model(self, alpha: float, names: Any = None) -> Model | None:
-        """The model, which takes over the arrays; None if an output has no preference yet.
+        """Fit the model, which uses these arrays; None if an output has no preference yet.
 
-        Sums of queries are positive semi-definite, and differences of such sums but for rounding.
-        Where large sums were taken away, what they have left of rounding may be large beside the
-        sums of the rows that stay: that is refused.
+        Sums over queries are positive semi-definite, and so are their differences, up to rounding.
+        If large sums were subtracted, rounding errors may be large compared with the remaining
+        sums, which raises an error.
         """
         if not (self.preferences > 0).all():
             return None
@@ -210,7 +210,7 @@ def _rounding_left(size: str, alpha: float) -> ValueError:
 
 
 class Batch(NamedTuple):
-    """Rows with scores, and query ids, weights and feature names, or None; counted from 1."""
+    """Rows with scores, and optionally query ids, weights and feature names; numbered from 1."""
 
     number: int
     X: Any
@@ -220,7 +220,7 @@ class Batch(NamedTuple):
     names: Any = None
 
     def checked(self, n_rows: int, n_outputs: int) -> tuple[Array, Array | None]:
-        """Scores of shape (m, n_outputs), and weights."""
+        """Validate scores, shape (m, n_outputs), and weights."""
         y = check_scores(self.y, n_rows).reshape(n_rows, -1)
         if y.shape[1] != n_outputs:
             raise ValueError(f"y has {y.shape[1]} output(s), and {n_outputs} in the first batch")
@@ -229,7 +229,7 @@ class Batch(NamedTuple):
 
 
 def read_batches(batches: Iterable[Any]) -> Iterator[Batch]:
-    """Bring batches into one form; those without rows are left out."""
+    """Convert batches to `Batch`; those without rows are skipped."""
     if isinstance(batches, str | bytes | os.PathLike):
         raise ValueError(
             f"batches must be an iterable of {FORMS}; got {show(batches)}. To read a file: "
@@ -264,7 +264,7 @@ def _read(number: int, batch: Any) -> Batch:
 
 @contextmanager
 def named_batch(number: int) -> Iterator[None]:
-    """Say in which batch something is wrong."""
+    """Add the number of the batch to errors."""
     try:
         yield
     except ValueError as error:
@@ -272,7 +272,7 @@ def named_batch(number: int) -> Iterator[None]:
 
 
 class BatchStream:
-    """Batches that come one at a time; again from the start, if they can.
+    """A stream of batches, which can be read again if it is not a generator.
 
     Parameters
     ----------
@@ -285,28 +285,28 @@ class BatchStream:
 
     @property
     def repeatable(self) -> bool:
-        """Whether the batches can be read again: not those of a generator."""
+        """Whether the batches can be read again (not from a generator)."""
         once = hasattr(self._batches, "__next__")
         return self._make is not None or not once
 
     def read(self) -> Iterator[Batch]:
-        """The batches, from the start."""
+        """Read the batches from the start."""
         return read_batches(self._batches if self._make is None else self._make())
 
     def read_again(self) -> Iterator[Batch]:
-        """The same with features in the units of `rescaling`."""
+        """Read them with features converted by `rescaling`."""
         return self.read()
 
     def rescaling(self) -> tuple[Array, Array] | None:
-        """Factor and offset, of shape (n_features,) each, of features that were read once.
+        """Factor and offset, of shape (n_features,), to convert the features that were read.
 
-        What is wanted are sums over (X − offset) · factor. None: over X itself.
+        Sums are then over (X − offset) · factor; None if they are over X.
         """
         return None
 
 
 class StreamLearner:
-    """Adds up a stream of batches, in folds of whole queries.
+    """Sum a stream of batches, in folds of whole queries.
 
     Parameters
     ----------
@@ -314,13 +314,12 @@ class StreamLearner:
         cost, ties and query_weighting.
     progress : Progress
     n_folds : int
-        Queries go to the folds in turn, in the order in which they begin.
+        Queries are assigned to the folds in turn, in the order of the stream.
 
     Attributes
     ----------
     folds : list of Learned
-        What was learned from the queries that have ended, with one ledger for all; empty before
-        the first batch.
+        Statistics of the complete queries, with one ledger; empty before the first batch.
     """
 
     def __init__(self, loss: dict[str, str], progress: Progress, n_folds: int = 1) -> None:
@@ -337,7 +336,7 @@ class StreamLearner:
         self._high: Any = -np.inf
 
     def begin(self, X: Any, batch: Batch, basis: Basis | None) -> None:
-        """Take from the first batch what all must have in common; X are its rows, checked."""
+        """Store what all batches must share, from the checked rows X of the first batch."""
         y = check_scores(batch.y, X.shape[0])
         k, flat = y.reshape(len(y), -1).shape[1], y.ndim == 1
         self.folds = Learned.nothing(X, basis, k, flat, self._ledger, self.n_folds)
@@ -356,7 +355,7 @@ class StreamLearner:
             )
 
     def add(self, X: Any, batch: Batch) -> None:
-        """Add a batch, with X its rows, checked."""
+        """Add a batch with checked rows X."""
         assert self.folds
         n_outputs = len(self.folds[0].preferences)
         y, weight = batch.checked(X.shape[0], n_outputs)
@@ -376,7 +375,7 @@ class StreamLearner:
         self._progress(f"batch {batch.number}: {self._n_rows:,} rows so far, {rate:,.0f} rows/s")
 
     def finish(self) -> list[Learned]:
-        """What was learned from all batches, fold by fold; nothing can be added after."""
+        """Complete the last query and return the statistics of each fold."""
         if not self.folds:
             raise ValueError("there is no batch with rows to learn from")
         if self._queries is not None:

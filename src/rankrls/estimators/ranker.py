@@ -1,4 +1,4 @@
-"""What all rankers share: checking what they are given, preparing, predicting, scoring."""
+"""Base classes of the rankers: validation, preparation, prediction, scoring."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ NO_QID = (
 
 
 def check_return_std(value: Any) -> bool:
-    """Return ``return_std`` if it is a bool: query ids in its place would count as True."""
+    """Return ``return_std`` if it is a bool (query ids passed by position would be truthy)."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"return_std must be True or False; got {show(value)} ({NO_QID})")
     return bool(value)
@@ -87,7 +87,7 @@ def graph_from_arguments(
     pair_features: Any = None,
     sample_weight: Any = None,
 ) -> PreferenceGraph:
-    """Check the arguments of ``fit`` and put them into one graph over ``n_rows`` rows."""
+    """Validate the arguments of ``fit`` and combine them into one graph over ``n_rows`` rows."""
     if isinstance(y, PreferenceGraph):
         others = {
             "qid": qid,
@@ -155,7 +155,7 @@ def graph_from_arguments(
 
 
 def _sizes_hint(qid: Any, n_rows: int) -> str:
-    """Advice for those who pass the sizes of queries, as other libraries want them."""
+    """Advice for users who pass the sizes of queries, as in other libraries."""
     try:
         sizes = np.asarray(qid)
     except ValueError:  # tuples of different lengths are labels, too
@@ -195,7 +195,7 @@ def graph_accuracy(graph: PreferenceGraph, predictions: Array, added: Array | No
     graph : PreferenceGraph over n rows
     predictions : ndarray of shape (n,) or (n, n_outputs)
     added : ndarray of shape (n_given_pairs, n_outputs), optional
-        What covariates of the given pairs add to the differences of predictions.
+        Contributions of the covariates of given pairs to the differences of predictions.
     """
     predictions = predictions.reshape(len(predictions), -1)
     scored = graph.scored_outputs()
@@ -278,7 +278,7 @@ class Ranker(QueryRequests, BaseEstimator):
     def _prepare(
         self, X: Any, y: Any, preferences: dict[str, Any]
     ) -> tuple[Kernel, Any, PreferenceGraph]:
-        """Check everything that does not need a solver: kernel, X, and the preference graph."""
+        """Validate kernel and X, and make the preference graph."""
         kernel = self._check_options()
         by_row = {name: preferences.get(name) for name in ("qid", "sample_weight")}
         check_same_rows(X, y=y, **by_row)
@@ -318,7 +318,7 @@ class Ranker(QueryRequests, BaseEstimator):
         note_kernel_numbers(self, "_kernel_numbers", X)
 
     def _warn_about_columns(self, kernel: Kernel, X: Any, codes: Array | None) -> None:
-        """Warn of ids and unequal scales; what scale is right for a function, it knows itself."""
+        """Warn about ids and unequal scales, except with kernels that are functions."""
         warn_about_columns(
             X,
             names=getattr(self, "feature_names_in_", None),
@@ -327,7 +327,7 @@ class Ranker(QueryRequests, BaseEstimator):
         )
 
     def _store_model(self, model: Any, graph: PreferenceGraph, solver: str, n_pairs: int) -> None:
-        """Store a model and what it was fitted to."""
+        """Store a model and the data it was fitted to."""
         self._model = model
         self.solver_ = solver
         self.n_pairs_ = n_pairs
@@ -373,9 +373,9 @@ class Ranker(QueryRequests, BaseEstimator):
         return canonical(X, dense=self.kernel == "precomputed")
 
     def _asked_for_names(self, X: Any, reset: bool = False) -> Any:
-        """The estimator whose feature names X must have: arrays of a stream need not have any.
+        """Estimator that validates the feature names of X; arrays of a stream have none.
 
-        The names of their columns came beside them; scikit-learn would warn of every array.
+        Their names are given separately, and scikit-learn would warn about every array.
         """
         if reset or not self._names_beside or hasattr(X, "columns"):
             return self
@@ -403,8 +403,8 @@ class Ranker(QueryRequests, BaseEstimator):
     def decision_function(self, X: Any) -> Any:
         """The scores of `predict`, for scikit-learn's metrics of two classes.
 
-        ``scoring="roc_auc"`` and ``"average_precision"`` ask for it. They take all rows as one
-        ranking, which a model fitted with qid does not give.
+        ``scoring="roc_auc"`` and ``"average_precision"`` use it. They compare all rows with each
+        other, which is not meaningful for a model fitted with qid.
 
         Parameters
         ----------
@@ -439,7 +439,7 @@ class Ranker(QueryRequests, BaseEstimator):
         pair_weight: Any = None,
         pair_features: Any = None,
     ) -> float:
-        """Pairwise accuracy, mean over the queries that have a pair.
+        """Pairwise accuracy, averaged over the queries that have a pair.
 
         Parameters
         ----------
@@ -448,13 +448,13 @@ class Ranker(QueryRequests, BaseEstimator):
         qid : array-like of shape (n,)
             Required if the model was fitted with qid; or ``group``, sizes of consecutive queries.
         sample_weight : array-like of shape (n,), optional
-            A pair counts the product of its rows' weights.
+            The weight of a pair is the product of the weights of its rows.
         pairs, magnitude, pair_weight : array-like of shape (n_pairs, 2) and (n_pairs,), optional
-            Given pairs as in ``fit``, in place of y or beside it: they count as one more query.
-            Those of magnitude 0, judged equal, prefer nothing and do not count.
+            Given pairs as in ``fit``, instead of y or in addition to it: they count as one more
+            query. Ties (magnitude 0) are ignored.
         pair_features : array-like of shape (n_pairs, n_pair_features), optional
             Covariates of the given pairs, if the model was fitted with some: judgements are then
-            predicted by f(preferred) − f(other) + cᵀγ. None: all zero.
+            predicted by f(preferred) − f(other) + cᵀγ. None means zero.
 
         Returns
         -------
@@ -524,9 +524,9 @@ class Ranker(QueryRequests, BaseEstimator):
 
 
 def canonical(X: Any, *, dense: bool, columns: bool = False) -> Any:
-    """Sparse X as CSR without duplicate entries (the caller's is left alone), or dense.
+    """Convert sparse X to CSR without duplicate entries (in a copy); dense X is returned.
 
-    ``columns``: CSC may stay as it is.
+    With ``columns``, CSC is not converted.
     """
     if not sparse.issparse(X):
         return X
@@ -540,7 +540,7 @@ def canonical(X: Any, *, dense: bool, columns: bool = False) -> Any:
 
 
 class PosteriorMixin:
-    """What `RankRLS` and `RankRLSCV` have beyond a `Ranker`: least squares and its posterior."""
+    """Mixin of `RankRLS` and `RankRLSCV`: least squares and its posterior."""
 
     cost: str
     ties: str
@@ -585,7 +585,7 @@ class PosteriorMixin:
         keep_basis: bool = False,
         basis: Any = None,
     ) -> RidgeProblem:
-        """The problem of these parameters: its space is chosen, and its basis drawn, once."""
+        """Set up the problem: choose its space and draw its basis, once."""
         solver, basis = self.solver, self.basis if basis is None else basis
         if graph.pair_features is not None:
             if solver == "cg" or self.early_stopping:
@@ -684,9 +684,9 @@ class PosteriorMixin:
             Kernel values with all training rows, (n, n_rows), if the kernel is precomputed, or with
             the basis vectors, (n, n_basis), if ``fit`` was given these.
         return_std : bool, default=False
-            Also give the posterior standard deviation of f(x) − f̄ (Gaussian-process reading, see
-            Notes of the class), with f̄ the mean score of the training rows that take part in a
-            pair; with a Nyström basis, of the part of it that the basis spans.
+            Whether to also return the posterior standard deviation of f(x) − f̄ (as a Gaussian
+            process, see Notes of the class), where f̄ is the mean score of the training rows that
+            have a pair. With a Nyström basis it is that of the part spanned by the basis.
 
         Returns
         -------
@@ -708,12 +708,13 @@ class PosteriorMixin:
         ----------
         X_a, X_b : array-like or sparse matrix of shape (n, n_features)
         pair_features : array-like of shape (n, n_pair_features), optional
-            Covariates of the comparisons, if the model was fitted with some. None: all zero, as
-            for items that are shown alike.
+            Covariates of the comparisons, if the model was fitted with some. None means zero, as
+            for items that are presented in the same way.
         noisy : bool, optional
-            True: of a new judgement of weight 1 under the posterior, with its noise alpha. False:
-            of the scores, without noise. None: of a new judgement, calibrated on held-out ones, if
-            the model has a ``calibration_`` (`RankRLSCV` fitted to pairs); otherwise as False.
+            True is the probability for a new judgement of weight 1 under the posterior, with noise
+            variance alpha. False is that for the scores, without noise. None is that for a new
+            judgement, calibrated on held-out ones, if the model has a ``calibration_``
+            (`RankRLSCV` fitted to pairs), and the same as False otherwise.
 
         Returns
         -------
@@ -750,12 +751,11 @@ class PosteriorMixin:
     def log_marginal_likelihood(self) -> Any:
         """Log density of the training preferences under the Gaussian process, per output.
 
-        The targets z of all edges are taken as observations of differences f(x_h) − f(x_j)
-        with noise variance alpha/w². For given pairs it can be compared between kernels, their
-        parameters and alphas. For scores it can be compared between kernels and their parameters
-        at a fixed alpha, best with ``query_weighting="size"``; it cannot choose alpha, because
-        the n(n − 1)/2 differences of n scores agree with each other perfectly and yet count as
-        independent observations.
+        The targets z of all edges are treated as observations of differences f(x_h) − f(x_j)
+        with noise variance alpha/w². For given pairs, use it to compare kernels, their parameters
+        and alphas. For scores, use it to compare kernels and their parameters at a fixed alpha,
+        preferably with ``query_weighting="size"``. It cannot choose alpha for scores, because the
+        n(n − 1)/2 differences of n scores are treated as independent observations but are not.
         """
         check_is_fitted(self)
         value = self._model.log_marginal_likelihood()

@@ -26,111 +26,115 @@ Array = NDArray[Any]
 class RankRLS(IncrementalRanker):
     """Learn to rank by regularised least squares on preferences.
 
-    Minimises, over functions f of a feature space or of a kernel's space,
+    The objective, minimised over linear functions f or functions of a kernel, is
 
         Σ_edges w² (z − (f(x_h) − f(x_j)))² + alpha ‖f‖²
 
-    where an edge says that row h is preferred to row j. Edges come from scores y (every pair
-    of rows of the same query), from given pairs, or from both.
+    where an edge means that row h is preferred to row j. Edges come from scores y (all pairs of
+    rows of the same query), from given pairs, or from both.
 
     Parameters
     ----------
     alpha : float, default=1.0
-        Regularisation, > 0 (0 is allowed with early stopping). It multiplies ‖f‖² and nothing is
-        rescaled.
+        Regularisation strength, > 0 (0 is allowed with early stopping). It multiplies ‖f‖²;
+        nothing is rescaled.
     kernel : str or callable, default="linear"
-        Any name that scikit-learn's `pairwise_kernels` takes, a function of two rows, or
-        "precomputed" (X holds kernel values).
+        A kernel of scikit-learn's `pairwise_kernels`, a function of two rows, or "precomputed" (X
+        holds kernel values).
     gamma, degree, coef0 : float
-        Parameters of the kernels that have them (``gamma=None``: 1/n_features, and 1 for chi2).
+        Kernel parameters. ``gamma=None`` is 1/n_features, or 1 for chi2.
     kernel_params : dict, optional
         Further parameters of the kernel.
     cost : {"magnitude", "unit", "relative"}, default="magnitude"
-        With y the difference of two scores (or a pair's magnitude): target z = y and weight 1;
-        target 1 and weight 1; target y and weight w² = 1/y².
+        Target z and weight w² of a pair, where d is the difference of the two scores (or the
+        magnitude of a given pair). "magnitude": z = d, w² = 1. "unit": z = 1, w² = 1. "relative":
+        z = d, w² = 1/d².
     ties : {"keep", "drop"}, default="keep"
-        Whether two rows of a query with equal scores are asked to get equal predictions.
-        "unit" and "relative" always drop them. (Not to be confused with ``ties`` of
-        `rankrls.metrics.pairwise_error`, which is about tied predictions.)
+        Whether pairs with equal scores are part of the objective, with target 0. "unit" and
+        "relative" always drop them. (``ties`` of `rankrls.metrics.pairwise_error` is about tied
+        predictions instead.)
     query_weighting : {"pair", "size", "query"}, default="pair"
-        A pair of a query with n rows counts 1, 1/n, or 1/(number of pairs of the query), so that
-        a query counts as much as it has pairs, as much as it has rows, or as any other.
+        Weight of a pair in a query with n rows: 1, 1/n, or 1/(number of pairs of the query). The
+        weight of a query is then its number of pairs, its number of rows, or the same for all.
     solver : {"auto", "primal", "dual", "nystroem", "cg"}, default="auto"
-        "primal" works on an n_features × n_features system, "dual" on n_rows × n_rows,
-        "nystroem" on one of the size of the basis (an approximation: f is spanned by the basis
-        vectors), "cg" by conjugate gradients with products of X alone (linear kernel; no
-        uncertainties). The rule of "auto": a ``basis`` asks for "nystroem", early stopping for
-        "cg"; a kernel other than linear is solved in "dual" if two n_rows × n_rows matrices fit
-        into half of the memory, else in "nystroem", with a warning; a linear one by "cg" if X is
-        sparse with more than 5000 rows and columns or the direct solvers do not fit into memory,
-        otherwise in "primal" if n_features <= n_rows, else "dual".
+        - "primal" solves a system of size n_features;
+        - "dual" solves a system of size n_rows;
+        - "nystroem" approximates f by the span of basis vectors, and solves a system of their
+          number;
+        - "cg" uses conjugate gradients, which only need products with X (linear kernel; no
+          uncertainties);
+        - "auto" uses "nystroem" if there is a ``basis``, and "cg" with early stopping. For kernels
+          other than linear it uses "dual" if two n_rows × n_rows matrices fit into half of the
+          memory, otherwise "nystroem" with a warning. For the linear kernel it uses "cg" if X is
+          sparse with more than 5000 rows and columns, or if the direct solvers do not fit into
+          memory; otherwise "primal" if n_features <= n_rows, and "dual" if not.
     basis : int or array of int, optional
-        Nyström basis vectors: how many to draw at random, or the row numbers. None with
-        ``solver="nystroem"``: 1000, or all rows if there are fewer. With row numbers, precomputed
+        Nyström basis vectors: the number of random rows, or row numbers. None with
+        ``solver="nystroem"`` is 1000, or all rows if there are fewer. With row numbers, precomputed
         kernel values with these rows are enough.
     max_iter : int, optional
-        Most iterations of "cg"; None: 1000.
+        Maximum number of iterations of "cg"; None is 1000.
     tol : float, default=1e-6
-        Largest relative error of the coefficients of "cg", and of ‖residual‖/‖right side‖.
+        Tolerance of "cg": relative error of the coefficients, and ‖residual‖/‖right-hand side‖.
     early_stopping : bool, default=False
-        Regularise by iteration: look at held-out rows after each iteration of "cg", end when
-        their pairwise error has not improved for ``n_iter_no_change`` iterations, and keep the
-        best model seen.
+        Whether to regularise by the number of iterations of "cg". The pairwise error on held-out
+        rows is computed after each iteration. Training ends when it has not improved for
+        ``n_iter_no_change`` iterations, and the best model is kept.
     validation_fraction : float, default=0.1
-        What early stopping holds out if ``fit`` gets no ``eval_set``: this part of the queries
-        (of the rows without qid, of the pairs without y), drawn at random. They do not become
-        part of the model.
+        Fraction of the queries (of the rows without qid, of the pairs without y) that early
+        stopping holds out at random if ``fit`` gets no ``eval_set``. They are not used for
+        training.
     n_iter_no_change : int, default=10
     random_state : int, RandomState instance or None
-        For the random basis and the held-out part.
+        Seed of the random basis and of the held-out rows.
     verbose : int, default=0
-        1: progress on stderr.
+        1 prints progress on stderr.
     n_jobs : int, optional
-        Threads of `pairwise_kernels` and of the sparse products of "cg"; None: as many as BLAS
-        may use, −1: all cores.
+        Number of threads of `pairwise_kernels` and of the sparse products of "cg". None is the
+        number of threads of BLAS, −1 is all cores.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,) or (n_outputs, n_features)
         Weights, for the linear kernel.
     dual_coef_ : ndarray of shape (n_rows,), (n_rows, n_outputs), or the same over the basis
-        Kernel coefficients, for solvers "dual" and "nystroem". Where the kernel matrix is
-        singular other coefficients give the same function.
+        Kernel coefficients, for solvers "dual" and "nystroem". If the kernel matrix is singular,
+        they are not unique.
     pair_coef_ : ndarray of shape (n_pair_features,) or (n_outputs, n_pair_features)
         Coefficients of ``pair_features``.
     basis_indices_ : ndarray of shape (n_basis,)
-        Rows that are basis vectors, for solver "nystroem".
+        Row numbers of the basis vectors, for solver "nystroem".
     solver_ : str
         The solver that was used.
     n_iter_ : int
-        Iterations of the solver: 1 for the direct ones.
+        Number of iterations of the solver; 1 for direct solvers.
     best_iteration_ : int
-        Early stopping: the iteration of the model, which had the best validation error.
+        With early stopping, the iteration with the best validation error.
     validation_curve_ : ndarray of shape (n_checks,)
-        Early stopping: the validation error (pairwise) at ``validation_iterations_``.
+        With early stopping, the pairwise validation error at ``validation_iterations_``.
     n_pairs_ : int
-        Edges in the objective, tied ones included when kept, added up over outputs.
+        Number of edges in the objective, including ties if they are kept, summed over outputs.
     n_queries_ : int
-        Different queries in the data, those without a pair included.
+        Number of queries in the data, including those without a pair.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, if X has names
 
     See Also
     --------
-    rankrls.regularization_path : All coefficients for a grid of alphas, for one decomposition.
+    rankrls.regularization_path : Coefficients for a grid of alphas, from one decomposition.
 
     Notes
     -----
     With the Laplacian L and target r of the preferences, the primal solution is
-    w = (XᵀLX + alpha I)⁻¹Xᵀr and the dual one A = (LK + alpha I)⁻¹r. Predictions are scores
-    that mean something only relative to other rows: a constant may be added to them.
+    w = (XᵀLX + alpha I)⁻¹Xᵀr and the dual one A = (LK + alpha I)⁻¹r. Only differences of
+    predictions are meaningful: scores are defined up to an additive constant.
 
-    ``predict(X, return_std=True)`` and `preference_proba` read the model as the posterior mean
-    of a Gaussian process with covariance k and noise variance alpha/w² per edge. All pairs of n
-    scores count the noise of a score n − 1 times, so these uncertainties are too small for
-    scored data with ``query_weighting="pair"``; with "size" they are those of a process on the
-    scores themselves with a free offset per query. Probabilities are calibrated only as far as
-    alpha is the variance of the noise.
+    ``predict(X, return_std=True)`` and `preference_proba` treat the model as the posterior mean
+    of a Gaussian process with covariance k and noise variance alpha/w² per edge. The pairs of n
+    scores contain the noise of each score n − 1 times, so these uncertainties are too small for
+    scored data with ``query_weighting="pair"``. With "size" they are those of a process on the
+    scores themselves, with a free offset per query. Probabilities are calibrated only if alpha is
+    the variance of the noise.
 
     Examples
     --------
@@ -215,34 +219,34 @@ class RankRLS(IncrementalRanker):
             If ``kernel="precomputed"``, the kernel matrix of shape (n_rows, n_rows), or its columns
             ``basis``, shape (n_rows, n_basis); a square X is the whole matrix.
         y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph
-            Scores, higher is preferred. May be None if pairs are given.
+            Scores; higher is preferred. May be None if pairs are given.
         qid : array-like of shape (n_rows,), optional
-            Query of every row: any hashable labels, in any row order. Only rows of the same
-            query are compared. None: one ranking over all rows. Sizes of consecutive queries
-            can be given as ``group`` instead, as in LightGBM and XGBoost.
+            Query of each row: any hashable labels, in any row order. Only rows of the same
+            query are compared. If None, all rows form one ranking. Sizes of consecutive queries
+            can be passed as ``group`` instead, as in LightGBM and XGBoost.
         pairs : array-like of shape (n_pairs, 2), optional
             Row numbers (preferred, other).
         magnitude : array-like of shape (n_pairs,), optional
-            How strongly, >= 0; 0: judged equal, a tie.
+            Strength of each preference, >= 0; 0 is a tie.
         pair_weight : array-like of shape (n_pairs,), optional
-            How much each given pair counts, >= 0.
+            Weight of each given pair, >= 0.
         pair_features : array-like of shape (n_pairs, n_pair_features), optional
-            Covariates c of the comparison itself: z ≈ f(x_h) − f(x_j) + cᵀγ, with γ
-            (``pair_coef_``) penalised as the weights of a linear kernel are. Which item was shown
-            first, by how much it is longer, indicators of judges: what the ranking should not
-            depend on. Kernels are then worked on as a Nyström basis of all rows with a pair,
-            which gives the same functions.
+            Covariates c of the comparison, which should not affect the ranking: which item was
+            shown first, the difference in length, indicators of judges. The model is
+            z ≈ f(x_h) − f(x_j) + cᵀγ; γ (``pair_coef_``) is penalised like the weights of a linear
+            kernel. Kernels then use a Nyström basis of all rows with a pair, which gives the same
+            functions.
         sample_weight : array-like of shape (n_rows,), optional
-            A pair from y counts the product of its rows' weights, so that an integer weight
-            equals repeating the row (except ``query_weighting="query"`` with ties kept, where
-            the copies add tied pairs).
+            The weight of a pair from y is the product of the weights of its rows, so an integer
+            weight equals repeating the row (except for ``query_weighting="query"`` with ties kept,
+            where the copies add tied pairs).
         eval_set : tuple (X_val, y_val) or (X_val, y_val, qid_val), optional
-            What early stopping stops by. ``y_val`` may be a `PreferenceGraph`. None:
+            Validation data for early stopping. ``y_val`` may be a `PreferenceGraph`. If None,
             ``validation_fraction`` of the queries (of the rows without qid, of the pairs without
             y) is held out.
         callback : function, optional
             For solver "cg": called after every iteration with an `Iteration` (n_iter, residual,
-            error, best_error, best_iteration); training ends when it returns a true value.
+            error, best_error, best_iteration). Training ends if it returns a true value.
 
         Returns
         -------
@@ -280,7 +284,7 @@ class RankRLS(IncrementalRanker):
         eval_set: Any = None,
         callback: Any = None,
     ) -> None:
-        """Fit for all ``alphas``, and note down what was learned from, for calls that add to it.
+        """Fit for all ``alphas``, and store which queries were used, for later updates.
 
         The fitted attributes are those of the first alpha.
         """

@@ -31,7 +31,7 @@ class Rows(NamedTuple):
     X : ndarray or sparse matrix of shape (m, n)
     y : ndarray of shape (m, n_outputs)
     query : ndarray of shape (m,), int
-        Number of the query in the stream, in the order in which queries begin.
+        Number of the query in the stream, in the order of the stream.
     weight : ndarray of shape (m,), or None
     """
 
@@ -41,14 +41,14 @@ class Rows(NamedTuple):
     weight: Array | None
 
     def take(self, rows: Any) -> Rows:
-        """Some of them, by row numbers or a slice."""
+        """Select rows by number or slice."""
         weight = None if self.weight is None else self.weight[rows]
         quick = isinstance(rows, np.ndarray) and isinstance(self.X, np.ndarray)
         X = self.X.take(rows, axis=0) if quick else self.X[rows]
         return Rows(X, self.y[rows], self.query[rows], weight)
 
     def by_fold(self, n_folds: int) -> Iterator[tuple[int, Rows]]:
-        """Number of a fold and its rows, where there are any: queries go to the folds in turn."""
+        """Each fold that has rows, and its rows; queries are assigned to the folds in turn."""
         folds = self.query % n_folds
         if (folds == folds[:1]).all():
             if len(folds):
@@ -60,19 +60,20 @@ class Rows(NamedTuple):
                 yield fold, self.take(mine)
 
     def graph(self) -> PreferenceGraph:
-        """Their preferences."""
+        """Preferences of the rows."""
         return PreferenceGraph.from_scores(self.y, qid=self.query, sample_weight=self.weight)
 
 
 class WholeQueries:
-    """Gives rows back when their queries are complete.
+    """Collect rows until their queries are complete.
 
-    The last query of a batch may go on in the next one; one that comes back later is an error.
+    The last query of a batch may continue in the next one; a query that appears again later is an
+    error.
 
     Parameters
     ----------
     ledger : Ledger
-        Queries are noted down in it when they end.
+        Complete queries are recorded in it.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -82,7 +83,7 @@ class WholeQueries:
         self._n_begun = 0
 
     def add(self, X: Any, y: Array, qid: Any, weight: Array | None) -> Iterator[Rows]:
-        """Add a batch, y of shape (m, n_outputs), and give the queries that have ended."""
+        """Add a batch, y of shape (m, n_outputs), and return the complete queries."""
         queries = encode_qid(qid, len(y))
         codes, labels = queries.codes, as_list(queries.labels)
         self._ledger.check_unseen(labels, COMES_BACK)
@@ -106,7 +107,7 @@ class WholeQueries:
             yield rows.take(inside)
 
     def end(self) -> Iterator[Rows]:
-        """The open query: it has ended."""
+        """Complete the last query and return it."""
         if not self._open:
             return
         whole = _joined(self._open)
@@ -129,7 +130,7 @@ class WholeQueries:
 
 
 def _as_slice(mask: Array) -> Any:
-    """A slice, which copies nothing, if the rows stand together; row numbers otherwise."""
+    """A slice, which avoids a copy, if the rows are consecutive; row numbers otherwise."""
     rows = np.flatnonzero(mask)
     if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
         return slice(int(rows[0]), int(rows[-1]) + 1)
@@ -137,7 +138,7 @@ def _as_slice(mask: Array) -> Any:
 
 
 def _joined(pieces: list[Rows]) -> Rows:
-    """The pieces of one query together."""
+    """Concatenate the parts of a query."""
     if len(pieces) == 1:
         return pieces[0]
     if any(sparse.issparse(piece.X) for piece in pieces):

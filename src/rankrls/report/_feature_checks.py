@@ -35,8 +35,8 @@ def check_features(data: Rankings, statistics: FeatureStatistics) -> list[Findin
                 "note",
                 "constant-features",
                 f"{count(len(constant), 'feature is', 'features are')} constant",
-                "They have the same value in all rows and the weight 0. Check that they were read "
-                "correctly.",
+                "The same value in all rows cannot affect the ranking. Check that the data were "
+                "read correctly.",
                 listed(names[constant[:MAX_EXAMPLES]], len(constant)),
             )
         )
@@ -95,8 +95,8 @@ def _query_features(data: Rankings, statistics: FeatureStatistics, names: Array)
             "warning",
             "query-features",
             f"{count(len(flat), 'feature is', 'features are')} constant within every query",
-            "They describe the query, not its documents. They do not affect the order in a linear "
-            "model, and in a kernel model only through interactions with other features. "
+            "Such features describe the query, not its documents. They do not affect the order in "
+            "a linear model, and in a kernel model only through interactions with other features. "
             "Combine them with features of the documents, or exclude them.",
             listed(names[flat[:MAX_EXAMPLES]], len(flat)),
         )

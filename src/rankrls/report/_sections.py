@@ -130,7 +130,7 @@ def data(analysis: Analysis) -> str:
     )
     table = f'<table class="facts">{head}<tbody>{body}</tbody></table>'
     figures = [_labels_figure(analysis)]
-    if analysis.train.has_qid:
+    if analysis.train.has_qid and summary.size_quantiles[0] < summary.size_quantiles[4]:
         sizes_of = analysis.train.sizes
         chart = histogram(
             sizes_of,

@@ -79,7 +79,7 @@ def errors(analysis: Analysis, limit: int) -> str:
 
 def _origin(analysis: Analysis) -> str:
     if analysis.test is not None:
-        return "of the test data"
+        return "on the test data"
     return f"held out by {source(analysis)}"
 
 
