@@ -433,8 +433,8 @@ class CompletedCells:
         two products of matrices instead of four.
         """
         (lam, V), (sigma, U) = ((side.values, side.vectors) for side in self.sides)
-        if len(lam) < len(V) or len(sigma) < len(U):
-            return None  # null spaces, where λσ is below any shift
+        if self.sign or len(lam) < len(V) or len(sigma) < len(U):
+            return None  # there are null spaces, where the inverse is 1/shift
         a = float(np.sqrt(shift * np.median(lam) / np.median(sigma)))
         b = shift / a
         ratio = np.multiply.outer(lam + a, sigma + b) / (self.values + shift)
