@@ -68,7 +68,7 @@ def without_suffix(name: str) -> str:
 
 @contextmanager
 def opened(path: PathOrFile) -> Iterator[Any]:
-    """The bytes of a file, unpacked if they are gzip, bzip2, xz or zstd, as their content tells.
+    """The bytes of a file, decompressed if their content is gzip, bzip2, xz or zstd.
 
     A file passed open is read from where it stands and stays open.
     """
