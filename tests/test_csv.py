@@ -132,7 +132,7 @@ def test_weights_and_no_header():
         (FILE + b"1,1,\xff,1\n", "<stream>:5: this is not UTF-8 text"),
         (FILE + b"1,1,\0,1\n", "this is binary data"),
         (b"1,2,3\n2,3,4\n", "<stream>:1: the first line has numbers .* header=False"),
-        (b"qid,label,a,a\n", "<stream>:1: there are two columns 'a'"),
+        (b"qid,label,a,a\n", "<stream>:1: two columns are named 'a'"),
         (gzip.compress(FILE, mtime=0)[:30], "gzip data is truncated or corrupt"),
     ],
 )

@@ -281,7 +281,7 @@ def test_bad_lists_are_named(tmp_path):
     assert "row group 0, row 1: column 'v' is nan" in message_of(
         [[1.0, 2.0], [3.0, np.nan]], pa.list_(pa.float64(), 2)
     )
-    assert "column 'v' is no number, but list" in message_of([["a"], ["b"]])
+    assert "column 'v' is not numeric but list" in message_of([["a"], ["b"]])
     column = pa.array([[1.0, 2.0], [3.0, 1.0], None], pa.list_(pa.float64(), 2))
     write_arrow(pa.table({"label": np.arange(3), "v": column}), tmp_path / "v.arrow", 2)
     with pytest.raises(ValueError, match="record batch 1, row 2: column 'v' is null"):
@@ -305,19 +305,19 @@ def test_files_that_do_not_match(tmp_path):
     for table, message in [
         (table_of(X[:, :2], y, qid), "no column 'f2' for features"),
         (table_of(X, y, qid.astype(str)), "qid='qid' holds strings, and integers in the first"),
-        (table_of(X, y.astype(str), qid), "target='label' is no number, but"),
+        (table_of(X, y.astype(str), qid), "target='label' is not numeric but"),
     ]:
         pq.write_table(table, other)
         with pytest.raises(ValueError, match=rf"b\.parquet: {message}"):
             read(tmp_path)
     pq.write_table(table_of(X, y, qid, name=["x"] * 50), other)
-    with pytest.raises(ValueError, match="'name' is no number, but string; if it is no feat"):
+    with pytest.raises(ValueError, match="'name' is not numeric but string; if it is no feat"):
         read(other)
     with pytest.raises(ValueError, match="must hold integers or strings, and is double"):
         read(other, qid="f0", features="f1")
     twice = pa.Table.from_arrays([y, qid, y, y], names=["label", "qid", "x", "x"])
     pq.write_table(twice, other)
-    with pytest.raises(ValueError, match="there are two columns 'x'"):
+    with pytest.raises(ValueError, match="two columns are named 'x'"):
         read(other)
 
 

@@ -128,7 +128,7 @@ def test_dates_in_parquet_are_refused(tmp_path):
         {"qid": [1, 1], "label": [0, 1], "day": pd.to_datetime(["2024-01-01"] * 2)}
     )
     frame.to_parquet(tmp_path / "days.parquet")
-    with pytest.raises(ValueError, match="column 'day' is no number, but timestamp"):
+    with pytest.raises(ValueError, match="column 'day' is not numeric but timestamp"):
         load_ranking(tmp_path / "days.parquet", text="auto", missing="nan")
 
 

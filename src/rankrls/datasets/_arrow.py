@@ -234,7 +234,7 @@ def _ipc_batches(reader: Any) -> Iterator[Any]:
 
 
 def open_source(file: str) -> Source:
-    """Open a file; its content tells the format, not its name."""
+    """Open a file; its format is detected from its content."""
     with open(file, "rb") as handle:
         magic = handle.read(8)
     if magic.startswith(b"PAR1"):

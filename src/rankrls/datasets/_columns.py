@@ -50,7 +50,7 @@ class Columns:
     features, drop : str, sequence of str, or None
     dtype : dtype of the features
     missing : {"error", "nan"}
-        What becomes of features that are null or NaN.
+        How to handle features that are null or NaN.
     text : None, "auto" or sequence of str
         Features that are text; "auto": those of a type of text.
     """
@@ -114,18 +114,18 @@ class Columns:
             if name is not None and name not in counts:
                 raise ValueError(f"{source.file}: {missing_column(role, name, source.names)}")
             if name is not None and counts[name] > 1:
-                raise ValueError(f"{source.file}: there are two columns {named(name)}")
+                raise ValueError(f"{source.file}: two columns are named {named(name)}")
         types = pyarrow().types
         for role in ("target", "sample_weight"):
             if given[role] is not None and not _is_number(schema.field(given[role]).type):
                 kind = schema.field(given[role]).type
-                raise ValueError(f"{source.file}: {role}={given[role]!r} is no number, but {kind}")
+                raise ValueError(f"{source.file}: {role}={given[role]!r} is not numeric but {kind}")
         self.listed = set()
         for name in self.features:
             kind = schema.field(name).type
             if name in (self.text or ()):
                 if not (_is_text(kind) or _is_number(kind) or types.is_null(kind)):
-                    raise ValueError(f"{source.file}: column {named(name)} is no text, but {kind}")
+                    raise ValueError(f"{source.file}: column {named(name)} is not text but {kind}")
                 self._width(name, 1, source.file)
                 continue
             if _is_list(kind):
@@ -139,7 +139,7 @@ class Columns:
             if not (_is_number(kind) or (self.keep_missing and types.is_null(kind))):
                 found = schema.field(name).type
                 raise ValueError(
-                    f"{source.file}: column {named(name)} is no number, but {found}"
+                    f"{source.file}: column {named(name)} is not numeric but {found}"
                     f"{'' if self.chosen else droppable(self._no_numbers(schema))}"
                 )
         if self.qid is not None:

@@ -37,8 +37,8 @@ def load_csv(
     Parameters
     ----------
     path : str, path-like or binary file
-        File to read, in UTF-8, plain or compressed by gzip, bzip2, xz or zstd, as its content
-        tells. An open file is read from its current position, and is left open.
+        File to read, in UTF-8, plain or compressed by gzip, bzip2, xz or zstd, which is
+        detected from its content. An open file is read from its current position, and is left open.
     target : str or None
         Column of the labels. None: there are none, as in rows to predict.
     qid : str, optional
@@ -47,7 +47,7 @@ def load_csv(
         Columns of the features, in this order. By default all others, which must be numbers.
         An empty list reads none: labels and query ids alone.
     drop : str or sequence of str, optional
-        Columns that are no features, such as text and ids, where ``features`` names none.
+        Columns that are not features, such as text and ids, if ``features`` is not given.
     sample_weight : str, optional
         Column of the row weights.
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
@@ -58,8 +58,8 @@ def load_csv(
         One character. By default the one of comma, tab, semicolon and bar that the first line
         has most of.
     missing : {"error", "nan"}, default="error"
-        What becomes of features that are missing (empty cells, NA, N/A, NaN, NULL and None, in any
-        case): an error, or NaN. Labels, weights and query ids must always be there.
+        How to handle missing features (empty cells, NA, N/A, NaN, NULL and None, in any case):
+        raise an error, or return NaN. Labels, weights and query ids must not be missing.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def iter_csv(
     Parameters
     ----------
     path, target, qid, features, drop, sample_weight, dtype, header, delimiter, missing
-        As in :func:`load_csv`. The rows of a query must stand together in the file.
+        As in :func:`load_csv`. The rows of a query must be consecutive.
     rows : int, default=100_000
         Largest number of rows of a batch. A batch ends where a query ends; a query with more
         rows than this is a batch of its own. Without ``qid`` a batch has just this many rows.
@@ -150,7 +150,7 @@ def iter_csv(
     Raises
     ------
     ValueError
-        As in :func:`load_csv`; moreover if a query id comes back after another query, naming
+        As in :func:`load_csv`; also if a query id reappears after another query, naming
         the line.
 
     Examples

@@ -150,7 +150,7 @@ class CsvText:
             )
         twice = [name for name, count in Counter(self.names).items() if count > 1]
         if twice:
-            raise ValueError(f"{self.file}:{self._line}: there are two columns {named(twice[0])}")
+            raise ValueError(f"{self.file}:{self._line}: two columns are named {named(twice[0])}")
 
     # ------------------------------------------------------------------ records
 

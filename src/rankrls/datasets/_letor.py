@@ -42,8 +42,8 @@ def load_letor(
     Parameters
     ----------
     path : str, path-like or binary file
-        File to read, plain or compressed by gzip, bzip2, xz or zstd; its content tells, not its
-        name. zstd needs pyarrow (``pip install 'rankrls[arrow]'``) before Python 3.14. An
+        File to read, plain or compressed by gzip, bzip2, xz or zstd, which is detected from its
+        content. zstd needs pyarrow (``pip install 'rankrls[arrow]'``) before Python 3.14. An
         open file is read from its current position, and is left open.
     n_features : int, default=None
         Number of columns of the result; a larger feature id in the file is an error. By default
@@ -57,14 +57,14 @@ def load_letor(
         ``False`` is refused if the array would take over 1 GiB and less than a thousandth of it
         is written.
     zero_based : bool, default=False
-        Whether feature ids start at 0. The files do not tell, and nothing is guessed: by default
-        feature 1 is column 0, and a feature id 0 is an error.
+        Whether feature ids start at 0. This is not detected: by default feature 1 is column 0,
+        and a feature id 0 is an error.
     beyond : {"error", "drop"}, default="error"
-        What becomes of features beyond ``n_features``: an error, or left out, with one warning.
+        How to handle features beyond ``n_features``: raise an error, or drop them and warn once.
     missing : {"error", "nan"}, default="error"
-        What becomes of values that are missing (``2:NULL``, ``2:NA``, ``2:N/A``, ``2:NaN``,
+        How to handle missing values (``2:NULL``, ``2:NA``, ``2:N/A``, ``2:NaN``,
         ``2:None`` in any case, or nothing after the colon): an error, or NaN, which is a stored
-        entry where ``data`` is sparse. Labels and query ids must always be there.
+        entry where ``data`` is sparse. Labels and query ids must not be missing.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def load_letor(
     ------
     ValueError
         If the file is malformed; the message begins with ``file:line:``. Features of a row may
-        stand in any order, but no feature may be given twice. Values that are not finite numbers
+        be in any order, but no feature may be given twice. Values that are not finite numbers
         (but for ``missing``), query ids on some lines only, query ids that are not UTF-8 text,
         NUL bytes, lines of more than 64 MiB, an empty file and damaged compressed data are errors,
         too.
@@ -146,7 +146,7 @@ def iter_letor(
     Parameters
     ----------
     path : str, path-like or binary file
-        As in :func:`load_letor`. The rows of a query must stand together in the file.
+        As in :func:`load_letor`. The rows of a query must be consecutive.
     rows : int, default=100_000
         Largest number of rows of a batch. A batch ends where a query ends; a query with more
         rows than this is a batch of its own. Without query ids a batch has just this many rows.
@@ -168,7 +168,7 @@ def iter_letor(
     Raises
     ------
     ValueError
-        As in :func:`load_letor`; moreover if a query id comes back after another query, naming
+        As in :func:`load_letor`; also if a query id reappears after another query, naming
         the line. Only the ids of the queries already read are kept to notice this.
 
     Examples

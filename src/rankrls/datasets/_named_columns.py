@@ -188,7 +188,7 @@ class _FrameTable(NamedTable):
         names = [str(name) for name in names]
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
-            raise ValueError(f"table: there are two columns {twice[0]!r}")
+            raise ValueError(f"table: two columns are named {twice[0]!r}")
         super().__init__("table", names)
         self._columns = dict(zip(names, _columns_of(table), strict=True))
 

@@ -47,7 +47,7 @@ def iter_parquet(
     path : str, path-like, or a sequence of them
         Parquet files, Arrow IPC files or streams, Feather files (version 2), as their content
         tells; a directory stands for all such files below it, sorted by name. The rows of all
-        files follow each other, and those of a query must stand together.
+        files follow each other, and those of a query must be consecutive.
     target : str or None
         Column of the labels. None: there are none, as in rows to predict.
     qid : str, optional
@@ -57,7 +57,7 @@ def iter_parquet(
         column of lists of equal length (an embedding, say) gives as many features. An empty
         list reads none: labels and query ids alone.
     drop : str or sequence of str, optional
-        Columns that are no features, such as text and ids, where ``features`` names none.
+        Columns that are not features, such as text and ids, if ``features`` is not given.
     sample_weight : str, optional
         Column of the row weights.
     rows : int, default=100_000
@@ -68,8 +68,8 @@ def iter_parquet(
     by_query : bool, default=True
         False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
     missing : {"error", "nan"}, default="error"
-        What becomes of features that are null or NaN: an error, or NaN. Labels, weights and query
-        ids must always be there.
+        How to handle features that are null or NaN: raise an error, or return NaN. Labels, weights
+        and query ids must not be missing.
     text : None, "auto" or sequence of str, default=None
         Columns that may hold text, as in :func:`load_ranking`.
 

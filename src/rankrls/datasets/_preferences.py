@@ -89,7 +89,7 @@ def load_preferences(
         Series for its values. Names match if they are equal, or written alike (7 and "7"). By
         default the distinct names in sorted order.
     unknown : {"error", "drop"}, default="error"
-        What becomes of judgements of items that ``items`` does not have.
+        How to handle judgements of items that ``items`` does not have.
     format : {"auto", "csv", "parquet", "jsonl"}, default="auto"
         Of a file. By default its name and content tell.
     delimiter : str, optional

@@ -65,8 +65,8 @@ def load_ranking(
         ``format``. Several files of one kind are read as one: columns of tables are those of the
         first by their names, and rows with the same query id are one query.
     format : {"auto", "letor", "csv", "parquet"}, default="auto"
-        What the file is. By default its content tells, and its name between LETOR and CSV. Arrow
-        and Feather files count as "parquet".
+        Format of the file. By default it is detected from the content; between LETOR and CSV, from
+        the name. Arrow and Feather files count as "parquet".
     target, qid : str or None, default="auto"
         Columns of labels and query ids, in CSV and Parquet files. ``"auto"``: the column called
         label, relevance, rel, grade, target or y, and the one called qid, query_id, queryid,
@@ -76,7 +76,7 @@ def load_ranking(
     features : str or sequence of str, optional
         Columns of the features, in this order; by default all others. An empty list reads none.
     drop : str or sequence of str, optional
-        Columns that are no features, such as text and ids, where ``features`` names none.
+        Columns that are not features, such as text and ids, if ``features`` is not given.
     sample_weight : str, optional
         Column of the row weights.
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
@@ -86,7 +86,7 @@ def load_ranking(
     header, delimiter
         For CSV, as in :func:`load_csv`; ignored otherwise.
     missing : {"error", "nan"}, default="error"
-        What becomes of features that are missing (NULL, NA, NaN, None, empty cells, nulls): an
+        How to handle missing features (NULL, NA, NaN, None, empty cells, nulls): an
         error, or NaN.
     text : None, "auto" or sequence of str, default=None
         Columns of CSV and Parquet files that may hold text. None: every feature is a number.
@@ -205,7 +205,7 @@ def iter_ranking(
     Parameters
     ----------
     path : str, path-like or binary file, or a list of them
-        As in :func:`load_ranking`. The rows of a query must stand together in one file.
+        As in :func:`load_ranking`. The rows of a query must be consecutive and in one file.
     rows : int, default=100_000
         Largest number of rows of a batch. A batch ends where a query ends; a query with more
         rows than this is a batch of its own. Without query ids a batch has just this many rows.

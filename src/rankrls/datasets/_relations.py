@@ -47,7 +47,7 @@ def load_relations(
         for its index. Names match if they are equal, or written alike (7 and "7"). By default the
         distinct names in sorted order. For objects of one kind, pass the same names twice.
     unknown : {"error", "drop"}, default="error"
-        What becomes of lines with names that ``rows`` or ``columns`` do not have.
+        How to handle lines with names that ``rows`` or ``columns`` do not have.
     format : {"auto", "csv", "parquet", "jsonl"}, default="auto"
         Of a file. By default its name and content tell.
     delimiter : str, optional

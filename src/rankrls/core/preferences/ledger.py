@@ -297,6 +297,8 @@ def as_list(labels: Any) -> list[Any]:
     other ids of a file.
     """
     values = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+    if getattr(labels, "dtype", np.dtype(object)).kind in "iuf":
+        return values
     return [_as_integer(value) if isinstance(value, str) else value for value in values]
 
 
