@@ -160,7 +160,7 @@ def test_weights_count_in_training(run):
     plain, _ = run("report train.csv -o page.html --drop w --json")
     weighted, _ = run("report train.csv -o page.html --weight w --json")
     assert plain["pairwise_error"] != weighted["pairwise_error"]
-    assert "Rows have weights in training" in Path("page.html").read_text()
+    assert "Rows are weighted in training" in Path("page.html").read_text()
 
 
 # ---------------------------------------------------------------------- scaling by default

@@ -103,7 +103,7 @@ def test_rankings_and_pairs_are_remembered(path):
 def test_terms_are_remembered(path):
     loaded = round_trip(RankRLS(cost="unit").fit(X, y, qid=qid), path)
     loaded.set_params(cost="magnitude")
-    with pytest.raises(ValueError, match="cost is 'magnitude' now and was 'unit'"):
+    with pytest.raises(ValueError, match="cost was changed from 'unit' to 'magnitude'"):
         loaded.partial_fit(X[:5], y[:5])
 
 
