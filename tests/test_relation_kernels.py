@@ -200,7 +200,7 @@ def test_held_out_labels_are_in_no_profile(leave_out, kernel):
         )
 
 
-@pytest.mark.filterwarnings("ignore:the best alpha")
+@pytest.mark.filterwarnings("ignore:the best alpha", "ignore:cross-validation holds out")
 @pytest.mark.parametrize("cv", ["rows", "columns", "both", "edges"])
 def test_cross_validation_has_no_held_out_label(cv):
     """Labels without any structure cannot be predicted, whatever the profiles of training say."""
