@@ -160,6 +160,7 @@ class _Unpacked:
 
     def __init__(self, source: _Prefixed, kind: str, name: str) -> None:
         self._kind = kind
+        self._errors: tuple[type[Exception], ...] = (EOFError, zlib.error, lzma.LZMAError, OSError)
         if kind == "gzip":
             self._reader: Any = gzip.GzipFile(fileobj=cast(Any, source), mode="rb")
         elif kind == "bzip2":
@@ -167,6 +168,7 @@ class _Unpacked:
         elif kind == "xz":
             self._reader = _Streams(source, _xz)
         elif hasattr(zstd := _zstd(name), "ZstdDecompressor"):
+            self._errors += (zstd.ZstdError,)
             self._reader = _Streams(source, zstd.ZstdDecompressor)
         else:
             self._reader = zstd.CompressedInputStream(zstd.PythonFile(source, "r"), "zstd")
@@ -174,7 +176,7 @@ class _Unpacked:
     def read(self, n_bytes: int) -> bytes:
         try:
             return self._reader.read(n_bytes)
-        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        except self._errors as error:
             if isinstance(error, OSError) and error.errno is not None:  # of the disk, not the data
                 raise
             raise DamagedError(self._kind, error) from error
