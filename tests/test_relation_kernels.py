@@ -347,3 +347,34 @@ def test_additive_kernels_beside_offsets_of_both_sides_are_refused():
     with pytest.raises(ValueError, match="nothing left to learn beside offsets"):
         ranker.fit(X, Y, Z)
     ranker.set_params(loss="regression").fit(X, Y, Z)
+
+
+@pytest.mark.parametrize("pairwise", ["kronecker", "cartesian", "additive"])
+def test_new_objects_that_no_kernel_describes(pairwise):
+    numbers, others = np.arange(6.0)[:, None], np.arange(5.0)[:, None]
+    labels = np.random.default_rng(0).standard_normal((6, 5))
+    ranker = ConditionalRankRLS(kernel=["identity", "profile"], pairwise=pairwise)
+    ranker.fit(numbers, labels, others).predict(numbers[::-1], others)
+    new = np.array([[1.0], [9.0]])
+    if pairwise == "additive":  # which ranks them by the columns alone
+        assert np.ptp(ranker.predict(new, others)[1]) > 0
+        return
+    for call in (
+        lambda: ranker.predict(new, others)[1],
+        lambda: ranker.predict_edges(new, others, [1, 1], [0, 1]),
+    ):
+        with pytest.warns(UserWarning, match="1 of the objects X are new, and kernel 'identity'"):
+            assert np.ptp(call()) == 0.0
+
+
+def test_one_matrix_in_a_list():
+    K, labels = np.eye(6), np.random.default_rng(0).standard_normal((6, 6))
+    ranker = ConditionalRankRLS(kernel="precomputed")
+    np.testing.assert_array_equal(
+        ranker.fit([K], labels).predict([K]), ranker.fit(K, labels).predict(K)
+    )
+    with pytest.raises(ValueError, match="X has 2 kernel matrices for 1 precomputed kernels"):
+        ranker.fit([K, K], labels)
+    two = ConditionalRankRLS(kernel=["precomputed", "precomputed"]).fit([K, K], labels)
+    with pytest.raises(ValueError, match="X must be a list of 2 kernel matrices"):
+        two.predict(K)

@@ -747,6 +747,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         advice = "predict for fewer objects at a time, or some pairs with predict_edges"
         _memory.require("predict", *shape, advice=advice)
         out = np.empty(shape)
+        self._warn_of_unknown(X, Z)
         sides = None if self._pairwise.plain else self._side_values(X, Z)
         for scores, A in zip(out, tables, strict=True):
             if sides is None:
@@ -765,8 +766,24 @@ class ConditionalRanker(NamedScores, BaseEstimator):
                     scores += Z.known @ fitted.columns
         return out
 
+    def _warn_of_unknown(self, X: Others, Z: Others) -> None:
+        """Warn of new objects if no kernel describes them."""
+        if not self._pairwise.multiplies:
+            return  # which rank them by the kernel of the other side
+        sides = [(self._rows, X)] if Z is X else [(self._rows, X), (self._ranked, Z)]
+        for objects, others in sides:
+            if not isinstance(objects.kernel, KernelSum) or not objects.kernel.blind:
+                continue
+            new = int((np.diff(others.known.indptr) == 0).sum())
+            if new:
+                names = ", ".join(map(repr, dict.fromkeys(objects.kernel.metric)))
+                warn(
+                    f"{new} of the objects {others.name} are new, and kernel {names} describes "
+                    "known objects only: their scores are offsets alone. Add a kernel of features"
+                )
+
     def _side_values(self, X: Any, Z: Any) -> tuple[SideValues, SideValues]:
-        """Kernel values of objects that are predicted; pairs without a score are told."""
+        """Kernel values of objects that are predicted, with a warning of pairs without a score."""
         sides = []
         for objects, other in ((self._rows, X), (self._ranked, Z)):
             same = other.known if self._pairwise.knows else None
@@ -806,6 +823,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         row_numbers, column_numbers = rows, cols
         used, rows = np.unique(rows, return_inverse=True)
         others, cols = np.unique(cols, return_inverse=True)
+        self._warn_of_unknown(X, Z)
         if self._pairwise.plain:
             left = self._rows.product(X[used], self._table(), explicit=self._explicit[0])
             right = self._ranked.values(Z[others], explicit=self._explicit[1])

@@ -27,6 +27,7 @@ from rankrls.core.relations.relation_cv import (
     unpaired,
 )
 from rankrls.core.relations.relation_problem import RelationProblem
+from rankrls.core.relations.side_kernels import KernelSum
 from rankrls.core.relations.sides import Side
 from rankrls.estimators.alpha_pairs import check_alpha_grids, check_alpha_pairs, search_pairs
 from rankrls.estimators.choosing import (
@@ -300,18 +301,18 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         self, folds: RelationFolds, rows: Objects, columns: Objects | None
     ) -> None:
         """Warn where objects are held out whose kernels know nothing of new objects."""
-        if self.pairwise not in ("kronecker", "cartesian", "two-step"):
-            return  # others rank by the kernel of the other side alone
+        if not self._pairwise.multiplies:
+            return  # which rank by the kernel of the other side alone
         sides = {"rows": rows, "columns": rows if columns is None else columns}
         names = list(sides) if self.condition_on == "rows" else list(sides)[::-1]
         new = {"entries": [], "rows": names[:1], "columns": names[1:]}.get(folds.held, names)
         for name in new:
-            kernels = sides[name].kernel.metric
-            if isinstance(kernels, list) and all(k in ("identity", "profile") for k in kernels):
+            kernel = sides[name].kernel
+            if isinstance(kernel, KernelSum) and kernel.blind:
                 warn(
                     f"cross-validation holds out {name}, of which the kernels know nothing "
-                    f"({', '.join(kernels)}): held-out scores are offsets alone. Use cv='edges' "
-                    "if all objects will be known; otherwise add a kernel of features"
+                    f"({', '.join(kernel.metric)}): held-out scores are offsets alone. Use "
+                    "cv='edges' if all objects will be known; otherwise add a kernel of features"
                 )
 
     def _chooses_weights(self, rows: Objects, columns: Objects | None) -> bool:

@@ -558,14 +558,19 @@ def _featureless(kernel: str, params: Any, name: str) -> Kernel:
 
 def stacked_kernels(kernel: Kernel | KernelSum, X: Any, name: str = "X") -> Any:
     """A list of precomputed kernel matrices as one array, side by side; other X as they are."""
-    if not isinstance(kernel, KernelSum) or kernel.n_blocks < 2:
+    n_blocks = kernel.n_blocks if isinstance(kernel, KernelSum) else int(kernel.precomputed)
+    listed = isinstance(X, list | tuple) and len(X) > 0 and np.ndim(X[0]) == 2
+    if not n_blocks or not (listed or getattr(X, "ndim", 2) == 3):
+        if n_blocks > 1 and X is not None:
+            raise ValueError(
+                f"{name} must be a list of {n_blocks} kernel matrices, one for each precomputed "
+                "kernel"
+            )
         return X
-    if not (isinstance(X, list | tuple) or getattr(X, "ndim", 2) == 3):
-        return X
-    if len(X) != kernel.n_blocks:
-        raise ValueError(
-            f"{name} has {len(X)} kernel matrices for {kernel.n_blocks} precomputed kernels"
-        )
+    if len(X) != n_blocks:
+        raise ValueError(f"{name} has {len(X)} kernel matrices for {n_blocks} precomputed kernels")
+    if n_blocks == 1:
+        return X[0]
     parts = [np.asarray(part) for part in X]
     if len({part.shape for part in parts}) > 1 or parts[0].ndim != 2:
         shapes = ", ".join(str(part.shape) for part in parts)

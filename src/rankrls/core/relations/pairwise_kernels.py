@@ -183,6 +183,14 @@ class PairwiseKernel:
         return single and not (self.differences or self.several)
 
     @property
+    def multiplies(self) -> bool:
+        """Whether functions are zero for objects that a kernel does not describe."""
+        kinds = (KERNEL, IDENTITY)
+        return not self.differences and all(
+            left in kinds and right in kinds for _, left, right in self.terms
+        )
+
+    @property
     def several(self) -> bool:
         """Whether it is a sum over several kernels of each side ("pairs")."""
         return not self.terms

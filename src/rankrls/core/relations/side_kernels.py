@@ -75,6 +75,11 @@ class KernelSum:
         return all(is_featureless(kernel) for kernel in self.kernels)
 
     @property
+    def blind(self) -> bool:
+        """Whether all values of an object without features or labels are zero."""
+        return all(kernel.metric in ("identity", "profile") for kernel in self.kernels)
+
+    @property
     def profiles(self) -> list[tuple[float, float]]:
         """Weight and gamma of every profile kernel."""
         return [(w, profile_gamma(kernel)) for w, kernel in self if kernel.metric == "profile"]
