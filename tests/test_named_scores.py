@@ -23,7 +23,7 @@ def test_a_frame_of_scores_has_the_names():
     assert frame.columns.tolist() == FILMS.index.tolist()
     scores = MODEL.predict(USERS, FILMS)
     assert type(scores) is np.ndarray
-    np.testing.assert_array_equal(frame.loc[USERS.index].to_numpy(), scores)
+    np.testing.assert_allclose(frame.loc[USERS.index].to_numpy(), scores, rtol=1e-12, atol=1e-14)
     plain = ConditionalRankRLS().fit(USERS.to_numpy(), RATINGS.to_numpy(), FILMS.to_numpy())
     unnamed = plain.predict_frame(USERS.to_numpy(), FILMS.to_numpy())
     assert unnamed.columns.tolist() == list(range(5))

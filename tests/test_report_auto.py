@@ -15,7 +15,7 @@ from rankrls.preprocessing import TableEncoder
 from rankrls.report import write_report
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture  # for each test: before pandas 3 a frame of X may change X
 def rows():
     return make_ranking(n_queries=30, n_features=4, random_state=1, return_X_y_qid=True)
 

@@ -403,8 +403,8 @@ class Ranker(QueryRequests, BaseEstimator):
     def decision_function(self, X: Any) -> Any:
         """The scores of `predict`, for scikit-learn's metrics of two classes.
 
-        ``scoring="roc_auc"`` and ``"average_precision"`` use it. They compare all rows with each
-        other, which is not meaningful for a model fitted with qid.
+        ``scoring="roc_auc"`` and ``"average_precision"`` use it (from scikit-learn 1.9 on).
+        They compare all rows with each other, which is not meaningful for a model fitted with qid.
 
         Parameters
         ----------
