@@ -869,6 +869,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             X = kernels_in_order(X, known=self._rows.names)
         names = _given_names(X)
         X = stacked_kernels(self._rows.kernel, X)
+        self._rows.require_columns(X, "X")
         return self._rows.others(self._check_objects(X, reset=False), names)
 
     def _check_column_objects(self, Z: Any) -> Others:
@@ -882,7 +883,9 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         elif _several_matrices(columns.kernel, Z):
             Z = kernels_in_order(Z, "Z", known=columns.names)
         given = _given_names(Z)
-        Z = self._check_others(stacked_kernels(columns.kernel, Z, "Z"))
+        Z = stacked_kernels(columns.kernel, Z, "Z")
+        columns.require_columns(Z, "Z")
+        Z = self._check_others(Z)
         if Z.shape[1] != columns.X.shape[1]:
             raise ValueError(
                 f"Z has {Z.shape[1]} features, but the model was fitted with {columns.X.shape[1]}"

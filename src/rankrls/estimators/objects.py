@@ -246,6 +246,15 @@ class Objects:
         self._require_gram()
         return self.gram()
 
+    def require_columns(self, X: Any, name: str) -> None:
+        """Raise if X has not the columns of several kernel matrices side by side."""
+        k = self.kernel.n_blocks if isinstance(self.kernel, KernelSum) else 0
+        if k > 1 and getattr(X, "ndim", 0) == 2 and X.shape[1] != self.X.shape[1]:
+            raise ValueError(
+                f"{name} must be a list of {k} kernel matrices with {len(self)} columns each, one "
+                "for each precomputed kernel"
+            )
+
     def others(self, X: Any, names: Any = None, name: str = "X") -> Others:
         """Other objects, checked features of shape (n', d), as this side's kernel takes them.
 
@@ -561,11 +570,6 @@ def stacked_kernels(kernel: Kernel | KernelSum, X: Any, name: str = "X") -> Any:
     n_blocks = kernel.n_blocks if isinstance(kernel, KernelSum) else int(kernel.precomputed)
     listed = isinstance(X, list | tuple) and len(X) > 0 and np.ndim(X[0]) == 2
     if not n_blocks or not (listed or getattr(X, "ndim", 2) == 3):
-        if n_blocks > 1 and X is not None:
-            raise ValueError(
-                f"{name} must be a list of {n_blocks} kernel matrices, one for each precomputed "
-                "kernel"
-            )
         return X
     if len(X) != n_blocks:
         raise ValueError(f"{name} has {len(X)} kernel matrices for {n_blocks} precomputed kernels")

@@ -55,6 +55,8 @@ SOLVERS = ("auto", "closed", "primal", "dual", "cg")
 MAX_DUAL_CELLS = 2000
 #: "auto" solves for products of features, if it takes at most so many multiplications.
 MAX_PRIMAL_COST = 1.5e10
+#: Squares of numbers that are smaller, or larger than its inverse, may under- or overflow.
+TINY = 1e-100
 #: Rounding errors of a kernel matrix that are a larger part of predictions are told.
 LOST = 1e-5
 #: Most objects of a side whose predictions are looked at for rounding errors.
@@ -159,7 +161,10 @@ class RelationModel:
             self._side_values(side, explicit, some)
             for side, explicit, some in zip(sides, self.explicit, chosen, strict=True)
         )
-        A = self.tables[index]
+        A, scale = self.tables[index], 1.0
+        largest = max(float(A.max(initial=0.0)), -float(A.min(initial=0.0)))
+        if not TINY < largest < 1.0 / TINY and largest > 0.0:  # squares would over- or underflow
+            A, scale = A / largest, largest
         F = self.pairwise.table(left, right, A)
         # All kernel values of pairs have their own rounding errors in the system of "dual".
         formed = self.solver == "dual" and self.weights is None
@@ -167,7 +172,8 @@ class RelationModel:
         rounding = EPS * float(sizes.max(initial=0.0))
         if self.offsets is not None:
             fitted = self.offsets[index]
-            F = F + fitted.constant + fitted.rows[chosen[0], None] + fitted.columns[chosen[1]]
+            offsets = fitted.constant + fitted.rows[chosen[0], None] + fitted.columns[chosen[1]]
+            F = F + offsets / scale
         if ranking:
             F = F - F.mean(axis=1, keepdims=True)
         size = float(np.abs(F).max(initial=0.0))
