@@ -1,6 +1,6 @@
-"""Ranking on Dask: rows that stay where they are, on the workers of a cluster.
+"""RankRLS on Dask: the training rows stay on the workers of a cluster.
 
-Needs the extra ``dask``: ``pip install 'rankrls[dask]'``.
+Requires the extra ``dask``: ``pip install 'rankrls[dask]'``.
 """
 
 try:

@@ -1,6 +1,6 @@
-"""What parts of a data set tell of their preferences, so that a whole can be made of them.
+"""Counts of the preferences in each part of a data set, from which the whole is assembled.
 
-See `_parts.py` for the whole. Nothing here looks at features.
+See `_parts.py` for the method. This module does not use features.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Census:
-    """What a part says of itself first.
+    """Rows and queries of one part.
 
     Attributes
     ----------
     n_rows, n_weighted : int
-        Rows, and rows with weight.
+        Number of rows, and number of rows with positive weight.
     labels : ndarray or list of length g
-        Its queries, by their number in the part.
+        Queries of the part, in the order of their codes.
     alike : ndarray of shape (k,), int
-        For every output, the first one whose preferences in this part are the same.
+        For every output, the first output with the same preferences in this part.
     sizes : ndarray of shape (g,), int
-        Rows of its queries.
+        Number of rows of each query in this part.
     varies : ndarray of shape (g, k), bool
-        Whether an output prefers some row of a query, of those in this part, to another.
+        Whether an output prefers some row of a query to another, among the rows of this part.
     """
 
     n_rows: int
@@ -49,7 +49,7 @@ class Census:
 
     @classmethod
     def of(cls, graph: PreferenceGraph, *, cost: str, ties: str) -> Census:
-        """Count the rows of one part, given as a graph of scores."""
+        """Count the rows and queries of one part, given as a graph of scores."""
         s, query, weight = scored(graph)
         alike = np.zeros(s.shape[1], dtype=np.int64)
         if s.shape[1] > 1 and by_score(cost, ties):
@@ -61,26 +61,26 @@ class Census:
 
 
 class Crossing:
-    """Which queries cross the borders of parts.
+    """Queries that cross part boundaries.
 
     Parameters
     ----------
     censuses : sequence of Census, one for each part
     with_qid : bool
-        Whether the parts have query ids; otherwise all rows are one ranking.
+        Whether the parts have query ids; otherwise all rows form one ranking.
 
     Attributes
     ----------
     n_queries : int
-        Different queries in all parts together.
+        Number of distinct queries in all parts.
     labels : ndarray or list of length n_queries
     sizes : ndarray of shape (n_queries,), int
-        Their rows in all parts.
+        Number of rows of each query in all parts.
     n_crossing : int
     numbers : list of ndarray
-        For every query of every part its number among the crossing ones, or −1.
+        For every part, the index of each of its queries among the crossing queries, or −1.
     codes : list of ndarray
-        For every query of every part its number among all.
+        For every part, the index of each of its queries among all queries.
     """
 
     def __init__(self, censuses: Sequence[Census], *, with_qid: bool) -> None:
@@ -102,16 +102,16 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Counts:
-    """The crossing queries of a part in numbers, rows without weight left out.
+    """Counts of the crossing queries of one part, without rows of zero weight.
 
-    An entry is a query, or a distinct (query, scores) where tied pairs are dropped.
+    An entry is a query, or a distinct (query, scores) combination if tied pairs are dropped.
 
     Attributes
     ----------
     query : ndarray of shape (e,), int, ascending
-        Number among the crossing queries.
+        Index among the crossing queries.
     scores : ndarray of shape (e, k)
-        The scores, or their mean where an entry is a query.
+        The scores, or their mean if an entry is a query.
     example : ndarray of shape (e, k)
         The scores of one of the rows.
     n, Omega, squares, log_omega : ndarray of shape (e,)
@@ -128,14 +128,14 @@ class Counts:
 
     @classmethod
     def of(cls, graph: PreferenceGraph, numbers: Array, *, cost: str, ties: str) -> Counts:
-        """Count one part; ``numbers`` are those of `Crossing` for its queries."""
+        """Count one part; ``numbers`` are the indices from `Crossing` for its queries."""
         rows = fragment_rows(graph, numbers)
         s, query, weight = scored(graph)
         s, number = s[rows], numbers[query[rows]]
         omega = np.ones(len(rows)) if weight is None else weight[rows]
         codes = np.unique(number, return_inverse=True)[1]
         if by_score(cost, ties):
-            for column in s.T:  # split by one output after the other
+            for column in s.T:  # refine the entries by one output at a time
                 codes = Levels.of(column, codes).codes
         e = int(codes.max(initial=-1)) + 1
         example, entry_query = np.empty((e, s.shape[1])), np.empty(e, dtype=np.int64)
@@ -152,14 +152,14 @@ class Counts:
 
     @classmethod
     def none(cls, n_outputs: int) -> Counts:
-        """Those of a part without crossing queries."""
+        """Return the counts of a part without crossing queries."""
         scores, values = np.empty((0, n_outputs)), np.empty(0)
         query = np.empty(0, dtype=np.int64)
         return cls(query, scores, scores, values, values, values, values)
 
     @classmethod
     def join(cls, counts: Sequence[Counts]) -> Counts:
-        """The entries of all parts, one part after the other."""
+        """Concatenate the entries of all parts."""
         columns = (
             np.concatenate([getattr(c, name) for c in counts]) for name in cls.__annotations__
         )
@@ -167,12 +167,12 @@ class Counts:
 
 
 def by_score(cost: str, ties: str) -> bool:
-    """Whether the levels of a query matter: not where every pair of it counts alike."""
+    """Return whether entries are split by score; not needed if all pairs of a query count alike."""
     return not (cost == "magnitude" and ties == "keep")
 
 
 def fragment_rows(graph: PreferenceGraph, numbers: Array) -> Array:
-    """The rows of a part that have weight and belong to a crossing query."""
+    """Return the rows of a part that have weight and belong to a crossing query."""
     _, query, weight = scored(graph)
     crosses = numbers[query] >= 0
     return np.flatnonzero(crosses if weight is None else crosses & (weight > 0))
@@ -192,7 +192,7 @@ def preferred_alike(s: Array, query: Array, cost: str) -> Array:
 
 
 def _join(labels: Sequence[Any]) -> Array:
-    """All labels in one array that keeps what they are (1 and "1" are different queries)."""
+    """Return all labels in one array that preserves types (1 and "1" are different queries)."""
     labels = [part for part in labels if len(part)]
     kinds = {part.dtype.kind if isinstance(part, np.ndarray) else "O" for part in labels}
     if len(kinds) == 1 and kinds != {"O"}:

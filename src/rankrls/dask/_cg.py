@@ -1,4 +1,4 @@
-"""Conjugate gradients on a cluster: the equations, as the solvers want them."""
+"""The equations of conjugate gradients on a cluster, in the form the solvers use."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Array = NDArray[Any]
 
 
 class DistributedEquations:
-    """G = XᵀLX, never formed, and C = Xᵀr of one group of outputs: `Equations`.
+    """G = XᵀLX, never formed, and C = Xᵀr for one group of outputs; implements `Equations`.
 
-    G V costs one round trip, for any number of columns.
+    A product G V takes one round trip, for any number of columns.
 
     Parameters
     ----------
     operator : DistributedOperator
     group : int
-        Group of outputs whose L it is.
+        Group of outputs that share L.
     summary : Summary
     dtype : float32 or float64
     n_rows : int
-        Of all partitions.
+        Number of rows in all partitions.
     """
 
     def __init__(
@@ -47,18 +47,18 @@ class DistributedEquations:
         self.dtype = dtype
         self.rank = n_rows
 
-    #: Round trips are what costs: held-out rows may be looked at after each of them.
+    #: Round trips dominate the cost, so held-out rows can be scored after each of them.
     n_entries = 2**62
 
     def G(self, V: Array) -> Array:
-        """XᵀLX V of shape (n, k')."""
+        """Return XᵀLX V of shape (n, k')."""
         return self.operator.product(V, self.group)
 
     def diagonal(self) -> Array:
-        """About the diagonal of G, shape (n,)."""
+        """Return the approximate diagonal of G, shape (n,)."""
         return self.squares
 
     def magnitude(self, W: Array) -> Array:
-        """About ‖L^½ x_j‖ Σ_i ‖L^½ x_i‖ |w_i| for every column x_j of X, shape (n, k')."""
+        """Return about ‖L^½ x_j‖ Σ_i ‖L^½ x_i‖ |w_i| for each column x_j of X, shape (n, k')."""
         root = np.sqrt(self.squares)[:, None]
         return root * (root.T @ np.abs(W))

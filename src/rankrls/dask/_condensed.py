@@ -1,6 +1,6 @@
-"""Crossing queries as small systems: condensed rows, and what their fragments need of them.
+"""Small systems for crossing queries: condensed rows, and the data that their fragments need.
 
-Everything here is made of counts; see `_parts.py` for the whole.
+Everything in this module is computed from counts; see `_parts.py` for the method.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Fragment:
-    """What a part must know of the whole to build the system of its fragments.
+    """Data that a part needs to build the system of its fragments.
 
-    Its rows are numbered by level, or by query where tied pairs are kept, and the levels are
-    gathered into units: each unit becomes one condensed row.
+    The rows of a part are numbered by level, or by query if tied pairs are kept. Levels are grouped
+    into units, and each unit becomes one condensed row.
 
     Attributes
     ----------
     unit : ndarray of shape (g,), int
         Unit of every level.
     within : ndarray of shape (g,)
-        κ of the scatter inside a level.
+        κ of the scatter within each level.
     target : ndarray of shape (g, k)
-        What a level should be predicted as.
+        Target of each level.
     between : ndarray of shape (u,)
-        κ of the scatter of level means inside a unit.
+        κ of the scatter of level means within each unit.
     bucket : ndarray of shape (u,), int, ascending
-        Where the condensed row of a unit goes.
+        Bucket of the condensed row of each unit.
     """
 
     unit: Array
@@ -60,8 +60,8 @@ class Fragment:
 class Condensed:
     """The system of condensed rows, for outputs that share L.
 
-    Condensed rows that are parts of the same level make a *node*; any other condensed row is a
-    node of its own.
+    Condensed rows that are parts of the same level form a *node*. Any other condensed row is a
+    node on its own.
 
     Attributes
     ----------
@@ -70,12 +70,12 @@ class Condensed:
     part, query, Omega, node : ndarray of shape (z,)
         Origin, query, weight and node of every condensed row, ordered by (part, query).
     node_query, node_score, node_kappa : ndarray of shape (G,)
-        Query, score (if it is a level) and κ of the scatter inside a node.
+        Query, score (if the node is a level) and κ of the scatter within each node.
     node_target : ndarray of shape (G, k)
     kappa, c : ndarray of shape (n_queries,)
         c N and c of every query.
     n_pairs, log_weight, energy
-        Of all its queries; energy is None where the system knows it.
+        Totals over all queries; energy is None if the system determines it.
     """
 
     outputs: Array
@@ -95,7 +95,7 @@ class Condensed:
     energy: Array | None
 
     def objective(self) -> Objective:
-        """L_c and r_c over the condensed rows, with the counts of the queries."""
+        """Return L_c and r_c over the condensed rows, with the counts of the queries."""
         k, n_nodes, n_queries = len(self.outputs), len(self.node_query), len(self.kappa)
         rows = Groups(self.node, self.Omega, n_nodes)
         system: Laplacian
@@ -117,7 +117,7 @@ class Condensed:
         return Objective(system, self.outputs, self.n_pairs, self.log_weight)
 
     def take(self, rows: Array) -> Condensed:
-        """The system of some rows, which hold whole queries; without the counts."""
+        """Return the system of some rows, which must form whole queries, without the counts."""
         nodes, node = np.unique(self.node[rows], return_inverse=True)
         queries, node_query = np.unique(self.node_query[nodes], return_inverse=True)
         return replace(
@@ -146,7 +146,7 @@ class Whole:
     ----------
     condensed : Condensed
     part, unit : ndarray of shape (p,), int
-        Of every level of every part: the part, and the number of its condensed row.
+        For every level of every part: its part, and the index of its condensed row.
     within : ndarray of shape (p,)
     target : ndarray of shape (p, k)
         See `Fragment`.
@@ -159,7 +159,7 @@ class Whole:
     target: Array
 
     def fragment(self, p: int, bucket: Array) -> Fragment:
-        """What part p must know; ``bucket`` is that of every query."""
+        """Return the data that part p needs; ``bucket`` is the bucket of every query."""
         mine = slice(*np.searchsorted(self.part, [p, p + 1]))
         rows = slice(*np.searchsorted(self.condensed.part, [p, p + 1]))
         query = self.condensed.query[rows]
@@ -172,7 +172,7 @@ class Whole:
         )
 
     def split(self, bucket: Array, n_buckets: int) -> list[Condensed]:
-        """One system for each bucket of queries; the counts of all go with the first."""
+        """Return one system for each bucket of queries; the first includes all counts."""
         whole = self.condensed
         row_bucket = bucket[whole.query]
         order = np.argsort(row_bucket, kind="stable")
@@ -196,7 +196,7 @@ def condense(
 def _by_query(
     part: Array, table: Counts, outputs: Array, n_queries: int, cost: str, how: str
 ) -> Whole:
-    """Ties kept: the rows of a query in a part are one condensed row with their mean score."""
+    """Condense with ties kept: the rows of a query in a part become one row with the mean score."""
     totals = (sums(table.query, values, n_queries) for values in _totals(table))
     weights = QueryWeights(how, np.arange(n_queries), n_queries, *totals)
     kappa = weights.kappa
@@ -224,7 +224,7 @@ def _by_query(
 def _by_level(
     part: Array, table: Counts, outputs: Array, n_queries: int, cost: str, how: str
 ) -> Whole:
-    """Ties dropped: levels of one part are condensed by query, the others one by one."""
+    """Condense with ties dropped: levels in one part by query, shared levels separately."""
     levels = Levels.of(table.scores[:, outputs[0]], table.query)
     g = len(levels)
     n, Omega, _, log_omega = (sums(levels.codes, values, g) for values in _totals(table))
@@ -239,18 +239,18 @@ def _by_level(
         scores[levels.codes] = table.scores[:, outputs]
         within = weights.level_kappa
         target = level_targets(scores, levels, weights, cost)
-    # Where levels occur, numbered by (part, level).
+    # Occurrences of levels, numbered by (part, level).
     place, first = _number(part, levels.codes)
     place_part, place_level = part[first], levels.codes[first]
     place_query = levels.query[place_level]
     place_Omega = sums(place, table.Omega, len(first))
     private = (np.bincount(place_level, minlength=g)[place_level] == 1) & (cost != "relative")
-    # Units, which become condensed rows: (part, query, shared level | −1 for the private ones).
+    # Units, which become condensed rows: (part, query, shared level, or −1 for private levels).
     place_key = np.where(private, -1, place_level)
     unit, first = _number(place_part, place_query, place_key)
     in_unit = Groups(unit, place_Omega, len(first))
     mean = in_unit.mean(target[place_level])
-    # Nodes: the shared levels in their order, then the units of private levels.
+    # Nodes: the shared levels in order, then the units of private levels.
     unit_query, unit_level = place_query[first], place_key[first]
     key = np.where(unit_level < 0, g + np.arange(len(first)), unit_level)
     keys, one, node = np.unique(key, return_index=True, return_inverse=True)
@@ -281,7 +281,7 @@ def _totals(table: Counts) -> tuple[Array, Array, Array, Array]:
 
 
 def _number(*keys: Array) -> tuple[Array, Array]:
-    """Number the distinct tuples of keys in sorted order: codes, and one index of each."""
+    """Number the distinct tuples of keys in sorted order; return codes and one index of each."""
     order = np.lexsort(keys[::-1])
     new = np.zeros(len(order), dtype=bool)
     new[:1] = True

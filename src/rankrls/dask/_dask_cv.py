@@ -1,4 +1,4 @@
-"""``rankrls.dask.RankRLSCV``: alpha chosen by folds of whole queries, on the workers."""
+"""``rankrls.dask.RankRLSCV``: choose alpha with folds of whole queries, on the workers."""
 
 from __future__ import annotations
 
@@ -38,35 +38,36 @@ __all__ = ["RankRLSCV"]
 
 Array = NDArray[Any]
 
-#: What a partition reports: scores of its own queries; of the rows of others the query,
+#: Report of a partition: scores of its local queries; for the rows of crossing queries, the query,
 #: predictions and labels.
 Report = tuple[ListScores, Array, Array, Array]
 
 
 class RankRLSCV(DaskRanker, estimators.RankRLSCV):
-    """RankRLS on Dask with alpha chosen by folds of whole queries.
+    """RankRLS on Dask with alpha chosen by cross-validation over queries.
 
-    Every held-out prediction equals that of a model refitted without its fold: statistics of
-    n_features × n_features are summed on the workers for every fold, and all alphas follow from
-    them.
+    Every held-out prediction equals that of a model refitted without its fold. The workers sum
+    n_features × n_features statistics for each fold, and the models for all alphas are computed
+    from them.
 
     Parameters
     ----------
     alphas, cost, ties, query_weighting, random_state, verbose, …
-        See `rankrls.RankRLSCV`. The kernel is linear, and the solver "primal".
+        See `rankrls.RankRLSCV`. The kernel is linear and the solver is "primal".
     cv : int or "auto", default="auto"
-        Number of folds of whole queries; "auto": 5. They are those of `rankrls.RankRLSCV` with the
-        same ``cv`` (a number) and ``random_state``.
+        Number of folds of whole queries; "auto" means 5. The folds are the same as those of
+        `rankrls.RankRLSCV` with the same ``cv`` (a number) and ``random_state``.
     scoring : str, default="pairwise_accuracy"
-        "pairwise_r2" is read off the statistics, so that X is read once. Others
-        ("pairwise_accuracy", "ndcg@10", …) are computed on the workers, from held-out predictions
-        in a second pass over X, and in one more where the default grid is continued; of queries
-        that lie in several partitions predictions for all alphas come to the client.
-        "concordance_index" and functions are refused.
+        "pairwise_r2" is computed from the statistics, so that X is read once. Other metrics
+        ("pairwise_accuracy", "ndcg@10", …) are computed on the workers from held-out predictions.
+        This takes a second pass over X, and a third one if the default grid is extended. For
+        queries that span several partitions, the predictions for all alphas are sent to the client.
+        "concordance_index" and functions are not supported.
 
     Notes
     -----
-    What moves: as for ``rankrls.dask.RankRLS`` with solver "primal", a matrix for every fold.
+    Communication is that of ``rankrls.dask.RankRLS`` with solver "primal", with one matrix per
+    fold.
 
     Examples
     --------
@@ -98,14 +99,14 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
         eval_set: Any = None,
         callback: Any = None,
     ) -> RankRLSCV:
-        """Choose alpha by folds of whole queries and fit on all rows.
+        """Choose alpha by cross-validation over queries and fit on all rows.
 
         Parameters
         ----------
         X, y, qid, sample_weight
             As for ``rankrls.dask.RankRLS``; qid is required.
         pairs, magnitude, pair_weight, pair_features, groups, eval_set, callback
-            Refused.
+            Not supported.
 
         Returns
         -------
@@ -164,7 +165,7 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
         rows.preferences.require(total > 0)
         require_rest(counts)
         progress(f"statistics of {n_folds} folds of queries")
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused by solvers
+        with np.errstate(over="ignore", invalid="ignore"):  # the solvers reject overflow
             held_out = FoldStatistics(PartitionedProblem.statistics_of(problems), scaled=True)
             for part in (part for fold in held_out.folds for part in fold):
                 part.require_finite()
@@ -198,7 +199,7 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
         return kernel
 
     def _fold_of(self, n_queries: int, n_folds: int) -> Array:
-        """Fold of every query, as `rankrls.RankRLSCV` draws them: shape (n_queries,)."""
+        """Return the fold of every query as in `rankrls.RankRLSCV`, shape (n_queries,)."""
         if n_folds > n_queries:
             raise ValueError(
                 f"cv={n_folds} folds of {n_queries} queries: it must be from 2 to {n_queries}"
@@ -218,7 +219,7 @@ def _scores(
     fold_of: Array,
     alphas: Array,
 ) -> dict[str, Array]:
-    """Scores of every query by the models without its fold, in a pass over X."""
+    """Score every query with the models fitted without its fold, in one pass over X."""
     preferences = rows.preferences
     n_folds, n_outputs = len(held_out.folds), held_out.n_outputs
     W = [held_out.weights_without(fold, alphas) for fold in range(n_folds)]
@@ -264,7 +265,7 @@ def _report(
     graph: PreferenceGraph,
     W: list[Array],
 ) -> Report:
-    """Scores of the queries of one partition, and the rows of queries that cross its borders."""
+    """Return the scores of the local queries of a partition, and the rows of crossing queries."""
     X = load(blocks)
     assert graph.scores is not None
     fold = folds[graph.query_codes]

@@ -1,4 +1,4 @@
-"""What the estimators on Dask share: rows that stay on the workers, and questions to a model."""
+"""Base class of the estimators on Dask: checks of lazy input, prediction and scoring."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Array = NDArray[Any]
 
 SOLVERS = ("auto", "primal", "nystroem", "cg")
 
-#: Up to so many features, ``solver="auto"`` forms the n × n matrix (128 MiB a partition).
+#: Up to this number of features, ``solver="auto"`` forms the n × n matrix (128 MiB a partition).
 MAX_PRIMAL_FEATURES = 4096
 
 
@@ -54,7 +54,7 @@ class LazyRows:
 
 
 def refuse_pairs(**given: Any) -> None:
-    """Raise if there are given pairs."""
+    """Raise an error if pairs are given."""
     for name, value in given.items():
         if value is not None:
             raise ValueError(
@@ -65,12 +65,12 @@ def refuse_pairs(**given: Any) -> None:
 
 
 class DaskRanker(IncrementalRanker):
-    """An estimator whose training rows stay on the workers."""
+    """Base class of estimators whose training rows stay on the workers."""
 
     def _take_rows(
         self, X: Any, y: Any, qid: Any, sample_weight: Any, progress: Progress
     ) -> LazyRows:
-        """Check the arguments of ``fit``, and count rows and queries where they are."""
+        """Check the arguments of ``fit``, and count rows and queries on the workers."""
         rows, dtype = _partitions.features(X)
         validate_data(self, _partitions.like(X), skip_check_array=True)
         if self.n_features_in_ == 0:
@@ -90,7 +90,7 @@ class DaskRanker(IncrementalRanker):
     def _store_rows(
         self, kernel: Kernel, rows: LazyRows, solver: str, n_preferences: Array
     ) -> None:
-        """Store a description of the rows that the model was fitted to."""
+        """Store a description of the training rows."""
         if solver == "primal":
             scales = most_unequal(np.sqrt(self._model.solvers[0].largest))
             if scales is not None:
@@ -128,10 +128,10 @@ class DaskRanker(IncrementalRanker):
         )
 
     def to_local(self) -> Any:
-        """The same fitted model as a plain estimator of `rankrls`, without Dask: to be shipped.
+        """Convert to an estimator of `rankrls` that does not need Dask.
 
-        It can go on learning from rows in memory, by ``partial_fit`` and ``forget``, unless it was
-        fitted with solver "cg".
+        The returned estimator supports ``partial_fit`` and ``forget`` with rows in memory, unless
+        it was fitted with solver "cg".
 
         Returns
         -------
@@ -152,12 +152,12 @@ class DaskRanker(IncrementalRanker):
         ----------
         X : dask array or data frame, or array-like, of shape (n, n_features)
         return_std : bool, default=False
-            Also give the posterior standard deviation of the score.
+            Whether to also return the posterior standard deviation of the scores.
 
         Returns
         -------
         dask array of shape (n,) or (n, n_outputs), or a pair of them
-            Lazy, with the partitions of X; computed at once for local X.
+            Lazy, with the partitions of X. If X is local, the result is computed immediately.
         """
         if not _partitions.is_lazy(X):
             return super().predict(X, return_std)
@@ -172,14 +172,14 @@ class DaskRanker(IncrementalRanker):
     def score(
         self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None, **judgements: Any
     ) -> float:
-        """Pairwise accuracy, mean over the queries that have a pair.
+        """Return the pairwise accuracy, averaged over the queries that have a pair.
 
         Parameters
         ----------
         X, y, qid, sample_weight
-            As for ``fit``; all local if X is. qid is required if the model was fitted with it.
+            As for ``fit``; all must be local if X is. qid is required if ``fit`` was given qid.
         **judgements
-            pairs, magnitude and pair_weight; of a local X only.
+            pairs, magnitude and pair_weight; only if X is local.
 
         Returns
         -------

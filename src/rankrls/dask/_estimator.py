@@ -1,4 +1,4 @@
-"""``rankrls.dask.RankRLS``: the estimator whose training rows stay on the workers."""
+"""``rankrls.dask.RankRLS``: the estimator for training rows on Dask workers."""
 
 from __future__ import annotations
 
@@ -32,39 +32,38 @@ Array = NDArray[Any]
 
 
 class RankRLS(DaskRanker, estimators.RankRLS):
-    """RankRLS on Dask arrays and data frames: the same model, and the rows are never gathered.
+    """RankRLS on Dask arrays and data frames, without gathering the rows.
 
-    All parameters and fitted attributes are those of `rankrls.RankRLS`, and ``coef_`` is the same
-    up to rounding, wherever the borders of partitions are: rows may come in any order, and a query
-    may lie in any number of partitions. It works with a ``distributed.Client`` if there is one, and
-    with Dask's threads otherwise. A worker that dies is replaced by Dask in the usual way: its
-    tasks run again elsewhere.
+    Parameters and fitted attributes are the same as those of `rankrls.RankRLS`, and ``coef_`` is
+    equal up to rounding for any partitioning: rows can be in any order, and a query can span any
+    number of partitions. The estimator uses the current ``distributed.Client`` if there is one, and
+    Dask's threads otherwise. If a worker fails, Dask reruns its tasks on other workers.
 
     Parameters
     ----------
     solver : {"auto", "primal", "nystroem", "cg"}, default="auto"
-        "primal": one pass over X, n_features × n_features statistics. "nystroem": one pass, the
-        ``basis`` rows are gathered, and statistics of the size of the basis. "cg": one pass an
-        iteration, vectors of n_features. The rule of "auto": a ``basis``, or a kernel other than
-        linear, asks for "nystroem"; linear is "primal" up to 4096 features and "cg" above.
-        "dual" would need a matrix of n_rows × n_rows, and is refused.
+        "primal" takes one pass over X and uses n_features × n_features statistics. "nystroem" takes
+        one pass, gathers the ``basis`` rows, and uses statistics of the size of the basis. "cg"
+        takes one pass per iteration and uses vectors of n_features. "auto" selects "nystroem" if
+        ``basis`` is given or the kernel is not linear; otherwise "primal" up to 4096 features and
+        "cg" above. "dual" needs an n_rows × n_rows matrix and is not supported.
     alpha, kernel, cost, ties, query_weighting, basis, random_state, …
-        See `rankrls.RankRLS`. ``kernel="precomputed"`` is refused.
+        See `rankrls.RankRLS`. ``kernel="precomputed"`` is not supported.
 
     Notes
     -----
-    What moves, for P partitions, n features and k outputs (see also docs/mathematics.md, §9):
+    Communication for P partitions, n features and k outputs (see also docs/mathematics.md, §9):
 
-    - y, qid: the ids of a partition's queries; and for queries that cross borders their counts,
-      with every distinct score where ties are dropped;
-    - "primal": 8 n² bytes from every partition to a neighbour in a tree of fan-in 8; the client
-      gets one such matrix. "nystroem" the same with the size of the basis for n;
+    - y, qid: the query ids of each partition; for queries that span partitions also their counts,
+      with every distinct score if ties are dropped;
+    - "primal": 8 n² bytes from every partition to another worker in a tree of fan-in 8; the client
+      receives one such matrix. "nystroem": the same with the size of the basis instead of n;
     - "cg": 8 n k bytes to and from every partition, in every iteration;
-    - condensed rows: 8 n bytes for every (crossing query, partition), between workers. With rows
-      sorted by query there are two a partition. With rows in random order there is one for almost
-      every row: sort or shuffle such data by qid first.
+    - condensed rows: 8 n bytes for every (crossing query, partition), between workers. If rows are
+      sorted by query there are two per partition. If rows are in random order there is one for
+      almost every row: sort or shuffle such data by qid first.
 
-    y, qid and weights (about 24 bytes a row) stay on the workers during ``fit``.
+    y, qid and weights (about 24 bytes per row) stay on the workers during ``fit``.
 
     Examples
     --------
@@ -102,24 +101,24 @@ class RankRLS(DaskRanker, estimators.RankRLS):
         Parameters
         ----------
         X : dask array or data frame of shape (n_rows, n_features)
-            Blocks dense or sparse (SciPy CSR), float32 or float64; chunk sizes may be unknown.
+            Dense or sparse (SciPy CSR) blocks, float32 or float64. Chunk sizes can be unknown.
         y : dask array, series or frame, or array-like, of shape (n_rows,) or (n_rows, n_outputs)
-            Scores, higher is preferred. Dask collections that are cut otherwise than X are cut
-            again; where lengths of partitions are not known, that takes one more pass over X.
-            Local arrays are cut as X is.
+            Scores; higher is preferred. Dask collections with partitions other than those of X are
+            repartitioned, which takes one more pass over X if partition lengths are unknown. Local
+            arrays are partitioned like X.
         qid : the same, of shape (n_rows,), optional
-            Query of every row. None: one ranking over all rows.
+            Query of every row. If None, all rows form one ranking.
         sample_weight : the same, of shape (n_rows,), optional
-            A pair counts the product of its rows' weights.
+            Row weights. The weight of a pair is the product of the weights of its rows.
         eval_set : tuple (X_val, y_val) or (X_val, y_val, qid_val), optional
-            What early stopping stops by, in memory: rows of X are not split off here.
+            Validation data in memory, used for early stopping. They are not split off from X.
         callback : function, optional
             As for `rankrls.RankRLS`.
         persist : bool, default=True
             Whether X is kept in the workers' memory during the iterations of "cg" (Dask spills
-            to disk what does not fit). False: its graph is computed again in every iteration.
+            to disk if memory is short). If False, X is computed again in every iteration.
         pairs, magnitude, pair_weight, pair_features
-            Refused: a pair may join rows of different workers.
+            Not supported, because a pair can join rows on different workers.
 
         Returns
         -------
@@ -194,7 +193,7 @@ class RankRLS(DaskRanker, estimators.RankRLS):
             _memory.require("solver='primal'", n, n, copies=2, advice=advice)
         return solver
 
-    @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused by the solver
+    @np.errstate(over="ignore", invalid="ignore")  # the solver rejects overflow
     def _solve_direct(
         self,
         solver: str,
@@ -203,7 +202,7 @@ class RankRLS(DaskRanker, estimators.RankRLS):
         alphas: Array,
         progress: Progress,
     ) -> None:
-        """Store the model, and ``n_pairs_`` and ``n_iter_``."""
+        """Solve in one pass over X; store the model, ``n_pairs_`` and ``n_iter_``."""
         self.n_iter_ = 1
         self._store_validation(History(n_iter=1))
         if solver == "primal":
@@ -271,5 +270,5 @@ def _require_mass(mass: float) -> None:
 
 
 def _n_pairs(statistics: Sequence[Statistics]) -> int:
-    """Edges of all outputs together."""
+    """Return the number of edges of all outputs."""
     return sum(part.n_pairs * len(part.outputs) for part in statistics)

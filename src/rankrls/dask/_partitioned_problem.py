@@ -1,12 +1,12 @@
-"""One ranking problem over the partitions of a cluster: who has what, and sums over all of it.
+"""One ranking problem over the partitions of a cluster, solved by summing over partitions.
 
-Three rounds, and rows of X move in none of them:
+There are three rounds. None of them moves rows of X:
 
-1. every partition tells its queries (`Census`): y and qid are read, X is not;
-2. the partitions of queries that cross borders tell their counts (`Counts`), from which the client
-   makes the `SharePlan`;
-3. X is read: every partition computes its share, sends the means of its fragments (condensed
-   rows) to the workers that hold the buckets, and the shares are added up in a tree.
+1. Each partition reports its queries (`Census`). This reads y and qid, but not X.
+2. Partitions with queries that cross boundaries report counts (`Counts`), from which the client
+   computes the `SharePlan`.
+3. X is read. Each partition computes its share and sends the means of its fragments (condensed
+   rows) to the workers that hold the buckets. The shares are summed in a tree.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ __all__ = ["DistributedOperator", "PartitionedProblem", "Preferences"]
 
 Array = NDArray[Any]
 
-#: One bucket of condensed rows must fit into a worker: more bytes than this are refused.
+#: Maximum bytes of one bucket of condensed rows, which must fit into a worker.
 MAX_BUCKET_BYTES = 4 * 2**30
 
-#: So many pieces that move between workers are a sign of rows in random order.
+#: More pieces than this moving between workers indicate rows in random order.
 MANY_PIECES = 50_000
 
 
 class Preferences:
-    """y, qid and sample_weight of all partitions, kept on the workers, and their censuses.
+    """y, qid and sample_weight of all partitions, kept on the workers, and the counts of each.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ class Preferences:
     Attributes
     ----------
     lengths : list of int
-        Rows of every partition.
+        Number of rows of each partition.
     used : list of int
-        Partitions that have rows.
+        Partitions that are not empty.
     censuses : list of Census, of the used partitions
     crossing : Crossing, between the used partitions
     """
@@ -99,7 +99,7 @@ class Preferences:
         self._count()
 
     def of_queries(self, chosen: Array) -> Preferences:
-        """Those of some queries, as ``chosen`` says, shape (n_queries,), bool; others have none."""
+        """Restrict to the queries in the mask ``chosen``, shape (n_queries,), bool."""
         other = copy(self)
         parts = dict(zip(self.used, self.crossing.codes, strict=True))
         tasks = Tasks(self.graph)
@@ -125,7 +125,7 @@ class Preferences:
         self.crossing = Crossing(self.censuses, with_qid=self.with_qid)
 
     def ledger(self) -> Ledger:
-        """Which queries there are, for a model that goes on learning."""
+        """Return the record of the training queries, for a model that continues to learn."""
         ledger = Ledger()
         ledger.weighted = self.weighted
         if not self.with_qid:
@@ -141,11 +141,11 @@ class Preferences:
 
     @property
     def n_rows(self) -> int:
-        """Rows of all partitions together."""
+        """Number of rows in all partitions."""
         return sum(self.lengths)
 
     def counts(self) -> list[Counts]:
-        """Of the crossing queries, for every used partition."""
+        """Return the counts of the crossing queries for each used partition."""
         tasks = Tasks(self.graph)
         count = partial(Counts.of, cost=self.loss["cost"], ties=self.loss["ties"])
         keys = {
@@ -158,7 +158,7 @@ class Preferences:
         return [found.get(p, none) for p in range(len(self.used))]
 
     def require(self, varied: Array, purpose: str = "learn from") -> None:
-        """Raise unless every output has a preference, as ``varied``, shape (k,), tells."""
+        """Raise an error unless every output has a preference, according to ``varied``."""
         if varied.all():
             return
         if self.weighted and sum(census.n_weighted for census in self.censuses) < 2:
@@ -175,7 +175,7 @@ class Preferences:
 
 
 class PartitionedProblem:
-    """Preferences and features together: statistics of all rows, and rows by number.
+    """Preferences and features of all partitions.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class PartitionedProblem:
     dtype : float32 or float64
     n_features : int
     whole : bool
-        Whether there must be a preference for every output: not in a fold.
+        Whether every output must have a preference; False for a fold.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class PartitionedProblem:
         return Tasks(self.X.graph, self.preferences.graph)
 
     def take(self, indices: Array) -> Any:
-        """Rows of X by number, brought here: shape (r, n)."""
+        """Return rows of X by index, gathered on the client, shape (r, n)."""
         tasks = self._tasks()
         borders = np.cumsum([0, *self.preferences.lengths])
         place = np.searchsorted(borders, indices, side="right") - 1
@@ -246,13 +246,13 @@ class PartitionedProblem:
         return rows[np.argsort(np.concatenate(order))]
 
     def basis(self, kernel: Kernel, indices: Array) -> Basis:
-        """Nyström basis vectors by row number; only those rows are gathered."""
+        """Return Nyström basis vectors by row index; only these rows are gathered."""
         return Basis.from_rows(kernel, self.take(indices), indices)
 
     def statistics(self, basis: Basis | None = None, *, whitened: bool = False) -> list[Statistics]:
-        """Statistics of all rows, one for each group of outputs.
+        """Return the statistics of all rows, one for each group of outputs.
 
-        Of X itself, or of its kernel values with a basis, or of the Nyström features
+        The statistics are those of X, of its kernel values with a basis, or of the Nyström features
         (``whitened``).
         """
         tasks = self._tasks()
@@ -261,14 +261,14 @@ class PartitionedProblem:
 
     @staticmethod
     def statistics_of(problems: Sequence[PartitionedProblem]) -> list[list[Statistics]]:
-        """Statistics of several problems of the same rows, of which each is read once."""
+        """Return the statistics of several problems with the same rows; each row is read once."""
         tasks = Tasks(*(p.X.graph | p.preferences.graph for p in problems))
         return tasks.compute([p._add_statistics(tasks) for p in problems])
 
     def _add_statistics(
         self, tasks: Tasks, basis: Basis | None = None, whitened: bool = False
     ) -> Any:
-        """Add the tasks of `statistics`; the key of the result."""
+        """Add the tasks of `statistics` and return the key of the result."""
         self._check_buckets(self.n_features if basis is None else len(basis.kept))
         extra = () if basis is None else (tasks.give("basis", basis),)
         totals = []
@@ -293,7 +293,7 @@ class PartitionedProblem:
         return np.unique(fragments[0].bucket).tolist() if fragments else []
 
     def operator(self, *, persist: bool) -> DistributedOperator:
-        """The same, ready for many products."""
+        """Return an operator for repeated products ΦᵀLΦ V."""
         self._check_buckets(self.n_features)
         tasks = self._tasks()
         local = []
@@ -313,20 +313,20 @@ class PartitionedProblem:
             tasks.add("bucket", partial(bucket_operator, bucket), parts)
             for bucket, parts in zip(self.plan.buckets, pieces, strict=True)
         ]
-        # Buckets need the rows of many partitions: they are kept in any case.
+        # Buckets combine rows of many partitions: always keep them in memory.
         kept = tasks.persist(local + buckets if persist else buckets)
         graph = kept if persist else tasks.graph | kept
         return DistributedOperator(graph, local + buckets, self.plan.outputs)
 
 
 class DistributedOperator:
-    """Rows and systems on the workers: ΦᵀLΦ V in one round trip.
+    """Rows and systems on the workers; computes ΦᵀLΦ V in one round trip.
 
     Parameters
     ----------
     graph : dict
     keys : list
-        Of one `LocalOperator` for each partition and bucket.
+        Keys of one `LocalOperator` for each partition and bucket.
     outputs : list of ndarray
         Groups of outputs that share L.
     """
@@ -335,13 +335,13 @@ class DistributedOperator:
         self.graph, self.keys, self.outputs = graph, keys, outputs
 
     def summary(self) -> Summary:
-        """Φᵀr and counts."""
+        """Return Φᵀr and counts."""
         tasks = Tasks(self.graph)
         parts = [tasks.add("summary", Summary.of, key) for key in self.keys]
         return tasks.compute([tasks.tree("sum", Summary.add, parts)])[0]
 
     def product(self, V: Array, group: int) -> Array:
-        """ΦᵀLΦ V of shape (n, k) for one group of outputs."""
+        """Return ΦᵀLΦ V of shape (n, k) for one group of outputs."""
         tasks = Tasks(self.graph)
         vectors = tasks.give("vectors", V)
         parts = [tasks.add("product", partial(product, group), key, vectors) for key in self.keys]

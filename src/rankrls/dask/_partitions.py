@@ -1,4 +1,4 @@
-"""From Dask collections, and plain arrays beside them, to blocks of rows: one list a partition."""
+"""Conversion of Dask collections and local arrays to partitions, lists of blocks of rows."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Partitions:
-    """Rows in partitions.
+    """Rows of a data set in partitions.
 
     Attributes
     ----------
     graph : dict
         The task graph of the blocks.
     blocks : list of list of keys
-        For every partition its blocks of columns.
+        For each partition, its blocks of columns.
     lengths : list of int, or None
-        Rows of every partition, if they are known.
+        Number of rows of each partition, if known.
     labels : ndarray, list or None
-        What the numbers of a qid stand for that was in memory; None: the blocks hold the ids.
+        Labels of the codes of a qid that was in memory. If None, the blocks hold the ids.
     """
 
     graph: dict[Any, Any]
@@ -49,19 +49,19 @@ class Partitions:
 
     @cached_property
     def counted(self) -> list[int]:
-        """Rows of every partition, counted (once) if they are not known."""
+        """Number of rows of each partition, counted once if unknown."""
         if self.lengths is not None:
             return self.lengths
         tasks = Tasks(self.graph)
         return tasks.compute([tasks.add("length", _length, block[0]) for block in self.blocks])
 
     def cut_as(self, lengths: list[int]) -> Partitions:
-        """The same rows in partitions of other lengths, with as many rows in all."""
+        """Return the same rows in partitions of other lengths with the same total."""
         borders, wanted = np.cumsum([0, *self.counted]), np.cumsum([0, *lengths])
         token = f"rankrls-cut-{uuid.uuid4().hex}"
         graph = dict(self.graph)
         for i, (start, stop) in enumerate(pairwise(wanted.tolist())):
-            # Blocks from the one that holds row ``start`` to the one that holds the last row.
+            # Blocks from the one with row ``start`` to the one with the last row.
             first = min(int(np.searchsorted(borders, start, side="right")) - 1, len(self) - 1)
             last = max(int(np.searchsorted(borders, stop)), first + 1)
             inside = slice(start - int(borders[first]), stop - int(borders[first]))
@@ -71,23 +71,23 @@ class Partitions:
 
 
 def is_lazy(values: Any) -> bool:
-    """Whether this is a Dask array, data frame or series."""
+    """Return whether this is a Dask array, data frame or series."""
     return isinstance(values, da.Array) or is_frame(values)
 
 
 def is_frame(values: Any) -> bool:
-    """Whether this is a Dask data frame or series (without importing them)."""
+    """Return whether this is a Dask data frame or series (without importing them)."""
     return dask.is_dask_collection(values) and hasattr(values, "divisions")
 
 
 def like(X: Any) -> Any:
-    """A tiny local stand-in for X, with its column names, for scikit-learn's checks."""
+    """Return a tiny local array or frame with the columns of X, for scikit-learn's checks."""
     refuse_dates(X._meta)
     return X._meta_nonempty if is_frame(X) else np.zeros((1, X.shape[1]))
 
 
 def columns_named_as_ids(X: Any) -> list[int]:
-    """Numbers of the columns of a data frame that hold integers and have the name of an id."""
+    """Return the indices of integer columns of a data frame that are named like ids."""
     if not is_frame(X):
         return []
     kinds = enumerate(zip(X.columns, X.dtypes, strict=True))
@@ -95,7 +95,7 @@ def columns_named_as_ids(X: Any) -> list[int]:
 
 
 def features(X: Any) -> tuple[Partitions, np.dtype[Any]]:
-    """The blocks of X, and float32 if all of it is that, otherwise float64."""
+    """Return the blocks of X and their dtype: float32 if all are float32, otherwise float64."""
     if not is_lazy(X):
         raise ValueError(
             f"X must be a Dask array or data frame; got {show(X)}. For rows in memory use "
@@ -116,7 +116,7 @@ def features(X: Any) -> tuple[Partitions, np.dtype[Any]]:
 def preferences(
     X: Any, rows: Partitions, y: Any, qid: Any, sample_weight: Any
 ) -> tuple[Partitions, Partitions | None, Partitions | None, bool]:
-    """y, qid and sample_weight in the partitions of X, and whether y is a vector."""
+    """Return y, qid and sample_weight in the partitions of X, and whether y is a vector."""
     if y is None:
         raise ValueError("ranking requires y to be passed, but the target y is None: give scores y")
     flat = y.ndim == 1 if is_lazy(y) else check_scores(y).ndim == 1
@@ -127,7 +127,7 @@ def preferences(
 
 
 def _beside(name: str, values: Any, X: Any, rows: Partitions) -> Partitions:
-    """Partition ``values`` as X is."""
+    """Partition ``values`` like X."""
     if not is_lazy(values):
         return _cut(name, values, rows)
     if values.ndim > 2:
@@ -148,7 +148,7 @@ def _beside(name: str, values: Any, X: Any, rows: Partitions) -> Partitions:
     source = _source(values)
     if len(source) == len(rows):
         return source
-    # Arrays made of the columns of one file may have different partitions, of unknown lengths.
+    # Arrays made from the columns of one file can have different partitions of unknown lengths.
     n = sum(source.counted)
     if n != sum(rows.counted):
         raise ValueError(f"{name} has {n} entries for {sum(rows.counted)} rows of X")
@@ -156,7 +156,7 @@ def _beside(name: str, values: Any, X: Any, rows: Partitions) -> Partitions:
 
 
 def _cut(name: str, values: Any, rows: Partitions) -> Partitions:
-    """A local array, cut where X is."""
+    """Partition a local array like X."""
     lengths = rows.counted
     m = sum(lengths)
     labels = None
@@ -174,12 +174,12 @@ def _cut(name: str, values: Any, rows: Partitions) -> Partitions:
 
 
 def _source(collection: Any) -> Partitions:
-    # Results that are on a cluster already (futures) get lost in the optimised graph.
+    # Graph optimisation loses results that are already on a cluster (futures).
     graph = {key: task for key, task in collection.__dask_graph__().items() if _is_future(task)}
-    # The blocks as Delayed objects; they share one graph (or a few).
+    # The blocks as Delayed objects, which share one graph (or a few).
     if is_frame(collection):
-        # Reads only the columns that are needed. The full optimisation would also join
-        # partitions of files of which few columns are read, so that y had fewer of them than X.
+        # Read only the columns that are needed. Full optimisation would also merge partitions of
+        # files if few columns are read, so that y would have fewer partitions than X.
         blocks = collection.simplify().to_delayed(optimize_graph=False)
     else:
         blocks = collection.to_delayed()
@@ -194,7 +194,7 @@ def _source(collection: Any) -> Partitions:
 
 
 def as_array(rows: Partitions, n_columns: int, dtype: Any) -> da.Array:
-    """The blocks of a data frame as a Dask array, in the same partitions."""
+    """Return the blocks of a data frame as a Dask array with the same partitions."""
     name = f"rankrls-array-{uuid.uuid4().hex}"
     blocks = {(name, i, 0): (np.asarray, block) for i, [block] in enumerate(rows.blocks)}
     graph = HighLevelGraph.from_collections(name, rows.graph | blocks)
@@ -207,7 +207,7 @@ def _is_future(task: Any) -> bool:
 
 
 def _rows(inside: slice, blocks: list[list[Any]]) -> Array:
-    """Some rows of blocks that follow each other; each block is a list of columns."""
+    """Return some rows of consecutive blocks; each block is a list of columns."""
     parts = [np.hstack(columns) if len(columns) > 1 else columns[0] for columns in blocks]
     return np.concatenate([np.asarray(part) for part in parts])[inside]
 

@@ -1,24 +1,24 @@
-"""Preferences of rows that live in several places: what each place has to know of the others.
+"""Division of a ranking problem into parts, and the data that the parts need from each other.
 
-Rows are cut into *parts*, in any way and any order. A query with all its rows in one part is local
-to it. Of a *crossing* query a part holds a *fragment*, and by the parallel-axis
+Rows are divided into *parts*, in any way and any order. A query with all its rows in one part is
+local to the part. Of a *crossing* query, each part holds a *fragment*. By the parallel-axis
 identity (f̄_p, Ω_p: mean and weight of part p)
 
     Σ_i ω_i (f_i − f̄)² = Σ_p Σ_{i∈p} ω_i (f_i − f̄_p)² + Σ_p Ω_p (f̄_p − f̄)²
 
-a fragment is to the rest of its query what one row, its mean, with all its weight would be. So
+a fragment affects the rest of its query like a single row: its mean, with its total weight. Hence
 
     L = Σ_p L_p + Cᵀ L_c C,        r = Σ_p r_p + Cᵀ r_c
 
-with scatters L_p inside the parts, C the averaging of fragments into *condensed rows*, and L_c a
-system of the same kind over those few: sums of positive terms, nothing cancels. Where tied pairs
+with scatters L_p within the parts, the averaging C of fragments into *condensed rows*, and a system
+L_c of the same kind over these few rows. All terms are positive, so nothing cancels. If tied pairs
 are dropped, the levels of a query that occur in one part only are condensed together, and a level
 that occurs in several parts gives one condensed row in each; `relative` condenses every level.
 
-Three questions suffice, none about features: which queries a part has (`Census`), how often their
-scores occur if they cross (`Counts`), and, with the `SharePlan` made of the answers, its own system
-(`part_shares`). Condensed rows are assigned to *buckets* of whole queries, so that they need not
-come together in one place either.
+Three steps, which do not use features, give the system of a part: list its queries (`Census`),
+count the scores of the crossing queries (`Counts`), and build the system (`part_shares`) with the
+`SharePlan` that is computed from both. Condensed rows are assigned to *buckets* of whole queries,
+so that no single worker has to hold all of them.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ __all__ = ["Condenser", "PartPlan", "Share", "SharePlan", "bucket_shares", "part
 
 Array = NDArray[Any]
 
-#: A bucket takes whole queries until it has this many condensed rows.
+#: Whole queries are added to a bucket until it has this many condensed rows.
 BUCKET_ROWS = 2**14
 
 
 @dataclass(frozen=True)
 class PartPlan:
-    """What a part has to know to build its own share.
+    """Data that a part needs to build its share.
 
     Attributes
     ----------
@@ -100,12 +100,12 @@ class SharePlan:
     outputs : list of ndarray
         Groups of outputs that share L.
     n_preferences : ndarray of shape (k,), int
-        In how many queries an output prefers some row to another.
+        Number of queries in which an output prefers some row to another.
     parts : list of PartPlan
     buckets : list of list of Condensed
-        For every bucket the system of its condensed rows, for each group of outputs.
+        For each bucket, the system of its condensed rows for each group of outputs.
     sources : list of ndarray of int
-        For every bucket the parts its condensed rows come from, in order.
+        For each bucket, the parts that its condensed rows come from, in order.
     """
 
     def __init__(
@@ -144,16 +144,16 @@ class SharePlan:
 
     @property
     def varied(self) -> Array:
-        """Outputs that prefer some row to another, shape (k,), bool."""
+        """Whether each output prefers some row to another, shape (k,), bool."""
         return self.n_preferences > 0
 
     def largest_bucket(self) -> int:
-        """Rows of the largest bucket."""
+        """Return the number of rows of the largest bucket."""
         return max((len(c.part) for bucket in self.buckets for c in bucket), default=0)
 
 
 def _groups_of(alike: Array) -> list[Array]:
-    """Outputs whose columns of ``alike``, shape (places, k), are the same, by first appearance."""
+    """Group outputs with equal columns of ``alike``, shape (places, k), by first appearance."""
     groups: dict[bytes, list[int]] = {}
     for j in range(alike.shape[1]):
         groups.setdefault(alike[:, j].tobytes(), []).append(j)
@@ -161,7 +161,7 @@ def _groups_of(alike: Array) -> list[Array]:
 
 
 def _assign_buckets(whole: Sequence[Whole], n_crossing: int, bucket_rows: int) -> tuple[Array, int]:
-    """Bucket of every crossing query: consecutive queries, until ``bucket_rows`` are exceeded."""
+    """Assign consecutive crossing queries to buckets of about ``bucket_rows`` rows."""
     rows = np.max([np.bincount(one.condensed.query, minlength=n_crossing) for one in whole], axis=0)
     bucket = (np.cumsum(rows) - rows) // bucket_rows
     used = np.unique(bucket[rows > 0])
@@ -169,19 +169,19 @@ def _assign_buckets(whole: Sequence[Whole], n_crossing: int, bucket_rows: int) -
 
 
 class Share:
-    """L and r of the rows of one place, for outputs that share L.
+    """L and r of the rows of one part or bucket, for outputs that share L.
 
-    The shares of all parts and buckets add up to the whole: XᵀLX = Σ X_pᵀ L_p X_p + Σ Z_bᵀ L_b Z_b.
+    The shares of all parts and buckets sum to the whole: XᵀLX = Σ X_pᵀ L_p X_p + Σ Z_bᵀ L_b Z_b.
 
     Parameters
     ----------
     outputs : ndarray of shape (k,)
     n_rows : int
     pieces : list of (rows, Objective)
-        Objectives over disjoint sets of rows: row numbers, or a slice.
+        Objectives over disjoint sets of rows, given as row indices or a slice.
     counted : bool
-        Whether the rows are to be counted in ``mean`` and ``mass`` (condensed ones are not: the
-        rows they stand for are).
+        Whether the rows are counted in ``mean`` and ``mass``. Condensed rows are not, because the
+        original rows are counted.
     """
 
     def __init__(
@@ -196,18 +196,18 @@ class Share:
 
     @property
     def n_pairs(self) -> int:
-        """Number of edges that are counted here."""
+        """Number of edges counted in this share."""
         return sum(objective.n_pairs for _, objective in self.pieces)
 
     @property
     def mass(self) -> float:
-        """Weight of the rows that have an edge; zero for condensed rows."""
+        """Total weight of the rows that have an edge; zero for condensed rows."""
         weights = (objective.laplacian.row_weight().sum() for _, objective in self.pieces)
         return float(sum(weights)) if self.counted else 0.0
 
     @property
     def r(self) -> Array:
-        """Shape (m, k)."""
+        """The vectors r, shape (m, k)."""
         out = np.zeros((self.n_rows, len(self.outputs)))
         for rows, objective in self.pieces:
             out[rows] = objective.laplacian.r
@@ -221,14 +221,14 @@ class Share:
         return out
 
     def apply(self, V: Array) -> Array:
-        """L V, shape (m, k)."""
+        """Return L V, shape (m, k)."""
         out = np.zeros(V.shape)
         for rows, objective in self.pieces:
             out[rows] = objective.laplacian.apply(V[rows])
         return out
 
     def statistics(self, Phi: Any) -> Statistics:
-        """Of features Φ, dense or sparse, of shape (m, n)."""
+        """Return the statistics of dense or sparse features Φ of shape (m, n)."""
         parts = [Statistics.of(objective, Phi[rows]) for rows, objective in self.pieces]
         if not parts:
             return Statistics.empty(self.outputs, Phi.shape[1])
@@ -245,14 +245,14 @@ class Condenser:
         The rows of fragments.
     units : Groups over those rows
     bucket : ndarray of shape (u,), ascending
-        Where each mean belongs.
+        Bucket of each mean.
     """
 
     def __init__(self, rows: Any, units: Groups, bucket: Array) -> None:
         self.rows, self.units, self.bucket = rows, units, bucket
 
     def __call__(self, Phi: Any) -> dict[int, Any]:
-        """Condensed rows of Φ by bucket, each of shape (z, n); sparse if Φ is sparse."""
+        """Return condensed rows of Φ by bucket, each of shape (z, n); sparse if Φ is sparse."""
         Z = self.units.mean(Phi[self.rows])
         buckets, starts = np.unique(self.bucket, return_index=True)
         stops = np.append(starts[1:], len(self.bucket))
@@ -261,7 +261,7 @@ class Condenser:
 
 
 def part_shares(graph: PreferenceGraph, plan: PartPlan) -> tuple[list[Share], list[Condenser]]:
-    """The shares of one part, one for each group of outputs, and how its fragments condense."""
+    """Return the shares and condensers of one part, one for each group of outputs."""
     s, query, weight = scored(graph)
     m = len(s)
     inside = plan.numbers[query] < 0
@@ -286,7 +286,7 @@ def part_shares(graph: PreferenceGraph, plan: PartPlan) -> tuple[list[Share], li
 
 
 def bucket_shares(bucket: Sequence[Condensed]) -> list[Share]:
-    """The shares of the condensed rows of one bucket, one for each group of outputs."""
+    """Return the shares of the condensed rows of one bucket, one for each group of outputs."""
     return [
         Share(one.outputs, len(one.part), [(slice(None), one.objective())], counted=False)
         for one in bucket
@@ -294,7 +294,7 @@ def bucket_shares(bucket: Sequence[Condensed]) -> list[Share]:
 
 
 def _as_slice(rows: Array) -> Any:
-    """Rows that stand together as a slice, so that dense features need not be copied."""
+    """Return contiguous rows as a slice, so that dense features are not copied."""
     together = rows[-1] - rows[0] + 1 == len(rows)
     return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
 
@@ -302,7 +302,7 @@ def _as_slice(rows: Array) -> Any:
 def _whole_queries(
     graph: PreferenceGraph, rows: Any, outputs: Array, loss: dict[str, str]
 ) -> Objective:
-    """The objective of rows that are whole queries; their queries keep their numbers."""
+    """Return the objective of rows that form whole queries; the queries keep their codes."""
     s, query, weight = scored(graph)
     weight = None if weight is None else weight[rows]
     n_queries = len(graph.query_labels)
@@ -313,14 +313,14 @@ def _whole_queries(
 def _fragments(
     s: Array, query: Array, weight: Array | None, info: Fragment, loss: dict[str, str]
 ) -> tuple[Laplacian, Array]:
-    """The scatters inside fragments, and the unit of every row."""
+    """Return the scatters within fragments, and the unit of every row."""
     if not by_score(loss["cost"], loss["ties"]):
         return ScatterLaplacian(Groups(query, weight, len(info.unit)), info.within, s), query
     levels = Levels.of(s[:, 0], query)
     codes, g = levels.codes, len(levels)
     units = info.unit[codes]
     if loss["cost"] == "relative":
-        # The edges are between condensed rows.
+        # All edges are between condensed rows.
         return ScatterLaplacian(Groups(codes, weight, g), info.within, np.zeros_like(s)), units
     system: Laplacian
     if g == len(s):

@@ -1,4 +1,4 @@
-"""Predictions for rows on the workers: lazy arrays, block by block."""
+"""Lazy predictions for rows on the workers, block by block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 def predict_lazily(model: Model, X: Any, *, flat: bool, deviation: bool = False) -> da.Array:
-    """Scores, or their standard deviations, of the rows of a Dask array or data frame.
+    """Return scores or standard deviations of the rows of a Dask array or data frame.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Pairwise accuracy of predictions that stay on the workers.
 
-A query that is in one partition is judged there. Of the others, predictions, scores and weights
-come to the client: a few numbers a row, no features.
+A query within one partition is scored on its worker. For other queries, predictions, scores and
+weights are sent to the client: a few numbers per row, without features.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ __all__ = ["accuracy"]
 
 Array = NDArray[Any]
 
-#: What a partition reports: sums and numbers of accuracies over queries, shape (2, k), and the rows
-#: of crossing queries: their query, predictions, scores and weights.
+#: Report of a partition: sums and numbers of accuracies over queries, shape (2, k), and query,
+#: predictions, scores and weights of the rows of crossing queries.
 Report = tuple[Array, Array, Array, Array, Array | None]
 
 
 def accuracy(
     model: Model, preferences: Preferences, X: Partitions, dtype: Any, n_features: int
 ) -> float:
-    """Mean over the queries that have a pair, and over outputs."""
+    """Return the accuracy averaged over the queries that have a pair, and over outputs."""
     tasks = Tasks(X.graph, preferences.graph)
     key = tasks.give("model", model)
     reports: list[Report] = tasks.compute(
@@ -75,7 +75,7 @@ def _report(
 
 
 def _totals(graph: PreferenceGraph, predictions: Array) -> Array:
-    """Sum and number of the accuracies of queries, for every output: shape (2, k)."""
+    """Return sum and number of the accuracies of queries for each output, shape (2, k)."""
     totals = np.zeros((2, predictions.shape[1]))
     if graph.n_rows == 0:
         return totals

@@ -1,7 +1,7 @@
-"""Task graphs built by hand: one dictionary, many keys.
+"""Low-level construction of Dask task graphs as dictionaries.
 
-A ``Delayed`` for every partition would do the same, but costs milliseconds of the client for each,
-which is too much where a graph is made in every iteration of a solver.
+Creating a ``Delayed`` object for each partition would take milliseconds per object on the client.
+This is too slow if a solver builds a graph in every iteration.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["FAN_IN", "Tasks", "give"]
 
 Key = Any
 
-#: So many results are added up by one task of a tree reduction.
+#: Number of results that one task of a tree reduction combines.
 FAN_IN = 8
 
-#: What the library puts into a graph itself (a vector, basis rows) need not be remarked upon.
+#: Suppresses Dask's warning about large graphs when this library adds vectors or basis rows.
 UNREMARKABLE = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
 
 
 class _Results:
-    """The results of some keys of a graph, as a Dask collection."""
+    """A Dask collection of the results of some keys of a graph."""
 
     __dask_scheduler__ = staticmethod(get)
 
@@ -60,15 +60,15 @@ def _rebuild(graph: dict[Key, Any], keys: Sequence[Key], *, rename: Any = None) 
 
 
 class Tasks:
-    """A graph under construction.
+    """A task graph under construction.
 
-    Arguments of a task are keys, lists of keys, or None. Anything else is bound to the function
-    (`functools.partial`), where Dask does not look for keys.
+    Arguments of a task are keys, lists of keys, or None. Other values are bound to the function
+    with `functools.partial`, where Dask does not search for keys.
 
     Parameters
     ----------
     *graphs : mappings
-        Graphs of what the tasks refer to.
+        Graphs that contain the keys used by the tasks.
     """
 
     def __init__(self, *graphs: Mapping[Key, Any]) -> None:
@@ -84,11 +84,11 @@ class Tasks:
         return key
 
     def give(self, name: str, value: Any) -> Key:
-        """Add a value that many tasks need, so that it is sent once."""
+        """Add a value used by many tasks, so that it is sent once."""
         return self.add(name, partial(give, value))
 
     def tree(self, name: str, function: Callable[[list[Any]], Any], keys: Sequence[Key]) -> Key:
-        """Reduce results by a function of a list of them, `FAN_IN` at a time."""
+        """Reduce results in a tree with a function of a list of at most `FAN_IN` results."""
         keys = list(keys)
         while len(keys) > 1:
             groups = (keys[i : i + FAN_IN] for i in range(0, len(keys), FAN_IN))
@@ -98,7 +98,7 @@ class Tasks:
         return keys[0]
 
     def compute(self, keys: Iterable[Key], *, large: bool = False) -> list[Any]:
-        """The results of some keys, brought here. ``large``: the graph is known to be so."""
+        """Compute some keys and return the results; ``large`` silences warnings on graph size."""
         keys = list(keys)
         if not keys:
             return []
@@ -107,7 +107,7 @@ class Tasks:
         return results
 
     def persist(self, keys: Sequence[Key]) -> dict[Key, Any]:
-        """Start computing some keys, to be kept where they are; the graph that refers to them."""
+        """Start computing some keys on the workers and return a graph that refers to them."""
         if not keys:
             return {}
         (results,) = dask.persist(_Results(self.graph, keys))
@@ -115,5 +115,5 @@ class Tasks:
 
 
 def give(value: Any) -> Any:
-    """The value itself."""
+    """Return the value."""
     return value

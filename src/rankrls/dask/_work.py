@@ -1,4 +1,4 @@
-"""What workers do with their partitions: plain functions of arrays, Dask is not needed here."""
+"""Functions that workers apply to their partitions; they use arrays only, not Dask."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: A mean so many times the spread of the rows is subtracted before products.
+#: Rows are centred before products if their mean exceeds their spread by this factor.
 FAR = 100.0
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _overflowing(function: Function) -> Function:
-    """Let numbers overflow in ``function``: the solver refuses what comes of it."""
+    """Ignore overflow in ``function``: the solver rejects the result."""
 
     @wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
@@ -65,11 +65,11 @@ class Loader:
     Attributes
     ----------
     number : int
-        Of the partition, for messages.
+        Index of the partition, for messages.
     dtype : float32 or float64
     n_features : int
     n_rows : int or None
-        How many rows there must be, if that is known.
+        Expected number of rows, if known.
     """
 
     number: int
@@ -78,7 +78,7 @@ class Loader:
     n_rows: int | None = None
 
     def __call__(self, blocks: list[Any]) -> Any:
-        """An ndarray or CSR matrix of shape (m, n), finite."""
+        """Return a finite ndarray or CSR matrix of shape (m, n)."""
         X = blocks[0]
         if len(blocks) > 1:
             stack = sparse.hstack if any(map(sparse.issparse, blocks)) else np.hstack
@@ -106,14 +106,14 @@ class Loader:
         return canonical(X, dense=False)
 
     def rows(self, indices: Array, blocks: list[Any]) -> Any:
-        """Some of the rows."""
+        """Return some of the rows."""
         return self(blocks)[indices]
 
 
 def preferences_of(
     number: int, y: list[Any], qid: list[Any] | None, weight: list[Any] | None
 ) -> PreferenceGraph:
-    """The preferences of one partition."""
+    """Return the preferences of one partition."""
     s = _columns(y)
     for name, blocks in (("qid", qid), ("sample_weight", weight)):
         if blocks is not None and len(blocks[0]) != len(s):
@@ -132,9 +132,10 @@ def preferences_of(
 
 
 def in_fold(numbers: Array, inside: Array, graph: PreferenceGraph) -> PreferenceGraph:
-    """The preferences of one fold: rows of other folds have no weight.
+    """Return the preferences of one fold: rows of other folds get zero weight.
 
-    For every query of the part, shape (g,): its number among all, and whether it is in the fold.
+    ``numbers`` and ``inside``, each of shape (g,), give for every query of the part its index among
+    all queries and whether it is in the fold.
     """
     codes = graph.query_codes
     assert graph.scores is not None
@@ -159,13 +160,13 @@ def _features(X: Any, basis: Basis | None, whitened: bool) -> Any:
 
 
 def _pieces(condensers: Sequence[Condenser], Phi: Any) -> dict[int, list[Any]]:
-    """Condensed rows by bucket, a list with one matrix for each group of outputs."""
+    """Return condensed rows by bucket, as lists with one matrix for each group of outputs."""
     by_group = [condenser(Phi) for condenser in condensers]
     return {b: [Z[b] for Z in by_group] for b in (by_group[0] if by_group else ())}
 
 
 def _stack(pieces: list[list[Any]]) -> list[Any]:
-    """The condensed rows of all parts, for each group of outputs."""
+    """Stack the condensed rows of all parts for each group of outputs."""
     joined = []
     for parts in zip(*pieces, strict=True):
         some_sparse = any(map(sparse.issparse, parts))
@@ -180,32 +181,32 @@ def _stack(pieces: list[list[Any]]) -> list[Any]:
 def part_statistics(
     load: Loader, plan: PartPlan, whitened: bool, blocks: list[Any], graph: Any, basis: Any = None
 ) -> tuple[list[Statistics], dict[int, list[Any]]]:
-    """Statistics of one partition, for each group of outputs, and its condensed rows."""
+    """Return statistics of one partition for each group of outputs, and its condensed rows."""
     Phi = _features(load(blocks), basis, whitened)
     shares, condensers = part_shares(graph, plan)
     return [share.statistics(Phi) for share in shares], _pieces(condensers, Phi)
 
 
 def pick(bucket: int, work: tuple[Any, dict[int, Any]]) -> Any:
-    """The condensed rows for one bucket."""
+    """Return the condensed rows for one bucket."""
     return work[1][bucket]
 
 
 @_overflowing
 def bucket_statistics(bucket: list[Condensed], pieces: list[list[Any]]) -> list[Statistics]:
-    """Statistics of the condensed rows of one bucket, for each group of outputs."""
+    """Return statistics of the condensed rows of one bucket for each group of outputs."""
     joined = zip(bucket_shares(bucket), _stack(pieces), strict=True)
     return [share.statistics(Z) for share, Z in joined]
 
 
 @_overflowing
 def add_statistics(parts: list[list[Statistics]]) -> list[Statistics]:
-    """Sums, for each group of outputs."""
+    """Sum the statistics for each group of outputs."""
     return [reduce(operator.add, group) for group in zip(*parts, strict=True)]
 
 
 def add_arrays(parts: list[Array]) -> Array:
-    """Their sum."""
+    """Return the sum of the arrays."""
     total = parts[0].copy()
     for part in parts[1:]:
         total += part
@@ -217,16 +218,16 @@ def add_arrays(parts: list[Array]) -> Array:
 
 @dataclass(frozen=True)
 class LocalOperator:
-    """Features and system of one place, kept for many products.
+    """Features and system of one part or bucket, kept for many products.
 
     Attributes
     ----------
     features : list
-        For each group of outputs the rows (the same in a part, its own in a bucket).
+        Rows for each group of outputs (shared between groups in a part, separate in a bucket).
     shares : list of Share
     condensers : list of Condenser
     shift : ndarray of shape (n,), or None
-        What was subtracted from the rows: L ignores it, and a large one costs digits.
+        Vector subtracted from the rows. L is invariant to it; a large one would cost precision.
     """
 
     features: list[Any]
@@ -236,14 +237,14 @@ class LocalOperator:
 
 
 def part_operator(load: Loader, plan: PartPlan, blocks: list[Any], graph: Any) -> LocalOperator:
-    """The rows of one partition."""
+    """Return the operator of the rows of one partition."""
     shares, condensers = part_shares(graph, plan)
     X, shift = _centred(load(blocks))
     return LocalOperator([X] * len(shares), shares, condensers, shift)
 
 
 def _centred(X: Any) -> tuple[Any, Array | None]:
-    """Dense rows less their mean, if it is far from zero; they are copied only then."""
+    """Centre dense rows if their mean is far from zero; otherwise return them without a copy."""
     if sparse.issparse(X) or X.shape[0] == 0:
         return X, None
     mean = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
@@ -254,7 +255,7 @@ def _centred(X: Any) -> tuple[Any, Array | None]:
 
 
 def operator_pieces(local: LocalOperator) -> dict[int, list[Any]]:
-    """The condensed rows by bucket."""
+    """Return the condensed rows by bucket."""
     pieces = _pieces(local.condensers, local.features[0])
     if local.shift is None:
         return pieces
@@ -262,23 +263,23 @@ def operator_pieces(local: LocalOperator) -> dict[int, list[Any]]:
 
 
 def bucket_operator(bucket: list[Condensed], pieces: list[list[Any]]) -> LocalOperator:
-    """The condensed rows of one bucket."""
+    """Return the operator of the condensed rows of one bucket."""
     return LocalOperator([_centred(Z)[0] for Z in _stack(pieces)], bucket_shares(bucket), [])
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What conjugate gradients begin with, of one place or of all.
+    """Initial data for conjugate gradients, of one part or bucket or of their sum.
 
     Attributes
     ----------
     cross : list of ndarray of shape (n, k)
         Φᵀr, for each group of outputs.
     squares : list of ndarray of shape (n,)
-        About the diagonal of ΦᵀLΦ.
+        Approximate diagonal of ΦᵀLΦ.
     n_pairs : list of int
     mass : float
-        The weight of all rows with an edge.
+        Total weight of the rows with an edge.
     """
 
     cross: list[Array]
@@ -289,7 +290,7 @@ class Summary:
     @staticmethod
     @_overflowing
     def of(local: LocalOperator) -> Summary:
-        """Of one place."""
+        """Return the summary of one part or bucket."""
         places = list(zip(local.features, local.shares, strict=True))
         cross = [_transposed(X, share.r) for X, share in places]
         squares = [Products(X).column_squares(share.degree()) for X, share in places]
@@ -298,7 +299,7 @@ class Summary:
 
     @staticmethod
     def add(parts: list[Summary]) -> Summary:
-        """Of all places together."""
+        """Sum the summaries of all parts and buckets."""
 
         def sums(name: str) -> list[Any]:
             return [sum(group) for group in zip(*(getattr(p, name) for p in parts), strict=True)]
@@ -309,7 +310,7 @@ class Summary:
 
 @_overflowing
 def product(group: int, local: LocalOperator, V: Array) -> Array:
-    """ΦᵀLΦ V, shape (n, k)."""
+    """Return ΦᵀLΦ V, shape (n, k)."""
     X, share = local.features[group], local.shares[group]
     F = np.asarray(X @ V.astype(X.dtype, copy=False), dtype=np.float64)
     return _transposed(X, share.apply(F))

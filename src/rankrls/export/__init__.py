@@ -2,8 +2,8 @@
 
 Each function takes a fitted ranker, a `Pipeline` that ends in one, or a search over either. Scaling
 that is the same for all rows is folded into the weights; an error is raised for anything that the
-target format cannot represent. ``_steps.py`` takes an estimator apart, ``_fold.py`` turns it into
-weights, ``_names.py`` checks names; each of the other files writes one format.
+target format cannot represent. ``_steps.py`` decomposes an estimator, ``_fold.py`` computes its
+weights and ``_names.py`` checks names. Each of the other modules writes one format.
 """
 
 from rankrls.export._engines import to_elasticsearch, to_opensearch, to_solr

@@ -39,8 +39,8 @@ def to_elasticsearch(
     estimator : fitted estimator with a linear kernel
         As for `linear_scores`. Scalers in a pipeline are folded into the weights.
     feature_names : sequence of str, optional
-        Names, in the feature set, of the columns of X. If None, the column names of the data frame
-        that the estimator was fitted to.
+        Names of the columns of X in the feature set. If None, the column names of the data frame
+        that the estimator was fitted to are used.
     name : str, default="rankrls"
         Name of the model.
     output : int, optional
@@ -62,14 +62,14 @@ def to_elasticsearch(
 
     Notes
     -----
-    The plugin scores a document by Σ weight × feature in 32-bit floats; a feature whose query does
-    not match the document is 0. The scores are those of ``predict`` minus the constant returned by
+    The plugin scores a document by Σ weight × feature in 32-bit floats. A feature is 0 if its query
+    does not match the document. The scores are those of ``predict`` minus the constant returned by
     `linear_scores`, which is the same for all documents and does not change the ranking.
 
     In a rescore window the constant matters: documents in the window compete with those below it,
-    which keep the score of the first query, so if all new scores are far below zero, the whole
-    window is ranked last. With ``normalizers=True`` the average training row scores about zero and
-    good rows score more. Alternatively, add the constant by ``query_weight``, or make the window as
+    which keep the score of the first query. If all new scores are far below zero, the whole window
+    is ranked last. With ``normalizers=True`` the average training row scores about zero and good
+    rows score more. Alternatively, add the constant with ``query_weight``, or make the window as
     large as the result. Lucene does not allow negative query scores elsewhere; features are query
     scores, so they must be non-negative before training.
 
@@ -157,7 +157,7 @@ def to_solr(
         As for `to_elasticsearch`. Feature names must not contain ',' or '=', which are separators
         in Solr's feature log.
     store : str, optional
-        Feature store that contains the features. If None, Solr's default store.
+        Feature store that contains the features. If None, Solr's default store is used.
     drop_zeros : bool, default=False
         Whether to omit features of weight zero, so that Solr does not compute them.
     normalizers : bool, default=False
@@ -214,21 +214,21 @@ def to_solr(
 
 @dataclass(frozen=True)
 class _EngineWeights:
-    """Names and weights of features, with the mean and deviation of those that are normalised."""
+    """Names and weights of features, with mean and deviation of the normalised ones."""
 
     names: list[str]
     weights: Array
     normalizers: dict[str, tuple[float, float]]
 
     def mapping(self) -> dict[str, float]:
-        """Weights by name."""
+        """Return the weights by name."""
         # −0.0 becomes 0.0. Floats are written with a point or an exponent, because older versions
         # of Solr require a Double.
         pairs = zip(self.names, self.weights, strict=True)
         return {name: float(weight) + 0.0 for name, weight in pairs}
 
     def solr_feature(self, name: str) -> dict[str, Any]:
-        """A feature with its normalizer, whose parameters are strings."""
+        """Return a feature with its normalizer; Solr requires string parameters."""
         if name not in self.normalizers:
             return {"name": name}
         mean, deviation = self.normalizers[name]
@@ -244,7 +244,7 @@ def _linear(
     normalizers: bool,
     **rules: str,
 ) -> _EngineWeights:
-    """Names and weights of the features, checked for an engine with 32-bit floats."""
+    """Return names and weights of the features, checked for an engine with 32-bit floats."""
     parts = take_apart(estimator)
     names = check_feature_names(given, parts.feature_names, parts.n_features, **rules)
     weights = fold(parts, output=output).weights
@@ -276,7 +276,7 @@ def _linear(
 
 
 def _normalizers(names: list[str], scale: Array, shift: Array) -> dict[str, tuple[float, float]]:
-    """Mean and deviation of each scaled feature, from (x − mean)/deviation = scale x + shift."""
+    """Return mean and deviation of each feature: (x − mean)/deviation = scale x + shift."""
     if (scale == 1).all() and (shift == 0).all():
         raise ValueError(
             "normalizers=True needs a pipeline with a scaler, and this model scales no feature"

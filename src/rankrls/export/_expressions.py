@@ -45,7 +45,7 @@ def to_sql(
         as its first step becomes ``COALESCE``.
     feature_names : sequence of str, optional
         Names of the columns in the table. If None, the column names of the data frame that the
-        estimator was fitted to.
+        estimator was fitted to are used.
     quote : {'"', "`", "["}, default='"'
         Quote around names: standard SQL uses ``"name"``, MySQL and BigQuery use backticks, SQL
         Server uses ``[name]``.
@@ -57,7 +57,7 @@ def to_sql(
     Returns
     -------
     str
-        The expression, without ``SELECT``, for use wherever SQL takes an expression.
+        The expression, without ``SELECT``.
 
     Notes
     -----
@@ -114,8 +114,8 @@ def to_vespa(
     feature_names : sequence of str, optional
         Vespa rank features in the order of the columns of X, such as ``bm25(title)`` and
         ``attribute(popularity)``, or names of functions of the profile. If None, the column names
-        of the data frame that the estimator was fitted to, which must be those of Vespa's
-        ``matchfeatures``.
+        of the data frame that the estimator was fitted to are used. They must be the names in
+        Vespa's ``matchfeatures``.
     name : str, default="rankrls"
         Name of the profile.
     output : int, optional

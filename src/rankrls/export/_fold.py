@@ -24,8 +24,8 @@ class LinearScores:
     ----------
     weights : ndarray of shape (n_features,), float64
     constant : float
-        The same for every row, so it does not change the ranking. Zero if no scaler shifts the
-        features.
+        Constant term, equal for all rows, so it does not change the ranking. It is zero if no
+        scaler shifts the features.
     feature_names : list of str or None
         Feature names seen in ``fit``.
     """
@@ -44,7 +44,7 @@ def linear_scores(
     ----------
     estimator : fitted estimator with a linear kernel
         `RankRLS`, `RankRLSCV`, `RankSVM`, `GreedyRankRLS`, a ``Pipeline`` that ends in one of them,
-        or a search with its best estimator. Steps of a pipeline may be StandardScaler,
+        or a search with its best estimator. Steps of a pipeline can be StandardScaler,
         MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, TruncatedSVD, feature selectors, and a
         SimpleImputer that fills with 0 (see ``missing``).
     output : int, optional

@@ -32,17 +32,17 @@ MAX_BYTES = 2**31 - 2**20
 def to_onnx(
     estimator: Any, path: Any = None, *, output: int | None = None, dtype: str = "float32"
 ) -> Any:
-    """Export a model as an ONNX graph (needs ``pip install 'rankrls[onnx]'``).
+    """Export a model as an ONNX graph (requires ``pip install 'rankrls[onnx]'``).
 
     Parameters
     ----------
     estimator : fitted estimator
         `RankRLS`, `RankRLSCV`, `RankSVM` or `GreedyRankRLS`, a ``Pipeline`` that ends in one of
-        them, or a search with its best estimator. Steps of a pipeline may be those of
-        `linear_scores`, and any SimpleImputer of numbers. Kernels: linear, rbf, polynomial, sigmoid
-        and cosine, with all training rows or a basis.
+        them, or a search with its best estimator. Pipelines can have the steps that `linear_scores`
+        supports, and any SimpleImputer of numbers. Supported kernels are linear, rbf, polynomial,
+        sigmoid and cosine, with all training rows or a basis.
     path : str or path, optional
-        A file to write.
+        File to which the model is written.
     output : int, optional
         Index of the output to export, for a model with several. If None, all outputs are exported.
     dtype : {"float32", "float64"}, default="float32"
@@ -143,7 +143,7 @@ def _shaped(graph: Graph, scores: str, flat: bool, n_outputs: int) -> tuple[str,
 
 
 def _expansion(ranker: Any) -> tuple[Kernel, Array, Array]:
-    """Kernel, rows (m, n) and coefficients (m, n_outputs) of f(x) = Σ a_i k(x, x_i)."""
+    """Return kernel, rows (m, n) and coefficients (m, n_outputs) of f(x) = Σ a_i k(x, x_i)."""
     model = ranker._model
     kernel = model.kernel
     if callable(kernel.metric) or kernel.metric not in KERNELS:
@@ -203,10 +203,10 @@ def _step(graph: Graph, X: str, step: Affine) -> str:
 
 
 def _kernel_matrix(graph: Graph, X: str, kernel: Kernel, rows: Array) -> str:
-    """k(x, r) for all rows r, as scikit-learn defines the kernels."""
+    """Add k(x, r) for all rows r, with the kernels as defined in scikit-learn."""
     gamma = kernel.params.get("gamma")
     gamma = 1.0 / rows.shape[1] if gamma is None else float(gamma)
-    if kernel.metric == "rbf":  # exp(−γ(‖x‖² + ‖r‖² − 2⟨x, r⟩)), of centred rows
+    if kernel.metric == "rbf":  # exp(−γ(‖x‖² + ‖r‖² − 2⟨x, r⟩)) with centred rows
         center = rows.mean(axis=0)
         rows = rows - center
         X = graph.add("Sub", X, graph.constant(center))
@@ -217,7 +217,7 @@ def _kernel_matrix(graph: Graph, X: str, kernel: Kernel, rows: Array) -> str:
         ))  # fmt: skip
         distance = graph.add("Max", distance, graph.constant(np.array(0.0)))
         return graph.add("Exp", graph.add("Mul", distance, graph.constant(np.array(-gamma))))
-    if kernel.metric == "cosine":  # a zero row has cosine 0 with everything
+    if kernel.metric == "cosine":  # the cosine of a zero row with any row is 0
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         rows = rows / np.where(norms > 0, norms, 1.0)[:, None]
         norm = graph.add("Sqrt", graph.sum_rows(graph.add("Mul", X, X)))

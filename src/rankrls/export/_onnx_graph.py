@@ -11,7 +11,7 @@ __all__ = ["Graph"]
 
 Array = NDArray[Any]
 
-#: Old enough for runtimes of 2021, and new enough for all operators used.
+#: Supported by runtimes since 2021, and sufficient for all operators used.
 OPSET, IR_VERSION = 13, 7
 
 
@@ -28,7 +28,7 @@ class Graph:
     Attributes
     ----------
     X : str
-        The name of the input as float64.
+        Name of the input converted to float64.
     """
 
     def __init__(self, n_features: int, dtype: str) -> None:
@@ -54,7 +54,7 @@ class Graph:
         return name
 
     def sum_rows(self, values: str) -> str:
-        """Sums over columns, shape (n_rows, 1)."""
+        """Add sums over columns, shape (n_rows, 1), and return their name."""
         return self.add("ReduceSum", values, self.constant(np.array([1])), keepdims=1)
 
     def finish(

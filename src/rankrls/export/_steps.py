@@ -51,7 +51,7 @@ class Affine:
     shift: Array | None = None
 
     def pull(self, W: Array) -> tuple[Array, Array]:
-        """Weights of x and constant of the scores z W, of shapes (n_in, k) and (k,)."""
+        """Return weights of x and constant of the scores z W, shapes (n_in, k) and (k,)."""
         constant = np.zeros(W.shape[1]) if self.shift is None else self.shift @ W
         if self.scale is not None:
             W = self.scale[:, None] * W
@@ -66,7 +66,7 @@ class Affine:
 
 @dataclass(frozen=True)
 class Imputation:
-    """Imputation z = x[columns], with ``values`` where x is ``missing``.
+    """Imputation z = x[columns], where entries equal to ``missing`` are replaced by ``values``.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Imputation:
     missing : float
         NaN, or the number that marks a missing value.
     affine : Affine
-        The map of rows without missing values.
+        Map of the rows without missing values.
     """
 
     columns: Array | None
@@ -84,7 +84,7 @@ class Imputation:
     affine: Affine
 
     def takes_zero(self, before: list[Affine | Imputation]) -> bool:
-        """Whether a missing value counts as 0 in the input rows.
+        """Return whether a missing value counts as 0 in the input rows.
 
         ``before`` holds the preceding steps, which must not shift that zero.
         """
@@ -142,7 +142,7 @@ def take_apart(estimator: Any) -> Parts:
 
 def _flatten(estimator: Any) -> tuple[list[Any], Any]:
     """Return the transformers of (nested) pipelines, and the final estimator."""
-    if hasattr(estimator, "best_estimator_"):  # a search of scikit-learn, or of another library
+    if hasattr(estimator, "best_estimator_"):  # a search of scikit-learn or of another library
         return _flatten(estimator.best_estimator_)
     if hasattr(estimator, "refit") and hasattr(estimator, "estimator"):
         check_is_fitted(estimator, "cv_results_")
@@ -212,7 +212,7 @@ def _truncated_svd(step: Any) -> Affine:
     return Affine(step.n_features_in_, matrix=_float64(step.components_).T)
 
 
-#: Exact types: a subclass may do something else.
+#: Exact types only: a subclass can behave differently.
 AFFINE: dict[type, Callable[[Any], Affine]] = {
     StandardScaler: _standard,
     RobustScaler: _robust,
@@ -237,7 +237,7 @@ def _imputation(step: Any) -> Imputation:
         )
     values, n = _float64(step.statistics_), step.n_features_in_
     columns = None
-    if not step.keep_empty_features and np.isnan(values).any():  # it drops these features
+    if not step.keep_empty_features and np.isnan(values).any():  # SimpleImputer drops these
         columns = np.flatnonzero(~np.isnan(values))
         values = values[columns]
     return Imputation(columns, values, float(step.missing_values), Affine(n, columns=columns))

@@ -24,7 +24,7 @@ def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -
     estimator : fitted estimator with a linear kernel
         As for `linear_scores`. Scalers in a pipeline are folded into the weights.
     path : str or path, optional
-        File to write.
+        File to which the text is written.
     output : int, optional
         Index of the output to export, for a model with several.
 

@@ -24,8 +24,8 @@ Array = NDArray[Any]
 class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
     r"""Sparse features of graphs: the weights of all paths between each pair of labels.
 
-    The inner product of the rows of two graphs is their all-paths graph kernel, so any linear
-    method on these sparse features learns with this kernel.
+    The inner product of the features of two graphs is their all-paths graph kernel. Any linear
+    method applied to these sparse features therefore learns with this kernel.
 
     Parameters
     ----------
@@ -61,20 +61,20 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
     Notes
     -----
     A graph with adjacency matrix :math:`A` has the path weights
-    :math:`W = \sum_{n \ge 1} A^n = (I - A)^{-1} - I`: the weight of a path is the product of its
-    edges', and nodes may repeat. With :math:`N` the 0/1 matrix of labels by nodes, the
-    features are the entries of :math:`F = N W N^\top`, and the kernel of two graphs is
-    :math:`\sum_{ij} F'_{ij} F''_{ij}` over labels. The series converges if the spectral radius of
-    :math:`A` is below 1, as it is for every graph without cycles. Otherwise an error is raised or
-    the graph is scaled; see ``divergent``.
+    :math:`W = \sum_{n \ge 1} A^n = (I - A)^{-1} - I`: the weight of a path is the product of the
+    weights of its edges, and a path can visit a node repeatedly. With :math:`N` the 0/1 matrix of
+    labels by nodes, the features are the entries of :math:`F = N W N^\top`, and the kernel of two
+    graphs is :math:`\sum_{ij} F'_{ij} F''_{ij}` over labels. The series converges if the spectral
+    radius of :math:`A` is below 1, which holds for every graph without cycles. Otherwise an error
+    is raised or the graph is scaled; see ``divergent``.
 
     A graph can be given as
 
     - a pair ``(adjacency, labels)``: an array or sparse matrix of shape (v, v), and for every node
       an iterable of strings (a single string is one label);
-    - a `LabelledGraph` of the same;
-    - a networkx graph: nodes have an attribute ``"labels"`` (or ``"label"``), edges ``"weight"``
-      (1 where it is missing). An undirected edge counts in both directions.
+    - a `LabelledGraph`;
+    - a networkx graph with a node attribute ``"labels"`` (or ``"label"``) and an edge attribute
+      ``"weight"`` (1 if missing). An undirected edge counts in both directions.
 
     ``transform`` ignores labels and label pairs that were not seen in ``fit``. Nodes with such
     labels still belong to paths between other nodes.
@@ -191,7 +191,7 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
         return _matrix(counts, columns, weights, len(vocabulary))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of the columns, of the form "label → label".
+        """Return the names of the columns, of the form "label → label".
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ def all_paths_graph_kernel(
     Parameters
     ----------
     graphs_a, graphs_b : list of graphs
-        Graphs, as for `AllPathsGraphFeatures`. ``graphs_b`` is ``graphs_a`` by default.
+        Graphs, as for `AllPathsGraphFeatures`. If ``graphs_b`` is None, ``graphs_a`` is used.
     gather, normalize, divergent
         As for `AllPathsGraphFeatures`.
 
@@ -258,7 +258,7 @@ def all_paths_graph_kernel(
 
 
 def check_parameters(gather: Any, normalize: Any, divergent: Any) -> None:
-    """Raise an error unless the options are known."""
+    """Raise an error unless the options are valid."""
     check_option("gather", gather, GATHERS)
     check_option("divergent", divergent, ("error", "scale"))
     if not isinstance(normalize, bool | np.bool_):

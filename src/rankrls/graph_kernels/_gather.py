@@ -47,11 +47,11 @@ class LabelPairs:
     scales: Array
 
     def lengths(self) -> Array:
-        """Norm ‖F‖ for each graph, shape (n_graphs,)."""
+        """Return the norm ‖F‖ of each graph, shape (n_graphs,)."""
         graph = np.repeat(np.arange(len(self.counts)), self.counts)
         scale = np.zeros(len(self.counts))
         np.maximum.at(scale, graph, np.abs(self.weights))
-        relative = self.weights / scale[graph]  # so that squares neither overflow nor underflow
+        relative = self.weights / scale[graph]  # prevents overflow and underflow of the squares
         return scale * np.sqrt(np.bincount(graph, relative**2, minlength=len(scale)))
 
 
@@ -89,7 +89,7 @@ def label_pairs(
 def _converging(
     graphs: Sequence[LabelledGraph], divergent: str, name: str, offset: int
 ) -> tuple[sp.csr_array, Array]:
-    """Path weights of all graphs, and the factors of their edge weights."""
+    """Return the path weights of all graphs, and the scale factors of their edge weights."""
     sizes = np.array([graph.n_nodes for graph in graphs])
     first = np.cumsum(sizes) - sizes
     scales = np.ones(len(graphs))
@@ -103,7 +103,8 @@ def _converging(
             found = np.unique(np.searchsorted(first, error.nodes, side="right") - 1)
         for index in found:
             radius = spectral_radius(graphs[index].adjacency)
-            # A graph that was already scaled, or that has no such cycle, has overflowed.
+            # Scaling does not help if the graph was already scaled or has no such cycle: the
+            # weights have overflowed.
             hopeless = scales[index] != 1 or not SCALED_RADIUS <= radius < np.inf
             if divergent == "error" or hopeless:
                 raise ValueError(_advice(f"{name}[{offset + index}]", radius))
@@ -143,16 +144,16 @@ def _chunk(
 def _gather(
     W: sp.csr_array, nodes: Array, starts: Array, gather: str
 ) -> tuple[Array, Array, Array]:
-    """Weights between groups of nodes: source group, target group, weight, sorted."""
+    """Return the weights between groups of nodes: source group, target group, weight, sorted."""
     n_groups = len(starts)
     group = np.repeat(np.arange(n_groups, dtype=np.int32), np.diff(starts, append=len(nodes)))
-    between = W[nodes].T.tocsr()[nodes]  # row: allocation of the target, column: of the source
+    between = W[nodes].T.tocsr()[nodes]  # rows: labels of the target; columns: of the source
     # Rows of a group are consecutive, so joining them only removes row pointers.
     indptr = np.append(between.indptr[starts], between.indptr[-1])
     joined = sp.csr_array(
         (between.data, group[between.indices], indptr), shape=(n_groups, n_groups)
     )
-    by_source = joined.tocsc()  # sorted by target within a source; equal ones stay neighbours
+    by_source = joined.tocsc()  # sorted by target within a source; duplicates are adjacent
     target = by_source.indices
     if not len(target):
         return target, target, by_source.data
@@ -166,7 +167,7 @@ def _gather(
     )
     target = target[begin]
     kept = weights != 0
-    if not kept.all():  # signed weights may cancel
+    if not kept.all():  # weights of opposite sign can cancel
         source, target, weights = source[kept], target[kept], weights[kept]
     return source, target, weights
 

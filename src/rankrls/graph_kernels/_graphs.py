@@ -17,7 +17,7 @@ __all__ = ["LabelledGraph", "as_graphs"]
 
 @dataclass(frozen=True, eq=False)
 class LabelledGraph:
-    """A weighted directed graph whose nodes carry labels.
+    """A weighted directed graph with labelled nodes.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def _check_adjacency(adjacency: Any) -> sp.csr_array:
             raise ValueError(f"adjacency must be real and numeric; got dtype {adjacency.dtype}")
         matrix = sp.csr_array(adjacency, dtype=np.float64)
         if not matrix.has_canonical_format:
-            matrix = matrix.copy()  # the arrays may be the caller's
+            matrix = matrix.copy()  # do not modify the caller's arrays
             matrix.sum_duplicates()
         if not np.isfinite(matrix.data).all():
             raise ValueError("adjacency contains NaN or infinity")
@@ -139,7 +139,7 @@ def _check_adjacency(adjacency: Any) -> sp.csr_array:
 
 
 def _sparse(dense: Any) -> sp.csr_array:
-    """Equal to ``csr_array(dense)``, but three times as fast for small arrays."""
+    """Return ``csr_array(dense)``, three times as fast for small arrays."""
     rows, columns = dense.shape
     found = np.flatnonzero(dense)
     row, column = np.divmod(found.astype(np.int32), max(columns, 1))

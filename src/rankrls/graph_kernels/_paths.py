@@ -9,8 +9,8 @@ consists of a path to k, loops at k and a path from k, so that
 replaces A by W. For a block K of nodes this becomes A ← A + A_:K (I + A_KK⁺) A_K: with A_KK⁺ the
 path weights within the block, which takes two matrix products. This is Gaussian elimination without
 pivoting. For non-negative weights it only adds, so that entries without a path stay exactly zero
-and the others are accurate; and the spectral radius is below one if and only if all pivots 1 − A_kk
-are positive (I − A is then an M-matrix).
+and the others are accurate. The spectral radius is below one if and only if all pivots 1 − A_kk are
+positive (I − A is then an M-matrix).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["DivergenceError", "path_weights", "spectral_radius"]
 Array = NDArray[Any]
 
 _BLOCK = 16  # nodes eliminated together
-_STACK = 2**17  # values in a stack of components: 1 MiB
+_STACK = 2**17  # number of values in a stack of components: 1 MiB
 
 
 class DivergenceError(Exception):
@@ -209,7 +209,7 @@ def _close_exactly(A: Array) -> tuple[Array, Array]:
 
 
 def spectral_radius(A: sp.csr_array) -> float:
-    """Largest absolute value of the eigenvalues of a square matrix.
+    """Return the largest absolute value of the eigenvalues of a square matrix.
 
     The eigenvalues are computed for each strongly connected component. Nodes outside all cycles,
     which make eigenvalues ill-conditioned, are excluded.

@@ -15,7 +15,7 @@ __all__ = ["iter_interaction_corpus"]
 
 Ranges = list[tuple[int, int]]
 
-_MAX_TOUCHED = 1_000_000  # tokens of all entities of a sentence
+_MAX_TOUCHED = 1_000_000  # maximum number of tokens in all entities of a sentence
 
 
 def iter_interaction_corpus(
@@ -31,7 +31,7 @@ def iter_interaction_corpus(
     Parameters
     ----------
     path : str, path or binary file
-        XML file, plain or compressed by gzip.
+        XML file, uncompressed or compressed with gzip.
     parser : str, optional
         Attribute ``parser`` of the parse to read; required if there are several parses.
     self_interactions : bool, default=False
@@ -45,16 +45,17 @@ def iter_interaction_corpus(
     Raises
     ------
     ValueError
-        If the file is not such a corpus; the message gives the file name, the line and the id of
-        the element. Files from untrusted sources are safe: errors are also raised for a document
-        type declaration, so that no XML entity is expanded or loaded, for documents of more than a
-        million elements, for tags and comments of more than 16 MiB, and for sentences whose
-        entities cover more than a million tokens.
+        If the file is not such a corpus. The message gives the file name, the line and the id of
+        the element. Files from untrusted sources are safe to read: errors are also raised for a
+        document type declaration, so that no XML entity is expanded or loaded, for documents of
+        more than a million elements, for tags and comments of more than 16 MiB, and for sentences
+        with entities that cover more than a million tokens.
 
     Notes
     -----
     Character offsets start at 0 and include the last character. The tokens of an entity are those
-    that share a character with it; an entity may have several tokens, and a token several entities.
+    that share a character with it. An entity can have several tokens, and a token can belong to
+    several entities.
 
     Examples
     --------
@@ -136,7 +137,7 @@ def _choose_parse(element: Element, parser: str | None) -> Element:
 def _tokens(
     element: Element, tokenizer: str
 ) -> tuple[tuple[Token, ...], list[Ranges], dict[str, int]]:
-    """Tokens in the order of the file, their character ranges, and their indices by id."""
+    """Return tokens in the order of the file, their character ranges, and their indices by id."""
     found = [
         tokenization
         for analyses in element.all("sentenceanalyses")
@@ -202,10 +203,10 @@ class _TokenRanges:
         self.begin, self.end = np.array(flat, dtype=np.int64).reshape(-1, 2).T
 
     def touched(self, ranges: Ranges) -> tuple[int, ...]:
-        """Tokens that share a character with the ranges."""
+        """Return the tokens that share a character with the ranges."""
         begin, end = np.array(sorted(ranges), dtype=np.int64).T
         end = np.maximum.accumulate(end)
-        # The ranges that begin before a token ends: one of them must end after it begins.
+        # Among the ranges that begin before a token ends, one must end after the token begins.
         last = np.searchsorted(begin, self.end, side="right") - 1
         shared = (last >= 0) & (end[last] >= self.begin)
         return tuple(np.unique(self.token[shared]).tolist())

@@ -60,7 +60,7 @@ def sentence_graph(
     ----------
     tokens : sequence of Token, in the order of the sentence
     dependencies : sequence of Dependency
-        Dependencies, which may form any directed graph, not only a tree.
+        Dependencies. They can form any directed graph, not only a tree.
     first, second : iterable of int
         Token indices of the two candidate entities.
     others : iterable of iterables of int
@@ -79,7 +79,7 @@ def sentence_graph(
     Notes
     -----
     Shortest paths ignore the direction of edges. If there are several of the same length, all of
-    them are used. If the dependencies do not connect the entities, there is none.
+    them are used. If the dependencies do not connect the entities, there is no such path.
 
     In an entity of several tokens, each token gets the placeholder, and the shortest paths between
     any token of one entity and any token of the other are used. "Between" means from the first
@@ -158,7 +158,7 @@ def _indices(name: str, entity: Any, n: int) -> set[int]:
 def _steps_on_shortest_paths(
     n_nodes: int, sources: list[int], targets: list[int], first: set[int], second: set[int]
 ) -> set[tuple[int, int]]:
-    """Steps (nearer to ``first``, nearer to ``second``) of all shortest undirected paths."""
+    """Return steps (nearer to ``first``, nearer to ``second``) of all shortest undirected paths."""
     neighbours: list[list[int]] = [[] for _ in range(n_nodes)]
     for source, target in zip(sources, targets, strict=True):
         neighbours[source].append(target)

@@ -42,9 +42,9 @@ def learn(keys: Sequence[Array], n_keys: int) -> tuple[Array, list[Array]]:
 
 
 def look_up(vocabulary: Array, keys: Array, n_keys: int) -> Array:
-    """Position of each key in the vocabulary; -1 for unknown or negative keys."""
+    """Return the position of each key in the vocabulary; -1 for unknown or negative keys."""
     if _table_is_small(n_keys, len(keys)):
-        number = np.full(n_keys + 1, -1, dtype=np.int32)  # the last one is that of key -1
+        number = np.full(n_keys + 1, -1, dtype=np.int32)  # the last entry is for key -1
         number[vocabulary] = np.arange(len(vocabulary), dtype=np.int32)
         return number[keys]
     different, which = _different(keys)
@@ -54,12 +54,12 @@ def look_up(vocabulary: Array, keys: Array, n_keys: int) -> Array:
 
 
 def _table_is_small(n_keys: int, n_entries: int) -> bool:
-    """Whether a table of all possible keys needs about as much memory as the entries, or less."""
+    """Return whether a table of all possible keys needs at most about the memory of the entries."""
     return n_keys <= max(min(_SMALL_TABLE, 64 * n_entries), 4 * n_entries)
 
 
 def _different(keys: Array) -> tuple[Array, Array]:
-    """Distinct keys in ascending order, and the position of each key among them.
+    """Return distinct keys in ascending order, and the position of each key among them.
 
     Like ``np.unique``, but fast for keys in long ascending runs, which a stable sort merges.
     """

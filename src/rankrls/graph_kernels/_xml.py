@@ -20,8 +20,8 @@ __all__ = ["Element", "iter_elements"]
 
 _CHUNK = 1 << 16
 _MAX_DEPTH = 64
-_MAX_ELEMENTS = 1_000_000  # of one document
-_MAX_TOKEN = 1 << 24  # bytes of one tag, comment or processing instruction
+_MAX_ELEMENTS = 1_000_000  # maximum for one document
+_MAX_TOKEN = 1 << 24  # maximum bytes of one tag, comment or processing instruction
 
 _NO_ATTRIBUTES: dict[str, str] = {}
 
@@ -44,7 +44,7 @@ class Element:
             self.children = [child]
 
     def all(self, tag: str) -> list[Element]:
-        """Children with the given tag."""
+        """Return the children with the given tag."""
         return [child for child in self.children if child.tag == tag]
 
     def get(self, name: str) -> str:
@@ -55,7 +55,7 @@ class Element:
             raise self.error(f"has no attribute {name!r}") from None
 
     def error(self, problem: str) -> ValueError:
-        """Make an error that names this element and its position."""
+        """Create an error that names this element and its position."""
         name = self.attributes.get("id")
         called = f"<{_cut(self.tag)} id={_cut(name)!r}>" if name is not None else f"<{self.tag}>"
         return ValueError(f"{self.file}:{self.line}: {called} {problem}")
@@ -67,9 +67,9 @@ def _cut(text: str) -> str:
 
 
 def iter_elements(path: PathOrFile, root: str, tag: str) -> Iterator[Element]:
-    """Generate the elements ``tag`` of a file whose outermost element is ``root``.
+    """Generate the elements ``tag`` of a file with the outermost element ``root``.
 
-    Text between tags is left out. Compressed files are recognised by content.
+    Text between tags is ignored. Compressed files are recognised by their content.
     """
     name = name_of(path)
     with opened(path) as file:
@@ -115,7 +115,7 @@ class _Reader:
             raise ValueError(f"{self.name}:{error.lineno}: not well-formed XML: {reason}") from None
         except (LookupError, ValueError) as error:
             if type(error) is ValueError and "multi-byte encodings" not in str(error):
-                raise  # of the handlers below
+                raise  # raised by the handlers below
             raise ValueError(
                 f"{self._where()}: the encoding of the file cannot be read ({error}); save it in "
                 "UTF-8"

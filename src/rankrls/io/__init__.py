@@ -1,8 +1,8 @@
-"""Models in files: one file, data only, safe to load from anywhere.
+"""Model files that contain only data and are safe to load from any source.
 
-A file holds numbers, text and arrays (`rankrls.io._archive`), never code: loading one can only make
-objects of the classes that `rankrls.io._registry` lists, with attributes that were checked. To make
-another class storable, add a record of its fields to one of the files ``_stored_….py``.
+A file holds numbers, text and arrays (`rankrls.io._archive`), never code. Loading a file only
+creates objects of the classes listed in `rankrls.io._registry`, and checks all their attributes. To
+make another class storable, add a record of its fields to one of the files ``_stored_….py``.
 """
 
 from rankrls.io._functions import register_function

@@ -1,14 +1,14 @@
-"""The file itself: a zip archive with a manifest and arrays, neither compressed.
+"""The file format: an uncompressed zip archive with a manifest and arrays.
 
     manifest.json      {"format": "rankrls", "format_version": 1, …, "arrays": [{"dtype", "shape"}]}
     arrays/0.npy …     NumPy's format, version 1.0, little-endian, C order
 
-An array whose axes lie in memory in another order is stored in that order, and "axes" says which
-axis is which: a product with the array that is read then rounds as it did with the original.
+An array with another memory layout is stored in that layout, and "axes" gives the order of its
+axes. Products with the loaded array then give the same floating-point results as before.
 
-Nothing is compressed: an array takes as much memory as it has bytes in the file. All sizes are
-checked against the length of the file before anything is allocated, zip's check sums when a member
-is read. What else loading takes is counted (`rankrls.io._budget`).
+Nothing is compressed, so an array takes as much memory as it has bytes in the file. All sizes are
+checked against the length of the file before memory is allocated. The checksum of a zip member is
+checked when the member is read. Other memory used by loading is counted by `rankrls.io._budget`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Array = NDArray[Any]
 
 MANIFEST = "manifest.json"
 
-#: Bytes of a manifest, written or read.
+#: Maximum size of a manifest in bytes, for writing and reading.
 MAX_MANIFEST = 2**28
 
 CHUNK = 2**20
 
-#: Bytes of the description of a member that `zipfile` keeps.
+#: Bytes that `zipfile` uses to describe one member.
 MEMBER = 800
 
 
@@ -48,7 +48,7 @@ def _member(number: int) -> str:
 
 
 def _header(descr: str, shape: tuple[int, ...]) -> bytes:
-    """What an .npy file of version 1.0 begins with, as NumPy writes it: a multiple of 64 bytes."""
+    """Return the header of an .npy file of version 1.0, padded to a multiple of 64 bytes."""
     text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape!r}, }}"
     text += " " * (-(10 + len(text) + 1) % 64) + "\n"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode("ascii")
@@ -59,7 +59,7 @@ def _stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def write_archive(file: IO[bytes], manifest: dict[str, Any], arrays: list[Array]) -> None:
-    """Write the manifest, with a table of the arrays added to it, and the arrays."""
+    """Write the arrays and the manifest, extended by a table of the arrays."""
     layouts = [_memory_order(array) for array in arrays]
     table = []
     for array, axes in zip(arrays, layouts, strict=True):
@@ -86,40 +86,40 @@ def write_archive(file: IO[bytes], manifest: dict[str, Any], arrays: list[Array]
 
 
 def _memory_order(array: Array) -> list[int]:
-    """The axes from the one with the largest step in memory to the one with the smallest."""
+    """Return the axes in order of decreasing stride."""
     axes = list(range(array.ndim))
     if array.flags.c_contiguous:
         return axes
     if array.flags.f_contiguous:
         return axes[::-1]
-    # The step along an axis of length one means nothing: such axes come first.
+    # The stride of an axis of length one is arbitrary: such axes are put first.
     steps = [array.strides[axis] if array.shape[axis] > 1 else np.inf for axis in axes]
     return sorted(axes, key=lambda axis: -abs(steps[axis]))
 
 
 def _info(name: str, size: int) -> zipfile.ZipInfo:
-    """No time stamps and the like: the same model gives the same bytes."""
+    """Return the entry of a member without time stamps, so that equal models give equal bytes."""
     info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
     info.create_system = 3
     info.external_attr = 0o644 << 16
-    info.file_size = size  # large members need to be announced
+    info.file_size = size  # zipfile needs the size of large members in advance
     return info
 
 
 class ArchiveReader:
-    """Reads what `write_archive` wrote; anything else is a ``ValueError``.
+    """Reader of archives written by `write_archive`; other files raise a ``ValueError``.
 
     Parameters
     ----------
     file : binary file, open for reading
     check : callable
-        ``check(manifest)`` is called before anything else of the file is looked at.
+        ``check(manifest)`` is called before any other part of the file is read.
 
     Attributes
     ----------
     manifest : dict
     budget : Budget
-        What is left of the memory that the file may ask for.
+        Memory that loading the file can still use.
     """
 
     def __init__(self, file: IO[bytes], check: Callable[[dict[str, Any]], None]) -> None:
@@ -170,7 +170,7 @@ class ArchiveReader:
         return manifest
 
     def _check_table(self) -> list[tuple[np.dtype[Any], tuple[int, ...], list[int]]]:
-        """Types, shapes and orders of axes, such that every member has the size that they say."""
+        """Return dtypes, shapes and axis orders after checking them against the member sizes."""
         entries = self.manifest.get("arrays")
         require(type(entries) is list, "its manifest has no table of arrays")
         assert isinstance(entries, list)
@@ -182,7 +182,7 @@ class ArchiveReader:
         table = []
         for entry, info in zip(entries, self._members, strict=True):
             dtype, shape, axes = _check_entry(entry, info.filename)
-            # An array without entries has no bytes that its other axes could be compared with.
+            # Without entries there are no bytes to compare the lengths of the other axes with.
             lengths = [n for n in shape if n]
             good = math.prod(lengths) <= self._size
             require(good, f"{info.filename} has the shape {shape}, more than the file has bytes")
@@ -195,7 +195,7 @@ class ArchiveReader:
         return table
 
     def type_and_shape(self, number: int) -> tuple[str, tuple[int, ...]]:
-        """Of the array of this number, which is not read."""
+        """Return dtype and shape of an array without reading it."""
         self._require_number(number)
         dtype, shape, axes = self._table[number]
         return dtype.name, tuple(shape[axes.index(axis)] for axis in range(len(shape)))
@@ -205,9 +205,9 @@ class ArchiveReader:
         require(good, f"there is no array {show(number)}")
 
     def array(self, number: int) -> Array:
-        """The array of this number; its check sum is tested.
+        """Read an array and check its checksum.
 
-        Each time that it is asked for counts, because whoever asks looks at all of it.
+        Every call is charged to the budget, because the caller processes the whole array.
         """
         self._require_number(number)
         self.budget.charge(self._members[number].file_size, self._members[number].filename)
@@ -228,7 +228,7 @@ class ArchiveReader:
                 data = member.read(len(part))
                 require(len(data) == len(part), f"{name} is cut off")
                 part[:] = np.frombuffer(data, dtype=np.uint8)
-            require(member.read(1) == b"", f"{name} is too long")  # the check sum is tested here
+            require(member.read(1) == b"", f"{name} is too long")  # zipfile checks the CRC here
         values = values.astype(dtype, copy=False)
         return values.transpose(np.argsort(axes)) if axes else values
 
@@ -247,7 +247,7 @@ def _check_entry(entry: Any, name: str) -> tuple[np.dtype[Any], tuple[int, ...],
 
 
 def _require_magic(start: bytes) -> None:
-    """Say what a file is that cannot be a model."""
+    """Raise a ``ValueError`` that names the type of a file that cannot be a model."""
     require(bool(start), "the file is empty")
     kinds = {
         b"\x80": "a pickle or joblib file, and nothing is ever unpickled here",

@@ -1,9 +1,9 @@
-"""How much memory and work a model file may ask for: a multiple of its bytes, over the whole load.
+"""Limit on the memory used to load a model file: a multiple of the size of the file.
 
-Arrays are stored as they are in memory and cost what they take in the file. Text and labels cost
-more, because Python objects do: up to 30 times their bytes (labels that are tuples). Each
-step of loading states what it needs before it takes it, so that a file cannot name an array a
-thousand times, or a length that is not there.
+Arrays take as much memory as in the file. Text and labels take more because they become Python
+objects: up to 30 times their size in the file (for labels that are tuples). Each step of loading
+reserves its memory in advance. A file can therefore not refer to an array a thousand times, or
+claim a length that it does not have.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rankrls.io._kinds import require
 
 __all__ = ["BASE", "FACTOR", "Budget"]
 
-#: Loading a file of n bytes takes at most BASE + FACTOR n bytes.
+#: Loading a file of n bytes uses at most BASE + FACTOR n bytes.
 FACTOR = 32
 BASE = 2**20
 
@@ -22,7 +22,7 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
 
 
 class Budget:
-    """What is left of the memory that a file may ask for.
+    """Memory that loading a file can still use.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Budget:
         self.spent = 0
 
     def charge(self, n_bytes: int, what: str) -> None:
-        """Record that ``what`` needs this much memory; raise if it is too much."""
+        """Record the memory needed for ``what``; raise an error if it exceeds the budget."""
         self.spent += n_bytes
         require(
             self.spent <= self.limit,
@@ -45,8 +45,8 @@ class Budget:
         )
 
     def charge_json(self, text: bytes) -> None:
-        """Record the memory of the Python objects in a JSON text, before it is parsed."""
-        # What looks like JSON inside of strings is counted at first: most texts have none.
+        """Record the memory of the Python objects of a JSON text before it is parsed."""
+        # First count JSON syntax inside strings as well: most texts contain none.
         objects, skeleton = _json_bytes(text), text
         if self.spent + objects > self.limit or _has_small_lists(text):
             skeleton = _STRING.sub(b'""', text)
@@ -56,10 +56,10 @@ class Budget:
 
 
 def _json_bytes(text: bytes) -> int:
-    """At most so many bytes the Python objects of a JSON text take.
+    """Return an upper bound on the bytes that the Python objects of a JSON text use.
 
-    Counted from its commas, brackets and quotes. The numbers are those of CPython: 56 bytes for a
-    list, 8 for each of its entries, and so on.
+    The bound is computed from the numbers of commas, brackets and quotes and from the object sizes
+    of CPython: 56 bytes for a list, 8 for each of its entries, and so on.
     """
     n_lists, n_dicts, n_keys = text.count(b"["), text.count(b"{"), text.count(b":")
     empty_lists, empty_dicts = text.count(b"[]"), text.count(b"{}")
@@ -71,7 +71,7 @@ def _json_bytes(text: bytes) -> int:
 
 
 def _has_small_lists(text: bytes) -> bool:
-    """Whether there are more lists than a model has: most are those of a tuple or an array.
+    """Return whether the text has more lists than tuples and arrays of a model account for.
 
     An empty list takes 3 bytes in JSON, and 64 in memory.
     """

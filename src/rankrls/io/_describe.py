@@ -1,4 +1,4 @@
-"""What is in a model file, from its manifest alone."""
+"""Description of a model file from its manifest alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["describe"]
 
 
 def describe(reader: ArchiveReader) -> dict[str, Any]:
-    """Type, versions, parameters and training summary, as plain data; arrays by their shape."""
+    """Return type, versions, parameters and a training summary; arrays are given by shape."""
     manifest = reader.manifest
     return {
         **_estimator(manifest["model"], reader),
@@ -22,7 +22,7 @@ def describe(reader: ArchiveReader) -> dict[str, Any]:
 
 
 def _estimator(tree: Any, reader: ArchiveReader) -> dict[str, Any]:
-    """Parameters, public attributes, names of features; step by step in a pipeline."""
+    """Describe parameters, public attributes and feature names, for each step of a pipeline."""
     require(type(tree) is dict and tag_of(tree) == "object", "a model that is no object")
     params, fields = dict(tree.get("params", {})), tree.get("fields", {})
     description: dict[str, Any] = {"type": tree["object"]}
@@ -47,7 +47,7 @@ def _estimator(tree: Any, reader: ArchiveReader) -> dict[str, Any]:
 
 
 def _sketch(tree: Any, reader: ArchiveReader) -> Any:
-    """Plain data as they are, a few words for the rest."""
+    """Return plain data unchanged and a short text for anything else."""
     if type(tree) is list:
         return [_sketch(item, reader) for item in tree]
     if type(tree) is not dict:
@@ -75,7 +75,7 @@ def _sketch(tree: Any, reader: ArchiveReader) -> Any:
 
 
 def _holds(tree: Any, name: str) -> bool:
-    """Whether an object of this class is anywhere in the tree."""
+    """Return whether the tree contains an object of this class."""
     if type(tree) is dict:
         return tree.get("object") == name or any(_holds(part, name) for part in tree.values())
     return type(tree) is list and any(_holds(part, name) for part in tree)

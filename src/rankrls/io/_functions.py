@@ -1,7 +1,7 @@
-"""Functions that a model file may name: a table, and what a program has added to it.
+"""Table of the functions that a model file can refer to, including registered ones.
 
-A file holds the name only. Nothing is looked up anywhere else, so that a file cannot call what the
-program has not put there.
+A file holds only the name of a function. Names are looked up in this table only, so that a file
+cannot call any other function.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rankrls._validation import show
 
 __all__ = ["ELEMENTWISE", "SCORE_FUNCTIONS", "function_named", "name_of", "register_function"]
 
-#: Of one number each, by the name that a file has for them.
+#: Elementwise functions by their names in files.
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     **{
         f"numpy.{function.__name__}": function
@@ -31,7 +31,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "scipy.special.logit": special.logit,
 }
 
-#: What SelectKBest and its siblings score features by, for fitting only; imported when needed.
+#: Score functions of SelectKBest and similar classes. Only ``fit`` uses them; imported when needed.
 _SELECTION = "sklearn.feature_selection"
 SCORE_FUNCTIONS = tuple(
     f"{_SELECTION}.{name}"
@@ -45,17 +45,17 @@ _registered: dict[str, Callable[..., Any]] = {}
 
 
 def register_function(name: str, function: Callable[..., Any]) -> None:
-    """Let model files name a function of yours: one that a ``FunctionTransformer`` calls.
+    """Register a function so that model files can refer to it by name.
 
-    A model file holds the name, never the code: whoever loads it must have registered a function
-    under the same name, and gets that one. Some functions of NumPy (``numpy.log1p``, ``sqrt``,
-    ``abs``, …) are known to all.
+    This allows storing a ``FunctionTransformer`` that calls the function. A model file holds the
+    name, never the code: a program that loads the file must register a function under the same
+    name. Some functions of NumPy (``numpy.log1p``, ``sqrt``, ``abs``, …) are always available.
 
     Parameters
     ----------
     name : str
-        Without a dot, so that it is no name of a library. A second function of the same name takes
-        the place of the first.
+        Name of the function in files. It must not contain a dot, to differ from names in libraries.
+        Registering another function under the same name replaces the first.
     function : callable
 
     See Also
@@ -78,7 +78,7 @@ def register_function(name: str, function: Callable[..., Any]) -> None:
 
 
 def name_of(function: Any) -> str | None:
-    """The name that files have for a function; None if they have none."""
+    """Return the name of a function in files, or None if it has none."""
     for table in (ELEMENTWISE, _registered):
         for name, known in table.items():
             if known is function:
@@ -88,7 +88,7 @@ def name_of(function: Any) -> str | None:
 
 
 def function_named(name: Any) -> Callable[..., Any]:
-    """The function of this name."""
+    """Return the function registered under a name."""
     if type(name) is str:
         for table in (ELEMENTWISE, _registered):
             if name in table:

@@ -1,7 +1,7 @@
-"""What a stored field may hold: numbers, text, arrays of a given shape, objects of given classes.
+"""Kinds of stored values: numbers, text, arrays of a given shape, objects of given classes.
 
-A `Kind` says yes or no to a value. Array kinds name their axes, as in ``array("f", "n k")``: within
-one object an axis of the same name must have the same length everywhere.
+A `Kind` accepts or rejects a value. Array kinds name their axes, as in ``array("f", "n k")``: all
+axes with the same name must have the same length within one object.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ Axes = dict[str, int]
 
 Array = NDArray[Any]
 
-#: Entries that are looked at at a time.
+#: Number of entries that are checked at a time.
 BLOCK = 2**16
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A test of a value, and how to call what passes it.
+    """A test of a value and a description of the values that pass it.
 
     Attributes
     ----------
     accepts : callable
-        ``accepts(value, axes)``; lengths of named axes are looked up in ``axes``, or added.
+        ``accepts(value, axes)``. Lengths of named axes are looked up in ``axes`` or added to it.
     text : str
-        For messages: "must be …".
+        Description for messages: "must be …".
     required : bool
-        Whether the field must be there.
+        Whether the field is required.
     """
 
     accepts: Callable[[Any, Axes], bool]
@@ -107,7 +107,7 @@ def _is_plain(value: Any, axes: Axes) -> bool:
 
 
 def is_number_type(value: Any) -> bool:
-    """Whether it is a type of numbers that arrays may have, such as np.float32 or float."""
+    """Return whether the value is a numeric type for arrays, such as np.float32 or float."""
     if isinstance(value, type):
         if not (issubclass(value, np.number) or value in (bool, int, float, np.bool_)):
             return False
@@ -115,7 +115,7 @@ def is_number_type(value: Any) -> bool:
     return isinstance(value, np.dtype) and value.kind in "biuf" and value.itemsize <= 8
 
 
-#: The largest number in double precision; larger integers are no numbers to NumPy.
+#: The largest number in double precision. NumPy does not convert larger integers to floats.
 FLOAT_MAX = float(np.finfo(np.float64).max)
 
 ANY = Kind(lambda value, axes: True, "anything")
@@ -136,7 +136,7 @@ NUMBER_TYPE = Kind(lambda value, axes: is_number_type(value), "a type of numbers
 
 
 def _sequence(kind: Kind, dtypes: str, text: str) -> Kind:
-    """Lists, tuples and 1-D arrays of numbers, as users pass them."""
+    """Return the kind of lists, tuples and 1-D arrays of numbers, as users pass them."""
 
     def accepts(value: Any, axes: Axes) -> bool:
         if isinstance(value, np.ndarray):
@@ -153,10 +153,10 @@ INDICES = _sequence(INTEGER, "iu", "a list or 1-D array of integers")
 def array(
     kinds: str, shape: str, *, nan: bool = False, infinite: bool | None = None, empty: bool = True
 ) -> Kind:
-    """Dense arrays whose dtype is one of ``kinds`` ("f", "i", "b", …) and with these axes.
+    """Return the kind of dense arrays with a dtype of ``kinds`` ("f", "i", "b", …) and these axes.
 
-    Numbers are finite; ``nan`` allows NaN, and infinity as well unless ``infinite=False``. Axes may
-    have the length zero unless not ``empty``.
+    Numbers must be finite; ``nan=True`` allows NaN, and also infinity unless ``infinite=False``.
+    Axes can have length zero unless ``empty=False``.
     """
     infinite = nan if infinite is None else infinite
     names = shape.split()
@@ -175,7 +175,7 @@ def array(
 
 
 def rows(shape: str) -> Kind:
-    """Finite float rows: a dense array, or a sparse one in CSR format."""
+    """Return the kind of finite float matrices, dense or sparse in CSR format."""
     names = shape.split()
 
     def accepts(value: Any, axes: Axes) -> bool:
@@ -189,21 +189,21 @@ def rows(shape: str) -> Kind:
 
 
 def all_finite(values: Array, *, nan: bool = False) -> bool:
-    """Whether no entry is NaN (unless ``nan``) or infinite, with little memory."""
+    """Return whether no entry is NaN (unless ``nan``) or infinite, using little memory."""
     if values.dtype.kind != "f":
         return True
-    flat = values.ravel(order="K")  # no copy: arrays of files are contiguous
+    flat = values.ravel(order="K")  # no copy: arrays read from files are contiguous
     parts = (flat[i : i + BLOCK] for i in range(0, flat.size, BLOCK))
     return not any(np.isinf(p).any() if nan else not np.isfinite(p).all() for p in parts)
 
 
 def instance(*names: str) -> Kind:
-    """Stored objects of the classes with these names."""
+    """Return the kind of stored objects of the named classes."""
     return Kind(lambda value, axes: type(value).__name__ in names, f"a {' or '.join(names)}")
 
 
 def listing(kind: Kind) -> Kind:
-    """Lists of such things, at least one."""
+    """Return the kind of non-empty lists with entries of the given kind."""
 
     def accepts(value: Any, axes: Axes) -> bool:
         return isinstance(value, list) and bool(value) and all(kind.accepts(v, {}) for v in value)
@@ -212,7 +212,7 @@ def listing(kind: Kind) -> Kind:
 
 
 def mapping(kind: Kind) -> Kind:
-    """Dicts of such things by name."""
+    """Return the kind of dicts with string keys and values of the given kind."""
 
     def accepts(value: Any, axes: Axes) -> bool:
         return isinstance(value, dict) and all(kind.accepts(v, axes) for v in value.values())
@@ -221,7 +221,7 @@ def mapping(kind: Kind) -> Kind:
 
 
 def tuple_of(*kinds: Kind) -> Kind:
-    """Tuples of as many things, each of its kind."""
+    """Return the kind of tuples with one entry of each given kind."""
 
     def accepts(value: Any, axes: Axes) -> bool:
         if not isinstance(value, tuple) or len(value) != len(kinds):
@@ -232,7 +232,7 @@ def tuple_of(*kinds: Kind) -> Kind:
 
 
 def either(first: Kind, second: Kind) -> Kind:
-    """One or the other."""
+    """Return the kind of values that one of the two kinds accepts."""
 
     def accepts(value: Any, axes: Axes) -> bool:
         return first.accepts(value, axes) or second.accepts(value, axes)
@@ -241,12 +241,12 @@ def either(first: Kind, second: Kind) -> Kind:
 
 
 def maybe(kind: Kind) -> Kind:
-    """The same or None."""
+    """Return a kind that also accepts None."""
     return Kind(lambda v, axes: v is None or kind.accepts(v, axes), f"{kind.text} or None")
 
 
 def optional(kind: Kind) -> Kind:
-    """A field that may be missing."""
+    """Return the same kind for a field that is not required."""
     return replace(kind, required=False)
 
 
@@ -256,9 +256,9 @@ def verify(
     kinds: Mapping[str, Kind],
     advice: Mapping[str, str] | None = None,
 ) -> Axes:
-    """Raise a ``ValueError`` unless every value is of its kind; values without one are free.
+    """Raise a ``ValueError`` unless every value is of its kind; values without a kind pass.
 
-    ``advice`` is added to the message about the values that have some. Gives the lengths of axes.
+    ``advice`` is added to the messages about the values that it names. Return the axis lengths.
     """
     axes: Axes = {}
     for name, kind in kinds.items():
@@ -277,13 +277,13 @@ def verify(
 
 
 def require(condition: bool, text: str) -> None:
-    """Raise a ``ValueError`` with this text unless the condition holds."""
+    """Raise a ``ValueError`` with the given text unless the condition holds."""
     if not condition:
         raise ValueError(text)
 
 
 def within(indices: Any, n: int, *, distinct: bool = False) -> bool:
-    """Whether all are numbers from 0 to n − 1, each at most once if ``distinct``."""
+    """Return whether all indices are between 0 and n − 1, and unique if ``distinct``."""
     if indices.size == 0:
         return True
     if indices.min() < 0 or indices.max() >= n:
@@ -292,12 +292,12 @@ def within(indices: Any, n: int, *, distinct: bool = False) -> bool:
 
 
 def _holds(dtype: np.dtype[Any], kinds: str) -> bool:
-    """Whether the type is of one of the kinds; no linear algebra is done in half precision."""
+    """Return whether a dtype is of one of the kinds; half precision is never accepted."""
     return dtype.kind in kinds and (dtype.kind != "f" or dtype.itemsize >= 4)
 
 
 def _fits(shape: tuple[int, ...], names: list[str], axes: Axes) -> bool:
-    """Whether the lengths are those of the axes; unknown axes get theirs if all fit."""
+    """Return whether a shape matches the axes; if it does, record the lengths of new axes."""
     if len(shape) != len(names):
         return False
     lengths = dict(axes)

@@ -1,4 +1,4 @@
-"""Labels of queries: many, mostly integers or text."""
+"""Storage of query labels, which are mostly integers or text."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["check_hashes", "compact", "expand", "ordered"]
 
 Array = NDArray[Any]
 
-#: So many labels take no time, whatever their hash values are.
+#: Up to this number, labels are fast to look up whatever their hash values.
 FEW = 256
 
-#: Probes for each label; one or two are usual.
+#: Maximum number of probes for each label; one or two are usual.
 MAX_PROBES = 100
 
 
 def compact(labels: Iterable[Any]) -> Any:
-    """A list of labels, or an array if all are integers; in the order given.
+    """Return a list of labels, or an array if all are integers, in the given order.
 
     A NumPy number and the Python number equal to it are the same label.
     """
@@ -33,12 +33,12 @@ def compact(labels: Iterable[Any]) -> Any:
 
 
 def ordered(labels: Iterable[Any]) -> list[Any]:
-    """The labels of a set in an order that does not depend on the run."""
+    """Return the labels of a set in a reproducible order."""
     return sorted(labels, key=lambda label: (type(label).__name__, repr(label)))
 
 
 def expand(stored: Any) -> list[Any]:
-    """The list that `compact` was given; a ``ValueError`` if it cannot be one."""
+    """Return the list passed to `compact`; raise a ``ValueError`` if the data are invalid."""
     labels = stored.tolist() if isinstance(stored, np.ndarray) and stored.ndim == 1 else stored
     if type(labels) is not list:
         raise ValueError(f"{show(stored)} where labels should be")
@@ -51,16 +51,16 @@ def expand(stored: Any) -> list[Any]:
 
 
 def check_hashes(labels: list[Any]) -> None:
-    """Raise if a dict or a set of these labels would take time in proportion to their square.
+    """Raise an error if building a dict or a set of these labels takes quadratic time.
 
-    Numbers can be chosen such that each one meets all others in the table of a dict: their hash
-    values are known, other than those of text. Tables of every size that a growing dict or set may
-    have are filled here, all labels at once, and probes counted.
+    The hash values of numbers, unlike those of text, are predictable. Numbers can therefore be
+    chosen such that each one collides with all others in a dict. This function simulates tables of
+    every size that a growing dict or set can have, for all labels at once, and counts the probes.
 
     Notes
     -----
-    CPython: a label is looked for in slot i = h mod 2^k, then in i ← 5 i + 1 + (h >> 5 j) for
-    j = 1, 2, …; a set looks into the nine slots after each of these, too.
+    CPython searches for a label in slot i = h mod 2^k, then in i ← 5 i + 1 + (h >> 5 j) for
+    j = 1, 2, …; a set also searches the nine slots after each of these.
     """
     n = len(labels)
     if n < FEW or all(type(label) is str for label in labels):
@@ -76,7 +76,7 @@ def check_hashes(labels: list[Any]) -> None:
 
 
 def _fills(hashes: Array, size: int, n_neighbours: int) -> bool:
-    """Whether a table of this size takes the labels with few probes for each."""
+    """Return whether a table of this size takes the labels with few probes for each."""
     mask = np.uint64(size - 1)
     taken = np.zeros(size, dtype=bool)
     first = np.empty(size, dtype=np.int64)
@@ -87,11 +87,11 @@ def _fills(hashes: Array, size: int, n_neighbours: int) -> bool:
             probes += len(waiting)
             if probes > MAX_PROBES * len(hashes):
                 return False
-            # Near its end a table has no neighbours to look at.
+            # Neighbours are not searched near the end of a table.
             near = slots + np.uint64(n_neighbours) <= mask
             asked = np.where(near, slots + np.uint64(step), slots)
             free = np.flatnonzero(~taken[asked])
-            first[asked[free][::-1]] = free[::-1]  # of several, the label that came first
+            first[asked[free][::-1]] = free[::-1]  # the first label if several want a slot
             placed = free[first[asked[free]] == free]
             taken[asked[placed]] = True
             left = np.ones(len(waiting), dtype=bool)

@@ -1,10 +1,10 @@
-"""Files of earlier versions: what has to be done before this version can read them.
+"""Migrations that convert model files of earlier versions to the current format.
 
-``FORMAT`` counts the changes after which an older rankrls would not understand a new file, or a
-newer one an old file. A change of that kind (a field renamed, or stored in another way) makes it
-one larger, adds ``MIGRATIONS[old number]``, a function that brings the manifest of an old file into
-the new form, and leaves the small files of the old format in ``tests/data``. New parameters of an
-estimator need no migration (a file that lacks them gets the default), nor do ``optional`` fields.
+Increase ``FORMAT`` by one after a change that makes new files unreadable for an older rankrls, or
+old files unreadable for a newer one, such as a field that is renamed or stored in another way. Add
+``MIGRATIONS[old number]``, a function that converts the manifest of an old file to the new format,
+and keep the small files of the old format in ``tests/data``. New parameters of an estimator need no
+migration (a parameter missing in a file gets its default), nor do ``optional`` fields.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MIGRATIONS: dict[int, Callable[[Manifest], Manifest]] = {}
 
 
 def migrate(manifest: Manifest) -> Manifest:
-    """The manifest as this version would have written it."""
+    """Convert a manifest to the current format."""
     for version in range(manifest["format_version"], FORMAT):
         manifest = MIGRATIONS[version](manifest) | {"format_version": version + 1}
     return manifest
 
 
 def objects(tree: Any, name: str) -> Iterator[dict[str, Any]]:
-    """All stored objects of a class in a tree, inner ones first: what a migration changes."""
+    """Iterate over the stored objects of a class in a tree, inner ones first, for migrations."""
     if type(tree) is list:
         for item in tree:
             yield from objects(item, name)

@@ -35,8 +35,8 @@ Path = str | os.PathLike[str]
 def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
     """Write a fitted estimator to a file.
 
-    The file appears as a whole: it is written under another name, flushed to the disk and then
-    renamed. If anything goes wrong, what was at ``path`` before is still there.
+    The file is written under a temporary name, flushed to disk and then renamed. If an error
+    occurs, an existing file at ``path`` is left unchanged.
 
     Parameters
     ----------
@@ -44,18 +44,18 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
         `AutoRanker`, `RankRLS`, `RankRLSCV`, `RankSVM`, `GreedyRankRLS`, `ConditionalRankRLS`,
         `ConditionalRankRLSCV`, `QueryScaler`, or a scikit-learn ``Pipeline`` of these and of
         scikit-learn's usual transformers (imputers, scalers, encoders, vectorizers, selectors,
-        ``PCA``, ``ColumnTransformer``, ``FeatureUnion``; the guide has the list), up to eight
-        inside one another. Functions cannot be stored as data: a kernel must be given by name or
-        precomputed, the function of a ``FunctionTransformer`` must have a name
-        (`register_function`). For other estimators use skops, with `trusted_types`.
+        ``PCA``, ``ColumnTransformer``, ``FeatureUnion``; see the user guide for the list), nested
+        up to eight deep. Functions cannot be stored as data: a kernel must be given by name or
+        precomputed, and the function of a ``FunctionTransformer`` must be registered by name
+        (`register_function`). For other estimators use skops with `trusted_types`.
     path : str or path
-        By convention it ends in ``.rankrls``.
+        Path of the file. By convention it ends in ``.rankrls``.
     uncertainty : bool, default=True
-        Whether to keep what only ``predict(return_std=True)``, ``preference_proba``,
-        ``log_marginal_likelihood``, ``partial_fit`` and ``forget`` need: for a linear model
-        n_features × n_features numbers and the labels of the queries, for a kernel model a
-        triangle of n_rows × n_rows (and, if the kernel is linear, the training rows). Without it
-        they raise an error; scores are the same.
+        Whether to store the data that only ``predict(return_std=True)``, ``preference_proba``,
+        ``log_marginal_likelihood``, ``partial_fit`` and ``forget`` need. For a linear model these
+        are n_features × n_features numbers and the query labels; for a kernel model, a triangle of
+        an n_rows × n_rows matrix (and, if the kernel is linear, the training rows). Without these
+        data the methods raise an error. Scores do not change.
 
     See Also
     --------
@@ -63,9 +63,9 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
 
     Notes
     -----
-    A kernel model holds the training rows, a Nyström model its basis vectors, and `RankRLS` the
-    labels of the queries that it has learned from (unless ``uncertainty=False``): who has the
-    file has them. The same estimator always gives the same bytes.
+    A model file can contain training data: a kernel model stores the training rows, a Nyström model
+    its basis vectors, and `RankRLS` the labels of the training queries (unless
+    ``uncertainty=False``). Saving the same estimator always gives the same bytes.
 
     Examples
     --------
@@ -104,18 +104,18 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
         if file.seekable():
             write_archive(file, manifest, encoder.arrays)
             return
-        with tempfile.TemporaryFile() as whole:  # sizes stand before the data: not for a pipe
+        with tempfile.TemporaryFile() as whole:  # sizes precede the data: a pipe cannot seek back
             write_archive(whole, manifest, encoder.arrays)
             whole.seek(0)
             shutil.copyfileobj(whole, file)
 
 
 def load_model(path: Path) -> Any:
-    """Read an estimator that `save_model` has written.
+    """Load an estimator written by `save_model`.
 
-    Nothing in the file is executed, imported or unpickled, so that a file from anywhere may be
-    opened. A file of n bytes takes at most 1 MiB + 32 n bytes of memory to load: arrays take what
-    they take in the file, query labels and names of features more.
+    Nothing in the file is executed, imported or unpickled, so that files from untrusted sources can
+    be opened. Loading a file of n bytes uses at most 1 MiB + 32 n bytes of memory. Arrays use as
+    much memory as in the file; query labels and feature names use more.
 
     Parameters
     ----------
@@ -124,15 +124,14 @@ def load_model(path: Path) -> Any:
     Returns
     -------
     estimator
-        Fitted. Its predictions are those of the estimator that was saved, to the last bit on the
-        same machine. ``n_jobs`` is None: how many threads this machine starts is not for a file to
-        say.
+        The fitted estimator. On the same machine, its predictions are bit-identical to those of the
+        saved estimator. ``n_jobs`` is None, because the number of threads depends on the machine.
 
     Raises
     ------
     ValueError
-        If it is not a model file, is damaged, holds something that this version of rankrls does
-        not know, or was written in a newer format.
+        If the file is not a model file, is damaged, contains something that this version of rankrls
+        does not support, or was written in a newer format.
     """
     with _reader(path) as reader:
         decoder = Decoder(reader.array, reader.budget.charge)
@@ -149,7 +148,7 @@ def load_model(path: Path) -> Any:
 
 
 def describe_model(path: Path) -> dict[str, Any]:
-    """What a model file holds, without loading it.
+    """Describe the contents of a model file without loading it.
 
     Parameters
     ----------
@@ -158,10 +157,11 @@ def describe_model(path: Path) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``type``, ``parameters``, ``summary`` (what training found: solver, counts, chosen alpha,
+        ``type``, ``parameters``, ``summary`` (results of training: solver, counts, chosen alpha,
         whether uncertainties are available), ``feature_names`` if there are any, ``steps`` of a
         pipeline (each described in the same way), ``format_version``, and ``versions`` of the
-        packages that wrote it. Only numbers, text, lists and dicts; arrays are described.
+        packages that wrote the file. All values are numbers, text, lists and dicts; arrays are
+        described by text.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def describe_model(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _reader(path: Path) -> Iterator[ArchiveReader]:
-    """Open a model file; whatever is wrong with it becomes a ``ValueError`` that names it."""
+    """Open a model file; raise a ``ValueError`` that names the file if it is invalid."""
     name = os.fspath(path)
     with open(name, "rb") as file:
         try:
@@ -193,7 +193,7 @@ def _reader(path: Path) -> Iterator[ArchiveReader]:
         except ValueError as error:
             raise ValueError(f"{name} cannot be loaded: {error}") from error
         except OSError as error:
-            if error.errno != errno.EINVAL:  # which is what an absurd position in the file gives
+            if error.errno != errno.EINVAL:  # raised for an invalid position in the file
                 raise
             raise ValueError(f"{name} cannot be loaded: the file is damaged") from error
         except zipfile.BadZipFile as error:
@@ -201,14 +201,13 @@ def _reader(path: Path) -> Iterator[ArchiveReader]:
                 f"{name} cannot be loaded: the file is damaged ({_cut(error)})"
             ) from error
         except Exception as error:
-            # The last line of defence: data that no rankrls has written, in a shape that no
-            # check above foresaw.
+            # Fallback for data that rankrls has not written and that no check above rejects.
             text = f"it is not as a model should be ({type(error).__name__}: {_cut(error)})"
             raise ValueError(f"{name} cannot be loaded: {text}") from error
 
 
 def _cut(error: Exception) -> str:
-    """The message of an error of another library, which may repeat bytes of the file."""
+    """Shorten the error message of another library, which can repeat bytes of the file."""
     text = str(error)
     return text if len(text) <= 200 else text[:199] + "…"
 

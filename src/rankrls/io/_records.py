@@ -1,7 +1,7 @@
-"""How the objects of one class are stored: a `Record` states its fields and how it is rebuilt.
+"""Records, which define how the objects of a class are stored and rebuilt.
 
-The classes themselves know nothing of files. Each has a record in one of the files `_stored_….py`;
-`_registry.py` gathers them.
+The classes themselves do not depend on the file format. Each class has a `Record` in one of the
+files `_stored_….py`; `_registry.py` collects them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rankrls.io._kinds import PLAIN, Kind, verify
 
 __all__ = ["SKOPS", "EstimatorRecord", "Record", "call", "fill"]
 
-#: What to do about an estimator that has no record.
+#: Advice for an estimator that has no record.
 SKOPS = (
     "The package skops stores other estimators of scikit-learn, without pickle: import skops.io as "
     "sio; sio.dump(model, 'model.skops'), and to load it sio.load('model.skops', "
@@ -28,7 +28,7 @@ SKOPS = (
     "(rankrls.io.trusted_types() are the types of this package)"
 )
 
-#: Methods whose metadata can be requested in scikit-learn's routing.
+#: Methods that support scikit-learn's metadata routing.
 ROUTED_METHODS = (
     "fit",
     "partial_fit",
@@ -44,14 +44,14 @@ ROUTED_METHODS = (
 
 
 def fill(cls: type[Any], fields: dict[str, Any]) -> Any:
-    """An instance with these attributes, made without calling ``__init__``."""
+    """Create an instance with these attributes without calling ``__init__``."""
     instance = object.__new__(cls)
     instance.__dict__.update(fields)
     return instance
 
 
 def call(cls: type[Any], fields: dict[str, Any]) -> Any:
-    """An instance made by its constructor: for dataclasses."""
+    """Create an instance with its constructor; used for dataclasses."""
     return cls(**fields)
 
 
@@ -62,23 +62,24 @@ class Record:
     Attributes
     ----------
     name : str
-        Of the class, in the file.
+        Name of the class in files.
     module : str
-        Where this package finds the class. Files hold the name only, never a path.
+        Module of the class. Files hold only the name, never the module.
     fields : mapping of str to Kind
-        Everything that is stored.
+        All stored fields.
     derived : tuple of str
-        Attributes that are not stored because ``unpack`` or the object itself remakes them.
+        Attributes that are not stored because ``unpack`` or the object itself recomputes them.
     pack : callable, optional
-        ``pack(instance)``: the values of the fields; by default the attributes of these names.
+        ``pack(instance)`` returns the values of the fields. The default is to read the attributes
+        with these names.
     unpack : callable
-        ``unpack(cls, values)``: the instance.
+        ``unpack(cls, values)`` returns the instance.
     cost : callable, optional
-        ``cost(values)``: bytes that ``unpack`` takes beside the values themselves.
+        ``cost(values)`` returns the bytes that ``unpack`` uses in addition to the values.
     check : callable, optional
-        ``check(instance)`` raises a ``ValueError`` if its parts do not fit together.
+        ``check(instance)`` raises a ``ValueError`` if the parts of the instance are inconsistent.
     class_name : str, optional
-        Of the class in its module, if it was renamed since files have been written.
+        Name of the class in its module, if it differs from the name in files.
     """
 
     name: str
@@ -93,11 +94,11 @@ class Record:
 
     @property
     def cls(self) -> type[Any]:
-        """The class, imported when it is first needed."""
+        """The class; it is imported on first use."""
         return getattr(importlib.import_module(self.module), self.class_name or self.name)
 
     def take(self, instance: Any) -> dict[str, dict[str, Any]]:
-        """Sections of values to be stored, by name."""
+        """Return the values to be stored, in sections by name."""
         values = vars(instance) if self.pack is None else self.pack(instance)
         values = self._known(values, self.derived)
         verify(self.name, values, self.fields)
@@ -106,9 +107,9 @@ class Record:
         return {"fields": values}
 
     def make(self, sections: dict[str, dict[str, Any]], charge: Callable[[int, str], None]) -> Any:
-        """Rebuild what `take` took apart; values of the wrong kind are refused.
+        """Rebuild an instance from the sections; values of the wrong kind raise a ``ValueError``.
 
-        ``charge(n_bytes, what)`` is called before memory is taken.
+        ``charge(n_bytes, what)`` is called before memory is allocated.
         """
         values = self._section(sections, "fields", self.fields)
         verify(self.name, values, self.fields)
@@ -142,27 +143,28 @@ class Record:
 
 @dataclass(frozen=True)
 class EstimatorRecord(Record):
-    """A scikit-learn estimator: parameters go through its constructor, the rest is filled in.
+    """Record of a scikit-learn estimator; its parameters are passed to its constructor.
 
     Attributes
     ----------
     params : mapping of str to Kind
-        Kinds of parameters. Those that are not named here (of a scikit-learn that is newer than
-        this table) must be numbers or text; those that a file lacks get their default.
+        Kinds of the parameters. A parameter that is not listed (added by a newer scikit-learn) must
+        be a number or text. A parameter missing in a file gets its default.
     dropped : tuple of str
-        Parameters that are not stored, and not taken from a file that has them.
+        Parameters that are not stored, and are ignored if a file contains them.
     pack_params : callable, optional
-        ``pack_params(estimator)``: parameters that are stored in another form.
+        ``pack_params(estimator)`` returns the parameters that are stored in another form.
     advice : mapping of str to str
-        What to do about a parameter that cannot be stored.
+        Advice for parameters that cannot be stored.
     for_learning : tuple of str
-        Fields that are of use only to a model that can still learn: one with its solvers.
+        Fields that are stored only with the solvers, because only incremental learning uses them.
     why_not_learning : callable, optional
-        Tells of an estimator why they are left out in any case; empty if they are not.
+        ``why_not_learning(estimator)`` returns the reason why these fields cannot be stored, or an
+        empty text if they can.
     finish : callable, optional
-        ``finish(estimator)`` remakes the derived attributes.
+        ``finish(estimator)`` recomputes the derived attributes.
     n_out : callable, optional
-        ``n_out(estimator)``: features that it gives to the next step of a pipeline, or None.
+        ``n_out(estimator)`` returns the number of output features, or None if unknown.
     """
 
     params: Mapping[str, Kind] = field(default_factory=dict)
@@ -175,7 +177,7 @@ class EstimatorRecord(Record):
     n_out: Callable[[Any], int | None] | None = None
 
     def take(self, instance: Any) -> dict[str, dict[str, Any]]:
-        """Parameters, fitted attributes and metadata requests."""
+        """Return parameters, fitted attributes and metadata requests."""
         check_is_fitted(instance)
         params = instance.get_params(deep=False)
         ignored = (*self.derived, *params, "_metadata_request")
@@ -192,7 +194,7 @@ class EstimatorRecord(Record):
         return {"params": params, "fields": fields} | ({"requests": requests} if requests else {})
 
     def make(self, sections: dict[str, dict[str, Any]], charge: Callable[[int, str], None]) -> Any:
-        """Call the constructor, fill in the attributes, set the requests."""
+        """Call the constructor, then set the fitted attributes and the metadata requests."""
         params = self._section(sections, "params", inspect.signature(self.cls).parameters)
         params = {name: value for name, value in params.items() if name not in self.dropped}
         self._verify_params(params)
@@ -211,7 +213,7 @@ class EstimatorRecord(Record):
         return estimator
 
     def _verify_fields(self, fields: dict[str, Any]) -> None:
-        """Kinds, and n_features_in_ features on an axis that is named n."""
+        """Check the kinds of the fields, and that axes named n have length n_features_in_."""
         axes = verify(self.name, fields, self.fields)
         seen = fields.get("n_features_in_")
         if seen is not None and axes.get("n", seen) != seen:
@@ -223,7 +225,7 @@ class EstimatorRecord(Record):
 
 
 def _requests(estimator: Any) -> dict[str, Any]:
-    """Which metadata were asked for: {method: {name: True, False or an alias}}."""
+    """Return the metadata requests as {method: {name: True, False or an alias}}."""
     request = vars(estimator).get("_metadata_request")
     if request is None:
         return {}

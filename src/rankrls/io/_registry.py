@@ -1,4 +1,4 @@
-"""All classes that can be stored, by name. A file can name these and nothing else."""
+"""Registry of the classes that can be stored, by name. Files cannot refer to other classes."""
 
 from __future__ import annotations
 
@@ -48,42 +48,42 @@ ALL = (
 
 RECORDS: dict[str, Record] = {record.name: record for record in ALL}
 
-#: Names in files, by the names of classes that were renamed since.
+#: Names in files of classes that have been renamed, by the current name.
 STORED_NAMES = {record.class_name: record.name for record in ALL if record.class_name is not None}
 
 
 def record_of(value: Any) -> Record | None:
-    """The record of an object's class, if it has one; subclasses do not count."""
+    """Return the record of an object's class, or None; records do not apply to subclasses."""
     name = type(value).__name__
     record = RECORDS.get(STORED_NAMES.get(name, name))
     return record if record is not None and type(value) is record.cls else None
 
 
 def record_named(name: Any) -> Record:
-    """The record of this name."""
+    """Return the record with this name."""
     if type(name) is not str or name not in RECORDS:
         raise ValueError(f"it holds an object of an unknown type, {show(name)}")
     return RECORDS[name]
 
 
 def what_can_be_saved() -> str:
-    """The estimators, for messages."""
+    """Return the names of the supported estimators, for messages."""
     names = [record.name for record in RECORDS.values() if isinstance(record, EstimatorRecord)]
     return ", ".join(sorted(names))
 
 
 def trusted_types() -> list[str]:
-    """Types that `skops <https://skops.readthedocs.io>`_ has to trust to load a ranker of rankrls.
+    """List the types that `skops <https://skops.readthedocs.io>`_ must trust to load a ranker.
 
-    Save an estimator that `save_model` does not take by ``skops.io.dump``, and load it by
-    ``skops.io.load(path, trusted=trusted_types())``. skops refuses what is neither in this list nor
-    known to it; add a type of your own if the file is from somebody whom you trust.
+    Use ``skops.io.dump`` to save an estimator that `save_model` does not support, and
+    ``skops.io.load(path, trusted=trusted_types())`` to load it. skops rejects all other types that
+    it does not trust by default. Add types of your own only if you trust the source of the file.
 
     Returns
     -------
     list of str
-        Names of classes of this package that fitted estimators consist of, and four of NumPy,
-        SciPy and Python that hold their data. None of them executes anything that a file says.
+        Names of the classes of this package that fitted estimators consist of, and of four types of
+        NumPy, SciPy and Python that hold their data. None of them executes code from a file.
 
     See Also
     --------

@@ -1,4 +1,4 @@
-"""Records of `AutoRanker` and of the transformers that it is made of."""
+"""Records of `AutoRanker` and of its transformers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["AUTO", "RANDOM_TREES"]
 
 
 def _alone(kind: Kind) -> Kind:
-    """Arrays whose axes have nothing to do with those of other fields."""
+    """Return a kind of arrays whose axis names are independent of other fields."""
     return Kind(lambda value, axes: kind.accepts(value, {}), kind.text)
 
 
@@ -42,7 +42,7 @@ BLOCK_NUMBERS = mapping(_alone(array("f", "c")))
 BLOCK_WIDTHS = mapping(_alone(array("f", "c", nan=True)))
 
 
-#: Lists and tuples of text, as users pass them.
+#: Lists and tuples of strings, as users pass them.
 _TEXTS = Kind(
     lambda value, axes: (
         isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)

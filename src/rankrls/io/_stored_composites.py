@@ -1,7 +1,7 @@
-"""Records of what is made of estimators: pipelines, column transformers, unions of features.
+"""Records of composite estimators: pipelines, column transformers and feature unions.
 
-How wide each step is, is compared with what the next one was fitted to, so that a file of parts
-that do not fit together is refused when it is loaded.
+The number of output features of each step is compared with the number of features that the next
+step was fitted to. A file with inconsistent steps is rejected when it is loaded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rankrls.io._stored_text import VECTORIZERS
 
 __all__ = ["COMPOSITES"]
 
-#: What stands for no step at all.
+#: Values that skip a step.
 SKIPPED = (None, "passthrough")
 
 _NAMED = listing(tuple_of(TEXT, ANY))
@@ -48,7 +48,7 @@ def _is_skipped(step: Any) -> bool:
 
 
 def _check_parts(owner: str, parts: Any, n_entries: int = 2) -> None:
-    """Raise unless they are (name, estimator, …), of different names and classes with a record."""
+    """Raise an error unless parts are (name, estimator, …) with unique names and known classes."""
     require(type(parts) is list and bool(parts), f"a {owner} without steps")
     names = []
     for part in parts:
@@ -65,23 +65,23 @@ def _check_parts(owner: str, parts: Any, n_entries: int = 2) -> None:
 
 
 def _n_in(step: Any) -> int | None:
-    """Features that a step was fitted to; None if it passes anything on, or takes text."""
+    """Return the number of features a step was fitted to; None if it takes any number, or text."""
     inner = _parts(step)
     if inner is None:
         return getattr(step, "n_features_in_", None)
-    if hasattr(step, "steps"):  # one after the other: what the first one takes
+    if hasattr(step, "steps"):  # a pipeline takes the features of its first step
         inner = inner[:1]
     return next((n for part in inner if (n := _n_in(part)) is not None), None)
 
 
 def _n_out(step: Any) -> int | None:
-    """Features that it gives to the next step, where that is known."""
+    """Return the number of output features of a step, or None if unknown."""
     record = PARTS.get(type(step).__name__)
     return None if record is None or record.n_out is None else record.n_out(step)
 
 
 def _parts(step: Any) -> list[Any] | None:
-    """The steps of a pipeline, the transformers of a union."""
+    """Return the steps of a pipeline or the transformers of a union."""
     pairs = getattr(step, "steps", getattr(step, "transformer_list", None))
     return None if pairs is None else [part for _, part in pairs if not _is_skipped(part)]
 
@@ -122,7 +122,7 @@ PIPELINE = EstimatorRecord(
         "transform_input": maybe(either(Kind(lambda v, axes: v == [], "[]"), listing(TEXT))),
         "verbose": FLAG,
     },
-    dropped=("memory",),  # a folder of the machine that fitted
+    dropped=("memory",),  # a directory on the machine where the model was fitted
     n_out=_n_out_of_pipeline,
 )
 
@@ -166,7 +166,7 @@ UNION = EstimatorRecord(
 
 
 def _pack_columns(transformer: Any) -> dict[str, Any]:
-    """Fitted transformers with the columns that they have got."""
+    """Return the fitted transformers with their columns."""
     _check_parts("ColumnTransformer", transformer.transformers_, 3)
     fitted = [
         (name, part if _n_selected(columns) else "drop", _plain(columns))
@@ -178,7 +178,7 @@ def _pack_columns(transformer: Any) -> dict[str, Any]:
 
 
 def _pack_given(transformer: Any) -> dict[str, Any]:
-    """Which transformers were words; the others are clones of those that were fitted."""
+    """Return which transformers were given as text; others are clones of the fitted ones."""
     selected = {name: _n_selected(columns) for name, _, columns in transformer.transformers_}
     given = [(name, part, selected[name]) for name, part, _ in transformer.transformers]
     remainder = transformer.remainder
@@ -195,14 +195,14 @@ def _word(part: Any, n_selected: int) -> str | None:
 
 
 def _n_selected(columns: Any) -> int:
-    """0 if there are none: scikit-learn leaves their transformer unfitted."""
+    """Return 0 if no columns are selected: scikit-learn then does not fit the transformer."""
     if isinstance(columns, str | slice) or not hasattr(columns, "__len__"):
         return 1
     return sum(column is not False for column in np.asarray(columns).tolist())
 
 
 def _plain(columns: Any) -> Any:
-    """Columns as text, an integer, a slice or a list of these."""
+    """Return columns as text, an integer, a slice or a list of these."""
     if isinstance(columns, np.integer):
         return int(columns)
     if isinstance(columns, str | int | slice):
@@ -211,7 +211,7 @@ def _plain(columns: Any) -> Any:
 
 
 def _indices(columns: Any, n: int, names: list[str] | None) -> Sequence[int]:
-    """Numbers of the columns out of n; a ``ValueError`` if one is not there."""
+    """Return the indices of the columns; raise a ``ValueError`` if a column does not exist."""
 
     def number(column: Any) -> int:
         if type(column) is str:
@@ -241,7 +241,7 @@ def _indices(columns: Any, n: int, names: list[str] | None) -> Sequence[int]:
 
 
 def _selections(transformer: Any) -> Iterator[tuple[str, Any, Any, Sequence[int]]]:
-    """Name, transformer, columns and their numbers."""
+    """Iterate over name, transformer, columns and column indices."""
     n = transformer.n_features_in_
     names = getattr(transformer, "feature_names_in_", None)
     listed = None if names is None else names.tolist()
@@ -285,7 +285,7 @@ def _check_columns(transformer: Any) -> None:
 
 
 def _finish_columns(transformer: Any) -> None:
-    """The transformers as they were given: clones of those that were fitted."""
+    """Restore the transformers as given by the user, as clones of the fitted ones."""
     parts, transformer._columns, numbers = [], [], {}
     words = [word for _, word in transformer.transformers]
     remaining: Any = []
@@ -308,7 +308,7 @@ def _finish_columns(transformer: Any) -> None:
 
 
 def _cost_of_columns(fields: dict[str, Any]) -> int:
-    """Numbers of the columns of slices, which take no space in the file."""
+    """Return the memory of the column indices of slices, which use no space in the file."""
     n = fields["n_features_in_"]
     slices = [part[2] for part in fields["transformers_"] if isinstance(part[2], slice)]
     return sum(9 * len(range(n)[_without_text(part)]) for part in slices)
@@ -318,7 +318,7 @@ def _without_text(columns: slice) -> slice:
     return slice(None) if {type(columns.start), type(columns.stop)} & {str} else columns
 
 
-#: Made again from the rest.
+#: Attributes that are recomputed from the others.
 DERIVED = (
     *("_columns", "_transformer_to_input_indices", "_remainder"),
     *("_transformers_feature_names_out",),
@@ -364,7 +364,7 @@ COLUMNS = EstimatorRecord(
 
 COMPOSITES = (PIPELINE, UNION, COLUMNS)
 
-#: What may stand in them.
+#: Records of the estimators that composites can contain.
 PARTS: dict[str, EstimatorRecord] = {
     record.name: record
     for record in chain(ESTIMATORS, AUTO, CONDITIONAL, STEPS, ENCODERS, VECTORIZERS, COMPOSITES)

@@ -1,4 +1,4 @@
-"""Records of scikit-learn's encoders: of categories (strings, numbers, or both) and of bins."""
+"""Records of scikit-learn's encoders of categories (strings, numbers or both) and of bins."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _is_categories(value: Any, axes: dict[str, int]) -> bool:
 
 CATEGORIES = listing(Kind(_is_categories, "a 1-D array of categories"))
 
-#: As users pass them.
+#: Categories as users pass them.
 GIVEN = either(TEXT, either(LISTING, ITEMS))
 
 
@@ -65,7 +65,7 @@ def _check_encoder(encoder: Any) -> None:
 
 
 def _check_categories(categories: Array) -> None:
-    """Raise unless each is there once, in the order in which numbers are looked up."""
+    """Raise an error unless categories are unique and in the order that lookups require."""
     require(len(categories) > 0, "a feature without categories")
     if categories.dtype.kind == "O":
         labels = [None if value != value else value for value in categories.tolist()]
@@ -94,7 +94,7 @@ def _is_gap(value: Any) -> bool:
 
 
 def _n_present(encoder: Any, i: int) -> int:
-    """Categories of a feature that may be grouped: OrdinalEncoder keeps NaN apart."""
+    """Return the number of categories that can be grouped; OrdinalEncoder keeps NaN separate."""
     categories = encoder.categories_[i]
     apart = type(encoder).__name__ == "OrdinalEncoder" and _is_gap(categories[-1])
     return len(categories) - apart
@@ -113,7 +113,7 @@ def _check_ordinal(encoder: Any) -> None:
 
 
 def _finish_encoder(encoder: Any) -> None:
-    """Numbers of categories after rare ones are grouped, as scikit-learn finds them."""
+    """Recompute the indices of categories after grouping rare ones, as scikit-learn does."""
     if encoder._infrequent_enabled:
         encoder._default_to_infrequent_mappings = [
             None if indices is None else _mapping(indices, _n_present(encoder, i))
@@ -131,7 +131,7 @@ def _finish_encoder(encoder: Any) -> None:
 
 
 def _mapping(indices: Array, n: int) -> Array:
-    """The number of every category: frequent ones in their order, then all rare ones together."""
+    """Return the index of every category: frequent ones in order, then one for all rare ones."""
     mapping = np.empty(n, dtype=np.int64)
     frequent = np.setdiff1d(np.arange(n), indices)
     mapping[frequent] = np.arange(len(frequent))
@@ -140,7 +140,7 @@ def _mapping(indices: Array, n: int) -> Array:
 
 
 def _pack_choices(encoder: Any) -> dict[str, Any]:
-    """Categories that were given, as lists."""
+    """Return the categories given by the user as lists."""
     given: dict[str, Any] = {}
     if not isinstance(encoder.categories, str):
         given["categories"] = [np.asarray(part).tolist() for part in encoder.categories]

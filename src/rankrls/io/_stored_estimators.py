@@ -1,8 +1,8 @@
-"""Records of rankers, selectors and scalers of this package.
+"""Records of the rankers, selectors and scalers of this package.
 
-A new ranker needs one `EstimatorRecord`: the attributes that ``fit`` sets (``fields``), those that
-are remade from others (``derived``, ``finish``), and a check that model and attributes belong
-together. Its model, if it is of a new class, needs a `Record` of its own.
+A new ranker needs one `EstimatorRecord` with the attributes that ``fit`` sets (``fields``), those
+recomputed from others (``derived``, ``finish``), and a check that the model is consistent with the
+attributes. If its model is of a new class, the model needs its own `Record`.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ __all__ = [
     "check_seen",
 ]
 
-#: What every estimator that has seen X knows.
+#: Attributes of every estimator fitted to a matrix X.
 SEEN = {"n_features_in_": SIZE, "feature_names_in_": optional(NAMES)}
 
-#: Set by ``set_output``.
+#: Attribute set by ``set_output``.
 OUTPUT = {"_sklearn_output_config": optional(mapping(TEXT))}
 
-#: Of a kernel.
+#: Parameters of a kernel.
 KERNEL_PARAMS = mapping(maybe(FINITE))
 
 #: One value for each alpha.
 CV_RESULTS = mapping(array("fi", "alphas", nan=True))
 
-#: Row numbers or masks of (train, test) for every fold.
+#: Row indices or masks of (train, test) for every fold.
 _FOLD = either(INDICES, array("b", "rows"))
 CV = either(either(TEXT, INTEGER), listing(either(tuple_of(_FOLD, _FOLD), LISTING)))
 
@@ -88,7 +88,7 @@ def _only_for_fitting(name: str, value: str) -> str:
 
 
 def check_seen(estimator: Any) -> None:
-    """Raise unless the names of features are those of as many features as were seen."""
+    """Raise an error unless the number of feature names equals the number of features."""
     names = getattr(estimator, "feature_names_in_", None)
     beside = getattr(estimator, "_names_beside", False)
     require(names is not None or not beside, f"{type(estimator).__name__} has lost names")
@@ -101,7 +101,7 @@ def check_seen(estimator: Any) -> None:
 
 # -- rankers ----------------------------------------------------------------------------------
 
-#: Of all rankers.
+#: Parameters of all rankers.
 COMMON_PARAMS = {
     "kernel": TEXT,
     "gamma": maybe(FINITE),
@@ -118,7 +118,7 @@ COMMON_PARAMS = {
     "n_jobs": maybe(INTEGER),
 }
 
-#: How many threads a machine starts is not for a file to say.
+#: The number of threads depends on the machine and is not stored.
 DROPPED = ("n_jobs",)
 
 RANKER_PARAMS = {
@@ -144,7 +144,7 @@ COMMON_FIELDS = {
     "_kernel_numbers": optional(array("i", "objects")),
 }
 
-#: The curve is NaN for alphas that are no longer followed.
+#: The curve is NaN for alphas that are no longer evaluated.
 EARLY_STOPPING = {
     "best_iteration_": optional(COUNT),
     "validation_iterations_": optional(array("i", "checks")),
@@ -159,7 +159,7 @@ RANKER_FIELDS = {
     **EARLY_STOPPING,
 }
 
-#: What ``partial_fit`` and ``forget`` go on from, if they can.
+#: State that ``partial_fit`` and ``forget`` need, if available.
 INCREMENTAL_FIELDS = {
     "_ledger": optional(instance("Ledger")),
     "_preferences": optional(array("i", "outputs")),
@@ -178,7 +178,7 @@ RANKER_ADVICE = {
     "save_model(..., uncertainty=False) leaves them out",
 }
 
-#: What cross-validation has chosen, and from what.
+#: Results of cross-validation.
 CHOSEN = {"alpha_": POSITIVE, "best_score_": NUMBER, "cv_results_": CV_RESULTS}
 CHOOSING = {"alphas": maybe(NUMBERS), "cv": CV, "scoring": TEXT}
 
@@ -186,7 +186,7 @@ COEFFICIENTS = ("coef_", "dual_coef_", "basis_indices_", "pair_coef_")
 
 
 def _check_ranker(ranker: Any) -> None:
-    """Options that ``fit`` would take, and a model of as many features and outputs."""
+    """Check that the options are valid and that the model matches the features and outputs."""
     check_seen(ranker)
     ranker._check_options()
     numbers = ranker._kernel_numbers
@@ -197,13 +197,13 @@ def _check_ranker(ranker: Any) -> None:
     require(not ranker._flat or model.n_outputs == 1, "one output and several at the same time")
     features = ranker.n_features_in_
     require(_n_features(model, features) == features, f"a model of other than {features} features")
-    kernel = getattr(model, "kernel", None)  # None: a model of weights of features
+    kernel = getattr(model, "kernel", None)  # None: a linear model with feature weights
     check_metric("kernel", ranker.kernel, "linear" if kernel is None else kernel.metric)
     _check_coefficients(ranker, model)
 
 
 def check_metric(name: str, asked: str, fitted: str) -> None:
-    """Raise unless the kernel of the parameters is the one that the model predicts with."""
+    """Raise an error unless the kernel parameter is the kernel of the model."""
     require(
         asked == fitted,
         f"{name}={asked!r} and a model of another kernel, {fitted!r}: fit again before saving",
@@ -211,7 +211,7 @@ def check_metric(name: str, asked: str, fitted: str) -> None:
 
 
 def _check_coefficients(ranker: Any, model: Any) -> None:
-    """Raise if attributes are not those of the model; an estimator of a file has none yet."""
+    """Raise an error if attributes differ from the model; ignore attributes not yet set."""
     stored = {name: value for name, value in vars(ranker).items() if name in COEFFICIENTS}
     if not stored:
         return
@@ -228,7 +228,7 @@ def _check_coefficients(ranker: Any, model: Any) -> None:
 
 
 def _n_features(model: Any, claimed: int) -> int:
-    """How many columns X must have; any number that its basis allows if it selects from these."""
+    """Return the number of columns of X; ``claimed`` if valid for a basis that selects columns."""
     if model.coef is not None:
         return model.coef.shape[1]
     basis = getattr(model, "basis", None)
@@ -266,7 +266,7 @@ def _check_ranksvm(ranker: Any) -> None:
 
 
 def _why_not_learning(ranker: Any) -> str:
-    """Ids of queries that are not stored: updates are an extra of RankRLSCV."""
+    """Return why a model cannot be updated once stored, or an empty text if it can."""
     ledger = getattr(ranker, "_ledger", None)
     if ledger is None or all(map(_storable, ledger.queries)):
         return ""
@@ -277,7 +277,7 @@ def _why_not_learning(ranker: Any) -> str:
 
 
 def _storable(label: Any) -> bool:
-    """Whether an id of a query can be stored as data."""
+    """Return whether a query id can be stored as data."""
     if isinstance(label, tuple):
         return all(map(_storable, label))
     return isinstance(label, str | int | float)
@@ -333,10 +333,10 @@ RANKERS = (
     ),
 )
 
-# -- what was learned from --------------------------------------------------------------------
+# -- training data of incremental models -------------------------------------------------------
 
 
-#: A list of nothing.
+#: An empty list.
 EMPTY = Kind(lambda value, axes: value == [], "an empty list")
 
 
@@ -388,7 +388,7 @@ def _unpack_ledger(cls: type[Any], values: dict[str, Any]) -> Ledger:
 
 
 def _check_rankings(rankings: list[tuple[int, int, int]]) -> None:
-    """Raise unless they are in order, each once, and quickly put into a dict."""
+    """Raise an error unless rankings are sorted, unique and efficient to hash."""
     shapes = [(rows, pairs) for rows, pairs, _ in rankings]
     ascending = all(a < b for a, b in pairwise(shapes))
     require(ascending and all(n >= 1 for *_, n in rankings), "rankings that are counted twice")
@@ -398,7 +398,7 @@ def _check_rankings(rankings: list[tuple[int, int, int]]) -> None:
 
 
 def _cost_of_ledger(values: dict[str, Any]) -> int:
-    """A set of labels and what the check of their hash values takes."""
+    """Return the memory of a set of labels and of the check of their hash values."""
     return 160 * len(values["counts"]) + 400 * len(values["rankings"])
 
 
@@ -510,7 +510,7 @@ def _pack_random_state(state: Any) -> dict[str, Any]:
 
 def _unpack_random_state(cls: type[Any], values: dict[str, Any]) -> Any:
     key, pos = values["key"], values["pos"]
-    # Compiled code trusts the position.
+    # Compiled code does not check the position.
     require(key.dtype == np.uint32 and key.shape == (624,), "a random state of another size")
     require(0 <= pos <= 624 and values["has_gauss"] in (0, 1), "a random state that is none")
     state = cls()

@@ -1,6 +1,6 @@
-"""Records of models and of what they are made of: kernels, solvers, states.
+"""Records of models and of their parts: kernels, solvers, states.
 
-`check` functions make sure that the parts fit together, so that a model that loads also answers.
+`check` functions ensure that the parts are consistent, so that a loaded model can predict.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _check_kernel(kernel: Kernel) -> None:
 
 
 def _pack_kernel(kernel: Kernel) -> dict[str, Any]:
-    """Without ``n_jobs``: how many threads a machine starts is not for a file to say."""
+    """Return the fields without ``n_jobs``, which depends on the machine."""
     return {"metric": kernel.metric, "params": kernel.params}
 
 
@@ -121,9 +121,9 @@ KERNELS = (
 
 
 class PackedCholesky:
-    """The lower triangle of a `CholeskyFactorization`, column by column: half the size.
+    """The lower triangle of a `CholeskyFactorization`, stored by columns in half the space.
 
-    Above the diagonal, C holds what S was. A dual model has no use for it.
+    The array C holds entries of S above the diagonal. A dual model does not use them.
     """
 
     def __init__(self, state: CholeskyFactorization) -> None:
@@ -132,7 +132,7 @@ class PackedCholesky:
 
 
 def _cost_of_triangle(values: dict[str, Any]) -> int:
-    """The square is twice its triangle."""
+    """Return the memory of the square matrix: twice that of its triangle."""
     return 2 * values["columns"].nbytes + values["diagonal"].nbytes
 
 
@@ -157,14 +157,14 @@ def _unpack_cholesky(cls: type[Any], values: dict[str, Any]) -> CholeskyFactoriz
 
 
 def _pack(solver: Any) -> dict[str, Any]:
-    """The factorisation is called state in files."""
+    """Return the fields; the factorisation is named state in files."""
     values = dict(vars(solver))
     return values | {"state": values.pop("factorization")}
 
 
 def _unpack(cls: type[Any], values: dict[str, Any]) -> Any:
     values["factorization"] = values.pop("state")
-    if values.pop("noise", None) is not None:  # of version 0.1
+    if values.pop("noise", None) is not None:  # written by version 0.1
         values["largest"] = values["factorization"].matrix().diagonal().copy()
         values["rounding"] = float(np.finfo(np.float64).eps)
     if "largest" in values and values.get("largest_energy") is None:
@@ -179,12 +179,12 @@ def _pack_dual(solver: DualSolver) -> dict[str, Any]:
 
 
 def _unpack_cholesky_matrix(cls: type[Any], values: dict[str, Any]) -> Any:
-    values.pop("size", None)  # of version 0.1
+    values.pop("size", None)  # written by version 0.1
     return fill(cls, values)
 
 
 def _unpack_eigen(cls: type[Any], values: dict[str, Any]) -> Any:
-    values.setdefault("floor", float("inf"))  # version 0.1 left all of the null space out
+    values.setdefault("floor", float("inf"))  # version 0.1 left out the whole null space
     return fill(cls, values)
 
 
@@ -193,7 +193,7 @@ def _state_size(state: Any) -> int:
 
 
 def _cost_of_primal(values: dict[str, Any]) -> int:
-    """Version 0.1 did not store the diagonal of the matrix, which is then made once more."""
+    """Return the memory to recompute the diagonal, which version 0.1 did not store."""
     return 0 if values.get("noise") is None else 2 * 8 * _state_size(values["state"]) ** 2
 
 

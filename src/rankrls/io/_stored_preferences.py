@@ -1,4 +1,4 @@
-"""Records of what belongs to preferences: statistics, groups of rows, factors of L."""
+"""Records of the parts of preferences: statistics, groups of rows, factors of L."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _check_groups(groups: Any) -> None:
 
 
 def _pack_factor(factor: Any) -> dict[str, Any]:
-    """Without what SciPy's ``LinearOperator`` has made of the number of rows and ``owner``."""
+    """Return the fields without ``owner`` and attributes derived by SciPy's ``LinearOperator``."""
     inherited = set(vars(Factor(0, np.empty(0, dtype=np.int64)))) - {"owner"}
     own = {name: value for name, value in vars(factor).items() if name not in inherited}
     return {"n_rows": factor.shape[0], **own}
@@ -57,7 +57,7 @@ def _unpack_factor(cls: type[Any], values: dict[str, Any]) -> Any:
 
 
 def _factor(name: str, fields: dict[str, Kind], fits: Callable[[Any], bool]) -> Record:
-    """``fits(factor)`` says whether the parts have the right sizes."""
+    """Return the record of a factor; ``fits(factor)`` checks the sizes of its parts."""
 
     def check(factor: Any) -> None:
         require(within(factor.owner, factor.shape[0]), f"a {name} with columns of no row")
@@ -104,7 +104,7 @@ def _stacked_fits(factor: Any) -> bool:
 
 
 def _unpack_statistics(cls: type[Any], values: dict[str, Any]) -> Any:
-    if values.pop("noise", None) is not None:  # of version 0.1
+    if values.pop("noise", None) is not None:  # written by version 0.1
         values["largest"] = values["gram"].diagonal().copy()
     return cls(**values)
 

@@ -1,4 +1,4 @@
-"""Records of the conditional rankers, and of the objects that they know."""
+"""Records of the conditional rankers and of their training objects."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ KERNEL_SUM = Record(
 
 
 def _pack_labels(labels: Observations) -> dict[str, Any]:
-    """A matrix, or lists of edges."""
+    """Return the labels as a matrix or as lists of edges."""
     if labels.matrix is not None:
         return {"matrix": labels.matrix}
     return dict(zip(("rows", "cols", "y"), labels.lists, strict=True)) | {"shape": labels.shape}
@@ -148,10 +148,10 @@ OBSERVATIONS = Record(
 KERNEL_NAMES = either(TEXT, listing(TEXT))
 SEVERAL_PARAMS = either(KERNEL_PARAMS, listing(maybe(KERNEL_PARAMS)))
 
-#: One alpha, or (row, column).
+#: One alpha, or a pair (row, column).
 ALPHA = either(either(NUMBER, tuple_of(NUMBER, NUMBER)), NUMBERS)
 GRID = either(either(NUMBERS, tuple_of(NUMBERS, NUMBERS)), listing(NUMBERS))
-#: What cross-validation has chosen: of two-step regression pairs of alphas.
+#: Results of cross-validation; two-step regression has pairs of alphas.
 RESULTS = mapping(either(array("fi", "alphas", nan=True), array("f", "alphas two")))
 PAIR = either(POSITIVE, tuple_of(POSITIVE, POSITIVE))
 
@@ -207,7 +207,7 @@ ADVICE = {**RANKER_ADVICE, "object_kernel": RANKER_ADVICE["kernel"]}
 
 
 def _pack_conditional(ranker: Any) -> dict[str, Any]:
-    """Attributes; of a model of few features neither coefficients of all pairs nor labels."""
+    """Return the attributes; omit labels and pair coefficients if the model has few features."""
     stored = dict(vars(ranker))
     stored.pop("_changed", None)
     if "_left_factor" in stored:
@@ -217,7 +217,7 @@ def _pack_conditional(ranker: Any) -> dict[str, Any]:
 
 
 def _check_conditional(ranker: Any) -> None:
-    """Options that ``fit`` would take, and coefficients of as many objects on each side."""
+    """Check that the options are valid and that coefficients match the objects on each side."""
     check_seen(ranker)
     kernels = ranker._check_options()
     first, second = ranker._rows, ranker._ranked

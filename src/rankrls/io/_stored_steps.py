@@ -1,8 +1,8 @@
-"""Records of scikit-learn's transformers of numbers: what stands before a ranker in a pipeline.
+"""Records of scikit-learn's numeric transformers, the steps of a pipeline before a ranker.
 
-A transformer needs one line: the attributes that ``fit`` sets, by name and shape (the axis ``n`` is
-that of its features), the parameters that are not numbers or text, and how many features it gives.
-scikit-learn checks the values of parameters itself.
+A record of a transformer lists the attributes that ``fit`` sets, by name and shape (the axis ``n``
+is its features), the parameters that are not numbers or text, and the number of output features.
+scikit-learn itself validates the values of the parameters.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["STEPS", "check_step", "step"]
 #: One number for every feature; NaN for a feature without values.
 VECTOR = array("f", "n", nan=True, infinite=False)
 
-#: Of principal components.
+#: Attributes of principal components.
 COMPONENTS = {
     "components_": array("f", "k n", empty=False),
     "explained_variance_": array("f", "k", nan=True),
@@ -65,12 +65,12 @@ FUNCTION = Kind(
     + ", ".join(ELEMENTWISE),
 )
 
-#: Features that a PolynomialFeatures may give, and its degree.
+#: Maximum number of output features and maximum degree of PolynomialFeatures.
 MAX_TERMS, MAX_DEGREE = 2**24, 30
 
 
 def check_step(transformer: Any) -> None:
-    """Raise unless scikit-learn would take the parameters, and names are those of the features."""
+    """Raise an error unless scikit-learn accepts the parameters and feature names match."""
     transformer._validate_params()
     check_seen(transformer)
 
@@ -86,7 +86,7 @@ def step(
     n_out: Callable[[Any], int | None] | None = lambda transformer: transformer.n_features_in_,
     **options: Any,
 ) -> EstimatorRecord:
-    """The record of a transformer of scikit-learn."""
+    """Return the record of a transformer of scikit-learn."""
 
     def check_all(transformer: Any) -> None:
         check_step(transformer)
@@ -121,7 +121,7 @@ def _check_scaler(scaler: Any) -> None:
 
 
 def _check_scaler_without_gaps(scaler: Any) -> None:
-    """Raise if there is NaN in a column that has values: scikit-learn has it in no others."""
+    """Raise an error if a column that has values contains NaN, which scikit-learn never sets."""
     _check_scaler(scaler)
     kind = type(scaler).__name__
     if kind == "StandardScaler":
@@ -193,7 +193,7 @@ SCALERS = (
 
 # -- imputers ---------------------------------------------------------------------------------
 
-#: What a SimpleImputer may have been fitted to.
+#: Data types that a SimpleImputer can be fitted to.
 IMPUTED_TYPES = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64", "object"),
@@ -201,7 +201,7 @@ IMPUTED_TYPES = (
 
 
 def _pack_imputer(imputer: Any) -> dict[str, Any]:
-    """Numbers of ``strategy="constant"`` are an array of objects; types are stored by name."""
+    """Return the fields; object arrays of numbers become floats, types are stored by name."""
     _check_imputer(imputer)
     values = dict(vars(imputer))
     if imputer._fit_dtype.name != "object":
@@ -224,7 +224,7 @@ def _check_imputer(imputer: Any) -> None:
     if dtype == "object":
         good = strategy in ("most_frequent", "constant") and values.dtype == object
         require(good, "SimpleImputer of text and other objects takes no means")
-    elif values.dtype == object:  # of strategy="constant"
+    elif values.dtype == object:  # strategy="constant"
         good = all(isinstance(value, int | float | np.number) for value in values)
         require(good, "SimpleImputer fills in what is no number")
     gap, fill = imputer.missing_values, imputer.fill_value
@@ -241,7 +241,7 @@ def _finish_imputer(imputer: Any) -> None:
 
 
 def _n_imputed(imputer: Any) -> int:
-    """scikit-learn leaves out a feature without values, unless it is told to keep it."""
+    """Return the number of output features; empty features are dropped unless kept on request."""
     n = imputer.n_features_in_
     if not imputer.keep_empty_features:
         n -= sum(value is None or value != value for value in imputer.statistics_)
@@ -254,7 +254,7 @@ def _check_indicator(indicator: Any) -> None:
     require(good, f"a MissingIndicator of other than {n} features")
 
 
-#: What stands for a missing value, or in its place.
+#: A marker of missing values, or the value that replaces them.
 GAP = maybe(either(NUMBER, TEXT))
 
 IMPUTERS = (

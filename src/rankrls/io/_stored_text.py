@@ -1,4 +1,4 @@
-"""Records of scikit-learn's vectorizers: of text, and of dicts of features."""
+"""Records of scikit-learn's vectorizers of text and of feature dicts."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from rankrls.io._stored_steps import step
 
 __all__ = ["VECTORIZERS"]
 
-#: Words or characters of an n-gram.
+#: Maximum number of words or characters in an n-gram.
 MAX_NGRAM = 50
 
-#: Of an expression that cuts text into words.
+#: Maximum length and number of repetitions of a regular expression for tokens.
 MAX_PATTERN, MAX_REPEATS = 200, 2
 
 _WORDS = maybe(either(TEXT, LISTING))
@@ -61,7 +61,7 @@ ADVICE = {name: _function(name) for name in ("preprocessor", "tokenizer", "analy
 
 
 def _check_words(vectorizer: Any) -> None:
-    """Raise if it reads files, or could take forever: a file of a stranger has chosen all this."""
+    """Raise an error if the vectorizer reads files or can be slow: the file is not trusted."""
     kind = type(vectorizer).__name__
     require(vectorizer.input == "content", f"a {kind} that reads files")
     low, high = vectorizer.ngram_range
@@ -83,9 +83,9 @@ def _is_encoding(name: Any) -> bool:
 
 
 def _check_pattern(pattern: Any) -> None:
-    """Raise unless the time of a search grows slowly with the length of the text.
+    """Raise an error unless the time of a search grows slowly with the length of the text.
 
-    An expression that repeats a repetition can take time exponential in it.
+    An expression with nested repetitions can take exponential time.
     """
     text = f"token_pattern {show(pattern)}"
     require(isinstance(pattern, str) and len(pattern) <= MAX_PATTERN, f"{text} is too long")
@@ -103,7 +103,7 @@ def _check_pattern(pattern: Any) -> None:
 
 
 def _n_repeats(tree: Any, *, inside: bool) -> int:
-    """Repetitions of more than a few times; many if one is inside another."""
+    """Return the number of long repetitions; more than allowed if they are nested."""
     total = 0
     for code, argument in tree:
         if code in (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT):
@@ -119,19 +119,19 @@ def _n_repeats(tree: Any, *, inside: bool) -> int:
         elif code in (_constants.LITERAL, _constants.NOT_LITERAL, _constants.IN, _constants.ANY):
             continue
         elif code not in (_constants.AT, _constants.RANGE, _constants.CATEGORY):
-            return MAX_REPEATS + 1  # looks around, or back at a group
+            return MAX_REPEATS + 1  # a lookaround or a back-reference
     return total
 
 
 def _pack_words(vectorizer: Any) -> dict[str, Any]:
-    """A vocabulary that was given, as a list."""
+    """Return a vocabulary given by the user as a list."""
     if vectorizer.vocabulary is None:
         return {}
     return {"vocabulary": _terms(vectorizer.vocabulary_).tolist()}
 
 
 def _terms(vocabulary: dict[str, int]) -> Any:
-    """Terms in the order of their columns."""
+    """Return the terms in the order of their columns."""
     numbers = np.fromiter((int(n) for n in vocabulary.values()), np.int64, len(vocabulary))
     good = np.array_equal(np.sort(numbers), np.arange(len(numbers)))
     require(good, "a vocabulary whose terms are not numbered from 0")
@@ -141,7 +141,7 @@ def _terms(vocabulary: dict[str, int]) -> Any:
 
 
 def _pack_vocabulary(vectorizer: Any) -> dict[str, Any]:
-    """Terms by column."""
+    """Return the fields with the terms in the order of their columns."""
     values = vars(vectorizer)
     return values | {"vocabulary_": _terms(values["vocabulary_"])}
 
@@ -169,7 +169,7 @@ def _finish_vocabulary(vectorizer: Any) -> None:
 
 def _finish_words(vectorizer: Any) -> None:
     _finish_vocabulary(vectorizer)
-    vectorizer._stop_words_id = id(vectorizer.stop_words)  # consistent with words when fitted
+    vectorizer._stop_words_id = id(vectorizer.stop_words)  # marks the words as validated
 
 
 def _cost_of_vocabulary(fields: dict[str, Any]) -> int:
@@ -190,7 +190,7 @@ _WITH_TERMS: dict[str, Any] = {
     "advice": ADVICE,
     "seen": {},
     "check": _check_vocabulary,
-    "derived": ("_stop_words_id",),  # where a list is in memory
+    "derived": ("_stop_words_id",),  # a memory address
     "pack": _pack_vocabulary,
     "pack_params": _pack_words,
     "cost": _cost_of_vocabulary,

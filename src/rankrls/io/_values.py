@@ -1,7 +1,7 @@
-"""Values as JSON and arrays, and back.
+"""Conversion of values to JSON and arrays, and back.
 
-None, bool, int, str, finite floats and lists are what they are in JSON. Everything else is an
-object with one tag that says what it is:
+None, bool, int, str, finite floats and lists are stored as JSON. Any other value is stored as a
+JSON object with a tag for its type:
 
     {"float": "nan"}                                 also "inf" and "-inf"
     {"scalar": "float32", "value": 0.5}              a NumPy number
@@ -16,8 +16,8 @@ object with one tag that says what it is:
     {"function": "numpy.log1p"}                      a function of `rankrls.io._functions`
     {"object": "RankRLS", "params": {…}, "fields": {…}}    a class of the registry
 
-Arrays are numbers of fixed size. Nothing here can name, import or call anything that is not in the
-registry.
+Arrays contain numbers of fixed size. A value can only refer to classes and functions that are
+registered.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ __all__ = ["ARRAY_TYPES", "Decoder", "Encoder", "tag_of"]
 
 Array = NDArray[Any]
 
-#: What an array may hold, as NumPy names it.
+#: Types of array entries, by their names in NumPy.
 ARRAY_TYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64"),
 )
 
-#: A NumPy array of text may take so many times the bytes of its texts.
+#: Maximum ratio of the size of a NumPy array of text to the size of its texts.
 MAX_PADDING = 8
 
-#: Columns of a sparse array, beside one for each byte that it has: products take memory for all.
+#: Columns of a sparse array in addition to one per stored byte; products allocate all columns.
 MAX_COLUMNS = 2**26
 
-#: Estimators in one file: pipelines have a few steps.
+#: Maximum number of estimators in one file: pipelines have a few steps.
 MAX_ESTIMATORS = 1000
 
-#: Estimators inside one another: a pipeline in a column transformer in a pipeline has three above
-#: its imputer. What scikit-learn asks the outermost one doubles with each of them.
+#: Maximum nesting of estimators: an imputer in a pipeline in a column transformer in a pipeline is
+#: nested three deep. The cost of some calls of scikit-learn doubles with each level.
 MAX_NESTING = 8
 
-#: The tags, and the keys that come with them (for an object: that may come).
+#: The tags and the keys that accompany them (optional keys for an object).
 TAGS: dict[str, set[str]] = {
     "float": set(),
     "scalar": {"value"},
@@ -82,17 +82,17 @@ SPARSE = {"array": sparse.csr_array, "matrix": sparse.csr_matrix}
 
 
 class Encoder:
-    """Turns values into JSON, and collects the arrays on the way.
+    """Converter of values to JSON that collects the arrays.
 
     Parameters
     ----------
     uncertainty : bool
-        Whether models keep what only standard deviations, probabilities and likelihoods need.
+        Whether to store the data that standard deviations, probabilities and likelihoods need.
 
     Attributes
     ----------
     arrays : list of ndarray
-        An array that occurs twice is stored once.
+        The collected arrays. An array that occurs twice is stored once.
     """
 
     def __init__(self, *, uncertainty: bool = True) -> None:
@@ -102,7 +102,7 @@ class Encoder:
         self._nesting = 0
 
     def encode(self, value: Any, where: str) -> Any:
-        """``where`` names the value in messages."""
+        """Return the JSON form of a value; ``where`` names the value in messages."""
         if value is None or type(value) in (bool, int, str):
             return value
         if type(value) is float:
@@ -162,7 +162,7 @@ class Encoder:
         require(value.dtype.name in ARRAY_TYPES, f"{where} is an array of {value.dtype}")
         if id(value) not in self._numbers:
             self._numbers[id(value)] = len(self.arrays)
-            self.arrays.append(value)  # which also keeps its id its own
+            self.arrays.append(value)  # the reference also keeps the id unique
         return {"array": self._numbers[id(value)]}
 
     def _sparse(self, value: Any, where: str) -> Any:
@@ -202,26 +202,26 @@ class Encoder:
 
 
 class Decoder:
-    """Turns JSON back into values.
+    """Converter of JSON to values.
 
     Parameters
     ----------
     array : callable
-        ``array(number)`` gives an array of the file.
+        ``array(number)`` returns an array of the file.
     charge : callable
-        ``charge(n_bytes, what)`` is called before something that takes memory is made, and raises
-        if that is too much.
+        ``charge(n_bytes, what)`` is called before memory is allocated. It raises an error if the
+        budget is exceeded.
     """
 
     def __init__(self, array: Callable[[int], Array], charge: Callable[[int, str], None]) -> None:
         self._array_of = array
         self._charge = charge
         self._n_estimators = self._nesting = 0
-        #: Names of the object that is being made, of its field, of the object in that, and so on.
+        #: Path to the value being decoded: names of an object, its field, the object in it, etc.
         self.where: list[str] = []
 
     def decode(self, tree: Any) -> Any:
-        """The value; a ``ValueError`` if it is not one that `Encoder` writes."""
+        """Return the value; raise a ``ValueError`` if `Encoder` does not write such a tree."""
         if tree is None or type(tree) in (bool, int, float, str):
             return tree
         if type(tree) is list:
@@ -259,7 +259,7 @@ class Decoder:
 
     def _set(self, tree: Any) -> set[Any]:
         stored = self.decode(tree["set"])
-        # Entries of a set, their objects, and what the check of their hash values takes.
+        # The entries of a set, their objects, and the check of their hash values.
         self._charge(200 * (len(stored) if hasattr(stored, "__len__") else 0), "a set of labels")
         labels = expand(stored)
         check_hashes(labels)
@@ -321,7 +321,7 @@ class Decoder:
         record = record_named(tree["object"])
         is_estimator = isinstance(record, EstimatorRecord)
         self.where.append(record.name)
-        if is_estimator:  # before any of them is made
+        if is_estimator:  # check before any estimator is created
             _require_flat(self._nesting)
             self._n_estimators += 1
             require(self._n_estimators <= MAX_ESTIMATORS, f"more than {MAX_ESTIMATORS} estimators")
@@ -342,7 +342,7 @@ class Decoder:
 
 
 def tag_of(tree: Any) -> str:
-    """What a tagged object is; its keys must be exactly those that go with the tag."""
+    """Return the tag of a tagged object; its keys must be exactly those of the tag."""
     tags = [tag for tag in TAGS if tag in tree]
     if not tags:
         raise ValueError(f"a value of an unknown kind: {show(tree)}")
@@ -353,7 +353,7 @@ def tag_of(tree: Any) -> str:
 
 
 def _is_item(value: Any) -> bool:
-    """Whether it may be an entry of an array of Python objects."""
+    """Return whether the value can be an entry of an array of Python objects."""
     return value is None or isinstance(value, bool | int | float | str | np.number | np.bool_)
 
 
@@ -365,10 +365,10 @@ def _shape(shape: Any, size: int | None) -> tuple[int, ...]:
 
 
 def _check_csr(data: Array, indices: Array, indptr: Array, n_rows: int, n_columns: int) -> None:
-    """Raise unless the entries of every row are there, in columns that are there.
+    """Raise an error unless every row has its entries and all column indices are valid.
 
-    Compiled code trusts these numbers. SciPy's ``check_format`` does not look at ``indptr`` if the
-    last entry is zero, nor at differences that overflow.
+    Compiled code does not check these numbers. SciPy's ``check_format`` does not check ``indptr``
+    if its last entry is zero, nor differences that overflow.
     """
     require(len(indptr) == n_rows + 1, f"a sparse array of {len(indptr) - 1} rows, not {n_rows}")
     ascending = indptr[0] == 0 and bool((indptr[1:] >= indptr[:-1]).all())
@@ -392,7 +392,7 @@ def _require_columns(n_columns: int, n_bytes: int, where: str) -> None:
 
 
 def _require_narrow(texts: list[str], where: str) -> None:
-    """NumPy stores every text with the length of the longest: a short list may take much memory."""
+    """Raise an error for padded text: NumPy stores every text with the length of the longest."""
     size, least = len(texts) * max(map(len, texts), default=0), sum(map(len, texts)) + len(texts)
     require(
         size <= MAX_PADDING * (least + 1000),

@@ -1,4 +1,4 @@
-"""Plots of rankings and models; they need matplotlib (``pip install 'rankrls[plot]'``)."""
+"""Plots of rankings and models; requires matplotlib (``pip install 'rankrls[plot]'``)."""
 
 from rankrls.plotting._conditional_ranking import ConditionalRankingDisplay
 from rankrls.plotting._early_stopping import EarlyStoppingDisplay

@@ -30,7 +30,7 @@ class ConditionalRankingDisplay:
     Parameters
     ----------
     Y_true : ndarray of shape (p, g)
-        Labels, NaN where there is none.
+        Labels; NaN for pairs without a label.
     Y_score : ndarray of shape (p, g)
         Predicted scores.
     condition_on : {"rows", "columns"}, default="rows"
@@ -42,7 +42,7 @@ class ConditionalRankingDisplay:
     ----------
     figure_ : matplotlib Figure
     axes_ : ndarray of two matplotlib Axes
-        Scores and truth.
+        Axes of the scores and of the true labels.
     images_ : list of two AxesImage
 
     Examples
@@ -175,7 +175,7 @@ class ConditionalRankingDisplay:
             conditioning, ranked = "conditioning objects", "ranked objects"
             ax.set_ylabel(conditioning if axis else ranked)
             ax.set_xlabel(ranked if axis else conditioning)
-            if colorbar and scaling != "rank":  # scales of their own
+            if colorbar and scaling != "rank":  # each heat map has its own scale
                 self.figure_.colorbar(image, ax=ax)
         if colorbar and scaling == "rank":
             self.figure_.colorbar(

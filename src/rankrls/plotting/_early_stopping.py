@@ -28,10 +28,10 @@ class EarlyStoppingDisplay:
     ----------
     iterations : ndarray of shape (n_checks,)
     validation_error : ndarray of shape (n_checks,)
-        Errors of the chosen alpha; NaN where they were not computed.
+        Errors of the chosen alpha; NaN if not computed.
     best_iteration : int
     training_error : tuple of two ndarrays, optional
-        Iterations, and the errors on the training rows.
+        Iterations, and errors on the training rows.
     others : ndarray of shape (n_checks, n_others), optional
         Validation errors of other alphas.
     alpha : float, optional
@@ -95,8 +95,8 @@ class EarlyStoppingDisplay:
         estimator : fitted RankRLS, RankRLSCV or ConditionalRankRLS
         train : tuple (X, y) or (X, y, qid), optional
             Training rows. If given, the iterations are repeated and the training error is shown as
-            well. This needs a `RankRLS` or `RankRLSCV` that was fitted with an ``eval_set``;
-            otherwise the rows that were held out at random are not known.
+            well. This requires a `RankRLS` or `RankRLSCV` fitted with an ``eval_set``; otherwise
+            the randomly held-out rows are unknown.
         name : str, optional
             Title; by default the class name of the estimator.
         ax : matplotlib Axes, optional
@@ -158,7 +158,7 @@ class EarlyStoppingDisplay:
         iterations : array-like of shape (n_checks,)
         validation_error : array-like of shape (n_checks,)
         best_iteration : int, optional
-            If None, the first iteration with the smallest validation error.
+            Iteration to mark. If None, the first one with the smallest validation error is used.
         training_error : array-like of shape (n_checks,), optional
         name, ax, plot_options
             As for `from_estimator`.
@@ -251,7 +251,7 @@ class EarlyStoppingDisplay:
 
 
 def _error_name(scoring: Any) -> str:
-    """Name of 1 − score."""
+    """Return the name of 1 − score."""
     if isinstance(scoring, str) and scoring in ("pairwise_accuracy", "concordance_index"):
         return "pairwise error"
     return f"1 − {scoring.replace('_', ' ') if isinstance(scoring, str) else 'score'}"
@@ -268,7 +268,7 @@ def _plot_known(ax: Any, x: Array, values: Array, options: dict[str, Any]) -> An
 def _training_error(
     estimator: Any, alpha: Any, train: tuple[Any, ...], last: int
 ) -> tuple[Array, Array]:
-    """Refit with the training rows as the eval_set, to get their errors in the same iterations."""
+    """Refit with the training rows as eval_set to get their errors at the same iterations."""
     if not isinstance(train, tuple | list) or len(train) not in (2, 3):
         raise ValueError("train must be (X, y) or (X, y, qid)")
     if not hasattr(estimator, "early_stopping") or hasattr(estimator, "condition_on"):

@@ -39,7 +39,7 @@ class RegularizationPathDisplay:
     coef : ndarray of shape (n_alphas, n_features), optional
     feature_names : list of str, optional
     best_alpha : float, optional
-        The chosen alpha. If None, the largest alpha with the best score.
+        The chosen alpha. If None, the largest alpha with the best score is used.
     score_name : str, default="score"
     estimator_name : str, optional
         Title of the plot.
@@ -110,7 +110,7 @@ class RegularizationPathDisplay:
         estimator : fitted RankRLSCV
             The estimator whose ``cv_results_`` are shown.
         X, y : as for ``fit``, optional
-            If given, the coefficients for each alpha are computed and shown. This needs a linear
+            If given, the coefficients for each alpha are computed and shown. This requires a linear
             kernel.
         output : int, default=0
             Index of the output whose coefficients are shown.
@@ -345,7 +345,7 @@ class RegularizationPathDisplay:
         ax.axvline(self.alphas[self.best_index], color=BLACK, linestyle="--", linewidth=1.0)
         ax.set_ylabel("coefficient × deviation" if self._standardized else "coefficient")
         handles, labels = ax.get_legend_handles_labels()
-        if len(rest):  # the named ones first
+        if len(rest):  # list the named lines first
             handles, labels = [*handles[1:], handles[0]], [*labels[1:], labels[0]]
         self._legend(ax, handles, labels)
         ax.grid(alpha=0.25)

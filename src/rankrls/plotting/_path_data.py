@@ -18,7 +18,7 @@ Array = NDArray[Any]
 def path_coefficients(
     estimator: Any, X: Any, y: Any, alphas: Array, output: int, fit_params: dict[str, Any]
 ) -> Array:
-    """Coefficients for each alpha of a fitted `RankRLSCV`, shape (n_alphas, n_features)."""
+    """Return coefficients of a fitted `RankRLSCV` for each alpha, (n_alphas, n_features)."""
     names = set(RankRLS().get_params()) & set(estimator.get_params(deep=False))
     parameters = {name: getattr(estimator, name) for name in names}
     if getattr(estimator, "kernel", None) != "linear":
@@ -42,7 +42,7 @@ def path_coefficients(
 
 
 def deviations(X: Any) -> Array:
-    """Standard deviation of each column; sparse matrices are not densified."""
+    """Return the standard deviation of each column without densifying sparse matrices."""
     if hasattr(X, "tocsc"):
         mean = np.asarray(X.mean(axis=0)).ravel()
         squares = np.asarray(X.multiply(X).mean(axis=0)).ravel()

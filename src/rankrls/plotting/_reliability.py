@@ -68,7 +68,7 @@ class ReliabilityDisplay:
     errorbar_ : ErrorbarContainer
     line_ : Line2D
     diagonal_ : Line2D or None
-        None if the axes already had one.
+        The diagonal; None if the axes already had one.
 
     See Also
     --------
@@ -133,11 +133,12 @@ class ReliabilityDisplay:
         Parameters
         ----------
         estimator : RankRLSCV or RankRLS
-            A fitted `RankRLSCV` has calibrated probabilities. For a `RankRLS`, they are those of a
-            new judgement with noise variance alpha (``preference_proba(..., noisy=True)``).
+            A fitted `RankRLSCV` has calibrated probabilities. For a `RankRLS`, the probabilities
+            are those of a new judgement with noise variance alpha
+            (``preference_proba(..., noisy=True)``).
         X : array-like or sparse matrix of shape (n_items, n_features)
         pairs : array-like of shape (n_pairs, 2)
-            Row numbers (preferred, other).
+            Row indices (preferred, other).
         magnitude, pair_weight : array-like of shape (n_pairs,), optional
         pair_features : array-like of shape (n_pairs, n_pair_features), optional
             As for ``fit``; required if the model was fitted with pair features.
@@ -147,10 +148,10 @@ class ReliabilityDisplay:
         groups : array-like of shape (n_pairs,), optional
             Group of each judgement; judgements of a group are left out together.
         held_out : bool, default=True
-            If True, X and pairs are those of ``fit``, and each judgement is predicted by the model
-            without it or without its group (see `holdout_judgements`); only the slope of the
-            calibration, a single number, is estimated from all judgements. If False, the fitted
-            model predicts new judgements.
+            If True, X and pairs must be the data passed to ``fit``, and each judgement is predicted
+            by the model without it or without its group (see `holdout_judgements`). Only the slope
+            of the calibration, a single number, is estimated from all judgements. If False, the
+            fitted model predicts new judgements.
         n_bins, strategy, name, ax, **line_options
             As for `from_predictions`; the default name is the class name of the estimator.
 
@@ -209,7 +210,7 @@ class ReliabilityDisplay:
         proba : array-like of shape (n,)
             Predicted probabilities that a is preferred to b.
         outcome : array-like of shape (n,)
-            1 where a was preferred, 0 where b was, 0.5 for ties.
+            1 if a was preferred, 0 if b was preferred, 0.5 for ties.
         sample_weight : array-like of shape (n,), optional
         n_bins : int, default=10
             Maximum number of bins; empty bins are omitted.
@@ -245,7 +246,7 @@ class ReliabilityDisplay:
         bins = np.unique(np.searchsorted(edges, p, side="right"), return_inverse=True)[1]
         total = np.bincount(bins, weight)
         mean = np.bincount(bins, weight * won) / total
-        # Effective number of judgements: n independent ones of equal weight have the same variance.
+        # Effective number of judgements: as many with equal weights have the same variance.
         n = total**2 / np.bincount(bins, weight**2)
         centre = (mean + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
         half = _Z * np.sqrt(mean * (1 - mean) / n + (_Z / (2 * n)) ** 2) / (1 + _Z**2 / n)
@@ -303,7 +304,7 @@ class ReliabilityDisplay:
 
 
 def _held_out(estimator: Any, X: Any, pairs: Any, judged: dict[str, Any]) -> Array:
-    """P(preferred) of each judgement by the model without it or without its group."""
+    """Return P(preferred) of each judgement by the model without it or without its group."""
     if not isinstance(estimator, RankRLS | RankRLSCV):
         raise ValueError(
             f"held-out judgements are predicted by RankRLS and RankRLSCV; got a "
@@ -338,7 +339,7 @@ def _predicted(estimator: Any, X: Any, pairs: Any, pair_features: Any) -> Array:
 
 
 def _take(X: Any, rows: Array) -> Any:
-    """Rows of an array, a sparse matrix or a data frame."""
+    """Return rows of an array, a sparse matrix or a data frame."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]
     if sparse.issparse(X):

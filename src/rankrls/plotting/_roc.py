@@ -93,7 +93,8 @@ class LeavePairOutRocDisplay:
         Parameters
         ----------
         estimator : RankRLS
-            Defines the parameters; it must have cost="magnitude" and ties="keep". It is not fitted.
+            Estimator with the parameters to use; it must have cost="magnitude" and ties="keep". It
+            is not fitted.
         X : array-like or sparse matrix of shape (n, n_features)
         y : array-like of shape (n,)
             Binary labels; the higher one is the positive class.

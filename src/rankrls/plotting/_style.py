@@ -22,7 +22,7 @@ _DASHES = ("-", "--", "-.", ":")
 
 
 def line_styles(n: int) -> list[dict[str, Any]]:
-    """Options of n lines; combinations of colour and dashes repeat only when all have been used."""
+    """Return options of n lines; colours and dashes repeat only after all combinations."""
     return [
         {
             "color": _COLORS[i % len(_COLORS)],

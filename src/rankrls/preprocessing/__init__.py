@@ -1,4 +1,4 @@
-"""Preprocessing for rankers: encoding of tables, scaling by query, views of features."""
+"""Preprocessing for rankers: encoding of tables, scaling by query, transformations of features."""
 
 from rankrls.preprocessing._query_scaler import QueryScaler
 from rankrls.preprocessing._ranking_features import RankingFeatures

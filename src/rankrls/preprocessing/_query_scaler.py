@@ -27,8 +27,8 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Scale each feature within each query.
 
     Scores are not comparable between queries, and often the features are not either: a text match
-    score, for example, grows with the length of the query. Each query is therefore scaled by its
-    own rows only. ``fit`` learns nothing: new queries are scaled by their own rows, too.
+    score, for example, grows with the length of the query. Each query is therefore scaled using its
+    own rows only. ``fit`` learns no statistics: new queries are scaled using their own rows, too.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, if they have names that are all strings.
+        Names of the features, if all names are strings.
 
     See Also
     --------
@@ -186,7 +186,7 @@ def scale_by_query(X: NDArray[Any], queries: Queries, method: str) -> NDArray[An
         return _ranks(X, queries)
     order = np.argsort(queries.codes, kind="stable")
     n_rows = np.bincount(queries.codes, minlength=len(queries))
-    starts = np.cumsum(n_rows) - n_rows  # of each query, in the sorted rows
+    starts = np.cumsum(n_rows) - n_rows  # first position of each query in the sorted rows
 
     def of_rows(of_queries: NDArray[Any]) -> NDArray[Any]:
         return np.repeat(of_queries, n_rows, axis=0)
@@ -201,7 +201,7 @@ def scale_by_query(X: NDArray[Any], queries: Queries, method: str) -> NDArray[An
         if exponents is not None:
             values = np.ldexp(values, of_rows(-exponents))
             low = np.ldexp(low, -exponents)
-        values -= of_rows(low)  # exactly 0 where the query is constant
+        values -= of_rows(low)  # exactly 0 if the feature is constant in the query
         if method == "standard":
             sums = np.add.reduceat(values, starts, axis=0, dtype=np.float64)
             values = values - of_rows(sums / n_rows[:, None])
@@ -216,7 +216,7 @@ def scale_by_query(X: NDArray[Any], queries: Queries, method: str) -> NDArray[An
 
 
 def _ranks(X: NDArray[Any], queries: Queries) -> NDArray[Any]:
-    """Mean ranks within queries; those of the same size are sorted together."""
+    """Return mean ranks within queries; queries of the same size are sorted together."""
     ranks = np.empty_like(X)
     order = np.argsort(queries.codes, kind="stable")
     n_rows = np.bincount(queries.codes, minlength=len(queries))
@@ -236,7 +236,7 @@ def _nonzero(divisor: NDArray[Any]) -> NDArray[Any]:
 
 
 def _exponents(largest: NDArray[Any]) -> NDArray[Any] | None:
-    """Return e such that largest / 2^e is in [1/2, 1); None if no value is that extreme.
+    """Return e such that largest / 2^e is in [1/2, 1); None if no value is extreme.
 
     Scaled features do not depend on the unit of the values. In this unit no difference or square
     can overflow, and underflow is harmless.
@@ -247,7 +247,7 @@ def _exponents(largest: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _maxabs_sparse(X: Any, queries: Queries) -> Any:
-    """Divide every stored value by the largest one of its query and column."""
+    """Divide each stored value by the largest absolute value of its query and column."""
     X = X.copy()
     X.sum_duplicates()
     row_codes = np.repeat(queries.codes, np.diff(X.indptr))

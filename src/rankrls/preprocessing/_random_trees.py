@@ -24,14 +24,15 @@ BLOCK = 2**22
 class RandomTrees:
     """Complete binary trees of the same depth d, grown without labels.
 
-    Node 1 is the root, the children of node i are 2i (at most the threshold) and 2i + 1.
+    Node 1 is the root. The children of node i are 2i (values up to the threshold) and 2i + 1.
 
     Attributes
     ----------
     features : ndarray of shape (n_trees, 2^d), int
         Feature of each inner node; node 0 is not used.
     thresholds : ndarray of shape (n_trees, 2^d)
-        Infinite where a branch ends above the last level, so that all rows go left.
+        Threshold of each inner node; infinite if a branch ends above the last level, so that all
+        rows go left.
     """
 
     features: Array
@@ -51,7 +52,7 @@ class RandomTrees:
         thresholds = np.full((n_trees, 2**depth), np.inf)
         for t, estimator in enumerate(grown.estimators_):
             tree = estimator.tree_
-            nodes, places = np.array([0]), np.array([1])  # in scikit-learn's tree, and in ours
+            nodes, places = np.array([0]), np.array([1])  # in scikit-learn's tree and in this one
             for _ in range(depth):
                 inner = tree.children_left[nodes] >= 0
                 nodes, places = nodes[inner], places[inner]
@@ -67,13 +68,13 @@ class RandomTrees:
         return self.features.size
 
     def leaves(self, X: Array) -> sparse.csr_array:
-        """Indicator matrix of the leaf of each row in each tree, shape (m, n_leaves)."""
+        """Return the indicator matrix of the leaf of each row in each tree, (m, n_leaves)."""
         n_trees, width = self.features.shape
         trees = np.arange(n_trees)
         found = np.empty((len(X), n_trees), dtype=np.int32)
         step = max(1, BLOCK // n_trees)
         for first in range(0, len(X), step):
-            rows = X[first : first + step].astype(np.float32)  # as scikit-learn splits them
+            rows = X[first : first + step].astype(np.float32)  # scikit-learn splits float32 rows
             numbers = np.arange(len(rows))[:, None]
             place = np.ones((len(rows), n_trees), dtype=np.int64)
             for _ in range(width.bit_length() - 1):

@@ -26,13 +26,13 @@ Array = NDArray[Any]
 #: Names of the blocks.
 BLOCKS = ("log", "standard", "rank", "quantile", "uniform", "hats", "partitions")
 
-#: Blocks that compare a row with the others of its query.
+#: Blocks that compare a row with the other rows of its query.
 WITHIN_QUERY = ("standard", "rank")
 
 #: Number of quantiles, and the maximum number of rows from which they are computed.
 N_QUANTILES, QUANTILE_ROWS = 200, 100_000
 
-#: Normal quantiles are clipped here; the tail beyond has probability 1e-7.
+#: Normal quantiles are clipped at this tail probability.
 MOST_EXTREME = 1e-7
 
 #: Number of hat functions of a feature; they sum to a constant, so one of them is redundant.
@@ -62,15 +62,15 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
     depth : int, default=6
         Depth of the trees, at most 12.
     random_state : int, RandomState instance or None, default=None
-        Seed of the trees, and of the sample of rows from which quantiles are computed if there are
-        more than 100,000.
+        Seed of the trees, and of the sample of rows used to compute quantiles if there are more
+        than 100,000 rows.
 
     Attributes
     ----------
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, if they have names that are all strings.
+        Names of the features, if all names are strings.
 
     Notes
     -----
@@ -112,7 +112,7 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         X : array-like or sparse matrix of shape (n_rows, n_features)
             Finite numbers; use `TableEncoder` for raw tables.
         y : ignored
-            Present so that pipelines can pass it.
+            Present for compatibility with pipelines.
         qid : array-like of shape (n_rows,), optional
             Query label of each row; required by blocks that work within queries.
 
@@ -135,7 +135,8 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         ----------
         X : array-like or sparse matrix of shape (n_rows, n_features)
         qid : array-like of shape (n_rows,), optional
-            Required if ``fit`` had it and a block works within queries.
+            Query label of each row; required if ``fit`` was given qid and a block works within
+            queries.
 
         Returns
         -------
@@ -230,7 +231,7 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         if block in WITHIN_QUERY:
             assert queries is not None
             return scale_by_query(X, queries, block)
-        key = "quantiles"  # all of these are made of them
+        key = "quantiles"  # shared by the remaining blocks
         if key not in cache:
             cache[key] = _interpolated(X, self._quantiles)
         if block == "quantile":
@@ -242,14 +243,14 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         return hats.reshape(len(X), -1)
 
     def _split_by(self, X: Array, queries: Queries | None, cache: dict[str, Array]) -> Array:
-        """Features for the random trees: logarithms and, with queries, ranks within them."""
+        """Return features for the random trees: logarithms and, with queries, ranks within them."""
         parts = [self._standardized("log", X, queries, cache)]
         if queries is not None:
             parts.append(self._standardized("rank", X, queries, cache))
         return np.hstack(parts)
 
     def _width(self, block: str) -> int:
-        """Number of columns of a block."""
+        """Return the number of columns of a block."""
         if block == "partitions":
             return self._trees.n_leaves
         return self.n_features_in_ * (len(KNOTS) if block == "hats" else 1)
@@ -274,7 +275,7 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
 
 
 def _sizes(X: Any) -> Array:
-    """Median absolute value of the non-zero values of each column; 0 if there are none."""
+    """Return the median absolute value of the non-zero values of each column; 0 if none."""
     if sparse.issparse(X):
         return np.asarray(abs(X).max(axis=0).todense()).ravel()
     sizes = np.zeros(X.shape[1])
@@ -285,14 +286,14 @@ def _sizes(X: Any) -> Array:
 
 
 def _quantiles(X: Array, rng: np.random.RandomState) -> Array:
-    """Quantiles of every column, shape (n_quantiles, n_features)."""
+    """Return the quantiles of every column, shape (n_quantiles, n_features)."""
     if len(X) > QUANTILE_ROWS:
         X = X[np.sort(rng.choice(len(X), QUANTILE_ROWS, replace=False))]
     return np.quantile(X, np.linspace(0.0, 1.0, N_QUANTILES), axis=0)
 
 
 def _interpolated(X: Array, quantiles: Array) -> Array:
-    """Position of each value among the quantiles, 0 … 1; the middle where several are equal."""
+    """Return the position of each value among the quantiles, 0 … 1; the middle of equal ones."""
     places = np.linspace(0.0, 1.0, len(quantiles))
     result = np.empty_like(X)
     for j, column in enumerate(X.T):
@@ -304,7 +305,7 @@ def _interpolated(X: Array, quantiles: Array) -> Array:
 
 
 def _sparse_log(X: Any, sizes: Array) -> sparse.csr_array:
-    """Logarithms of sparse rows, scaled to length 1."""
+    """Return logarithms of sparse rows, scaled to length 1."""
     X = sparse.csr_array(X, copy=True)
     X.data = np.sign(X.data) * np.log1p(np.abs(X.data) / sizes[X.indices])
     lengths = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())

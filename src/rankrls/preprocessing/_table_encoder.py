@@ -30,17 +30,17 @@ __all__ = ["TableEncoder"]
 Array = NDArray[Any]
 
 #: Kinds of output columns: the numbers of a column, an indicator of missing values, or an indicator
-#: of a level of text.
+#: of one level of a text column.
 NUMBER, MISSING, LEVEL = 0, 1, 2
 
-#: Text with at most this many levels is a category, whatever the number of rows.
+#: Text with at most this many levels is a category for any number of rows.
 FEW_LEVELS = 5
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode a raw table as numbers.
 
-    Numbers and booleans stay numbers; missing values are replaced by the median of the training
+    Numbers and booleans stay numbers. Missing values are replaced by the median of the training
     rows, and an indicator column is added. Text and categories are one-hot encoded, for the most
     frequent levels. Constant columns, and text columns with a different value in nearly every row,
     are dropped. Columns that look like ids are dropped with an `IdColumnWarning` that names them.
@@ -56,13 +56,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     sources_ : ndarray of shape (n_columns,)
-        Column of X from which each output column is made.
+        Column of X from which each output column is computed.
     dropped_ : list of int
         Columns of X that are dropped.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the columns of X, if they are all strings.
+        Names of the columns of X, if all names are strings.
 
     Notes
     -----
@@ -106,7 +106,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         y : ignored
             Present for compatibility with pipelines.
         qid : array-like of shape (n_rows,), optional
-            Query label of each row; helps to distinguish ids from features within queries.
+            Query label of each row. It helps to distinguish ids from features within queries.
 
         Returns
         -------
@@ -163,7 +163,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         {ndarray, sparse array} of shape (n_rows, n_columns)
-            float64, finite.
+            The encoded table, float64 and finite.
         """
         check_is_fitted(self)
         return self._encoded(X)
@@ -191,7 +191,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of the output columns.
+        """Return the names of the output columns.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @property
     def text_columns(self) -> list[int]:
-        """Columns of X that need not be numbers: text columns and dropped columns."""
+        """Columns of X that can be non-numeric: text columns and dropped columns."""
         numeric = self.sources_[self._kinds != LEVEL]
         return np.setdiff1d(np.arange(self.n_features_in_), numeric).tolist()
 
@@ -263,7 +263,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"{self.n_features_in_} features as input"
             )
 
-    # -- what a column becomes
+    # -- encoding of columns
 
     def _columns_of(self, source: int, values: Any) -> Iterator[tuple[int, float, str]]:
         """Generate (kind, fill, level) of the output columns made from one column of X."""
@@ -280,7 +280,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             yield MISSING, 0.0, ""
 
     def _frequent(self, text: Array) -> list[str]:
-        """Most frequent levels; none if there is a single level, or nearly one for each row."""
+        """Return the most frequent levels; none if there is one level, or nearly one per row."""
         known = text[text != ""]
         levels, counts = np.unique(known, return_counts=True)
         constant = len(levels) < 2 and len(known) == len(text)
@@ -403,14 +403,14 @@ def _as_text(values: Any) -> Array:
 
 
 def _level(value: Any) -> str:
-    """Format a level as text; 1.0, as pandas writes 1 beside missing values, becomes 1."""
+    """Format a level as text; 1.0, which pandas uses for 1 beside missing values, becomes 1."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
 
 
 def _are_numbers(text: Array) -> bool:
-    """Whether most of the values are numbers written as text."""
+    """Return whether most of the values are numbers written as text."""
     known, n_numbers = text[text != ""], 0
     for value in known:
         try:
@@ -422,7 +422,7 @@ def _are_numbers(text: Array) -> bool:
 
 
 def _varying_sparse(X: Any) -> Array:
-    """Columns that are not constant."""
+    """Return the columns that are not constant."""
     low = np.asarray(X.min(axis=0).todense()).ravel()
     high = np.asarray(X.max(axis=0).todense()).ravel()
     return np.flatnonzero(low < high)
