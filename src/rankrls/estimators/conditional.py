@@ -1,4 +1,4 @@
-"""``ConditionalRankRLS``: rank these objects for that one, known or new."""
+"""``ConditionalRankRLS``: rank objects conditioned on another object, known or new."""
 
 from __future__ import annotations
 
@@ -32,105 +32,107 @@ class ConditionalRankRLS(UpdatableRanker):
         Σ_i Σ_j (y_ij − f(x_i, z_j) − c_i)² + alpha ‖f‖²
 
     over the observed pairs, in the space of the kernel k(x, x') g(z, z'). The ranking loss gives
-    every conditioning object i a free offset c_i, so that only differences within its list
-    count; regression has c_i = 0. ``fit_offsets`` adds further offsets.
+    every conditioning object i a free offset c_i, so that only score differences within its list
+    matter. Regression has c_i = 0. ``fit_offsets`` adds further offsets.
 
     Parameters
     ----------
     alpha : float or tuple of float, default=1.0
-        Regularisation, > 0. It multiplies ‖f‖² and nothing is rescaled. With early stopping it
-        may be 0. ``pairwise="two-step"`` takes a pair: alpha of the rows and of the columns.
+        Regularisation strength, > 0. It multiplies ‖f‖² without any rescaling. With early stopping
+        it may be 0. ``pairwise="two-step"`` takes a pair of alphas, for the rows and the columns.
     kernel : str, callable or list of these, default="linear"
-        Kernel of the row objects: any name that scikit-learn's `pairwise_kernels` takes, a
-        function of two rows, or "precomputed" (X is the kernel matrix). Three kernels look at no
-        features: "identity" (an object is like itself only), "profile" (objects with similar
-        observed labels are similar) and "constant" (all objects are alike). Several kernels are
-        added up, each divided by its mean value k(x, x) and multiplied by its weight; if several
-        are precomputed, X is a list of kernel matrices.
+        Kernel of the row objects: any name accepted by scikit-learn's `pairwise_kernels`, a
+        function of two rows, or "precomputed" (X is the kernel matrix). Three kernels do not use
+        features: "identity" (an object is similar to itself only), "profile" (objects with similar
+        observed labels are similar) and "constant" (all objects are equally similar). A list of
+        kernels is summed, each divided by its mean value k(x, x) and multiplied by its weight. If
+        several kernels are precomputed, X is a list of kernel matrices.
     object_kernel : str, callable or list of these, optional
-        Kernel of the column objects; None: the same, with the same parameters.
+        Kernel of the column objects. None: ``kernel`` with the same parameters.
     gamma, degree, coef0 : float
         Parameters of the kernels that have them (``gamma=None``: 1/n_features, and 1 for chi2).
     kernel_params : dict or list of dict, optional
         Further parameters of ``kernel``, or of each of several kernels.
     object_kernel_params : dict or list of dict, optional
-        Parameters of ``object_kernel``; these override gamma, degree and coef0.
+        Parameters of ``object_kernel``. They override gamma, degree and coef0.
     kernel_weights, object_kernel_weights : array-like of shape (n_kernels,), optional
-        Weights of several kernels, ≥ 0. None: equal ones, which add up to one;
-        `ConditionalRankRLSCV` chooses them.
+        Weights of several kernels, ≥ 0. None: equal weights that sum to one.
+        `ConditionalRankRLSCV` chooses them by cross-validation.
     pairwise : {"kronecker", "cartesian", "additive", "polynomial", "mlpk", "ranking", \
 "pairs", "two-step"}, default="kronecker"
-        The kernel of pairs that is made of k and g (Notes). "kronecker", k(x, x') g(z, z'), is the
-        one for new objects on either side. "two-step" is no kernel but a regression of the rows
-        after one of the columns, each with its own alpha; it needs a complete Y. "mlpk" and
-        "ranking" are for objects of one kind. "pairs" adds up products of the first kernels of both
-        lists, of the second ones, and so on; "kronecker" multiplies the two sums.
+        The kernel of pairs, computed from k and g (see Notes). "kronecker", k(x, x') g(z, z'), can
+        predict new objects on either side. "two-step" is not a kernel, but a regression over the
+        columns followed by one over the rows, each with its own alpha. It needs a complete Y.
+        "mlpk" and "ranking" need objects of one kind. "pairs" sums the products of corresponding
+        kernels of the two lists, while "kronecker" multiplies the two sums.
     relation : {None, "symmetric", "reciprocal"}, default=None
-        What is known of the relation between objects of one kind: f(x, z) = f(z, x), or
-        f(x, z) = −f(z, x). A matrix Y must agree with it; edges of a sparse matrix are single
-        observations and may differ.
+        Known symmetry of the relation between objects of one kind: f(x, z) = f(z, x), or
+        f(x, z) = −f(z, x). A dense Y must have this symmetry. Entries of a sparse Y are separate
+        observations and may violate it.
     loss : {"ranking", "regression", "squared_hinge"}, default="ranking"
-        "squared_hinge" is a support vector machine for labels −1 and 1: Σ max(0, 1 − y f)² takes
-        the place of Σ (y − f)² of "regression".
+        "squared_hinge" is a support vector machine for labels −1 and 1. Its loss is
+        Σ max(0, 1 − y f)² instead of Σ (y − f)² for "regression".
     condition_on : {"rows", "columns"}, default="rows"
-        Whether each row of Y is a ranking of the columns, or each column one of the rows.
+        "rows": each row of Y ranks the columns. "columns": each column of Y ranks the rows.
     fit_offsets : bool or {"global", "rows", "columns", "both"}, default=False
         Offsets of the labels that are not regularised: one for all pairs (True, "global"), one for
-        each row of Y, for each column, or both. Without them a regression is regularised towards
-        zero, which is far from labels with another mean. The ranking loss has the offsets of
-        conditioning objects already, and True adds nothing to it; those of the ranked objects are
-        their popularity. For new objects an offset is the mean over the known ones, so that
-        "rows" and "columns" suit sides without new objects. Not with a ``relation``.
+        each row of Y, for each column, or both. Without them, regression is regularised towards
+        zero, even if the labels have another mean. The ranking loss already has offsets of the
+        conditioning objects, and True adds nothing to it. Offsets of the ranked objects represent
+        their popularity. The offset of a new object is the mean over the known objects, so "rows"
+        and "columns" are suitable for sides without new objects. Not available with a
+        ``relation``.
     solver : {"auto", "closed", "primal", "dual", "cg"}, default="auto"
-        "closed" needs a complete Y (every pair of the objects that have a label observed,
-        equally often) and decomposes the two kernels. "primal" factorises a system over all
-        products of a feature of X and one of Z (linear kernels, dense features), or over all
-        objects (pairwise "additive" and "ranking"), "dual" one over the observed pairs. "cg"
-        iterates, with products that never form it. "auto": "closed" if Y is complete and it
-        applies; else "primal" if products of features are fewer than observed pairs and cheap
-        enough; else "dual" up to 2000 observed pairs; else "cg".
+        "closed" decomposes the two kernels. It needs a complete Y: every pair of the objects with
+        labels is observed, and all equally often. "primal" factorises a system over all products
+        of a feature of X and one of Z (linear kernels, dense features), or over all objects
+        (pairwise "additive" and "ranking"). "dual" factorises a system over the observed pairs.
+        "cg" solves this system by conjugate gradients without forming it. "auto": "closed" if Y is
+        complete and it applies; else "primal" if there are fewer products of features than
+        observed pairs and they are cheap enough; else "dual" up to 2000 observed pairs; else "cg".
     max_iter : int, default=200
-        Most iterations of "cg".
+        Maximum number of iterations of "cg".
     tol : float, default=1e-6
-        Relative accuracy of "cg". It ends when the true residual shows that the error of the
-        solution is about this small; otherwise there is a `ConvergenceWarning`.
+        Relative accuracy of "cg". Iteration stops when the true residual shows that the error of
+        the solution is about this small. Otherwise a `ConvergenceWarning` is issued.
     early_stopping : bool, default=False
-        Regularise by iteration: look at held-out edges after each iteration of "cg", end when
-        their pairwise error has not improved for ``n_iter_no_change`` iterations, and keep the
-        best model seen.
+        Regularise by early stopping. The pairwise error of held-out edges is computed after each
+        iteration of "cg". Training stops when it has not improved for ``n_iter_no_change``
+        iterations, and the best model is kept.
     validation_fraction : float, default=0.1
-        About this part of the pairs is held out for early stopping, as half of the lists of
-        random conditioning objects. They do not become part of the model.
+        Approximate fraction of the pairs to hold out for early stopping. Half of the pairs of
+        random conditioning objects are held out. The model is not fitted to them.
     n_iter_no_change : int, default=10
+        Number of iterations without improvement after which early stopping ends training.
     random_state : int, RandomState instance or None
-        For the held-out edges.
+        Controls the choice of held-out edges.
     verbose : int, default=0
-        1: progress on stderr.
+        1: print progress to stderr.
     n_jobs : int, optional
         Passed on to `pairwise_kernels`.
 
     Attributes
     ----------
     dual_coef_ : ndarray of shape (p, g)
-        A of f(x, z) = k_xᵀ A g_z, with k_x the kernel values of x with the row objects and g_z
-        those of z with the column objects. Other pairwise kernels add up several such products
-        (Notes).
+        The coefficients A of f(x, z) = k_xᵀ A g_z, where k_x are the kernel values between x and
+        the row objects, and g_z those between z and the column objects. Other pairwise kernels sum
+        several such products (see Notes).
     coef_ : ndarray of shape (d, e)
-        W of f(x, z) = xᵀ W z, for linear kernels with pairwise "kronecker" or "two-step". Where
-        features are fewer than objects, or very differently scaled, predictions are made by W,
-        which has digits that ``dual_coef_`` has not.
+        The weights W of f(x, z) = xᵀ W z, for linear kernels with pairwise "kronecker" or
+        "two-step". If there are fewer features than objects, or features have very different
+        scales, predictions use W, which is more accurate than ``dual_coef_``.
     solver_ : str
         The solver that was used.
     n_iter_ : int
-        Iterations; 1 for the direct solvers.
+        Number of iterations; 1 for the direct solvers.
     n_edges_ : int
-        Observed labels.
+        Number of observed labels.
     offset_ : float
-        What is added to all scores (``fit_offsets``).
+        The offset added to all scores (``fit_offsets``).
     row_offsets_, column_offsets_ : ndarray of shape (p,) and (g,)
-        What is added for known row and column objects, with mean zero.
+        The offsets added for known row and column objects, with mean zero.
     best_iteration_, validation_curve_, validation_iterations_
-        The iteration that early stopping kept, and the validation errors after each.
+        The iteration selected by early stopping, the validation errors, and their iterations.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, if X has names
     object_feature_names_in_ : ndarray of str, if Z has names
@@ -143,11 +145,12 @@ class ConditionalRankRLS(UpdatableRanker):
     Notes
     -----
     The Kronecker product of the kernel matrices K ⊗ G is never formed. On complete data the
-    solution is A = V (VᵀYU ∘ 1/(λσᵀ + alpha)) Uᵀ with the eigendecompositions of K and G (of C G C,
-    C centring, for the ranking loss), singular or not. With a symmetric or reciprocal relation
-    the ranking loss leads to one more system of equations for the offsets c_i, as many as there
-    are objects. Linear kernels are decomposed by their features, whose scales do not matter to the
-    accuracy; a warning names columns that have lost digits in a kernel matrix all the same.
+    solution is A = V (VᵀYU ∘ 1/(λσᵀ + alpha)) Uᵀ with the eigendecompositions of K and G. For the
+    ranking loss, G is replaced by C G C with the centring matrix C. The kernels may be singular.
+    With a symmetric or reciprocal relation, the ranking loss needs one more system of equations for
+    the offsets c_i, with one equation per object. Linear kernels are decomposed by their features,
+    so that the scales of features do not affect the accuracy. If features still lose digits in a
+    kernel matrix, a warning names their columns.
 
     Pairwise kernels are sums of products of k or k², g or g², 1 (ones) and "x is x'" (identity),
     and f(x, z) is the same sum of products with A between them:
@@ -165,32 +168,33 @@ class ConditionalRankRLS(UpdatableRanker):
     "two-step"      as "kronecker", A = (K + α₁I)⁻¹ Y (G + α₂I)⁻¹          k_xᵀ A g_z
     ==============  ====================================================  =========================
 
-    The Cartesian kernel has a part only for known column objects and one only for known row
-    objects: pairs of two new objects have score zero (and a warning says so). The lists of
-    "additive" rank all objects alike, whatever they are conditioned on. "mlpk" is symmetric,
-    "ranking" antisymmetric, without a ``relation``. A complete Y has a closed form with
-    "kronecker", "cartesian", "two-step", and "polynomial" (not for rankings with a ``relation``).
+    The Cartesian kernel needs a known object: pairs of two new objects have score zero, and a
+    warning is issued. With "additive", the ranking does not depend on the conditioning object.
+    "mlpk" is symmetric and "ranking" antisymmetric, without a ``relation``. A complete Y has a
+    closed form with "kronecker", "cartesian", "two-step", and "polynomial" (except for the ranking
+    loss with a ``relation``).
 
     Over the observed pairs of an incomplete Y the problem is `RankRLS` with the conditioning
     objects as queries and ``query_weighting="size"``.
 
-    Kernels "identity" and "profile" and offsets of rows and columns know objects again by their
-    features (kernel values, if these are precomputed): a row of X that equals one of ``fit`` is
-    that object. Of several with equal features, the one with the same name in the index of a data
-    frame is meant; without names they get the mean of what was learned of each, and a warning of
-    ``fit`` names them. Objects without features can be numbered, X = np.arange(p)[:, None].
+    Kernels "identity" and "profile" and offsets of rows and columns identify objects by their
+    features, or by their kernel values if these are precomputed. A row of X that equals a training
+    row is treated as that training object. If several training objects have equal features, the
+    one with the same name in the index of a data frame is used. Without names, predictions average
+    over the equal objects, and ``fit`` warns about them. Objects without features can be numbered,
+    X = np.arange(p)[:, None].
 
-    A profile is the row (column) of the object's labels less the offsets of the model (at least
-    their mean), zero where unobserved; its kernel is exp(−gamma ‖difference‖²/mean ‖profile‖²),
-    with gamma = 1 unless ``kernel_params`` has another. New objects have neither identity nor
-    profile. Held-out labels are in no profile.
+    The profile of an object is its row (column) of labels minus the offsets of the model (at least
+    the mean label), with zeros for unobserved labels. The kernel is
+    exp(−gamma ‖difference‖²/mean ‖profile‖²), with gamma = 1 unless set in ``kernel_params``. New
+    objects have neither identity nor profile. Profiles never contain held-out labels.
 
-    A pair that is observed several times counts as often. With a relation, an observed pair (i, j)
-    is a term of the loss, and the pair (j, i) is another one only if it is observed too. Rows with
-    one observed pair have nothing to compare, and do not matter to the ranking loss.
+    Each observation of a pair is a term of the loss. With a ``relation``, an observed pair (i, j)
+    is one term, and the pair (j, i) is another term only if it is observed too. Rows with a single
+    observed pair have nothing to compare, and do not affect the ranking loss.
 
-    Only "reciprocal" relations around zero are taken, f(x, z) = −f(z, x); subtract ½ from
-    probabilities Q(x, z) = 1 − Q(z, x).
+    Reciprocal relations must be centred at zero, f(x, z) = −f(z, x). Subtract ½ from probabilities
+    with Q(x, z) = 1 − Q(z, x).
 
     References
     ----------
@@ -280,14 +284,14 @@ class ConditionalRankRLS(UpdatableRanker):
         X : array-like, sparse matrix or data frame of shape (p, d)
             The objects of Y's rows; their kernel matrix (p, p) if ``kernel="precomputed"``.
         Y : array-like, data frame or sparse matrix of shape (p, g)
-            Labels, higher is preferred, NaN where unobserved. Of a sparse matrix the stored
-            entries are observed, zeros included; entries of a COO matrix at the same place are
-            different edges.
+            Labels; higher is preferred, and NaN marks unobserved pairs. The stored entries of a
+            sparse matrix are observed, including explicit zeros. Repeated entries of a COO matrix
+            are separate observations.
         Z : array-like, sparse matrix or data frame of shape (g, e), optional
             The objects of Y's columns. None: the same objects as X.
         callback : function, optional
-            For solver "cg": called after every iteration with an `Iteration` (n_iter, residual,
-            error, best_error, best_iteration); training ends when it returns a true value.
+            Called after every iteration of solver "cg" with an `Iteration` (n_iter, residual,
+            error, best_error, best_iteration). Training stops when it returns a true value.
 
         Returns
         -------
@@ -296,10 +300,10 @@ class ConditionalRankRLS(UpdatableRanker):
 
         Notes
         -----
-        Names of rows and columns of pandas frames are used: the rows of Y are put in the order of
-        the rows of X, its columns in that of the rows of Z (of X without Z), and the columns of a
-        kernel matrix in that of its rows. Different names are an error. A `RangeIndex` names
-        nothing.
+        Names of rows and columns of pandas data frames are used to align the inputs. The rows of Y
+        are reordered to match the rows of X, its columns to match the rows of Z (of X without Z),
+        and the columns of a kernel matrix to match its rows. Different names are an error. A
+        `RangeIndex` is not used as names.
         """
         check_option("pairwise", self.pairwise, tuple(PAIRWISE))
         self._fit_path(X, Y, Z, self._check_alpha(self.alpha), callback)
@@ -332,7 +336,7 @@ class ConditionalRankRLS(UpdatableRanker):
     def _fit_path(
         self, X: Any, Y: Any, Z: Any, alphas: Array, callback: Any = None
     ) -> RelationModel:
-        """Fit for all ``alphas``; the fitted attributes are those of the first."""
+        """Fit for all ``alphas``; fitted attributes are set for the first alpha."""
         self._iteration_options(callback=callback)
         self._held_out()
         rows, columns, observations = self._prepare(X, Y, Z)

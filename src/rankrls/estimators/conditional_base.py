@@ -1,4 +1,4 @@
-"""What the conditional rankers share: objects, kernels, fitting, predicting, scoring."""
+"""Base class of conditional rankers: input checks, fitting, predicting, scoring."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ NO_QUERIES = "the objects that rankings are conditioned on take the place of que
 
 LOSSES = ("ranking", "regression")
 CONDITIONS = ("rows", "columns")
-#: What ``fit_offsets`` means, with the rows and columns of Y.
+#: Offsets of the rows and columns of Y for each value of ``fit_offsets``.
 OFFSETS = {
     False: FreeOffsets(),
     True: FreeOffsets(constant=True),
@@ -79,9 +79,9 @@ OFFSETS = {
     "columns": FreeOffsets(columns=True),
     "both": FreeOffsets(rows=True, columns=True),
 }
-#: Edges that are predicted at a time.
+#: Number of edges predicted at a time.
 CHUNK = 1024
-#: Attributes that not every fitted model has.
+#: Fitted attributes that exist for some models only.
 OPTIONAL = (
     *("dual_coef_", "_left_factor", "_right_factor"),
     *("_weights", "_explicit_rows", "_explicit_columns"),
@@ -92,7 +92,7 @@ OPTIONAL = (
 
 
 class ConditionalRanker(NamedScores, BaseEstimator):
-    """Everything of `ConditionalRankRLS` but its constructor and ``fit``."""
+    """Base class of conditional rankers: all methods but the constructor and ``fit``."""
 
     kernel: Any
     object_kernel: Any
@@ -132,7 +132,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
     # ------------------------------------------------------------------ before fitting
 
     def _prepare(self, X: Any, Y: Any, Z: Any) -> tuple[Objects, Objects | None, Observations]:
-        """Check everything: options, objects of both sides (None: the same), labels."""
+        """Check options, labels, and objects of both sides (None: same objects)."""
         kernels = self._check_options()
         if SIGNS[self.relation] and Z is not None:
             raise ValueError(
@@ -176,7 +176,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         return rows.given(observations, free), columns, observations
 
     def _in_order(self, kernels: tuple[Any, Any], X: Any, Z: Any, Y: Any) -> tuple[Any, ...]:
-        """X, Z and Y with kernel matrices in the order of their rows, and Y in that of both."""
+        """Align columns of kernel matrices with their rows, and Y with both sides."""
         for name in ("_kernel_numbers", "_object_kernel_numbers", "object_feature_names_in_"):
             self.__dict__.pop(name, None)
         if one_matrix(kernels[0]):
@@ -194,13 +194,13 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         return X, Z, labels_in_order(Y, rows, columns, one_domain=Z is None)
 
     def _labels_in_order(self, Y: Any, X: Any, Z: Any) -> Any:
-        """Labels in the order of the objects that are predicted."""
+        """Align labels with the objects to predict for."""
         rows = row_names(X)
         one = Z is None
         return labels_in_order(Y, rows, rows if one else row_names(Z), one_domain=one)
 
     def _check_others(self, Z: Any, *, reset: bool = False) -> Any:
-        """Features of column objects; their names are those of ``fit``, as for X."""
+        """Check features of column objects; their names must match those of ``fit``."""
         names = feature_names(Z)
         if not reset:
             attribute = "object_feature_names_in_" if self._two_domains else "feature_names_in_"
@@ -242,7 +242,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             gamma=self.gamma,
             **common,
         )
-        one_kernel = None  # what needs the same kernel on both sides
+        one_kernel = None  # the option that needs the same kernel on both sides
         if SIGNS[self.relation]:
             one_kernel = f"relation={self.relation!r}"
         elif self._pairwise.one_domain:
@@ -290,7 +290,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         return first, second
 
     def _paired_kernels(self, first: Kernel | KernelSum, common: dict[str, Any]) -> KernelSum:
-        """The kernels of the columns for pairwise="pairs"; weights are those of the pairs."""
+        """Read the column kernels for pairwise="pairs"; the weights belong to pairs of kernels."""
         if self.object_kernel_weights is not None:
             raise ValueError(
                 "pairwise='pairs' has one weight for each pair of kernels, in kernel_weights: "
@@ -316,7 +316,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         return second
 
     def _offsets(self) -> FreeOffsets:
-        """Which offsets are fitted, of rows and columns of Y."""
+        """Fitted offsets of rows and columns of Y."""
         value = self.fit_offsets
         if isinstance(value, bool | np.bool_):
             value = bool(value)
@@ -357,7 +357,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         )
 
     def _held_out(self) -> HeldOutCells | None:
-        """How edges are held out for early stopping; None without it."""
+        """Settings of held-out edges for early stopping; None without it."""
         if not self.early_stopping:
             return None
         fraction = check_positive("validation_fraction", self.validation_fraction)
@@ -366,9 +366,9 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         return HeldOutCells(fraction, check_random_state(self.random_state), _accuracy)
 
     def _check_alpha(self, value: Any) -> Array:
-        """A grid of one alpha, or pair of alphas (`check_alpha_pairs`).
+        """Check alpha, and return a grid of one alpha or pair of alphas (`check_alpha_pairs`).
 
-        Alpha > 0; early stopping regularises by itself and also takes zero.
+        Alpha must be positive. With early stopping it may also be zero.
         """
         if self.early_stopping is True and isinstance(value, numbers.Real) and value == 0:
             return np.zeros(1)
@@ -388,11 +388,11 @@ class ConditionalRanker(NamedScores, BaseEstimator):
 
     @property
     def _two_step(self) -> bool:
-        """Whether each side has an alpha of its own."""
+        """Whether each side has its own alpha."""
         return self.pairwise == "two-step"
 
     def _oriented_alphas(self, alphas: Array) -> Array:
-        """Alphas, or pairs (row, column), as the problem takes them: conditioning objects first."""
+        """Convert pairs of alphas (row, column) to (conditioning, ranked); keep single alphas."""
         turned = alphas.ndim == 2 and self.condition_on == "columns"
         return alphas[:, ::-1] if turned else alphas
 
@@ -401,31 +401,31 @@ class ConditionalRanker(NamedScores, BaseEstimator):
     def _problem(
         self, rows: Objects, columns: Objects | None, observations: Observations
     ) -> RelationProblem:
-        """The problem with the conditioning objects as its rows: the one place that transposes."""
+        """Build the problem with conditioning objects as rows. Only this method transposes."""
         left, right = self._sides(rows, columns)
         return self._problem_of(left, right, observations)
 
     def _free(self) -> FreeOffsets:
-        """All free offsets, those of the ranking loss too, of rows and columns of Y."""
+        """All free offsets of rows and columns of Y, including those of the ranking loss."""
         offsets, ranking = self._offsets(), self.loss == "ranking"
         if self.condition_on == "rows":
             return free_offsets(offsets, ranking=ranking)
         return free_offsets(offsets.T, ranking=ranking).T
 
     def _sides(self, rows: Objects, columns: Objects | None) -> tuple[Side, Side]:
-        """The sides of the rows and of the columns of Y."""
+        """Build the sides of the rows and the columns of Y."""
         free = self._free()
         left = rows.side(free)
         return left, left if columns is None else columns.side(free.T)
 
     def _problem_of(self, left: Side, right: Side, observations: Observations) -> RelationProblem:
-        """The same from the two sides of the rows and the columns of Y."""
+        """Build the problem from the two sides of the rows and the columns of Y."""
         offsets = self._offsets()
         if self.condition_on == "columns":
             left, right, observations = right, left, observations.T
             offsets = offsets.T
         ranking = self.loss == "ranking"
-        if ranking:  # which has those of the rows, and contains a constant in them
+        if ranking:  # the ranking loss has row offsets, which include a constant
             offsets = FreeOffsets(columns=offsets.columns)
         return RelationProblem(
             left,
@@ -438,7 +438,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         )
 
     def _require_functions(self, problem: RelationProblem) -> None:
-        """Raise if no function but zero has the symmetry of the relation."""
+        """Raise an error if only the zero function has the symmetry of the relation."""
         if problem.is_empty():
             raise ValueError(
                 "relation='reciprocal' leaves no function but f = 0: the kernel matrix of X has "
@@ -447,7 +447,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             )
 
     def _oriented(self, values: Array) -> Array:
-        """Arrays (…, conditioning objects, ranked objects) as (…, rows, columns) of Y."""
+        """Convert arrays (…, conditioning objects, ranked objects) to (…, rows, columns) of Y."""
         return values if self.condition_on == "rows" else np.swapaxes(values, -1, -2)
 
     def _solve(
@@ -496,7 +496,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             self.validation_iterations_ = model.history.iterations
 
     def _store_noise(self, observations: Observations, alpha: Any) -> None:
-        """What `_variances` needs, if it can be asked: alpha, and which pairs were observed."""
+        """Store alpha and the observed pairs for `_variances`, if it is available."""
         plain = self.pairwise == "kronecker" and self.loss in LOSSES
         if self.early_stopping or self.relation is not None or not plain:
             return
@@ -516,9 +516,9 @@ class ConditionalRanker(NamedScores, BaseEstimator):
     def _warn_of_lost_digits(
         self, problem: RelationProblem, model: RelationModel, alpha: Any, least: int = 0
     ) -> None:
-        """Warn if rounding errors of kernel matrices or of features are in the model.
+        """Warn if rounding errors of kernel matrices or features affect the model.
 
-        ``alpha`` is the smallest one of the model, ``least`` its number.
+        ``alpha`` is the smallest alpha of the model, and ``least`` its index.
         """
         alpha, told = np.asarray(alpha), False
         turn = 1 if self.condition_on == "rows" else -1
@@ -526,7 +526,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         for k, (objects, name) in enumerate(((self._rows, "X"), (self._ranked, "Z"))):
             if explicit[k] or not objects.kernel.linear or (k == 1 and sides[0] is sides[1]):
                 continue
-            # Columns that alpha makes negligible do not matter.
+            # Columns that are negligible relative to alpha do not matter.
             other = sides[1 - k].size if self.pairwise == "kronecker" else 1.0
             own = float(alpha if alpha.ndim == 0 else alpha[k])
             negligible = np.sqrt(1e-8 * own / max(other, np.finfo(float).tiny))
@@ -551,9 +551,9 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             )
 
     def _warn_of_equal_objects(self) -> None:
-        """Warn of training objects that the model tells apart, and ``predict`` cannot.
+        """Warn of training objects that the model distinguishes but ``predict`` cannot.
 
-        It recognises them by their features, and those with equal features by their names.
+        ``predict`` identifies objects by their features, and those with equal features by names.
         """
         if not self._tells_of_equal_objects:
             return
@@ -576,7 +576,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             )
 
     def _tells_apart(self, side: int) -> str | None:
-        """The option by which objects with equal features differ, of rows (0) or columns (1)."""
+        """Return the option that distinguishes equal objects of rows (0) or columns (1)."""
         offsets = getattr(self, ("row_offsets_", "column_offsets_")[side], None)
         if offsets is not None and offsets.any():
             return f"fit_offsets={self.fit_offsets!r}"
@@ -600,31 +600,31 @@ class ConditionalRanker(NamedScores, BaseEstimator):
 
     @explained(qid=NO_QUERIES)
     def predict(self, X: Any, Z: Any = None, *, return_std: bool = False) -> Any:
-        """Scores of all pairs of a row object and a column object.
+        """Predict scores of all pairs of a row object and a column object.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (p', d)
-            Row objects, known or new. Kernel values with all training row objects if the kernel
-            is precomputed.
+            Row objects, known or new. If the kernel is precomputed, their kernel values with all
+            training row objects.
         Z : array-like or sparse matrix of shape (g', e), optional
             Column objects, known or new. None: the objects of X, if the model was fitted on
             objects of one kind.
         return_std : bool, default=False
-            Return standard deviations, too: of f (and the offset of all pairs) as a Gaussian
-            process with the pairwise kernel as covariance and alpha as variance of the noise. For
-            complete relations at the cost of one more decomposition of the kernels, for
-            incomplete ones of up to 3000 observed pairs by a system over these. For
-            ``pairwise="kronecker"``, and not with a ``relation``, nor with offsets of rows or
-            columns.
+            Whether to also return posterior standard deviations. The model is interpreted as a
+            Gaussian process of f (and the offset of all pairs), with the pairwise kernel as
+            covariance and alpha as noise variance. Complete relations need one more decomposition
+            of the kernels. Incomplete relations need a system over the observed pairs, of which
+            there may be up to 3000. Available for ``pairwise="kronecker"`` without a ``relation``
+            and without offsets of rows or columns.
 
         Returns
         -------
         ndarray of shape (p', g')
-            Higher is preferred. With ``condition_on="rows"`` each row ranks the columns; for the
-            ranking loss, scores of different rows are not comparable.
+            Scores; higher is preferred. With ``condition_on="rows"`` each row ranks the columns.
+            For the ranking loss, scores of different rows are not comparable.
         std : ndarray of shape (p', g')
-            If ``return_std``.
+            Standard deviations. Only returned if ``return_std=True``.
         """
         check_is_fitted(self)
         scores = self._predict_all(X, Z, self._table()[None], self._stored_offsets())[0]
@@ -638,7 +638,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         return scores, self._oriented(np.sqrt(self._variances(points)))
 
     def preference_proba(self, given: Any, first: Any, second: Any) -> Array:
-        """P(first is ranked above second) for conditioning objects.
+        """Predict the probability that ``first`` is ranked above ``second``.
 
         Parameters
         ----------
@@ -651,7 +651,8 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         -------
         ndarray of shape (n, m)
             Φ(μ/√v) with the posterior mean μ and variance v of the difference of the two scores,
-            without noise (see ``predict(return_std=True)``); ½ where nothing tells them apart.
+            without noise (see ``predict(return_std=True)``). Indistinguishable objects have
+            probability ½.
         """
         check_is_fitted(self)
         by_rows = self.condition_on == "rows"
@@ -688,7 +689,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         return ndtr(z)
 
     def _variances(self, points: CellPoints) -> Array:
-        """Posterior variances, conditioning objects as rows."""
+        """Compute posterior variances, with conditioning objects as rows."""
         free = self._free()
         kept = free if self.condition_on == "rows" else free.T
         if self.pairwise != "kronecker":
@@ -720,27 +721,27 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         return [FittedOffsets(self.offset_, self.row_offsets_, self.column_offsets_)]
 
     def _table(self) -> Array:
-        """Coefficients of kernel values, or of features where these are explicit."""
+        """Coefficients of kernel values, or of features on explicit sides."""
         return self._weights if hasattr(self, "_weights") else self.dual_coef_
 
     @cached_property
     def dual_coef_(self) -> Array:
-        """A of f(x, z) = k_xᵀ A g_z, shape (p, g).
+        """The coefficients A of f(x, z) = k_xᵀ A g_z, shape (p, g).
 
-        Made when it is asked for, where predictions are made by weights of features.
+        They are computed on first access if predictions use weights of features.
         """
         check_is_fitted(self)
         return self._left_factor @ self._right_factor.T
 
     @property
     def _explicit(self) -> tuple[bool, bool]:
-        """Whether the rows and columns of `_table` are features, and not training objects."""
+        """Whether the rows and columns of `_table` are features instead of training objects."""
         return getattr(self, "_explicit_rows", False), getattr(self, "_explicit_columns", False)
 
     def _predict_all(
         self, X: Any, Z: Any, tables: Array, offsets: list[FittedOffsets] | None
     ) -> Array:
-        """Scores for several tables of coefficients (see `_table`), shape (n, p', g')."""
+        """Predict scores for several tables of coefficients (see `_table`), shape (n, p', g')."""
         X, Z_given, Z = self._check_new(X, Z)
         sign = self._pairwise.symmetry or SIGNS[self.relation]
         shape = (len(tables), X.shape[0], Z.shape[0])
@@ -769,7 +770,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
     def _warn_of_unknown(self, X: Others, Z: Others) -> None:
         """Warn of new objects if no kernel describes them."""
         if not self._pairwise.multiplies:
-            return  # which rank them by the kernel of the other side
+            return  # these rank new objects by the kernel of the other side
         sides = [(self._rows, X)] if Z is X else [(self._rows, X), (self._ranked, Z)]
         for objects, others in sides:
             if not isinstance(objects.kernel, KernelSum) or not objects.kernel.blind:
@@ -783,7 +784,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
                 )
 
     def _side_values(self, X: Any, Z: Any) -> tuple[SideValues, SideValues]:
-        """Kernel values of objects that are predicted, with a warning of pairs without a score."""
+        """Return kernel values of objects to predict; warn of pairs without a score."""
         sides = []
         for objects, other in ((self._rows, X), (self._ranked, Z)):
             same = other.known if self._pairwise.knows else None
@@ -801,13 +802,13 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         return sides[0], sides[1]
 
     def predict_edges(self, X: Any, Z: Any, rows: Any, cols: Any) -> Array:
-        """Scores of some pairs only.
+        """Predict scores of selected pairs.
 
         Parameters
         ----------
         X, Z : as for `predict`
         rows, cols : array-like of shape (n_edges,), int
-            Pairs: rows of X and of Z.
+            Indices of the pairs: rows of X and rows of Z.
 
         Returns
         -------
@@ -848,7 +849,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         return self._rows if self._columns is None else self._columns
 
     def _check_new(self, X: Any, Z: Any) -> tuple[Others, bool, Others]:
-        """Objects to predict for; whether Z was given."""
+        """Check the objects to predict for; also return whether Z was given."""
         rows = self._check_row_objects(X)
         if Z is not None:
             return rows, True, self._check_column_objects(Z)
@@ -894,7 +895,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
 
     @property
     def coef_(self) -> Array:
-        """W of f(x, z) = xᵀ W z, shape (d, e), for linear kernels."""
+        """The weights W of f(x, z) = xᵀ W z, shape (d, e), for linear kernels."""
         check_is_fitted(self)
         columns = self._ranked
         if not (self._rows.kernel.linear and columns.kernel.linear and self._pairwise.plain):
@@ -908,14 +909,15 @@ class ConditionalRanker(NamedScores, BaseEstimator):
 
     @explained(qid=NO_QUERIES)
     def score(self, X: Any, Y: Any, Z: Any = None) -> float:
-        """Pairwise accuracy: 1 − the pairwise ranking error, mean over conditioning objects.
+        """Return the mean pairwise accuracy over conditioning objects.
+
+        The pairwise accuracy is 1 − the pairwise ranking error.
 
         Parameters
         ----------
         X, Z : as for `predict`
         Y : array-like or sparse matrix of shape (p', g')
-            Labels, as for ``fit``. Conditioning objects without two different labels are left
-            out.
+            Labels, as in ``fit``. Conditioning objects without two different labels are ignored.
 
         Returns
         -------
@@ -954,7 +956,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
 
 
 def _accuracy(y: Array, predictions: Array, rows: Array) -> float:
-    """Pairwise accuracy within rows, for early stopping."""
+    """Compute the pairwise accuracy within rows, for early stopping."""
     return 1.0 - float(pairwise_error(y, predictions, qid=rows))
 
 
@@ -967,7 +969,7 @@ def _profiled(kernel: Kernel | KernelSum) -> bool:
 
 
 def one_matrix(kernel: Kernel | KernelSum) -> bool:
-    """Whether X is one precomputed kernel matrix, and not several."""
+    """Whether X is a single precomputed kernel matrix."""
     return kernel.precomputed and (not isinstance(kernel, KernelSum) or kernel.n_blocks == 1)
 
 
@@ -977,7 +979,7 @@ def _several_matrices(kernel: Kernel | KernelSum, X: Any) -> bool:
 
 
 def _object_names(kernel: Kernel | KernelSum, X: Any) -> Any:
-    """Names of the objects; of several kernel matrices those of the first that names them."""
+    """Return names of the objects, from the first kernel matrix with names if X is a list."""
     if not _several_matrices(kernel, X):
         return object_names(X, precomputed=kernel.precomputed)
     found = (object_names(part, precomputed=True) for part in X)
@@ -985,7 +987,7 @@ def _object_names(kernel: Kernel | KernelSum, X: Any) -> Any:
 
 
 def _given_names(X: Any) -> Any:
-    """Names of the rows of X, or None."""
+    """Return names of the rows of X, or None."""
     names = row_names(X)
     return names if names_anything(names) else None
 

@@ -47,92 +47,94 @@ __all__ = ["ConditionalRankRLSCV"]
 
 Array = NDArray[Any]
 
-#: Alphas of the grid on either side of the best one that are tried with other weights of kernels.
+#: Number of grid points on either side of the best alpha to try with other kernel weights.
 NEIGHBOURS = 1
-#: About as many alphas of the grid are tried with equal weights, before descent begins.
+#: Approximate number of alphas to try with equal weights before descent.
 COARSE = 8
-#: Where the weights of least squared error have a score that is better by less than this, a
-#: coordinate search on the score follows, with so many trials.
+#: If minimising the squared error improves the score by less than this, a coordinate search on the
+#: score follows, with this maximal number of trials.
 SMALL_GAIN, AFTER_DESCENT = 0.005, 20
-#: Folds of pairs, and of objects, that are refitted for every trial of weights.
+#: Number of folds of pairs, and of objects, to refit for every trial of weights.
 VALIDATION_FOLDS = 2, 4
-#: Relative accuracy of these refits, and most iterations.
+#: Relative accuracy of these refits, and maximal number of iterations.
 ROUGH, FEW = 1e-3, 40
 
 
 class ConditionalRankRLSCV(UpdatableRanker):
     """`ConditionalRankRLS` with built-in exact cross-validation over alpha.
 
-    What is held out decides what the chosen alpha is good for: rankings for new conditioning
-    objects, of new objects, both, or of unobserved pairs of known objects.
+    The choice of ``cv`` should match the intended use: ranking for new conditioning objects,
+    ranking new objects, both, or ranking unobserved pairs of known objects.
 
     Parameters
     ----------
     alphas : array-like of shape (n_alphas,), optional
-        The grid. By default 2^-15 … 2^15, continued by factors of two if very large or small
-        kernel values make all of these alphas too small or too large, and as long as the best
-        alpha is at an end. For ``pairwise="two-step"`` one grid for both sides, or a list of two
-        grids, of which all pairs are tried; by default one side after the other is searched.
+        The grid. The default is 2^-15 … 2^15. It is extended by factors of two if very large or
+        small kernel values make all of these alphas too small or too large, and as long as the
+        best alpha is at an end. ``pairwise="two-step"`` takes one grid for both sides, or a list
+        of two grids, and tries all pairs. By default it searches one side after the other.
     kernel_weights, object_kernel_weights : array-like of shape (n_kernels,), optional
-        Weights of several kernels. None: those with a small held-out error, or a good
-        cross-validated score, see Notes (``kernel_weights_``, ``object_kernel_weights_``).
+        Weights of several kernels. None: choose them by the held-out error and the
+        cross-validated score (see Notes, ``kernel_weights_`` and ``object_kernel_weights_``).
     kernel, object_kernel, gamma, degree, coef0, kernel_params, object_kernel_params, pairwise, \
 relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n_jobs
         As for `ConditionalRankRLS`.
     cv : str, int, splitter or iterable, default="auto"
-        "rows": rows of Y, that is objects of X. "columns": columns of Y, objects of Z. "both":
-        a fold of rows is ranked by a model that knows neither these rows nor the columns that
-        are ranked; between objects of one kind, a fold of objects is held out with all its pairs
-        and ranked among itself. "edges": pairs of known objects. With a symmetric or reciprocal
-        relation a pair's mirror image is held out with it, and "rows" ("columns") holds out
-        objects with all their pairs, which rank (are ranked for) the others.
-        An int k is k folds of the rows of X: "both" between objects of one kind, "rows"
-        otherwise. A scikit-learn splitter or an iterable of (train, test) gives such folds.
+        What is held out. "rows": rows of Y (objects of X). "columns": columns of Y (objects of Z).
+        "both": rows and columns at once; predictions for a fold use neither its rows nor the
+        ranked columns. Between objects of one kind, a fold of objects is held out with all its
+        pairs, and only pairs within the fold are predicted. "edges": pairs of known objects. With a
+        symmetric or reciprocal relation, the mirror image of a pair is held out with it, and
+        "rows" ("columns") holds out objects with all their pairs. These are then the conditioning
+        (ranked) objects of the predictions.
+        An int k means k folds of the rows of X: "both" between objects of one kind, "rows"
+        otherwise. A scikit-learn splitter or an iterable of (train, test) also defines such folds.
         "auto": "both" between objects of one kind, "rows" otherwise.
     n_folds : int, optional
-        Folds of rows, columns, objects (of "both" between two kinds of objects, on each side) or
-        edges. None: 10, or fewer where folds would have less than five objects; on complete
-        relations without a symmetry, "rows" leaves out single rows, and "edges" a few pairs of a
-        row at a time, because that costs no refit.
+        Number of folds of rows, columns, objects or edges. For "both" between two kinds of objects
+        it is the number of folds on each side. None: 10, or fewer if folds would have less than
+        five objects. On complete relations without a symmetry, None holds out single rows for
+        "rows", and a few pairs of a row at a time for "edges", because this needs no refit.
     scoring : str or callable, default="pairwise_accuracy"
-        A metric of `rankrls.metrics` by name, "ndcg@10" for a cut-off, or a function
-        ``metric(y_true, y_score, qid=...)``, higher is better. Only pairs that one model
-        predicted for one conditioning object are compared.
+        Name of a metric of `rankrls.metrics`, possibly with a cut-off such as "ndcg@10", or a
+        function ``metric(y_true, y_score, qid=...)``; higher is better. Only pairs with the same
+        conditioning object, predicted by the same model, are compared.
 
     Attributes
     ----------
     alpha_ : float
-        The best alpha; of equally good ones the largest. A tuple (row, column) for
+        The best alpha; the largest one in case of ties. A tuple (row, column) for
         ``pairwise="two-step"`` without a ``relation``.
     best_score_ : float
-        Its cross-validated score. It was chosen to be the best of many and is therefore
-        optimistic: to estimate performance, cross-validate the whole estimator with
+        Cross-validated score of the best alpha. It is optimistic, because it is the maximum over
+        many alphas. To estimate performance, cross-validate the whole estimator with
         `rankrls.model_selection.conditional_cross_val_score`.
     alphas_ : ndarray of shape (n_alphas,)
         The grid, ascending; pairs, of shape (n_alphas, 2), for two-step.
     kernel_weights_, object_kernel_weights_ : ndarray of shape (n_kernels,)
-        Weights of several kernels, chosen or given; the second only where the sides differ.
+        Weights of several kernels, chosen or given. ``object_kernel_weights_`` exists only if the
+        sides differ.
     cv_results_ : dict of ndarray
-        "alpha", "mean_score", "n_refits" (how often a shortcut was replaced by a refit, or the
-        number of folds where there is no shortcut).
+        "alpha", "mean_score", and "n_refits" (the number of refits that replaced a shortcut, or
+        the number of folds if there is no shortcut).
     dual_coef_, solver_, n_edges_, …
-        As of `ConditionalRankRLS`, fitted on everything with ``alpha_``.
+        As in `ConditionalRankRLS`, fitted to all labels with ``alpha_``.
 
     Notes
     -----
-    On complete relations all alphas together cost a few eigendecompositions: one for each kernel
-    where shortcuts exist, and one for each fold otherwise. On incomplete ones every fold is
-    refitted, for all alphas at once. Kernel "profile" is made anew for every fold, from the labels
-    that are not held out.
+    On complete relations, all alphas together cost a few eigendecompositions: one for each kernel
+    if shortcuts exist, and one for each fold otherwise. On incomplete relations, every fold is
+    refitted, for all alphas at once. The kernel "profile" is recomputed for every fold from the
+    labels that are not held out.
 
-    Weights of several kernels: on complete relations without "profile", the squared error of
-    single rows, columns or pairs that are left out has a closed form, and so has its gradient. It
-    is minimised over alpha and the weights of both sides by quasi-Newton steps, and
-    ``scoring`` decides between the result, the same without its smallest weights, and equal
-    weights. Otherwise, and where this hardly improves the score, weights are multiplied and divided
-    by factors, one after the other, while the score of the best alpha improves. Only alphas next to
-    the best one are tried. Where folds are refitted, or have profiles of their own, a few of them
-    are the validation set for this; the last search over alphas uses all folds.
+    Weights of several kernels are chosen as follows. On complete relations without "profile", the
+    squared error of held-out single rows, columns or pairs has a closed form, and so has its
+    gradient. It is minimised over alpha and the weights of both sides by a quasi-Newton method.
+    ``scoring`` selects among the result, the result without its smallest weights, and equal
+    weights. Otherwise, and if this hardly improves the score, a coordinate search multiplies and
+    divides one weight at a time while the score of the best alpha improves. Only alphas next to
+    the best one are tried. If folds are refitted, or have their own profiles, the search uses only
+    a few of them as a validation set. The final search over alphas uses all folds.
 
     Examples
     --------
@@ -206,7 +208,7 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
     @explained(qid=NO_QUERIES)
     @all_or_nothing
     def fit(self, X: Any, Y: Any, Z: Any = None) -> ConditionalRankRLSCV:
-        """Choose alpha by cross-validation and fit on everything.
+        """Choose alpha by cross-validation and fit to all labels.
 
         Parameters
         ----------
@@ -300,9 +302,9 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
     def _warn_of_unknown_objects(
         self, folds: RelationFolds, rows: Objects, columns: Objects | None
     ) -> None:
-        """Warn where objects are held out whose kernels know nothing of new objects."""
+        """Warn if held-out objects have kernels that do not describe new objects."""
         if not self._pairwise.multiplies:
-            return  # which rank by the kernel of the other side alone
+            return  # these rank by the kernel of the other side only
         sides = {"rows": rows, "columns": rows if columns is None else columns}
         names = list(sides) if self.condition_on == "rows" else list(sides)[::-1]
         new = {"entries": [], "rows": names[:1], "columns": names[1:]}.get(folds.held, names)
@@ -316,7 +318,7 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
                 )
 
     def _chooses_weights(self, rows: Objects, columns: Objects | None) -> bool:
-        """Whether there are several kernels on a side without given weights."""
+        """Whether a side has several kernels without given weights."""
         return any(self._open(side, objects) for side, objects in enumerate((rows, columns)))
 
     def _open(self, side: int, objects: Objects | None) -> bool:
@@ -336,10 +338,10 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         evaluate: Any,
         progress: Progress,
     ) -> tuple[Objects, Objects | None, RelationProblem]:
-        """The objects with weights of kernels that rank held-out pairs best, and their problem.
+        """Choose kernel weights that rank held-out pairs best; return the objects and the problem.
 
-        Where each fold takes a refit, or kernels of its own, a few are the validation set, and
-        solutions are as accurate as scores have to be.
+        If each fold needs a refit, or its own kernels, a few folds are the validation set, and
+        systems are solved only as accurately as scores require.
         """
         profiled = any(
             objects is not None and objects.profile is not None for objects in (rows, columns)
@@ -366,7 +368,7 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         latest: list[tuple[bytes, Side] | None] = [None] * len(sides)
 
         def problem(weights: list[Array]) -> RelationProblem:
-            """A side whose weights have not changed keeps its decomposition."""
+            """Build the problem; a side with unchanged weights keeps its decomposition."""
             made = []
             for number, objects in enumerate(weighted(weights)):
                 offsets = self._free() if number == 0 else self._free().T
@@ -390,7 +392,7 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
             start, value, gain = self._descend(
                 start, alphas, problem, folds, evaluate, sides, chosen
             )
-            # Offsets of columns that are held out are in the score and not in the error.
+            # Offsets of held-out columns affect the score, but not the error.
             blind = first.ranking and first.offsets.columns and folds.held in ("columns", "both")
             if gain > SMALL_GAIN and not blind:
                 return returned(start, value)
@@ -434,9 +436,10 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         sides: list[Objects],
         chosen: list[int],
     ) -> tuple[list[Array], float, float]:
-        """Weights with a small held-out squared error, their score, and how much better it is.
+        """Minimise the held-out squared error; return weights, their score and its improvement.
 
-        The score decides between them, the same without the smallest ones, and those of ``start``.
+        The score selects among the minimiser, the minimiser without its smallest weights, and
+        ``start``.
         """
         held, first = folds.held, problem(start)
         grid = default_grid(first.size()) if alphas is None else alphas
@@ -445,7 +448,7 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         def error(weights: list[Array], alpha: float) -> tuple[float, list[Array], float]:
             try:
                 found = holdout_error(unpaired(problem(weights)), alpha, held)
-            except ValueError:  # kernels that are too indefinite for alpha
+            except ValueError:  # kernels are too indefinite for alpha
                 return np.inf, [], 0.0
             tables = [found.left, found.right][::turn]
             if len(sides) == 1:

@@ -1,4 +1,4 @@
-"""Relations that change: labels and objects that a fitted model learns, or forgets."""
+"""Add labels and objects to a fitted conditional ranker, or remove them."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ __all__ = ["UpdatableRanker"]
 
 Array = NDArray[Any]
 
-#: Weights of kernels that differ by rounding errors only.
+#: Relative difference of kernel weights that is attributed to rounding errors.
 SAME = 1e-13
 
 
 @dataclass(frozen=True)
 class Changes:
-    """One side of a relation since its kernel matrix was decomposed.
+    """Changes of one side of a relation since its kernel matrix was decomposed.
 
     Attributes
     ----------
     ever : Objects
-        The objects of ``side.matrix``, whether they are still present or not.
+        The objects of ``side.matrix``, including removed ones.
     side : ChangedSide or None
-        None: to be made, of all objects.
+        The changed side. None: it is created from all objects when needed.
     """
 
     ever: Objects
@@ -62,19 +62,19 @@ class Changes:
 
     @property
     def settled(self) -> Side | None:
-        """The side, if its objects have not changed."""
+        """The side if its objects have not changed, otherwise None."""
         unchanged = self.side is not None and not self.side.n_changes
         return self.side.base if self.side is not None and unchanged else None
 
 
 @dataclass(frozen=True)
 class Located:
-    """Objects of a call: their numbers among those of the model, and features of new ones.
+    """Objects of an update: their indices in the model, and the features of new objects.
 
     Attributes
     ----------
     places : ndarray of shape (n',), int
-        New objects are numbered after the known ones.
+        Indices of the objects. New objects follow the known ones.
     new : Others, or None
     """
 
@@ -90,47 +90,47 @@ class UpdatableRanker(ConditionalRanker):
 
     @property
     def _alpha(self) -> Any:
-        """The alpha of the model, or its pair of alphas."""
+        """The alpha of the model, or its pair of alphas for two-step."""
         raise NotImplementedError
 
     @explained(qid=NO_QUERIES)
     def partial_fit(self, X: Any, Y: Any, Z: Any = None) -> Any:
-        """Learn further labels, also of new objects; the model is that of a fit to all of them.
+        """Add labels, also of new objects. The model equals a fit to all labels.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (p', d), or None
-            Row objects. Those that equal objects of the model are these objects, all others are
-            new. None: all row objects of the model (not between objects of one kind). With a
-            precomputed kernel, new objects come alone: their kernel values with the p objects of
-            the model, and then among themselves, shape (p', p + p').
+            Row objects. Rows that equal objects of the model refer to these objects, and all
+            others are new. None: all row objects of the model (not available between objects of
+            one kind). With a precomputed kernel, all objects must be new. X then has the shape
+            (p', p + p'): kernel values with the p objects of the model, then among themselves.
         Y : array-like, data frame or sparse matrix of shape (p', g')
-            Their labels, NaN where there is none to add. A pair that has a label already is an
-            error: `forget` it first.
+            Labels to add, NaN elsewhere. Adding a label to a pair that has one is an error:
+            `forget` it first.
         Z : array-like, sparse matrix or data frame of shape (g', e), optional
-            Column objects, known or new. None: all column objects of the model; between objects of
-            one kind, the objects of X.
+            Column objects, known or new. None: all column objects of the model, or the objects of
+            X between objects of one kind.
 
         Returns
         -------
         ConditionalRankRLS or ConditionalRankRLSCV
-            The estimator. The first call is ``fit``.
+            The estimator. The first call is equivalent to ``fit``.
 
         Notes
         -----
-        New objects are numbered after the known ones, in the order of X (between objects of one
-        kind, those of Z after those of X). `ConditionalRankRLSCV` keeps alpha and the weights of
-        kernels that ``fit`` has chosen.
+        New objects follow the known ones, in the order of X. Between objects of one kind, new
+        objects of Z follow those of X. `ConditionalRankRLSCV` keeps alpha and the kernel weights
+        chosen by ``fit``.
 
-        Where all pairs but a few are observed, with ``pairwise="kronecker"``, without a
-        ``relation`` and between two kinds of objects, the decompositions of the kernel matrices are
-        kept: the first call costs about as much as ``fit``, and later ones a few products of
-        matrices as long as few objects have changed. All other models are solved again, with the
-        kernel matrices of the sides that have not changed. Kernel "profile" is a function of the
-        labels, so that nothing can be kept. A call that fails leaves the model as it was.
+        The decompositions of the kernel matrices are kept if all but a few pairs are observed, with
+        ``pairwise="kronecker"``, without a ``relation`` and between two kinds of objects. The
+        first call then costs about as much as ``fit``, and later calls cost a few matrix products
+        as long as few objects have changed. All other models are solved again, with the kernel
+        matrices of unchanged sides. The kernel "profile" depends on the labels, so that nothing
+        can be kept. A call that fails does not change the model.
 
-        Labels are stored with the model, also in model files, unless it is one of few features
-        (linear kernels), which is fitted again as fast as Y is read.
+        Labels are stored with the model, also in model files. Models with linear kernels of few
+        features do not store them, because fitting again takes little more time than reading Y.
 
         Examples
         --------
@@ -155,18 +155,18 @@ class UpdatableRanker(ConditionalRanker):
 
     @explained(qid=NO_QUERIES)
     def forget(self, X: Any, Y: Any = None, Z: Any = None) -> Any:
-        """Remove labels, or objects with all their labels; the model is that of a fit without.
+        """Remove labels, or objects with all their labels. The model equals a fit without them.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (p', d), or None
             Row objects of the model.
         Y : array-like, data frame or sparse matrix of shape (p', g'), optional
-            The labels that are forgotten, as they were given, NaN where they are kept; the objects
-            stay. None: the objects X and Z are removed, with all their labels.
+            Labels to remove, with their original values, and NaN for labels to keep. The objects
+            are kept. None: remove the objects X and Z with all their labels.
         Z : array-like, sparse matrix or data frame of shape (g', e), optional
-            Column objects of the model. None: with Y, all of them (between objects of one kind,
-            those of X); without Y, none.
+            Column objects of the model. None: with Y, all column objects (the objects of X between
+            objects of one kind); without Y, no column objects.
 
         Returns
         -------
@@ -216,7 +216,7 @@ class UpdatableRanker(ConditionalRanker):
         return self._labels
 
     def _read_update(self, X: Any, Y: Any, Z: Any) -> tuple[Observations, Located, Located]:
-        """The labels and the objects of a call."""
+        """Read the labels and the objects of an update."""
         one_domain = not self._two_domains
         if X is None and one_domain:
             raise ValueError("X is None: pass the row objects that Y has labels of")
@@ -251,7 +251,7 @@ class UpdatableRanker(ConditionalRanker):
         return rows, _located(objects, objects.others(others.X, others.names, "Z"))
 
     def _new_kernel_rows(self, X: Any, number: int) -> Located | None:
-        """New objects of a precomputed kernel: values with known ones, then among themselves."""
+        """Read new objects of a precomputed kernel: values with known, then with new objects."""
         objects, name = (self._ranked, "Z") if number else (self._rows, "X")
         shape: tuple[int, ...] = getattr(X, "shape", ())
         if not one_matrix(objects.kernel) or len(shape) != 2 or shape[1] != len(objects) + shape[0]:
@@ -266,7 +266,7 @@ class UpdatableRanker(ConditionalRanker):
         return Located(len(objects) + np.arange(len(values)), new)
 
     def _shape_with(self, rows: Located, columns: Located) -> tuple[int, int]:
-        """The shape of the relation with new objects."""
+        """Return the shape of the relation with new objects."""
         new = [0 if side.new is None else side.new.shape[0] for side in (rows, columns)]
         if not self._two_domains:
             new = [new[0] if columns is rows else sum(new)] * 2
@@ -275,7 +275,7 @@ class UpdatableRanker(ConditionalRanker):
     # ------------------------------------------------------------------ changing
 
     def _grow(self, rows: Located, columns: Located, observations: Observations) -> None:
-        """Solve with new objects, and other labels."""
+        """Solve with new objects and labels."""
         new = [[rows.new], [columns.new]]
         if not self._two_domains:  # all new objects are new on both sides
             new = [[rows.new] if columns is rows else [rows.new, columns.new]] * 2
@@ -312,7 +312,7 @@ class UpdatableRanker(ConditionalRanker):
         )
 
     def _set_kernel_columns(self, objects: Objects, number: int) -> None:
-        """Columns of a precomputed kernel matrix are the objects, which have changed."""
+        """Update the names of the columns of a precomputed kernel matrix."""
         if not objects.kernel.precomputed:
             return
         names = "feature_names_in_", "_kernel_numbers"
@@ -325,7 +325,7 @@ class UpdatableRanker(ConditionalRanker):
                 setattr(self, name, objects.names)
 
     def _changes(self) -> tuple[Changes, Changes]:
-        """Both sides as they are decomposed; at the first update, from now on."""
+        """Return the changes of both sides; the first update starts to record them."""
         if hasattr(self, "_changed"):
             return self._changed
         return Changes(self._rows), Changes(self._ranked)
@@ -341,7 +341,7 @@ class UpdatableRanker(ConditionalRanker):
                 "matrices need a new fit"
             )
         objects = present.with_others(X)
-        complete = len(ever) == n and isinstance(ever.kernel, Kernel)  # all kernel values are there
+        complete = len(ever) == n and isinstance(ever.kernel, Kernel)  # with all kernel values
         if not self._borders(present, objects) or not (complete or not ever.kernel.precomputed):
             return Changes(objects)
         side = self._side_of(change, number)
@@ -365,7 +365,7 @@ class UpdatableRanker(ConditionalRanker):
         return ChangedSide.of(change.ever.side(free))
 
     def _borders(self, before: Objects, after: Objects) -> bool:
-        """Whether the kernel matrix of a side only gains or loses rows and columns."""
+        """Whether the kernel matrix changes only by added or removed rows and columns."""
         if not self._closed_updates:
             return False
         if not isinstance(before.kernel, KernelSum):
@@ -376,7 +376,7 @@ class UpdatableRanker(ConditionalRanker):
 
     @property
     def _closed_updates(self) -> bool:
-        """Whether decompositions can be used for other objects and labels."""
+        """Whether decompositions can be kept when objects and labels change."""
         return (
             self.pairwise == "kronecker"
             and self.relation is None
@@ -426,7 +426,7 @@ class UpdatableRanker(ConditionalRanker):
     def _update(
         self, changes: Sequence[Changes], observations: Observations, alpha: float
     ) -> tuple[RelationModel | None, RelationProblem, Sequence[Changes]]:
-        """`solve_changed`, the conditioning objects being the rows; None: to be solved anew."""
+        """Apply `solve_changed` with conditioning objects as rows; None if it does not apply."""
         turn = 1 if self.condition_on == "rows" else -1
         first, second = (self._side_of(change, number) for number, change in enumerate(changes))
         changes = [
@@ -453,7 +453,7 @@ class UpdatableRanker(ConditionalRanker):
 
 
 def _located(objects: Objects, others: Others | None) -> Located:
-    """Which objects others are; None: all of them."""
+    """Locate others among the objects; None locates all objects."""
     n = len(objects)
     if others is None:
         return Located(np.arange(n))
@@ -503,7 +503,7 @@ def _joined(
     columns: Located,
     shape: tuple[int, int],
 ) -> Observations:
-    """All labels, those of a call beside those that are known."""
+    """Join the known labels and those of an update."""
     i, j, y = _places(labels, rows, columns)
     if known.matrix is not None:
         Y = np.full(shape, np.nan)
@@ -535,7 +535,7 @@ def _refuse(taken: Array, labels: Observations) -> None:
 def _without(
     known: Observations, labels: Observations, rows: Located, columns: Located
 ) -> Observations:
-    """Known labels without those of a call, which must be among them."""
+    """Remove the labels of an update from the known labels, which must contain them."""
     i, j, y = _places(labels, rows, columns)
     old_rows, old_cols, old = known.lists
     g = known.shape[1]

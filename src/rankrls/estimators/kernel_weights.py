@@ -23,19 +23,19 @@ LEAST = 0.01
 #: Minimum improvement of the score, so that weights do not follow noise.
 GAIN = 1e-5
 
-#: Most evaluations of the held-out error and its gradient.
+#: Maximal number of evaluations of the held-out error and its gradient.
 EVALUATIONS = 12
 
-#: Descent ends when an iteration decreases the error by less than this part of what all did.
+#: Descent stops when an iteration contributes less than this fraction of the total decrease.
 DECREASE = 5e-3
 
 #: Length of the first step, in logarithms of weights.
 FIRST_STEP = 2.0
 
-#: Weights that are a smaller part of the largest one are tried to be left out.
+#: Weights smaller than this, relative to the largest one, are candidates for removal.
 SMALL = 0.02
 
-#: Logarithms of weights change by no more than this.
+#: Maximal change of the logarithm of a weight.
 RANGE = 10.0
 
 
@@ -52,12 +52,12 @@ def descend_weights(
     start : list of ndarray of shape (n_kernels,)
         Weights > 0 of each side, which sum to one.
     alpha : float
-        Where to start.
+        Initial value.
     bounds : tuple of float
-        The least and the largest alpha.
+        The smallest and the largest alpha.
     error : callable
-        From weights and alpha to the squared error, its gradients with respect to the weights of
-        each side, and its derivative with respect to alpha.
+        Function of weights and alpha. Returns the squared error, its gradients with respect to the
+        weights of each side, and its derivative with respect to alpha.
 
     Returns
     -------
@@ -68,15 +68,15 @@ def descend_weights(
 
     Notes
     -----
-    The unknowns are logarithms of alpha and of the weights before these are divided by their sum,
-    and what is minimised is the logarithm of the error.
+    The logarithm of the error is minimised over the logarithms of alpha and of the unnormalised
+    weights. Weights are divided by their sum.
     """
     splits = np.cumsum([len(weights) for weights in start])
     first = np.log(np.concatenate([*start, [alpha]]))
     best: tuple[float, list[Array], float] = np.inf, start, alpha
 
     def logarithm(unknowns: Array) -> tuple[float, Array]:
-        """Of the error, with its gradient."""
+        """Compute the logarithm of the error and its gradient."""
         nonlocal best
         weights, alpha = start, float(np.exp(unknowns[-1]))
         if unknowns is not first:
@@ -97,7 +97,7 @@ def descend_weights(
     scale = FIRST_STEP / length
 
     def objective(unknowns: Array) -> tuple[float, Array]:
-        """Scaled so that the first step, along the gradient, has the length `FIRST_STEP`."""
+        """Scale the logarithm so that the first gradient step has the length `FIRST_STEP`."""
         value, gradient = at_first if np.array_equal(unknowns, first) else logarithm(unknowns)
         return scale * (value - at_first[0]), scale * gradient
 
@@ -109,7 +109,7 @@ def descend_weights(
 
 
 def without_small(weights: list[Array]) -> list[Array]:
-    """The same with weights below `SMALL` times the largest one set to zero."""
+    """Set weights below `SMALL` times the largest one to zero."""
     kept = [np.where(part < SMALL * part.max(), 0.0, part) for part in weights]
     return [part / part.sum() for part in kept]
 
@@ -125,13 +125,13 @@ def search_weights(
     Parameters
     ----------
     start : list of ndarray of shape (n_kernels,)
-        Weights of each side, which sum to one; the overall scale is left to alpha.
+        Weights of each side, which sum to one. The overall scale is determined by alpha.
     score : callable
         Returns the held-out score of weights, higher = better.
     first : float
         Score of ``start``.
     most : float
-        Most trials.
+        Maximal number of trials.
 
     Returns
     -------

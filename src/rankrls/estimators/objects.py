@@ -1,4 +1,4 @@
-"""The objects of one side of a relation: their features and their kernel, or several kernels."""
+"""Training objects of one side of a relation, with their features and kernels."""
 
 from __future__ import annotations
 
@@ -43,13 +43,14 @@ class Objects:
     ----------
     kernel : Kernel or KernelSum
     X : ndarray or CSR of shape (n, d); the kernel matrix if it is precomputed
-        Several kernel matrices side by side, (n, n_kernels n).
+        Features, or kernel values. Several kernel matrices are stacked horizontally, with shape
+        (n, n_kernels n).
     profile : ndarray of shape (n, n), or None
-        The kernel of the labels, if that is a part of the kernel.
+        The profile kernel of the labels, if it is part of the kernel.
     names : ndarray of shape (n,), or None
-        Names of the objects, each once: texts or integers.
+        Unique names of the objects, strings or integers.
     sees_differences : bool
-        Whether a linear kernel may be that of features less their means.
+        Whether a linear kernel may use centred features.
     """
 
     kernel: Kernel | KernelSum
@@ -66,7 +67,7 @@ class Objects:
         names: Array | None = None,
         sees_differences: bool = False,
     ) -> Objects:
-        """Training objects; a precomputed kernel matrix is checked.
+        """Build training objects, and check a precomputed kernel matrix.
 
         The kernels of a sum are divided by their mean values k(x, x).
         """
@@ -81,21 +82,21 @@ class Objects:
         return cls(kernel, X, None, names, sees_differences)
 
     def weighted(self, weights: Array) -> Objects:
-        """The same objects with other weights of the kernels, each divided by its mean size."""
+        """Return the objects with other kernel weights; kernels are divided by their mean size."""
         assert isinstance(self.kernel, KernelSum)
         made = replace(self, kernel=replace(self.kernel, weights=weights / self._sizes))
         made._keep_matrices(self)
         return made
 
     def _keep_matrices(self, other: Objects) -> None:
-        """Take over what depends neither on weights nor on labels."""
+        """Copy cached matrices that depend neither on weights nor on labels."""
         known = vars(other)
         self.__dict__.update(
             {k: known[k] for k in ("_matrices", "_sizes", "_centred") if k in known}
         )
 
     def given(self, observations: Observations, free: FreeOffsets) -> Objects:
-        """The same objects with the labels of the rows of ``observations``, which have offsets."""
+        """Return the objects with profiles of ``observations`` without the offsets ``free``."""
         if not (isinstance(self.kernel, KernelSum) and self.kernel.profiled):
             return self
         made = replace(self, profile=profile_kernel(observations, free))
@@ -103,11 +104,11 @@ class Objects:
         return made
 
     def stored(self) -> Objects:
-        """The same without kernel matrices that were kept for other weights."""
+        """Return the objects without cached kernel matrices."""
         return replace(self)
 
     def _blocks(self, X: Any) -> list[Array]:
-        """Kernel values (n', n) of every precomputed kernel in X."""
+        """Split X into the values (n', n) of every precomputed kernel."""
         assert isinstance(self.kernel, KernelSum)
         n, k = len(self), self.kernel.n_blocks
         if k and X.shape[1] != k * n:
@@ -131,7 +132,7 @@ class Objects:
 
     @cached_property
     def _sizes(self) -> Array:
-        """Mean k(x, x) of every kernel of a sum; 1 where it is not positive."""
+        """Mean k(x, x) of every kernel of a sum, or 1 if it is not positive."""
         assert isinstance(self.kernel, KernelSum)
         blocks = iter(self._blocks(self.X))
         sizes = []
@@ -146,14 +147,14 @@ class Objects:
 
     @property
     def weights(self) -> Array | None:
-        """Weights of the kernels of a sum, as they were given to `weighted`."""
+        """Weights of the kernels of a sum, as given to `weighted`."""
         return self.kernel.weights * self._sizes if isinstance(self.kernel, KernelSum) else None
 
     def __len__(self) -> int:
         return self.X.shape[0]
 
     def gram(self) -> Array:
-        """Kernel matrix of shape (n, n), in float64; without profiles."""
+        """Compute the kernel matrix of shape (n, n), in float64, without profiles."""
         if isinstance(self.kernel, KernelSum):
             K = np.zeros((len(self), len(self)))
             for (weight, kernel), matrix in zip(self.kernel, self._matrices, strict=True):
@@ -169,17 +170,17 @@ class Objects:
         return self._between(self.kernel).astype(np.float64, copy=False)
 
     def _between(self, kernel: Kernel, X: Any = None) -> Array:
-        """Values of a kernel of features with the training objects, of these or of others X."""
+        """Compute kernel values between X (default: training objects) and training objects."""
         own = self._rows_for(kernel)
         return kernel(own) if X is None else kernel(self._shifted(kernel, X), own)
 
     def _product(self, kernel: Kernel, X: Any, coefficients: Array) -> Array:
-        """The same values times coefficients (n, k)."""
+        """Multiply the values of `_between` by coefficients (n, k)."""
         return kernel.product(self._shifted(kernel, X), self._rows_for(kernel), coefficients)
 
     @property
     def features(self) -> Any:
-        """What a linear kernel is computed from."""
+        """The features of a linear kernel."""
         return self.X if isinstance(self.kernel, KernelSum) else self._rows_for(self.kernel)
 
     def _rows_for(self, kernel: Kernel) -> Any:
@@ -189,20 +190,20 @@ class Objects:
         return subtract(X, self._centred[1]) if self._centres(kernel) else X
 
     def _centres(self, kernel: Kernel) -> bool:
-        # The kernels of a sum are divided by their mean values, which centring would change.
+        # Kernels of a sum are divided by their mean values. Centring would change these.
         alone = self.sees_differences and not isinstance(self.kernel, KernelSum)
         return kernel.shift_invariant or (kernel.linear and alone)
 
     @cached_property
     def _centred(self) -> tuple[Any, Any]:
-        """Features less their means, and the means: for kernels that only see differences.
+        """Centred features and their means, for kernels that depend on differences only.
 
-        An offset of the features then costs no digits.
+        Large means of the features then cost no digits.
         """
         return centre(self.X)
 
     def inner_products(self, S: Array) -> Array:
-        """⟨S, K⟩ with every kernel matrix of a sum, divided by its size; without profiles."""
+        """Compute ⟨S, K⟩ for every kernel matrix of a sum, divided by its size; no profiles."""
         assert isinstance(self.kernel, KernelSum)
         products = []
         for kernel, K in zip(self.kernel.kernels, self._matrices, strict=True):
@@ -213,13 +214,13 @@ class Objects:
         return np.array(products) / self._sizes
 
     def side(self, free: FreeOffsets = NO_OFFSETS) -> Side:
-        """The objects as a side of a relation; the kernel matrix is made when it is needed.
+        """Return the objects as a side of a relation, with a lazily computed kernel matrix.
 
-        ``free`` are the offsets of labels that profiles are without.
+        ``free`` are the offsets subtracted from the labels of profiles.
         """
         X, n = self.features, len(self)
         if self.kernel.linear and not sparse.issparse(X) and 8 * X.shape[1] <= n:
-            return Side(self._required_gram, X)  # of which the kernel matrix is hardly needed
+            return Side(self._required_gram, X)  # the kernel matrix is rarely needed
         self._require_gram()
         if isinstance(self.kernel, KernelSum):
             K = self.gram()
@@ -234,7 +235,7 @@ class Objects:
             return Side(self.gram())
         if not sparse.issparse(X):
             return Side(self.gram, X)
-        # No larger than the kernel matrix: its columns keep their digits as a dense array.
+        # A dense copy is no larger than the kernel matrix, and its columns keep their digits.
         dense = X.toarray() if X.shape[1] <= X.shape[0] else None
         return Side(self.gram, dense, multiplies=False) if dense is not None else Side(self.gram())
 
@@ -256,26 +257,26 @@ class Objects:
             )
 
     def others(self, X: Any, names: Any = None, name: str = "X") -> Others:
-        """Other objects, checked features of shape (n', d), as this side's kernel takes them.
+        """Wrap other objects with checked features of shape (n', d) for the kernel of this side.
 
-        ``names`` are those of the objects, ``name`` that of the argument.
+        ``names`` are the names of the objects, and ``name`` is the name of the argument.
         """
         return Others(self, canonical(X, dense=self.kernel.precomputed), names, name)
 
     def equal(self) -> list[Array]:
-        """Groups of objects that have the same features (kernel values, if precomputed)."""
+        """Find groups of objects with equal features (kernel values, if precomputed)."""
         codes = _codes(self.X)
         order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes))
         return [group for group in np.split(order, ends[:-1]) if len(group) > 1]
 
     def known(self, X: Any, names: Any = None, name: str = "X") -> sparse.csr_array:
-        """Which of the training objects other objects are, shape (n', n).
+        """Match other objects with training objects; return an indicator matrix (n', n).
 
-        Objects with the same features (the same kernel values, if these are precomputed) are
-        the same. Of training objects that are equal, the one with the name of the object is
-        meant; without names a row is divided among them. A row is zero for new objects. All
-        training objects, in their order, are themselves.
+        Objects with equal features (equal kernel values, if these are precomputed) are the same.
+        Among equal training objects, the one with the same name is used. Without names, the row is
+        divided equally among them. Rows of new objects are zero. If X contains all training
+        objects in their order, each one matches itself.
         """
         n = len(self)
         numbers = self._numbers(names)
@@ -308,7 +309,7 @@ class Objects:
         return sparse.csr_array((data, place, starts), shape=(len(others), n))
 
     def _numbers(self, names: Any) -> Array | None:
-        """Numbers of the training objects with these names, −1 for others; None without names."""
+        """Find indices of training objects by name, −1 for unknown names; None without names."""
         if names is None or self.names is None:
             return None
         numbers = {name: number for number, name in enumerate(self.names.tolist())}
@@ -325,7 +326,7 @@ class Objects:
         )
 
     def values(self, X: Others, *, explicit: bool = False) -> Array:
-        """Kernel values of shape (n', n) with other objects; their features if ``explicit``."""
+        """Compute kernel values (n', n) of other objects, or their features if ``explicit``."""
         if explicit:
             return X.X.toarray() if sparse.issparse(X.X) else X.X
         if isinstance(self.kernel, KernelSum):
@@ -333,7 +334,7 @@ class Objects:
         return self._between(self.kernel, X.X)
 
     def parts(self, X: Others) -> list[Array]:
-        """Values (n', n) with other objects of every kernel of a sum, with its weight."""
+        """Compute weighted values (n', n) with other objects for every kernel of a sum."""
         assert isinstance(self.kernel, KernelSum)
         made = []
         for one in np.eye(len(self.kernel.kernels)):
@@ -343,7 +344,7 @@ class Objects:
         return made
 
     def product(self, X: Others, coefficients: Array, *, explicit: bool = False) -> Array:
-        """Kernel values (features, if ``explicit``) times coefficients (n or d, k): (n', k)."""
+        """Multiply kernel values (features, if ``explicit``) by coefficients; shape (n', k)."""
         if explicit:
             return X.X @ coefficients
         if isinstance(self.kernel, KernelSum):
@@ -351,7 +352,7 @@ class Objects:
         return self._product(self.kernel, X.X, coefficients)
 
     def _sum_product(self, others: Others, coefficients: Array | None) -> Array:
-        """Values of a sum of kernels, times coefficients (n, k) unless these are None."""
+        """Compute values of a sum of kernels, times coefficients (n, k) unless None."""
         assert isinstance(self.kernel, KernelSum)
         n, X = len(self), others.X
         blocks = iter(self._blocks(X))
@@ -380,10 +381,10 @@ class Objects:
         return out
 
     def paired(self, X: Others, Y: Others | None = None) -> Array:
-        """k(x, y) row by row (y = x if Y is None), shape (n',).
+        """Compute k(x, y) row by row (y = x if Y is None), shape (n',).
 
-        Precomputed kernels know it of training objects only. A new object has a profile of its
-        own, which nobody knows.
+        Precomputed kernels have these values for training objects only. The profile of a new
+        object is unknown.
         """
         if isinstance(self.kernel, Kernel) and not self.kernel.precomputed:
             return self.kernel.paired(X.X, None if Y is None else Y.X)
@@ -418,7 +419,7 @@ class Objects:
         return out
 
     def with_others(self, others: Others) -> Objects:
-        """These objects and others, as of a new fit; without profiles."""
+        """Append other objects, as in a new fit, without profiles."""
         if self.kernel.precomputed:  # values with these objects, and then among the others
             n = len(self)
             X = np.block([[self.X, others.X[:, :n].T], [others.X[:, :n], others.X[:, n:]]])
@@ -432,19 +433,19 @@ class Objects:
         return self._refitted(X, names)
 
     def only(self, kept: Array) -> Objects:
-        """Some of these objects, by ascending numbers, as of a new fit; without profiles."""
+        """Select objects by ascending indices, as in a new fit, without profiles."""
         names = None if self.names is None else self.names[kept]
         return self._refitted(self.part(kept, kept), names)
 
     def _refitted(self, X: Any, names: Array | None) -> Objects:
-        """Other objects with the same kernels, divided by their mean values for these objects."""
+        """Build other objects with the same kernels, divided by their new mean values."""
         X = canonical(X, dense=self.kernel.precomputed)
         made = Objects(self.kernel, X, None, names, self.sees_differences)
         weights = self.weights
         return made if weights is None else made.weighted(weights)
 
     def part(self, chosen: Array, train: Array) -> Any:
-        """Some objects, as a model of the objects ``train`` takes them: features, kernel values."""
+        """Return features, or kernel values with ``train``, of the objects ``chosen``."""
         X = self.X[chosen]
         if isinstance(self.kernel, KernelSum) and self.kernel.precomputed:
             return np.hstack([block[:, train] for block in self._blocks(X)])
@@ -452,12 +453,12 @@ class Objects:
 
 
 def _entries(first: Any, second: Any, K: Array) -> Array:
-    """Entries of K between training objects, row by row of two tables of `Objects.known`."""
+    """Compute entries of K row by row for two indicator matrices of `Objects.known`."""
     return np.asarray(second.multiply(first @ K).sum(axis=1)).ravel()
 
 
 class Others:
-    """Objects to predict for: their features, and which training objects they are.
+    """Objects to predict for, with their features and matching training objects.
 
     Parameters
     ----------
@@ -466,7 +467,7 @@ class Others:
     X : ndarray or CSR of shape (n', d)
     names : pandas Index of length n', or None
     name : str
-        What X is called in messages.
+        Name of X in messages.
     """
 
     _find: Callable[[], sparse.csr_array]
@@ -496,17 +497,17 @@ class Others:
 def read_kernels(
     kernel: Any, weights: Any, params: Any, name: str, **common: Any
 ) -> Kernel | KernelSum:
-    """The kernel, or the sum of several, that an estimator's parameters ask for.
+    """Read the kernel, or the sum of kernels, from the parameters of an estimator.
 
     Parameters
     ----------
     kernel : str, callable or list of these
     weights : array-like of shape (n_kernels,) or None
-        None: equal ones, which add up to one.
+        Weights of the kernels. None: equal weights that sum to one.
     params : dict, list of dict or None
         Parameters of the kernel, or of every kernel of a list.
     name : str
-        Of the parameter that gives ``kernel``.
+        Name of the parameter that contains ``kernel``, for messages.
     **common
         gamma, degree, coef0, n_jobs.
     """
@@ -566,7 +567,7 @@ def _featureless(kernel: str, params: Any, name: str) -> Kernel:
 
 
 def stacked_kernels(kernel: Kernel | KernelSum, X: Any, name: str = "X") -> Any:
-    """A list of precomputed kernel matrices as one array, side by side; other X as they are."""
+    """Stack a list of precomputed kernel matrices horizontally; return other X unchanged."""
     n_blocks = kernel.n_blocks if isinstance(kernel, KernelSum) else int(kernel.precomputed)
     listed = isinstance(X, list | tuple) and len(X) > 0 and np.ndim(X[0]) == 2
     if not n_blocks or not (listed or getattr(X, "ndim", 2) == 3):
@@ -589,10 +590,10 @@ def _equal(X: Any, other: Any) -> bool:
 
 
 def _codes(*parts: Any) -> Array:
-    """Numbers of shape (n,) that are equal where rows of all parts together are equal."""
+    """Return integer codes of shape (n,) that are equal for equal rows of all parts."""
     if any(map(sparse.issparse, parts)):
-        # Products with integers are exact sums in any order only up to rounding: rows are compared
-        # by their columns and values instead.
+        # Sparse rows are compared by columns and values. Products with random integers would
+        # depend on the order of summation, because of rounding.
         stacked = sparse.csr_array(sparse.vstack([sparse.csr_array(part) for part in parts]))
         stacked.eliminate_zeros()
         stacked.sort_indices()
@@ -606,7 +607,7 @@ def _codes(*parts: Any) -> Array:
 
 
 def check_numbers(name: str, values: Any, n: int) -> Array:
-    """Row numbers as an int64 array of shape (n_edges,)."""
+    """Check row indices; return an int64 array of shape (n_edges,)."""
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ValueError(f"{name} must be row numbers (integers, 1-D); got {show(values)}")

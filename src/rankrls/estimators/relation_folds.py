@@ -1,7 +1,7 @@
-"""What a cross-validation of a relation holds out: rows, columns, both, or single pairs.
+"""Folds for cross-validation of a relation: rows, columns, both, or single pairs.
 
-P5's four settings: pairs of known objects (1), new conditioning objects (2), new objects to rank
-(3), both new (4). Rows are the conditioning objects here.
+These are the four settings of P5: pairs of known objects (1), new conditioning objects (2), new
+objects to rank (3), and both new (4). In this module, rows are the conditioning objects.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Array = NDArray[Any]
 
 STRUCTURES = ("auto", "rows", "columns", "both", "edges")
 
-#: Folds, where nothing else is asked for.
+#: Default number of folds.
 N_FOLDS = 10
-#: Pairs of a row that are held out together, where shortcuts take them out of complete rows.
+#: Number of pairs of a row that are held out together by shortcuts for complete relations.
 ENTRIES = 8
 
 
@@ -40,24 +40,24 @@ def folds_of(
     rng: np.random.RandomState,
     X: Any,
 ) -> RelationFolds:
-    """What the parameter ``cv`` of an estimator holds out.
+    """Build the folds for the parameter ``cv`` of an estimator.
 
     Parameters
     ----------
     cv : str, int, splitter or iterable
-        As for `ConditionalRankRLSCV`.
+        As in `ConditionalRankRLSCV`.
     observations : Observations
-        With the conditioning objects as rows.
+        Labels with the conditioning objects as rows.
     condition_on : {"rows", "columns"}
-        What rows of ``observations`` are for the user.
+        Whether rows of ``observations`` are rows or columns of the user's Y.
     paired : bool
         Whether the relation is symmetric or reciprocal.
     two_domains : bool
-        Whether row and column objects are of two kinds.
+        Whether row and column objects are of different kinds.
     shortcut, n_folds, rng
-        As for `draw_folds`.
+        As in `draw_folds`.
     X : array-like
-        What a splitter gets.
+        Input of a splitter.
     """
     p, g = observations.shape
     one = not two_domains
@@ -110,20 +110,21 @@ def draw_folds(
     shape : tuple of int
         (p, g).
     paired : bool
-        Whether the relation is symmetric or reciprocal: then objects are held out with all their
-        pairs, because a pair's mirror image tells its label.
+        Whether the relation is symmetric or reciprocal. Objects are then held out with all their
+        pairs, because the mirror image of a pair reveals its label.
     same_objects : bool
-        Whether rows and columns are the same objects: "both" holds out objects then.
+        Whether rows and columns are the same objects. "both" then holds out objects.
     shortcut : bool
-        Whether the relation is complete and not paired: single rows and pairs are cheap then.
+        Whether the relation is complete and not paired. Holding out single rows and pairs is then
+        cheap.
     n_folds : int or None
-        None: each row by itself where that is cheap, otherwise ten folds, or fewer.
+        Number of folds. None: single rows if that is cheap, otherwise at most ten folds.
     rng : RandomState
     """
     p, g = shape
     every = np.arange(p), np.arange(g)
     if structure == "edges":
-        # Each row by itself: folds of its pairs, small because they cost their squared size.
+        # Separate folds of pairs for each row. They are small: the cost is quadratic in their size.
         k = n_folds or max(2, g // int(np.clip(g // 10, 2, ENTRIES)))
         return RelationFolds("entries", entries=tuple(object_folds(g, k, rng, "columns", least=2)))
     if structure == "rows" and shortcut and n_folds is None:
@@ -152,7 +153,7 @@ def draw_folds(
 def _given_folds(
     splits: list[tuple[Array, Array]], shape: tuple[int, int], *, side: str
 ) -> RelationFolds:
-    """Given (train, test) objects: of the rows, of the columns, or (``side="both"``) of both."""
+    """Read given (train, test) objects of rows, columns, or (``side="both"``) both."""
     every = np.arange(shape[0]), np.arange(shape[1])
     blocks = []
     for train, test in splits:
@@ -168,7 +169,7 @@ def _given_folds(
 def object_folds(
     n: int, k: int | None, rng: np.random.RandomState, what: str, *, least: int
 ) -> list[Array]:
-    """Random folds of n objects with at least ``least`` each; by default ten, or fewer."""
+    """Draw random folds of n objects, at least ``least`` in each; by default at most ten folds."""
     if k is None:
         k = min(N_FOLDS, max(2, n // max(5, least)), max(n // least, 2))
     return random_folds(n, k, rng, what=what, least=least)
@@ -177,11 +178,10 @@ def object_folds(
 def pair_folds(
     cells: Cells, k: int | None, rng: np.random.RandomState, *, paired: bool
 ) -> tuple[Array, int]:
-    """Fold of every observed pair, shape (q,), −1 if it is never held out, and how many folds.
+    """Assign observed pairs to folds, shape (q,), −1 if never held out; count the folds.
 
-    The pairs of a row are assigned to as many folds as have at least two of them each, so that
-    held-out pairs of a row can be ranked. If the relation is paired, a pair and its mirror image
-    share a fold.
+    Each fold contains at least two pairs of a row, or none, so that held-out pairs of a row can be
+    ranked. If the relation is paired, a pair and its mirror image are in the same fold.
     """
     k = N_FOLDS if k is None else k
     p, g = cells.shape
@@ -192,7 +192,7 @@ def pair_folds(
     rows = rows[order]
     starts = np.searchsorted(rows, np.arange(p + 1))
     length = np.diff(starts)
-    used = np.minimum(k, length // 2)  # folds of each row
+    used = np.minimum(k, length // 2)  # number of folds of each row
     place = np.arange(len(rows)) - starts[rows]
     first = rng.randint(k, size=p)
     assigned = (first[rows] + place % np.maximum(used[rows], 1)) % k
@@ -214,5 +214,5 @@ def _object_block(p: int, fold: Array, structure: str) -> BlockFold:
 
 
 def _rest(n: int, chosen: Array) -> Array:
-    """Those that are not held out; all of them, where a side is not held out at all."""
+    """Return the objects that are not held out; if all n are chosen, return all."""
     return chosen if len(chosen) == n else np.setdiff1d(np.arange(n), chosen)

@@ -1,4 +1,4 @@
-"""What the conditional rankers ask of their labels: shape, something to learn, the relation."""
+"""Check the options and labels of conditional rankers: shape, content, symmetry."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["SIGNS", "check_pairwise", "check_relation", "read_relation", "requir
 
 Array = NDArray[Any]
 
-#: What f(x, z) is in terms of f(z, x).
+#: The sign s of f(x, z) = s f(z, x).
 SIGNS = {None: 0, "symmetric": 1, "reciprocal": -1}
 
 
 def check_pairwise(ranker: Any) -> None:
-    """Raise if the pairwise kernel of a conditional ranker does not go with its other options."""
+    """Raise an error if the pairwise kernel is incompatible with other options."""
     pairwise, relation = ranker.pairwise, ranker.relation
     opposite = {"mlpk": ("reciprocal", "symmetric"), "ranking": ("symmetric", "reciprocal")}
     if pairwise in opposite and relation == opposite[pairwise][0]:
@@ -53,7 +53,7 @@ def check_pairwise(ranker: Any) -> None:
 
 
 def read_relation(Y: Any, p: int, g: int, *, one_domain: bool) -> Observations:
-    """Labels of the pairs of p row objects and g column objects."""
+    """Read the labels of the pairs of p row objects and g column objects."""
     observations = Observations.read(Y)
     shape = observations.shape
     if shape == (p, g):
@@ -73,7 +73,7 @@ def read_relation(Y: Any, p: int, g: int, *, one_domain: bool) -> Observations:
 
 
 def require_labels(observations: Observations, *, ranking: bool, condition_on: str) -> None:
-    """Raise unless there is something to learn; conditioning objects are rows here."""
+    """Raise an error if the labels contain nothing to learn. Rows are conditioning objects."""
     if observations.n_edges == 0:
         raise ValueError("Y has no observed label: every entry is NaN, or none is stored")
     if not ranking or observations.shape[1] < 1:
@@ -103,9 +103,9 @@ def require_labels(observations: Observations, *, ranking: bool, condition_on: s
 
 
 def check_relation(observations: Observations, relation: str | None) -> None:
-    """Raise if a matrix of labels contradicts a symmetric or reciprocal relation.
+    """Raise an error if a matrix of labels contradicts a symmetric or reciprocal relation.
 
-    To be asked of matrices only: edges of a list are observations, each with its own noise.
+    This applies to dense matrices only. Edges of a list are noisy observations and may differ.
     """
     sign = SIGNS[relation]
     if sign == 0:

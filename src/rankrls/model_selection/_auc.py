@@ -286,7 +286,7 @@ def _two_levels(y: Any, least: int = 1) -> Array:
     if array.ndim != 1:
         raise ValueError(f"AUC needs y of shape (n_rows,); got {array.shape}")
     codes = encode_qid(array, len(array), name="y", of="rows of y").codes
-    if array.dtype.kind == "O":  # numbered by first appearance: look at the order of the labels
+    if array.dtype.kind == "O":  # codes follow first appearance, so compare the labels themselves
         codes = np.unique(array, return_inverse=True)[1]
     size = np.bincount(codes)
     if len(size) != 2:

@@ -119,13 +119,12 @@ def holdout_predict(
     Returns
     -------
     list of ndarray of shape (len(fold)[, n_outputs]), with alphas a leading axis (n_alphas, …)
-        Comparable within a fold and query only. One array for each fold, where
-        `leave_query_out_predict` has one for all rows, because folds may overlap, and rows may be
-        in none.
+        Scores, comparable only within a fold and query. There is one array for each fold, unlike
+        in `leave_query_out_predict`, because folds may overlap and need not cover all rows.
 
     Examples
     --------
-    Of folds that are a partition of the rows, the array of all rows, alphas first:
+    If the folds are a partition of the rows, the results can be combined into one array:
 
     >>> import numpy as np
     >>> from rankrls import RankRLS

@@ -26,12 +26,12 @@ Array = NDArray[Any]
 
 LEAVE_OUT = ("rows", "columns", "entries", "both")
 
-#: Larger folds of entries are refitted: shortcuts cost the squared number of entries.
+#: Folds with more entries are refitted, because the cost of shortcuts is quadratic in their number.
 MAX_ENTRIES = 2000
 
 
 class _Fold(NamedTuple):
-    """What one model is fitted without: rows, columns, both, or pairs (row, column)."""
+    """Labels left out of one model: rows, columns, both, or pairs (row, column)."""
 
     rows: Any
     cols: Any
@@ -41,7 +41,7 @@ class _Fold(NamedTuple):
         return _Fold(self.cols, self.rows)
 
     def at(self, leave_out: str) -> Any:
-        """The pairs that it predicts, as an index of a (p, g) matrix."""
+        """Return the pairs to predict, as an index of a (p, g) matrix."""
         if leave_out == "rows":
             return self.rows, slice(None)
         if leave_out == "columns":
@@ -49,7 +49,7 @@ class _Fold(NamedTuple):
         return (self.rows, self.cols) if leave_out == "entries" else np.ix_(self.rows, self.cols)
 
     def mask(self, leave_out: str, shape: tuple[int, int]) -> Array:
-        """Pairs whose labels it leaves out, shape (p, g)."""
+        """Return a mask of the left-out labels, shape (p, g)."""
         out = np.zeros(shape, dtype=bool)
         if leave_out == "entries":
             out[self.rows, self.cols] = True
@@ -77,45 +77,47 @@ def relation_holdout_predict(
     Parameters
     ----------
     estimator : ConditionalRankRLS
-        Unfitted; gives the parameters.
+        Defines the parameters; it need not be fitted.
     X, Y, Z : as for ``fit``
     leave_out : {"rows", "columns", "entries", "both"}, default="rows"
-        What the model that predicts pair (i, j) has not seen: labels of row i, of column j, of
-        the pair, or of row i and column j. With a symmetric or reciprocal relation (or kernel:
-        "mlpk", "ranking") the mirror images of these pairs are left out too.
+        Labels left out when pair (i, j) is predicted: those of row i, of column j, of the pair, or
+        of row i and column j. With a symmetric or reciprocal relation (or kernel: "mlpk",
+        "ranking") the mirror images of these pairs are left out too.
     folds : list or splitter, optional
-        Folds to leave out; None: one row, column, pair, or row and column at a time. For
-        "rows" and "columns" a list of arrays of their numbers (or masks); for "entries" of tuples
-        (rows, columns) of the numbers of pairs; for "both" of tuples (rows, columns), of which
-        all pairs are predicted by a model without these rows and columns. A scikit-learn splitter
-        divides rows of X, of Z, or the observed pairs row by row of Y; for "both" the objects
-        of one kind, or rows and columns, of which every fold is combined with every other. Pairs
-        that are in no fold are NaN; a pair can be in one fold only.
+        Folds to leave out. None: one row, column, pair, or row and column at a time. For "rows" and
+        "columns", a list of index arrays (or masks). For "entries", a list of tuples (rows,
+        columns) of the indices of pairs. For "both", a list of tuples (rows, columns); all pairs
+        of these rows and columns are predicted by a model without them. A scikit-learn splitter
+        splits the rows of X, the rows of Z, or the observed pairs in row-major order. For "both",
+        it splits the objects of one kind, or rows and columns separately, and every fold of rows
+        is combined with every fold of columns. Predictions of pairs in no fold are NaN. A pair can
+        be in one fold only.
     alphas : array-like of shape (n_alphas,), optional
-        A grid instead of the estimator's alpha. Pairs (row, column), of shape (n_alphas, 2), are
-        taken with ``pairwise="two-step"``.
+        Grid of values to use instead of the estimator's alpha. ``pairwise="two-step"`` takes pairs
+        (row, column), of shape (n_alphas, 2).
 
     Returns
     -------
     ndarray of shape (p, g), or (n_alphas, p, g) with ``alphas``
-        Held-out predictions; for "entries" NaN where Y is unobserved.
+        Held-out predictions. For "entries", unobserved pairs are NaN.
 
     Notes
     -----
     On a complete relation without a symmetry, with ``pairwise`` "kronecker", "cartesian" or
     "two-step", the predictions are computed from the decomposed kernels by a few matrix products
-    ("both": one decomposition for each row), and equal those of refits; each fold of rows or
+    and equal those of refits. "both" needs one decomposition for each row. Each fold of rows or
     columns has a closed form. Otherwise the model is refitted for each fold.
 
-    Two-step regression needs all pairs: its model without some "entries" is the one in which
-    their labels equal their own predictions.
+    Two-step regression needs all pairs. Its model without some "entries" is defined as the model
+    in which the labels of these entries equal their own predictions.
 
     With the ranking loss, predictions of a conditioning object are determined up to a constant.
-    Here the mean residual of its remaining labels is zero; if it has none, its mean prediction
-    over the objects that were not left out is zero. Predictions of a list by *different* models
-    ("columns", "entries", "both") can therefore be compared, but such pooling is biased: a
-    held-out label is missing in the offset, so that its prediction is worse than random if there
-    is nothing to learn. `ConditionalRankRLSCV` never compares them.
+    The constant is chosen such that the mean residual of its remaining labels is zero. If it has
+    no labels left, its mean prediction over the objects that were not left out is zero.
+    Predictions of a list by *different* models ("columns", "entries", "both") can therefore be
+    compared, but such pooling is biased. The offset does not include the held-out label, so that
+    predictions are worse than random if there is nothing to learn. `ConditionalRankRLSCV` never
+    compares them.
 
     Examples
     --------
@@ -152,7 +154,7 @@ def relation_holdout_predict(
         leave_out = {"rows": "columns", "columns": "rows"}.get(leave_out, leave_out)
         given = None if given is None else [fold.T for fold in given]
     labels = complete_labels(problem)
-    filled = problem.two_step and leave_out == "entries"  # for which there is no refit
+    filled = problem.two_step and leave_out == "entries"  # no refit is possible
     if filled and (labels is None or problem.profiled):
         raise ValueError(
             "leave_out='entries' of pairwise='two-step' needs a complete Y, and no kernel 'profile'"
@@ -174,7 +176,7 @@ def relation_holdout_predict(
 def _read_folds(
     folds: Any, leave_out: str, observations: Observations, X: Any, Z: Any
 ) -> list[_Fold]:
-    """Folds as users give them, checked; rows and columns are those of Y."""
+    """Check the folds given by the user; rows and columns are those of Y."""
     p, g = observations.shape
     made = []
     if hasattr(folds, "split"):
@@ -218,7 +220,7 @@ def _read_folds(
 
 
 def _split(splitter: Any, leave_out: str, observations: Observations, X: Any, Z: Any) -> list[Any]:
-    """The test sets of a splitter."""
+    """Return the test sets of a splitter."""
     p, g = observations.shape
 
     def tests(n: int) -> list[Array]:
@@ -236,7 +238,7 @@ def _split(splitter: Any, leave_out: str, observations: Observations, X: Any, Z:
 
 
 def _single(holdout: CompleteHoldout, leave_out: str, alphas: Array) -> Array:
-    """Every row, column, pair, or row and column by itself, from one decomposition."""
+    """Predict single rows, columns, pairs, or rows and columns from one decomposition."""
     if leave_out == "both":
         rows = [np.array([i]) for i in range(len(holdout.Y))]
         return holdout.both(rows, alphas).predictions
@@ -251,7 +253,7 @@ def _by_closed_forms(
     folds: list[_Fold],
     alphas: Array,
 ) -> Array:
-    """Folds of a complete relation without refits: a closed form or a small system for each."""
+    """Predict folds of a complete relation by a closed form or a small system for each."""
     p, g = problem.observations.shape
     held = np.full((len(alphas), p, g), np.nan)
     if leave_out == "entries":
@@ -286,7 +288,7 @@ def _by_closed_forms(
 
 
 def _with_mirror(fold: _Fold) -> _Fold:
-    """Pairs, and behind them their mirror images that are not among them."""
+    """Append mirror images that are not among the pairs."""
     seen = set(zip(fold.rows.tolist(), fold.cols.tolist(), strict=True))
     more = [(j, i) for i, j in seen if (j, i) not in seen]
     rows, cols = (np.array([pair[k] for pair in more], dtype=np.int64) for k in (0, 1))
@@ -300,7 +302,7 @@ def _refits(
     folds: list[_Fold],
     alphas: Array,
 ) -> Array:
-    """Explicit refits, one for each fold."""
+    """Predict by explicit refits, one for each fold."""
     observations = problem.observations
     progress = Progress("relation_holdout_predict", ranker.verbose)
     rows, cols, _ = observations.lists
@@ -328,7 +330,7 @@ def _refits(
 
 
 def _units(observations: Observations, leave_out: str) -> list[_Fold]:
-    """Single rows, columns, observed pairs, or rows and columns."""
+    """Return folds of single rows, columns, observed pairs, or rows and columns."""
     p, g = observations.shape
     rows, cols = (list(np.arange(n)[:, None]) for n in (p, g))
     if leave_out == "rows":
@@ -342,9 +344,10 @@ def _units(observations: Observations, leave_out: str) -> list[_Fold]:
 
 
 def _offsets(F: Array, rest: Observations, fold: _Fold, leave_out: str) -> Array:
-    """Offsets of all rows: mean residual, or minus the mean prediction where nothing is left.
+    """Compute offsets of all rows.
 
-    That mean is over the columns that the fold does not leave out, of the row or of all.
+    The offset of a row is its mean residual. If no labels are left, it is minus the mean
+    prediction over the columns that the fold does not leave out.
     """
     rows, cols, y = rest.lists
     counts = np.bincount(rows, minlength=len(F))

@@ -44,21 +44,21 @@ def conditional_cross_val_score(
     Parameters
     ----------
     estimator : ConditionalRankRLS or ConditionalRankRLSCV
-        Cloned for every fold.
+        The estimator, which is cloned for every fold.
     X, Y, Z : as for ``fit``
     cv, n_folds
-        As for `ConditionalRankRLSCV`, but never single rows: None is ten folds, or fewer.
+        As in `ConditionalRankRLSCV`, except that ``n_folds=None`` means at most ten folds.
     scoring : str or callable, default="pairwise_accuracy"
         As for `ConditionalRankRLSCV`.
     random_state : int, RandomState instance or None
-        Draws the folds.
+        Controls the random folds.
     verbose : int, default=0
-        1: progress on stderr.
+        1: print progress to stderr.
 
     Returns
     -------
     ndarray of shape (n_folds,)
-        Mean over the conditioning objects of the fold; NaN if none can be scored.
+        Mean score over the conditioning objects of each fold; NaN if none can be scored.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def conditional_cross_val_score(
 
 
 class _Refit:
-    """Fits on a part of the objects or edges, predicts another."""
+    """Fit to some of the objects or edges, and predict others."""
 
     def __init__(
         self, template: ConditionalRanker, sides: Any, observations: Observations, two: bool
@@ -125,12 +125,12 @@ class _Refit:
         self.by_columns = template.condition_on == "columns"
 
     def block(self, fold: BlockFold, number: int) -> tuple[Array, Array, Array]:
-        """Lists, labels and predictions of the test pairs."""
+        """Return lists, labels and predictions of the test pairs of a block."""
         swap = slice(None, None, -1) if self.by_columns else slice(None)
         train, test = fold.train[swap], fold.test[swap]
         labels = self._part(*train)
         model = self._model()
-        # Rows and columns of one kind of objects, but not the same ones: two kinds to the model.
+        # Rows and columns are different objects of one kind, so the model treats them as two kinds.
         apart = self.two or not np.array_equal(train[0], train[1])
         model.fit(
             self._features(0, train[0], train[0]),
@@ -144,7 +144,7 @@ class _Refit:
         return self._lists(held.row, held.col, held.data, scores[held.row, held.col])
 
     def pairs(self, fold: Array, number: int) -> tuple[Array, Array, Array]:
-        """The same for the pairs of a fold."""
+        """Return lists, labels and predictions of the pairs of a fold."""
         seen = self.observations.T if self.by_columns else self.observations
         rows, cols, y = seen.lists
         of_edge = fold[np.searchsorted(seen.cells.flat, rows * seen.shape[1] + cols)]
@@ -165,7 +165,7 @@ class _Refit:
         return model
 
     def _part(self, rows: Array, cols: Array) -> sparse.coo_array:
-        """Labels between some rows and columns, renumbered."""
+        """Select the labels between some rows and columns, with new indices."""
         places = []
         for chosen, n in zip((rows, cols), self.observations.shape, strict=True):
             place = np.full(n, -1)

@@ -135,7 +135,7 @@ class Dominance:
         return np.stack(sums[:k]), np.stack(sums[k:])
 
     def between(self, f: Array, low: float, high: float, limit: int) -> tuple[Array, Array] | None:
-        """The pairs with low <= f_h − f_j < high.
+        """Find the pairs with low <= f_h − f_j < high.
 
         Returns
         -------

@@ -266,7 +266,7 @@ class RowFeatureSpace(FeatureSpace):
 
 
 class GramOperator:
-    """K = X Xᵀ of explicit features, as an operator that is never formed.
+    """The operator K = X Xᵀ of explicit features; the matrix is never formed.
 
     Parameters
     ----------

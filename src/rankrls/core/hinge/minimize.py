@@ -10,16 +10,16 @@ reduces the remaining gap:
 1. L-BFGS on the hinge itself. With many pairs it is nearly smooth, and it is the cheapest to
    evaluate.
 2. The smoothed hinge, quadratic for violations between 0 and mu, with mu as large as the tolerance
-   allows. The pairs between have fractions of c as dual variables, as they need in the optimum. In
-   few dimensions by Newton's method: the second derivative is the Laplacian of these pairs.
-   Otherwise by L-BFGS.
-3. An interior-point method over all pairs, or those near the margin, for weak regularisation in
-   many dimensions, where at least as many pairs are at the margin as there are dimensions.
+   allows. The dual variables of pairs in this interval are fractions of c, as in the optimum. In
+   few dimensions Newton's method is used, where the second derivative is the Laplacian of these
+   pairs. Otherwise L-BFGS is used.
+3. An interior-point method over all pairs, or over those near the margin. It is used for weak
+   regularisation in many dimensions, where at least as many pairs as dimensions are at the margin.
 
 A phase ends when its rate of convergence is too slow to close the gap within its iterations.
 
-The squared hinge is smooth and minimised by L-BFGS, and by Newton's method where that is too slow.
-Its D has another term, −Σ β²/(4c), and any β >= 0 is feasible.
+The squared hinge is smooth. It is minimised by L-BFGS, or by Newton's method if L-BFGS is too slow.
+Its D has an additional term −Σ β²/(4c), and any β >= 0 is feasible.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ RATE_ITER = 25
 
 #: Maximum number of iterations on the hinge, and on the smoothed hinge (and the number over which
 #: its rate is measured), before the interior-point method is tried, if applicable. In large
-#: dimensions a step of that method costs as much as hundreds of these iterations, and as many are
+#: dimensions a step of that method costs as much as hundreds of these iterations, so hundreds are
 #: allowed.
 HINGE_ITER = 100
 SMOOTHED_ITER = 60
@@ -73,8 +73,8 @@ MAX_NEWTON_PAIRS = 200_000
 FEW_PAIRS = 50_000
 NEWTON_FEW = 8
 
-#: The pairs of Newton's matrix are taken from an interval that is widened by this factor where
-#: steps were shorter than `SHORT`, and narrowed where they were longer than `LONG`.
+#: The pairs of Newton's matrix are taken from an interval. It is widened by this factor if steps
+#: were shorter than `SHORT`, and narrowed if they were longer than `LONG`.
 WIDEN = 4.0
 SHORT, LONG = 0.3, 0.7
 
@@ -386,7 +386,7 @@ class HingeMinimizer:
         return excess[-1] > 0.5 * excess[-1 - patience] and decrease < self.slack
 
     def quasi_newton(self, point: Point, memory: LBFGSMemory, evaluate: Evaluate) -> Point:
-        """One iteration of L-BFGS; returns the same function if the gradient gives no descent."""
+        """Do one iteration of L-BFGS; return the same function if there is no descent."""
         self.n_iter += 1
         if len(memory):
             d = memory.direction(point.gradient)
@@ -407,7 +407,7 @@ class HingeMinimizer:
     def search_along(
         self, point: Point, d: Array, evaluate: Evaluate, first: float | None
     ) -> tuple[Point, float]:
-        """A point w + t d on the ray from ``point``, and t; all trials share forward(d)."""
+        """Find a point w + t d on the ray from ``point``, and t; all trials share forward(d)."""
         alpha, inner = self.alpha, self.space.inner
         fd = self.space.forward(d)
         wd, dd = inner(point.w, d), inner(d, d)
@@ -526,7 +526,7 @@ class HingeMinimizer:
                 return
 
     def _newton_pairs(self, f: Array, mu: float, width: float) -> tuple[float, PairHinge] | None:
-        """The pairs with 0 < z < mu, or from a wider interval if they are not too many."""
+        """Find the pairs with 0 < z < mu, or from a wider interval if these are not too many."""
         width = max(mu, min(width, 1.0))
         while True:
             middle = 1.0 - 0.5 * mu
@@ -574,7 +574,7 @@ class HingeMinimizer:
                 return
 
     def _near(self, f: Array) -> tuple[float, PairHinge] | None:
-        """The pairs with low <= f_h − f_j < high: all of them, or those near the margin.
+        """Find the pairs with low <= f_h − f_j < high: all pairs, or those near the margin.
 
         None if there are too many exactly at the margin, for example if all pairs of two classes
         have a score difference of one.

@@ -79,14 +79,14 @@ class HingeModel(PathModel):
 
 @dataclass(frozen=True)
 class HingeFit:
-    """A fitted model and how it was found; the last three have shape (n_alphas, n_outputs).
+    """A fitted model and information about the solution.
 
     Attributes
     ----------
     model : HingeModel
     solver : str
     n_pairs : int
-    objective, gap, n_iter : ndarray
+    objective, gap, n_iter : ndarray of shape (n_alphas, n_outputs)
     """
 
     model: HingeModel
@@ -109,10 +109,10 @@ class HingeProblem:
     solver, basis
         As given by the user.
     random_state : RandomState
-        Draws the basis vectors.
+        Controls the choice of basis vectors.
     progress : Progress
     n_jobs : int or None
-        Threads of sparse products.
+        Number of threads for sparse products.
 
     Attributes
     ----------
@@ -209,9 +209,9 @@ class HingeProblem:
     def _accurate_space(
         self, features: Products | None, space: FunctionSpace
     ) -> Callable[[], FunctionSpace] | None:
-        """The same functions without the squared condition number of a kernel matrix, but slower.
+        """Make a slower space of the same functions, without squaring the condition number.
 
-        None if that has no advantage, or is too large.
+        None if this has no advantage, or if the space is too large.
         """
         if not isinstance(space, KernelSpace):
             return None
@@ -230,7 +230,7 @@ class HingeProblem:
         accurate: Callable[[], FunctionSpace] | None,
         alphas: Array,
     ) -> list[HingeSolution]:
-        """Solutions for all alphas, from the largest down.
+        """Compute solutions for all alphas, in descending order.
 
         If the gap cannot be closed, the ``accurate`` space is used from then on.
         """
@@ -261,15 +261,15 @@ class HingeProblem:
 
     @property
     def _tolerated(self) -> float:
-        """The largest relative duality gap that gives no warning."""
+        """The largest relative duality gap without a warning."""
         return max(self.options.tol, ROUNDING[self.X.dtype])
 
     def _model(self, alphas: Array, paths: list[list[HingeSolution]]) -> HingeModel:
-        """The model of the solutions of every output and alpha."""
+        """Build the model from the solutions of every output and alpha."""
         X, kernel, basis = self.X, self.kernel, self.basis
 
         def gather(name: str) -> Array | None:
-            """Shape (n_alphas, n or number of rows, n_outputs)."""
+            """Stack coefficients, shape (n_alphas, n or number of rows, n_outputs)."""
             if getattr(paths[0][0], name) is None:
                 return None
             found = np.stack([[getattr(s, name) for s in path] for path in paths], axis=-1)

@@ -98,9 +98,9 @@ class History:
     best_iteration : int or None
         Iteration of the selected model.
     best : int or None
-        The number of its alpha.
+        Index of the alpha of the selected model.
     accepted : ndarray of shape (n_alphas,), bool, or None
-        Whether solutions are as accurate as they should be; None if stopped early.
+        Whether solutions reach the required accuracy; None if stopped early.
     """
 
     n_iter: int
@@ -139,21 +139,21 @@ class Equations(Protocol):
 
     @property
     def dtype(self) -> Any:
-        """Of the products."""
+        """Data type of the products."""
 
     @property
     def n_entries(self) -> int:
-        """Numbers that a product with G reads, about."""
+        """Approximate number of values read by a product with G."""
 
     @property
     def rank(self) -> int:
-        """An upper bound of the rank of G."""
+        """Upper bound of the rank of G."""
 
     def G(self, V: Array) -> Array:
-        """G V for V of shape (n, k')."""
+        """Compute G V for V of shape (n, k')."""
 
     def diagonal(self) -> Array:
-        """About the diagonal of G, shape (n,)."""
+        """Approximate diagonal of G, shape (n,)."""
 
     def magnitude(self, W: Array) -> Array:
         """Approximate scale of the rounding errors of each entry of G W, shape (n, k')."""
@@ -179,10 +179,10 @@ def converge(
     alphas : ndarray of shape (n_alphas,)
     options : IterationOptions
     shifts : ndarray of shape (n_alphas,), optional
-        What is added to the diagonal of G; alphas by default. Equations that are scaled for one
-        alpha have a part of it in G.
+        Values added to the diagonal of G; alphas by default. Equations that are scaled for one
+        alpha include a part of it in G.
     quiet : bool
-        Whether not to warn: ``History.accepted`` tells.
+        Whether to suppress warnings. ``History.accepted`` has the same information.
     """
     shape = len(systems), len(alphas)
     residual, error, accepted = np.zeros(shape), np.zeros(shape), np.ones(shape, dtype=bool)
@@ -591,7 +591,7 @@ class HeldOutImage(Protocol):
         """Number of held-out rows, and other dimensions."""
 
     def follow(self, run: MultiShiftCG) -> ShiftedSum | DirectionSum:
-        """Predictions for the iterates of a run that has not started."""
+        """Track predictions for the iterates of a run that has not started."""
 
 
 def stop_early(

@@ -112,7 +112,7 @@ class Factorization(ABC):
 
     @abstractmethod
     def condition(self, alpha: float) -> float:
-        """About the condition number of S + alpha I, with rows and columns scaled if graded."""
+        """Approximate condition number of S + alpha I, with scaled rows and columns if graded."""
 
     @abstractmethod
     def matrix(self) -> Array:
@@ -371,7 +371,7 @@ class EigenFactorization(Factorization):
         return found
 
     def log_determinant(self, alpha: float) -> float:
-        """Σ log(σ + alpha), with log alpha for every direction that is left out."""
+        """Σ log(σ + alpha), with log alpha for every excluded direction."""
         p, q = self.vectors.shape
         known = float(np.log(self.values.astype(float) + alpha).sum())
         return known + (p - q) * float(np.log(alpha))
@@ -545,9 +545,9 @@ def _accurate(
 ) -> bool:
     """Whether rounding errors are small enough.
 
-    For B in the range of S, the solution itself must be accurate, whose relative error is that of S
-    times the condition number. Otherwise S times the solution must be accurate: eps (‖B‖ + ‖S‖
-    ‖solution‖).
+    For B in the range of S, the solution itself must be accurate. Its relative error is that of S
+    times the condition number. Otherwise S times the solution must be accurate, and its error is
+    eps (‖B‖ + ‖S‖ ‖solution‖).
     """
     eps = np.finfo(made.C.dtype).eps
     strict = 1e-11 if len(B) <= CHEAP_SIZE else 1e-7

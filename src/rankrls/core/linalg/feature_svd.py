@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 EPS = float(np.finfo(np.float64).eps)
 
-#: Norms have to be squared.
+#: Largest norm that can be squared without overflow.
 LARGEST = 1e150
 
 #: Sums of squares above this, and below its inverse, lose nothing to underflow and overflow.
@@ -78,14 +78,14 @@ def feature_svd(X: Array) -> FeatureSVD:
 
     Notes
     -----
-    With columns of very different norms c_j the decomposition is that of X = B diag(c):
+    If the column norms c_j are very different, X = B diag(c) is decomposed in three steps:
 
-    1. B = Q R with column pivoting. The rank is that of B, so that a column is only left out if
-       it depends on others up to the rounding of its own numbers.
+    1. B = Q R with column pivoting. The rank is that of B, so that a column is only dropped if
+       it depends on other columns up to rounding errors of its own entries.
     2. R diag(c) = V̂ diag(s) Q̂ᵀ by one-sided Jacobi rotations, which are accurate relative to every
        singular value and to every column (Drmač and Veselić, SIAM J. Matrix Anal. 29, 2008).
-    3. P_jk = Q̂_jk/s_k for c_j ≤ s_k, whose error is eps c_j/s_k²; otherwise by a triangular
-       solve, whose error is eps/c_j.
+    3. P_jk = Q̂_jk/s_k for c_j ≤ s_k, with error eps c_j/s_k²; otherwise P_jk from a triangular
+       solve, with error eps/c_j.
     """
     X = np.asarray(X, dtype=np.float64)
     n, d = X.shape
@@ -146,8 +146,8 @@ def _shortest(R: Array, c: Array, V: Array) -> Array:
     picked = []
     for k in range(r):
         left = np.linalg.norm(rest, axis=0)
-        # The remainder of a column that depends on earlier ones is rounding error, however large it
-        # is.
+        # The remainder of a column that depends on earlier ones is rounding error, whatever its
+        # size.
         spent = left <= 4 * m * EPS * size
         rest[:, spent], left[spent] = 0.0, 0.0
         j = int(np.argmax(left * c))

@@ -1,9 +1,9 @@
 """Conjugate gradients for (G + alpha I) w = c, for all alphas from one Krylov sequence.
 
-All the systems of a grid share the Krylov space of G and c. Conjugate gradients for the smallest
-alpha (the seed) make its residuals r_j, and for any larger alpha the residual is ζ_j r_j with a
-number ζ_j in (0, 1] that follows from the seed's two coefficients. So one product with G for each
-iteration serves the whole grid, and any linear function of the iterates (the coefficients
+All systems of a grid share the Krylov space of G and c. Conjugate gradients for the smallest alpha
+(the seed) compute residuals r_j. For any larger alpha the residual is ζ_j r_j, with a number ζ_j in
+(0, 1] that follows from the two coefficients of the seed. One product with G per iteration is
+therefore enough for the whole grid. Any linear function of the iterates (the coefficients
 themselves, or predictions for other rows) follows from its image of r_j by the same recurrence.
 """
 
@@ -27,7 +27,7 @@ BLOCK = 16
 class MultiShiftCG:
     """Conjugate gradients for (G + alpha I) W = C, all alphas and columns of C.
 
-    ``step`` makes one iteration: a single product with G for the columns that have not converged.
+    ``step`` performs one iteration, with a single product for the columns that have not converged.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class MultiShiftCG:
     alphas : ndarray of shape (n_alphas,) or (n_alphas, k), >= 0, increasing along the first axis
     tol : float or ndarray of shape (k,)
         A column has converged for an alpha when ‖residual‖ <= tol ‖c‖ and, if ``bounded``, the
-        error is small, too (Notes). Its iterate is frozen.
+        error is also small (see Notes). Its iterate is then frozen.
     bounded : bool
         Whether ``tol`` limits the relative error of the iterates as well.
     eps : float
@@ -72,7 +72,7 @@ class MultiShiftCG:
 
     The norm of the iterates follows from x_{j+1} ⟂ r_{j+1}:
     xᵀp ← b (xᵀp + a‖p‖²), ‖p‖² ← ‖r‖² + b²‖p‖². With a preconditioner the norms of
-    this recurrence are those of M, and r is replaced by M⁻¹r where directions are made.
+    this recurrence are those of M, and r is replaced by M⁻¹r in the update of directions.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class MultiShiftCG:
         on = self.active
         if not len(on):
             return False
-        # Views, where all columns are active: large vectors are not copied.
+        # Use views if all columns are active, to avoid copies of large vectors.
         whole = len(on) == self.P.shape[1]
         columns: Any = slice(None) if whole else on
         P, R, work = self.P[:, columns], self.R[:, columns], self.work[:, : len(on)]

@@ -1,7 +1,7 @@
-"""Conjugate gradients with a preconditioner that is close to the inverse, for one right side.
+"""Conjugate gradients with a preconditioner close to the inverse, for one right-hand side.
 
-`converge` of `conjugate_gradients` shares products among many alphas and knows a diagonal only.
-Here every alpha has a preconditioner of its own, and is worth a run of its own.
+`converge` of `conjugate_gradients` shares products among many alphas, and supports only a diagonal
+preconditioner. Here every alpha has its own preconditioner and its own run.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ __all__ = ["Solution", "solve_preconditioned"]
 
 Array = NDArray[Any]
 
-#: How often the recurrence is started again from the true residual.
+#: Maximum number of restarts of the recurrence from the true residual.
 MAX_RESTARTS = 3
 
-#: So many times the estimated rounding errors may be left of a residual.
+#: Acceptable residual, in multiples of the estimated rounding errors.
 ROUNDING = 10.0
 
-#: Both norms of the residual shall be this part of the tolerance.
+#: Target of both norms of the residual, as a fraction of the tolerance.
 MARGIN = 0.3
 
 
 class Solution(NamedTuple):
-    """Where an iteration ended.
+    """Result of an iterative solve.
 
     Attributes
     ----------
     x : ndarray of shape (n,)
     n_iter : int
     residual : float
-        ‖b − Ax‖/‖b‖, or that in the norm of the preconditioner if it is larger: with a good one
-        about the relative error of x.
+        ‖b − Ax‖/‖b‖, or the same ratio in the norm of the preconditioner if that is larger. With a
+        good preconditioner, this is approximately the relative error of x.
     accepted : bool
-        Whether it is below the tolerance.
+        Whether the residual is below the tolerance.
     stopped : bool
-        Whether the callback asked for it.
+        Whether the callback requested a stop.
     """
 
     x: Array
@@ -60,20 +60,20 @@ def solve_preconditioned(
     start: Array | None = None,
     magnitude: Callable[[Array], float] | None = None,
 ) -> Solution:
-    """Solve A x = b, A and the preconditioner symmetric and positive definite.
+    """Solve A x = b for symmetric positive definite A and preconditioner.
 
     Parameters
     ----------
     product : function of an array (n,)
-        A v.
+        Computes A v.
     precondition : function of an array (n,)
-        About A⁻¹ v.
+        Computes an approximation of A⁻¹ v.
     b : ndarray of shape (n,)
     options : IterationOptions
     start : ndarray of shape (n,), optional
-        A solution of similar equations.
+        Initial value, such as the solution of similar equations.
     magnitude : function of an array (n,), optional
-        The norm that rounding errors of ``product`` are relative to.
+        Norm to which the rounding errors of ``product`` are relative.
     """
     x = np.zeros_like(b) if start is None else start.copy()
     sizes = float(np.linalg.norm(b)), float(np.sqrt(max(float(b @ precondition(b)), 0.0)))
@@ -100,7 +100,7 @@ def solve_preconditioned(
             x += step * p
             r -= step * Ap
             z = precondition(r)
-            # Polak and Ribière's formula bears a preconditioner with rounding errors.
+            # The formula of Polak and Ribière tolerates rounding errors of the preconditioner.
             kept = step * float(Ap @ z) / square
             square = float(r @ z)
             n_iter += 1
@@ -119,6 +119,6 @@ def solve_preconditioned(
 
 
 def _relative(r: Array, square: float, sizes: tuple[float, float]) -> float:
-    """The larger one of the two relative norms of a residual."""
+    """Return the larger of the two relative norms of a residual."""
     second = np.sqrt(max(square, 0.0)) / sizes[1] if sizes[1] > 0 else 0.0
     return float(max(np.linalg.norm(r) / sizes[0], second))

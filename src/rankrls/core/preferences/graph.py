@@ -37,7 +37,7 @@ Array = NDArray[Any]
 class _Scores:
     """Scored rows: s of shape (m, k), their queries, and row weights or None.
 
-    ``flat`` says whether the scores were given as a vector of shape (m,).
+    ``flat`` is true if the scores were given as a vector of shape (m,).
     """
 
     s: Array

@@ -4,8 +4,8 @@ Costs, for an edge of magnitude y (weight w², target z): `magnitude` z = y, w =
 `unit` z = 1, w = 1; `relative` z = y, w = 1/y. Scores give an edge of magnitude s_i − s_j to
 every pair of a query, weighted by c ω_i ω_j with c the query's weighting.
 
-A `Laplacian` provides what solvers need: products with L, the normal equations of explicit
-features, and an exact factor L = F Fᵀ. Four kinds are sufficient for all costs:
+A `Laplacian` provides products with L, the normal equations of explicit features, and an exact
+factor L = F Fᵀ to the solvers. Four kinds are sufficient for all costs:
 
 - `ScatterLaplacian`: all rows of a group against each other (ties kept, or no ties);
 - `PooledLaplacian`: rows of equal score pooled, and a Laplacian over the pools (ties dropped);
@@ -15,9 +15,9 @@ features, and an exact factor L = F Fᵀ. Four kinds are sufficient for all cost
 All of them cost O(m) for each column, for rows in any order.
 
 A dual solution is A = F (FᵀKF + alpha I)⁻¹ t for *any* `Factor` L = F Fᵀ with F t = r, because
-(F FᵀK + alpha I) F B = F (FᵀKF + alpha I) B = F t = r. Each factor is chosen so that F has at most
-m columns where that is possible, is applied in O(m) per column where the preferences have
-structure, and annihilates constants exactly where L does (Fᵀ1 = 0).
+(F FᵀK + alpha I) F B = F (FᵀKF + alpha I) B = F t = r. Each factor is chosen such that F has at
+most m columns if possible, is applied in O(m) per column if the preferences have structure, and
+annihilates constants exactly if L does (Fᵀ1 = 0).
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ class PooledLaplacian(Laplacian):
         return np.where(self.scale > 0, self.groups.weight, 0.0)
 
     def links(self) -> sparse.coo_array:
-        """The groups of the levels, seen from the rows."""
+        """The groups of the levels, as groups of rows."""
         used = np.flatnonzero(self.groups.weight > 0)
         rows = sparse.csr_array(
             (np.ones(len(used)), (used, self.groups.codes[used])),
@@ -679,7 +679,7 @@ class StackedFactor(Factor):
 
 
 class RotatedFactor(Factor):
-    """F Q for a factor F and an orthogonal Q, with t of Qᵀt: another factor of the same L.
+    """F Q for a factor F and an orthogonal Q, with Qᵀt: another factor of the same L.
 
     Its coordinates do not belong to components, so it can be used for fits but not for hold-outs.
     """

@@ -28,15 +28,15 @@ class Checksum:
 
         c(q) = Σ_{i in q} w_i (1 + y_iᵀu) (1 + x_iᵀv).
 
-    It does not depend on the order of the rows, and a change of units of the features is a change
-    of v. The units are set by the first rows.
+    The checksum does not depend on the order of the rows. A change of units of the features changes
+    v. The units are determined by the first rows.
 
     Attributes
     ----------
     v : ndarray of shape (n_features,)
     u : ndarray of shape (n_outputs,)
     shift : float
-        What is added to xᵀv since the features were shifted.
+        The value added to xᵀv because the features were shifted.
     """
 
     def __init__(self, v: Array, u: Array, shift: float = 0.0) -> None:
@@ -44,7 +44,7 @@ class Checksum:
 
     @classmethod
     def like(cls, X: Any, y: Array) -> Checksum:
-        """With units such that features and scores of these rows, shape (m, k), are of size 1."""
+        """Choose units in which features and scores of these rows, shape (m, k), have size 1."""
         return cls(_weights(X[:UNIT_ROWS]), _weights(y[:UNIT_ROWS]))
 
     def copy(self) -> Checksum:
@@ -63,7 +63,7 @@ class Checksum:
             return self._sum(products, codes, weight, n_queries)
 
     def sizes(self, X: Any, y: Array, codes: Array, weight: Array | None, n_queries: int) -> Array:
-        """The same sums of absolute values, to which rounding errors are relative."""
+        """Compute the sums of absolute values, to which rounding errors are relative."""
         with np.errstate(over="ignore", invalid="ignore"):
             rows = 1 + abs(self.shift) + np.asarray(abs(X) @ abs(self.v))
             return self._sum((1 + abs(y) @ abs(self.u)) * rows, codes, weight, n_queries)
@@ -75,11 +75,12 @@ class Checksum:
 
 
 def _weights(values: Any) -> Array:
-    """Different weights for all columns, relative to the largest values; shape (n,)."""
+    """Compute different weights for all columns, relative to the largest values; shape (n,)."""
     largest = abs(values).max(axis=0)
     largest = np.asarray(largest.todense() if hasattr(largest, "todense") else largest)
     largest = largest.ravel().astype(np.float64)
-    # The golden ratio: no two columns can be exchanged. (Generators may change with NumPy.)
+    # Multiples of the golden ratio differ, so exchanged columns are detected. (Random generators
+    # may change with NumPy.)
     different = 0.5 + (np.arange(1, len(largest) + 1) * 0.6180339887498949) % 1
     return different / np.where(largest > 1e-300, largest, 1.0)  # a smaller one would overflow
 
@@ -125,7 +126,7 @@ class Ledger:
     @property
     def queries(self) -> dict[Any, int]:
         """Number of rows of each query, by label."""
-        for labels, rows, sums in self._unread:  # so that a plain ``fit`` does not build the dict
+        for labels, rows, sums in self._unread:  # lazily, so that ``fit`` does not build the dict
             keys = as_list(labels)
             self._queries.update(zip(keys, rows.tolist(), strict=True))
             if sums is not None:
@@ -135,7 +136,7 @@ class Ledger:
 
     @property
     def checksums(self) -> dict[Any, float]:
-        """Checksums of queries by label, where they are known."""
+        """Known checksums of queries, by label."""
         assert self.queries is self._queries
         return self._checksums
 
@@ -228,7 +229,7 @@ class Ledger:
     def _check_values(
         self, labels: list[Any], graph: PreferenceGraph, X: Any, tolerance: float
     ) -> None:
-        """Raise an error if a query was added with other values."""
+        """Raise an error if a query was added with different values."""
         assert self.checksum is not None
         assert graph.scores is not None
         assert graph.query_codes is not None
@@ -293,8 +294,8 @@ class Ledger:
 def as_list(labels: Any) -> list[Any]:
     """Convert labels to Python objects, which compare equal across array types.
 
-    Text that spells an integer is that integer: whether a reader returns 2 or "2" depends on the
-    other ids of a file.
+    Strings that represent an integer are converted to it, because whether a reader returns 2 or "2"
+    depends on the other ids of a file.
     """
     values = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     if getattr(labels, "dtype", np.dtype(object)).kind in "iuf":

@@ -126,7 +126,7 @@ class Statistics:
         return replace(self, **{name: getattr(self, name).copy() for name in names})
 
     def select(self, outputs: Array, *, copy: bool = False) -> Statistics:
-        """Select the statistics of some outputs; ``copy`` says whether to copy the Gram matrix."""
+        """Select the statistics of some outputs; with ``copy``, copy the Gram matrix."""
         if not copy and np.array_equal(self.outputs, outputs):
             return self
         where = [int(np.flatnonzero(self.outputs == output)[0]) for output in outputs]
@@ -177,7 +177,7 @@ class Statistics:
         slack = tolerance * before + 1e3 * rounding * np.maximum(self.largest, other.largest)
         too_much = n_pairs < 0 or mass < -tolerance * self.mass or (n_pairs > 0 and mass <= 0)
         too_much |= bool((after < -slack).any() or (self.energy < -tolerance * energy).any())
-        if n_pairs == 0:  # without edges, everything else must be zero, too
+        if n_pairs == 0:  # without edges, everything else must be zero as well
             too_much |= mass > tolerance * self.mass or bool((after > slack).any())
         if too_much:
             raise ValueError(

@@ -1,9 +1,9 @@
-"""Incomplete relations by conjugate gradients, through the solvers of `core.linalg`.
+"""Solve incomplete relations by conjugate gradients, with the solvers of `core.linalg`.
 
-`CellEquations` are those of RankRLS over the observed pairs, with the kernel K ⊗ G as a product of
-matrices. `SpectralEquations` are the same problem in the eigenvectors of the two kernels, where the
-system of a complete relation is diagonal: scaled by it, the eigenvalues lie close together, so that
-a few dozen iterations are enough at any alpha.
+`CellEquations` are the equations of RankRLS over the observed pairs. They multiply by the kernel
+K ⊗ G with two matrix products. `SpectralEquations` are the same problem in the eigenvectors of the
+two kernels, where the system of a complete relation is diagonal. Scaling by this diagonal clusters
+the eigenvalues, and a few dozen iterations are enough at any alpha.
 """
 
 from __future__ import annotations
@@ -54,30 +54,32 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: From this part of all pairs on, equations in the eigenvectors take fewer iterations (measured:
-#: by three to ten times above one half, by none below one tenth).
+#: Observed fraction of pairs above which equations in the eigenvectors take fewer iterations
+#: (measured: three to ten times fewer above one half, no fewer below one tenth).
 WORTH_SPECTRA = 0.2
 
-#: Kernel matrices of up to so many objects are decomposed for a preconditioner.
+#: Maximal order of a kernel matrix that is decomposed for a preconditioner.
 MAX_OBJECTS = 2000
 
-#: A preconditioner that is a Kronecker product may have eigenvalues that are so many times off.
+#: Maximal ratio between the eigenvalues of a Kronecker product preconditioner and the exact ones.
 SEPARABLE = 2.0
 
-#: It is applied in single precision up to this condition number; above it, rounding errors take
-#: a tenth more iterations (measured).
+#: Maximal condition number at which it is applied in single precision. Above it, rounding errors
+#: increase the number of iterations by a tenth (measured).
 SINGLE = 1e5
 
-#: Where the smallest eigenvalue is more than this part of the mean, as with identity kernels, one
+#: If the smallest eigenvalue is more than this fraction of the mean, as with identity kernels, one
 #: run over the cells for all alphas takes fewer products.
 WELL_ABOVE_ZERO = 1e-3
 
-#: But not for so few alphas (measured: each takes a third of the time in its own equations).
+#: This does not hold for fewer alphas than this (measured: one third of the time separately).
 FEW = 2
 
 
 class CellEquations:
-    """(FᵀΓF + alpha I) x = Fᵀy over q cells: `core.linalg.conjugate_gradients.Equations`.
+    """The system (FᵀΓF + alpha I) x = Fᵀy over q cells.
+
+    It implements `core.linalg.conjugate_gradients.Equations`.
 
     Parameters
     ----------
@@ -88,16 +90,16 @@ class CellEquations:
     sign : {0, 1, −1}
     offsets : FreeOffsets
     held_out : tuple of two int arrays, optional
-        Rows and columns of further pairs, whose values come with the products.
+        Rows and columns of further pairs. Their values are computed with every product.
     floor : float
-        FᵀΓF has no smaller eigenvalues than this, but for the null space of F. It is left out of
-        `G`, and a part of the shift then.
+        Lower bound of the eigenvalues of FᵀΓF outside the null space of F. `G` leaves it out, and
+        it is added to the shift instead.
     pairwise : PairwiseKernel
 
     Notes
     -----
-    F is the factor of the loss and Γ the pairwise kernel between cells; a = F x are the
-    coefficients of the cells.
+    F is the factor of the loss and Γ the pairwise kernel between cells. The coefficients of the
+    cells are a = F x.
     """
 
     outputs = np.zeros(1, dtype=np.int64)
@@ -129,7 +131,7 @@ class CellEquations:
 
     @property
     def n_entries(self) -> int:
-        """Numbers in K and G."""
+        """Number of entries of K and G."""
         return self.kernel.K.size + self.kernel.G.size
 
     @property
@@ -138,7 +140,7 @@ class CellEquations:
         return len(self.C)
 
     def G(self, V: Array) -> Array:
-        """FᵀΓF V for V of shape (q, k'), without ``floor`` V."""
+        """Compute FᵀΓF V − ``floor`` V for V of shape (q, k')."""
         q = len(self.C)
         values = self.kernel.matmat(self.factor.matmat(V))
         self._held_out = values[q:]
@@ -146,32 +148,33 @@ class CellEquations:
         return out - self.floor * V if self.floor else out
 
     def diagonal(self) -> Array:
-        """The same for all cells: rows of a kernel matrix are not scaled."""
+        """Constant diagonal: rows of a kernel matrix are not scaled."""
         return np.ones(len(self.C))
 
     def magnitude(self, W: Array) -> Array:
-        """‖k_i‖ ‖g_j‖ ‖F w‖ with the rows of K and G, shape (q, k')."""
+        """Compute ‖k_i‖ ‖g_j‖ ‖F w‖ for the rows k_i of K and g_j of G, shape (q, k')."""
         size = np.linalg.norm(self.factor.matmat(W), axis=0)
         return (self.factor.root * self.kernel.row_sizes()[: len(W)])[:, None] * size
 
     def follow(self, run: MultiShiftCG) -> DirectionSum:
-        """Values of the held-out pairs for the iterates of a run (`HeldOutImage`)."""
+        """Track the values of the held-out pairs for the iterates of a run (`HeldOutImage`)."""
         return run.follow(lambda: self._held_out, self.shape[0])
 
     def coefficients(self, x: Array) -> Array:
-        """A of shape (p, g) from a solution of shape (q, 1)."""
+        """Compute A of shape (p, g) from a solution of shape (q, 1)."""
         return self.kernel.scatter(self.factor.matvec(x[:, 0]))
 
 
 class SpectralEquations:
-    """The problem in the eigenvectors of both kernels, scaled by its diagonal, for one alpha.
+    """Equations in the eigenvectors of both kernels, scaled by their diagonal, for one alpha.
 
     Parameters
     ----------
     left : Spectrum
         λ > 0, V of the row objects.
     right : Spectrum
-        σ > 0, U of the column objects, centred if that is the loss; ``left`` itself with a sign.
+        σ > 0, U of the column objects, centred for the ranking loss. With a sign, this is
+        ``left`` itself.
     cells : Cells
     alpha : float
     ranking : bool
@@ -181,7 +184,7 @@ class SpectralEquations:
     Attributes
     ----------
     shift : float
-        What `converge` adds to the diagonal: the smallest entry of alpha/M (Notes).
+        The value that `converge` adds to the diagonal: the smallest entry of alpha/M (see Notes).
 
     Notes
     -----
@@ -189,12 +192,13 @@ class SpectralEquations:
 
         (√Λ ∘ VᵀL(V(√Λ ∘ W)Uᵀ)U) + alpha W = √Λ ∘ VᵀL(Y)U,
 
-    and W = X/√M with M the diagonal of this system. On a complete relation it is diagonal; on an
-    incomplete one its eigenvalues are close to one but for functions that the observed pairs tell
-    little about. With a sign W is symmetric or antisymmetric, and so is the left side made.
+    and W = X/√M, where M is the diagonal of this system. The system of a complete relation is
+    diagonal. That of an incomplete relation has eigenvalues close to one, except for functions
+    that the observed pairs hardly determine. With a sign, W is symmetric or antisymmetric, and the
+    left-hand side is symmetrised accordingly.
 
-    Products of single precision are enough for almost all of the work: in these coordinates no
-    number is larger than the others. They leave the scales √Λ/√M to double precision.
+    Single precision is enough for almost all products, because all entries are of similar size in
+    these coordinates. The scales √Λ/√M are applied in double precision.
     """
 
     outputs = np.zeros(1, dtype=np.int64)
@@ -218,13 +222,13 @@ class SpectralEquations:
         M = self._diagonal() + alpha
         self.scale = np.sqrt(M)
         self.root = np.sqrt(self.values) / self.scale
-        # All of alpha/M but its smallest entry, which is a bound of the eigenvalues.
+        # alpha/M minus its smallest entry, which is a lower bound of the eigenvalues.
         self.shift = float(alpha / M.max(initial=alpha))
         self.ridge = alpha / M - self.shift
         self.C = self._target().reshape(-1, 1)
 
     def _set_loss(self, ranking: bool, offsets: FreeOffsets) -> None:
-        """The weights as a table of shape (p, g), and what loss they are of."""
+        """Set the loss, and its weights as a table of shape (p, g)."""
         self.weight = np.zeros(self.cells.shape)
         self.weight.ravel()[self.cells.flat] = self.cells.weight
         self.offsets = TableOffsets(self.weight, free_offsets(offsets, ranking=ranking))
@@ -233,14 +237,14 @@ class SpectralEquations:
         )
 
     def _target(self) -> Array:
-        """The right side, shape (r, s)."""
+        """Compute the right-hand side, shape (r, s)."""
         cells = self.cells
         p, g = cells.shape
         y = np.zeros((p, g))
         y.ravel()[cells.flat] = cells.y
         if any(self.offsets.free):
             y -= cells.y.mean()
-        if self.offsets.free.rows:  # taken off first, so that large offsets cost no digits
+        if self.offsets.free.rows:  # subtracted first, so that large offsets cost no digits
             y += cells.y.mean()
             first = np.zeros(p)
             first[cells.rows[::-1]] = cells.y[::-1]
@@ -248,11 +252,11 @@ class SpectralEquations:
         return self._back(y, self.V, self.U, self.weight)
 
     def _diagonal(self) -> Array:
-        """The diagonal of the first term, shape (r, s).
+        """Compute the diagonal of the first term, shape (r, s).
 
-        Entry (i, j) is Λ_ij times the loss of the function v_i u_jᵀ over the cells, which is
-        Σ ω v² u² minus, for ranking, Σ_rows v² (Σ ω u)²/Ω. Where rows and columns have offsets,
-        those of columns are left out: it need not be exact.
+        Entry (i, j) is Λ_ij times the loss of the function v_i u_jᵀ over the cells. This is
+        Σ ω v² u² for regression, and Σ ω v² u² − Σ_rows v² (Σ ω u)²/Ω for ranking. If both rows and
+        columns have offsets, those of columns are ignored: the diagonal need not be exact.
         """
         square = self.V**2
         loss = square.T @ (self.weight @ self.U**2)
@@ -267,7 +271,7 @@ class SpectralEquations:
 
     @property
     def n_entries(self) -> int:
-        """Numbers in V, U and the weights."""
+        """Number of entries of V, U and the weights."""
         return self.V.size + self.U.size + self.weight.size
 
     @property
@@ -308,19 +312,20 @@ class SpectralEquations:
         return np.ones(len(self.C))
 
     def magnitude(self, W: Array) -> Array:
-        """About the size of an entry times the root of the terms that are added up."""
+        """Approximate size of an entry times the square root of the number of summed terms."""
         n, terms = len(W), sum(self.cells.shape)
         return np.repeat(np.linalg.norm(W, axis=0)[None] * np.sqrt(terms / n), n, axis=0)
 
     def inner(self, x: Array) -> Array:
-        """Coefficients between V and Uᵀ, shape (r, s), from a solution of shape (n, 1)."""
+        """Compute the coefficients between V and Uᵀ, shape (r, s), from a solution (n, 1)."""
         return x[:, 0].reshape(self.root.shape) / (self.scale * np.sqrt(self.values))
 
 
 class SampledSpectralEquations(SpectralEquations):
-    """The same for few eigenvectors and few cells: only the observed pairs are computed.
+    """Spectral equations for few eigenvectors and few cells; only observed pairs are computed.
 
-    A product takes O(q min(r, s) + (p + g) r s) operations for q cells, and no table of all pairs.
+    A product takes O(q min(r, s) + (p + g) r s) operations for q cells, and does not form a table
+    of all pairs.
     """
 
     rough = None  # type: ignore[assignment]
@@ -333,7 +338,7 @@ class SampledSpectralEquations(SpectralEquations):
         self.weight = self._sparse(cells.weight)
 
     def _sparse(self, values: Array) -> Any:
-        """Numbers of the cells as a sparse matrix of shape (p, g)."""
+        """Store values of the cells in a sparse matrix of shape (p, g)."""
         return sparse.csr_array((values, self.cells.cols, self._pointers), shape=self.cells.shape)
 
     def _target(self) -> Array:
@@ -353,12 +358,12 @@ class SampledSpectralEquations(SpectralEquations):
         return out
 
     def _images(self, inner: Array) -> tuple[Array, Array]:
-        """Two factors of V inner Uᵀ with as few columns as there are."""
+        """Factorise V inner Uᵀ into two matrices with as few columns as possible."""
         r, s = inner.shape
         return (self.V @ inner, self.U) if s <= r else (self.V, self.U @ inner.T)
 
     def _of_cells(self, values: Array) -> Array:
-        """√(Λ/M) ∘ Vᵀ table U for a table of numbers of the cells."""
+        """Compute √(Λ/M) ∘ Vᵀ T U, where the table T holds values of the cells."""
         table = self._sparse(values)
         few = self.U.shape[1] <= self.V.shape[1]
         inner = self.V.T @ (table @ self.U) if few else (table.T @ self.V).T @ self.U
@@ -368,7 +373,7 @@ class SampledSpectralEquations(SpectralEquations):
 
 
 class CompletedCells:
-    """The equations over cells, and those of a complete relation as their preconditioner.
+    """Equations over cells, preconditioned by the inverse of a complete relation.
 
     Parameters
     ----------
@@ -381,11 +386,11 @@ class CompletedCells:
 
     Notes
     -----
-    With all pairs observed, Γ + alpha I is V ⊗ U diag(λσ + alpha) (V ⊗ U)ᵀ, whose inverse is two
-    products of matrices on each side, or one if (K + aI) ⊗ (G + bI) is close to it. Its part over
-    the observed cells is close to the inverse of (FᵀΓF + alpha I) at any alpha and for kernels of
-    any smoothness, where the diagonal of `SpectralEquations` is not: the number of iterations
-    hardly grows as alpha becomes small.
+    If all pairs are observed, Γ + alpha I = (V ⊗ U) diag(λσ + alpha) (V ⊗ U)ᵀ. Multiplying by its
+    inverse takes two matrix products on each side, or one if (K + aI) ⊗ (G + bI) approximates it
+    well. Its part over the observed cells approximates the inverse of (FᵀΓF + alpha I) at any
+    alpha and for kernels of any smoothness, unlike the diagonal of `SpectralEquations`. The number
+    of iterations hardly grows as alpha decreases.
     """
 
     def __init__(
@@ -403,7 +408,10 @@ class CompletedCells:
         return lambda v: self.equations.G(v[:, None])[:, 0] + alpha * v
 
     def inverse(self, alpha: float) -> Callable[[Array], Array]:
-        """About its inverse: that of the complete relation, F replaced by a mean weight."""
+        """Approximate the inverse of `product` by that of the complete relation.
+
+        F is replaced by a mean weight.
+        """
         factor, kernel = self.equations.factor, self.equations.kernel
         shift = alpha / self.weight
         parts = self._separated(shift)
@@ -415,7 +423,7 @@ class CompletedCells:
                 return factor.project(table.ravel()[kernel.flat].astype(np.float64)) / self.weight
 
             return apply_parts
-        # 1/(λσ + alpha) − 1/alpha: what is left, the null space too, is multiplied by 1/alpha
+        # 1/(λσ + alpha) − 1/alpha: the remainder and the null space are multiplied by 1/alpha
         D = -self.values / ((self.values + shift) * shift)
 
         def apply(v: Array) -> Array:
@@ -427,14 +435,14 @@ class CompletedCells:
         return apply
 
     def _separated(self, shift: float) -> tuple[Array, Array] | None:
-        """(K + aI)⁻¹ and (G + bI)⁻¹ with ab = shift, if their product is about as good.
+        """Compute (K + aI)⁻¹ and (G + bI)⁻¹ with ab = shift, if their product is accurate enough.
 
-        Where most products λσ are above the shift, (λ + a)(σ + b) is close to λσ + shift, and takes
-        two products of matrices instead of four.
+        If most products λσ are above the shift, (λ + a)(σ + b) is close to λσ + shift, and takes
+        two matrix products instead of four.
         """
         (lam, V), (sigma, U) = ((side.values, side.vectors) for side in self.sides)
         if self.sign or len(lam) < len(V) or len(sigma) < len(U):
-            return None  # there are null spaces, where the inverse is 1/shift
+            return None  # on null spaces the inverse is 1/shift
         a = float(np.sqrt(shift * np.median(lam) / np.median(sigma)))
         b = shift / a
         ratio = np.multiply.outer(lam + a, sigma + b) / (self.values + shift)
@@ -453,7 +461,7 @@ class CompletedCells:
 def spectra(
     rows: Side, columns: Side, *, ranking: bool, sign: int, offsets: FreeOffsets = NO_OFFSETS
 ) -> tuple[Spectrum, Spectrum]:
-    """The eigenvectors of both sides that an incomplete problem is written in."""
+    """Decompose both sides for the spectral equations of an incomplete problem."""
     free = free_offsets(offsets, ranking=ranking)
     left = rows.spectrum(centred=free.columns).range
     return left, left if sign else columns.spectrum(centred=free.rows).range
@@ -468,7 +476,7 @@ def lowest_eigenvalue(
     pairwise: PairwiseKernel = KRONECKER,
     **_: Any,
 ) -> float:
-    """A bound of the eigenvalues of the equations over cells: that of K ⊗ G holds for any part."""
+    """Lower bound of the eigenvalues over cells: a bound of K ⊗ G holds for all submatrices."""
     if sign or not pairwise.spectral:
         return 0.0
     floor = pairwise.eigenvalues(np.array([rows.floor]), np.array([columns.floor]))
@@ -476,11 +484,11 @@ def lowest_eigenvalue(
 
 
 def use_spectra(rows: Side, columns: Side, cells: Cells, n_alphas: int, **loss: Any) -> bool:
-    """Whether the problem is solved in the eigenvectors of both kernels.
+    """Whether to solve the problem in the eigenvectors of both kernels.
 
-    Matrix products over all pairs must be worth it (many pairs are observed, or few features make
-    them cheap), they must fit into memory, and the kernels must be positive semi-definite, but not
-    so well-conditioned that many alphas converge together over the cells.
+    Three conditions must hold. Matrix products over all pairs are cheap (many pairs are observed,
+    or there are few features) and fit into memory. The kernels are positive semi-definite. They
+    are not so well-conditioned that many alphas converge together over the cells.
     """
     p, g = cells.shape
     few = all(
@@ -500,14 +508,14 @@ def use_spectra(rows: Side, columns: Side, cells: Cells, n_alphas: int, **loss: 
 
 
 def worth_completing(cells: Cells) -> bool:
-    """Whether products with all pairs are not much more than those with the observed ones."""
+    """Whether products over all pairs cost little more than over the observed pairs."""
     p, g = cells.shape
     small = max(p, g) <= MAX_OBJECTS and _memory.fits(p, g, copies=10)
     return small and choose_form(len(cells), p, g) == "dense"
 
 
 def can_complete(rows: Side, columns: Side, *, sign: int, **loss: Any) -> bool:
-    """Whether the inverse of a complete relation is positive definite, as a preconditioner is."""
+    """Whether the inverse of a complete relation is a positive definite preconditioner."""
     sides = (rows,) if sign else (rows, columns)
     return all(bool((side.spectrum().values >= 0).all()) for side in sides)
 
@@ -520,7 +528,11 @@ def converge_over_spectra(
     options: IterationOptions,
     **loss: Any,
 ) -> tuple[Array, int]:
-    """Coefficients between V and Uᵀ, shape (n_alphas, r, s), and iterations of the slowest."""
+    """Solve the spectral equations for every alpha.
+
+    Returns the coefficients between V and Uᵀ, shape (n_alphas, r, s), and the largest number of
+    iterations of any alpha.
+    """
     inner = np.zeros((len(alphas), len(left.values), len(right.values)))
     n_iter = 0
     p, g = cells.shape
@@ -545,9 +557,10 @@ def converge_by_completion(
     options: IterationOptions,
     **loss: Any,
 ) -> tuple[Array, int]:
-    """Coefficients A of shape (n_alphas, p, g), and iterations of the slowest alpha.
+    """Solve the equations over cells with the preconditioner of `CompletedCells`.
 
-    Larger alphas come first: their solutions are where the next ones start.
+    Returns the coefficients A of shape (n_alphas, p, g) and the largest number of iterations of
+    any alpha. Alphas are solved in descending order, each starting from the previous solution.
     """
     left = rows.spectrum().range
     right = left if loss["sign"] else columns.spectrum().range
@@ -577,7 +590,7 @@ def converge_by_completion(
 def warn_of_residual(
     n_iter: int, alpha: float, options: IterationOptions, residual: float | None = None
 ) -> None:
-    """Say that equations over cells were not solved to the tolerance."""
+    """Warn that equations over cells were not solved to the tolerance."""
     how = "an error" if residual is None else f"a relative residual of {residual:.2g}"
     warn(
         f"conjugate gradients ended after {n_iter} iterations with {how} > tol={options.tol:g} at "
@@ -597,15 +610,14 @@ def converge_over_cells(
     quiet: bool = False,
     **loss: Any,
 ) -> tuple[Array, int, Array]:
-    """Coefficients A of shape (n_alphas, p, g), by one run for all alphas.
+    """Solve the equations over cells in one run for all alphas.
 
     Returns
     -------
     coefficients : ndarray of shape (n_alphas, p, g)
     n_iter : int
     accepted : ndarray of shape (n_alphas,), bool
-        Whether they are as accurate as they should be. If not, there is a warning, unless
-        ``quiet``.
+        Whether the coefficients reach the tolerance. If not, a warning is issued unless ``quiet``.
     """
     floor = lowest_eigenvalue(rows, columns, cells, **loss)
     equations = CellEquations(rows.values, columns.values, cells, floor=floor, **loss)
@@ -617,12 +629,12 @@ def converge_over_cells(
 
 @dataclass(frozen=True)
 class HeldOutCells:
-    """How to choose the edges that end an iteration early, and how to score their predictions.
+    """Choice of held-out edges for early stopping, and the score of their predictions.
 
     Attributes
     ----------
     fraction : float
-        Part of the observed pairs that is held out.
+        Fraction of the observed pairs to hold out.
     random_state : RandomState
     score : function of (labels, predictions, rows), each of shape (n,)
         Higher is better.
@@ -633,11 +645,12 @@ class HeldOutCells:
     score: Callable[[Array, Array, Array], float]
 
     def choose(self, observations: Observations, sign: int) -> Array:
-        """Mask of the held-out edges, shape (n_edges,).
+        """Choose held-out edges; return a mask of shape (n_edges,).
 
-        Half of the pairs of a row at a time, for random rows with at least four pairs, until the
-        fraction is reached: held-out edges can only be ranked beside others of their row. Edges of
-        one pair stay together; with a symmetric or reciprocal relation its mirror image does too.
+        Random rows with at least four pairs are visited until the fraction is reached, and half of
+        the pairs of each are held out, because an edge can only be ranked against others of its
+        row. All edges of a pair are held out together. In symmetric and reciprocal relations, so
+        is the mirror image of the pair.
         """
         cells = observations.cells
         p, g = observations.shape
@@ -675,7 +688,7 @@ def stop_early_over_cells(
     sign: int,
     **loss: Any,
 ) -> tuple[Array, History]:
-    """Coefficients A of shape (1, p, g) of the iteration that ranks held-out edges best."""
+    """Compute A of shape (1, p, g) at the iteration that ranks held-out edges best."""
     held = held_out.choose(observations, sign or loss.get("pairwise", KRONECKER).symmetry)
     held_rows, held_cols, y = observations.select(held).lists
     equations = CellEquations(
@@ -695,7 +708,7 @@ def stop_early_over_cells(
 
 
 def _comparable(rows: Array, y: Array) -> bool:
-    """Whether some row has two different labels."""
+    """Whether any row has two different labels."""
     order = np.lexsort((y, rows))
     rows, y = rows[order], y[order]
     return bool(((rows[1:] == rows[:-1]) & (y[1:] != y[:-1])).any())

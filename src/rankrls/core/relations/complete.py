@@ -1,18 +1,18 @@
-"""Complete relations in closed form: a decomposition of both kernels serves every alpha.
+"""Solve complete relations in closed form; the decomposition of both kernels serves every alpha.
 
 Regression over all pairs of p row objects (kernel K) and g column objects (kernel G) is a linear
 system with the matrix K ⊗ G + alpha I, which is diagonal in the eigenvectors of K and G. The
-ranking loss gives every row a free offset: G is replaced by C G C (P5, Lemma 4.9), whose
-eigenvectors beside the constants are used. Both hold for singular kernels too. So does the
-Cartesian kernel K ⊗ I + I ⊗ G, which has the same eigenvectors, with eigenvalues λ + σ; and
-two-step regression, a ridge regression of the rows after one of the columns. The polynomial kernel
-(k + g)² has a term of order p + g beside 2 K ⊗ G.
+ranking loss gives every row a free offset. G is then replaced by C G C (P5, Lemma 4.9), and its
+eigenvectors orthogonal to the constants are used. Both hold for singular kernels too. The same
+eigenvectors solve two other problems: the Cartesian kernel K ⊗ I + I ⊗ G has the eigenvalues
+λ + σ, and two-step regression is a ridge regression over the columns, then over the rows. The
+polynomial kernel (k + g)² adds a term of order p + g to 2 K ⊗ G.
 
 Symmetric and reciprocal relations have the same closed form for regression, on symmetrised labels
-(P5, Proposition 4.7). For the ranking loss P5 (§4.4) leaves them to iteration, because enforcing
-the symmetry and centring every row do not commute. But the centring is a free offset c_i for each
-row i: given c, the problem is regression on the labels Y − c1ᵀ, and the condition that every row
-of residuals sums to zero is a system of p equations for c.
+(P5, Proposition 4.7). For the ranking loss, P5 (§4.4) solves them iteratively, because enforcing
+the symmetry and centring every row do not commute. However, the centring is equivalent to a free
+offset c_i for each row i. Given c, the problem is regression on the labels Y − c1ᵀ. The condition
+that every row of residuals sums to zero is a system of p equations for c.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Numbers that stay in cache.
+#: Number of entries that fit into the cache.
 IN_CACHE = 2**15
 
-#: Offsets of labels that are so many times their deviations are subtracted first.
+#: Ratio of offsets to deviations of labels above which offsets are subtracted first.
 COSTLY = 100.0
 
-#: Eigenvalues that are a smaller part of the largest one are rounding error.
+#: Eigenvalues smaller than this, relative to the largest one, are rounding errors.
 NEGLIGIBLE = 1e-11
 
 
 class ClosedForm(ABC):
-    """A solution for every alpha: the coefficients are V inner(alpha) Uᵀ.
+    """Closed-form solution for every alpha, with the coefficients V inner(alpha) Uᵀ.
 
     Attributes
     ----------
     left, right : Spectrum
-        λ, V of the row objects and σ, U of the column objects; those with λσ = 0 are functions of
-        norm zero and play no part.
+        λ, V of the row objects and σ, U of the column objects. Products with λσ = 0 are functions
+        of norm zero and are ignored.
     pairwise : PairwiseKernel
     """
 
@@ -71,7 +71,7 @@ class ClosedForm(ABC):
 
     @cached_property
     def bases(self) -> tuple[Spectrum, Spectrum]:
-        """The eigenvectors that play a part: without the null spaces, where products are used."""
+        """The eigenvectors in use; without the null spaces if eigenvalues are products λσ."""
         if self.pairwise.plain:
             return self.left.range, self.right.range
         left, right = (
@@ -81,21 +81,21 @@ class ClosedForm(ABC):
 
     @abstractmethod
     def inner(self, alpha: float) -> Array:
-        """What lies between V and Uᵀ of `bases`, shape (r, s)."""
+        """Compute the coefficients between V and Uᵀ of `bases`, shape (r, s)."""
 
     def coefficients(self, alphas: Array) -> Array:
-        """A of f(x, z) = k_xᵀ A g_z for every alpha, shape (n_alphas, p, g)."""
+        """Compute A of f(x, z) = k_xᵀ A g_z for every alpha, shape (n_alphas, p, g)."""
         V, U = (basis.vectors for basis in self.bases)
         return np.stack([V @ self.inner(alpha) @ U.T for alpha in alphas])
 
     def predict(self, left: Array, right: Array, alphas: Array) -> Array:
-        """Values between other objects for every alpha, shape (n_alphas, p', g').
+        """Predict pairs of other objects for every alpha, shape (n_alphas, p', g').
 
         Parameters
         ----------
         left : ndarray of shape (p', r)
         right : ndarray of shape (g', s)
-            Their images K'V and G'U (see `Side.images`), without the null spaces.
+            Images K'V and G'U of the objects (see `Side.images`), without the null spaces.
         alphas : ndarray of shape (n_alphas,)
         """
         return np.stack([left @ self.inner(alpha) @ right.T for alpha in alphas])
@@ -111,21 +111,21 @@ def closed_form(
     offsets: FreeOffsets = NO_OFFSETS,
     pairwise: PairwiseKernel = KRONECKER,
 ) -> ClosedForm:
-    """The solution of a complete problem, for every alpha.
+    """Build the closed-form solution of a complete problem.
 
     Parameters
     ----------
     rows : Side of p objects
     columns : Side of g objects
-        With a sign, ``rows`` itself.
+        With a sign, this must be ``rows`` itself.
     Y : ndarray of shape (p, g)
     ranking : bool
     sign : {0, 1, −1}
         Symmetric (1) and reciprocal (−1) relations.
     offsets : FreeOffsets
-        Without a sign.
+        Free offsets. They are not available with a sign.
     pairwise : PairwiseKernel
-        One with a closed form; "polynomial" not for rankings with a sign.
+        A kernel with a closed form. "polynomial" has none for ranking with a sign.
     """
     if sign and ranking:
         return PairedRanking(rows.spectrum(), Y, sign, pairwise)
@@ -141,29 +141,29 @@ def closed_form(
 
 
 class CompleteSpectrum(ClosedForm):
-    """Labels of all pairs, in the eigenvectors of both kernels.
+    """Closed form in the eigenvectors of both kernels.
 
     Parameters
     ----------
     left : Spectrum
-        λ, V of K, of p objects.
+        λ, V of K, for p objects.
     right : Spectrum
-        σ, U of G, of g objects; for ranking that of C G C.
+        σ, U of G, for g objects; for ranking, of C G C.
     Y : ndarray of shape (p, g)
-        Labels. Offsets of rows do not matter for ranking.
+        Labels. For ranking, offsets of rows have no effect.
     ranking : bool
     sign : {0, 1, −1}
         For regression only, with ``left`` on both sides.
     constant : bool
-        Whether all labels have one free offset, and neither rows nor columns have one.
+        Whether there is one free offset of all labels, and none of rows or columns.
     pairwise : PairwiseKernel
 
     Notes
     -----
-    With D = 1/(λσᵀ + alpha), or 1/(λ + σ + alpha) for the Cartesian kernel, and Ỹ = VᵀYU,
-    symmetrised if there is a sign, the coefficients are A = V (Ỹ ∘ D) Uᵀ. Rows or columns have
-    offsets if the other side's spectrum is centred. A constant c is subtracted from Y, such that
-    the coefficients sum to zero: with e = Vᵀ1 1ᵀU,
+    Let D = 1/(λσᵀ + alpha), or 1/(λ + σ + alpha) for the Cartesian kernel, and let Ỹ = VᵀYU,
+    symmetrised if there is a sign. The coefficients are A = V (Ỹ ∘ D) Uᵀ. Rows or columns have
+    offsets if the spectrum of the other side is centred. The constant c that is subtracted from Y
+    makes the coefficients sum to zero: with e = Vᵀ1 1ᵀU,
 
         c = Σ e∘D∘Ỹ / Σ e∘D∘e.
     """
@@ -184,13 +184,13 @@ class CompleteSpectrum(ClosedForm):
         self.Y = Y
 
     def labels(self, V: Array, U: Array) -> Array:
-        """VᵀYU of shape (r, s), offsets taken off."""
+        """Compute VᵀYU of shape (r, s), without offsets."""
         thin = 8 * min(V.shape[1], U.shape[1]) <= min(self.Y.shape)
         labels = self._thin(V, U) if thin else V.T @ self._shifted @ U
         return 0.5 * (labels + self.sign * labels.T) if self.sign else labels
 
     def _thin(self, V: Array, U: Array) -> Array:
-        """VᵀYU where one of them is thin: Y is read once, and not copied."""
+        """Compute VᵀYU for a thin V or U; Y is read once and not copied."""
         Y, offsets = self.Y, self._costly_offsets()
         left_first = V.shape[1] <= U.shape[1]
         if offsets is None:
@@ -204,13 +204,13 @@ class CompleteSpectrum(ClosedForm):
         return labels @ U if left_first else labels
 
     def _costly_offsets(self) -> Array | None:
-        """About the free offsets, like Y or (p, 1), if they are so large that they cost digits."""
+        """Approximate free offsets, shaped like Y or (p, 1), if they are large; else None."""
         Y = self.Y
         if self.right.centred:
             offsets, some = Y[:, :1], Y[:, :: max(1, Y.shape[1] // 8)]
         elif self.left.centred:
             offsets, some = Y[:1], Y[:: max(1, len(Y) // 8)]
-        else:  # the mean is taken off by `_ones` too
+        else:  # `_ones` subtracts the mean as well
             return np.full((len(Y), 1), Y.mean()) if self.constant else None
         deviation = np.abs(some - offsets).mean()
         if np.abs(offsets).max() <= COSTLY * deviation:
@@ -219,7 +219,7 @@ class CompleteSpectrum(ClosedForm):
 
     @cached_property
     def _shifted(self) -> Array:
-        """Labels without offsets that cost digits, shape (p, g)."""
+        """Labels without large offsets that would cost digits, shape (p, g)."""
         if self.right.centred:
             return row_centred(self.Y)
         if self.left.centred:
@@ -228,21 +228,21 @@ class CompleteSpectrum(ClosedForm):
 
     @cached_property
     def all_labels(self) -> Array:
-        """VᵀYU with the null spaces."""
+        """VᵀYU, including the null spaces."""
         return self.labels(self.left.complete.vectors, self.right.complete.vectors)
 
     @cached_property
     def _live(self) -> tuple[Array, Array]:
-        """Ỹ and λσᵀ (λ + σ) of `bases`."""
+        """Ỹ and the eigenvalues λσᵀ (or λ + σ) of `bases`."""
         left, right = self.bases
         return self.labels(left.vectors, right.vectors), self.products(left.values, right.values)
 
     def products(self, lam: Array, sigma: Array) -> Array:
-        """Eigenvalues λσ (λ + σ) of the pairwise kernel, shape (r, s)."""
+        """Compute the eigenvalues λσ (or λ + σ) of the pairwise kernel, shape (r, s)."""
         return self.pairwise.eigenvalues(lam, sigma)
 
     def inner(self, alpha: float) -> Array:
-        """Ỹ ∘ D, shape (r, s)."""
+        """Compute Ỹ ∘ D, shape (r, s)."""
         labels, products = self._live
         D = damped(products, alpha)
         if self.constant:
@@ -256,7 +256,7 @@ class CompleteSpectrum(ClosedForm):
 
     @cached_property
     def _ones(self) -> tuple[Array, tuple[float, float]]:
-        """Vᵀ1 1ᵀU without the null spaces; and 1ᵀY1 and 1ᵀ1 of what lies in them."""
+        """Vᵀ1 1ᵀU without the null spaces, and the parts of 1ᵀY1 and 1ᵀ1 in them."""
         sums, rests = [], []
         for spectrum in self.bases:
             V = spectrum.vectors
@@ -273,16 +273,16 @@ class CompleteSpectrum(ClosedForm):
 
 
 class TwoStep(CompleteSpectrum):
-    """Ridge regression (of the ranked objects: RankRLS) of one side after the other.
+    """Two-step ridge regression, with RankRLS over the ranked objects for ranking.
 
-    Every row of labels is smoothed by the regression over the columns, then every column of the
-    result by that over the rows: A = (K + alpha₁ I)⁻¹ Y (G + alpha₂ I)⁻¹, in either order. An
-    alpha is here a pair (alpha₁, alpha₂) (Pahikkala, Stock, Airola, Aittokallio, De Baets,
-    Waegeman, ECML PKDD 2014).
+    Every row of labels is smoothed by the regression over the columns, and every column of the
+    result by the regression over the rows: A = (K + alpha₁ I)⁻¹ Y (G + alpha₂ I)⁻¹. The order of
+    the steps has no effect. Each alpha is a pair (alpha₁, alpha₂) (Pahikkala, Stock, Airola,
+    Aittokallio, De Baets, Waegeman, ECML PKDD 2014).
     """
 
     def inner(self, alpha: Any) -> Array:
-        """Ỹ / ((λ + alpha₁)(σ + alpha₂)), shape (r, s)."""
+        """Compute Ỹ / ((λ + alpha₁)(σ + alpha₂)), shape (r, s)."""
         left, right = self.bases
         return (
             self._live[0]
@@ -292,20 +292,20 @@ class TwoStep(CompleteSpectrum):
 
 
 class SquaredSum(CompleteSpectrum):
-    """The kernel (k + g)²: 2 K ⊗ G and functions of the rows and of the columns beside it.
+    """Closed form for the kernel (k + g)² = 2kg + k² + g².
 
     Parameters
     ----------
     left, right, Y, ranking, sign, constant, pairwise
-        As for `CompleteSpectrum`.
+        As in `CompleteSpectrum`.
     kernels : tuple of two ndarray, of shape (p, p) and (g, g)
         K and G, positive semi-definite.
 
     Notes
     -----
-    Γ = 2 K ⊗ G + B Φ Φᵀ Bᵀ, where B = [I ⊗ 1, 1 ⊗ I] sums labels by row and column and Φ Φᵀ has
-    the squares of the two kernels on its diagonal. With N = 2 K ⊗ G + alpha I, which is diagonal
-    in V and U, and Q = BᵀN⁻¹B of order p + g (Woodbury),
+    Γ = 2 K ⊗ G + B Φ Φᵀ Bᵀ, where Bᵀ with B = [I ⊗ 1, 1 ⊗ I] sums labels by row and column, and
+    Φ Φᵀ is block diagonal with the squares of the two kernels. Let N = 2 K ⊗ G + alpha I, which is
+    diagonal in V and U, and let Q = BᵀN⁻¹B, of order p + g. By the Woodbury identity
 
         (I + ΦᵀQΦ) s = ΦᵀBᵀN⁻¹y,     A = N⁻¹(y − BΦs).
     """
@@ -320,19 +320,19 @@ class SquaredSum(CompleteSpectrum):
     ) -> None:
         super().__init__(left, right, Y, **options)
         V, U = (basis.vectors for basis in self.bases)
-        # Sums over a centred side are zero: functions of the other one are its offsets.
+        # Sums over a centred side are zero: functions of the other side are absorbed by offsets.
         self.sums = V.sum(axis=0), U.sum(axis=0)
         for basis, sums in zip(self.bases, self.sums, strict=True):
             if basis.centred:
                 sums[:] = 0.0
-        self.images = []  # of Φ in V and in U
+        self.images = []  # images of Φ in V and in U
         for vectors, K in zip((V, U), kernels, strict=True):
             square = Spectrum(*decompose(np.asarray(K, dtype=np.float64) ** 2)).range
             root = np.sqrt(np.maximum(square.values, 0.0))
             self.images.append(vectors.T @ (square.vectors * root))
 
     def inner(self, alpha: Any) -> Array:
-        """VᵀAU, shape (r, s)."""
+        """Compute VᵀAU, shape (r, s)."""
         labels, products = self._live
         D = damped(products, float(alpha))
         system = self._sums_of(D)
@@ -351,23 +351,23 @@ class SquaredSum(CompleteSpectrum):
         live = products != 0.0
         A = np.where(live, D * rest, 0.0)
         if not live.all():
-            # Where λσ = 0, rest/alpha would be right, too, and large: of it only ΦᵀBᵀA counts.
+            # For λσ = 0, rest/alpha is also correct, but large. Only ΦᵀBᵀA of it is needed.
             A[~live] = self._spread(self._null @ (s - self._sums(A)))[~live]
         return A
 
     def _sums(self, A: Array) -> Array:
-        """ΦᵀBᵀA."""
+        """Compute ΦᵀBᵀA."""
         (a, b), (left, right) = self.sums, self.images
         return np.concatenate([left.T @ (A @ b), right.T @ (a @ A)])
 
     def _spread(self, s: Array) -> Array:
-        """BΦs, shape (r, s)."""
+        """Compute BΦs, shape (r, s)."""
         (a, b), (left, right) = self.sums, self.images
         n = left.shape[1]
         return np.outer(left @ s[:n], b) + np.outer(a, right @ s[n:])
 
     def _sums_of(self, D: Array) -> Array:
-        """ΦᵀBᵀ D BΦ for a diagonal D, shape (r, s)."""
+        """Compute ΦᵀBᵀ D BΦ for a diagonal D, given with shape (r, s)."""
         (a, b), (left, right) = self.sums, self.images
         corner = left.T @ ((np.outer(a, b) * D) @ right)
         return np.block(
@@ -385,35 +385,37 @@ class SquaredSum(CompleteSpectrum):
 
 
 class PairedRanking(ClosedForm):
-    """min over f(x, z) = s f(z, x) of Σ_i ‖C(y_i − f_i)‖² + alpha ‖f‖².
+    """Closed form for the ranking loss of symmetric and reciprocal relations.
+
+    It minimises Σ_i ‖C(y_i − f_i)‖² + alpha ‖f‖² over functions with f(x, z) = s f(z, x).
 
     Parameters
     ----------
     left : Spectrum
-        λ, V of K, of p objects.
+        λ, V of K, for p objects.
     Y : ndarray of shape (p, p)
     sign : {1, −1}
-        s: symmetric or reciprocal.
+        The sign s of symmetric (1) or reciprocal (−1) relations.
     pairwise : PairwiseKernel
-        With the Cartesian kernel λ + λ' takes the place of λλ', and no eigenvector is dead.
+        With the Cartesian kernel, λ + λ' replaces λλ', and all eigenvectors are used.
 
     Notes
     -----
-    With R = ½(YC + s(YC)ᵀ), R̃ = VᵀRV, e = Vᵀ1/√p, T = 1/(λλᵀ + alpha) and Λ = λλᵀ ∘ T, the
-    coefficients are B = V {[R̃ + ½(v eᵀ + s e vᵀ)] ∘ T} Vᵀ, where v (the offsets, in the basis
-    V) solves
+    Let R = ½(YC + s(YC)ᵀ), R̃ = VᵀRV, e = Vᵀ1/√p, T = 1/(λλᵀ + alpha) and Λ = λλᵀ ∘ T. The
+    coefficients are B = V {[R̃ + ½(v eᵀ + s e vᵀ)] ∘ T} Vᵀ, where v, the offsets in the basis V,
+    solves
 
         (I − ½ diag(Λ(e∘e)) − (s/2) Λ∘eeᵀ) v = (Λ∘R̃) e.
 
-    Written so, digits cancel where alpha is small: for s = 1 the direction e is then nearly
-    singular. With Λ = 1 − alpha T, over the n live eigenvectors (v is zero on the others) and with
-    ν = Σ e² over the others, the matrix is
+    In this form digits cancel for small alpha, because for s = 1 the direction e is nearly
+    singular. Let n be the number of eigenvectors with nonzero eigenvalues; v is zero on the others,
+    and ν is the sum of e² over the others. With Λ = 1 − alpha T, the matrix is
 
         ½(1 + ν) I − (s/2) eeᵀ + (alpha/2) [diag(T(e∘e)) + s T∘eeᵀ],
 
-    where the bracket is positive semi-definite; and after a reflection of e to the first axis
-    the entry that vanishes, ν + alpha(…), is formed without a difference. On the right side
-    eᵀR̃e = 0 does the same.
+    where the bracket is positive semi-definite. After a reflection of e to the first axis, the
+    entry that vanishes, ν + alpha(…), is computed without a difference. The right-hand side uses
+    eᵀR̃e = 0 in the same way.
     """
 
     def __init__(
@@ -426,13 +428,13 @@ class PairedRanking(ClosedForm):
         V, live = whole.vectors, whole.live if pairwise.plain else np.ones(p, dtype=bool)
         YC = row_centred(Y)
         R = V.T @ YC @ V
-        R = 0.5 * (R + sign * R.T)  # exactly: a single antisymmetric entry is zero
+        R = 0.5 * (R + sign * R.T)  # exact: a single antisymmetric entry is zero
         e = V.sum(axis=0) / np.sqrt(p)
         null = e[~live]
         if np.linalg.norm(null) <= p * np.finfo(np.float64).eps:
-            null = np.zeros_like(null)  # the constants are functions of the kernel
+            null = np.zeros_like(null)  # the space of the kernel contains the constants
         self.nu = float(null @ null)
-        # eᵀR̃e over live pairs, by the part of it over the others
+        # eᵀR̃e over pairs of nonzero eigenvalues, computed from the other pairs
         self.rest = -float(2.0 * e[live] @ R[np.ix_(live, ~live)] @ null)
         self.rest -= float(null @ R[np.ix_(~live, ~live)] @ null)
         self.R = R[np.ix_(live, live)]
@@ -441,7 +443,7 @@ class PairedRanking(ClosedForm):
         self.products = pairwise.eigenvalues(values, values)
 
     def inner(self, alpha: float) -> Array:
-        """[R̃ + ½(v eᵀ + s e vᵀ)] ∘ T, shape (n, n)."""
+        """Compute [R̃ + ½(v eᵀ + s e vᵀ)] ∘ T, shape (n, n)."""
         T = damped(self.products, alpha)
         inner = T * self.R
         v = self._offsets(T, inner, alpha)
@@ -452,7 +454,7 @@ class PairedRanking(ClosedForm):
         return inner
 
     def _offsets(self, T: Array, TR: Array, alpha: float) -> Array:
-        """v over the live eigenvectors, shape (n,); TR is T∘R̃."""
+        """Compute v for eigenvectors with nonzero eigenvalues, shape (n,); TR is T∘R̃."""
         e, s = self.e, self.sign
         length = float(np.linalg.norm(e))
         if length <= self.left.vectors.shape[0] * np.finfo(np.float64).eps:
@@ -462,7 +464,7 @@ class PairedRanking(ClosedForm):
         N *= e
         diagonal = np.einsum("ii->i", N)
         diagonal += 0.5 * alpha * (T @ e**2)
-        # Reflect e to the first axis. N is symmetric: a triangle of it is kept from here on.
+        # Reflect e to the first axis. N is symmetric; from here on only a triangle is stored.
         w = e / length
         pivot = -1.0 if w[0] >= 0 else 1.0
         w[0] -= pivot
@@ -476,7 +478,7 @@ class PairedRanking(ClosedForm):
         diagonal = np.einsum("ii->i", lower)
         diagonal += 0.5 * (1.0 + self.nu)
         if s == 1:
-            # ½(1 + ν) − ½‖e‖² = ν, which the first entry must hold beside its own part
+            # ½(1 + ν) − ½‖e‖² = ν is added to the first entry
             diagonal[0] = self.nu + alpha * (e**2 @ (T @ e**2)) / length**2
         else:
             diagonal[0] += 0.5 * length**2
@@ -487,9 +489,10 @@ class PairedRanking(ClosedForm):
 
 
 def damped(products: Array, alpha: float) -> Array:
-    """1/(λσ + alpha), or an error where a kernel is so indefinite that this is not positive.
+    """Compute 1/(λσ + alpha); raise an error if λσ + alpha is not positive.
 
-    ``products`` are the eigenvalues λσ, or those of another kernel.
+    ``products`` are the eigenvalues of the pairwise kernel, λσ or others. They can be negative if
+    a kernel is indefinite.
     """
     shifted = products + alpha
     lowest = shifted.min(initial=np.inf)
@@ -503,7 +506,7 @@ def damped(products: Array, alpha: float) -> Array:
 
 
 def row_centred(Y: Array) -> Array:
-    """Y minus the mean of each row, shape (p, g), without losing digits to a large offset."""
+    """Subtract the mean of each row of Y, shape (p, g), accurately even for large means."""
     Y = Y - Y[:, :1]
     Y -= Y.mean(axis=1, keepdims=True)
     return Y

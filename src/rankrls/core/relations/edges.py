@@ -1,13 +1,14 @@
-"""Observed pairs of objects as rows of a RankRLS problem: their kernel, and their loss.
+"""Kernel and loss of RankRLS over the observed pairs of objects.
 
-An incomplete relation is RankRLS over its observed pairs (cells). A cell is a row with a pairwise
-kernel as K ⊗ G, its row object is the query, and queries are weighted by their size. The Kronecker
-product is never formed: a vector over all pairs is a p × g matrix M, read row by row, and
+An incomplete relation is RankRLS over its observed pairs (cells). Each cell is a data row with a
+pairwise kernel such as K ⊗ G. Its row object is the query, and queries are weighted by their size.
+The Kronecker product is never formed. A vector over all pairs is a p × g matrix M in row-major
+order, and
 
     (K ⊗ G) vec(M) = vec(K M G)
 
-is two matrix products. Over q edges of a sparse graph it is cheaper to multiply edge by edge. Other
-pairwise kernels are sums of such products (`core.relations.pairwise_kernels`).
+takes two matrix products. For a sparse graph of q edges it is cheaper to multiply edge by edge.
+Other pairwise kernels are sums of such products (`core.relations.pairwise_kernels`).
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ __all__ = ["SAMPLED_COST", "EdgeFactor", "EdgeKernel", "choose_form"]
 
 Array = NDArray[Any]
 
-#: What an edge costs in the sampled form, in pairs of the dense form (measured: 25 to 40).
+#: Cost of an edge in the sampled form relative to a pair in the dense form (measured: 25 to 40).
 SAMPLED_COST = 30
 
 
 def choose_form(n_edges: int, p: int, g: int) -> str:
-    """Which form multiplies faster: "dense", O(pg(p + g)), or "sampled", O(n_edges (p + g))."""
+    """Choose the faster form: "dense", O(pg(p + g)), or "sampled", O(n_edges (p + g))."""
     return "sampled" if SAMPLED_COST * n_edges < p * g else "dense"
 
 
 class EdgeKernel(LinearOperator):
-    """Kernel values between edges, shape (q', q): rows and columns of K ⊗ G for some pairs.
+    """Kernel matrix between edges, shape (q', q), a submatrix of K ⊗ G.
 
     Parameters
     ----------
@@ -46,23 +47,23 @@ class EdgeKernel(LinearOperator):
     G : ndarray of shape (g, g), or SideValues
         Symmetric kernel of the column objects.
     ends : tuple of two ndarray of shape (q,)
-        Rows and columns of the edges that are multiplied.
+        Rows and columns of the input edges.
     to : tuple of two ndarray of shape (q',), optional
-        Those of the edges in the result; the same by default.
+        Rows and columns of the output edges. By default these are the input edges.
     sign : {0, 1, −1}
-        1 (−1): ½(Γ + (−) its columns swapped), the symmetric (reciprocal) kernel of P5
-        (8) and (9); K and G are then the same objects.
+        1 (−1): Γ plus (minus) Γ with swapped columns, times ½. This is the symmetric (reciprocal)
+        kernel of P5, (8) and (9). K and G are then the same object.
     form : {"auto", "dense", "sampled"}
     pairwise : PairwiseKernel
-        Γ, where it is not K ⊗ G.
+        The kernel Γ, if it is not K ⊗ G.
 
     Notes
     -----
-    Dense: the edges are put into a p × g matrix M (several at one place are added), K M G is
-    formed, and the edges of the result are read from it. Sampled: M stays sparse, T = M G costs
-    q g, and an edge (i, j) of the result is the inner product of row i of K with column j of T.
-    With a sign, M is replaced by ½(M ± Mᵀ); then K M K has the same symmetry. Other pairwise
-    kernels are sums of several such products.
+    Dense form: values of the input edges are added into a p × g matrix M, K M G is computed, and
+    the output edges are entries of it. Sampled form: M is sparse, T = M G costs q g operations, and
+    the output at edge (i, j) is the inner product of row i of K with column j of T. With a sign, M
+    is replaced by ½(M ± Mᵀ), and K M K has the same symmetry. Other pairwise kernels are sums of
+    several such products.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class EdgeKernel(LinearOperator):
         super().__init__(np.dtype(np.float64), (len(self._flat_out), len(rows)))
 
     def scatter(self, v: Array) -> Array:
-        """The matrix M of shape (p, g) that holds v (n_edges,), with the symmetry of the kernel."""
+        """Build M of shape (p, g) from v (n_edges,), with the symmetry of the kernel."""
         p, g = len(self.K), len(self.G)
         if self._full_in:
             M = v.reshape(p, g)
@@ -140,23 +141,23 @@ class EdgeKernel(LinearOperator):
         )
 
     def row_sizes(self) -> Array:
-        """About the norms of the rows, shape (q',)."""
+        """Approximate the norms of the rows, shape (q',)."""
         return self.pairwise.row_sizes(*self.sides, *self.to)
 
     def dense(self) -> Array:
-        """The matrix of shape (q', q), for small graphs."""
+        """Form the matrix of shape (q', q), for small graphs."""
         return self.pairwise.between(self.sides, self.to, self.ends, self.sign)
 
 
 class EdgeFactor(LinearOperator):
-    """F of shape (q, q), where (y − f)ᵀ F Fᵀ (y − f) is the loss over q cells.
+    """Factor F of shape (q, q) of the loss (y − f)ᵀ F Fᵀ (y − f) over q cells.
 
     Parameters
     ----------
     cells : Cells
         Sorted by row.
     centred : bool
-        Whether every row has a free offset (ranking), or none (regression).
+        Whether every row has a free offset (ranking) or not (regression).
     offsets : FreeOffsets
         Further free offsets.
 
@@ -167,8 +168,8 @@ class EdgeFactor(LinearOperator):
         F = D_ω^{1/2} (I − Σ_r u_r u_rᵀ),
 
     because min_c Σ_e ω_e (y_e − c − f_e)² is the squared length of (I − u uᵀ) D_ω^{1/2} (y − f).
-    Regression has F = D_ω^{1/2}. A row with one cell has F = 0: it has nothing to compare. Other
-    offsets are projected out in the same way.
+    For regression F = D_ω^{1/2}. For ranking, F is zero on a row with a single cell, because there
+    is nothing to compare. Other offsets are projected out in the same way.
     """
 
     def __init__(self, cells: Cells, *, centred: bool, offsets: FreeOffsets = NO_OFFSETS) -> None:
@@ -184,14 +185,14 @@ class EdgeFactor(LinearOperator):
         rows = cells.rows
         self.starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]])[:q])
         self.lengths = np.diff(np.concatenate([self.starts, [q]]))
-        # All rows of one length: their means are means over an axis.
+        # If all rows have the same length, row means are means over an axis.
         self.even = len(self.lengths) > 0 and bool((self.lengths == self.lengths[0]).all())
         total = np.add.reduceat(cells.weight, self.starts) if q else np.empty(0)
         self.unit = self.root / np.repeat(np.sqrt(total), self.lengths)
         self.plain = bool((cells.weight == 1.0).all())
 
     def project(self, V: Array) -> Array:
-        """(I − Σ u uᵀ) V, shape (q,) or (q, k); V itself for regression."""
+        """Compute (I − Σ u uᵀ) V, shape (q,) or (q, k). For regression, return V itself."""
         if self._others is not None:
             return self._without_offsets(V, self._others)
         if not self.centred or not len(V):
@@ -204,7 +205,7 @@ class EdgeFactor(LinearOperator):
         return V - unit * np.repeat(means, self.lengths, axis=0)
 
     def _without_offsets(self, V: Array, offsets: TableOffsets) -> Array:
-        """V − D_ω^{1/2} (a_i + b_j) with the best offsets a, b of the residuals D_ω^{-1/2} V."""
+        """Compute V − D_ω^{1/2} (a_i + b_j) with the best offsets a, b of D_ω^{-1/2} V."""
         if V.ndim == 2:
             out = [self._without_offsets(v, offsets) for v in V.T]
             return np.stack(out, axis=1) if out else V
@@ -237,11 +238,11 @@ class EdgeFactor(LinearOperator):
 
     @property
     def target(self) -> Array:
-        """Fᵀ y, shape (q,)."""
+        """Compute Fᵀ y, shape (q,)."""
         y = self.cells.y
         if self._others is not None and len(y):
             y = y - y.mean()
         if self.centred and len(y):
-            # Any offset of a row is taken off first, so that large ones cost no digits.
+            # Subtract an offset of each row first, so that large offsets cost no digits.
             y = y - np.repeat(y[self.starts], self.lengths)
         return self.rmatvec(y)

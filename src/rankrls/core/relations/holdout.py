@@ -1,21 +1,22 @@
-"""Held-out predictions of complete relations: by models without rows, columns, entries or both.
+"""Held-out predictions of complete relations, without rows, columns, entries or both.
 
-On complete relations without a symmetry held-out predictions are read off the eigenvectors of the
-two kernels. The diagonals of the hat matrix H and of M = I − H are sums of positive terms, so that
+For complete relations without a symmetry, held-out predictions are computed from the eigenvectors
+of the two kernels. The diagonals of the hat matrix H and of M = I − H are sums of positive terms.
+Therefore
 
     f without the held-out labels = f − H M⁻¹ (y − f)
 
-keeps its digits whatever alpha is, as long as M is not tiny beside the largest value that it
-can have (rounding in y − f is divided by it). Where it is, and on other relations, a model is
-refitted without the held-out labels. Kernels of pairs with the eigenvectors of K ⊗ G, as the
-Cartesian one, differ in their eigenvalues only.
+is accurate for any alpha, unless M is tiny relative to its largest possible value, because rounding
+errors in y − f are divided by M. In that case, and for other relations, a model is refitted
+without the held-out labels. The Cartesian kernel has the same eigenvectors as K ⊗ G, and differs
+in the eigenvalues only.
 
 A constant that is free adds a term of rank one: M/alpha = D − s sᵀ/τ in the notation of
 `CompleteSpectrum`, with s = (K ⊗ G + alpha I)⁻¹ 1 and τ = 1ᵀs.
 
-Held-out predictions of the ranking loss come with an offset for each row, which a ranking does
-not see: where the row has labels left, the offset with which their residuals have mean zero;
-where it has none, the one with which the predictions of the training columns have mean zero.
+With the ranking loss, held-out predictions include an offset for each row, which does not affect
+rankings. If the row has labels left, their residuals have mean zero. Otherwise, the predictions of
+the training columns have mean zero.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ __all__ = ["CompleteHoldout", "HeldOutTable", "without"]
 
 Array = NDArray[Any]
 
-#: Where M is smaller than this part of its largest value, too many digits are lost.
+#: Shortcuts lose too many digits if M is less than this fraction of its largest value.
 SINGULAR = 1e-7
 
 
@@ -50,7 +51,7 @@ class HeldOutTable:
     ----------
     predictions : ndarray of shape (n_alphas, p, g)
     n_refits : ndarray of shape (n_alphas,), int
-        How often a refit replaced a shortcut that would have lost digits.
+        Number of refits that replaced a shortcut that would have lost digits.
     """
 
     predictions: Array
@@ -58,7 +59,7 @@ class HeldOutTable:
 
 
 class CompleteHoldout:
-    """Questions to a complete problem about models without some of its labels.
+    """Held-out predictions of a complete problem.
 
     Parameters
     ----------
@@ -67,11 +68,11 @@ class CompleteHoldout:
     Y : ndarray of shape (p, g)
     ranking : bool
     sign : {0, 1, −1}
-        With a sign only `block` may be asked, with the same objects on both sides.
+        With a sign, only `block` is available, with the same objects on both sides.
     offsets : FreeOffsets
-        With those of columns, or of rows for regression, only `block` may be asked.
+        With offsets of columns, or of rows for regression, only `block` is available.
     pairwise : PairwiseKernel
-        A spectral one.
+        A spectral pairwise kernel.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class CompleteHoldout:
 
     @cached_property
     def problem(self) -> CompleteSpectrum:
-        """All labels."""
+        """The problem with all labels."""
         form = closed_form(*self.sides, self.Y, **self._loss)
         assert isinstance(form, CompleteSpectrum)
         return form
@@ -108,18 +109,18 @@ class CompleteHoldout:
         }
 
     def block(self, train: tuple[Array, Array], test: tuple[Array, Array], alphas: Array) -> Array:
-        """Predict the pairs of some rows and columns by the model of others.
+        """Predict pairs of test rows and columns with a model of training rows and columns.
 
         Parameters
         ----------
         train, test : tuple of two int arrays
-            Rows and columns. All labels of the pairs in ``train`` are in the model.
+            Rows and columns. The model is fitted to the labels of all pairs in ``train``.
         alphas : ndarray of shape (n_alphas,)
 
         Returns
         -------
         ndarray of shape (n_alphas, len(test[0]), len(test[1]))
-            Up to a constant for each row, for ranking.
+            For ranking, predictions are determined up to a constant for each row.
         """
         rows, cols = train
         if len(rows) == 0 or len(cols) == 0:
@@ -129,7 +130,7 @@ class CompleteHoldout:
         labels = self.Y[np.ix_(rows, cols)]
         model = closed_form(left, right, labels, **self._loss)
         spectra = model.left.range, model.right.range
-        if any(self.offsets):  # functions that are not centred, as those of fitted models
+        if any(self.offsets):  # functions are not centred, as in fitted models
             spectra = replace(spectra[0], mean=None), replace(spectra[1], mean=None)
 
         def values(at: tuple[Array, Array]) -> Array:
@@ -161,7 +162,7 @@ class CompleteHoldout:
         cells = Observations.from_matrix(residuals[0]).cells
         places = []
         for known, asked, n in zip(train, test, self.Y.shape, strict=True):
-            place = np.full(n, len(known))  # after the last one: new objects
+            place = np.full(n, len(known))  # new objects have an index after the last one
             place[known] = np.arange(len(known))
             places.append(place[asked])
         for values, residual in zip(out, residuals, strict=True):
@@ -173,7 +174,7 @@ class CompleteHoldout:
             values += np.append(fitted.columns, 0.0)[places[1]]
 
     def _part(self, side: int, objects: Array) -> Side:
-        """Some objects of a side, remembered with their decomposition."""
+        """Select objects of a side, and cache them with their decomposition."""
         key = side, np.asarray(objects, dtype=np.int64).tobytes()
         if key not in self._parts:
             self._parts[key] = self.sides[side].select(objects)
@@ -183,7 +184,7 @@ class CompleteHoldout:
         self._parts = {key: part for key, part in self._parts.items() if key[0] != side}
 
     def rows(self, alphas: Array) -> HeldOutTable:
-        """Every row by the model without its labels."""
+        """Predict every row with the model fitted without its labels."""
         p, g = self.Y.shape
         every = np.arange(g)
         held, unsafe = _stack([self._rows_out(alpha) for alpha in alphas])
@@ -197,7 +198,7 @@ class CompleteHoldout:
         return HeldOutTable(held, unsafe.sum(axis=1))
 
     def columns(self, alphas: Array) -> HeldOutTable:
-        """Every column by the model without its labels."""
+        """Predict every column with the model fitted without its labels."""
         p, g = self.Y.shape
         every = np.arange(p)
         held, unsafe = _stack([self._columns_out(alpha) for alpha in alphas])
@@ -211,7 +212,7 @@ class CompleteHoldout:
         return HeldOutTable(held, unsafe.sum(axis=1))
 
     def entries(self, alphas: Array) -> HeldOutTable:
-        """Every entry by the model without its label."""
+        """Predict every entry with the model fitted without its label."""
         held, unsafe = _stack([self._entry_out(alpha) for alpha in alphas])
         for a in np.flatnonzero(unsafe.any(axis=(1, 2))):
             given = self._given_others(alphas[a])
@@ -220,9 +221,9 @@ class CompleteHoldout:
         return HeldOutTable(held, unsafe.sum(axis=(1, 2)))
 
     def entry_folds(self, folds: list[Array], alphas: Array) -> HeldOutTable:
-        """Every entry by the model without the labels of its row in its fold of columns.
+        """Predict every entry without the labels of its row in its fold of columns.
 
-        Up to a constant for each row and fold, for ranking.
+        For ranking, predictions are determined up to a constant for each row and fold.
         """
         held = np.full((len(alphas), *self.Y.shape), np.nan)
         n_refits = np.zeros(len(alphas), dtype=int)
@@ -238,7 +239,7 @@ class CompleteHoldout:
         return HeldOutTable(held, n_refits)
 
     def both(self, row_folds: list[Array], alphas: Array) -> HeldOutTable:
-        """Every entry by the model without its fold of rows and without its column."""
+        """Predict every entry with the model fitted without its fold of rows and its column."""
         p, g = self.Y.shape
         held = np.full((len(alphas), p, g), np.nan)
         n_refits = np.zeros(len(alphas), dtype=int)
@@ -271,14 +272,14 @@ class CompleteHoldout:
     def _both_out(self, rows: Array, alphas: Array) -> tuple[Array, Array]:
         if self.pairwise.plain:
             return _both_out(self.problem, self.sides[0], rows, alphas)
-        # K ⊗ I + I ⊗ G is zero between new pairs and others: a constant is left, by refits.
+        # K ⊗ I + I ⊗ G is zero between new pairs and others. Only a constant remains, by refits.
         shape = len(alphas), self.Y.shape[1]
         return np.zeros((shape[0], len(rows), shape[1])), np.full(shape, self.problem.constant)
 
     def cell_folds(
         self, folds: list[tuple[Array, Array]], alphas: Array
     ) -> tuple[list[Array], Array]:
-        """Some pairs by the model without their labels, for each of several folds.
+        """Predict the pairs of each fold with the model fitted without their labels.
 
         Parameters
         ----------
@@ -290,14 +291,14 @@ class CompleteHoldout:
         -------
         list of ndarray of shape (n_alphas, n)
         ndarray of shape (n_alphas, n_folds), bool
-            Which to refit: there the shortcut would lose digits.
+            Folds to refit, because the shortcut would lose digits.
         """
         parts = [_cells_out(self.problem, alpha, folds) for alpha in alphas]
         values = [np.stack([part[0][k] for part in parts]) for k in range(len(folds))]
         return values, np.stack([part[1] for part in parts])
 
     def _given_others(self, alpha: float) -> Any:
-        """Refits of one row beside all others, which enter as a Gaussian process prior."""
+        """Return a function that refits one row given the others as a Gaussian process prior."""
         mean = self.rows(np.array([alpha])).predictions[0]
         variances, level = _row_variances(self.problem, alpha)
         U, one = self.problem.right.complete.vectors, Side(np.ones((1, 1)))
@@ -324,10 +325,10 @@ class CompleteHoldout:
 
 
 def _rows_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
-    """Every row without its labels, shape (p, g), and which rows to refit, shape (p,).
+    """Predict every row without its labels, shape (p, g); mark rows to refit, shape (p,).
 
-    In the basis U of the columns the problem falls apart into one regression for each column,
-    with the kernel σ_j K (or K + σ_j I) and its own hat matrix.
+    In the basis U of the columns, the problem separates into one regression for each column, with
+    the kernel σ_j K (or K + σ_j I) and its own hat matrix.
     """
     (lam, V), (sigma, U) = _parts(problem)
     products = problem.products(lam, sigma)
@@ -349,7 +350,7 @@ def _rows_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
 
 
 def _columns_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
-    """Every column without its labels, shape (p, g), and which columns to refit, shape (g,)."""
+    """Predict every column without its labels, shape (p, g); mark columns to refit, shape (g,)."""
     (lam, V), (sigma, U) = _parts(problem)
     products = problem.products(lam, sigma)
     D = damped(products, alpha)
@@ -373,7 +374,7 @@ def _columns_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]
 
 
 def _entry_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
-    """Every entry without its label, and which entries to refit, both of shape (p, g)."""
+    """Predict every entry without its label, and mark entries to refit, both of shape (p, g)."""
     (lam, V), (sigma, U) = _parts(problem)
     products = problem.products(lam, sigma)
     D = damped(products, alpha)
@@ -397,7 +398,7 @@ def _entry_out(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array]:
 def _both_out(
     problem: CompleteSpectrum, side: Side, rows: Array, alphas: Array
 ) -> tuple[Array, Array]:
-    """Entries of some rows, by the model without these rows and without the entry's column.
+    """Predict entries of some rows without these rows and without the column of the entry.
 
     Parameters
     ----------
@@ -410,14 +411,14 @@ def _both_out(
     -------
     ndarray of shape (n_alphas, n_rows, g)
     ndarray of shape (n_alphas, g), bool
-        Which columns to refit.
+        Columns to refit.
 
     Notes
     -----
-    One decomposition of K without the rows. For each of its eigenvectors the columns are a
-    problem with coefficients b = (D∘ỹ)Uᵀ, P = U D Uᵀ, and without column j
+    K without the rows is decomposed once. For each of its eigenvectors, the columns are a problem
+    with the coefficients b = (D∘ỹ)Uᵀ and P = U D Uᵀ. Without column j, the coefficients are
 
-        b − P_j b_j/P_jj,     whose value at column j is (G b)_j − (GP)_jj b_j/P_jj.
+        b − P_j b_j/P_jj,     with the value (G b)_j − (GP)_jj b_j/P_jj at column j.
 
     A constant connects the problems of the eigenvectors (see `_Level`).
     """
@@ -438,7 +439,7 @@ def _both_out(
     squares = (U**2).T
     basis = side.images(left, rows, stay)
     g = problem.Y.shape[1]
-    # Offset: the predictions of all columns have mean zero, those of the others shall have it.
+    # Offset: predictions have mean zero over all columns, and need it over the other columns.
     scale = g / (g - 1) if problem.ranking else 1.0
     out = np.empty((len(alphas), len(rows), g))
     unsafe = np.empty((len(alphas), g), dtype=bool)
@@ -456,7 +457,7 @@ def _both_out(
 def _both_out_with_constant(
     part: CompleteSpectrum, basis: Array, alphas: Array
 ) -> tuple[Array, Array]:
-    """`_both_out` with a constant: ``part`` has no labels of the rows with images ``basis``."""
+    """Compute `_both_out` with a constant, for rows with images ``basis`` outside ``part``."""
     (lam, _), (sigma, U) = _parts(part)
     images = np.zeros((len(basis), len(lam)))
     images[:, part.left.complete.live] = basis
@@ -470,7 +471,7 @@ def _both_out_with_constant(
         m, s = D @ squares, level.ones * D
         b = level.labels * D
         unsafe[a] = (m < SINGULAR * D.max(axis=1, initial=0.0)[:, None]).any(axis=0)
-        x = level.solve((b @ U.T).T, m.T, (s @ U.T).T).T  # in the basis V, of every column
+        x = level.solve((b @ U.T).T, m.T, (s @ U.T).T).T  # in the basis V, for every column
         shift = np.einsum("ij,ij->j", s @ U.T, x) / level.total
         values = (b * sigma) @ U.T - ((D * sigma) @ squares) * x + ((s * sigma) @ U.T) * shift
         out[a] = images @ values + (level.constant - shift)
@@ -487,7 +488,7 @@ class _Level:
     total : float
         τ = Σ ones∘D∘ones.
     labels : ndarray of shape (r, s)
-        Those of the problem without the constant.
+        Labels of the problem without the constant.
     constant : float
     """
 
@@ -501,7 +502,7 @@ class _Level:
         self.constant = constant + float(problem.Y.mean())
 
     def solve(self, e: Array, m: Array, t: Array) -> Array:
-        """(diag(m_i) − t_i t_iᵀ/τ)⁻¹ e_i for every row i, shape (n, s)."""
+        """Compute (diag(m_i) − t_i t_iᵀ/τ)⁻¹ e_i for every row i, shape (n, s)."""
         scaled = t / m
         rest = self.total - np.vecdot(t, scaled)
         return e / m + scaled * (np.vecdot(scaled, e) / rest)[:, None]
@@ -510,26 +511,26 @@ class _Level:
 def _entries_out(
     problem: CompleteSpectrum, alpha: float, folds: list[Array]
 ) -> tuple[list[Array], Array]:
-    """Entries in folds of columns, each row by the model without *its* labels in that fold.
+    """Predict entries in folds of columns, each row without *its* labels in that fold.
 
     Parameters
     ----------
     problem : CompleteSpectrum
     alpha : float
     folds : list of int arrays
-        Columns. The model that predicts a row has the labels of all other rows.
+        Columns of each fold. The model that predicts a row uses all labels of other rows.
 
     Returns
     -------
     list of ndarray of shape (p, len(fold))
-        Up to a constant for each row and fold, for ranking.
+        For ranking, predictions are determined up to a constant for each row and fold.
     ndarray of shape (p, n_folds), bool
-        Which to refit.
+        Rows and folds to refit.
 
     Notes
     -----
-    With the weights w_i = ((V∘V) alpha D)_i of row i, M_BB = U_B diag(w_i) U_Bᵀ for a fold B. All
-    rows together are one product with the outer products of the rows of U_B.
+    With the weights w_i = ((V∘V) alpha D)_i of row i, M_BB = U_B diag(w_i) U_Bᵀ for a fold B. The
+    matrices of all rows are one product with the outer products of the rows of U_B.
     """
     (lam, V), (sigma, U) = _parts(problem)
     products = problem.products(lam, sigma)
@@ -567,10 +568,10 @@ def _entries_out(
 def _cells_out(
     problem: CompleteSpectrum, alpha: float, folds: list[tuple[Array, Array]]
 ) -> tuple[list[Array], Array]:
-    """Folds of any pairs without their labels, and which folds to refit, shape (n_folds,).
+    """Predict folds of arbitrary pairs without their labels; mark folds to refit, (n_folds,).
 
-    The blocks M_BB and H_BB of a fold B are sums over products of eigenvectors; the terms of one
-    eigenvector of K at a time are a product of matrices of the order of the fold.
+    The blocks M_BB and H_BB of a fold B are sums over products of eigenvectors. The terms of one
+    eigenvector of K are computed together by a matrix product of the order of the fold.
     """
     (lam, V), (sigma, U) = _parts(problem)
     products = problem.products(lam, sigma)
@@ -601,10 +602,10 @@ def _cells_out(
 
 
 def _row_variances(problem: CompleteSpectrum, alpha: float) -> tuple[Array, Array | None]:
-    """What the labels of the other rows leave open of each row, in the basis U: shape (p, s).
+    """Compute the variances of each row given the other rows, in the basis U, shape (p, s).
 
-    In the reading as a Gaussian process, row i without its labels has the covariance
-    U diag(c_i) Uᵀ with c = alpha H/M. A constant adds r_i r_iᵀ; the second result is r of shape
+    In the Gaussian process interpretation, row i without its labels has the covariance
+    U diag(c_i) Uᵀ with c = alpha H/M. A constant adds r_i r_iᵀ. The second result is r of shape
     (p, g), or None without a constant.
     """
     (lam, V), (sigma, U) = _parts(problem)
@@ -628,12 +629,12 @@ def _parts(problem: CompleteSpectrum) -> tuple[tuple[Array, Array], tuple[Array,
 
 
 def without(n: int, one: Any) -> Array:
-    """The numbers below n but one, or some."""
+    """Return the indices below n except one or several."""
     return np.delete(np.arange(n), one)
 
 
 def _same(objects: Array, of: Array) -> sparse.csr_array:
-    """Which of the objects ``of`` others are, by number, shape (n', n)."""
+    """Indicator matrix of equal indices of ``objects`` and ``of``, shape (n', n)."""
     return sparse.csr_array((objects[:, None] == of).astype(np.float64))
 
 

@@ -1,18 +1,18 @@
 """Held-out squared error of complete relations, and its gradient with respect to the kernels.
 
-With S = (K ⊗ G + alpha I)⁻¹ (of centred kernels, where there are offsets), labels that are left out
-have the residuals M⁻¹e, where e = S y and M is the block of S of these labels. In the eigenvectors
-V and U of K and G, with D = 1/(λσᵀ + alpha) and B = Ỹ∘D as in `core.relations.complete`, the
-residuals r = e/m of
+Let S = (K ⊗ G + alpha I)⁻¹, with centred kernels if there are offsets. Held-out labels have the
+residuals M⁻¹e, where e is S y at these labels and M is their block of S. Let V and U be the
+eigenvectors of K and G, and D = 1/(λσᵀ + alpha) and B = Ỹ∘D as in `core.relations.complete`. The
+residuals are r = e/m, where for
 
     rows, in the basis U:   e = V B,      m = (V∘V) D
     entries:                e = V B Uᵀ,   m = (V∘V) D (U∘U)ᵀ
 
-and of columns those of the rows of Yᵀ. The error is Σ r². Its gradient costs about as much as the
-two decompositions.
+Columns are the rows of Yᵀ. The error is Σ r². Its gradient costs about as much as the two
+decompositions.
 
 A change of K changes S by −S (dK ⊗ G) S. In the eigenvectors, σ_j D_kj D_lj is the divided
-difference (D_kj − D_lj)/(λ_l − λ_k), which makes sums over j products of matrices.
+difference (D_kj − D_lj)/(λ_l − λ_k), so that sums over j become matrix products.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = ["HoldoutError", "holdout_error", "holdout_errors"]
 
 Array = NDArray[Any]
 
-#: Eigenvalues that differ by a smaller part of the largest one count as equal: the gradient leaves
-#: out how their eigenvectors mix.
+#: Eigenvalues are treated as equal if their difference, relative to the largest eigenvalue, is
+#: smaller than this. The gradient then ignores rotations of their eigenvectors.
 EQUAL = 1e-11
 
 
@@ -65,24 +65,24 @@ class HoldoutError:
 
 
 def holdout_error(problem: CompleteSpectrum, alpha: float, held: str) -> HoldoutError:
-    """The held-out squared error of a complete problem with the kernel K ⊗ G.
+    """Compute the held-out squared error of a complete problem with the kernel K ⊗ G.
 
     Parameters
     ----------
     problem : CompleteSpectrum
-        Without a sign. A constant that all labels share counts as known, the mean of Y.
+        A problem without a sign. A free constant is treated as known and equal to the mean of Y.
     alpha : float
     held : {"rows", "columns", "entries", "both"}
-        What is left out, one at a time. "both": the sum of the errors of rows and of columns, for
-        which there is a closed form, while there is none for both at once.
+        What is held out, one at a time. "both" is the sum of the errors of rows and of columns.
+        There is no closed form for holding out a row and a column at once.
 
     Notes
     -----
-    Derivatives: with ∂r = 2r, w = ∂r/m of e and u = −r∘w of m,
+    With ∂r = 2r, the derivatives are w = ∂r/m with respect to e, u = −r∘w with respect to m, and
 
         ∂B = Vᵀw (VᵀwU),    ∂K = V [ −(σ∘D∘∂B) Bᵀ + X/(λ_k − λ_l) ] Vᵀ,   X = Q − Qᵀ,
 
-    with Q = (V∘(uDᵀ))ᵀV, and the limit Σ −σ D² (V∘V)ᵀu on the diagonal.
+    where Q = (V∘(uDᵀ))ᵀV. The diagonal has the limit Σ −σ D² (V∘V)ᵀu.
     """
     left, right = problem.left.complete, problem.right.complete
     lam, V = left.values, left.vectors
@@ -101,7 +101,7 @@ def holdout_error(problem: CompleteSpectrum, alpha: float, held: str) -> Holdout
 
 
 def holdout_errors(problem: CompleteSpectrum, alphas: Array, held: str) -> Array:
-    """The values of `holdout_error` for several alphas, shape (n_alphas,); much cheaper."""
+    """Compute only the values of `holdout_error` for several alphas, shape (n_alphas,)."""
     (lam, V), (sigma, U) = (
         (side.values, side.vectors) for side in (problem.left.complete, problem.right.complete)
     )
@@ -130,7 +130,7 @@ def _rows(lam: Array, V: Array, sigma: Array, U: Array, labels: Array, D: Array)
     u = -r * w
     dB = V.T @ w
     dm = squares.T @ u
-    # The gradient with respect to G has the terms Σ_i w_ia r_ib (m_ia − m_ib)/(σ_b − σ_a) too.
+    # The gradient with respect to G also has the terms Σ_i w_ia r_ib (m_ia − m_ib)/(σ_b − σ_a).
     mixed = w.T @ e
     inner = -(lam[:, None] * D * dB).T @ B
     inner = 0.5 * (inner + inner.T + _divided(mixed.T - mixed, sigma))
@@ -163,7 +163,7 @@ def _entries(lam: Array, V: Array, sigma: Array, U: Array, labels: Array, D: Arr
 def _of_first(
     lam: Array, V: Array, sigma: Array, u: Array, dB: Array, dm: Array, B: Array, D: Array
 ) -> Array:
-    """VᵀXV for the gradient X with respect to K, where m = (V∘V) D has the derivatives u (p, s)."""
+    """Compute VᵀXV for the gradient X with respect to K; u (p, s) is that of m = (V∘V) D."""
     inner = -(sigma * D * dB) @ B.T
     mixed = (V * (u @ D.T)).T @ V
     inner = 0.5 * (inner + inner.T) - _divided(mixed - mixed.T, lam)
@@ -172,7 +172,7 @@ def _of_first(
 
 
 def _divided(differences: Array, values: Array) -> Array:
-    """Divide element (k, l) by values_l − values_k; 0 where these are equal."""
+    """Divide element (k, l) by values_l − values_k; return 0 where the values are equal."""
     gaps = values - values[:, None]
     equal = np.abs(gaps) <= EQUAL * float(np.abs(values).max(initial=0.0))
     gaps[equal] = np.inf

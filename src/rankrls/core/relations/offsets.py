@@ -1,8 +1,8 @@
-"""Offsets of the labels that no kernel explains: one for all pairs, for each row, for each column.
+"""Unpenalised offsets of labels: one for all pairs, for each row, or for each column.
 
-They are free: nothing penalises them. The loss over the observed pairs is then that of residuals
-from which the best offsets have been subtracted, a projection. The ranking loss has an offset for
-each row, which rankings do not see.
+Offsets are not regularised. The loss over the observed pairs is the loss of residuals minus their
+best offsets, which is a projection. The ranking loss has an offset for each row, which does not
+affect rankings.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["NO_OFFSETS", "FittedOffsets", "FreeOffsets", "TableOffsets", "free_o
 Array = NDArray[Any]
 
 
-#: Tables with more than one weight in so many are dense.
+#: A table is dense if more than one of this many entries has a weight.
 DENSE = 20
 
 
 class FreeOffsets(NamedTuple):
-    """Which offsets there are; those of rows or columns contain the constant.
+    """Flags of the offsets in a model. Offsets of rows or columns include the constant.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class FreeOffsets(NamedTuple):
 
     @property
     def T(self) -> FreeOffsets:
-        """The same, seen from the columns."""
+        """The offsets of the transposed relation."""
         return FreeOffsets(self.columns, self.rows, self.constant)
 
 
@@ -51,29 +51,29 @@ NO_OFFSETS = FreeOffsets()
 
 
 def free_offsets(offsets: FreeOffsets, *, ranking: bool) -> FreeOffsets:
-    """All offsets of a loss: the ranking loss has those of rows."""
+    """Return all offsets of a loss. The ranking loss adds offsets of rows."""
     rows = offsets.rows or ranking
     return FreeOffsets(rows, offsets.columns, offsets.constant and not (rows or offsets.columns))
 
 
 class TableOffsets:
-    """The best offsets of tables of shape (p, g) with weights.
+    """Least-squares offsets of weighted tables of shape (p, g).
 
     Parameters
     ----------
     weight : ndarray of shape (p, g), or Cells
-        Weights of the pairs, zero where a pair is unobserved.
+        Weights of the pairs; unobserved pairs have weight zero.
     free : FreeOffsets
 
     Notes
     -----
-    With weights W, rows of total weight Ω and columns of total weight Ψ, the offsets a, b of
+    With weights W, total weights Ω of rows and total weights Ψ of columns, the offsets a and b of
     residuals E solve
 
         Ω a + W b = (W∘E) 1,     Wᵀ a + Ψ b = (W∘E)ᵀ 1.
 
-    The larger side is eliminated. The system of the smaller one is singular (a constant can be
-    moved from a to b), and its shortest solution is taken.
+    The larger side is eliminated. The system of the smaller side is singular, because a constant
+    can be moved from a to b. Its solution of minimal norm is used.
     """
 
     def __init__(self, weight: Array | Cells, free: FreeOffsets) -> None:
@@ -92,7 +92,7 @@ class TableOffsets:
 
     @cached_property
     def _table(self) -> Any:
-        """The weights with the eliminated side as rows: a matrix or a sparse one."""
+        """The weights with the eliminated side as rows, as a dense or sparse matrix."""
         weight = self._weight
         if isinstance(weight, Cells):
             weight = sparse.csr_array((weight.weight, (weight.rows, weight.cols)), self.shape)
@@ -101,7 +101,7 @@ class TableOffsets:
 
     @cached_property
     def _even(self) -> float:
-        """The weight of all pairs if it is the same for all, otherwise 0."""
+        """The common weight of all pairs, or 0 if weights differ."""
         weight = self._weight
         values = weight.weight if isinstance(weight, Cells) else weight
         assert values is not None
@@ -111,18 +111,18 @@ class TableOffsets:
 
     @cached_property
     def _solve_smaller(self) -> Callable[[Array], Array]:
-        """Right sides (n,) to the shortest solutions of the system of the smaller side.
+        """Function from right-hand sides (n,) to minimal-norm solutions for the smaller side.
 
-        Its null space are the constants on each connected part of the graph of observed pairs.
-        With the projections on them added it is positive definite, and right sides without these
-        constants have the same solution.
+        The null space consists of the constants on each connected component of the graph of
+        observed pairs. Adding the projections on them makes the system positive definite, and does
+        not change the solution for right-hand sides orthogonal to these constants.
         """
         part = self._parts
         counts = np.bincount(part)
         try:
             S = self._grounded(part, counts)
             factor = cho_factor(S, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:  # parts that are hardly connected, because weights differ very much
+        except LinAlgError:  # weights differ so much that components are hardly connected
             S, rounding = self._grounded(part, counts), 16 * np.finfo(np.float64).eps
             inverse = np.linalg.pinv(S, rcond=len(S) * rounding, hermitian=True)
             return lambda right: inverse @ right
@@ -134,7 +134,7 @@ class TableOffsets:
         return solve
 
     def _grounded(self, part: Array, counts: Array) -> Array:
-        """The system of the smaller side plus projections on constants of its parts, (n, n)."""
+        """Add projections on the constants of each component to the smaller system, (n, n)."""
         first, second = (0, 1) if self.by_rows else (1, 0)
         W = self._table
         if sparse.issparse(W) and DENSE * W.nnz > W.shape[0] * W.shape[1]:
@@ -153,11 +153,11 @@ class TableOffsets:
 
     @cached_property
     def _parts(self) -> Array:
-        """The connected part of every object of the smaller side, shape (n,)."""
+        """Find the connected component of every object of the smaller side, shape (n,)."""
         W = self._table
         if not sparse.issparse(W):
             seen = W != 0
-            if (seen.sum(axis=0) * 2 > len(W)).all():  # any two have a neighbour in common
+            if (seen.sum(axis=0) * 2 > len(W)).all():  # any two share a neighbour
                 return np.zeros(W.shape[1], dtype=np.int64)
             W = sparse.csr_array(seen)
         both = sparse.block_array([[None, W], [W.T, None]])
@@ -165,7 +165,7 @@ class TableOffsets:
         return np.unique(part, return_inverse=True)[1]
 
     def solve(self, row_sums: Array, column_sums: Array) -> tuple[Array, Array]:
-        """Offsets (p,) and (g,) from the sums of weighted residuals by row and by column."""
+        """Compute offsets (p,) and (g,) from sums of weighted residuals by row and column."""
         p, g = self.shape
         if self.free.constant:
             total = self.totals[0].sum()
@@ -205,7 +205,7 @@ class TableOffsets:
             table -= weight * b.astype(dtype, copy=False)
 
     def fit(self, cells: Cells, residual: Array) -> FittedOffsets:
-        """The offsets of residuals (q,) of cells, as a constant and deviations from it."""
+        """Fit offsets to residuals (q,) of cells, as a constant and deviations from it."""
         p, g = self.shape
         weighted = cells.weight * residual
         a, b = self.solve(
@@ -215,7 +215,7 @@ class TableOffsets:
         return self.split(a, b)
 
     def split(self, rows: Array, columns: Array) -> FittedOffsets:
-        """Offsets (p,) and (g,) as a constant and deviations from it."""
+        """Split offsets (p,) and (g,) into a constant and deviations from it."""
         a, b, constant = rows.copy(), columns.copy(), 0.0
         for values, total in ((a, self.totals[0]), (b, self.totals[1])):
             seen = total > 0
@@ -235,7 +235,8 @@ class FittedOffsets:
     constant : float
     rows : ndarray of shape (p,)
     columns : ndarray of shape (g,)
-        With mean zero over the objects that have labels; zero for the others, as for new objects.
+        Both have mean zero over the objects with labels, and are zero for the others. New objects
+        also have the offset zero.
     """
 
     constant: float
@@ -244,15 +245,15 @@ class FittedOffsets:
 
     @property
     def T(self) -> FittedOffsets:
-        """The same, seen from the columns."""
+        """The offsets of the transposed relation."""
         return FittedOffsets(self.constant, self.columns, self.rows)
 
     def at(self, rows: Array, cols: Array) -> Array:
-        """Offsets of pairs, shape (n,)."""
+        """Return the offsets of pairs, shape (n,)."""
         return self.constant + self.rows[rows] + self.columns[cols]
 
     def without_rows(self) -> FittedOffsets:
-        """Those that rankings of the columns see."""
+        """Return the offsets that affect rankings of the columns."""
         return FittedOffsets(0.0, np.zeros_like(self.rows), self.columns)
 
 

@@ -1,4 +1,4 @@
-"""A conditional ranking problem: two sides, observed labels, loss and relation; its solution."""
+"""Conditional ranking problems, given by two sides, labels and a loss, and their solution."""
 
 from __future__ import annotations
 
@@ -51,24 +51,25 @@ EPS = float(np.finfo(np.float64).eps)
 
 SOLVERS = ("auto", "closed", "primal", "dual", "cg")
 
-#: "auto" forms and factorises the system over the observed pairs up to so many of them.
+#: Maximal number of observed pairs for which "auto" factorises the system over these pairs.
 MAX_DUAL_CELLS = 2000
-#: "auto" solves for products of features, if it takes at most so many multiplications.
+#: Maximal number of multiplications with which "auto" solves for products of features.
 MAX_PRIMAL_COST = 1.5e10
 #: Squares of numbers that are smaller, or larger than its inverse, may under- or overflow.
 TINY = 1e-100
-#: Rounding errors of a kernel matrix that are a larger part of predictions are told.
+#: Relative rounding error of predictions above which a warning is issued.
 LOST = 1e-5
-#: Most objects of a side whose predictions are looked at for rounding errors.
+#: Maximal number of objects of a side for which rounding errors of predictions are estimated.
 SAMPLE = 64
-#: Where the largest eigenvalue is at most so many times alpha, few iterations in the eigenvectors
-#: are enough (measured).
+#: Ratio of the largest eigenvalue to alpha up to which few iterations in the eigenvectors are
+#: enough (measured).
 EASY = 1e3
-#: Above so many times the number of cells the effective dimension is large (measured).
+#: Ratio to the number of cells above which the effective dimension is large (measured).
 AMPLE = 1.2
-#: So is it where no eigenvalue is less than so many alphas, as with identity kernels (measured).
+#: It is also large if all eigenvalues exceed this multiple of alpha, as with identity kernels
+#: (measured).
 FLOOR = 10.0
-#: Weights of features are kept up to so many, or twice as many as there are pairs.
+#: Maximal number of feature weights to keep, unless twice the number of pairs is larger.
 MAX_WEIGHTS = 10**6
 
 
@@ -86,39 +87,39 @@ class Factors(NamedTuple):
 
     @property
     def T(self) -> Factors:
-        """Those of Aᵀ."""
+        """The factors of Aᵀ."""
         return Factors(self.right, self.left)
 
     def product(self) -> Array:
-        """A, shape (n_alphas, p, g)."""
+        """Compute A, shape (n_alphas, p, g)."""
         return self.left @ np.swapaxes(self.right, -1, -2)
 
 
 @dataclass(frozen=True)
 class RelationModel:
-    """Coefficients, and how they were found.
+    """Coefficients of a fitted relation, and how they were computed.
 
     Attributes
     ----------
     dual : ndarray of shape (n_alphas, p, g), or Factors
-        A of f(x, z) = k_xᵀ A g_z, with the kernel values k_x and g_z of the two sides; thin factors
-        of it where predictions are made by ``weights``.
+        The coefficients A of f(x, z) = k_xᵀ A g_z, where k_x and g_z are the kernel values of the
+        two sides. If predictions use ``weights``, A is stored as thin factors.
     solver : str
     n_iter : int
         1 for direct solvers.
     weights : ndarray of shape (n_alphas, d or p, e or g), or None
-        The same function with features instead of kernel values where ``explicit`` says so. It
-        has digits that kernel values of features with very different scales have not.
+        Coefficients of the same function, for features instead of kernel values on the sides that
+        are ``explicit``. They are more accurate if features have very different scales.
     explicit : tuple of two bool
-        Whether features of a side are used, and not its kernel values.
+        Whether features of a side are used instead of its kernel values.
     loss : float
-        About the relative error that rounding leaves, where it is more than usual.
+        Approximate relative rounding error, if it is larger than usual.
     history : History or None
-        Of early stopping.
+        The history of early stopping.
     offsets : list of FittedOffsets, or None
-        What is added to k_xᵀ A g_z, for every alpha.
+        The offsets added to k_xᵀ A g_z, for every alpha.
     pairwise : PairwiseKernel
-        Other kernels than K ⊗ G have other functions of the coefficients A (`PairwiseKernel`).
+        The pairwise kernel. Kernels other than K ⊗ G use A differently (see `PairwiseKernel`).
     """
 
     dual: Array | Factors
@@ -133,16 +134,16 @@ class RelationModel:
 
     @cached_property
     def coefficients(self) -> Array:
-        """A of shape (n_alphas, p, g)."""
+        """The coefficients A, shape (n_alphas, p, g)."""
         return self.dual.product() if isinstance(self.dual, Factors) else self.dual
 
     @property
     def tables(self) -> Array:
-        """What predictions are made by: ``weights``, or ``coefficients``."""
+        """The matrices used for predictions: ``weights`` if available, else ``coefficients``."""
         return self.coefficients if self.weights is None else self.weights
 
     def predict(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
-        """Values at pairs of objects of the two sides, shape (n_alphas, n_pairs)."""
+        """Predict pairs of objects of the two sides, shape (n_alphas, n_pairs)."""
         values = self._without_offsets(sides, rows, cols)
         if self.offsets is not None:
             for row, fitted in zip(values, self.offsets, strict=True):
@@ -150,11 +151,11 @@ class RelationModel:
         return values
 
     def cancellation(self, sides: tuple[Side, Side], index: int, *, ranking: bool) -> float:
-        """About the rounding errors of predictions, relative to the largest one.
+        """Estimate the rounding errors of predictions, relative to the largest prediction.
 
-        Of some of the training objects, for alpha number ``index``. Predictions are sums of
-        products of kernel values (or features) and coefficients; where these are much larger than
-        their sum, digits of the kernel values that matter were lost in fitting, too.
+        The estimate uses some of the training objects and the alpha with this ``index``.
+        Predictions are sums of products of kernel values (or features) and coefficients. If the
+        products are much larger than their sum, fitting has lost significant digits as well.
         """
         chosen = [np.unique(np.linspace(0, len(side) - 1, SAMPLE).astype(int)) for side in sides]
         left, right = (
@@ -166,7 +167,7 @@ class RelationModel:
         if not TINY < largest < 1.0 / TINY and largest > 0.0:  # squares would over- or underflow
             A, scale = A / largest, largest
         F = self.pairwise.table(left, right, A)
-        # All kernel values of pairs have their own rounding errors in the system of "dual".
+        # In the system of "dual", every kernel value of pairs has its own rounding error.
         formed = self.solver == "dual" and self.weights is None
         sizes = self.pairwise.term_sizes(left, right, A, ranking=ranking and not formed)
         rounding = EPS * float(sizes.max(initial=0.0))
@@ -180,7 +181,7 @@ class RelationModel:
         return rounding / size if size > 0 else 0.0
 
     def _side_values(self, side: Side, explicit: bool, chosen: Array) -> SideValues:
-        """Kernel values (features, if ``explicit``) of some training objects of a side."""
+        """Return kernel values (features, if ``explicit``) of some training objects of a side."""
         if side.features is None:
             values = side.K[chosen]
         else:
@@ -218,24 +219,25 @@ class RelationModel:
 
 
 class RelationProblem:
-    """Rank column objects for each row object.
+    """The problem of ranking column objects for each row object.
 
     Parameters
     ----------
     rows : Side of p objects
-        On which rankings are conditioned.
+        The objects that rankings are conditioned on.
     columns : Side of g objects
-        Which are ranked; ``rows`` itself if they are the same objects.
+        The objects to rank. This is ``rows`` itself if both sides have the same objects.
     observations : Observations
         Labels, of shape (p, g).
     ranking : bool
-        Whether every row has a free offset (ranking loss), or none (regression).
+        Whether every row has a free offset (ranking loss) or not (regression).
     sign : {0, 1, −1}
         1: f(x, z) = f(z, x); −1: f(x, z) = −f(z, x).
     offsets : FreeOffsets
-        Free offsets that are a part of predictions. Without a sign.
+        Free offsets that are added to predictions. They are not available with a sign.
     pairwise : PairwiseKernel
-        Γ. "two-step" needs a complete relation, and alphas are then pairs, of shape (n_alphas, 2).
+        The kernel Γ. "two-step" needs a complete relation, and takes pairs of alphas, of shape
+        (n_alphas, 2).
 
     Notes
     -----
@@ -262,12 +264,12 @@ class RelationProblem:
 
     @property
     def free(self) -> FreeOffsets:
-        """All free offsets, those of the ranking loss too."""
+        """All free offsets, including those of the ranking loss."""
         return free_offsets(self.offsets, ranking=self.ranking)
 
     @property
     def has_shortcuts(self) -> bool:
-        """Whether held-out predictions of complete relations are read off a decomposition."""
+        """Whether held-out predictions of a complete relation can use its decomposition."""
         free = self.free
         if self.profiled or not self.pairwise.spectral:
             return False
@@ -281,7 +283,7 @@ class RelationProblem:
         return not (self.sign and self.ranking) and self._positive()
 
     def size(self) -> float:
-        """A bound of the largest eigenvalue of the kernel matrix of pairs."""
+        """Upper bound of the largest eigenvalue of the kernel matrix of pairs."""
         if self.pairwise.plain:
             return self.sides[0].size * self.sides[1].size
         left, right = (side.values for side in self.sides)
@@ -289,30 +291,30 @@ class RelationProblem:
 
     @property
     def loss(self) -> dict[str, Any]:
-        """Arguments that say which loss it is."""
+        """Keyword arguments that define the loss."""
         return {"ranking": self.ranking, "sign": self.sign, "offsets": self.offsets}
 
     @property
     def model(self) -> dict[str, Any]:
-        """Arguments that say which problem it is: the loss, and the pairwise kernel."""
+        """Keyword arguments that define the loss and the pairwise kernel."""
         return {**self.loss, "pairwise": self.pairwise}
 
     @property
     def paired(self) -> bool:
-        """Whether a pair's mirror image tells its value: they are held out together."""
+        """Whether a pair determines its mirror image, so that both are held out together."""
         return self.sign != 0 or self.pairwise.one_domain
 
     @property
     def two_step(self) -> bool:
-        """Whether each side has an alpha of its own."""
+        """Whether each side has its own alpha."""
         return self.pairwise.name == "two-step"
 
     def select(self, chosen: Array) -> RelationProblem:
-        """The same problem with some of the edges, by mask or numbers."""
+        """Return the problem restricted to some edges, given by a mask or indices."""
         return self.given(self.observations.select(chosen))
 
     def given(self, observations: Observations) -> RelationProblem:
-        """The same problem with other labels, which profiles of objects are then made of."""
+        """Return the problem with other labels. Profile kernels are computed from these."""
         rows, columns = self.sides
         rows = rows.given(observations)
         columns = columns.given(observations.T) if columns.profiled else columns
@@ -320,15 +322,15 @@ class RelationProblem:
 
     @property
     def profiled(self) -> bool:
-        """Whether a kernel is made of labels."""
+        """Whether a kernel is computed from labels."""
         return any(side.profiled for side in self.sides)
 
     def block(self) -> CompleteBlock | None:
-        """The observations as one complete block, if they are one."""
+        """The observations as one complete block, or None if they are incomplete."""
         return self.observations.block(ranking=self.free.rows, square=self.sign != 0)
 
     def is_empty(self) -> bool:
-        """Whether no function but zero has the symmetry: antisymmetric ones need rank two."""
+        """Whether only the zero function has the symmetry: antisymmetry needs rank two."""
         plain = self.pairwise.plain
         return plain and self.sign == -1 and self.sides[0].rank_at_most_one()
 
@@ -341,21 +343,21 @@ class RelationProblem:
         held_out: HeldOutCells | None = None,
         progress: Progress | None = None,
     ) -> RelationModel:
-        """Coefficients for every alpha.
+        """Compute the coefficients for every alpha.
 
         Parameters
         ----------
         alphas : ndarray of shape (n_alphas,), or (n_alphas, 2) for two-step
-            One, if there are ``held_out`` cells; it may then be zero.
+            With ``held_out``, a single alpha, which may be zero.
         solver : {"auto", "closed", "primal", "dual", "cg"}
             "closed": complete relations. "primal": one system over all products of features, or
             over all objects for "additive" and "ranking" kernels.
-            "dual": one system over the observed pairs. "cg": iterative. "auto": "closed" where it
-            serves, else the smaller one of "primal" and "dual" if that is small, else "cg".
+            "dual": one system over the observed pairs. "cg": iterative. "auto": "closed" if it
+            applies, else the smaller one of "primal" and "dual" if that is small, else "cg".
         options : IterationOptions, optional
-            For "cg".
+            Options of "cg".
         held_out : HeldOutCells, optional
-            Regularise by iteration, which ends when held-out cells are ranked best.
+            Regularise by early stopping, at the iteration that ranks held-out cells best.
         progress : Progress, optional
         """
         progress = Progress("", 0) if progress is None else progress
@@ -400,7 +402,7 @@ class RelationProblem:
         return self.with_offsets(model)
 
     def with_offsets(self, model: RelationModel) -> RelationModel:
-        """The model with the best offsets beside its coefficients, if offsets are fitted."""
+        """Return the model with fitted offsets, if the problem has any."""
         return replace(model, offsets=self._fitted_offsets(model)) if any(self.offsets) else model
 
     def _check_primal(self) -> None:
@@ -438,7 +440,7 @@ class RelationProblem:
             )
 
     def _fitted_offsets(self, model: RelationModel) -> list[FittedOffsets]:
-        """The best offsets of the residuals, for every alpha."""
+        """Fit offsets to the residuals, for every alpha."""
         cells = self.observations.cells
         best = TableOffsets(cells, self.free)
         values = model.predict(self.sides, cells.rows, cells.cols)
@@ -537,12 +539,12 @@ class RelationProblem:
         return RelationModel(A, "cg", n_iter, pairwise=self.pairwise)
 
     def _iterate_over_spectra(self, alphas: Array, options: IterationOptions) -> RelationModel:
-        """In the eigenvectors, or with the inverse of a complete relation, for each alpha.
+        """Solve for each alpha by spectral equations or by a complete preconditioner.
 
-        The first are well-conditioned as long as the effective dimension Σ λσ/(λσ + alpha) of
-        the functions is less than the number of cells, the second where it is more, or where an
-        identity kernel keeps all eigenvalues above alpha. An iteration of the second costs 1.4 to
-        2.7 times as much.
+        The spectral equations are well-conditioned if the effective dimension Σ λσ/(λσ + alpha)
+        is less than the number of cells. The preconditioner, which is the inverse of a complete
+        relation, is better if it is larger, or if an identity kernel keeps all eigenvalues above
+        alpha. An iteration with it costs 1.4 to 2.7 times as much.
         """
         cells, spectra = self.observations.cells, self._spectra()
         top = spectra[0].top * spectra[1].top * float(cells.weight.max(initial=0.0))
@@ -552,9 +554,9 @@ class RelationProblem:
         for a in np.flatnonzero(small):
             ample = (products / (products + alphas[a])).sum() > AMPLE * len(cells)
             small[a] = ample or floor > FLOOR * alphas[a]
-        uneven = bool((cells.weight != cells.weight[0]).any())  # of which the inverse knows a mean
+        uneven = bool((cells.weight != cells.weight[0]).any())  # the inverse uses their mean
         if uneven or any(spectrum.weights is not None for spectrum in spectra):
-            small[:] = False  # weights of features are read off eigenvectors
+            small[:] = False  # weights of features need the eigenvectors
         model = None
         if not small.all():
             inner, n_iter = cell_equations.converge_over_spectra(
@@ -574,10 +576,10 @@ class RelationProblem:
         return RelationModel(A, "cg", n_iter, loss=loss)
 
     def _least_alpha(self, spectra: tuple[Spectrum, Spectrum]) -> float:
-        """Alphas below this are hidden by rounding errors of two kernel matrices.
+        """Smallest alpha that exceeds the rounding errors of the two kernel matrices.
 
-        There is no solution to converge to then, but iterates of the equations over cells are
-        smooth: they regularise by their number.
+        Below it there is no solution to converge to. Iterates of the equations over cells are
+        still smooth, because the number of iterations regularises them.
         """
         if any(spectrum.weights is not None for spectrum in spectra):
             return 0.0
@@ -604,7 +606,7 @@ class RelationProblem:
         n_iter: int = 1,
         loss: float = 0.0,
     ) -> RelationModel:
-        """The model with the coefficients V inner Uᵀ, for ``inners`` of shape (r, s)."""
+        """Build the model with the coefficients V inner Uᵀ, for ``inners`` of shape (r, s)."""
         left, right = spectra
         explicit = self._explicit(spectra)
         V, U = left.vectors, right.vectors
@@ -629,7 +631,7 @@ class RelationProblem:
         return RelationModel(made, solver, n_iter, weights, explicit, loss, pairwise=self.pairwise)
 
     def _hidden(self, left: Spectrum, right: Spectrum, alpha: Any) -> float:
-        """`_hidden` of products of eigenvectors, of either side, or of other eigenvalues."""
+        """Apply `_hidden` to the eigenvalues of this problem's pairwise kernel."""
         if self.pairwise.plain and not self.two_step:
             return _hidden(left, right, float(alpha))
         if self.two_step:
@@ -641,7 +643,7 @@ class RelationProblem:
         return rounding if rounding > LOST else 0.0
 
     def _explicit(self, spectra: tuple[Spectrum, Spectrum]) -> tuple[bool, bool]:
-        """Which sides have weights of features in the model: none, if there were too many."""
+        """Choose the sides with feature weights in the model; none if there would be too many."""
         explicit, size = [], 1
         for side, spectrum in zip(self.sides, spectra, strict=True):
             explicit.append(spectrum.weights is not None)
@@ -653,11 +655,11 @@ class RelationProblem:
 
 
 def _hidden(left: Spectrum, right: Spectrum, alpha: float) -> float:
-    """About the part of predictions that rounding errors of the two kernels may have changed.
+    """Estimate the relative change of predictions due to rounding errors of the two kernels.
 
-    Directions that were left out because features depend on each other matter as much as their
-    eigenvalues beside alpha. Of kernel matrices, eigenvalues have errors of eps times the largest
-    one, which change λσ/(λσ + alpha) where the spectrum has no gap around alpha.
+    Directions that were dropped because features are linearly dependent matter in proportion to
+    the ratio of their eigenvalues to alpha. Eigenvalues of kernel matrices have errors of eps times
+    the largest one. These change λσ/(λσ + alpha) if the spectrum has no gap around alpha.
     """
     hidden = max(left.dropped * right.top, right.dropped * left.top) / alpha
     lam, sigma = np.abs(left.values)[:, None], np.abs(right.values)

@@ -1,7 +1,7 @@
-"""Several kernels of one side of a relation, added up; kernels of the labels themselves.
+"""Sums of kernels of one side of a relation, and kernels computed from labels.
 
-Beside kernels of features there are three that need none: "identity" (an object is like itself
-only), "profile" (objects with similar labels are similar) and "constant" (all objects are alike).
+Three kernels need no features: "identity" (an object is similar to itself only), "profile"
+(objects with similar labels are similar) and "constant" (all objects are equally similar).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Kernels that do not look at features.
+#: Kernels that do not use features.
 FEATURELESS = ("identity", "profile", "constant")
 
-#: Kernels that are positive semi-definite whatever the features are.
+#: Kernels that are positive semi-definite for all features.
 POSITIVE = (*FEATURELESS, "linear", "rbf", "laplacian", "cosine", "chi2")
 
 
@@ -44,9 +44,9 @@ class KernelSum:
     Attributes
     ----------
     kernels : tuple of Kernel
-        The metric of one may be a name of `FEATURELESS`.
+        The kernels. A metric may be one of `FEATURELESS`.
     weights : ndarray of shape (n_kernels,)
-        w ≥ 0.
+        The weights w ≥ 0.
     """
 
     kernels: tuple[Kernel, ...]
@@ -61,27 +61,27 @@ class KernelSum:
 
     @property
     def precomputed(self) -> bool:
-        """Whether rows of X are rows of kernel matrices, side by side."""
+        """Whether X consists of precomputed kernel matrices, stacked horizontally."""
         return self.n_blocks > 0
 
     @property
     def n_blocks(self) -> int:
-        """How many kernel matrices X consists of."""
+        """Number of kernel matrices in X."""
         return sum(kernel.precomputed for kernel in self.kernels)
 
     @property
     def featureless(self) -> bool:
-        """Whether no kernel looks at features."""
+        """Whether no kernel uses features."""
         return all(is_featureless(kernel) for kernel in self.kernels)
 
     @property
     def blind(self) -> bool:
-        """Whether all values of an object without features or labels are zero."""
+        """Whether all kernel values of an object without features and labels are zero."""
         return all(kernel.metric in ("identity", "profile") for kernel in self.kernels)
 
     @property
     def profiles(self) -> list[tuple[float, float]]:
-        """Weight and gamma of every profile kernel."""
+        """Weights and gammas of the profile kernels."""
         return [(w, profile_gamma(kernel)) for w, kernel in self if kernel.metric == "profile"]
 
     @property
@@ -91,36 +91,36 @@ class KernelSum:
 
     @property
     def identity_weight(self) -> float:
-        """The weight of all identity kernels together."""
+        """Total weight of the identity kernels."""
         return float(sum(w for w, kernel in self if kernel.metric == "identity"))
 
     @property
     def profiled(self) -> bool:
-        """Whether a kernel is made of labels."""
+        """Whether a kernel is computed from labels."""
         return any(kernel.metric == "profile" for kernel in self.kernels)
 
     def __iter__(self) -> Any:
-        """Weights and kernels."""
+        """Iterate over pairs of a weight and a kernel."""
         return zip(self.weights.tolist(), self.kernels, strict=True)
 
 
 def is_featureless(kernel: Kernel) -> bool:
-    """Whether it is a kernel of `FEATURELESS`."""
+    """Whether the metric of a kernel is one of `FEATURELESS`."""
     return isinstance(kernel.metric, str) and kernel.metric in FEATURELESS
 
 
 def profile_gamma(kernel: Kernel) -> float:
-    """The parameter gamma of a profile kernel, 1 by default."""
+    """Return the parameter gamma of a profile kernel, 1 by default."""
     return float(kernel.params.get("gamma") or 1.0)
 
 
 def profile_kernel(observations: Observations, free: FreeOffsets) -> Array:
-    """Gaussian kernel of the labels of the row objects, shape (p, p).
+    """Compute the Gaussian kernel of the labels of the row objects, shape (p, p).
 
-    The profile of an object is its row of labels, less the offsets that the model has too (at
-    least the mean of all labels); what is unobserved is zero. The width is the mean squared length
-    of profiles (van Laarhoven, Nabuurs, Marchiori, Bioinformatics 27, 2011). An object without
-    labels has no profile: its values are zero. Powers of the values are those of other widths.
+    The profile of an object is its row of labels minus the offsets of the model (at least the
+    mean of all labels). Unobserved entries are zero. The width is the mean squared length of the
+    profiles (van Laarhoven, Nabuurs, Marchiori, Bioinformatics 27, 2011). An object without labels
+    has no profile, and its kernel values are zero. Powers of the values give other widths.
     """
     cells = observations.cells
     p, _ = observations.shape
@@ -136,7 +136,7 @@ def profile_kernel(observations: Observations, free: FreeOffsets) -> Array:
     square = S.diagonal().copy()
     seen = np.bincount(cells.rows, minlength=p) > 0
     width = float(square[seen].mean())
-    rounding = 16.0 * np.finfo(float).eps * float(np.abs(cells.y).max())  # of labels less offsets
+    rounding = 16.0 * np.finfo(float).eps * float(np.abs(cells.y).max())  # labels minus offsets
     width = width if width > len(cells) * rounding**2 else 1.0
     S *= 2.0
     S -= square
@@ -150,20 +150,20 @@ def profile_kernel(observations: Observations, free: FreeOffsets) -> Array:
 
 
 class ProfiledSide(Side):
-    """Objects whose kernel is, in part, one of their labels.
+    """Objects with a kernel that is partly computed from their labels.
 
     Parameters
     ----------
     fixed : ndarray of shape (n, n)
         The kernel matrix without profiles.
     parts : list of (weight, gamma)
-        Profile kernels, whose widths differ.
+        Profile kernels of different widths.
     profile : ndarray of shape (n, n)
-        That of all labels with gamma = 1.
+        The profile kernel of all labels with gamma = 1.
     free : FreeOffsets
-        What is subtracted from labels, as seen from these objects as rows.
+        The offsets subtracted from labels, with these objects as rows.
     floor : float
-        As of a `Side`.
+        As in `Side`.
     """
 
     profiled = True
@@ -181,13 +181,13 @@ class ProfiledSide(Side):
         self._fixed, self._parts, self._free = fixed, parts, free
 
     def given(self, observations: Observations) -> Side:
-        """The same objects, whose labels are those of the rows of ``observations`` only."""
+        """Return the objects with profiles computed from ``observations`` only."""
         profile = profile_kernel(observations, self._free)
         return ProfiledSide(self._fixed, self._parts, profile, self._free, floor=self.floor)
 
 
 def mixed_profiles(parts: list[tuple[float, float]], profile: Array) -> Array:
-    """The sum of profile kernels with these weights and gammas, shape of ``profile``."""
+    """Sum profile kernels with given weights and gammas; the shape is that of ``profile``."""
     out = np.zeros_like(profile)
     for weight, gamma in parts:
         out += weight * (profile if gamma == 1.0 else profile**gamma)

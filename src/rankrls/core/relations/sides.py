@@ -1,8 +1,8 @@
 """The objects of one side of a relation: their kernel, and its eigendecomposition.
 
-A linear kernel is decomposed by the singular vectors of the features, which have twice the digits
-of the kernel matrix. Any other kernel is decomposed as a matrix. For the ranking loss the kernel
-of the ranked objects is centred, and decomposed on the complement of the constants.
+A linear kernel is decomposed by the singular vectors of the features, which are twice as accurate
+as the kernel matrix. For any other kernel, the kernel matrix is decomposed. For the ranking loss,
+the kernel of the ranked objects is centred and decomposed on the complement of the constants.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 EPS = float(np.finfo(np.float64).eps)
 
-#: Beside a column that is so many times larger, a column leaves less than eight digits in the
+#: Ratio of column sizes above which the smaller column has less than eight correct digits in the
 #: kernel matrix.
 LOSING_SPREAD = 1e4
 
@@ -38,17 +38,17 @@ class Spectrum:
     Attributes
     ----------
     values : ndarray of shape (r,)
-        Eigenvalues; those that are rounding error are zero.
+        Eigenvalues. Those at the level of rounding error are set to zero.
     vectors : ndarray of shape (n, r)
-        Orthonormal columns, at least for all eigenvalues that are not zero.
+        Orthonormal eigenvectors, at least of all nonzero eigenvalues.
     centred : bool
-        Whether S is C K C with the centring matrix C; then all columns sum to zero.
+        Whether S is C K C with the centring matrix C. All eigenvectors then sum to zero.
     weights : ndarray of shape (d, r) or None
         P with X P = V, if S is X Xᵀ with features X.
     mean : ndarray of shape (d,) or None
-        What was subtracted from the features to centre them.
+        The mean subtracted from the features to centre them.
     dropped : float
-        An eigenvalue that rounding errors may have hidden is at most about this.
+        Approximate upper bound of the eigenvalues hidden by rounding errors.
     """
 
     values: Array
@@ -60,12 +60,12 @@ class Spectrum:
 
     @cached_property
     def live(self) -> Array:
-        """Which eigenvalues are not zero, shape (r,)."""
+        """Mask of the nonzero eigenvalues, shape (r,)."""
         return self.values != 0.0
 
     @cached_property
     def range(self) -> Spectrum:
-        """The same without the null space: coefficients in it are functions of norm zero."""
+        """The spectrum without the null space, where functions have norm zero."""
         live = self.live
         if live.all():
             return self
@@ -76,7 +76,7 @@ class Spectrum:
 
     @cached_property
     def complete(self) -> Spectrum:
-        """Values and vectors of all n directions; of n − 1, orthogonal to 1, if centred."""
+        """The spectrum with all n directions, or the n − 1 orthogonal to 1 if centred."""
         n, r = self.vectors.shape
         if r == n - self.centred:
             return self
@@ -88,7 +88,7 @@ class Spectrum:
         return Spectrum(values, np.column_stack([self.vectors, null]), self.centred)
 
     def among(self, objects: Array, n: int) -> Spectrum:
-        """The same for n objects of which only ``objects`` play a part."""
+        """Embed the spectrum of ``objects`` into n objects; the others have zeros."""
         if len(objects) == n:
             return self
         vectors = np.zeros((n, self.vectors.shape[1]))
@@ -97,14 +97,15 @@ class Spectrum:
 
     @property
     def top(self) -> float:
-        """The largest eigenvalue, by size."""
+        """The largest absolute eigenvalue."""
         return float(np.abs(self.values).max(initial=0.0))
 
     def basis(self, explicit: bool) -> Array:
-        """B of shape (n, r), or (d, r) if explicit, for coefficients B inner of functions.
+        """Return B such that functions have the coefficients B inner.
 
         A function with the values V diag(values) inner at the objects has the coefficients
-        V inner of kernel values, and P diag(values) inner of features.
+        V inner for kernel values and P diag(values) inner for features. B has shape (n, r), or
+        (d, r) if ``explicit``.
         """
         if not explicit:
             return self.vectors
@@ -113,22 +114,22 @@ class Spectrum:
 
 
 def decompose(S: Array, noise: float = 0.0) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of a symmetric matrix, which is overwritten.
+    """Compute eigenvalues and eigenvectors of a symmetric matrix, which is overwritten.
 
-    Eigenvalues of at most n eps ‖S‖ are rounding error: they are set to zero. This is the one place
-    of `core.relations` that cuts the rank of a kernel matrix.
+    Eigenvalues of at most n eps ‖S‖ are rounding errors and set to zero. This is the only place in
+    `core.relations` that determines the rank of a kernel matrix.
 
     Parameters
     ----------
     S : ndarray of shape (n, n)
     noise : float
-        Size of the rounding errors of the entries of S, where it is more than eps ‖S‖.
+        Size of the rounding errors of the entries of S, if it is larger than eps ‖S‖.
     """
     if not len(S):
         return np.empty(0), np.empty((0, 0))
     if not np.isfinite(S).all():
         raise ValueError("the kernel values overflow: scale the features down")
-    # S is symmetric: its transpose is in the order that LAPACK works in place on.
+    # S is symmetric, and its transpose has the memory order that LAPACK needs to work in place.
     values, vectors = eigh(S.T, driver="evd", overwrite_a=True, check_finite=False)
     rounding = len(values) * max(EPS * float(np.abs(values).max()), noise)
     values[np.abs(values) <= rounding] = 0.0
@@ -136,20 +137,20 @@ def decompose(S: Array, noise: float = 0.0) -> tuple[Array, Array]:
 
 
 def centred(G: Array) -> Array:
-    """C G C for a symmetric matrix of shape (n, n), in float64; a new array."""
+    """Compute C G C for a symmetric matrix of shape (n, n), as a new float64 array."""
     S = G - G.mean(axis=0, dtype=np.float64)
     S -= S.mean(axis=1, keepdims=True)
     return S
 
 
 def losing_columns(X: Any, negligible: float = 0.0) -> Array:
-    """Columns of features that have lost digits in X Xᵀ beside larger ones, as numbers.
+    """Find features that lose digits in X Xᵀ because other features are much larger.
 
     Parameters
     ----------
     X : ndarray or sparse matrix of shape (n, d)
     negligible : float
-        Columns whose deviations from their mean have at most this norm do not matter.
+        Columns are ignored if their deviations from the mean have at most this norm.
     """
     largest, deviation = _column_sizes(X)
     top = float(largest.max(initial=0.0))
@@ -157,7 +158,7 @@ def losing_columns(X: Any, negligible: float = 0.0) -> Array:
 
 
 def _column_sizes(X: Any) -> tuple[Array, Array]:
-    """Norms of the columns of X, and of their deviations from the mean, each of shape (d,)."""
+    """Compute norms of the columns of X and of their deviations from the mean, shapes (d,)."""
     if not sparse.issparse(X):
         return column_norms(X), column_norms(_centred_columns(X)[0])
     squares = np.asarray(X.multiply(X).sum(axis=0), dtype=np.float64).ravel()
@@ -168,24 +169,24 @@ def _column_sizes(X: Any) -> tuple[Array, Array]:
 
 
 class Side:
-    """The objects of one side.
+    """The objects of one side of a relation.
 
     Parameters
     ----------
     kernel : ndarray of shape (n, n), or a function that returns it
-        The kernel matrix. The function is called when the matrix is needed for the first time.
+        The kernel matrix. A function is called when the matrix is first needed.
     features : ndarray of shape (n, d), optional
-        Features of which the kernel is the inner product.
+        Features, if the kernel is their inner product.
     multiplies : bool
         Whether products of these features with those of the other side may be formed.
     floor : float
-        All eigenvalues of the kernel matrix are known to be at least this, as those of a sum with
-        an identity matrix.
+        Known lower bound of the eigenvalues of the kernel matrix, for example from an identity
+        matrix in a sum of kernels.
     parts : function, optional
-        Returns the kernel matrices, each of shape (n, n), of which the kernel is the sum.
+        Returns the kernel matrices, each of shape (n, n), that add up to the kernel.
     """
 
-    #: Whether the kernel is made of labels, in part.
+    #: Whether the kernel is partly computed from labels.
     profiled = False
 
     def __init__(
@@ -210,7 +211,7 @@ class Side:
 
     @cached_property
     def values(self) -> SideValues:
-        """Kernel values of all objects with each other; single kernels, where there are several."""
+        """Kernel values between all objects, separately for each kernel of a sum."""
         return SideValues(self.K, parts=() if self._several is None else self._several())
 
     def __len__(self) -> int:
@@ -218,9 +219,10 @@ class Side:
 
     @cached_property
     def by_features(self) -> bool:
-        """Whether the decomposition is that of the features.
+        """Whether the features are decomposed instead of the kernel matrix.
 
-        They are fewer than objects, or scaled so differently that the kernel matrix loses digits.
+        This is so if there are fewer features than objects, or if features have such different
+        scales that the kernel matrix loses digits.
         """
         return self.features is not None and (
             self.features.shape[1] < len(self.features) or self.loses_digits
@@ -228,18 +230,18 @@ class Side:
 
     @cached_property
     def loses_digits(self) -> bool:
-        """Whether the kernel matrix has fewer digits of some features than of others."""
+        """Whether some features lose digits in the kernel matrix."""
         return self.features is not None and len(losing_columns(self.features)) > 0
 
     @property
     def size(self) -> float:
-        """The trace of the kernel matrix, which is above its largest eigenvalue."""
+        """The trace of the kernel matrix, an upper bound of its largest eigenvalue."""
         if self.features is not None:
             return float(column_norms(self.features) @ column_norms(self.features))
         return float(np.abs(np.trace(self.K)))
 
     def rank_at_most_one(self) -> bool:
-        """Whether the kernel matrix has no two independent rows, up to rounding."""
+        """Whether the kernel matrix has rank at most one at floating-point precision."""
         if self.by_features:
             return len(self.spectrum().range.values) <= 1
         diagonal = self.K.diagonal()
@@ -251,7 +253,7 @@ class Side:
         return float(np.abs(rest).max()) <= len(self.K) * EPS * size
 
     def spectrum(self, *, centred: bool = False) -> Spectrum:
-        """Decompose the kernel matrix; its centred form on the complement of the constants."""
+        """Decompose the kernel matrix, or its centred form on the complement of the constants."""
         if centred not in self._spectra:
             if self.by_features:
                 self._spectra[centred] = _spectrum_of_features(self.features, centred)
@@ -262,11 +264,11 @@ class Side:
         return self._spectra[centred]
 
     def given(self, observations: Any) -> Side:
-        """The same objects with other labels, those of the rows of ``observations``."""
+        """Return the objects with other labels, given by the rows of ``observations``."""
         return self
 
     def select(self, chosen: Array) -> Side:
-        """Some of the objects, by numbers."""
+        """Select objects by index."""
         block = np.ix_(chosen, chosen)
         if self.features is None:
             parts = None if self._several is None else lambda: [K[block] for K in self.values.parts]
@@ -278,20 +280,20 @@ class Side:
         )
 
     def images(self, spectrum: Spectrum, objects: Array, of: Array) -> Array:
-        """K' V of shape (n', r), K' the kernel values of some objects with others.
+        """Compute K' V, where K' are the kernel values between ``objects`` and ``of``.
 
         Parameters
         ----------
         spectrum : Spectrum
-            Of the kernel between the objects ``of``, centred or not.
+            Spectrum of the kernel matrix of the objects ``of``, centred or not.
         objects : ndarray of shape (n',), int
         of : ndarray of shape (n,), int
 
         Returns
         -------
-        ndarray
-            Without its mean over the objects ``of``, if the spectrum is centred and known by
-            features: a constant for each column, which a ranking does not see.
+        ndarray of shape (n', r)
+            If the spectrum is centred and computed from features, the mean over the objects ``of``
+            is subtracted from each column. Rankings do not depend on this constant.
         """
         if spectrum.weights is None:
             return self.K[np.ix_(objects, of)] @ spectrum.vectors
@@ -303,7 +305,7 @@ class Side:
 
 
 def _centred_columns(X: Array) -> tuple[Array, Array]:
-    """X without the means of its columns, and these means; a constant column becomes zero."""
+    """Centre the columns of X, and return their means; constant columns become exactly zero."""
     first = X[:1]
     X = X - first
     mean = X.mean(axis=0)
@@ -324,9 +326,9 @@ def _spectrum_of_features(X: Array | None, centred: bool) -> Spectrum:
 def _centred_spectrum(G: Array) -> Spectrum:
     """Decompose C G C on the complement of the constants.
 
-    With the Householder reflection H that takes the constant direction to the first axis, the rest
-    of H C G C H is a matrix of order n − 1 whose eigenvectors, reflected back, are orthogonal to
-    the constants to rounding, however smooth or singular G is.
+    Let H be the Householder reflection of the constant direction to the first axis. Without its
+    first row and column, H C G C H is a matrix of order n − 1. Its eigenvectors, reflected back,
+    are orthogonal to the constants at floating-point precision, even if G is singular.
     """
     n = len(G)
     noise = EPS * float(np.abs(G.diagonal()).max(initial=0.0))

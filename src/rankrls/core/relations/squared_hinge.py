@@ -1,9 +1,9 @@
-"""A support vector machine of pairs: the squared hinge loss of labels −1 and 1.
+"""Support vector machine for pairs, with the squared hinge loss of labels −1 and 1.
 
-min over f of Σ ω max(0, 1 − y (f + c))² + alpha ‖f‖², with free offsets c. Given which pairs
-violate their margin, this is the regression of their labels: Newton's method solves one such
-regression after the other (Keerthi and DeCoste, JMLR 6, 2005), each an incomplete relation, with an
-exact line search between two solutions.
+The objective is Σ ω max(0, 1 − y (f + c))² + alpha ‖f‖², with free offsets c. Given the pairs that
+violate their margin, minimising it is a regression on their labels. Newton's method solves a
+sequence of such regressions (Keerthi and DeCoste, JMLR 6, 2005). Each is an incomplete relation,
+and an exact line search connects successive solutions.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ Array = NDArray[Any]
 
 EPS = float(np.finfo(np.float64).eps)
 
-#: Newton steps; a handful is usual.
+#: Maximal number of Newton steps; usually a few are enough.
 MAX_STEPS = 100
 
-#: The objective falls by less than this part of it in the last step.
+#: Relative decrease of the objective below which the iteration stops.
 SETTLED = 1e-12
 
 
 def solve_squared_hinge(
     problem: RelationProblem, alpha: float, solver: str, options: IterationOptions
 ) -> RelationModel:
-    """The minimiser; ``n_iter`` counts Newton steps.
+    """Minimise the squared hinge loss. ``n_iter`` of the result counts Newton steps.
 
     Parameters
     ----------
     problem : RelationProblem
-        Of the regression, with labels −1 and 1; a pair that comes several times has one label.
+        The regression problem, with labels −1 and 1. Repeated pairs must have the same label.
     alpha : float
     solver, options
-        For the regressions, as for `RelationProblem.solve`.
+        Solver of the regressions, as in `RelationProblem.solve`.
     """
     cells = problem.observations.cells
     y, weight = cells.y, cells.weight
@@ -75,7 +75,7 @@ def solve_squared_hinge(
         offsets = tuple(old + t * change for old, change in zip(offsets, changes, strict=True))
         last, value = value, _objective(cells, scores, alpha * norm)
         if t < 1.0:
-            active = np.zeros_like(active)  # the set of the regression is not that of the step
+            active = np.zeros_like(active)  # the active set changes within the step
         if step > 1 and last - value <= SETTLED * max(last, EPS * first):
             break
     else:
@@ -91,10 +91,10 @@ def solve_squared_hinge(
 def _changes(
     cells: Cells, residual: Array, offsets: tuple[Array, ...], problem: RelationProblem
 ) -> tuple[Array, Array]:
-    """Changes of the offsets of rows and columns that are best for the residuals of active cells.
+    """Compute changes of row and column offsets that best fit the residuals of active cells.
 
-    They are the shortest ones: offsets that no active cell determines stay as they are, because
-    inactive cells would violate their margin otherwise.
+    The changes have minimal norm. Offsets that no active cell determines stay unchanged, because
+    inactive cells could otherwise violate their margin.
     """
     residual = cells.weight * (residual - offsets[0][cells.rows] - offsets[1][cells.cols])
     p, g = cells.shape
@@ -105,7 +105,7 @@ def _changes(
 
 
 def _regression(problem: RelationProblem, active: Array) -> RelationProblem:
-    """The labels of the active pairs, with the same kernels, profiles of all labels among them."""
+    """Return the regression on active pairs, with kernels (and profiles) of all labels."""
     cells = problem.observations.cells.select(active)
     repeat = cells.weight.astype(np.int64)
     rows, cols, y = (np.repeat(part, repeat) for part in (cells.rows, cells.cols, cells.y))
@@ -121,7 +121,7 @@ def _objective(cells: Cells, scores: Array, penalty: float) -> float:
 def _best_step(
     cells: Cells, old: Array, new: Array, alpha: float, norms: tuple[float, float, float]
 ) -> float:
-    """The t in (0, 1] that minimises the objective on the way from old to new scores."""
+    """Find t in (0, 1] that minimises the objective between old and new scores."""
     change = new - old
     first, mixed, last = norms
 
@@ -140,7 +140,7 @@ def _best_step(
 
 
 def _between(old: RelationModel, new: RelationModel, t: float) -> RelationModel:
-    """(1 − t) old + t new, without offsets; both have the same form."""
+    """Compute (1 − t) old + t new, without offsets. Both models must have the same form."""
     dual = (1 - t) * old.coefficients + t * new.coefficients
     weights = new.weights
     if old.weights is not None and weights is not None and old.explicit == new.explicit:

@@ -1,15 +1,15 @@
-"""Complete relations whose objects and labels change, without a new decomposition.
+"""Update complete relations for changed objects and labels without a new decomposition.
 
-A complete relation is solved in the eigenvectors of its two kernel matrices. In those of one side,
-U with the eigenvalues σ, every column of Y U is a ridge regression over the objects of the other
-side, with the matrix σK + alpha I. If objects of that side come or go, its decomposition
-K = V diag(λ) Vᵀ is used all the same:
+A complete relation is solved in the eigenvectors of its two kernel matrices. Let U and σ be the
+eigenvectors and eigenvalues of one side. Every column of Y U is then a ridge regression over the
+objects of the other side, with the matrix σK + alpha I. If objects of that side are added or
+removed, its decomposition K = V diag(λ) Vᵀ can still be used:
 
-- an object that was added is one more row and column of the matrix, a border;
-- the coefficients of an object that was removed are zero, and its label is free;
+- an added object borders the matrix with one more row and column;
+- a removed object has zero coefficients, and its label is free.
 
-so that each column is solved by V, and by a system as small as the number of changes. A label that
-is not observed is free in the same way: it takes the value for which its coefficient is zero.
+Each column is solved with V and a small system, with one equation per change. An unobserved label
+is free in the same way: it takes the value for which its coefficient is zero.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ Array = NDArray[Any]
 
 EPS = float(np.finfo(np.float64).eps)
 
-#: Objects that may come or go before the kernel matrix is decomposed again, and what part of all.
+#: Maximal number of changed objects, and their maximal fraction, before a new decomposition.
 MAX_CHANGES, MAX_SHARE = 64, 1 / 8
-#: Unobserved labels, and rows or columns that have some, up to which a system of them is solved.
+#: Maximal number of unobserved labels, and of rows or columns that contain them.
 MAX_GAPS, MAX_LINES = 2000, 64
-#: Rounding errors that are a larger part of predictions need a new decomposition.
+#: Relative rounding error of predictions above which the kernel matrix is decomposed again.
 ACCURATE = 1e-9
 
 
 @dataclass(frozen=True)
 class ChangedSide:
-    """The objects of a side, some of which came or went since it was decomposed.
+    """Objects of a side, with those added or removed since its decomposition.
 
     Attributes
     ----------
     base : Side of n₀ objects
-        Decomposed when that is needed for the first time.
+        The side as it is decomposed. The decomposition is computed when it is first needed.
     K : ndarray of shape (n₁, n₁), or None
-        Kernel matrix of the objects of ``base`` and of those that were added, whether they are
-        still present or not; None: that of ``base``.
+        Kernel matrix of the objects of ``base`` and of all added objects, including those removed
+        later. None means the kernel matrix of ``base``.
     present : ndarray of shape (n,), int
-        The numbers of the present objects among these.
+        Indices of the present objects in ``K``.
     """
 
     base: Side
@@ -60,7 +60,7 @@ class ChangedSide:
 
     @classmethod
     def of(cls, side: Side) -> ChangedSide:
-        """A side as it is."""
+        """Wrap a side without changes."""
         return cls(side, None, np.arange(len(side)))
 
     def __len__(self) -> int:
@@ -68,69 +68,69 @@ class ChangedSide:
 
     @property
     def matrix(self) -> Array:
-        """Kernel matrix of the objects of ``base`` and of all that were added."""
+        """Kernel matrix of the objects of ``base`` and all added objects."""
         return self.base.K if self.K is None else self.K
 
     @property
     def n_changes(self) -> int:
-        """Objects that were added and are present, and objects of ``base`` that are not."""
+        """Number of present added objects plus number of removed objects of ``base``."""
         n_added = int((self.present >= len(self.base)).sum())
         return n_added + len(self.base) - (len(self) - n_added)
 
     @property
     def side(self) -> Side:
-        """The present objects; not decomposed, if they have changed."""
+        """Return the present objects, without a decomposition if they have changed."""
         return Side(self.matrix[np.ix_(*[self.present] * 2)]) if self.n_changes else self.base
 
     def add(self, between: Array, among: Array) -> ChangedSide:
-        """With t more objects.
+        """Add t objects.
 
         Parameters
         ----------
         between : ndarray of shape (n₁, t)
-            Their kernel values with the objects of ``matrix``.
+            Kernel values between the objects of ``matrix`` and the new objects.
         among : ndarray of shape (t, t)
-            Those among themselves.
+            Kernel values among the new objects.
         """
         K = np.block([[self.matrix, between], [between.T, among]])
         new = np.arange(len(self.matrix), len(K))
         return ChangedSide(self.base, K, np.append(self.present, new))
 
     def keep(self, kept: Array) -> ChangedSide:
-        """Only some of the present objects, by ascending numbers."""
+        """Keep some of the present objects, given by ascending indices."""
         return ChangedSide(self.base, self.K, self.present[kept])
 
     @property
     def few(self) -> bool:
-        """Whether there are few enough changes to keep the decomposition."""
+        """Whether the number of changes is small enough to keep the decomposition."""
         return self.n_changes <= max(1, min(MAX_CHANGES, MAX_SHARE * len(self.base)))
 
     def settled(self) -> ChangedSide:
-        """The same with a new decomposition, if objects came or went."""
+        """Return the side with a new decomposition if objects were added or removed."""
         return ChangedSide.of(self.side)
 
 
 def solve_changed(
     problem: RelationProblem, sides: tuple[ChangedSide, ChangedSide], alpha: float
 ) -> tuple[RelationModel, tuple[ChangedSide, ChangedSide]] | None:
-    """Coefficients of a relation between objects that have changed.
+    """Compute the coefficients of a relation after changes of its objects.
 
     Parameters
     ----------
     problem : RelationProblem
-        With ``pairwise="kronecker"``, two different sides and no sign; a pair has one label, or
-        none.
+        A problem with ``pairwise="kronecker"``, two different sides and no sign. Each pair has at
+        most one label.
     sides : tuple of two ChangedSide
-        Those of the problem.
+        The two sides of the problem.
     alpha : float
 
     Returns
     -------
     model : RelationModel
     sides : tuple of two ChangedSide
-        With new decompositions where these were needed.
+        The sides, with new decompositions where they were needed.
 
-    None, if there are too many gaps, or rounding errors would be too large for this.
+    None is returned instead if there are too many gaps or rounding errors would be too large.
     """
     free = problem.free
     centred = (free.columns, free.rows)  # which decompositions are centred
@@ -172,7 +172,7 @@ def solve_changed(
 
 @dataclass(frozen=True)
 class _Gaps:
-    """Labels of shape (n, g) and the places (rows, cols), of which there are few, without one."""
+    """Labels of shape (n, g), with the few unobserved places (rows, cols)."""
 
     Y: Array
     rows: Array
@@ -198,23 +198,23 @@ class _Gaps:
 
     @property
     def T(self) -> _Gaps:
-        """The same, seen from the columns."""
+        """The transposed labels and places."""
         return _Gaps(self.Y.T, self.cols, self.rows)
 
     def n_lines(self, axis: int) -> int:
-        """Rows (0) or columns (1) with a gap."""
+        """Return the number of rows (0) or columns (1) with a gap."""
         return len(np.unique((self.rows, self.cols)[axis]))
 
     @property
     def fewer(self) -> int:
-        """Whether rows (0) or columns (1) with a gap are fewer."""
+        """The axis with fewer lines that contain a gap: rows (0) or columns (1)."""
         return int(self.n_lines(1) < self.n_lines(0))
 
 
 def _coefficients(
     side: ChangedSide, own: Spectrum, other: Spectrum, gaps: _Gaps, alpha: float, *, constant: bool
 ) -> Array | None:
-    """A of shape (n, g), ``side`` being that of the rows; None if a system is not definite."""
+    """Compute A of shape (n, g), with row objects ``side``; None if a system is not definite."""
     regressions = _Regressions.of(side, own, other.values, alpha)
     if regressions is None:
         return None
@@ -245,7 +245,7 @@ def _coefficients(
 
 
 def _levels(Y: Array, own: Spectrum, other: Spectrum, *, constant: bool) -> Any:
-    """Means that are free offsets, so that large ones cost no digits; Y may have NaN."""
+    """Compute means to subtract, so that large free offsets cost no digits; Y may contain NaN."""
     if other.centred or own.centred:
         axis = 1 if other.centred else 0
         seen = np.maximum((~np.isnan(Y)).sum(axis=axis, keepdims=True), 1)
@@ -254,7 +254,7 @@ def _levels(Y: Array, own: Spectrum, other: Spectrum, *, constant: bool) -> Any:
 
 
 def _factor_of_gaps(regressions: _Regressions, lines: Array, line: Array, U: Array) -> Any:
-    """Cholesky factor of the coefficients at q gaps for a label of one in each of them.
+    """Cholesky factor of the matrix from labels at the q gaps to coefficients at the gaps.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def _factor_of_gaps(regressions: _Regressions, lines: Array, line: Array, U: Arr
     lines : ndarray of shape (r,), int
         Objects with gaps.
     line : ndarray of shape (q,), int
-        Which of them each gap is of.
+        Index into ``lines`` for each gap.
     U : ndarray of shape (q, s)
         Eigenvectors of the other side at the gaps.
     """
@@ -278,7 +278,7 @@ def _factor_of_gaps(regressions: _Regressions, lines: Array, line: Array, U: Arr
 
 
 class _Coordinates(NamedTuple):
-    """Labels or coefficients: in the eigenvectors (n₀, s), and of added objects (t, s)."""
+    """Labels or coefficients in the eigenvectors (n₀, s) and for added objects (t, s)."""
 
     base: Array
     added: Array
@@ -292,10 +292,10 @@ class _Regressions:
 
     Notes
     -----
-    With M = V diag(1/(λσ + alpha)) Vᵀ over the objects of the decomposition, B the kernel values of
-    these with those that were added, N the kernel matrix of the latter, and E the columns of I of
-    objects that were removed, the coefficients are x over the first and z over those that were
-    added, where
+    Let M = V diag(1/(λσ + alpha)) Vᵀ over the objects of the decomposition. Let B be the kernel
+    values between these and the added objects, N the kernel matrix of the added objects, and E
+    the columns of I that belong to removed objects. The coefficients x of the decomposed objects
+    and z of the added objects satisfy
 
         [σN + alpha I − σ²BᵀMB    −σBᵀME] [z]   [y_added − σBᵀMy]
         [−σEᵀMB                   −EᵀME ] [μ] = [−EᵀMy          ],     x = M(y − σBz − Eμ).
@@ -307,7 +307,7 @@ class _Regressions:
         self.D, self.W, self.scale, self.system = D, W, scale, system
         self.kept = side.present < len(side.base)
         self.n_added = int((~self.kept).sum())
-        # The place of every object among those of the decomposition, or among the added ones.
+        # Index of every object in the decomposition, or among the added objects.
         self.place = np.where(self.kept, np.cumsum(self.kept), np.cumsum(~self.kept)) - 1
         self.V = own.vectors[side.present[self.kept]] if side.n_changes else own.vectors
 
@@ -315,7 +315,7 @@ class _Regressions:
     def of(
         cls, side: ChangedSide, own: Spectrum, sigma: Array, alpha: float
     ) -> _Regressions | None:
-        """None if the system of the changes is not definite, up to rounding."""
+        """Factorise the systems; None if one is not definite at floating-point precision."""
         V, K, n_base = own.vectors, side.matrix, len(side.base)
         D = damped(np.outer(own.values, sigma), alpha)  # (n₀, s)
         added = side.present[side.present >= n_base]
@@ -336,7 +336,7 @@ class _Regressions:
         return cls(side, own, D, W, scale, system)
 
     def read(self, Y: Array, rows: Array | None = None) -> _Coordinates:
-        """Labels Y (r, s) of some of the present objects, or of all; the others have zeros."""
+        """Coordinates of labels Y (r, s) of the objects ``rows``; other labels are zero."""
         if rows is None:
             return _Coordinates(self.V.T @ Y[self.kept], Y[~self.kept])
         kept, place = self.kept[rows], self.place[rows]
@@ -345,7 +345,7 @@ class _Regressions:
         return _Coordinates(self.V[place[kept]].T @ Y[kept], added)
 
     def write(self, X: _Coordinates, rows: Array | None = None) -> Array:
-        """Coefficients (r, s) of some of the present objects, or of all."""
+        """Coefficients (r, s) of the present objects ``rows``, all by default."""
         kept, place = (
             (self.kept, self.place) if rows is None else (self.kept[rows], self.place[rows])
         )
@@ -355,14 +355,14 @@ class _Regressions:
         return out
 
     def solve(self, right: _Coordinates) -> _Coordinates:
-        """Coefficients for labels."""
+        """Solve for the coefficients of given labels."""
         D, W, scale = self.D, self.W, self.scale
         T, added = right
         if not W.shape[1]:
             return _Coordinates(D * T, added)
         small = -(W.T @ (D * T)).T * scale
         small[:, : self.n_added] += added.T
-        # Entries of the two blocks differ by orders of magnitude.
+        # Scale the system, because entries of the two blocks differ by orders of magnitude.
         size = 1.0 / np.sqrt(np.abs(np.einsum("sii->si", self.system)))
         scaled = self.system * size[:, :, None] * size[:, None, :]
         z = size * np.linalg.solve(scaled, (size * small)[..., None])[..., 0]

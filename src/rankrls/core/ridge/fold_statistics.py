@@ -1,8 +1,8 @@
-"""Folds of whole queries as sums: the models without each of them, and their held-out loss.
+"""Models without each fold of whole queries, and their held-out loss, from sums over folds.
 
-Statistics of folds add up to those of all rows. The model without a fold is that of the sum of
-the other ones (nothing is subtracted, so that no digits are lost), and its squared loss on the
-fold is a function of the fold's statistics:
+Statistics of folds add up to those of all rows. The model without a fold is computed from the sum
+of the other folds. Nothing is subtracted, so that no digits are lost. Its squared loss on the fold
+is a function of the statistics of the fold:
 
     Σ_edges w² (z − (f(x_h) − f(x_j)))² = wᵀ(ΦᵀLΦ)w − 2 wᵀΦᵀr + Σ_edges w² z².
 """
@@ -31,9 +31,9 @@ class FoldStatistics:
     Parameters
     ----------
     folds : sequence of k lists of Statistics
-        Those of a fold cover all n_outputs outputs together.
+        The statistics of a fold together cover all n_outputs outputs.
     scaled : bool
-        Whether the features have scales of their own (not those of a Nyström basis).
+        Whether the features may have different scales, unlike those of a Nyström basis.
     """
 
     def __init__(self, folds: Sequence[Sequence[Statistics]], *, scaled: bool) -> None:
@@ -41,11 +41,11 @@ class FoldStatistics:
         self.n_outputs = sum(len(part.outputs) for part in folds[0])
 
     def total(self) -> list[Statistics]:
-        """Those of all rows, in new arrays."""
+        """Sum the statistics of all folds, in new arrays."""
         return self._sum(range(len(self.folds)))
 
     def size(self) -> float:
-        """A bound of the largest eigenvalue of ΦᵀLΦ: its trace."""
+        """Trace of ΦᵀLΦ, an upper bound of its largest eigenvalue."""
         traces = np.zeros(self.n_outputs)
         for part in (part for fold in self.folds for part in fold):
             traces[part.outputs] += np.trace(part.gram)
@@ -53,7 +53,7 @@ class FoldStatistics:
 
     @np.errstate(over="ignore", invalid="ignore")
     def weights_without(self, fold: int, alphas: Array) -> Array:
-        """Weights of the models without a fold, shape (n_alphas, n, n_outputs)."""
+        """Compute weights of the models without a fold, shape (n_alphas, n, n_outputs)."""
         rest = self._sum(other for other in range(len(self.folds)) if other != fold)
         n = len(rest[0].gram)
         W = np.empty((len(alphas), n, self.n_outputs))
@@ -63,7 +63,7 @@ class FoldStatistics:
         return W
 
     def explained_part(self, alphas: Array) -> Array:
-        """1 − (held-out squared loss)/(sum of squared targets), shape (n_alphas, n_outputs).
+        """Compute 1 − (held-out squared loss)/(sum of squared targets), (n_alphas, n_outputs).
 
         Both are summed over the folds.
         """
@@ -88,13 +88,13 @@ class FoldStatistics:
 
 
 def explained_part(objectives: Sequence[Objective], lists: Array, values: Array) -> Array:
-    """The same of predictions: shape (n_alphas, n_outputs).
+    """Compute the explained part from held-out predictions, shape (n_alphas, n_outputs).
 
     Parameters
     ----------
     objectives : sequence of Objective over m rows, together covering all outputs
     lists : ndarray of shape (m,), int
-        List of every row, from 0; edges are within lists.
+        List index of every row, starting from 0. Edges connect rows of the same list.
     values : ndarray of shape (n_alphas, m, n_outputs)
     """
     n_alphas, _, n_outputs = values.shape
@@ -105,7 +105,7 @@ def explained_part(objectives: Sequence[Objective], lists: Array, values: Array)
         energy[outputs] = objective.energy
         for a in range(n_alphas):
             f = values[a][:, outputs]
-            f = f - groups.mean(f)[lists]  # L ignores it, and it may be large
+            f = f - groups.mean(f)[lists]  # L ignores the mean, which may be large
             loss[a, outputs] = (f * (L.apply(f) - 2 * L.r)).sum(axis=0) + objective.energy
     return _one_minus(loss, energy)
 

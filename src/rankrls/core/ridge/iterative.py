@@ -69,7 +69,7 @@ class LinearSystem:
 
     @property
     def dtype(self) -> Any:
-        """Of the products."""
+        """Data type of the products."""
         return self.X.X.dtype
 
     @property

@@ -326,7 +326,7 @@ def _batches(sizes: Array, large: Array, q: int) -> Iterator[Array]:
 
 
 class EdgeTerms:
-    """Parts of the residuals of all edges, from which the systems of folds are built."""
+    """Parts of the residuals of all edges, used to build the systems of folds."""
 
     def __init__(
         self, spectrum: EdgeSpectrum, edges: Judgements, alphas: Array, variances: bool
@@ -528,8 +528,8 @@ def _solve_vectors(problem: EdgeTerms, folds: Sequence[Array]) -> tuple[Array, A
     """Solve folds of many judgements, one by one, by subtracting them from the full system.
 
     With D = Ψ_U diag(√σ), the weights without U solve (diag(σ) − DᵀD + alpha I) w = √σ b − Dᵀt_U.
-    For one alpha that takes a Cholesky factor. For more, variances need the eigenvectors of
-    diag(σ) − DᵀD; for w alone its tridiagonal form is enough.
+    A single alpha needs a Cholesky factor. With several alphas, variances need the eigenvectors of
+    diag(σ) − DᵀD, while its tridiagonal form is enough for w.
     """
     spectrum, alphas = problem.spectrum, problem.alphas
     root = np.sqrt(spectrum.values)

@@ -110,7 +110,7 @@ class RankingSpectrum:
             self.rest = np.zeros_like(self.s) if self.complete else self.s - self.V @ self.b  # R s
 
     def with_scores(self, s: Array) -> RankingSpectrum:
-        """The same decomposition for other scores of shape (m, k)."""
+        """Return the same decomposition with other scores of shape (m, k)."""
         other = copy.copy(self)
         other._take(s)
         return other
@@ -219,7 +219,7 @@ def _one_output(
 def _many_outputs(
     H: Array, M: Array, f: Array, e: Array, s: Array, largest: float, threads: int
 ) -> tuple[Array, Array]:
-    """The same for many outputs, a row at a time, with outputs distributed over threads."""
+    """Compute `_one_output` for many outputs, a row at a time, with outputs split over threads."""
     m, k = f.shape
     factors = [_pair_factors(H, M, slice(i, i + 1), largest) for i in range(m - 1)]
     bad = [np.argwhere(unsafe) + i for i, (_, _, unsafe) in enumerate(factors)]
@@ -292,10 +292,11 @@ class BipartiteSpectrum:
 
         T = V (σ + alpha)⁻¹ Vᵀ,   A = K̂ T,   B = K̂ − K̂ T K̂
 
-    are the precision of the within-class data, what it explains, and the covariance it leaves.
-    Taking out U adds A_U (T_UU)⁻¹ A_Uᵀ to B. B is summed up in the basis [V W], where only a 2 × 2
-    block can cancel. Where it does, and for explicit features, K̂ = X̂X̂ᵀ and, with the singular
-    value decomposition V d Qᵀ of X̂ centred by class and Y = X̂Q, B = alpha Y (d² + alpha)⁻¹ Yᵀ.
+    are the precision of the within-class data, the part it explains, and the remaining covariance.
+    Leaving out U adds A_U (T_UU)⁻¹ A_Uᵀ to B. B is computed in the basis [V W], where cancellation
+    can only occur in a 2 × 2 block. If it does, and for explicit features, K̂ = X̂X̂ᵀ is used: with
+    the singular value decomposition V d Qᵀ of X̂ centred by class and Y = X̂Q,
+    B = alpha Y (d² + alpha)⁻¹ Yᵀ.
     """
 
     def __init__(

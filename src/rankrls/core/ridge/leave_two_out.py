@@ -3,9 +3,9 @@
 With e the residuals of two judgements u and g that are held out one by one, J as in
 `leave_judgements_out` and H_ug = Ψ_u diag(σ/(σ + alpha)) Ψ_gᵀ, the residual of u without both is
 
-    (e_u + H_ug e_g/J_uu)/(1 − H_ug²/(J_uu J_gg)):
+    (e_u + H_ug e_g/J_uu)/(1 − H_ug²/(J_uu J_gg)).
 
-which is a matrix product for all pairs of judgements. Larger groups are left out as unions.
+For all pairs of judgements this is a matrix product. Larger groups are left out as unions.
 """
 
 from __future__ import annotations

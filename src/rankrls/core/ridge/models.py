@@ -124,7 +124,7 @@ class PrimalSolver(_Solver):
         super().__init__(statistics, b, made)
 
     def statistics(self) -> Statistics:
-        """The statistics from which it was made, in new arrays."""
+        """The statistics of the solver, in new arrays."""
         return Statistics(
             self.outputs,
             self.factorization.matrix(),
@@ -437,7 +437,7 @@ class Model(ABC):
 
     @property
     def alpha(self) -> float:
-        """The first alpha, which is that of the uncertainties."""
+        """The first alpha, which is used for uncertainties."""
         return float(self.alphas[0])
 
     @property
@@ -473,7 +473,7 @@ class Model(ABC):
         return out
 
     def _spread(self, per_solver: list[Array]) -> Array:
-        """Give every output the values of its solver: shape (n, n_outputs)."""
+        """Assign the values of each solver to its outputs, shape (n, n_outputs)."""
         counts = [len(solver.outputs) for solver in self.solvers]
         parts = zip(per_solver, counts, strict=True)
         return self._gather([np.repeat(values[:, None], k, axis=1) for values, k in parts])
@@ -642,7 +642,7 @@ class NystroemModel(Model):
         return _by_rows(of, (X.shape[0], len(self.basis.kept)))
 
     def difference_variance(self, X_a: Any, X_b: Any, C: Array | None = None) -> Array:
-        """The same variance at φ_a − φ_b."""
+        """Compute the same variance at φ_a − φ_b."""
         _refuse_precomputed(self.kernel)
 
         def of(part: slice) -> Array:
@@ -750,7 +750,7 @@ class KernelModel(Model):
 
     def difference_variance(self, X_a: Any, X_b: Any, C: Array | None = None) -> Array:
         """See `DualSolver.difference_variance`."""
-        assert C is None  # covariates have features of their own, see `choose_space`
+        assert C is None  # covariates need explicit features, see `choose_space`
         _refuse_precomputed(self.kernel)
 
         def of(part: slice) -> Array:

@@ -153,7 +153,7 @@ class RidgeProblem:
 
     @np.errstate(over="ignore", invalid="ignore")  # the solver raises an error on overflow
     def solve(self, alphas: Array, *, tell: bool = True) -> Model:
-        """Solve for all ``alphas``; ``tell`` says whether to warn of inaccurate solutions."""
+        """Solve for all ``alphas``; with ``tell``, warn of inaccurate solutions."""
         space, dtype = self.space, self.space.X.dtype
         model: Model
         if isinstance(space, NystroemSpace):
@@ -248,8 +248,8 @@ class RidgeProblem:
         """Raise an error if the kernel is indefinite and alpha is too small to compensate for it.
 
         If k is positive semi-definite, the basis explains at most k(x, x) of a row, and only
-        dependent basis vectors are dropped. Precomputed values with basis vectors only do not tell
-        k(x, x) of other rows: then the basis vectors alone are checked.
+        dependent basis vectors are dropped. Precomputed values with basis vectors only do not
+        include k(x, x) of other rows. In this case only the basis vectors are checked.
         """
         m, basis = space.n_rows, space.basis
         some = np.unique(np.linspace(0, m - 1, min(m, 500)).astype(np.int64))
@@ -586,7 +586,7 @@ class RidgeProblem:
             Indices of given pairs that are left out together; the rows and the basis stay the same.
         alphas : ndarray of shape (n_alphas,)
         variances : bool
-            Whether to compute the posterior variances of the differences, too.
+            Whether to also compute the posterior variances of the differences.
         """
         graph = self.graph
         self._require_judgements_left(folds)
@@ -957,8 +957,7 @@ class RidgeProblem:
     def refit(self, rest: Array, held: Array, alphas: Array, *, tell: bool = True) -> Array:
         """Fit to the rows ``rest`` and predict ``held``: (n_alphas, len(held), n_outputs).
 
-        ``tell`` says whether to warn of inaccurate solutions; for many refits, only the first
-        warns.
+        With ``tell``, warn of inaccurate solutions. Of many refits, only the first one warns.
         """
         space, X = self.space, self.space.X
         kernel = space.kernel

@@ -86,7 +86,7 @@ class Offsets:
         return cls(columns, values, constant, lost)
 
     def subtract(self, X: Any) -> Array:
-        """The centred columns, dense, of shape (m, b) and of the type of X."""
+        """Return the centred columns as a dense array of shape (m, b), in the dtype of X."""
         part = _dense(X[:, self.columns]) - self.values.astype(X.dtype)
         part[:, self.constant] = 0.0
         return part
@@ -138,7 +138,7 @@ class Products(LinearOperator):
     @classmethod
     @contextmanager
     def of(cls, X: Any, threads: int, offsets: Offsets | None = None) -> Iterator[Products]:
-        """Make products with a thread pool that lasts as long as the ``with`` block."""
+        """Create products with a thread pool that is closed at the end of the ``with`` block."""
         if threads == 1 or not sparse.issparse(X):
             yield cls(X, offsets=offsets)
             return
@@ -184,7 +184,7 @@ class Products(LinearOperator):
         return self._stack(U) if self.by_columns else self._gather(U)
 
     def follow(self, run: Any) -> Any:
-        """X W for the iterates W of a run of conjugate gradients (`HeldOutImage`)."""
+        """Track X W for the iterates W of a run of conjugate gradients (`HeldOutImage`)."""
         return run.observe(self.matmat)
 
     def column_squares(self, weight: Array) -> Array:

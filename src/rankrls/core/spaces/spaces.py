@@ -1,7 +1,7 @@
 """Kernels, and function spaces: weights of features, basis vectors or kernel rows.
 
-A space is made once for a problem: the basis is drawn, rows are centred and kernel values computed
-at most once, and the same object is used for fit, path, cross-validation and variances.
+A space is created once for each problem. The basis is drawn, rows are centred and kernel values are
+computed at most once, and the same object is used for fit, path, cross-validation and variances.
 """
 
 from __future__ import annotations
