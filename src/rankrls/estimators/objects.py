@@ -592,8 +592,8 @@ def _equal(X: Any, other: Any) -> bool:
 def _codes(*parts: Any) -> Array:
     """Return integer codes of shape (n,) that are equal for equal rows of all parts."""
     if any(map(sparse.issparse, parts)):
-        # Sparse rows are compared by columns and values. Products with random integers would
-        # depend on the order of summation, because of rounding.
+        # Sparse rows are compared by columns and values. Products with integers would depend on
+        # the order of summation, because of rounding.
         stacked = sparse.csr_array(sparse.vstack([sparse.csr_array(part) for part in parts]))
         stacked.eliminate_zeros()
         stacked.sort_indices()

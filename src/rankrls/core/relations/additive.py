@@ -1,8 +1,8 @@
-"""Relations that are sums of functions of their objects: one system over the objects.
+"""Solve additive relations, sums of functions of the two objects, by one system over the objects.
 
-Functions of the kernel k(x, x') + g(z, z') are f(x, z) = h₁(x) + h₂(z), those of its antisymmetric
-form h(x) − h(z). They have p + g unknown values, for any number of observed pairs. With the
-incidence matrix B of pairs and objects and the loss L over the pairs,
+Functions of the kernel k(x, x') + g(z, z') are f(x, z) = h₁(x) + h₂(z). Functions of its
+antisymmetric form are h(x) − h(z). They have p + g unknown values, for any number of observed
+pairs. With the incidence matrix B of pairs and objects and the loss L over the pairs,
 
     (ΦᵀBᵀLBΦ + alpha I) β = ΦᵀBᵀLy,     h = Φβ,
 
@@ -42,14 +42,14 @@ def solve_over_objects(
     offsets: FreeOffsets,
     pairwise: PairwiseKernel,
 ) -> Array:
-    """Coefficients A of shape (n_alphas, p, g) of a kernel c (K ⊗ 11ᵀ + 11ᵀ ⊗ G).
+    """Compute coefficients A of shape (n_alphas, p, g) for a kernel c (K ⊗ 11ᵀ + 11ᵀ ⊗ G).
 
     Parameters
     ----------
     rows : Side of p objects
-        With a positive semi-definite kernel.
+        The row objects, with a positive semi-definite kernel.
     columns : Side of g objects
-        With a sign, or an antisymmetric kernel, ``rows`` itself.
+        The column objects. With a sign or an antisymmetric kernel, this is ``rows`` itself.
     cells : Cells
     alphas : ndarray of shape (n_alphas,)
     ranking, sign, offsets
@@ -74,7 +74,7 @@ def solve_over_objects(
 
 
 def _moments(cells: Cells, free: FreeOffsets) -> tuple[Array, Array]:
-    """BᵀLB of shape (p + g, p + g) and BᵀLy."""
+    """Compute BᵀLB of shape (p + g, p + g) and BᵀLy."""
     p, g = cells.shape
     table = sparse.csr_array((cells.weight, (cells.rows, cells.cols)), shape=cells.shape)
     W = table.toarray()
@@ -82,7 +82,7 @@ def _moments(cells: Cells, free: FreeOffsets) -> tuple[Array, Array]:
     S = np.zeros((p + g, p + g))
     best = TableOffsets(cells, free)
     share = best.shares
-    if free.rows and not free.columns:  # functions of the rows are offsets
+    if free.rows and not free.columns:  # functions of the rows are absorbed by offsets
         S[p:, p:] = np.diag(total[1]) - W.T @ (share[0][:, None] * W)
     elif free.columns and not free.rows:
         S[:p, :p] = np.diag(total[0]) - (W * share[1]) @ W.T
@@ -107,7 +107,7 @@ def _moments(cells: Cells, free: FreeOffsets) -> tuple[Array, Array]:
 def _solved(
     spectra: list[Spectrum], S: Array, r: Array, alphas: Array, weight: float
 ) -> list[Array]:
-    """Coefficients v of shape (n_alphas, n) of h = c K v, for each side."""
+    """Compute coefficients v of shape (n_alphas, n) of h = c K v, for each side."""
     parts, start = [], 0
     for spectrum in spectra:
         parts.append(slice(start, start + len(spectrum.vectors)))
@@ -135,7 +135,7 @@ def _solved(
 
 
 def _with_sums(side: Spectrum, v: Array, sign: int) -> Array:
-    """A = ±Aᵀ of shape (p, p) with the row sums v, up to functions of norm zero."""
+    """Build A = ±Aᵀ of shape (p, p) with the row sums v, up to functions of norm zero."""
     p = len(v)
     if sign == -1:
         v = _shifted(side, v, 0.0)
@@ -144,9 +144,9 @@ def _with_sums(side: Spectrum, v: Array, sign: int) -> Array:
 
 
 def _with_both_sums(left: Spectrum, right: Spectrum, a: Array, b: Array) -> Array:
-    """A of shape (p, g) with the row sums a and column sums b, up to functions of norm zero.
+    """Build A (p, g) with the row sums a and column sums b, up to functions of norm zero.
 
-    Both have the same total, but for what lies in the null space of a kernel.
+    Both have the same total, except for parts in the null space of a kernel.
     """
     total = float(b.sum() if _constants_beside(left) is not None else a.sum())
     a, b = _shifted(left, a, total), _shifted(right, b, total)
@@ -154,7 +154,7 @@ def _with_both_sums(left: Spectrum, right: Spectrum, a: Array, b: Array) -> Arra
 
 
 def _constants_beside(side: Spectrum) -> Array | None:
-    """The part of the constants in the null space of the kernel, or None if there is none."""
+    """Return the part of the constants in the null space of the kernel, or None if zero."""
     one = np.ones(len(side.vectors))
     rest = one - side.vectors @ (side.vectors.T @ one)
     rest -= side.vectors @ (side.vectors.T @ rest)
@@ -162,7 +162,7 @@ def _constants_beside(side: Spectrum) -> Array | None:
 
 
 def _shifted(side: Spectrum, v: Array, total: float) -> Array:
-    """v with another sum: changed in the null space of the kernel, or by rounding only."""
+    """Change the sum of v, in the null space of the kernel or by rounding errors only."""
     rest = _constants_beside(side)
     rest = np.ones(len(v)) if rest is None else rest
     return v + rest * ((total - v.sum()) / rest.sum())

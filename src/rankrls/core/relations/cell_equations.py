@@ -72,7 +72,8 @@ SINGLE = 1e5
 #: run over the cells for all alphas takes fewer products.
 WELL_ABOVE_ZERO = 1e-3
 
-#: This does not hold for fewer alphas than this (measured: one third of the time separately).
+#: Up to this number of alphas, separate runs in the eigenvectors are faster (measured: each alpha
+#: takes a third of the time).
 FEW = 2
 
 

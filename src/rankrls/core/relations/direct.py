@@ -1,8 +1,8 @@
-"""Incomplete relations by one factorisation: over products of features, or over observed pairs.
+"""Solve incomplete relations by a factorisation over products of features or observed pairs.
 
 With the eigenvectors V, U of the two kernels, f has the values V (λσᵀ ∘ inner) Uᵀ at the objects.
-Few features have few eigenvectors, however many pairs are observed: then the system over the
-products of eigenvectors (primal) is the smaller one; otherwise that over the observed pairs (dual).
+Few features have few eigenvectors, for any number of observed pairs. The system over the products
+of eigenvectors (primal) is then smaller. Otherwise the system over the observed pairs (dual) is.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ EPS = float(np.finfo(np.float64).eps)
 #: Numbers in a work space.
 WORK = 2**22
 
-#: A scaled system with a reciprocal condition above this has a Cholesky solution of ten digits.
+#: Reciprocal condition number of a scaled system above which Cholesky is accurate to ten digits.
 WELL_CONDITIONED = 2e-6
 
-#: Up to so many products (or observed pairs) singular vectors are computed where that is not so.
+#: Maximal number of products (or pairs) for which singular vectors are computed otherwise.
 MAX_SVD = 1500
 
-#: Numbers in a matrix of products of features for all observed pairs.
+#: Maximal number of entries of a matrix of products of features for all observed pairs.
 MAX_DESIGN = 2**24
 
 
 def n_unknowns(r: int, s: int, sign: int) -> int:
-    """Free entries of an r × s matrix: of a symmetric or antisymmetric one, if there is a sign."""
+    """Return the number of free entries of an r × s matrix, (anti)symmetric if there is a sign."""
     return r * s if sign == 0 else r * (r + sign) // 2
 
 
 def primal_cost(n_cells: int, p: int, r: int, s: int) -> float:
-    """Multiplications of the system over all products of features, about.
+    """Estimate the number of multiplications of the system over all products of features.
 
-    Those with sparse matrices, which are slower, count eight times (measured).
+    Multiplications with sparse matrices are slower and count eight times (measured).
     """
     return 4.0 * n_cells * s**2 + 0.25 * p * (r * s) ** 2 + (r * s) ** 3 / 3
 
@@ -72,7 +72,7 @@ def solve_over_products(
     sign: int,
     offsets: FreeOffsets = NO_OFFSETS,
 ) -> tuple[Array, float]:
-    """Inner coefficients of shape (n_alphas, r, s), by a system over products of eigenvectors.
+    """Compute inner coefficients (n_alphas, r, s) by a system over products of eigenvectors.
 
     The second result is an estimate of their relative rounding error.
 
@@ -81,13 +81,13 @@ def solve_over_products(
     left : Spectrum
         λ, V of the row objects, without the null space.
     right : Spectrum
-        σ, U of the column objects, centred if that is the loss; ``left`` itself with a sign.
+        σ, U of the column objects, centred for the ranking loss. With a sign, this is ``left``.
     cells : Cells
     alphas : ndarray of shape (n_alphas,)
     ranking : bool
     sign : {0, 1, −1}
     offsets : FreeOffsets
-        Not of columns.
+        Free offsets, except those of columns.
 
     Notes
     -----
@@ -97,8 +97,8 @@ def solve_over_products(
 
     It is solved by a Cholesky factorisation with rows and columns scaled to a unit diagonal. The
     accuracy depends on the condition of the scaled system, and not on the scales of the features.
-    If that is ill-conditioned (some products are not determined by the observed pairs, and alpha
-    is small), the singular vectors of L^½ Φ Λ^½ are computed instead.
+    If the scaled system is ill-conditioned (some products are not determined by the observed
+    pairs, and alpha is small), the singular vectors of L^½ Φ Λ^½ are computed instead.
     """
     factor = EdgeFactor(cells, centred=ranking, offsets=offsets)
     products = _EigenvectorProducts(left, right, factor, sign)
@@ -125,14 +125,14 @@ def solve_by_design(
     sign: int,
     offsets: FreeOffsets = NO_OFFSETS,
 ) -> Array:
-    """The same by the singular vectors of the matrix of all products over all cells."""
+    """Solve by the singular vectors of the matrix of all products over all cells."""
     factor = EdgeFactor(cells, centred=ranking, offsets=offsets)
     products = _EigenvectorProducts(left, right, factor, sign)
     return products.unfold(products.by_singular_vectors(alphas) / products.scale)
 
 
 def fits_design(left: Spectrum, right: Spectrum, n_cells: int, sign: int) -> bool:
-    """Whether that matrix is small enough to be decomposed."""
+    """Whether the matrix of `solve_by_design` is small enough to be decomposed."""
     n = n_unknowns(len(left.values), len(right.values), sign)
     return min(n, n_cells) <= MAX_SVD and n * n_cells <= MAX_DESIGN
 
@@ -148,7 +148,7 @@ def solve_over_cells(
     offsets: FreeOffsets = NO_OFFSETS,
     pairwise: PairwiseKernel = KRONECKER,
 ) -> Array:
-    """Coefficients A of shape (n_alphas, p, g), by a system over the q cells.
+    """Compute coefficients A of shape (n_alphas, p, g) by a system over the q cells.
 
     With F the factor of the loss (L = F Fᵀ) and Γ the pairwise kernel between the cells, the
     coefficients are a = F (FᵀΓF + alpha I)⁻¹ Fᵀy.
@@ -174,7 +174,7 @@ class _EigenvectorProducts:
     n : int
         Number of products.
     scale : ndarray of shape (n,)
-        Λ: the products of their eigenvalues.
+        The products Λ of eigenvalues.
     """
 
     def __init__(self, left: Spectrum, right: Spectrum, factor: EdgeFactor, sign: int) -> None:
@@ -183,12 +183,12 @@ class _EigenvectorProducts:
         r, s = len(left.values), len(right.values)
         self.n = n_unknowns(r, s, sign)
         scale = np.outer(left.values, right.values)
-        # Of a symmetric (antisymmetric) matrix the entries on and above (above) the diagonal.
+        # A symmetric matrix has the entries on and above the diagonal, an antisymmetric one above.
         self.at = np.triu_indices(r, 0 if sign == 1 else 1)
         self.scale = scale[self.at] if sign else scale.ravel()
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """FᵀΦ, whole rows of the relation at a time: cells and an array (n_cells, n)."""
+        """Generate FᵀΦ in blocks of whole rows of the relation: cells and arrays (n_cells, n)."""
         factor, cells, sign = self.factor, self.factor.cells, self.sign
         a, b = self.at
         bounds = np.append(factor.starts, len(cells))
@@ -214,11 +214,11 @@ class _EigenvectorProducts:
             begin = end
 
     def moments(self) -> tuple[Array, Array]:
-        """ΦᵀLΦ and ΦᵀLy, shapes (n, n) and (n,).
+        """Compute ΦᵀLΦ and ΦᵀLy, shapes (n, n) and (n,).
 
-        With v, u the rows of V and U, ΦᵀLΦ is Σ_rows vvᵀ ⊗ Σ_cells ω uuᵀ (less the offset of the
-        row): the inner sums for all rows are one product with a sparse matrix, and the outer sum
-        is one of matrices. Both only need a triangle of vvᵀ and uuᵀ.
+        With v, u the rows of V and U, ΦᵀLΦ is Σ_rows vvᵀ ⊗ Σ_cells ω uuᵀ (minus the offset of the
+        row). The inner sums for all rows are one sparse matrix product, and the outer sum is one
+        dense matrix product. Both only need a triangle of vvᵀ and uuᵀ.
         """
         factor, cells = self.factor, self.factor.cells
         V, U = self.phi, self.psi
@@ -254,7 +254,7 @@ class _EigenvectorProducts:
         return self._folded(gram, cross) if self.sign else (gram, cross)
 
     def _folded(self, gram: Array, cross: Array) -> tuple[Array, Array]:
-        """The moments of symmetric or antisymmetric sums of products, from those of products."""
+        """Compute moments of symmetric or antisymmetric sums of products from those of products."""
         a, b = self.at
         r = self.phi.shape[1]
         scale = np.where(a == b, 0.5, np.sqrt(0.5))
@@ -266,17 +266,17 @@ class _EigenvectorProducts:
         return folded, scale * (cross[first] + self.sign * cross[second])
 
     def by_singular_vectors(self, alphas: Array) -> Array:
-        """The values θ for every alpha, shape (n_alphas, n).
+        """Compute the values θ for every alpha, shape (n_alphas, n).
 
-        R with RᵀR = ΦᵀLΦ comes from QR decompositions of a block after the other, which do not
-        square the condition of Φ as ΦᵀLΦ does.
+        R with RᵀR = ΦᵀLΦ is computed by QR decompositions of successive blocks. Unlike ΦᵀLΦ, these
+        do not square the condition number of Φ.
         """
         target = self.factor.target
         constant = int(self.factor.free.constant)
         R = np.zeros((0, constant + self.n + 1))
         for part, products in self.blocks():
             columns = [products, target[part]]
-            if constant:  # what follows the first column is orthogonal to it
+            if constant:  # the other columns are orthogonal to the first one
                 columns.insert(0, self.factor.root[part])
             stacked = np.vstack([R, np.column_stack(columns)])
             R = np.asarray(np.linalg.qr(stacked, mode="r"))
@@ -288,14 +288,14 @@ class _EigenvectorProducts:
         return root * ((filters * coordinates) @ svd.weights.T)
 
     def by_eigenvectors(self, gram: Array, cross: Array, alphas: Array) -> Array:
-        """The same by an eigendecomposition, for large singular systems."""
+        """Compute the values θ by an eigendecomposition, for large singular systems."""
         root = np.sqrt(self.scale)
         S, b = gram * root * root[:, None], (root * cross)[:, None]
         made = EigenFactorization(S, float(alphas.min()))
         return root * made.solve_path(b, alphas)[:, :, 0]
 
     def unfold(self, values: Array) -> Array:
-        """Matrices (n_alphas, r, s) of the values (n_alphas, n) of products."""
+        """Convert values (n_alphas, n) of products to matrices (n_alphas, r, s)."""
         out = np.zeros((len(values), self.phi.shape[1], self.psi.shape[1]))
         if self.sign:
             a, b = self.at
@@ -308,7 +308,7 @@ class _EigenvectorProducts:
 
 
 def _scaled_cholesky(S: Array, ridge: Array, b: Array) -> tuple[Array, float]:
-    """(S + diag(ridge))⁻¹ b with a scaled Cholesky factor, and its reciprocal condition."""
+    """Compute (S + diag(ridge))⁻¹ b by a scaled Cholesky factor, and its reciprocal condition."""
     H = S.copy()
     diagonal = np.einsum("ii->i", H)
     diagonal += ridge

@@ -238,7 +238,7 @@ class EdgeFactor(LinearOperator):
 
     @property
     def target(self) -> Array:
-        """Compute Fᵀ y, shape (q,)."""
+        """The right-hand side Fᵀ y, shape (q,)."""
         y = self.cells.y
         if self._others is not None and len(y):
             y = y - y.mean()

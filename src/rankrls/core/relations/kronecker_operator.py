@@ -22,22 +22,21 @@ class KroneckerOperator(LinearOperator):
     """Some rows and columns of K ⊗ G as a linear operator (the sampled vec trick).
 
     Entry (e, f) is K[i_e, k_f] G[j_e, m_f], with the pairs (i, j) of ``to`` and (k, m) of
-    ``ends``: kernel values between pairs of objects. With K and G of training objects it is the
-    kernel matrix of the observed pairs; with kernel values of new objects as rows of K and G it
-    predicts; with features in their place it multiplies products of features by weights.
+    ``ends``. If K and G are kernel matrices of training objects, the operator is the kernel matrix
+    of the observed pairs. If the rows of K and G are kernel values of new objects, it computes
+    predictions. If K and G are features, it multiplies products of features by weights.
 
     Parameters
     ----------
     K : array-like of shape (a, b)
     G : array-like of shape (c, d)
     ends : tuple of two array-like of shape (q,), int, optional
-        Pairs (k, m) that are multiplied: columns of K and of G. None: all b d pairs, the first
-        number changing slowest.
+        Input pairs (k, m): columns of K and of G. None: all b d pairs in row-major order.
     to : tuple of two array-like of shape (q',), int, optional
-        Pairs (i, j) of the result: rows of K and of G. None: all a c pairs.
+        Output pairs (i, j): rows of K and of G. None: all a c pairs.
     form : {"auto", "dense", "sampled"}, default="auto"
-        "dense" forms K M Gᵀ with the matrix M of all pairs (b, d), "sampled" computes the pairs of
-        the result one by one from sparse products, which is faster for few of many pairs.
+        "dense" forms K M Gᵀ with the matrix M of all pairs (b, d). "sampled" computes the output
+        pairs one by one from sparse products, which is faster if they are few of many pairs.
 
     Attributes
     ----------
@@ -52,9 +51,9 @@ class KroneckerOperator(LinearOperator):
 
     Notes
     -----
-    A product costs about a b d + a c d (dense), or q c + q' b, or q a + q' d, whichever is less
-    (sampled). Pairs may come several times. It has the methods of SciPy's
-    `~scipy.sparse.linalg.LinearOperator`, and can be given to its solvers.
+    A product costs about a b d + a c d operations (dense), or the smaller of q c + q' b and
+    q a + q' d (sampled). Pairs may be repeated. The operator has the methods of SciPy's
+    `~scipy.sparse.linalg.LinearOperator`, and can be passed to its solvers.
 
     References
     ----------
@@ -126,19 +125,19 @@ class KroneckerOperator(LinearOperator):
     _transpose = _adjoint
 
     def toarray(self) -> Array:
-        """The matrix of shape (q', q), for few pairs."""
+        """Return the matrix of shape (q', q), for few pairs."""
         (a, b), (c, d) = self.K.shape, self.G.shape
         (i, j), (k, m) = self.to or _all(a, c), self.ends or _all(b, d)
         return self.K[np.ix_(i, k)] * self.G[np.ix_(j, m)]
 
 
 def _all(n: int, m: int) -> tuple[Array, Array]:
-    """All pairs of n and m objects, the first number changing slowest."""
+    """Return all pairs of n and m objects, in row-major order."""
     return np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
 
 
 def _pairs(name: str, pairs: Any, n: int, m: int) -> tuple[Array, Array] | None:
-    """Two int64 arrays of one length, within bounds."""
+    """Check pairs; return two int64 arrays of equal length, within bounds."""
     if pairs is None:
         return None
     if not isinstance(pairs, tuple | list) or len(pairs) != 2:

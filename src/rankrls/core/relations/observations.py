@@ -23,16 +23,16 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class CompleteBlock:
-    """A part of the relation that is observed completely, every pair equally often.
+    """A completely observed part of the relation, with all pairs observed equally often.
 
     Attributes
     ----------
     rows : ndarray of shape (p',), int
     cols : ndarray of shape (g',), int
     Y : ndarray of shape (p', g')
-        Labels; means, if there are several for each pair.
+        Labels, averaged if there are several for each pair.
     multiplicity : int
-        Edges for each pair.
+        Number of edges for each pair.
     """
 
     rows: Array
@@ -43,10 +43,10 @@ class CompleteBlock:
 
 @dataclass(frozen=True)
 class Cells:
-    """The different observed pairs, sorted by row and column, with the edges of a pair averaged.
+    """The distinct observed pairs, sorted by row and column, with averaged labels.
 
-    Σ_e (y_e − c − f)² over the edges of a pair is n (ȳ − c − f)² plus a constant: pairs with
-    weights n are sufficient for a least-squares loss.
+    Σ_e (y_e − c − f)² over the n edges of a pair is n (ȳ − c − f)² plus a constant. Pairs with
+    weights n are therefore sufficient for a least-squares loss.
 
     Attributes
     ----------
@@ -69,14 +69,14 @@ class Cells:
         return len(self.rows)
 
     def select(self, chosen: Array) -> Cells:
-        """Some of the cells, by mask or by ascending numbers."""
+        """Select cells by a mask or by ascending indices."""
         return Cells(
             self.rows[chosen], self.cols[chosen], self.y[chosen], self.weight[chosen], self.shape
         )
 
     @cached_property
     def flat(self) -> Array:
-        """Places in the p × g matrix, row by row, shape (q,)."""
+        """Row-major indices into the p × g matrix, shape (q,)."""
         return self.rows * self.shape[1] + self.cols
 
     @property
@@ -91,7 +91,7 @@ class Observations:
     Parameters
     ----------
     rows, cols : ndarray of shape (n_edges,), int
-        Ends of every edge; the same pair may come several times.
+        Row and column of every edge. Pairs may be repeated.
     y : ndarray of shape (n_edges,)
         Labels.
     shape : tuple of int
@@ -105,7 +105,7 @@ class Observations:
 
     @classmethod
     def from_matrix(cls, Y: Array) -> Observations:
-        """Labels of shape (p, g), NaN where unobserved."""
+        """Create observations from labels of shape (p, g), with NaN for unobserved pairs."""
         missing = np.isnan(Y)
         if missing.any():
             rows, cols = np.nonzero(~missing)
@@ -114,7 +114,7 @@ class Observations:
 
     @classmethod
     def _whole(cls, Y: Array) -> Observations:
-        """Labels of all pairs, shape (p, g)."""
+        """Create observations from labels of all pairs, shape (p, g)."""
         made = cls(np.empty(0, int), np.empty(0, int), np.empty(0), Y.shape)
         made._lists, made._matrix = None, Y
         return made
@@ -158,18 +158,18 @@ class Observations:
         return Observations(cols, rows, y, self.shape[::-1])
 
     def stored(self) -> Observations:
-        """The same without what was derived from it."""
+        """Return the observations without cached values."""
         if self._matrix is not None:
             return Observations._whole(self._matrix)
         return Observations(*self.lists, self.shape)
 
     def select(self, chosen: Array) -> Observations:
-        """Some of the edges (mask or numbers), between the same objects."""
+        """Select edges by a mask or indices; the objects stay the same."""
         rows, cols, y = self.lists
         return Observations(rows[chosen], cols[chosen], y[chosen], self.shape)
 
     def between(self, rows: Array, cols: Array) -> Observations:
-        """The edges between some of the objects, by ascending numbers, and no other objects."""
+        """Restrict the relation to some objects, given by ascending indices."""
         if self._matrix is not None:
             return Observations._whole(self._matrix[np.ix_(rows, cols)])
         places = []
@@ -184,7 +184,7 @@ class Observations:
         return Observations(i[chosen], j[chosen], y[chosen], shape).as_matrix()
 
     def as_matrix(self) -> Observations:
-        """The same as a matrix, if every pair has one label."""
+        """Store the labels as a matrix, if every pair has one label."""
         p, g = self.shape
         if self._matrix is not None or self.n_edges != p * g:
             return self
@@ -195,7 +195,7 @@ class Observations:
 
     @cached_property
     def cells(self) -> Cells:
-        """The different pairs."""
+        """The distinct pairs, with averaged labels."""
         rows, cols, y = self.lists
         g = self.shape[1]
         flat = rows * g + cols
@@ -210,11 +210,11 @@ class Observations:
         return Cells(rows, cols, y, np.ones(len(rows)), self.shape)
 
     def block(self, *, ranking: bool, square: bool = False) -> CompleteBlock | None:
-        """The observations as one complete block, or None if they are not one.
+        """Return the observations as one complete block, or None if they are incomplete.
 
-        Rows and columns without an edge are ignored. For ``ranking``, so are rows with a single
-        pair, which has nothing to be compared with. ``square``: the block must have the same
-        objects on both sides.
+        Rows and columns without an edge are ignored. For ``ranking``, rows with a single pair are
+        ignored too, because there is nothing to compare. With ``square``, the block must have the
+        same objects on both sides.
         """
         p, g = self.shape
         if self._matrix is not None:

@@ -25,7 +25,7 @@ __all__ = ["NO_OFFSETS", "FittedOffsets", "FreeOffsets", "TableOffsets", "free_o
 Array = NDArray[Any]
 
 
-#: A table is dense if more than one of this many entries has a weight.
+#: A table is stored densely if at least one in this many entries has a weight.
 DENSE = 20
 
 
@@ -153,7 +153,7 @@ class TableOffsets:
 
     @cached_property
     def _parts(self) -> Array:
-        """Find the connected component of every object of the smaller side, shape (n,)."""
+        """Connected component of every object of the smaller side, shape (n,)."""
         W = self._table
         if not sparse.issparse(W):
             seen = W != 0

@@ -6,15 +6,15 @@ of the column objects:
     Γ((x, z), (x', z')) = Σ_t c_t L_t(x, x') R_t(z, z'),
 
 where L_t is k, k², 1 if x = x' (identity) or 1 (ones), and R_t the same of g. A function with the
-coefficients A, a p × g matrix, is f(x, z) = Σ_t c_t L_t(x, ·) A R_t(·, z). Products with all kernel
-values between pairs, predictions and values of single pairs are this one sum.
+coefficients A, a p × g matrix, is f(x, z) = Σ_t c_t L_t(x, ·) A R_t(·, z). The same sum gives
+products with the kernel matrix of pairs, predictions, and values of single pairs.
 
-Between objects of one kind there are kernels whose functions are symmetric or antisymmetric:
-"ranking" is twice the antisymmetric part of "additive", f(x, z) = h(x) − h(z); and "mlpk", the
-metric learning pairwise kernel (k(x, x') − k(x, z') − k(z, x') + k(z, z'))², is k ⊗ k between
-differences of objects. "pairs" is Σ_t k_t ⊗ g_t, of several kernels on each side. The definitions
-are those of Viljanen, Airola, Pahikkala, *Generalized vec trick for fast learning of pairwise
-kernel models*, Machine Learning 111 (2022).
+Two kernels between objects of one kind have symmetric or antisymmetric functions. "ranking" is
+twice the antisymmetric part of "additive", f(x, z) = h(x) − h(z). "mlpk", the metric learning
+pairwise kernel (k(x, x') − k(x, z') − k(z, x') + k(z, z'))², is k ⊗ k between differences of
+objects. "pairs" is Σ_t k_t ⊗ g_t for several kernels on each side. The definitions follow
+Viljanen, Airola, Pahikkala, *Generalized vec trick for fast learning of pairwise kernel models*,
+Machine Learning 111 (2022).
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ KERNEL, SQUARE, IDENTITY, ONES = "kernel", "square", "identity", "ones"
 #: Numbers in a work space.
 WORK = 2**20
 
-#: Pairs that are multiplied at a time: two blocks of so many rows stay in cache.
+#: Number of pairs multiplied at a time, so that two blocks of rows stay in cache.
 CHUNK = 256
 
 
 class Term(NamedTuple):
-    """c L ⊗ R.
+    """A term c L ⊗ R of a pairwise kernel.
 
     Attributes
     ----------
     weight : float
-        c.
+        The factor c.
     left, right : {"kernel", "square", "identity", "ones"}, or int
-        Which function of the kernel of each side, or the number of one of several kernels.
+        The function of the kernel of each side, or the index of one of several kernels.
     """
 
     weight: float
@@ -58,15 +58,15 @@ class Term(NamedTuple):
 
 
 class SideValues:
-    """Kernel values of n' objects of a side with its n training objects.
+    """Kernel values between n' objects of a side and its n training objects.
 
     Parameters
     ----------
     K : ndarray of shape (n', n)
     same : sparse array of shape (n', n), optional
-        Which of the training objects they are. None: all of them, in their order.
+        Indicator matrix of matching training objects. None: all training objects in their order.
     parts : list of ndarray of shape (n', n)
-        Values of every kernel of which K is the sum, for "pairs".
+        Values of every kernel in the sum K, for "pairs".
     """
 
     def __init__(self, K: Array, same: Any = None, parts: Sequence[Array] = ()) -> None:
@@ -81,13 +81,13 @@ class SideValues:
         return self.K**2
 
     def matrix(self, kind: str | int) -> Array:
-        """Values of the kernel itself, its square, or one of several kernels, shape (n', n)."""
+        """Return values of the kernel, its square, or one of several kernels, shape (n', n)."""
         if isinstance(kind, int):
             return self.parts[kind]
         return self.K if kind == KERNEL else self.square
 
     def times(self, kind: str | int, A: Any) -> Any:
-        """Values times A of shape (n, k): (n', k), or (1, k) for ones, whose rows are equal."""
+        """Multiply values by A (n, k); shape (n', k), or (1, k) for ones, where rows are equal."""
         if kind == ONES:
             return np.asarray(A.sum(axis=0)).reshape(1, -1)
         if kind == IDENTITY:
@@ -95,7 +95,7 @@ class SideValues:
         return self.matrix(kind) @ A
 
     def times_squared(self, kind: str | int, A: Array) -> Array:
-        """Squared values times squared entries of A, shape as of `times`; few rows at a time."""
+        """Multiply squared values by squared entries of A, with the shape of `times`."""
         if kind == ONES:
             return np.einsum("ij,ij->j", A, A)[None]
         if kind == IDENTITY:
@@ -109,7 +109,7 @@ class SideValues:
         return out
 
     def after(self, kind: str | int, B: Array) -> Array:
-        """B of shape (k, n) times the transposed values: (k, n'), or (k, 1) for ones."""
+        """Multiply B (k, n) by the transposed values; shape (k, n'), or (k, 1) for ones."""
         if kind == ONES:
             return B.sum(axis=1, keepdims=True)
         if kind == IDENTITY:
@@ -117,7 +117,7 @@ class SideValues:
         return B @ self.matrix(kind).T
 
     def gram(self, kind: str | int, rows: Array, cols: Array) -> Array:
-        """Values between training objects, shape (len(rows), len(cols))."""
+        """Return values between training objects, shape (len(rows), len(cols))."""
         if kind == ONES:
             return np.ones((len(rows), len(cols)))
         if kind == IDENTITY:
@@ -125,7 +125,7 @@ class SideValues:
         return self.matrix(kind)[np.ix_(rows, cols)]
 
     def lengths(self, kind: str | int) -> Array:
-        """Norms of the rows of values, shape (n',)."""
+        """Compute norms of the rows of values, shape (n',)."""
         if kind == ONES:
             return np.full(len(self), np.sqrt(self.K.shape[1]))
         if kind == IDENTITY:
@@ -141,13 +141,14 @@ class PairwiseKernel:
     ----------
     name : str
     terms : tuple of Term
-        With L ⊗ R also R ⊗ L, so that rows and columns can be exchanged.
+        The terms. For every L ⊗ R there is R ⊗ L, so that rows and columns can be exchanged.
     sign : {0, 1, −1}
-        1 (−1): coefficients are made symmetric (antisymmetric): see `symmetrised`.
+        1 (−1): coefficients are made symmetric (antisymmetric), see `symmetrised`.
     differences : bool
-        Whether pairs enter as differences of their objects ("mlpk").
+        Whether the kernel compares differences of the objects of pairs ("mlpk").
     spectral : bool
-        Whether products of eigenvectors of the two kernels are its eigenvectors, for all pairs.
+        Whether products of eigenvectors of the two kernels are eigenvectors of the kernel matrix
+        of all pairs.
     """
 
     name: str
@@ -163,7 +164,7 @@ class PairwiseKernel:
 
     @property
     def one_domain(self) -> bool:
-        """Whether it is a kernel of pairs of objects of one kind."""
+        """Whether the kernel needs pairs of objects of one kind."""
         return self.symmetry != 0
 
     @property
@@ -173,7 +174,7 @@ class PairwiseKernel:
 
     @property
     def plain(self) -> bool:
-        """Whether functions are k_xᵀ A g_z, as those of K ⊗ G."""
+        """Whether functions have the form k_xᵀ A g_z, as for K ⊗ G."""
         return self.terms == (Term(1.0, KERNEL, KERNEL),) and not self.differences
 
     @property
@@ -192,11 +193,11 @@ class PairwiseKernel:
 
     @property
     def several(self) -> bool:
-        """Whether it is a sum over several kernels of each side ("pairs")."""
+        """Whether the kernel is a sum over several kernels of each side ("pairs")."""
         return not self.terms
 
     def terms_of(self, left: SideValues) -> tuple[Term, ...]:
-        """The terms; of "pairs", one for each kernel of a side."""
+        """Return the terms; for "pairs", one for each kernel of a side."""
         return self.terms or tuple(Term(1.0, t, t) for t in range(len(left.parts)))
 
     @property
@@ -206,13 +207,13 @@ class PairwiseKernel:
 
     @property
     def knows(self) -> bool:
-        """Whether it has an identity term, which distinguishes training objects from new ones."""
+        """Whether an identity term distinguishes training objects from new ones."""
         return any(IDENTITY in term for term in self.terms)
 
     def eigenvalues(self, lam: Array, sigma: Array) -> Array:
-        """Eigenvalues for products of eigenvectors with eigenvalues λ (r,) and σ (s,): (r, s).
+        """Compute eigenvalues (r, s) for products of eigenvectors, from λ (r,) and σ (s,).
 
-        For a kernel that is not spectral, those of its term k ⊗ g.
+        For a kernel that is not spectral, these are the eigenvalues of its term k ⊗ g.
         """
         if self.name == "cartesian":
             return np.add.outer(lam, sigma)
@@ -220,10 +221,10 @@ class PairwiseKernel:
         return np.outer(weight * lam, sigma)
 
     def symmetrised(self, A: Any, sign: int = 0) -> Any:
-        """Coefficients A (p, g), dense or sparse, of a function with the kernel's symmetries.
+        """Symmetrise coefficients A (p, g), dense or sparse, according to the kernel.
 
-        The function of A with the kernel ½(Γ ± its columns swapped), or that of differences, is
-        the function of the result.
+        With the result, Γ defines the same function as A with the kernel ½(Γ ± Γ with swapped
+        columns), or with the kernel of differences.
         """
         sign = self.sign or sign
         if self.differences:  # e_xx − e_xz − e_zx + e_zz for every pair
@@ -237,7 +238,7 @@ class PairwiseKernel:
         return A
 
     def table(self, left: SideValues, right: SideValues, A: Array) -> Array:
-        """Values of the function of A (p, g) for all pairs, shape (len(left), len(right))."""
+        """Compute the function of A (p, g) for all pairs, shape (len(left), len(right))."""
         if self.differences:  # (k_x − k_z)ᵀ A (k_x − k_z) with A = Aᵀ
             product = left.K @ A
             out = -2.0 * (product @ right.K.T)
@@ -253,12 +254,12 @@ class PairwiseKernel:
         return out
 
     def term_sizes(self, left: SideValues, right: SideValues, A: Array, *, ranking: bool) -> Array:
-        """Norms of the products that `table` adds up for every pair, about, shape as of `table`.
+        """Estimate norms of the products summed by `table` for every pair, in its shape.
 
-        Rounding errors of the values are eps times these. ``ranking``: those of differences within
-        rows, in which errors that all columns have in common cancel.
+        Rounding errors of the values are eps times these norms. With ``ranking``, the norms are
+        those of differences within rows, where errors common to all columns cancel.
         """
-        if self.differences:  # rows and columns of A add up to zero: what K has in common cancels
+        if self.differences:  # rows and columns of A sum to zero: common parts of K cancel
             varying = [(side.K - side.K.mean(axis=0)) ** 2 for side in (left, right)]
             product, other = (side.times_squared(KERNEL, A) for side in (left, right))
             out = 4.0 * (product @ varying[1].T)
@@ -280,11 +281,11 @@ class PairwiseKernel:
         return np.sqrt(out)
 
     def _part(self, term: Term, left: SideValues, right: SideValues, A: Array) -> Array:
-        """L A Rᵀ; with a single row or column where all are equal."""
+        """Compute L A Rᵀ, with a single row or column if all are equal."""
         return right.after(term.right, left.times(term.left, A))
 
     def at(self, left: SideValues, right: SideValues, A: Any, rows: Array, cols: Array) -> Array:
-        """Values of the function of A (p, g), dense or sparse, for some pairs, shape (n,)."""
+        """Compute the function of A (p, g), dense or sparse, for some pairs, shape (n,)."""
         if self.differences:
             out = -2.0 * _products(left.K, (A @ right.K.T).T, rows, cols)
             out += np.vecdot(left.K, (A @ left.K.T).T)[rows]
@@ -313,7 +314,7 @@ class PairwiseKernel:
         second: tuple[Array, Array],
         sign: int = 0,
     ) -> Array:
-        """Kernel values between pairs of training objects, shape (n, n')."""
+        """Compute kernel values between pairs of training objects, shape (n, n')."""
         left, right = sides
         (i, j), (k, m) = first, second
         if self.differences:
@@ -331,7 +332,7 @@ class PairwiseKernel:
         return out
 
     def row_sizes(self, left: SideValues, right: SideValues, rows: Array, cols: Array) -> Array:
-        """About the norms of the rows of kernel values of some pairs, shape (n,)."""
+        """Approximate norms of the rows of kernel values of some pairs, shape (n,)."""
         if self.differences:
             K = left.lengths(KERNEL)
             return (K[rows] + K[cols]) ** 2
@@ -341,7 +342,7 @@ class PairwiseKernel:
         return out
 
     def trace(self, left: SideValues, right: SideValues) -> float:
-        """The sum of the kernel values of all pairs with themselves."""
+        """Compute the trace of the kernel matrix of all pairs."""
         if self.differences:
             diagonal = left.K.diagonal()
             return float(((diagonal[:, None] + diagonal - 2.0 * left.K) ** 2).sum())
@@ -356,14 +357,14 @@ class PairwiseKernel:
 
 
 def sampled_products(left: Array, right: Array, rows: Array, cols: Array, out: Array) -> None:
-    """Entries (rows, cols) of left rightᵀ, for left (p, k) and right (g, k), into out (n,)."""
+    """Write entries (rows, cols) of left rightᵀ into out (n,), for left (p, k), right (g, k)."""
     for start in range(0, len(rows), CHUNK):
         part = slice(start, start + CHUNK)
         np.vecdot(left[rows[part]], right[cols[part]], out=out[part])
 
 
 def _products(L: Array, T: Array, rows: Array, cols: Array) -> Array:
-    """The same for T in any order of memory, as a new array (n,)."""
+    """Compute sampled products for T in any memory order, as a new array (n,)."""
     out = np.empty(len(rows))
     sampled_products(L, np.ascontiguousarray(T), rows, cols, out)
     return out

@@ -26,7 +26,7 @@ __all__ = ["MAX_CELLS", "CellPoints", "cell_variances"]
 
 Array = NDArray[Any]
 
-#: Observed pairs of an incomplete relation up to which variances are computed.
+#: Maximal number of observed pairs of an incomplete relation for which variances are computed.
 MAX_CELLS = 3000
 
 #: Numbers in a block of kernel values between new and observed cells.
@@ -40,9 +40,10 @@ class CellPoints:
     Attributes
     ----------
     left : ndarray of shape (p', p)
-        Kernel values of the row objects with those of training.
+        Kernel values between the row objects and the training row objects.
     right : ndarray of shape (g', g)
-        The same of column objects, or differences of those of two column objects.
+        Kernel values between the column objects and the training column objects, or differences
+        of the kernel values of two column objects.
     left_prior : ndarray of shape (p',)
         k(x, x).
     right_prior : ndarray of shape (g',)
@@ -59,13 +60,13 @@ class CellPoints:
 
 
 def cell_variances(problem: RelationProblem, alpha: float, points: CellPoints) -> Array:
-    """Posterior variances of all pairs of ``points``, shape (p', g').
+    """Compute posterior variances of all pairs of ``points``, shape (p', g').
 
     Parameters
     ----------
     problem : RelationProblem
-        Without a sign; its labels do not matter. Not with offsets of columns, or of rows beside
-        those of the ranking loss.
+        A problem without a sign, without offsets of columns, and without offsets of rows except
+        those of the ranking loss. Its labels are not used.
     alpha : float
     points : CellPoints
     """
@@ -118,7 +119,7 @@ def _explained_by_cells(problem: RelationProblem, alpha: float, points: CellPoin
 
 
 def _offset_columns(problem: RelationProblem, cells: Cells) -> Array:
-    """T of shape (q, n_offsets)."""
+    """Build T of shape (q, n_offsets)."""
     if problem.free.rows:
         return (cells.rows[:, None] == np.unique(cells.rows)).astype(float)
     return np.ones((len(cells), int(problem.free.constant)))

@@ -1,8 +1,8 @@
-"""Folds of a relation: what is held out, and its predictions by models without it.
+"""Folds of a relation, and predictions of held-out pairs.
 
-On complete relations they are read off decomposed kernels (`core.relations.holdout`, two-step:
-`core.relations.two_step_holdout`), or a closed form is made for each fold; otherwise each fold is
-refitted.
+On complete relations, predictions are computed from decomposed kernels (`core.relations.holdout`,
+for two-step `core.relations.two_step_holdout`), or from a closed form for each fold. Otherwise each
+fold is refitted.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Numbers in a work space: alphas are taken together up to this.
+#: Maximal number of entries of a work space, which limits the alphas processed together.
 WORK = 2**27
 
 
 @dataclass(frozen=True)
 class BlockFold:
-    """Pairs to learn from and pairs to predict, as products of rows and columns.
+    """Training and test pairs, each given as all pairs of some rows and columns.
 
     Attributes
     ----------
@@ -55,17 +55,17 @@ class BlockFold:
 
 @dataclass(frozen=True)
 class RelationFolds:
-    """What a cross-validation of a relation holds out.
+    """Folds of a cross-validation of a relation.
 
     Attributes
     ----------
     kind : {"blocks", "leave-row-out", "entries", "pairs"}
     blocks : tuple of BlockFold
-        For "blocks".
+        The folds of "blocks".
     entries : tuple of int arrays
-        For "entries": columns that are held out together, of one row at a time.
+        The folds of "entries": columns that are held out together, for one row at a time.
     pairs : ndarray of shape (q,), int
-        For "pairs": the fold of every observed pair, −1 if it is never held out.
+        The folds of "pairs": the fold of every observed pair, or −1 if it is never held out.
     n_pair_folds : int
     """
 
@@ -77,7 +77,7 @@ class RelationFolds:
 
     @property
     def held(self) -> str:
-        """What is new of a pair that is held out: "rows", "columns", "both"; or "entries"."""
+        """The new objects of held-out pairs: "rows", "columns", "both", or none ("entries")."""
         if self.kind == "leave-row-out":
             return "rows"
         if self.kind != "blocks":
@@ -100,12 +100,13 @@ class HeldOutEdges:
     Attributes
     ----------
     lists : ndarray of shape (n,), int
-        Which edges were predicted by one model for one row: these are to be ranked.
+        List index of every edge. Edges of a list have the same row and the same model, and are
+        ranked together.
     y : ndarray of shape (n,)
     predictions : ndarray of shape (n_alphas, n)
     n_refits : ndarray of shape (n_alphas,), int
-        How often a refit replaced a shortcut that would have lost digits; every fold where there
-        is no shortcut.
+        Number of refits that replaced a shortcut that would have lost digits, or the number of
+        folds if there is no shortcut.
     """
 
     lists: Array
@@ -115,7 +116,7 @@ class HeldOutEdges:
 
 
 def complete_labels(problem: RelationProblem) -> Array | None:
-    """The labels as a matrix of shape (p, g), if every pair has exactly one."""
+    """Return the labels as a matrix of shape (p, g), or None unless every pair has one label."""
     block = problem.block()
     if block is None or block.multiplicity != 1 or block.Y.shape != problem.observations.shape:
         return None
@@ -123,16 +124,16 @@ def complete_labels(problem: RelationProblem) -> Array | None:
 
 
 def complete_holdout(problem: RelationProblem, Y: Array) -> CompleteHoldout:
-    """Questions to a complete problem with the labels Y of shape (p, g)."""
+    """Build held-out predictions of a complete problem with the labels Y of shape (p, g)."""
     made = TwoStepHoldout if problem.two_step else CompleteHoldout
     return made(*problem.sides, Y, **problem.model)
 
 
 def unpaired(problem: RelationProblem) -> CompleteSpectrum:
-    """A complete problem in the eigenvectors of both kernels, without the symmetry of a relation.
+    """Build the closed form of a complete problem without the symmetry of the relation.
 
-    With a symmetry it is an approximation: rows and columns are then held out as if they were
-    objects of two kinds.
+    For a relation with a symmetry this is an approximation. Rows and columns are then held out as
+    if they were objects of two kinds.
     """
     Y = complete_labels(problem)
     assert Y is not None
@@ -142,7 +143,7 @@ def unpaired(problem: RelationProblem) -> CompleteSpectrum:
 
 
 def alpha_chunks(alphas: Array, shape: tuple[int, int]) -> list[Array]:
-    """Alphas that can be followed together without a work space of gigabytes."""
+    """Split alphas into chunks that limit the size of the work space."""
     size = max(1, min(WORK, _memory.budget() // 64) // (shape[0] * shape[1]))
     return [alphas[start : start + size] for start in range(0, len(alphas), size)]
 
@@ -156,7 +157,7 @@ def cross_validate(
     options: IterationOptions,
     progress: Progress,
 ) -> HeldOutEdges:
-    """Predictions of held-out edges for some alphas (see `alpha_chunks`).
+    """Predict held-out edges for some alphas (see `alpha_chunks`).
 
     Parameters
     ----------
@@ -164,7 +165,7 @@ def cross_validate(
     folds : RelationFolds
     alphas : ndarray of shape (n_alphas,)
     solver, options
-        For refits, where the relation is not complete.
+        Solver and options of refits, if the relation is not complete.
     progress : Progress
     """
     Y = complete_labels(problem)
@@ -204,12 +205,12 @@ def _by_shortcuts(
 def _by_closed_forms(
     problem: RelationProblem, Y: Array, folds: RelationFolds, alphas: Array, progress: Progress
 ) -> HeldOutEdges:
-    """Complete relations: a closed form for each fold, kernels decomposed once for each side."""
+    """Predict folds of a complete relation by closed forms, with one decomposition per side."""
     holdout = complete_holdout(problem, Y)
     parts = []
     for number, fold in enumerate(folds.blocks):
         rows, cols = fold.test
-        if problem.profiled:  # of the labels that are not held out
+        if problem.profiled:  # profiles of the labels that are not held out
             labels = np.full(Y.shape, np.nan)
             labels[np.ix_(*fold.train)] = Y[np.ix_(*fold.train)]
             part = problem.given(Observations.from_matrix(labels))
@@ -246,7 +247,7 @@ def _by_refits(
 
 
 def _edge_masks(observations: Observations, folds: RelationFolds) -> list[tuple[Array, Array]]:
-    """Which edges to learn from and which to predict, for each fold."""
+    """Return masks of training and test edges for each fold."""
     rows, cols, _ = observations.lists
     if folds.pairs is not None:
         flat = rows * observations.shape[1] + cols

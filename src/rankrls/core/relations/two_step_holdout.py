@@ -49,7 +49,7 @@ class _Smoother:
 
     @cached_property
     def S(self) -> Array:
-        """Shape (n, n)."""
+        """The smoother S, shape (n, n)."""
         return (self.vectors * (self.values * self.D)) @ self.vectors.T
 
     @cached_property
@@ -62,7 +62,7 @@ class _Smoother:
         return out
 
     def smooth(self, Y: Array) -> Array:
-        """S Y."""
+        """Compute S Y."""
         return self.vectors @ ((self.values * self.D)[:, None] * (self.vectors.T @ Y))
 
     def without(self, Y: Array) -> tuple[Array, Array]:
@@ -145,7 +145,7 @@ class TwoStepHoldout(CompleteHoldout):
 
     @cached_property
     def _shifted(self) -> tuple[Array, Array]:
-        """Labels less an offset of each row (zero unless ranking), and the offsets, (p, 1)."""
+        """Labels minus an offset of each row (zero unless ranking), and the offsets, (p, 1)."""
         Y = row_centred(self.Y) if self.ranking else self.Y
         return Y, (self.Y - Y)[:, :1]
 
@@ -155,7 +155,7 @@ class TwoStepHoldout(CompleteHoldout):
         g = Y.shape[1]
         own, other = left.S.diagonal()[:, None], left.rest.diagonal()[:, None]
         mean = 1.0 / g if self.ranking else 0.0
-        # Σ of all labels but one, and 1 minus the weight of that one
+        # sum of all labels except one, and 1 minus the weight of that label
         values = own * (Y @ right.off_diagonal) + left.off_diagonal @ (Y @ right.S)
         values += mean * (Y.sum(axis=1, keepdims=True) - Y)
         m = other * (1.0 - mean) + own * right.rest.diagonal()
@@ -198,6 +198,6 @@ class TwoStepHoldout(CompleteHoldout):
 
 
 def _mean_of_others(Y: Array) -> Array:
-    """Of every entry, the mean of its row without it, shape of Y."""
+    """Compute, for every entry, the mean of the other entries of its row; shape of Y."""
     g = Y.shape[1]
     return (Y.sum(axis=1, keepdims=True) - Y) / max(g - 1, 1)

@@ -79,7 +79,7 @@ class ChangedSide:
 
     @property
     def side(self) -> Side:
-        """Return the present objects, without a decomposition if they have changed."""
+        """The present objects, without a decomposition if they have changed."""
         return Side(self.matrix[np.ix_(*[self.present] * 2)]) if self.n_changes else self.base
 
     def add(self, between: Array, among: Array) -> ChangedSide:
