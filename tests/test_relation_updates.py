@@ -433,3 +433,20 @@ def test_names_tell_equal_objects_apart(data):
         pytest.raises(ValueError, match="'drug 3' of X is the name of an object of the model"),
     ):
         ranker.partial_fit(other, Y[[3]])
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2])
+def test_labels_that_are_missing_in_many_rows(data, lines, monkeypatch):
+    """Few rows, few columns, or too many of both for a system of the missing labels."""
+    monkeypatch.setattr(updates, "MAX_LINES", lines)
+    X, Y, Z = data
+    known = Y.copy()
+    known[[0, 4, 9], [2, 2, 3]] = np.nan  # three rows, two columns
+    gone = np.where(np.isnan(known), Y, np.nan)
+    ranker = ConditionalRankRLS(kernel="rbf", loss="regression", fit_offsets=True).fit(X, Y, Z)
+    ranker.forget(X, gone, Z)
+    assert (ranker.solver_ == "closed") == (lines == 2)
+    check(ranker, X, known, Z, others=(X, Z), tol=1e-6)
+    ranker.partial_fit(X[:1], Y[:1, 2:3], Z[2:3]).forget(X[17:])  # while a row is gone
+    known[0, 2] = Y[0, 2]
+    check(ranker, X[:17], known[:17], Z, others=(X, Z), tol=1e-6)

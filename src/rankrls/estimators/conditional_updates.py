@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -89,9 +90,9 @@ class UpdatableRanker(ConditionalRanker):
     _changed: tuple[Changes, Changes]
 
     @property
+    @abstractmethod
     def _alpha(self) -> Any:
         """The alpha of the model, or its pair of alphas for two-step."""
-        raise NotImplementedError
 
     @explained(qid=NO_QUERIES)
     def partial_fit(self, X: Any, Y: Any, Z: Any = None) -> Any:
