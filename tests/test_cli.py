@@ -18,6 +18,7 @@ import rankrls.cli._files
 from rankrls import RankRLS, RankRLSCV, RankSVM
 from rankrls.cli import main
 from rankrls.cli._do_cv import _around
+from rankrls.cli._do_predict import _lines
 from rankrls.datasets import dump_letor, load_letor, make_ranking
 from rankrls.io import describe_model, load_model, save_model
 from rankrls.metrics import average_precision, ndcg, pairwise_error, reciprocal_rank
@@ -558,3 +559,17 @@ def test_a_model_of_the_command_line_is_used_in_python(run, folder, data, split)
 
 def test_letor_files_survive_a_round_trip(folder, data, split):
     np.testing.assert_array_equal(load_letor(folder / "train.dat").data, data[0][split])
+
+
+@pytest.mark.parametrize("shape", [(-1,), (-1, 3), (-1, 1)])
+@pytest.mark.parametrize("installed", [True, False])
+def test_scores_are_written_with_all_digits(monkeypatch, shape, installed):
+    rng = np.random.default_rng(0)
+    scores = np.ldexp(rng.normal(size=300), rng.integers(-1070, 1020, 300))
+    scores[:6] = [0.0, -0.0, 1.0, 1e22, 5e-324, -np.finfo(float).max]
+    if not installed:
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+    lines = _lines(scores.reshape(shape)).decode("ascii").splitlines()
+    found = [[float(word) for word in line.split("\t")] for line in lines]
+    np.testing.assert_array_equal(np.ravel(found), scores)
+    assert len(lines) == len(scores.reshape(shape))

@@ -199,8 +199,9 @@ class Columns:
 
     # ------------------------------------------------------------------ values
 
-    def fill(self, chunk: TableChunk, data: Array) -> None:
-        """Write the features of a chunk into ``data`` of shape (m, n)."""
+    def data(self, chunk: TableChunk) -> Array:
+        """The features of a chunk, shape (m, n); NaN for text."""
+        data = np.empty((len(chunk.batch), self.n_features), dtype=self.dtype)
         pieces = [self._feature(chunk, name) for name in self.features]
         size = max(_BLOCK_BYTES // (data.itemsize * max(data.shape[1], 1)), 64)
         for first in range(0, len(data), size):  # columns to rows, within the cache
@@ -212,6 +213,7 @@ class Columns:
                 else:
                     block[:, start : start + piece.shape[1]] = piece[first : first + size]
                     start += piece.shape[1]
+        return data
 
     def _feature(self, chunk: TableChunk, name: str) -> Array:
         if name in (self.text or ()):

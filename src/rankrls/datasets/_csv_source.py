@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -36,10 +36,11 @@ _NULLS = ["".join(word) for missing in sorted(MISSING_WORDS)
 
 @dataclass(frozen=True)
 class CsvChunk:
-    """Consecutive rows of a file: ``batch`` is a RecordBatch."""
+    """Consecutive rows of a file: ``batch`` is a RecordBatch, ``data`` are its features."""
 
     records: CsvRecords
     batch: Any
+    data: Array | None = None
 
     def place(self, row: int) -> str:
         """File and line of a row."""
@@ -96,12 +97,18 @@ class CsvSource(Source):
         )
 
     def chunks(
-        self, columns: list[str], rows: int = 0, *, of: Iterable[CsvRecords] | None = None
+        self,
+        columns: list[str],
+        rows: int = 0,
+        *,
+        of: Iterable[CsvRecords] | None = None,
+        data: Callable[[CsvChunk], Array] | None = None,
     ) -> Iterator[CsvChunk]:
-        """All rows; ``of`` are records that have been cut already."""
+        """All rows; ``of`` are records that have been cut already, ``data`` finds features."""
 
         def read(records: CsvRecords) -> CsvChunk:
-            return CsvChunk(records, self._batch(records, columns))
+            chunk = CsvChunk(records, self._batch(records, columns))
+            return chunk if data is None else replace(chunk, data=data(chunk))
 
         records = self.text.chunks() if of is None else iter(of)
         threads = min(pyarrow().cpu_count(), _MAX_THREADS)
@@ -237,8 +244,8 @@ class CsvColumns(Columns):
                 )
 
     def chunks(self) -> Iterator[CsvChunk]:
-        """All rows, of the columns that are read."""
-        return self._source.chunks(self.names)
+        """All rows, of the columns that are read; features are found in the threads that read."""
+        return self._source.chunks(self.names, data=super().data)
 
     def find_text(self) -> Iterator[CsvChunk]:
         """The same, once all rows have told which features are text."""
@@ -251,7 +258,11 @@ class CsvColumns(Columns):
             found.update(self._source.words_in(records, left))
         self.text = [name for name in self.features if name in found]
         self._source.expect(self)
-        return self._source.chunks(self.names, of=kept)
+        return self._source.chunks(self.names, of=kept, data=super().data)
+
+    def data(self, chunk: Any) -> Array:
+        """The features that have been found."""
+        return chunk.data
 
     def _numbers(self, column: Any, name: str, place: Callable[[int], str]) -> Array:
         """Features as numbers; `CsvSource` has seen that they are finite."""

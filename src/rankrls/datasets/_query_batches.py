@@ -35,7 +35,6 @@ class TableColumns(Protocol):
     target: Any
     qid: Any
     sample_weight: Any
-    dtype: np.dtype
     #: Features that are text; None: all are numbers, and ``data`` is an array.
     text: list[str] | None
 
@@ -50,8 +49,8 @@ class TableColumns(Protocol):
     def measure(self, chunk: Any) -> None:
         """Find out what only the rows tell."""
 
-    def fill(self, chunk: Any, data: Array) -> None:
-        """Write the features of a chunk into ``data``; NaN for text."""
+    def data(self, chunk: Any) -> Array:
+        """The features of a chunk; NaN for text."""
 
     def words(self, chunk: Any) -> Array:
         """Text of shape (n_rows, n_text): str, None where there is none."""
@@ -215,11 +214,9 @@ class _Assembler:
                 starts = self._starts(chunk, qid)
         if columns.sample_weight is not None:
             weight = columns.values(chunk, columns.sample_weight)
-        data = np.empty((len(chunk.batch), columns.n_features), dtype=columns.dtype)
-        columns.fill(chunk, data)
         if columns.text:
             words = columns.words(chunk)
-        return _Table(data, target, qid, weight, words, starts)
+        return _Table(columns.data(chunk), target, qid, weight, words, starts)
 
     def _starts(self, chunk: Any, labels: Array) -> Array:
         """Rows that begin a query; a query that was there before is an error."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls._threads import at_most
 from rankrls._validation import show
 from rankrls.core.preferences.graph import PreferenceGraph
 
@@ -58,7 +59,7 @@ class Checksum:
 
     def of(self, X: Any, y: Array, codes: Array, weight: Array | None, n_queries: int) -> Array:
         """Checksums of queries; y of shape (m, k), query ``codes`` of shape (m,)."""
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"), at_most(1):
             products = (1 + y @ self.u) * (1 + self.shift + np.asarray(X @ self.v))
             return self._sum(products, codes, weight, n_queries)
 

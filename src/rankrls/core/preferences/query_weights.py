@@ -7,6 +7,7 @@ operations take O(m) for each column, with groups in any row order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+
+from rankrls._threads import at_most, n_threads
 
 __all__ = [
     "QUERY_WEIGHTINGS",
@@ -34,6 +37,9 @@ QUERY_WEIGHTINGS = ("pair", "size", "query")
 
 #: Above this density a sparse product costs more than a dense one.
 DENSE_ENOUGH = 0.05
+
+#: Products of at most this many columns are distributed over threads by blocks of rows.
+NARROW = 512
 
 #: A centred sum of squares is too inaccurate if it is below this fraction of the uncentred one.
 CANCELLED = 1e-3
@@ -130,22 +136,27 @@ class Groups:
         if sparse.issparse(X):
             return self._sparse_scatter(X, means, scale, r)
         m, n = X.shape
-        gram, cross = np.zeros((n, n)), np.zeros((n, r.shape[1]))
         constant = m > 0 and bool((scale == scale[0]).all())
         root = np.sqrt(scale).astype(X.dtype)
         r = r.astype(X.dtype, copy=False)
         means = means.astype(X.dtype, copy=False)
-        work = np.empty((0, n), dtype=X.dtype)
-        for block in row_blocks(m, n):
-            size = block.stop - block.start
-            work = np.empty((size, n), dtype=X.dtype) if len(work) < size else work
-            part = work[:size]
-            np.take(means, self.codes[block], axis=0, out=part, mode="clip")
-            np.subtract(X[block], part, out=part)
-            cross += part.T @ r[block]
-            if not constant:
-                part *= root[block, None]
-            gram += part.T @ part
+
+        def products(blocks: list[slice]) -> tuple[Array, Array]:
+            gram, cross = np.zeros((n, n)), np.zeros((n, r.shape[1]))
+            work = np.empty((0, n), dtype=X.dtype)
+            for block in blocks:
+                size = block.stop - block.start
+                work = np.empty((size, n), dtype=X.dtype) if len(work) < size else work
+                part = work[:size]
+                np.take(means, self.codes[block], axis=0, out=part, mode="clip")
+                np.subtract(X[block], part, out=part)
+                cross += part.T @ r[block]
+                if not constant:
+                    part *= root[block, None]
+                gram += part.T @ part
+            return gram, cross
+
+        gram, cross = _summed(products, list(row_blocks(m, n)), narrow=n <= NARROW)
         if constant:
             gram *= scale[0]
         self._clear(gram, cross, means, scale)
@@ -165,6 +176,29 @@ class Groups:
         centre_columns(gram, cross, squares, X, self.deviations, lambda D: scale[:, None] * D, r)
         self._clear(gram, cross, means, scale)
         return gram, cross
+
+
+def _summed(
+    products: Callable[[list[slice]], tuple[Array, Array]], blocks: list[slice], *, narrow: bool
+) -> tuple[Array, Array]:
+    """Sum products over blocks of rows.
+
+    Blocks of few columns are distributed over threads. BLAS would divide every product, which takes
+    many times as long while other threads, such as those that read a file, use the same cores.
+    """
+    if not narrow:
+        return products(blocks)
+    threads = min(n_threads(None), len(blocks))
+    with at_most(1):
+        if threads <= 1:
+            return products(blocks)
+        with ThreadPoolExecutor(threads) as pool:
+            shares = [blocks[i::threads] for i in range(threads)]
+            (gram, cross), *others = pool.map(products, shares)
+    for other_gram, other_cross in others:
+        gram += other_gram
+        cross += other_cross
+    return gram, cross
 
 
 def clear_rounding(gram: Array, cross: Array, squares: Array, eps: float) -> None:

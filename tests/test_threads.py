@@ -1,0 +1,64 @@
+"""Threads of BLAS: limits, and sums that do not depend on them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from rankrls import RankRLS
+from rankrls._threads import at_most, n_threads
+from rankrls.core.preferences.query_weights import NARROW, Groups, row_blocks
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+def test_a_lower_limit_stays():
+    with threadpool_limits(1, user_api="blas"), at_most(2):
+        assert blas_threads() == {1}
+        assert n_threads(None) == 1
+
+
+def test_an_error_ends_the_limit():
+    with threadpool_limits(2, user_api="blas"):
+        with pytest.raises(KeyError), at_most(1):
+            raise KeyError
+        assert blas_threads() == {2}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [3, 40, NARROW + 1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_over_blocks_do_not_depend_on_threads(monkeypatch, n, dtype, weighted):
+    rng = np.random.default_rng(n)
+    m = 5 * len(range(*next(row_blocks(10**9, n)).indices(10**9))) + 17
+    m = min(m, 60_000)
+    X = (rng.normal(size=(m, n)) + 1e3 * rng.normal(size=n)).astype(dtype)
+    groups = Groups(rng.integers(0, 50, m), rng.random(m) + 0.1 if weighted else None, 50)
+    r = groups.deviations(rng.normal(size=(m, 2)))
+    scale = groups.weight
+    means = groups.mean(X)
+    D = X.astype(np.float64) - means[groups.codes]
+    found = []
+    for threads in (1, 2, 4):
+        monkeypatch.setattr("rankrls.core.preferences.query_weights.n_threads", lambda _: threads)  # noqa: B023
+        found.append(groups.scatter(X, means, scale, r))
+    tolerance = {"rtol": 1e-3 if dtype == np.float32 else 1e-9}
+    size = float(abs(D.T @ D).max())
+    for gram, cross in found:
+        np.testing.assert_allclose(
+            gram,
+            D.T @ (scale[:, None] * D),
+            atol=size * 1e-4 if dtype == np.float32 else size * 1e-12,
+            **tolerance,
+        )
+        np.testing.assert_allclose(cross, D.T @ r, atol=1e-1 if dtype == np.float32 else 1e-7)
+
+
+def test_sums_leave_blas_as_it_was():
+    X = np.random.default_rng(0).normal(size=(20_000, 30))
+    with threadpool_limits(2, user_api="blas"):
+        RankRLS().fit(X, X[:, 0], qid=np.arange(20_000) // 20)
+        assert blas_threads() == {2}
