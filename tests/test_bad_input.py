@@ -153,6 +153,11 @@ CASES = [
         "qid None", fit_xy(qid=put(QID, None)), "qid contains None at row 7: every row needs an id"
     ),
     case(
+        "qid NA",
+        fit_xy(qid=pd.Series(put(QID.astype(str), pd.NA), dtype="string")),
+        "qid contains <NA> at row 7: every row needs an id",
+    ),
+    case(
         "qid NaN object",
         fit_xy(qid=put(QID.astype(object), np.nan, 3)),
         "qid contains (nan|NaN).*row 3",

@@ -114,7 +114,8 @@ def test_without_qid():
 def test_query_ids():
     assert load(b"1 qid:a-1 1:2\n0 qid:7 1:3\n").qid.tolist() == ["a-1", "7"]
     assert load("1 qid:ä 1:2\n".encode()).qid.tolist() == ["ä"]
-    assert load(b"1 qid:007 1:2\n1 qid:8 1:2").qid.tolist() == [7, 8]
+    assert load(b"1 qid:007 1:2\n1 qid:8 1:2").qid.tolist() == ["007", "8"]  # as written
+    assert load(b"1 qid:-7 1:2\n1 qid:0 1:2").qid.tolist() == [-7, 0]
     assert load(b"1 qid:07 1:2\n1 qid:7 1:2").qid.tolist() == ["07", "7"]
     assert load(b"1 qid:9223372036854775807 1:2").qid.tolist() == [2**63 - 1]
     assert load(b"1 qid:9223372036854775808 1:2").qid.tolist() == ["9223372036854775808"]

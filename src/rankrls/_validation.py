@@ -379,11 +379,22 @@ def _encode_objects(name: str, array: NDArray[Any]) -> Queries:
         return _encode_sortable(words) if words.dtype.kind == "U" else _encode_words(array)
     numbers_of: dict[Any, int] = {}
     codes = np.empty(len(array), dtype=np.int64)
+    mixed = any(issubclass(kind, str) for kind in kinds)
     for i, label in enumerate(array):
-        if label is None or label != label:
+        if _is_null(label):
             raise ValueError(f"{name} contains {label!r} at row {i}: every row needs an id")
+        if mixed and isinstance(label, numbers.Integral) and not isinstance(label, bool):
+            label = str(label)  # 2 and "2" are the same query, as in updates
         try:
             codes[i] = numbers_of.setdefault(label, len(numbers_of))
         except TypeError as error:
             raise ValueError(f"{name} must hold hashable ids; row {i} is {label!r}") from error
     return Queries(codes, list(numbers_of))
+
+
+def _is_null(label: Any) -> bool:
+    """Whether a label is None, NaN or pandas.NA, which does not tell whether it equals itself."""
+    try:
+        return label is None or bool(label != label)
+    except TypeError:
+        return True

@@ -30,8 +30,9 @@ __all__ = ["fit_stream", "forget", "partial_fit", "require_updatable"]
 
 Array = NDArray[Any]
 
-#: Forgetting is refused if less than this fraction of a feature's squared deviations would remain.
-LEAST_LEFT = 1e-6
+#: Forgetting is refused if the relative error of a feature's remaining squared deviations may exceed
+#: TOLERANCE. Sums and means have an error of ROUNDINGS units in the last place.
+TOLERANCE, ROUNDINGS = 1e-9, 8
 
 #: Transformers that shift and scale every feature.
 SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler)
@@ -349,12 +350,14 @@ def _unlearn_moments(scaler: StandardScaler, gone: StandardScaler, left: Array) 
         constant = ~np.isclose(scaler.scale_, np.sqrt(scaler.var_), rtol=1e-9)
         before = scaler.var_ * n
         after = before - gone.var_ * k - left * k / n * (mean - gone.mean_) ** 2
-        # If means are large, rounding errors are relative to the squared values.
-        lost = ~constant & (after < LEAST_LEFT * np.maximum(before, 1e-6 * n * scaler.mean_**2))
+        shift, eps = np.abs(mean - gone.mean_), float(np.finfo(np.float64).eps)
+        rounding = ROUNDINGS * eps * np.abs(scaler.mean_)  # of the means
+        error = ROUNDINGS * eps * before + left * k / n * (2 * shift + rounding) * rounding
+        lost = ~constant & ~(error <= TOLERANCE * after)
         if lost.any():
             raise ValueError(
-                f"{_column(scaler, lost)} hardly varies in the remaining rows, so its scale cannot "
-                "be computed: fit again to these rows"
+                f"{_column(scaler, lost)} varies so much less in the remaining rows, or beside its "
+                "mean, that its scale would lose digits: fit again to these rows"
             )
         scaler.var_ = np.where(constant, scaler.var_, after / left)
         scaler.scale_ = np.where(constant, scaler.scale_, np.sqrt(scaler.var_))

@@ -81,16 +81,15 @@ class QueryIds:
         numbers = integers_of(rows.qid)
         all_integers = None not in numbers.values()
         if self.integers is None:
-            # 7 and 07 are not merged: such ids stay strings.
-            self.integers = all_integers and len(set(numbers.values())) == len(numbers)
+            self.integers = all_integers
         if not self.integers:
             texts = {token: self._text(token, rows) for token in numbers}
             return as_text([texts[token] for token in rows.qid])
         if not all_integers:
             bad = next(token for token, number in numbers.items() if number is None)
             raise ValueError(
-                f"{self._place(bad, rows)}: query id {show(bad)} is not a 64-bit integer as those "
-                "of the first batch are; use load_letor, which reads all ids before it decides"
+                f"{self._place(bad, rows)}: query id {show(bad)} is not written as a 64-bit integer "
+                "as those of the first batch are; use load_letor, which reads all ids before it decides"
             )
         return np.array([numbers[token] for token in rows.qid], dtype=np.int64)
 

@@ -285,16 +285,14 @@ class CsvColumns(Columns):
             return as_text(words)
         numbers = integers_of(words)
         if self._integers is None:
-            self._integers = None not in numbers.values() and len(set(numbers.values())) == len(
-                numbers
-            )
+            self._integers = None not in numbers.values()
             if not self._integers:
                 return as_text(words)
         bad = next((word for word, number in numbers.items() if number is None), None)
         if bad is not None:
             raise ValueError(
-                f"{self._source.file}: query id {_shown(bad)} is not a 64-bit integer as those of "
-                "the first batch are; use load_csv, which reads all ids before it decides"
+                f"{self._source.file}: query id {_shown(bad)} is not written as a 64-bit integer as "
+                "those of the first batch are; use load_csv, which reads all ids before it decides"
             )
         return np.array([numbers[word] for word in words], dtype=np.int64)
 

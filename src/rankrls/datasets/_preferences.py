@@ -429,7 +429,7 @@ def _settled(cells: list[Any], source: NamedTable) -> Array:
     if source.is_text:
         spelled = integers_of(cells)
         numbers = [spelled[cell] for cell in cells]
-        if None not in numbers and len(set(numbers)) == len(numbers):
+        if None not in numbers:
             return np.array(numbers, dtype=np.int64)
     return _array(cells)
 

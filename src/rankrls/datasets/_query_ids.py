@@ -1,4 +1,4 @@
-"""Query ids of a file as an array: integers if all of them are, otherwise strings."""
+"""Query ids of a file as an array: integers if all of them are written as such, else strings."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def as_objects(words: list[str]) -> Array:
 
 
 def integers_of(words: Any) -> dict[Any, int | None]:
-    """The 64-bit integer that each different word spells; None where it spells none."""
+    """The 64-bit integer that each different word is written as; None where it is none."""
     return {word: _as_int64(word) for word in dict.fromkeys(words)}
 
 
 def _as_int64(word: str | bytes) -> int | None:
-    """The 64-bit integer that a word spells in ASCII digits, or None."""
+    """The 64-bit integer that is written as this word (007 is not), or None."""
     text = word.decode("ascii", "replace") if isinstance(word, bytes) else word
     if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 20:
         return None
     number = int(text)
-    return number if -(2**63) <= number < 2**63 else None
+    return number if -(2**63) <= number < 2**63 and str(number) == text else None
