@@ -1,7 +1,9 @@
 """``--auto``: AutoRanker on files as they are, and its model files in the other commands."""
 
+import html
 import json
 import os
+import re
 import shlex
 
 import numpy as np
@@ -360,6 +362,7 @@ def test_pipelines_that_begin_with_an_encoder(run):
     np.testing.assert_array_equal(scores, ranker.predict(encoder.transform(unseen)))
 
 
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.IdColumnWarning")
 def test_report(run):
     told = json.loads(run("report train.csv --auto --effort quick -o page.html --json").out)
     model = load_model("model")
@@ -371,6 +374,10 @@ def test_report(run):
     assert '<section id="members"' in page
     assert '<section id="alpha"' not in page
     assert "brand=acme" in page
+    code = html.unescape(re.search(r"<pre.*?<code>(.*?)</code>", page, re.S)[1])
+    *lines, last = code.splitlines()
+    exec("\n".join(lines), space := {})
+    assert eval(last, space) == pytest.approx(told["pairwise_error"], abs=1e-9)
     tested = run("report train.csv --auto --effort quick --test test.csv -o page.html").out
     assert "on the test data" in tested
     assert "of the mean, nested" in tested

@@ -98,7 +98,7 @@ def test_query_ids_are_integers_only_if_all_are():
     assert read(FILE.replace(b"7,", b"9223372036854775808,")).qid.dtype.kind == "U"
     batches = iter_csv(io.BytesIO(FILE.replace(b"7,", b"x,")), target="label", qid="qid", rows=2)
     next(batches)
-    with pytest.raises(ValueError, match="query id 'x' is not a 64-bit integer"):
+    with pytest.raises(ValueError, match="query id 'x' is no 64-bit integer"):
         next(batches)
 
 

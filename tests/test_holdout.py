@@ -7,6 +7,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from cases import COSTS, TIES, WEIGHTINGS, Case
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV
+from rankrls.core.ridge.leave_out import first_equal
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.model_selection import (
     LeavePairOut,
@@ -464,3 +465,32 @@ def test_features_of_a_huge_scale_by_conjugate_gradients():
     coef = RankRLS(1e-12, solver="cg", tol=1e-10).fit(X, y).coef_
     huge = RankRLS(1e-12, solver="cg", tol=1e-10).fit(1e150 * X, y).coef_
     np.testing.assert_allclose(1e150 * huge, coef, rtol=1e-8)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_equal_rows_are_found(order):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, (9000, 4)).astype(float, order=order)
+    X[:, 1] *= 1e-9
+    X[:, 2] += 1e9
+    _, first, inverse = np.unique(X, axis=0, return_index=True, return_inverse=True)
+    expected = first[inverse.ravel()]
+    np.testing.assert_array_equal(first_equal(X), expected)
+    np.testing.assert_array_equal(first_equal(sparse.csr_array(X)), expected)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("k", [1, 2])
+def test_equal_rows_of_a_query_are_tied_in_any_order(kernel, k):
+    rng = np.random.default_rng(1)
+    X = rng.random((40, 17))[rng.integers(0, 40, 300)]
+    y, qid = rng.normal(size=(300, k)), rng.integers(0, 12, 300)
+    _, first = np.unique(np.column_stack([qid, X]), axis=0, return_inverse=True)
+    first = first.ravel()
+    for order in (np.arange(300), rng.permutation(300)):
+        held = leave_query_out_predict(
+            RankRLS(0.1, kernel=kernel), X[order], y[order], qid=qid[order], alphas=[0.1, 10.0]
+        )
+        for group in range(first.max() + 1):
+            values = held[:, first[order] == group]
+            assert (values == values[:, :1]).all()

@@ -222,7 +222,7 @@ def test_rankers_without_steps():
     assert np.allclose(ranker.coef_, RankRLS().fit(X, y, qid=qid).coef_)
 
 
-@pytest.mark.parametrize("offset", [1e6, -1e7, 1e8])
+@pytest.mark.parametrize("offset", [1e6, -1e7])
 def test_queries_are_forgotten_from_a_feature_far_from_zero(offset):
     rng = np.random.default_rng(10)
     X, qid = rng.normal(size=(600, 3)), np.repeat(np.arange(60), 10)

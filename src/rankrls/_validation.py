@@ -383,7 +383,7 @@ def _encode_objects(name: str, array: NDArray[Any]) -> Queries:
     for i, label in enumerate(array):
         if _is_null(label):
             raise ValueError(f"{name} contains {label!r} at row {i}: every row needs an id")
-        if mixed and isinstance(label, numbers.Integral) and not isinstance(label, bool):
+        if mixed and isinstance(label, int | np.integer) and not isinstance(label, bool):
             label = str(label)  # 2 and "2" are the same query, as in updates
         try:
             codes[i] = numbers_of.setdefault(label, len(numbers_of))

@@ -30,9 +30,9 @@ __all__ = ["fit_stream", "forget", "partial_fit", "require_updatable"]
 
 Array = NDArray[Any]
 
-#: Forgetting is refused if the relative error of a feature's remaining squared deviations may exceed
+#: Forgetting is refused if the relative error of the remaining squared deviations may exceed
 #: TOLERANCE. Sums and means have an error of ROUNDINGS units in the last place.
-TOLERANCE, ROUNDINGS = 1e-9, 8
+TOLERANCE, ROUNDINGS = 1e-8, 8
 
 #: Transformers that shift and scale every feature.
 SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler)

@@ -20,6 +20,8 @@ from rankrls.report import write_report
 
 __all__ = ["report"]
 
+_IMPORT = "from rankrls.datasets import load_ranking"
+
 
 def report(
     data_options: DataOptions,
@@ -58,9 +60,10 @@ def report(
             prepare = Preparation(model_options, data_options, sparse.issparse(rows.data))
             prepare.warn_about_columns(rows, rows.data)
             options |= {"imputer": prepare.imputer, "scaler": prepare.scaler}
+        code = reader.code()
         if test:
             width = rows.data.shape[1]
-            unseen = DataFile(
+            other = DataFile(
                 test,
                 data_options,
                 named=rows.feature_names,
@@ -68,7 +71,9 @@ def report(
                 beyond="drop",
                 sparse=sparse.issparse(rows.data),
                 **raw,
-            ).load(work)
+            )
+            code = code and [*code, *other.code("test", "_test")]
+            unseen = other.load(work)
             options["test"] = (auto_option.plain(unseen.data), unseen.target, unseen.qid)
             options["test_document_names"] = _documents(unseen)
         with reader.named_errors():
@@ -81,6 +86,7 @@ def report(
                 title=title,
                 estimator=estimator,
                 sample_weight=rows.sample_weight,
+                load_code="\n".join([_IMPORT, *code]) if code else None,
                 progress=work.now,
                 **options,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import inspect
 import os
 import sys
 from collections import Counter
@@ -146,6 +147,25 @@ class DataFile:
         """All rows at once."""
         with self._opened(work) as (file, reading):
             return self._with_names(load_ranking(file, **reading))
+
+    def code(self, rows: str = "rows", suffix: str = "") -> list[str]:
+        """Python code that loads the same rows as X, y, qid and weight; none for a pipe."""
+        if not self.seekable:
+            return []
+        default = inspect.signature(load_ranking).parameters
+        reading = self._for(self.path) | {"format": self.reading["format"]}
+        given = {name: value for name, value in reading.items() if value != default[name].default}
+        words = {name: repr(value) for name, value in given.items() if name != "need"}
+        if self.named is not None and given.get("features") == self.named:
+            words["features"] = "rows.feature_names"
+        path = repr(self.paths if self.several else self.path)
+        arguments = ", ".join([path, *(f"{name}={word}" for name, word in words.items())])
+        fields = {"X": "data", "y": "target"}
+        fields |= {} if reading["qid"] is None else {"qid": "qid"}
+        fields |= {} if reading["sample_weight"] is None else {"weight": "sample_weight"}
+        names = ", ".join(name + suffix for name in fields)
+        values = ", ".join(f"{rows}.{field}" for field in fields.values())
+        return [f"{rows} = load_ranking({arguments})", f"{names} = {values}"]
 
     def batches(self, work: Work, *, by_query: bool) -> Iterator[Any]:
         """Batches of rows, one at a time."""

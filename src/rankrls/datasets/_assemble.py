@@ -88,8 +88,8 @@ class QueryIds:
         if not all_integers:
             bad = next(token for token, number in numbers.items() if number is None)
             raise ValueError(
-                f"{self._place(bad, rows)}: query id {show(bad)} is not written as a 64-bit integer "
-                "as those of the first batch are; use load_letor, which reads all ids before it decides"
+                f"{self._place(bad, rows)}: query id {show(bad)} is no 64-bit integer, written as "
+                "those of the first batch; use load_letor, which reads all ids before it decides"
             )
         return np.array([numbers[token] for token in rows.qid], dtype=np.int64)
 

@@ -291,8 +291,8 @@ class CsvColumns(Columns):
         bad = next((word for word, number in numbers.items() if number is None), None)
         if bad is not None:
             raise ValueError(
-                f"{self._source.file}: query id {_shown(bad)} is not written as a 64-bit integer as "
-                "those of the first batch are; use load_csv, which reads all ids before it decides"
+                f"{self._source.file}: query id {_shown(bad)} is no 64-bit integer, written as "
+                "those of the first batch; use load_csv, which reads all ids before it decides"
             )
         return np.array([numbers[word] for word in words], dtype=np.int64)
 

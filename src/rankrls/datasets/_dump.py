@@ -112,8 +112,6 @@ def _query_words(qid: Any, n_rows: int) -> list[str]:
             raise ValueError(f"qid must hold integers or strings to be written; got {label!r}")
         if word.split() != [word] or "#" in word or "\0" in word:
             raise ValueError(f"qid {word!r} cannot be written: white space, '#' or nothing in it")
-    if len(set(words)) != len(words):
-        raise ValueError("qid holds different ids that are written the same, such as 1 and '1'")
     return [words[code] for code in queries.codes.tolist()]
 
 

@@ -22,7 +22,9 @@ from rankrls.report._words import plural
 __all__ = ["render"]
 
 
-def render(analysis: Analysis, *, title: str | None, limit: int) -> str:
+def render(
+    analysis: Analysis, *, title: str | None, limit: int, load_code: str | None = None
+) -> str:
     """Render the whole page as text."""
     by = "query" if analysis.errors.unit == "query" else "row"
     queries = "queries" if by == "query" else "rows"
@@ -36,7 +38,7 @@ def render(analysis: Analysis, *, title: str | None, limit: int) -> str:
         ("worst", f"Worst {queries}", tables.worst(analysis)),
         ("labels", "Labels to check", labels(analysis)),
         ("features", "Features", tables.features(analysis)),
-        ("reproduce", "Code", reproduce(analysis)),
+        ("reproduce", "Code", reproduce(analysis, load_code)),
     ]
     style, script = _asset("style.css"), _asset("script.js")
     heading = cut(title or "") or "Ranking report"

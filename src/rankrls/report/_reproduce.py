@@ -12,20 +12,21 @@ from sklearn.base import clone
 
 from rankrls import AutoRanker, RankRLSCV, __version__
 from rankrls.report._analysis import Analysis
+from rankrls.report._errors import NDCG_AT
 from rankrls.report._html import escape
 
 __all__ = ["code_lines", "reproduce"]
 
 
-def reproduce(analysis: Analysis) -> str:
-    """Code and package versions."""
+def reproduce(analysis: Analysis, load_code: str | None = None) -> str:
+    """Code, after the code that loads the data, and package versions."""
     versions = (
         f"rankrls {__version__}, Python {platform.python_version()}, NumPy {np.__version__}, "
         f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}"
     )
-    code = "\n".join(code_lines(analysis))
+    code = "\n".join([*([] if load_code is None else [load_code, ""]), *code_lines(analysis)])
     return (
-        "<p>This code reproduces the results. "
+        "<p>This code reproduces the estimates of the error (and NDCG), whose values follow #. "
         "The training data are <code>X</code> and <code>y</code>"
         + (" and <code>qid</code>" if analysis.train.has_qid else "")
         + (" and <code>weight</code>" if analysis.train.weight is not None else "")
@@ -74,14 +75,36 @@ def code_lines(analysis: Analysis) -> list[str]:
     if held.method == "leave-query-out":
         lines.append(f"held_out = leave_query_out_predict(model, X, y{qid})")
         lines.append(f"pairwise_error(y, held_out{only_qid})  # {value:.6f}")
+        gains = analysis.errors.mean_ndcg if analysis.test is None else None
+        lines += _ndcg_line(gains, "y, held_out", only_qid)
+        if held.estimate.value != value and search is not None:
+            lines += _estimate_lines(qid, only_qid, held.estimate.value)
     elif held.method == "leave-pair-out":
         lines.append(f"1 - leave_pair_out_score(model, X, y)  # {value:.6f}")
     lines += audited
     lines.append(f"model.fit(X, y{qid})")
     lines += _test_lines(analysis)
+    if any("ndcg(" in line for line in lines):
+        lines[1] = "from rankrls.metrics import ndcg, pairwise_error"
     if any("np." in line for line in lines):
         lines.insert(0, "import numpy as np")
     return lines
+
+
+def _ndcg_line(mean: Any, scored: str, qid: str) -> list[str]:
+    return [] if mean is None else [f"ndcg({scored}{qid}, k={NDCG_AT})  # {mean.value:.6f}"]
+
+
+def _estimate_lines(qid: str, only_qid: str, value: float) -> list[str]:
+    """Code for the error with each query at the alpha that is best for all other queries."""
+    return [
+        'alphas = search.cv_results_["alpha"]',
+        f"held_out = leave_query_out_predict(model, X, y{qid}, alphas=alphas)",
+        f"errors = [pairwise_error(y, scores{only_qid}, average=None) for scores in held_out]",
+        "errors = np.array(errors)[::-1, np.isfinite(errors[0])]",
+        "best = np.argmin(errors.sum(axis=1, keepdims=True) - errors, axis=0)",
+        f"errors[best, np.arange(len(best))].mean()  # {value:.6f}",
+    ]
 
 
 def _before_lines(analysis: Analysis) -> list[str]:
@@ -147,7 +170,10 @@ def _test_lines(analysis: Analysis) -> list[str]:
     qid = ", qid=qid_test" if analysis.train.has_qid else ""
     value = analysis.errors.mean.value
     predicted = f"model.predict(X_test{qid * isinstance(analysis.model, AutoRanker)})"
-    return [f"pairwise_error(y_test, {predicted}{qid})  # {value:.6f}"]
+    line = f"pairwise_error(y_test, {predicted}{qid})  # {value:.6f}"
+    if analysis.plan.base is None:
+        return [line]
+    return [line, *_ndcg_line(analysis.errors.mean_ndcg, f"y_test, {predicted}", qid)]
 
 
 def _with_alphas(call: str, grid: Any) -> str:

@@ -102,6 +102,7 @@ def write_report(
     imputer: Any = None,
     scaler: Any = None,
     max_table_rows: int = 2000,
+    load_code: str | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> Report:
     """Fit a ranker and write an HTML report about the data, the model and its errors.
@@ -144,6 +145,9 @@ def write_report(
         Maximum number of rows in the table of errors. If there are more, the page keeps the worst
         (half of the table), the best (a tenth) and a random sample of the others. Quantiles and
         averages are always computed from all of them.
+    load_code : str, optional
+        Python code that defines X, y, qid and so on. The page shows it before the code that
+        reproduces the results.
     progress : callable, optional
         Function that is called with a line of text before each step, such as ``print``.
 
@@ -183,8 +187,9 @@ def write_report(
     target = os.fspath(path)
     if not isinstance(target, str):
         raise ValueError(f"path must be a str or path-like; got {path!r}")
-    if title is not None and not isinstance(title, str):
-        raise ValueError(f"title must be a str; got {title!r}")
+    for name, given in (("title", title), ("load_code", load_code)):
+        if given is not None and not isinstance(given, str):
+            raise ValueError(f"{name} must be a str; got {given!r}")
     names = feature_names if feature_names is not None else getattr(X, "columns", None)
     if isinstance(estimator, AutoRanker) and imputer is None:
         imputer = encoder_of(X, *([] if test is None else test[:1]))
@@ -215,7 +220,9 @@ def write_report(
     if not is_stream(target) and not os.path.isdir(folder):  # fail before the work
         raise FileNotFoundError(f"no such directory: {folder}")
     analysis = analyse(train, unseen, plan, prepare)
-    page = render(analysis, title=title, limit=limit).encode("utf-8", errors="replace")
+    page = render(analysis, title=title, limit=limit, load_code=load_code).encode(
+        "utf-8", errors="replace"
+    )
     with atomic_file(target) as file:
         file.write(page)
     return Report(

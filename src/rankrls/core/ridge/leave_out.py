@@ -36,6 +36,8 @@ __all__ = [
     "HeldOut",
     "LeavingBasis",
     "check_fold",
+    "equalize",
+    "first_equal",
     "leave_out_features",
     "leave_out_kernel",
     "query_folds",
@@ -51,6 +53,9 @@ SINGULAR = 1e-7
 
 #: Maximum size of the work arrays of folds, which should stay in cache, or for kernels in memory.
 CACHE, WORK = 2**17, 2**23
+
+#: Number of rows that are compared at once.
+ROWS = 4096
 
 #: Singular values below the first number count as zero, above the second as non-zero; in between,
 #: the dependence of basis vectors is uncertain.
@@ -111,6 +116,70 @@ def query_folds(codes: Array) -> list[Array]:
     """Rows of each query, in the order of the query numbers."""
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+
+
+def first_equal(X: Any) -> Array:
+    """Index of the first row that equals each row of X, shape (m,)."""
+    m, n = X.shape
+    weight = np.random.default_rng(0).integers(1, 2**64 - 1, n, dtype=np.uint64)
+    blocks = [slice(start, start + ROWS) for start in range(0, m, ROWS)]
+    if sparse.issparse(X):
+        X = X.tocsr()
+        key = sparse.csr_array((_scrambled(X.data), X.indices, X.indptr), shape=X.shape) @ weight
+    else:
+        key = np.empty(m, dtype=np.uint64)
+        for block in blocks:
+            key[block] = np.einsum("ij,j->i", _scrambled(X[block]), weight)
+    order = np.argsort(key, kind="stable")
+    joined = np.zeros(m, dtype=bool)  # equal to the row before, in this order
+    alike = np.flatnonzero(key[order][1:] == key[order][:-1]) + 1
+    for block in blocks:
+        part = alike[block]
+        if len(part):
+            unequal = (X[order[part]] != X[order[part - 1]]).sum(axis=1)
+            joined[part] = np.asarray(unequal).ravel() == 0
+    first = np.empty(m, dtype=np.int64)
+    first[order] = order[np.flatnonzero(~joined)[np.cumsum(~joined) - 1]]
+    return first
+
+
+def _scrambled(values: Array) -> Array:
+    """Integers made of the bits of numbers, in which every bit depends on the leading ones."""
+    bits = (values.astype(np.float64) + 0.0).view(np.uint64)  # 0 for −0, too
+    bits ^= bits >> np.uint64(32)
+    bits *= np.uint64(0x9E3779B97F4A7C15)
+    bits ^= bits >> np.uint64(29)
+    return bits
+
+
+def equalize(
+    values: Array, outputs: Array, folds: Sequence[Array], components: Array, first: Array
+) -> None:
+    """Give equal rows of a fold and component equal predictions, which rounding made different.
+
+    Otherwise ties would be broken by the order of the rows.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_alphas, total number of rows, n_outputs), modified in place
+    outputs : ndarray of int
+        Outputs to which ``components`` apply.
+    components : ndarray of shape (m,)
+    first : ndarray of shape (m,)
+        From `first_equal`.
+    """
+    repeated = np.bincount(first, minlength=len(first))[first] > 1
+    if not repeated.any():
+        return
+    rows = np.concatenate(folds)
+    fold = np.repeat(np.arange(len(folds)), [len(rows) for rows in folds])
+    places = np.flatnonzero(repeated[rows])
+    keys = np.column_stack([fold, components[rows], first[rows]])[places]
+    _, start, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    source = places[start[group.ravel()]]
+    moved = source != places
+    to, of = places[moved], source[moved]
+    values[:, to[:, None], outputs] = values[:, of[:, None], outputs]
 
 
 def check_fold(number: int, fold: Any, n_rows: int, name: str = "folds") -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ from rankrls.core.ridge.leave_out import (
     Folds,
     HeldOut,
     LeavingBasis,
+    equalize,
+    first_equal,
     leave_out_features,
     leave_out_kernel,
     split_folds,
@@ -456,7 +459,14 @@ class RidgeProblem:
                 place = slice(int(starts[i]), int(starts[i + 1]))
                 for a, one in zip(bad, refits[key], strict=True):
                     values[a, place, objective.outputs] = one[:, objective.outputs].T
+        for objective in self.objectives:
+            components = objective.laplacian.components()
+            equalize(values, objective.outputs, folds, components, self._first_equal)
         return HeldOut(folds, values, n_refits)
+
+    @cached_property
+    def _first_equal(self) -> Array:
+        return first_equal(self.space.X)
 
     def _shortcut(
         self, number: int, folds: Sequence[Array], alphas: Array, cut: Array, out: Array
