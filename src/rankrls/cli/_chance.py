@@ -13,8 +13,8 @@ from rankrls.estimators.choosing import LOSS_METRIC, ListScores, Scoring
 
 __all__ = ["Chance", "hardly_better"]
 
-#: Standard errors above chance that a score has to be: alpha was chosen by it.
-N_ERRORS = 2.0
+#: Standard errors above chance that a score has to be: it is the best of those of many alphas.
+N_ERRORS = 3.0
 
 
 class Chance:

@@ -276,7 +276,8 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         """Choose alpha by folds of whole queries and fit, to a stream of batches.
 
         Sums over queries are kept for every fold. The models fitted without a fold follow exactly
-        from them for all alphas, and equal those of ``fit`` with the same folds.
+        from them for all alphas, and equal those of ``fit`` with the same folds and the linear
+        kernel.
 
         Parameters
         ----------
@@ -303,7 +304,9 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         possible to read the batches again. "concordance_index" and functions are refused, because
         they need the predictions of all queries at once.
 
-        The default grid is centred by the trace of XᵀLX. Memory is needed as for
+        The default grid is extended by the trace of XᵀLX, which is below the bound that ``fit``
+        uses: if the best alpha is very large or small, it may differ. ``fit`` leaves basis vectors
+        out with their folds, and a stream does not. Memory is needed as for
         `RankRLS.fit_stream`, with a matrix of n_features × n_features for every fold.
 
         Examples
