@@ -7,8 +7,8 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from rankrls import RankRLS
-from rankrls._threads import at_most, n_threads
-from rankrls.core.preferences.query_weights import NARROW, Groups, row_blocks
+from rankrls._threads import SMALL, at_most, n_threads
+from rankrls.core.preferences.query_weights import Groups, row_blocks
 
 
 def blas_threads():
@@ -29,7 +29,7 @@ def test_an_error_ends_the_limit():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("n", [3, 40, NARROW + 1])
+@pytest.mark.parametrize("n", [3, 40, SMALL + 1])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_sums_over_blocks_do_not_depend_on_threads(monkeypatch, n, dtype, weighted):
     rng = np.random.default_rng(n)

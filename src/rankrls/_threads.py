@@ -12,7 +12,10 @@ from threadpoolctl import ThreadpoolController
 
 from rankrls._validation import show
 
-__all__ = ["at_most", "n_threads"]
+__all__ = ["SMALL", "at_most", "few_for", "n_threads"]
+
+#: Matrices of at most this many columns are multiplied and factorised in one thread of BLAS.
+SMALL = 512
 
 
 def n_threads(n_jobs: Any) -> int:
@@ -29,6 +32,15 @@ def at_most(threads: int) -> AbstractContextManager[Any]:
     if threads >= effective_n_jobs(-1) or threads >= _blas_threads():
         return nullcontext()
     return _blas().limit(limits=threads)
+
+
+def few_for(n: int) -> AbstractContextManager[Any]:
+    """Limit BLAS to one thread for a matrix of n columns if it is small.
+
+    Several would be hardly faster, and many times slower while other threads or processes use the
+    same cores, because they wait for each other.
+    """
+    return at_most(1) if n <= SMALL else nullcontext()
 
 
 def _blas_threads() -> int:

@@ -7,7 +7,6 @@ numerical libraries, when a command is run: ``rankrls --help`` does not wait for
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Sequence
 
@@ -34,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     rankrls ...
     0
     """
-    if argv is None:
-        _set_up_process()
+    if argv is None:  # imports make many objects that stay: do not look at all of them often
+        gc.set_threshold(100_000)
     try:
         try:
             import click  # noqa: F401
@@ -51,10 +50,3 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(sys.argv[1:] if argv is None else list(argv))
     except KeyboardInterrupt:
         return 130
-
-
-def _set_up_process() -> None:
-    """Settings that must precede the import of numerical libraries."""
-    gc.set_threshold(100_000)  # importing makes many objects that stay: do not look at them often
-    # Threads of BLAS that wait for work leave their cores to those that read the file.
-    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")

@@ -19,6 +19,8 @@ from scipy import sparse
 from scipy.linalg import eigh, solve_triangular
 from scipy.linalg.lapack import get_lapack_funcs
 
+from rankrls._threads import few_for
+
 __all__ = [
     "CholeskyFactorization",
     "Complement",
@@ -144,7 +146,8 @@ class CholeskyFactorization(Factorization):
         S.flat[:: len(S) + 1] += alpha
         # In place: the factor takes the lower triangle, the upper one keeps S.
         (potrf,) = get_lapack_funcs(("potrf",), (S,))
-        C, info = potrf(S if S.flags.f_contiguous else S.T, lower=1, clean=0, overwrite_a=1)
+        with few_for(len(S)):
+            C, info = potrf(S if S.flags.f_contiguous else S.T, lower=1, clean=0, overwrite_a=1)
         return cls(C, alpha, diagonal), info
 
     def _factor(self, alpha: float) -> Array:
@@ -313,7 +316,8 @@ class EigenFactorization(Factorization):
         complement = None if null is None else Complement(null)
         if complement is not None:
             S = complement.restrict(S)
-        values, vectors = eigh(S, driver="evd", overwrite_a=True, check_finite=False)
+        with few_for(len(S)):
+            values, vectors = eigh(S, driver="evd", overwrite_a=True, check_finite=False)
         rounding = rounding_level(values, noise)
         lowest = values.min(initial=0.0)
         if lowest < -10 * rounding and lowest + smallest_alpha <= 0:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankrls._threads import at_most, n_threads
+from rankrls._threads import SMALL, at_most, n_threads
 
 __all__ = [
     "QUERY_WEIGHTINGS",
@@ -37,9 +37,6 @@ QUERY_WEIGHTINGS = ("pair", "size", "query")
 
 #: Above this density a sparse product costs more than a dense one.
 DENSE_ENOUGH = 0.05
-
-#: Products of at most this many columns are distributed over threads by blocks of rows.
-NARROW = 512
 
 #: A centred sum of squares is too inaccurate if it is below this fraction of the uncentred one.
 CANCELLED = 1e-3
@@ -156,7 +153,7 @@ class Groups:
                 gram += part.T @ part
             return gram, cross
 
-        gram, cross = _summed(products, list(row_blocks(m, n)), narrow=n <= NARROW)
+        gram, cross = _summed(products, list(row_blocks(m, n)), narrow=n <= SMALL)
         if constant:
             gram *= scale[0]
         self._clear(gram, cross, means, scale)
@@ -183,8 +180,7 @@ def _summed(
 ) -> tuple[Array, Array]:
     """Sum products over blocks of rows.
 
-    Blocks of few columns are distributed over threads. BLAS would divide every product, which takes
-    many times as long while other threads, such as those that read a file, use the same cores.
+    Blocks of few columns are distributed over threads of our own (`few_for` says why).
     """
     if not narrow:
         return products(blocks)

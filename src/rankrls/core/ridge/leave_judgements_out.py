@@ -17,7 +17,6 @@ of the graph, where rows are connected only by the prior.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import blas, eigh, lapack, solve_triangular
 
-from rankrls._threads import at_most
+from rankrls._threads import few_for
 from rankrls._validation import show
 from rankrls.core.linalg.factorizations import EigenFactorization, Factorization
 from rankrls.core.preferences.laplacian import Factor, GroundedFactor
@@ -46,9 +45,6 @@ Array = NDArray[Any]
 
 #: Maximum size of a work array, and of one that should stay in cache.
 WORK, CACHE = 2**21, 2**17
-
-#: Matrices up to this size are processed by one BLAS thread.
-SMALL = 500
 
 #: Eigenvalues of C below this count as zero, which is a cut of the graph.
 CUT = 1e-10
@@ -292,7 +288,7 @@ def leave_judgements_out(
     for numbers in _batches(sizes, large, max(1, len(spectrum.values))):
         if large[numbers[0]]:
             # For many matrices of moderate size, BLAS threads would mostly wait for each other.
-            with at_most(1) if len(spectrum.values) <= SMALL else nullcontext():
+            with few_for(len(spectrum.values)):
                 found = _solve_vectors(problem, [folds[i] for i in numbers])
             places = folds.places(numbers)
         else:
