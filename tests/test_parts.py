@@ -255,7 +255,7 @@ def test_buckets_hold_whole_queries():
 @pytest.mark.parametrize(
     ("labels", "n_queries"),
     [
-        ([1, "1", 1, "1", (1, 2), (1, 2)], 3),
+        ([1, "1", 1, "1", (1, 2), (1, 2)], 2),
         (["a", "bb", "a", "ccc", "bb", "a"], 3),
         ([1.5, 2, 2, 1.5, True, 1], 3),
     ],
