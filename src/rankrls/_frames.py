@@ -50,6 +50,7 @@ __all__ = [
     "object_names",
     "order_of",
     "refuse_dates",
+    "required_features",
     "row_names",
     "scale_text",
     "scores_in_order",
@@ -461,6 +462,29 @@ def feature_names(X: Any) -> Array | None:
         return None
     names = np.asarray(columns, dtype=object)
     return names if all(isinstance(name, str) for name in names) else None
+
+
+def required_features(estimator: Any) -> list[str] | None:
+    """Names of the columns that a fitted model needs; None if it was fitted to none with names.
+
+    These are its ``feature_names_in_``, without columns that a ``ColumnTransformer`` in front of
+    it drops.
+    """
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return None
+    first = estimator
+    while hasattr(first, "best_estimator_") or hasattr(first, "steps"):
+        first = first.best_estimator_ if hasattr(first, "best_estimator_") else first.steps[0][1]
+    places = getattr(first, "_transformer_to_input_indices", None)  # of a ColumnTransformer
+    if places is not None:
+        kept = [places[name] for name, part, _ in first.transformers_ if not _drops(part)]
+        names = names[sorted({int(j) for columns in kept for j in columns})]
+    return [str(name) for name in names]
+
+
+def _drops(part: Any) -> bool:
+    return isinstance(part, str) and part == "drop"
 
 
 def check_feature_names(names: Any, known: Any, of: str = "X") -> None:

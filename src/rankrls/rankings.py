@@ -25,6 +25,7 @@ from rankrls._frames import (
     check_same_rows,
     data_frame,
     names_anything,
+    required_features,
     row_names,
     shown_names,
 )
@@ -252,16 +253,18 @@ def rank(
         searches. ``qid`` is passed to estimators that use it, such as a pipeline with
         :class:`~rankrls.preprocessing.QueryScaler`.
     data : {array-like, sparse matrix} of shape (n_rows, n_features), data frame or Bunch
-        Rows to rank. From a data frame (pandas, polars), the columns that the model was fitted to
-        are selected by name and others are ignored; if the model has no feature names, all columns
-        except those of ``qid`` and ``ids`` are used. A Bunch of `rankrls.datasets` provides
-        ``data`` and ``qid``.
+        Rows to rank. From a data frame (pandas, polars), the columns that the model uses are
+        selected by name and others are ignored, as are those that a ``ColumnTransformer`` drops;
+        if the model has no feature names, all columns except those of ``qid`` and ``ids`` are
+        used. A Bunch of `rankrls.datasets` provides ``data`` and ``qid``.
     qid : str or array-like of shape (n_rows,), optional
         Query label of each row, in any order; or the name of a column or of an index level. If
         None, the ``qid`` of the Bunch; otherwise all rows form one query with label 0.
     ids : str or array-like of shape (n_rows,), optional
         Ids of the rows; or the name of a column or of an index level. If None, the index of a
-        pandas frame, unless it is only a range of row numbers; otherwise the row indices, from 0.
+        pandas frame, unless it is only a range of row numbers or the level of ``qid``; otherwise
+        the row indices, from 0. A pandas Series as ``qid`` or ``ids`` is matched by position; its
+        index in another order than that of ``data`` is an error.
     k : int, optional
         Keep only the first ``k`` rows of each query. If None, keep all.
 
@@ -324,7 +327,6 @@ class _NamedRows:
 
     @classmethod
     def of(cls, estimator: Any, data: Any, qid: Any, ids: Any) -> _NamedRows:
-        known = getattr(estimator, "feature_names_in_", None)
         if isinstance(data, Mapping):
             return cls._of_bunch(estimator, data, qid, ids)
         if not _is_frame(data):
@@ -335,12 +337,14 @@ class _NamedRows:
                         f"one value for each row as {name}"
                     )
             return cls(data, qid, ids)
+        check_same_rows(data, "data", qid=qid, ids=ids)
+        known = required_features(estimator)
         names = [str(name) for name in data.columns]
         used = [value for value in (qid, ids) if isinstance(value, str)]
         if known is None:
             features = [name for name in data.columns if str(name) not in used]
         else:
-            features = [str(name) for name in known]
+            features = known
             missing = [name for name in features if name not in names]
             if missing:
                 raise ValueError(
@@ -387,12 +391,12 @@ def _is_frame(data: Any) -> bool:
 
 
 def _own_ids(data: Any, qid: Any, ids: Any) -> Any:
-    """Default ids of the rows of a frame: its index, unless it is only a range of row numbers."""
+    """Default ids of the rows of a frame: its index, unless it is row numbers or the queries."""
     index = row_names(data)
     if ids is not None or not names_anything(index):
         return ids
-    if index.nlevels > 1 and isinstance(qid, str) and qid in index.names:
-        index = index.droplevel(qid)
+    if isinstance(qid, str) and qid in index.names:
+        return index.droplevel(qid) if index.nlevels > 1 else None
     return index
 
 
