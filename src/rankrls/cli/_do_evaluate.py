@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from rankrls._streams import DamagedError, opened
 from rankrls.cli._do_predict import rows_for, scored
 from rankrls.cli._estimators import Scorer
 from rankrls.cli._files import DataFile, Stream, shown
@@ -150,11 +152,11 @@ def _read(options: DataOptions, data: str | Sequence[str], model: Any) -> tuple[
 
 def _read_scores(path: str) -> Any:
     """One number on each line; empty lines are skipped."""
-    if path == "-":
-        lines = sys.stdin.buffer.read().splitlines()
-    else:
-        with open(path, "rb") as file:
-            lines = file.read().splitlines()
+    try:
+        with opened(_path(path)) as file:
+            lines = b"".join(iter(partial(file.read, 1 << 20), b"")).splitlines()
+    except DamagedError as error:
+        raise ValueError(f"{shown(path)}: {error}; get the file again") from error
     numbers = []
     for place, line in enumerate(lines, 1):
         if not line.strip():

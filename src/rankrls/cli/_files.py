@@ -12,8 +12,8 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from rankrls._atomic import atomic_file, is_stream
-from rankrls._streams import without_suffix
+from rankrls._atomic import is_stream
+from rankrls._streams import without_suffix, written
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work, require_stdout, stdout_errors
 from rankrls.datasets import iter_ranking, load_ids, load_ranking
@@ -335,7 +335,8 @@ def write_all(file: IO[bytes], data: bytes) -> None:
 def output_file(path: str) -> Iterator[IO[bytes]]:
     """A file to write to, which appears when it is complete; or stdout.
 
-    Devices and pipes (``/dev/stdout``, ``>(…)``) are written to as they are.
+    It is compressed according to its suffix. Devices and pipes (``/dev/stdout``, ``>(…)``) are
+    written to as they are.
     """
     if path == "-":
         with stdout_errors():
@@ -343,7 +344,7 @@ def output_file(path: str) -> Iterator[IO[bytes]]:
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
     else:
-        with atomic_file(path) as file:
+        with written(path) as file:
             yield file
 
 
