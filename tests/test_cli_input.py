@@ -279,8 +279,9 @@ def test_a_short_write_is_continued():
 
 def test_names_and_numbers(tmp_path):
     (tmp_path / "names").write_text("a\n\n b \n")
-    assert names_from(f"@{tmp_path / 'names'}") == names_from("a, b") == ["a", "b"]
-    assert names_from(None) is None
+    assert names_from([f"@{tmp_path / 'names'}"]) == names_from(["a, b"]) == ["a", "b"]
+    assert names_from(["a", f"@{tmp_path / 'names'}", "b,c"]) == ["a", "a", "b", "b", "c"]
+    assert names_from([]) is None
     assert [number(v) for v in (1234567, 0.5, None, float("nan"))] == [
         "1,234,567", "0.5000", "–", "–"]  # fmt: skip
     assert [size(n) for n in (5, 1500, 2_000_000, 3 * 10**9)] == ["5 B", "1.5 kB", "2 MB", "3 GB"]

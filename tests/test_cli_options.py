@@ -571,3 +571,50 @@ def test_features_of_a_model_with_names_cannot_be_mixed_up(folder, capsys):
     none, err = scores("predict plain.csv -m model --features a,b,c,label")
     assert none is None
     assert "--features: the model was fitted to 'a', 'b', 'c', 'd'; leave --features out" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("fit train.dat -m out.model --alpha 3 --alpha 5", "--alpha"),
+        ("fit train.dat -m out.model --alpha=3 --loss squared --alpha 3", "--alpha"),
+        ("fit plain.csv -m out.model --label label --target a", "--label or --target"),
+        ("fit train.dat -m out.model --stream --in-memory", "--stream or --in-memory"),
+        ("predict train.dat -m nameless --model model", "-m or --model"),
+        ("evaluate --run a --run b --qrels c", "--run"),
+        ("compare nameless scores.txt --data train.dat --metric map --metric mrr", "--metric"),
+        ("fit train.dat -m out.model -c 1 -c 2 --loss hinge", "-c"),
+    ],
+)
+def test_an_option_given_twice_is_refused(folder, capsys, words, option):
+    code, _, err = outcome(capsys, words)
+    assert code == 2
+    assert f"error: {option} is given more than once" in err
+
+
+@pytest.mark.parametrize(
+    ("several", "one"),
+    [
+        ("fit train.csv -m out.model --features a --features b,c",
+         "fit train.csv -m out.model --features a,b,c"),
+        ("fit train.dat -m out.model --feature-names a,b --feature-names c,d",
+         "fit train.dat -m out.model --feature-names a,b,c,d"),
+        ("evaluate train.dat -m nameless --metrics ndcg@5 --metrics map,mrr --json --json",
+         "evaluate train.dat -m nameless --metrics ndcg@5,map,mrr --json"),
+        ("weights -m nameless --feature-names a,b --feature-names c,d",
+         "weights -m nameless --feature-names a,b,c,d"),
+    ],
+)  # fmt: skip
+def test_options_that_collect_their_values(folder, capsys, several, one):
+    expected = outcome(capsys, one)
+    assert expected[0] == 0
+    assert outcome(capsys, several) == expected
+
+
+def test_models_are_compared_on_several_files(folder, capsys):
+    Path("twice.txt").write_text(Path("scores.txt").read_text() * 2)
+    n_queries = []
+    for words in ("scores.txt --data train.dat", "twice.txt --data train.dat --data others.dat"):
+        assert main(["compare", "nameless", *words.split(), "--json"]) == 0
+        n_queries.append(json.loads(capsys.readouterr().out)["n_queries"])
+    assert n_queries[1] == 2 * n_queries[0] > 0

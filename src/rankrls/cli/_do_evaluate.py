@@ -38,7 +38,7 @@ def evaluate(
     scores: str | None,
     run: str | None,
     qrels: str | None,
-    metrics: str | None,
+    metrics: Sequence[str],
     k: int,
     ties: str,
     missing_queries: str,
@@ -47,9 +47,9 @@ def evaluate(
 ) -> None:
     """Print measures of the order that scores give the rows of a file, or of a run."""
     require_stdout()
-    if "k" in relevance.given and metrics is not None:
+    if "k" in relevance.given and metrics:
         raise ValueError("--at is for NDCG and precision where no --metrics are named: write @K")
-    asked = parse_metrics(metrics, "--metrics") if metrics is not None else default_metrics(k)
+    asked = parse_metrics(",".join(metrics), "--metrics") if metrics else default_metrics(k)
     relevance.refuse_unused(asked)
     if any(metric.name == "concordance_index" for metric in asked):
         raise ValueError("--metrics: 1 - concordance_index is what 'pairwise_error_all_pairs' says")
@@ -74,7 +74,7 @@ def evaluate(
     if scores is not None and "missing" in options.given:
         raise ValueError("--missing is for a model: --scores needs no feature")
     y, qid, (score,) = labels_and_scores(options, data, [(model, scores)])
-    measures = _Measures(y, score, qid, asked, relevance, metrics is not None)
+    measures = _Measures(y, score, qid, asked, relevance, bool(metrics))
     if per_query:
         measures.tell_queries(as_json)
     elif as_json:

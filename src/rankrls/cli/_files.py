@@ -278,10 +278,12 @@ def _expanded(path: str | Sequence[str]) -> list[str]:
     return found
 
 
-def names_from(given: str | None) -> list[str] | None:
-    """Names from ``a,b,c``, or from the lines of a file: ``@file``."""
-    if given is None:
-        return None
+def names_from(given: Sequence[str]) -> list[str] | None:
+    """Names from each of several ``a,b,c``, or from the lines of a file: ``@file``."""
+    return [name for text in given for name in _names_in(text)] or None
+
+
+def _names_in(given: str) -> list[str]:
     if given.startswith("@"):
         with open(given[1:], encoding="utf-8") as file:
             names = [line.strip() for line in file]
