@@ -203,7 +203,7 @@ class _Measures:
                 "for metrics that need none, name them by --metrics"
             )
         self.errors: Any = np.full(len(self.names), np.nan)
-        wrong = self.errors
+        wrong: Any = self.errors
         if counted.any():
             self.errors = pairwise_error(y, score, qid=codes, average=None)
             # A pair is swapped if its order is wrong, or if there is none, as in svm_rank.
