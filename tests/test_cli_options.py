@@ -352,7 +352,7 @@ def test_an_option_is_used_or_refused(folder, capsys, command, name, base, words
         ("evaluate train.dat -m model --max-grade 3", "--max-grade is for err"),
         ("evaluate train.dat -m model --metrics err --relevant 2", "--relevant is for map, mrr"),
         ("evaluate train.dat -m model --metric map", "rankrls evaluate has --metrics"),
-        ("evaluate train.dat -m model --metrics MAP", "it is called 'average_precision' here"),
+        ("evaluate train.dat -m model --metrics MAP", "it is called 'map' here"),
         ("evaluate train.dat -m model --metrics map@x", "k an integer"),
         ("evaluate train.dat -m model --metrics concordance_index", "pairwise_error_all_pairs"),
         (
@@ -385,7 +385,7 @@ def test_an_option_is_used_or_refused(folder, capsys, command, name, base, words
         ),
         ("compare model scores.txt --data train.dat --metric map --gain linear", "--gain is for"),
         ("fit train.dat -m x --lambda 3", "the regularisation is --alpha"),
-        ("cv train.dat --scoring MAP", "--scoring MAP: it is called 'average_precision' here"),
+        ("cv train.dat --scoring MAP", "--scoring MAP: it is called 'map' here"),
         ("cv train.dat --scoring auc", "of two classes 'pairwise_accuracy' is the AUC"),
         ("fit train.dat -m x --group sizes.txt", "leave out --group 'sizes.txt'"),
         ("fit train.csv -m x --group sizes.txt", "--group is for LETOR text, and train.csv is a"),

@@ -246,7 +246,9 @@ def test_names_of_metrics():
         ("pairwise_error@3", "pairwise_error has no cut-off"),
         ("NDCG@10", "it is called 'ndcg@10' here"),
         ("R@100", "it is called 'recall@100' here"),
-        ("kendall", "metrics must be one of"),
+        ("MAP@5", "it is called 'map@5' here"),
+        ("AP@5", "it is called 'average_precision@5' here"),
+        ("kendall", "metrics must be one of .*'ndcg', .*, 'map', 'mrr', 'err'; got 'kendall'"),
     ):
         with pytest.raises(ValueError, match=message):
             parse_metrics(wrong)
