@@ -804,6 +804,11 @@ def test_scorer_that_qid_does_not_reach_is_refused(data):
     with pytest.raises(ValueError, match="no qid reached the scorer"):
         search.fit(X, y, groups=qid, rankrls__qid=qid)
     assert pairwise_accuracy_scorer(RankRLS().fit(X, y), X, y) > 0  # one ranking
+
+
+@pytest.mark.usefixtures("routing")
+def test_scorers_by_name(data):
+    X, y, qid = data
     y = y - y.min()  # ndcg takes no negative labels
     model = RankRLS().fit(X, y, qid=qid)
     by_name = make_ranking_scorer("ndcg@3", gain="linear")
