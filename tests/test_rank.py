@@ -239,6 +239,10 @@ def test_what_is_wrong_is_said(frame, model, bunch):
     twice = pd.concat([frame, frame[["session"]]], axis=1)
     with pytest.raises(ValueError, match="several columns of this name"):
         rank(model, twice, qid="session")
+    twice = pd.concat([frame, frame[["b", "title"]]], axis=1)
+    with pytest.raises(ValueError, match="data has several columns called 'b': rename them"):
+        rank(model, twice, qid="session")
+    assert len(rank(RankRLS().fit(X[["a"]], frame["grade"]), twice, qid="session")) == len(frame)
     other = pd.Series(frame["session"].to_numpy()[::-1], index=frame["doc"][::-1])
     with pytest.raises(ValueError, match="in another order"):
         RankTable.from_scores(pd.Series(np.ones(len(frame)), index=frame["doc"]), qid=other)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ __all__ = [
     "object_names",
     "order_of",
     "refuse_dates",
+    "refuse_equal_names",
     "required_features",
     "row_names",
     "scale_text",
@@ -534,6 +536,7 @@ def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
     """
     refuse_lazy(X, name)
     refuse_dates(X, name)
+    refuse_equal_names(column_names(X), name)
     _refuse_unread_names(X, name)
     try:
         yield
@@ -563,6 +566,18 @@ def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
         raise ValueError(
             f"{name} has columns that are not numbers: {shown} (drop or encode them; {error})"
         ) from error
+
+
+def refuse_equal_names(columns: Any, name: str = "X") -> None:
+    """Raise if two of the columns of the frame ``name`` have the same name; None has no names."""
+    if columns is None or getattr(columns, "is_unique", False):
+        return
+    twice = [label for label, count in Counter(columns).items() if count > 1]
+    if twice:
+        raise ValueError(
+            f"{name} has several columns called {shown_names(twice)}: rename them, or drop all but "
+            "one"
+        )
 
 
 def _refuse_unread_names(X: Any, name: str) -> None:

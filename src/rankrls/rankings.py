@@ -25,6 +25,7 @@ from rankrls._frames import (
     check_same_rows,
     data_frame,
     names_anything,
+    refuse_equal_names,
     required_features,
     row_names,
     shown_names,
@@ -351,6 +352,7 @@ class _NamedRows:
                     f"data has no column {shown_names(missing)}, which the model was fitted to; "
                     f"its columns are {shown_names(names)}"
                 )
+        refuse_equal_names([name for name in data.columns if name in set(features)], "data")
         if qid is None:
             _refuse_forgotten_queries([n for n in names if known is None or n not in set(known)])
         X = data[features] if hasattr(data, "iloc") else data.select(features)
