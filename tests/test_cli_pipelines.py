@@ -82,6 +82,17 @@ def test_columns_that_the_transformer_drops_are_not_needed(columns, tmp_path, mo
         assert "NDCG" in capsys.readouterr().out
 
 
+def test_a_file_of_numbers_is_a_table_for_the_transformer(tmp_path):
+    table = make_product_search(n_queries=6, n_products=5, random_state=0)
+    table = table[["query", "clicks", "price", "grade"]].fillna(0)
+    model = shop_pipeline(table)
+    table.to_csv(tmp_path / "shop.csv", index=False)
+    read = load_ranking(tmp_path / "shop.csv", target="grade", qid="query")
+    assert isinstance(read.data, np.ndarray)
+    expected = rank(model, table, qid="query").to_frame()
+    pd.testing.assert_frame_equal(rank(model, read).to_frame(), expected)
+
+
 def test_columns_that_the_transformer_passes_on_are_needed():
     table = make_product_search(n_queries=6, n_products=5, random_state=0)
     table["query"] = table.groupby("query", sort=False).ngroup()

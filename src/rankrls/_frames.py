@@ -33,6 +33,7 @@ __all__ = [
     "check_same_rows",
     "clear_errors",
     "column_names",
+    "column_transformer",
     "columns_in_order",
     "columns_like_ids",
     "data_frame",
@@ -475,18 +476,21 @@ def required_features(estimator: Any) -> list[str] | None:
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         return None
-    first = estimator
-    while hasattr(first, "best_estimator_") or hasattr(first, "steps"):
-        first = first.best_estimator_ if hasattr(first, "best_estimator_") else first.steps[0][1]
-    places = getattr(first, "_transformer_to_input_indices", None)  # of a ColumnTransformer
-    if places is not None:
-        kept = [places[name] for name, part, _ in first.transformers_ if not _drops(part)]
+    chooser = column_transformer(estimator)
+    if chooser is not None:
+        dropped = [name for name, part, _ in chooser.transformers_ if part == "drop"]
+        places = chooser._transformer_to_input_indices
+        kept = [columns for name, columns in places.items() if name not in dropped]
         names = names[sorted({int(j) for columns in kept for j in columns})]
     return [str(name) for name in names]
 
 
-def _drops(part: Any) -> bool:
-    return isinstance(part, str) and part == "drop"
+def column_transformer(estimator: Any) -> Any:
+    """The fitted ``ColumnTransformer`` in front of a pipeline, also one in a search; or None."""
+    while hasattr(estimator, "best_estimator_") or hasattr(estimator, "steps"):
+        best = getattr(estimator, "best_estimator_", None)
+        estimator = estimator.steps[0][1] if best is None else best
+    return estimator if hasattr(estimator, "_transformer_to_input_indices") else None
 
 
 def check_feature_names(names: Any, known: Any, of: str = "X") -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.utils.metadata_routing import get_routing_for_object
 
@@ -23,6 +24,7 @@ from rankrls._frames import (
     QUERY_NAMES,
     RawTable,
     check_same_rows,
+    column_transformer,
     data_frame,
     names_anything,
     refuse_equal_names,
@@ -372,11 +374,13 @@ class _NamedRows:
                     there = shown_names([key for key in data if data[key] is not None])
                     raise ValueError(f"{name}={value!r} is not in data, which has {there}")
                 given[name] = data[value]
+        known, names = getattr(estimator, "feature_names_in_", None), data.get("feature_names")
+        if known is not None and names is not None and column_transformer(estimator) is not None:
+            X = X if isinstance(X, RawTable) or issparse(X) else RawTable(list(names), X, {})
         if isinstance(X, RawTable):
             X = X.to_frame()
         if _is_frame(X):
             return cls.of(estimator, X, **given)
-        known, names = getattr(estimator, "feature_names_in_", None), data.get("feature_names")
         if known is not None and names is not None and list(known) != list(names):
             places = {str(name): place for place, name in enumerate(names)}
             missing = [str(name) for name in known if str(name) not in places]
