@@ -248,7 +248,7 @@ def test_options_that_auto_has_no_use_for(run, command, option, message):
         ("fit train.csv --auto -m x --stream", "--auto reads all rows at once"),
         ("fit train.csv --auto -m x --in-memory", "leave out --stream or --in-memory"),
         ("cv train.csv --auto --plot x.png", "--auto has no path of alphas to draw"),
-        ("cv train.csv --auto --scoring MAP", "it is called 'average_precision' here"),
+        ("cv train.csv --auto --scoring MAP", "it is called 'map' here"),
         ("fit train.csv -m x --effort quick", "--effort is for --auto"),
         ("report train.csv --effort quick", "--effort is for --auto"),
         (

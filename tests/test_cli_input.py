@@ -41,6 +41,8 @@ FILES = {
     "bad.csv": "qid,label,a\n1,2,x\n",
     "short.csv": "qid,label,a\n1,2\n",
     "two.csv": "label,y,qid,a\n1,2,3,4\n",
+    "table.csv": "qid,label,a\n1,2,5\n1,1,4\n2,2,3\n",
+    "half.csv": "qid,label,a\n2,1,5\n3,1,4\n3,2,2\n",
     "none.csv": "who,what\n1,2\n",
     "numbers.csv": "1,2,3\n1,3,4\n",
     "scores.txt": "1\n2\nx\n",
@@ -101,6 +103,10 @@ FILES = {
         ("fit train.dat -m x --one-ranking --alpha auto --stream", "--one-ranking has none"),
         ("fit train.dat -m x --scoring concordance_index --stream", "all queries at once"),
         ("fit train.dat -m x --one-ranking --cost unit --stream", "--one-ranking needs all rows"),
+        ("fit table.csv -m x --format letor", "is not a number (a table? use --input-format csv)"),
+        ("fit table.csv -m x --format parquet", "for text, use --input-format csv or --input-for"),
+        ("fit table.csv half.csv -m x --stream", "half.csv: query 2 is in table.csv, too, and batch"
+         "es hold whole queries of one file: move its rows into one file, or use --in-memory"),
         ("fit train.dat -m x -c 3", "-c is SVMrank's C, for --loss hinge"),
         ("fit train.dat -m x --loss hinge -c 3 --alpha 1", "-c and --alpha exclude each other"),
         ("fit train.dat -m x --loss hinge --cost unit", "--cost is for --loss squared"),
@@ -279,8 +285,9 @@ def test_a_short_write_is_continued():
 
 def test_names_and_numbers(tmp_path):
     (tmp_path / "names").write_text("a\n\n b \n")
-    assert names_from(f"@{tmp_path / 'names'}") == names_from("a, b") == ["a", "b"]
-    assert names_from(None) is None
+    assert names_from([f"@{tmp_path / 'names'}"]) == names_from(["a, b"]) == ["a", "b"]
+    assert names_from(["a", f"@{tmp_path / 'names'}", "b,c"]) == ["a", "a", "b", "b", "c"]
+    assert names_from([]) is None
     assert [number(v) for v in (1234567, 0.5, None, float("nan"))] == [
         "1,234,567", "0.5000", "–", "–"]  # fmt: skip
     assert [size(n) for n in (5, 1500, 2_000_000, 3 * 10**9)] == ["5 B", "1.5 kB", "2 MB", "3 GB"]

@@ -352,7 +352,7 @@ def test_an_option_is_used_or_refused(folder, capsys, command, name, base, words
         ("evaluate train.dat -m model --max-grade 3", "--max-grade is for err"),
         ("evaluate train.dat -m model --metrics err --relevant 2", "--relevant is for map, mrr"),
         ("evaluate train.dat -m model --metric map", "rankrls evaluate has --metrics"),
-        ("evaluate train.dat -m model --metrics MAP", "it is called 'average_precision' here"),
+        ("evaluate train.dat -m model --metrics MAP", "it is called 'map' here"),
         ("evaluate train.dat -m model --metrics map@x", "k an integer"),
         ("evaluate train.dat -m model --metrics concordance_index", "pairwise_error_all_pairs"),
         (
@@ -385,7 +385,7 @@ def test_an_option_is_used_or_refused(folder, capsys, command, name, base, words
         ),
         ("compare model scores.txt --data train.dat --metric map --gain linear", "--gain is for"),
         ("fit train.dat -m x --lambda 3", "the regularisation is --alpha"),
-        ("cv train.dat --scoring MAP", "--scoring MAP: it is called 'average_precision' here"),
+        ("cv train.dat --scoring MAP", "--scoring MAP: it is called 'map' here"),
         ("cv train.dat --scoring auc", "of two classes 'pairwise_accuracy' is the AUC"),
         ("fit train.dat -m x --group sizes.txt", "leave out --group 'sizes.txt'"),
         ("fit train.csv -m x --group sizes.txt", "--group is for LETOR text, and train.csv is a"),
@@ -571,3 +571,50 @@ def test_features_of_a_model_with_names_cannot_be_mixed_up(folder, capsys):
     none, err = scores("predict plain.csv -m model --features a,b,c,label")
     assert none is None
     assert "--features: the model was fitted to 'a', 'b', 'c', 'd'; leave --features out" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("fit train.dat -m out.model --alpha 3 --alpha 5", "--alpha"),
+        ("fit train.dat -m out.model --alpha=3 --loss squared --alpha 3", "--alpha"),
+        ("fit plain.csv -m out.model --label label --target a", "--label or --target"),
+        ("fit train.dat -m out.model --stream --in-memory", "--stream or --in-memory"),
+        ("predict train.dat -m nameless --model model", "-m or --model"),
+        ("evaluate --run a --run b --qrels c", "--run"),
+        ("compare nameless scores.txt --data train.dat --metric map --metric mrr", "--metric"),
+        ("fit train.dat -m out.model -c 1 -c 2 --loss hinge", "-c"),
+    ],
+)
+def test_an_option_given_twice_is_refused(folder, capsys, words, option):
+    code, _, err = outcome(capsys, words)
+    assert code == 2
+    assert f"error: {option} is given more than once" in err
+
+
+@pytest.mark.parametrize(
+    ("several", "one"),
+    [
+        ("fit train.csv -m out.model --features a --features b,c",
+         "fit train.csv -m out.model --features a,b,c"),
+        ("fit train.dat -m out.model --feature-names a,b --feature-names c,d",
+         "fit train.dat -m out.model --feature-names a,b,c,d"),
+        ("evaluate train.dat -m nameless --metrics ndcg@5 --metrics map,mrr --json --json",
+         "evaluate train.dat -m nameless --metrics ndcg@5,map,mrr --json"),
+        ("weights -m nameless --feature-names a,b --feature-names c,d",
+         "weights -m nameless --feature-names a,b,c,d"),
+    ],
+)  # fmt: skip
+def test_options_that_collect_their_values(folder, capsys, several, one):
+    expected = outcome(capsys, one)
+    assert expected[0] == 0
+    assert outcome(capsys, several) == expected
+
+
+def test_models_are_compared_on_several_files(folder, capsys):
+    Path("twice.txt").write_text(Path("scores.txt").read_text() * 2)
+    n_queries = []
+    for words in ("scores.txt --data train.dat", "twice.txt --data train.dat --data others.dat"):
+        assert main(["compare", "nameless", *words.split(), "--json"]) == 0
+        n_queries.append(json.loads(capsys.readouterr().out)["n_queries"])
+    assert n_queries[1] == 2 * n_queries[0] > 0

@@ -1,7 +1,10 @@
 """Model files of pipelines with a ColumnTransformer, used by the command line and by ``rank``."""
 
+import io
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
@@ -42,6 +45,61 @@ def test_tables_with_text_and_missing_values(columns, tmp_path, monkeypatch, cap
     by_file = rank(load_model("shop.rankrls"), read).to_frame()
     by_frame = rank(model, new, qid="query").to_frame()
     pd.testing.assert_frame_equal(by_file, by_frame)
+
+
+def shop_pipeline(table, remainder="drop", columns=("clicks", "price")):
+    """A pipeline that is fitted to the whole table, and takes what it uses from it."""
+    chosen = make_column_transformer((SimpleImputer(), list(columns)), remainder=remainder)
+    model = make_pipeline(chosen, RankRLS(1.0))
+    return model.fit(table, table["grade"], rankrls__qid=table["query"])
+
+
+@pytest.mark.parametrize("columns", [["clicks", "price"], [2, 3]], ids=["names", "numbers"])
+def test_columns_that_the_transformer_drops_are_not_needed(columns, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = make_product_search(n_queries=6, n_products=5, random_state=0)
+    model = shop_pipeline(table, columns=columns)
+    save_model(model, "shop.rankrls")
+    table.to_csv("shop.csv", index=False)
+    expected = rank(model, table, qid="query", ids="product", k=2).to_frame()
+    assert expected["score"].max() == model.predict(table).max()
+    few = table[["price", "product", "query", "clicks"]]
+    for data in (few, pl.from_pandas(few)):
+        found = rank(model, data, qid="query", ids="product", k=2).to_frame()
+        pd.testing.assert_frame_equal(found, expected)
+    with pytest.raises(ValueError, match="data has a column 'query', but qid is None"):
+        rank(model, few)
+    with pytest.raises(ValueError, match="data has no column 'price'"):
+        rank(model, table.drop(columns="price"), qid="query")
+
+    few.to_csv("few.csv", index=False)
+    for how in ([], ["--qid-column", "query"]):
+        asked = ["-m", "shop.rankrls", *how]
+        assert main(["predict", "few.csv", "--top", "2", "--doc-id", "product", *asked]) == 0
+        printed = pd.read_csv(io.StringIO(capsys.readouterr().out))
+        pd.testing.assert_frame_equal(printed, expected)
+        assert main(["evaluate", "shop.csv", *asked]) == 0
+        assert "NDCG" in capsys.readouterr().out
+
+
+def test_a_file_of_numbers_is_a_table_for_the_transformer(tmp_path):
+    table = make_product_search(n_queries=6, n_products=5, random_state=0)
+    table = table[["query", "clicks", "price", "grade"]].fillna(0)
+    model = shop_pipeline(table)
+    table.to_csv(tmp_path / "shop.csv", index=False)
+    read = load_ranking(tmp_path / "shop.csv", target="grade", qid="query")
+    assert isinstance(read.data, np.ndarray)
+    expected = rank(model, table, qid="query").to_frame()
+    pd.testing.assert_frame_equal(rank(model, read).to_frame(), expected)
+
+
+def test_columns_that_the_transformer_passes_on_are_needed():
+    table = make_product_search(n_queries=6, n_products=5, random_state=0)
+    table["query"] = table.groupby("query", sort=False).ngroup()
+    table = table[["query", "clicks", "price", "grade"]]
+    model = shop_pipeline(table, remainder="passthrough")
+    with pytest.raises(ValueError, match="data has no column 'grade'"):
+        rank(model, table.drop(columns="grade"), qid="query")
 
 
 def test_a_model_that_fills_in_means_goes_on_doing_so(tmp_path, monkeypatch, capsys):

@@ -228,3 +228,33 @@ def test_ids_of_files(files, frame):
     pd.DataFrame({"doc": ["a", None], "x": [1, 2]}).to_parquet(files / "gap.parquet")
     with pytest.raises(ValueError, match=r"gap.parquet.*column 'doc' is empty"):
         load_ids(files / "gap.parquet", "doc")
+
+
+def test_lists_without_a_pair_of_different_labels(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, label in (("ones", 1), ("zeros", 0)):
+        lines = [f"{label} qid:{q} 1:0\n" for q in (1, 1, 2)]
+        (tmp_path / name).write_text("".join(lines))
+    (tmp_path / "scores").write_text("3\n2\n1\n")
+
+    def evaluated(name, *words):
+        code = main(["evaluate", name, "--scores", "scores", *words])
+        out, err = capsys.readouterr()
+        return (code, out) if code == 0 else (code, err)
+
+    found = json.loads(evaluated("ones", "--metrics", "ndcg@5,mrr", "--json")[1])
+    expected = evaluate([1, 1, 1], [3, 2, 1], qid=[1, 1, 2], metrics="ndcg@5,mrr")
+    assert {name: found[name] for name in expected} == expected
+    assert found["pairwise_error"] is found["zero_one_error"] is None
+    code, out = evaluated("zeros", "--undefined", "0")
+    assert code == 0
+    assert "NDCG@10       0.0000" in out
+    assert "pairwise" not in out
+    assert evaluated("zeros", "--metrics", "mrr", "--undefined", "0", "--per-query")[0] == 0
+    for name, *words in (["ones"], ["ones", "--metrics", "mrr,pairwise_accuracy"]):
+        code, err = evaluated(name, *words)
+        assert code == 2
+        assert "there is no preference to evaluate" in err
+    code, err = evaluated("zeros", "--metrics", "mrr")
+    assert code == 2
+    assert "no query has a relevant row" in err

@@ -48,6 +48,35 @@ def kind(request):
     return request.param
 
 
+def test_the_command_line_writes_files_compressed(kind, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.txt").write_bytes(LETOR)
+    how = ["train.txt", "-m", "model"]
+    assert main(["fit", *how, "--alpha", "1", "--scale", "none"]) == 0
+    for command in (
+        ["predict", *how],
+        ["predict", *how, "--format", "trec"],
+        ["export", "-m", "model", "--to", "sql", "--feature-names", "a,b"],
+        ["export", "-m", "model", "--to", "onnx"],
+    ):
+        name = f"made{SUFFIX[kind]}"
+        assert main([*command, "-o", "plain"]) == 0
+        assert main([*command, "-o", name]) == 0
+        with _streams.opened(name) as file:
+            content = b"".join(iter(lambda file=file: file.read(1 << 16), b""))
+        assert content == (tmp_path / "plain").read_bytes()
+        assert (tmp_path / name).read_bytes()[:3] == PACK[kind](b"")[:3]
+    assert main(["predict", *how, "-o", name]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", "train.txt", "--scores", name, "--json"]) == 0
+    by_file = capsys.readouterr().out
+    assert main(["evaluate", *how, "--json"]) == 0
+    assert capsys.readouterr().out == by_file
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-9])
+    assert main(["evaluate", "train.txt", "--scores", name]) == 2
+    assert f"{name}: the {kind} data is truncated or corrupt" in capsys.readouterr().err
+
+
 class Pipe(io.RawIOBase):
     """It gives few bytes at a time, and cannot be rewound."""
 

@@ -6,7 +6,6 @@ import re
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from rankrls import RankRLSCV

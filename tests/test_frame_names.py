@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import train_test_split
 
 from rankrls import (
+    AutoRanker,
     ConditionalRankRLS,
     ConditionalRankRLSCV,
     GreedyRankRLS,
@@ -378,6 +379,24 @@ def test_names_that_scikit_learn_does_not_read(monkeypatch):
     RankRLS().fit(frame.to_pandas(), target)
     monkeypatch.setattr("sklearn.__version__", "1.9.dev0")
     RankRLS().fit(frame.to_pandas(), target)
+
+
+def test_columns_of_the_same_name_are_refused():
+    twice = X[["a", "b", "a"]]
+    y, qid = np.arange(P) % 3, np.arange(P) // 4
+    unnamed = RankRLS().fit(X.to_numpy(), y, qid=qid)
+    for call in (
+        lambda: RankRLS().fit(twice, y, qid=qid),
+        lambda: RankRLS().partial_fit(twice, y, qid=qid),
+        lambda: RankSVM().fit(twice, y, qid=qid),
+        lambda: GreedyRankRLS(1).fit(twice, y, qid=qid),
+        lambda: AutoRanker().fit(twice, y, qid=qid),
+        lambda: ConditionalRankRLS().fit(twice, SQUARE.to_numpy()),
+        lambda: QueryScaler().fit_transform(twice, qid=qid),
+        lambda: unnamed.predict(twice),
+    ):
+        with pytest.raises(ValueError, match="X has several columns called 'a': rename them, or"):
+            call()
 
 
 def test_names_in_partial_fit():

@@ -10,7 +10,16 @@ from scipy import sparse
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from rankrls import GreedyRankRLS, PreferenceGraph, RankRLS, RankRLSCV, RankSVM, metrics, rank
+from rankrls import (
+    GreedyRankRLS,
+    PreferenceGraph,
+    RankRLS,
+    RankRLSCV,
+    RankSVM,
+    metrics,
+    rank,
+    streaming,
+)
 from rankrls.model_selection import (
     cross_val_predict,
     cross_val_score,
@@ -30,6 +39,7 @@ X = RNG.normal(size=(N, 3))
 Y = RNG.integers(0, 4, N).astype(float)
 SCORE = RNG.integers(0, 5, N).astype(float)
 FITTED = RankRLS().fit(X, Y, qid=QID)
+PIPELINE = make_pipeline(StandardScaler(), RankRLS())
 
 #: What is called with queries, and what of the result is compared.
 CALLS = {
@@ -41,7 +51,6 @@ CALLS = {
     "RankRLSCV": lambda **q: RankRLSCV().fit(X, Y, **q).alpha_,
     "RankSVM": lambda **q: RankSVM().fit(X, Y, **q).coef_,
     "GreedyRankRLS": lambda **q: GreedyRankRLS(2).fit(X, Y, **q).scores_,
-    "partial_fit": lambda **q: RankRLS().partial_fit(X, Y, **q).coef_,
     "score": lambda **q: FITTED.score(X, Y, **q),
     "graph": lambda **q: PreferenceGraph.from_scores(Y, **q).query_codes,
     "transform": lambda **q: QueryScaler().fit_transform(X, **q),
@@ -102,6 +111,25 @@ def test_wrong_sizes():
         RankRLS().fit(X, Y, group=SIZES, foo=1)
     with pytest.raises(TypeError, match="takes X and y as positional arguments"):
         RankRLS().fit(X, Y, QID, group=SIZES)
+
+
+@pytest.mark.parametrize("name", ["group", "group_sizes"])
+def test_updates_need_ids(name):
+    """Sizes would give queries of different calls the same numbers."""
+    for update in (
+        RankRLS().partial_fit,
+        FITTED.forget,
+        RankRLSCV().partial_fit,
+        partial(streaming.partial_fit, PIPELINE),
+        partial(streaming.forget, PIPELINE),
+    ):
+        with pytest.raises(TypeError, match="number the queries of every call from 0"):
+            update(X, Y, **{name: SIZES})
+    by_size = RankRLS().fit(X, Y, group=SIZES)
+    last = max(QID) == QID
+    rest = RankRLS().fit(X[~last], Y[~last], qid=QID[~last])
+    by_size.forget(X[last], Y[last], qid=QID[last])
+    np.testing.assert_allclose(by_size.coef_, rest.coef_, rtol=1e-9)
 
 
 def test_in_a_pipeline():

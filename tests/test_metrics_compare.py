@@ -123,7 +123,7 @@ def test_callable_metric(data):
     assert result.mean_a == pytest.approx(linear(data["y"], data["a"], qid=data["qid"]))
     with pytest.raises(ValueError, match="one value for each of the 30 queries"):
         compare(data, metric=lambda y, s, qid, average: 1.0)
-    with pytest.raises(ValueError, match="metric='MAP': it is called 'average_precision' here"):
+    with pytest.raises(ValueError, match="metric='MAP': it is called 'map' here"):
         compare(data, metric="MAP")
 
 

@@ -104,6 +104,29 @@ def test_the_index_names_rows(frame, model):
     assert sorted(numbered.id.tolist()) == list(range(len(frame)))
 
 
+def test_an_index_of_queries_names_no_rows(frame, model):
+    expected = lines_of(rank(model, frame, qid="session"))
+    assert lines_of(rank(model, frame.set_index("session"), qid="session")) == expected
+    assert lines_of(rank(model, frame.set_index("session", drop=False), qid="session")) == expected
+
+
+@pytest.mark.parametrize("qid", ["session", None])
+def test_series_in_another_order_than_the_rows(frame, model, qid):
+    named = frame.set_index(frame["doc"].to_numpy())
+    turned = named.iloc[::-1]
+    with pytest.raises(ValueError, match=r"the rows of ids have the names .* pass ids\.loc\["):
+        rank(model, named, qid=qid, ids=turned["doc"])
+    with pytest.raises(ValueError, match=r"the rows of qid have the names .* pass qid\.loc\["):
+        rank(model, named, qid=turned["session"], ids="doc")
+    with pytest.raises(ValueError, match=r"the rows of ids have the names"):
+        rank(model, {"data": named, "qid": "session"}, ids=turned["doc"])
+    with pytest.warns(UserWarning, match="the rows of ids have the same labels"):
+        rank(model, frame, qid=qid, ids=frame["doc"].iloc[::-1])
+    straight = turned["doc"].loc[named.index]
+    expected = lines_of(rank(model, frame, qid=qid, ids="doc"))
+    assert lines_of(rank(model, named, qid=qid, ids=straight)) == expected
+
+
 def test_bunches_and_arrays(bunch):
     model = RankRLS().fit(bunch.data, bunch.target, qid=bunch.qid)
     expected = by_hand(model.predict(bunch.data).tolist(), bunch.qid.tolist(), range(10**6))
@@ -216,6 +239,10 @@ def test_what_is_wrong_is_said(frame, model, bunch):
     twice = pd.concat([frame, frame[["session"]]], axis=1)
     with pytest.raises(ValueError, match="several columns of this name"):
         rank(model, twice, qid="session")
+    twice = pd.concat([frame, frame[["b", "title"]]], axis=1)
+    with pytest.raises(ValueError, match="data has several columns called 'b': rename them"):
+        rank(model, twice, qid="session")
+    assert len(rank(RankRLS().fit(X[["a"]], frame["grade"]), twice, qid="session")) == len(frame)
     other = pd.Series(frame["session"].to_numpy()[::-1], index=frame["doc"][::-1])
     with pytest.raises(ValueError, match="in another order"):
         RankTable.from_scores(pd.Series(np.ones(len(frame)), index=frame["doc"]), qid=other)

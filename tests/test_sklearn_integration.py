@@ -33,6 +33,7 @@ import oracles
 from rankrls import PreferenceGraph, RankRLS
 from rankrls.metrics import (
     make_ranking_scorer,
+    ndcg,
     ndcg_scorer,
     pairwise_accuracy,
     pairwise_accuracy_scorer,
@@ -803,8 +804,24 @@ def test_scorer_that_qid_does_not_reach_is_refused(data):
     with pytest.raises(ValueError, match="no qid reached the scorer"):
         search.fit(X, y, groups=qid, rankrls__qid=qid)
     assert pairwise_accuracy_scorer(RankRLS().fit(X, y), X, y) > 0  # one ranking
-    with pytest.raises(ValueError, match=r"metric must be a function.* got 'ndcg@10'"):
-        make_ranking_scorer("ndcg@10")
+
+
+@pytest.mark.usefixtures("routing")
+def test_scorers_by_name(data):
+    X, y, qid = data
+    y = y - y.min()  # ndcg takes no negative labels
+    model = RankRLS().fit(X, y, qid=qid)
+    by_name = make_ranking_scorer("ndcg@3", gain="linear")
+    by_function = make_ranking_scorer(ndcg, k=3, gain="linear")
+    assert by_name(model, X, y, qid=qid) == by_function(model, X, y, qid=qid)
+    for wrong, options, message in (
+        (3, {}, "metric must be a name such as 'ndcg@10', or a function"),
+        ("NDCG@10", {}, "it is called 'ndcg@10' here"),
+        ("ndcg@10", {"k": 5}, "metric='ndcg@10' has a cut-off: leave out k=5"),
+        ("pairwise_error", {}, "higher must be better"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make_ranking_scorer(wrong, **options)
 
 
 @pytest.mark.usefixtures("routing")

@@ -126,10 +126,12 @@ def test_batches_of_csv_need_names():
 def test_dates_in_parquet_are_refused(tmp_path):
     frame = pd.DataFrame(
         {"qid": [1, 1], "label": [0, 1], "day": pd.to_datetime(["2024-01-01"] * 2)}
-    )
+    ).assign(brand=["a", "b"])
     frame.to_parquet(tmp_path / "days.parquet")
-    with pytest.raises(ValueError, match="column 'day' is not numeric but timestamp"):
+    with pytest.raises(ValueError, match=r"column 'day' is not numeric .* drop='day',"):
         load_ranking(tmp_path / "days.parquet", text="auto", missing="nan")
+    with pytest.raises(ValueError, match=r"column 'day' is not numeric .* drop=\['day', 'brand'\]"):
+        load_ranking(tmp_path / "days.parquet")
 
 
 def test_encoded_as_a_data_frame_is():

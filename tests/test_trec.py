@@ -246,10 +246,22 @@ def test_names_of_metrics():
         ("pairwise_error@3", "pairwise_error has no cut-off"),
         ("NDCG@10", "it is called 'ndcg@10' here"),
         ("R@100", "it is called 'recall@100' here"),
-        ("kendall", "metrics must be one of"),
+        ("MAP@5", "it is called 'map@5' here"),
+        ("AP@5", "it is called 'average_precision@5' here"),
+        ("kendall", "metrics must be one of .*'ndcg', .*, 'map', 'mrr', 'err'; got 'kendall'"),
     ):
         with pytest.raises(ValueError, match=message):
             parse_metrics(wrong)
+
+
+def test_ids_that_never_match_are_a_warning():
+    run = RankTable.from_scores([2.0, 1.0], qid=["q", "q"], ids=["a", "b"])
+    judged = Qrels(np.array(["q", "q"]), np.array(["A", "B"]), np.array([1.0, 0.0]))
+    message = "no document .* was judged .* of the run is 'a', the first judged id is 'A'"
+    with pytest.warns(UserWarning, match=message):
+        assert evaluate_run(run, judged, metrics="map") == {"map": 0.0}
+    one = replace(judged, id=np.array(["a", "B"]))
+    assert evaluate_run(run, one, metrics="map") == {"map": 1.0}  # warnings are errors
 
 
 def test_what_is_wrong_with_an_evaluation():

@@ -27,6 +27,7 @@ __all__ = [
     "at_end_of_call",
     "explained",
     "library_frames",
+    "names_lasting_queries",
     "names_queries",
     "queries_of_sizes",
     "takes_queries",
@@ -85,6 +86,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 _REPEATED = (
     "qid holds the query of each row; for sizes of consecutive queries use "
     "qid=np.repeat(np.arange(len(group)), group)"
+)
+_LASTING = (
+    "sizes would number the queries of every call from 0; pass the query of each row as qid, with "
+    "ids that are unique over all calls"
 )
 _SIZES = "pass sizes of consecutive queries as group"
 _CALLED = "pass the query of each row as qid"
@@ -165,6 +170,9 @@ _OTHER_NAMES = dict.fromkeys(("groups", "group_id", "query", "query_id", "qids")
 
 #: Advice for functions that take ``qid`` but not ``group``: names in other libraries.
 names_queries = explained(group=_REPEATED, group_sizes=_REPEATED, **_OTHER_NAMES)
+
+#: The same for updates of models, which recognise queries of other calls by their ids.
+names_lasting_queries = explained(group=_LASTING, group_sizes=_LASTING, **_OTHER_NAMES)
 
 _names_queries_or_sizes = explained(
     group_sizes=_SIZES, **_OTHER_NAMES, eval_set=_VALIDATION, eval_group=_VALIDATION

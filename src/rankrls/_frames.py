@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ __all__ = [
     "check_same_rows",
     "clear_errors",
     "column_names",
+    "column_transformer",
     "columns_in_order",
     "columns_like_ids",
     "data_frame",
@@ -50,6 +52,8 @@ __all__ = [
     "object_names",
     "order_of",
     "refuse_dates",
+    "refuse_equal_names",
+    "required_features",
     "row_names",
     "scale_text",
     "scores_in_order",
@@ -463,6 +467,32 @@ def feature_names(X: Any) -> Array | None:
     return names if all(isinstance(name, str) for name in names) else None
 
 
+def required_features(estimator: Any) -> list[str] | None:
+    """Names of the columns that a fitted model needs; None if it was fitted to none with names.
+
+    These are its ``feature_names_in_``, without columns that a ``ColumnTransformer`` in front of
+    it drops.
+    """
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return None
+    chooser = column_transformer(estimator)
+    if chooser is not None:
+        dropped = [name for name, part, _ in chooser.transformers_ if part == "drop"]
+        places = chooser._transformer_to_input_indices
+        kept = [columns for name, columns in places.items() if name not in dropped]
+        names = names[sorted({int(j) for columns in kept for j in columns})]
+    return [str(name) for name in names]
+
+
+def column_transformer(estimator: Any) -> Any:
+    """The fitted ``ColumnTransformer`` in front of a pipeline, also one in a search; or None."""
+    while hasattr(estimator, "best_estimator_") or hasattr(estimator, "steps"):
+        best = getattr(estimator, "best_estimator_", None)
+        estimator = estimator.steps[0][1] if best is None else best
+    return estimator if hasattr(estimator, "_transformer_to_input_indices") else None
+
+
 def check_feature_names(names: Any, known: Any, of: str = "X") -> None:
     """Raise unless the columns have the names ``known``, in the same order; None is no names.
 
@@ -510,6 +540,7 @@ def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
     """
     refuse_lazy(X, name)
     refuse_dates(X, name)
+    refuse_equal_names(column_names(X), name)
     _refuse_unread_names(X, name)
     try:
         yield
@@ -539,6 +570,18 @@ def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
         raise ValueError(
             f"{name} has columns that are not numbers: {shown} (drop or encode them; {error})"
         ) from error
+
+
+def refuse_equal_names(columns: Any, name: str = "X") -> None:
+    """Raise if two of the columns of the frame ``name`` have the same name; None has no names."""
+    if columns is None or getattr(columns, "is_unique", False):
+        return
+    twice = [label for label, count in Counter(columns).items() if count > 1]
+    if twice:
+        raise ValueError(
+            f"{name} has several columns called {shown_names(twice)}: rename them, or drop all but "
+            "one"
+        )
 
 
 def _refuse_unread_names(X: Any, name: str) -> None:

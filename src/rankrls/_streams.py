@@ -14,15 +14,16 @@ from contextlib import contextmanager, nullcontext
 from typing import IO, Any, BinaryIO, cast
 
 from rankrls import _memory
+from rankrls._atomic import atomic_file
 
 __all__ = [
     "DamagedError",
     "PathOrFile",
     "name_of",
     "opened",
-    "packed",
     "unpacked",
     "without_suffix",
+    "written",
 ]
 
 PathOrFile = str | os.PathLike[str] | BinaryIO
@@ -91,8 +92,14 @@ def unpacked(file: Any, name: str) -> Any:
     return source
 
 
-def packed(file: IO[bytes], path: str) -> Any:
-    """Open a file for writing, compressed according to the suffix of ``path``."""
+@contextmanager
+def written(path: str) -> Iterator[Any]:
+    """Open a file for writing by `atomic_file`, compressed according to the suffix of its name."""
+    with atomic_file(path) as file, _packed(file, path) as writer:
+        yield writer
+
+
+def _packed(file: IO[bytes], path: str) -> Any:
     suffix = path[len(without_suffix(path)) :].lower()
     if suffix == ".gz":
         return gzip.GzipFile("", "wb", fileobj=file, mtime=0)

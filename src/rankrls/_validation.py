@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "SHORT_METRICS",
     "Queries",
     "as_text",
     "check_finite_array",
@@ -35,6 +36,13 @@ __all__ = [
     "show",
 ]
 
+
+#: Short names of metrics, which are accepted wherever metrics are given by name.
+SHORT_METRICS = {
+    "map": "average_precision",
+    "mrr": "reciprocal_rank",
+    "err": "expected_reciprocal_rank",
+}
 
 #: Metrics by their names in other libraries, in lower case.
 _METRIC_NAMES = {
@@ -91,13 +99,17 @@ def check_option(name: str, value: Any, allowed: Iterable[str]) -> str:
     return value
 
 
-def metric_hint(value: Any) -> str | None:
-    """Advice for a metric that has another name here; None for all other values."""
+def metric_hint(value: Any, *, short: bool = False) -> str | None:
+    """Advice for a metric that has another name here; None for all other values.
+
+    ``short``: whether the name may be one of `SHORT_METRICS`.
+    """
     # "ndcg10", "NDCG_at_10" and "ndcg@10" are cut off at 10.
     parts = re.fullmatch(r"(.+?)(?:(?:@|_at_|_)?(\d+))?", str(value).lower())
     for meant, names in _METRIC_NAMES.items():
         if parts is not None and parts[1] in (meant, *names):
             pairs = meant == "pairwise_accuracy"
+            meant = parts[1] if short and parts[1] in SHORT_METRICS else meant
             written = f"{meant}@{parts[2]}" if parts[2] and not pairs else meant
             if value == written or (pairs and value.startswith(meant)):
                 return None
@@ -111,7 +123,7 @@ def metric_hint(value: Any) -> str | None:
 
 def check_metric_name(argument: str, value: Any) -> None:
     """Raise with advice if a metric has another name here."""
-    hint = metric_hint(value)
+    hint = metric_hint(value, short=True)
     if hint is not None:
         raise ValueError(f"{argument}={value!r}: {hint}")
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.utils.metadata_routing import get_routing_for_object
 
@@ -23,8 +24,11 @@ from rankrls._frames import (
     QUERY_NAMES,
     RawTable,
     check_same_rows,
+    column_transformer,
     data_frame,
     names_anything,
+    refuse_equal_names,
+    required_features,
     row_names,
     shown_names,
 )
@@ -252,16 +256,18 @@ def rank(
         searches. ``qid`` is passed to estimators that use it, such as a pipeline with
         :class:`~rankrls.preprocessing.QueryScaler`.
     data : {array-like, sparse matrix} of shape (n_rows, n_features), data frame or Bunch
-        Rows to rank. From a data frame (pandas, polars), the columns that the model was fitted to
-        are selected by name and others are ignored; if the model has no feature names, all columns
-        except those of ``qid`` and ``ids`` are used. A Bunch of `rankrls.datasets` provides
-        ``data`` and ``qid``.
+        Rows to rank. From a data frame (pandas, polars), the columns that the model uses are
+        selected by name and others are ignored, as are those that a ``ColumnTransformer`` drops;
+        if the model has no feature names, all columns except those of ``qid`` and ``ids`` are
+        used. A Bunch of `rankrls.datasets` provides ``data`` and ``qid``.
     qid : str or array-like of shape (n_rows,), optional
         Query label of each row, in any order; or the name of a column or of an index level. If
         None, the ``qid`` of the Bunch; otherwise all rows form one query with label 0.
     ids : str or array-like of shape (n_rows,), optional
         Ids of the rows; or the name of a column or of an index level. If None, the index of a
-        pandas frame, unless it is only a range of row numbers; otherwise the row indices, from 0.
+        pandas frame, unless it is only a range of row numbers or the level of ``qid``; otherwise
+        the row indices, from 0. A pandas Series as ``qid`` or ``ids`` is matched by position; its
+        index in another order than that of ``data`` is an error.
     k : int, optional
         Keep only the first ``k`` rows of each query. If None, keep all.
 
@@ -324,7 +330,6 @@ class _NamedRows:
 
     @classmethod
     def of(cls, estimator: Any, data: Any, qid: Any, ids: Any) -> _NamedRows:
-        known = getattr(estimator, "feature_names_in_", None)
         if isinstance(data, Mapping):
             return cls._of_bunch(estimator, data, qid, ids)
         if not _is_frame(data):
@@ -335,18 +340,21 @@ class _NamedRows:
                         f"one value for each row as {name}"
                     )
             return cls(data, qid, ids)
+        check_same_rows(data, "data", qid=qid, ids=ids)
+        known = required_features(estimator)
         names = [str(name) for name in data.columns]
         used = [value for value in (qid, ids) if isinstance(value, str)]
         if known is None:
             features = [name for name in data.columns if str(name) not in used]
         else:
-            features = [str(name) for name in known]
+            features = known
             missing = [name for name in features if name not in names]
             if missing:
                 raise ValueError(
                     f"data has no column {shown_names(missing)}, which the model was fitted to; "
                     f"its columns are {shown_names(names)}"
                 )
+        refuse_equal_names([name for name in data.columns if name in set(features)], "data")
         if qid is None:
             _refuse_forgotten_queries([n for n in names if known is None or n not in set(known)])
         X = data[features] if hasattr(data, "iloc") else data.select(features)
@@ -366,11 +374,13 @@ class _NamedRows:
                     there = shown_names([key for key in data if data[key] is not None])
                     raise ValueError(f"{name}={value!r} is not in data, which has {there}")
                 given[name] = data[value]
+        known, names = getattr(estimator, "feature_names_in_", None), data.get("feature_names")
+        if known is not None and names is not None and column_transformer(estimator) is not None:
+            X = X if isinstance(X, RawTable) or issparse(X) else RawTable(list(names), X, {})
         if isinstance(X, RawTable):
             X = X.to_frame()
         if _is_frame(X):
             return cls.of(estimator, X, **given)
-        known, names = getattr(estimator, "feature_names_in_", None), data.get("feature_names")
         if known is not None and names is not None and list(known) != list(names):
             places = {str(name): place for place, name in enumerate(names)}
             missing = [str(name) for name in known if str(name) not in places]
@@ -387,12 +397,12 @@ def _is_frame(data: Any) -> bool:
 
 
 def _own_ids(data: Any, qid: Any, ids: Any) -> Any:
-    """Default ids of the rows of a frame: its index, unless it is only a range of row numbers."""
+    """Default ids of the rows of a frame: its index, unless it is row numbers or the queries."""
     index = row_names(data)
     if ids is not None or not names_anything(index):
         return ids
-    if index.nlevels > 1 and isinstance(qid, str) and qid in index.names:
-        index = index.droplevel(qid)
+    if isinstance(qid, str) and qid in index.names:
+        return index.droplevel(qid) if index.nlevels > 1 else None
     return index
 
 

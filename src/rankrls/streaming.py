@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
+from rankrls._calls import names_lasting_queries
 from rankrls._frames import check_feature_names
 from rankrls._validation import check_length, encode_qid, refuse_lazy, show
 from rankrls.core.preferences.ledger import as_list
@@ -90,6 +91,7 @@ def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
     return estimator
 
 
+@names_lasting_queries
 def partial_fit(
     estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any = None
 ) -> Any:
@@ -110,6 +112,7 @@ def partial_fit(
     return _updated(estimator, X, y, qid, sample_weight, adding=True)
 
 
+@names_lasting_queries
 def forget(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any = None) -> Any:
     """Remove queries from a fitted ranker, or from a fitted pipeline of scaler and ranker.
 

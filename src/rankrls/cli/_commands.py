@@ -12,6 +12,7 @@ from rankrls.cli._options import (
     Alpha,
     Alphas,
     AutoOptions,
+    Command,
     DataOptions,
     ModelOptions,
     auto_options,
@@ -44,6 +45,8 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 class _InOrder(click.Group):
     """Commands are listed in the order in which they are written here."""
+
+    command_class = Command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -184,8 +187,9 @@ Examples:
               "model's: one number on each line.")  # fmt: skip
 @click.option("--run", type=FILE, metavar="FILE", help="TREC run to evaluate against --qrels, "
               "instead of DATA.")  # fmt: skip
-@click.option("--metrics", metavar="NAME,…", help="ndcg, map, mrr, precision, recall, err, each "
-              "with a cut-off if wanted (ndcg@10), pairwise_accuracy.")  # fmt: skip
+@click.option("--metrics", metavar="NAME,…", multiple=True, help="ndcg, map, mrr, precision, "
+              "recall, err, each with a cut-off if wanted (ndcg@10), "
+              "pairwise_accuracy.")  # fmt: skip
 @click.option("--at", "k", type=click.IntRange(1), default=10, show_default=True, metavar="K",
               help="Cut-off of NDCG and precision without --metrics.")  # fmt: skip
 @relevance_options
@@ -217,8 +221,9 @@ Examples:
 )
 @click.argument("a", type=FILE)
 @click.argument("b", type=FILE)
-@click.option("--data", type=FILE, metavar="FILE", help="Rows with labels: A and B are models, or "
-              "files of scores.")  # fmt: skip
+@click.option("--data", type=FILE, metavar="FILE", multiple=True, help="Rows with labels: A and B "
+              "are models, or files of scores. Several files, one option for each, are read as "
+              "one.")  # fmt: skip
 @run_options
 @click.option("--metric", default="ndcg@10", show_default=True, metavar="NAME",
               help="As in rankrls evaluate --metrics.")  # fmt: skip
@@ -340,8 +345,9 @@ Examples:
               "default, except for ONNX (use -o -).")  # fmt: skip
 @click.option("--name", help="Elasticsearch, OpenSearch, Solr, Vespa: name of the model there; "
               "rankrls by default.")  # fmt: skip
-@click.option("--feature-names", metavar="A,B,…|@FILE", help="Names of the features there, or a "
-              "file with one on each line; by default those of the training data.")  # fmt: skip
+@click.option("--feature-names", metavar="A,B,…|@FILE", multiple=True, help="Names of the "
+              "features there, or a file with one on each line; by default those of the training "
+              "data.")  # fmt: skip
 @click.option("--store", metavar="NAME", help="Solr: the feature store.")
 @click.option("--drop-zeros", is_flag=True, help="Leave out features of weight zero.")
 @click.option("--normalizers", is_flag=True, help="Elasticsearch, OpenSearch, Solr: write the "
@@ -391,10 +397,11 @@ def report(**values: Any) -> None:
 @model_file
 @click.option("--top", type=click.IntRange(1), metavar="K", help="Only the first K; all by "
               "default.")  # fmt: skip
-@click.option("--feature-names", metavar="A,B,…|@FILE", help="Names of the features, or a file "
-              "with one on each line; by default those of the training data.")  # fmt: skip
+@click.option("--feature-names", metavar="A,B,…|@FILE", multiple=True, help="Names of the "
+              "features, or a file with one on each line; by default those of the training "
+              "data.")  # fmt: skip
 @json_option
-def weights(model: str, top: int | None, feature_names: str | None, as_json: bool) -> None:
+def weights(model: str, top: int | None, feature_names: tuple[str, ...], as_json: bool) -> None:
     """Print the weights of a linear model, the most important feature first.
 
     weight: what one unit of the column of the file adds to the score. scaled weight: what one unit

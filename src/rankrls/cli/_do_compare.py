@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -24,7 +25,7 @@ def compare(
     *,
     a: str,
     b: str,
-    data: str | None,
+    data: Sequence[str],
     qrels: str | None,
     metric: str,
     ties: str,
@@ -37,12 +38,12 @@ def compare(
 ) -> None:
     """Print a paired test of two models, files of scores, or runs."""
     require_stdout()
-    if (data is None) == (qrels is None):
+    if bool(data) == (qrels is not None):
         raise ValueError(
             "name the rows that two models or files of scores are compared on by --data, or the "
             "judgements for two runs by --qrels"
         )
-    if "-" in (a, b, data, qrels):
+    if "-" in (a, b, *data, qrels):
         raise ValueError("name files: stdin cannot be read for A and again for B")
     if method != "permutation":
         for name in ("n_permutations", "seed"):
@@ -66,7 +67,6 @@ def compare(
             load_run(a), load_run(b), judged, metric=metric, **how, **relevance.arguments(), **test
         )
     else:
-        assert data is not None
         refuse_run_options(relevance.given)
         refuse_columns(options, "compare")
         y, qid, scores = labels_and_scores(options, data, [_source(a), _source(b)])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from rankrls._streams import DamagedError, opened
 from rankrls.cli._do_predict import rows_for, scored
 from rankrls.cli._estimators import Scorer
 from rankrls.cli._files import DataFile, Stream, shown
@@ -36,7 +38,7 @@ def evaluate(
     scores: str | None,
     run: str | None,
     qrels: str | None,
-    metrics: str | None,
+    metrics: Sequence[str],
     k: int,
     ties: str,
     missing_queries: str,
@@ -45,9 +47,9 @@ def evaluate(
 ) -> None:
     """Print measures of the order that scores give the rows of a file, or of a run."""
     require_stdout()
-    if "k" in relevance.given and metrics is not None:
+    if "k" in relevance.given and metrics:
         raise ValueError("--at is for NDCG and precision where no --metrics are named: write @K")
-    asked = parse_metrics(metrics, "--metrics") if metrics is not None else default_metrics(k)
+    asked = parse_metrics(",".join(metrics), "--metrics") if metrics else default_metrics(k)
     relevance.refuse_unused(asked)
     if any(metric.name == "concordance_index" for metric in asked):
         raise ValueError("--metrics: 1 - concordance_index is what 'pairwise_error_all_pairs' says")
@@ -72,7 +74,7 @@ def evaluate(
     if scores is not None and "missing" in options.given:
         raise ValueError("--missing is for a model: --scores needs no feature")
     y, qid, (score,) = labels_and_scores(options, data, [(model, scores)])
-    measures = _Measures(y, score, qid, asked, relevance, metrics is not None)
+    measures = _Measures(y, score, qid, asked, relevance, bool(metrics))
     if per_query:
         measures.tell_queries(as_json)
     elif as_json:
@@ -150,11 +152,11 @@ def _read(options: DataOptions, data: str | Sequence[str], model: Any) -> tuple[
 
 def _read_scores(path: str) -> Any:
     """One number on each line; empty lines are skipped."""
-    if path == "-":
-        lines = sys.stdin.buffer.read().splitlines()
-    else:
-        with open(path, "rb") as file:
-            lines = file.read().splitlines()
+    try:
+        with opened(_path(path)) as file:
+            lines = b"".join(iter(partial(file.read, 1 << 20), b"")).splitlines()
+    except DamagedError as error:
+        raise ValueError(f"{shown(path)}: {error}; get the file again") from error
     numbers = []
     for place, line in enumerate(lines, 1):
         if not line.strip():
@@ -194,10 +196,18 @@ class _Measures:
         codes = np.argsort(order)[codes]
         self.sizes = np.bincount(codes)
         self.pairs = _n_pairs(y, codes)
-        self.errors: Any = pairwise_error(y, score, qid=codes, average=None)
-        # A pair is swapped if its order is wrong, or if there is none: svm_rank counts so too.
-        wrong = pairwise_error(y, score, qid=codes, average=None, ties="error")
         counted = self.pairs > 0
+        if not counted.any() and not (by_name or "undefined" in relevance.given):
+            raise ValueError(
+                "there is no preference to evaluate: no query has two rows with different labels; "
+                "for metrics that need none, name them by --metrics"
+            )
+        self.errors: Any = np.full(len(self.names), np.nan)
+        wrong: Any = self.errors
+        if counted.any():
+            self.errors = pairwise_error(y, score, qid=codes, average=None)
+            # A pair is swapped if its order is wrong, or if there is none, as in svm_rank.
+            wrong = pairwise_error(y, score, qid=codes, average=None, ties="error")
         half = np.where(counted, self.errors, 0) * self.pairs
         self.swapped = np.rint(np.where(counted, wrong, 0) * self.pairs).astype(np.int64)
         self.tied = np.rint(2 * (self.swapped - half)).astype(np.int64)
@@ -212,6 +222,11 @@ class _Measures:
                 warn(f"NDCG is left out: {error}")
                 values = np.full(len(self.names), np.nan)
             self.lists[metric.text] = values
+        if not counted.any() and all(np.isnan(values).all() for values in self.lists.values()):
+            raise ValueError(
+                "no query has a relevant row, or two rows with different labels: --undefined 0 "
+                "counts such queries 0"
+            )
         above, relevant = y > 0, y >= relevance.threshold
         self.n_without_gain = len(self.names) - len(np.unique(codes[above]))
         self.n_without_relevant = len(self.names) - len(np.unique(codes[relevant]))
@@ -221,18 +236,18 @@ class _Measures:
         counted = self.pairs > 0
         n_pairs, swapped = int(self.pairs.sum()), int(self.swapped.sum())
         perfect = int((self.swapped[counted] == 0).sum())
-        error = float(np.mean(self.errors[counted]))
+        error = _mean(self.errors)
         means = {name: _mean(values) for name, values in self.lists.items()}
         return {
             "pairwise_error": error,
             "pairwise_accuracy": 1 - error,
-            "pairwise_error_all_pairs": float((self.errors * self.pairs)[counted].sum() / n_pairs),
+            "pairwise_error_all_pairs": _share((self.errors * self.pairs)[counted].sum(), n_pairs),
             **means,
             "swapped_pairs": swapped,
             "tied_pairs": int(self.tied.sum()),
             "n_pairs": n_pairs,
             "perfect_queries": perfect,
-            "zero_one_error": 1 - perfect / int(counted.sum()),
+            "zero_one_error": 1 - _share(perfect, counted.sum()),
             "n_queries": len(self.names),
             "n_queries_with_pairs": int(counted.sum()),
             "n_queries_without_relevant": int(self.n_without_relevant),
@@ -243,8 +258,6 @@ class _Measures:
         """Print the summary."""
         all_ = self.summary()
         with_pairs = all_["n_queries_with_pairs"]
-        share = all_["swapped_pairs"] / all_["n_pairs"]
-        tied = f", {number(all_['tied_pairs'])} of them tied" if all_["tied_pairs"] else ""
         lists, before = [], ""
         for metric in self.asked:
             by_label = metric.option == "relevance_threshold"
@@ -253,10 +266,16 @@ class _Measures:
             text = number(all_[metric.text]) + aside * (aside != before)
             lists.append((shown_metric(metric), text))
             before = aside or before
+        rows = f"{number(self.n_rows)} in {queries(len(self.names))}"
+        rows += f", {number(with_pairs)} with a pair"
+        if not with_pairs:
+            facts([("rows", rows), *lists])
+            return
+        tied = f", {number(all_['tied_pairs'])} of them tied" if all_["tied_pairs"] else ""
+        share = all_["swapped_pairs"] / all_["n_pairs"]
         facts(
             [
-                ("rows", f"{number(self.n_rows)} in {queries(len(self.names))}, "
-                         f"{number(with_pairs)} with a pair"),
+                ("rows", rows),
                 ("pairwise error", f"{number(all_['pairwise_error'])}  (mean over queries)"),
                 *lists,
                 ("swapped pairs", f"{number(all_['swapped_pairs'])} of {number(all_['n_pairs'])} "
@@ -351,6 +370,10 @@ def _left_out(values: Any) -> str:
     n = int(np.isnan(values).sum())
     noun = "query" if n == 1 else "queries"
     return f"  ({number(n)} {noun} without a relevant row left out)" if n else ""
+
+
+def _share(part: Any, whole: Any) -> float:
+    return float(part / whole) if whole else float("nan")
 
 
 def _mean(values: Any) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from rankrls import export as exports
@@ -22,7 +23,7 @@ def export(
     target: str,
     output: str | None,
     name: str | None,
-    feature_names: str | None,
+    feature_names: Sequence[str],
     store: str | None,
     drop_zeros: bool,
     normalizers: bool,
@@ -34,7 +35,7 @@ def export(
         ("--drop-zeros", drop_zeros, ENGINES),
         ("--normalizers", normalizers, ENGINES),
         ("--name", name is not None, (*ENGINES, "vespa")),
-        ("--feature-names", feature_names is not None, (*ENGINES, "sql", "vespa")),
+        ("--feature-names", bool(feature_names), (*ENGINES, "sql", "vespa")),
     ):
         if given and target not in targets:
             raise ValueError(f"{option} is for --to {', '.join(targets)}")

@@ -38,7 +38,7 @@ def update(
                          "files by --forget")  # fmt: skip
     if options.missing is not None:
         raise ValueError("--missing is for fit: the model fills in as it has learned to")
-    if options.feature_names is not None:
+    if options.feature_names:
         raise ValueError("--feature-names is for training: update goes by those of the model")
     path = model if output is None else output
     if path == "-":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from rankrls.export import linear_scores
 __all__ = ["weights"]
 
 
-def weights(model: str, top: int | None, feature_names: str | None, as_json: bool) -> None:
+def weights(model: str, top: int | None, feature_names: Sequence[str], as_json: bool) -> None:
     """Print the weights of the columns, the most important first."""
     require_stdout()
     scorer = Scorer(model)

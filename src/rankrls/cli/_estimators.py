@@ -13,7 +13,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 
 from rankrls import AutoRanker, RankRLS, RankRLSCV, RankSVM
-from rankrls._frames import RawTable
+from rankrls._frames import RawTable, required_features
 from rankrls.cli._options import ModelOptions
 from rankrls.cli._preparation import transformed
 from rankrls.estimators.choosing import Scoring
@@ -87,7 +87,7 @@ class Scorer:
         Whether features are filled in or scaled first.
     n_features : int
     names : list of str or None
-        Names of the features, if it was fitted to columns with names.
+        Names of the features that it uses, if it was fitted to columns with names.
     needs_qid : bool
         Whether rows are compared within queries before they are ranked.
     fills_in : str or None
@@ -116,9 +116,8 @@ class Scorer:
             raise ValueError(f"{path}: a {kind} does not score rows; use it in Python")
         if type(self.ranker).__name__.startswith("Conditional"):
             raise ValueError(f"{path}: a ranker of pairs of objects is used in Python")
-        self.n_features = int(self.model.n_features_in_)
-        names = getattr(self.model, "feature_names_in_", None)
-        self.names = None if names is None else [str(name) for name in names]
+        self.names = required_features(self.model)
+        self.n_features = int(self.model.n_features_in_) if self.names is None else len(self.names)
         self.needs_qid = any(isinstance(step, QueryScaler) for step in self._steps)
         imputers = [step.strategy for step in self._steps if isinstance(step, SimpleImputer)]
         self.fills_in = imputers[0] if imputers else None

@@ -13,8 +13,8 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from rankrls._atomic import atomic_file, is_stream
-from rankrls._streams import without_suffix
+from rankrls._atomic import is_stream
+from rankrls._streams import without_suffix, written
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work, require_stdout, stdout_errors
 from rankrls.datasets import iter_ranking, load_ids, load_ranking
@@ -298,10 +298,12 @@ def _expanded(path: str | Sequence[str]) -> list[str]:
     return found
 
 
-def names_from(given: str | None) -> list[str] | None:
-    """Names from ``a,b,c``, or from the lines of a file: ``@file``."""
-    if given is None:
-        return None
+def names_from(given: Sequence[str]) -> list[str] | None:
+    """Names from each of several ``a,b,c``, or from the lines of a file: ``@file``."""
+    return [name for text in given for name in _names_in(text)] or None
+
+
+def _names_in(given: str) -> list[str]:
     if given.startswith("@"):
         with open(given[1:], encoding="utf-8") as file:
             names = [line.strip() for line in file]
@@ -355,7 +357,8 @@ def write_all(file: IO[bytes], data: bytes) -> None:
 def output_file(path: str) -> Iterator[IO[bytes]]:
     """A file to write to, which appears when it is complete; or stdout.
 
-    Devices and pipes (``/dev/stdout``, ``>(…)``) are written to as they are.
+    It is compressed according to its suffix. Devices and pipes (``/dev/stdout``, ``>(…)``) are
+    written to as they are.
     """
     if path == "-":
         with stdout_errors():
@@ -363,7 +366,7 @@ def output_file(path: str) -> Iterator[IO[bytes]]:
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
     else:
-        with atomic_file(path) as file:
+        with written(path) as file:
             yield file
 
 

@@ -13,6 +13,7 @@ __all__ = [
     "Alpha",
     "Alphas",
     "AutoOptions",
+    "Command",
     "DataOptions",
     "ModelOptions",
     "auto_options",
@@ -83,6 +84,29 @@ class Alphas(click.ParamType):
         return tuple(low * (high / low) ** (step / steps) for step in range(steps + 1))
 
 
+class Command(click.Command):
+    """A command that refuses options given several times, unless they collect their values.
+
+    Click itself takes the last value. Flags may be repeated.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        if not ctx.resilient_parsing:  # of the shell's completion
+            _, _, order = self.make_parser(ctx).parse_args(list(args))
+            for place, option in enumerate(order):
+                if option in order[:place] and _takes_one_value(option):
+                    names = " or ".join(option.opts + option.secondary_opts)
+                    raise click.UsageError(f"{names} is given more than once: give it once", ctx)
+        return super().parse_args(ctx, args)
+
+
+def _takes_one_value(option: click.Parameter) -> bool:
+    if not isinstance(option, click.Option) or option.multiple:
+        return False
+    return not option.is_flag or bool(option.secondary_opts)
+
+
 def _positive(kind: click.ParamType, text: Any, param: Any, ctx: Any, what: str) -> float:
     try:
         number = float(text)
@@ -101,8 +125,8 @@ class DataOptions:
     label: str | None
     qid_column: str | None
     one_ranking: bool
-    features: str | None
-    feature_names: str | None
+    features: tuple[str, ...]
+    feature_names: tuple[str, ...]
     drop: tuple[str, ...]
     weight: str | None
     no_header: bool
@@ -189,10 +213,10 @@ def data_options(
                          "qid, query_id, queryid or query."),
             click.option("--one-ranking", is_flag=True,
                          help="All rows are one ranking; query ids, if any, are ignored."),
-            click.option("--features", metavar="A,B,…|@FILE",
+            click.option("--features", metavar="A,B,…|@FILE", multiple=True,
                          help="Columns of the features (CSV, Parquet), or a file with one on each "
-                         "line; by default all others."),
-            click.option("--feature-names", metavar="A,B,…|@FILE",
+                         "line; by default all others. May be given several times."),
+            click.option("--feature-names", metavar="A,B,…|@FILE", multiple=True,
                          help="Names for the features of LETOR text, in the order of their ids, or "
                          "a file with one on each line. They become part of the model.",
                          hidden=not weights),

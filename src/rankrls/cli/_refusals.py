@@ -92,5 +92,5 @@ def refuse_columns(options: DataOptions, command: str) -> None:
             f"--weight counts in training only, and {command} has no use for it; if "
             f"{options.weight!r} is no feature, give it by --drop"
         )
-    if options.feature_names is not None:
+    if options.feature_names:
         raise ValueError(f"--feature-names is for training: {command} goes by those of the model")

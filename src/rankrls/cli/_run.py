@@ -56,6 +56,11 @@ REMEDIES: tuple[tuple[str, Any], ...] = (
     (r"\bfor sample_weight\b", "for --weight"),
     (r"\bfor ids\b", "for --doc-id"),
     (r"into one file, or use load_ranking", "into one file, or use --in-memory"),
+    (r"load_csv and load_ranking read CSV", "use --input-format csv"),
+    (r"for LETOR text, plain or compressed, there is iter_letor",
+     "for text, use --input-format csv or --input-format letor"),
+    (r": read them in smaller batches, with \w+", ": read fewer rows, or use rankrls fit --stream"),
+    (r"read fewer rows at a time, with iter_ranking", "read fewer rows"),
     (r"\bleave out group=('[^']*')", r"leave out --group \1"),
     (r"; sort the file by query, or use load_letor, which takes any order",
      "; sort the file by query, or use --in-memory"),
@@ -187,7 +192,7 @@ def _explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, ImportError | ValueError):
         return _as_options(one_line(str(error))), BAD_INPUT
     if isinstance(error, MemoryError):
-        what = one_line(str(error)) or "--debug tells where"
+        what = _as_options(one_line(str(error))) or "--debug tells where"
         return f"there is not enough memory ({what})", UNEXPECTED
     kind = type(error).__name__
     return f"unexpected {kind}: {one_line(str(error))} (--debug tells where)", UNEXPECTED

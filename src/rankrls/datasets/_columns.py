@@ -136,7 +136,7 @@ class Columns:
                 kind = kind.value_type
             else:
                 self._width(name, 1, source.file)
-            if not (_is_number(kind) or (self.keep_missing and types.is_null(kind))):
+            if not self._is_readable(kind):
                 found = schema.field(name).type
                 raise ValueError(
                     f"{source.file}: column {named(name)} is not numeric but {found}"
@@ -146,10 +146,15 @@ class Columns:
             self._check_qid(source, schema.field(self.qid).type)
 
     def _no_numbers(self, schema: Any) -> list[str]:
-        """Features that are neither numbers nor lists of them."""
-        kinds = {name: schema.field(name).type for name in self.features}
+        """Features that are neither numbers, nor lists of them, nor taken as text."""
+        names = [name for name in self.features if name not in (self.text or ())]
+        kinds = {name: schema.field(name).type for name in names}
         values = {name: k.value_type if _is_list(k) else k for name, k in kinds.items()}
-        return [name for name, kind in values.items() if not _is_number(kind)]
+        return [name for name, kind in values.items() if not self._is_readable(kind)]
+
+    def _is_readable(self, kind: Any) -> bool:
+        """Whether values of this type are numbers, or all of them missing where this is allowed."""
+        return _is_number(kind) or (self.keep_missing and pyarrow().types.is_null(kind))
 
     def _check_qid(self, source: Source, kind: Any) -> None:
         types = pyarrow().types

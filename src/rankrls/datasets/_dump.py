@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike
 from scipy import sparse as sp
 from sklearn.utils import check_array
 
-from rankrls._atomic import atomic_file
 from rankrls._calls import takes_queries
 from rankrls._frames import clear_errors
-from rankrls._streams import packed
+from rankrls._streams import written
 from rankrls._validation import check_finite_array, check_length, encode_qid
 
 __all__ = ["dump_letor"]
@@ -70,9 +69,8 @@ def dump_letor(
     ids = None if qid is None else _query_words(qid, X.shape[0])
     notes = None if comments is None else _notes(comments, X.shape[0])
 
-    path = os.fspath(path)
     lines = _lines(X, y, ids, notes, 0 if zero_based else 1)
-    with atomic_file(path) as file, packed(file, path) as writer:
+    with written(os.fspath(path)) as writer:
         writer.writelines(lines)
 
 

@@ -140,8 +140,8 @@ def _batches(
                 again = next((label for label in here if label in earlier), None)
                 if again is not None:
                     raise ValueError(
-                        f"{name}: query {again!r} was in {earlier[again]}, too: rows of a query "
-                        "must stand together; sort the rows by query into one file, or use "
+                        f"{name}: query {again!r} is in {earlier[again]}, too, and batches hold "
+                        "whole queries of one file: move its rows into one file, or use "
                         "load_ranking"
                     )
             yield batch

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._atomic import atomic_file
 from rankrls._calls import warn
-from rankrls._streams import PathOrFile, name_of, packed
+from rankrls._streams import PathOrFile, name_of, written
 from rankrls._validation import as_text, show
 from rankrls.datasets._source import require_loadable, text_blocks
 from rankrls.rankings import Qrels, RankTable
@@ -215,8 +214,7 @@ def _write(lines: Iterator[bytes], path: PathOrFile) -> None:
     if not isinstance(path, str | os.PathLike):
         path.writelines(lines)
         return
-    path = os.fspath(path)
-    with atomic_file(path) as file, packed(file, path) as writer:
+    with written(os.fspath(path)) as writer:
         writer.writelines(lines)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._calls import takes_queries, unchanged_on_error, warn
+from rankrls._calls import names_lasting_queries, unchanged_on_error, warn
 from rankrls._frames import (
     check_feature_names,
     check_same_rows,
@@ -81,7 +81,7 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         return other
 
     @IncrementalMethod
-    @takes_queries
+    @names_lasting_queries
     def partial_fit(
         self,
         X: Any,
@@ -106,7 +106,8 @@ class IncrementalRanker(PosteriorMixin, Ranker):
             As for ``fit``. ``pairs`` holds row numbers of the X of this call.
         qid : array-like of shape (n_rows,), optional
             Query of each row. All rows of a query must be passed in one call; a query of an earlier
-            call is an error. If None, the rows of this call form one ranking.
+            call is an error, so sizes (``group``) are not accepted. If None, the rows of this call
+            form one ranking.
 
         Returns
         -------
@@ -177,7 +178,7 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         return self
 
     @IncrementalMethod
-    @takes_queries
+    @names_lasting_queries
     def forget(
         self,
         X: Any,
@@ -196,7 +197,7 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         X, y, qid, pairs, magnitude, pair_weight, sample_weight
             As they were passed to ``fit``, `partial_fit` or `fit_stream`: whole queries of any
             calls, with rows in any order. A call without qid, or with pairs, can only be removed
-            as a whole.
+            as a whole. The queries of a ``fit`` with ``group`` are 0, 1, 2 and so on.
 
         Returns
         -------

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from rankrls._atomic import atomic_file
+from rankrls._streams import written
 from rankrls._validation import show
 
 __all__ = ["write_bytes", "write_json"]
@@ -18,7 +18,7 @@ def write_bytes(path: Any, content: bytes) -> None:
         return
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path must be the name of a file; got {show(path)}")
-    with atomic_file(os.fspath(path)) as file:
+    with written(os.fspath(path)) as file:
         file.write(content)
 
 

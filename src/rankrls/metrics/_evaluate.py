@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankrls._calls import takes_queries
+from rankrls._calls import takes_queries, warn
 from rankrls._validation import (
     Queries,
     as_text,
@@ -273,6 +273,12 @@ def _aligned(run: RankTable, qrels: Qrels, ties: str, undefined: float) -> ListI
     order = np.argsort(key_judged)
     at = np.minimum(np.searchsorted(key_judged[order], key_run), len(order) - 1)
     known = key_judged[order][at] == key_run
+    if not known.any():
+        warn(
+            "no document of the run was judged for its query, so the run has found nothing "
+            f"relevant: are the ids written alike? The first id of the run is "
+            f"{show(str(run.id[judged][0]))}, the first judged id is {show(str(qrels.id[0]))}"
+        )
     labels = np.where(known, grade[order[at]], 0.0)
     rest = np.ones(len(qrels), dtype=bool)
     rest[order[at[known]]] = False

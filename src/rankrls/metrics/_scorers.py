@@ -12,6 +12,7 @@ from rankrls.metrics._binary import average_precision, precision, recall, recipr
 from rankrls.metrics._cascade import expected_reciprocal_rank
 from rankrls.metrics._ndcg import ndcg
 from rankrls.metrics._pairwise import concordance_index, pairwise_accuracy
+from rankrls.metrics.metric_names import LIST_METRICS, PAIR_METRICS, parse_metric
 from rankrls.rankings import predicts_by_query
 
 __all__ = [
@@ -50,13 +51,14 @@ class _RankingScorer(_Scorer):
 
 
 def make_ranking_scorer(
-    metric: Callable[..., Any], *, greater_is_better: bool = True, **kwargs: Any
+    metric: str | Callable[..., Any], *, greater_is_better: bool = True, **kwargs: Any
 ) -> Any:
     """Make a scikit-learn scorer that requests ``qid``.
 
     Parameters
     ----------
-    metric : callable
+    metric : str or callable
+        Name of a metric, such as "ndcg@10" or "map", as in :func:`evaluate`; or a function
         ``metric(y_true, y_score, *, qid=None, **kwargs) -> float``, such as the metrics of this
         package.
     greater_is_better : bool, default=True
@@ -92,9 +94,15 @@ def make_ranking_scorer(
     ...     cross_val_score(Ridge(), X, y, cv=2, scoring=scorer, params={"qid": qid})
     array([1., 1.])
     """
+    if isinstance(metric, str):
+        named = parse_metric(metric, allowed=(*PAIR_METRICS, *LIST_METRICS))
+        if named.options.keys() & kwargs.keys():
+            raise ValueError(f"metric={metric!r} has a cut-off: leave out k={kwargs['k']!r}")
+        metric, kwargs = named.function, {**named.options, **kwargs}
     if not callable(metric):
         raise ValueError(
-            f"metric must be a function such as ndcg, with k=… for a cut-off; got {metric!r}"
+            "metric must be a name such as 'ndcg@10', or a function such as ndcg, with k=… for a "
+            f"cut-off; got {metric!r}"
         )
     plain = make_scorer(metric, greater_is_better=greater_is_better, **kwargs)
     scorer = _RankingScorer(plain._score_func, plain._sign, plain._kwargs, plain._response_method)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rankrls._validation import check_metric_name, check_option
+from rankrls._validation import SHORT_METRICS, check_metric_name, check_option
 from rankrls.metrics import _binary, _cascade, _ndcg, _pairwise
 from rankrls.metrics._arguments import ListInputs, check_k
 
@@ -46,13 +46,6 @@ LIST_METRICS = tuple(_LISTS)
 
 #: Metrics for which higher is better.
 PAIR_METRICS = ("pairwise_accuracy", "concordance_index")
-
-#: Short names.
-_SHORT = {
-    "map": "average_precision",
-    "mrr": "reciprocal_rank",
-    "err": "expected_reciprocal_rank",
-}
 
 
 @dataclass(frozen=True)
@@ -117,12 +110,13 @@ def parse_metric(
         Names of the functions that are accepted; by default all.
     """
     name, at, cut = text.partition("@") if isinstance(text, str) else (text, "", "")
-    if name in _SHORT and isinstance(name, str):
-        name = _SHORT[name]
+    if isinstance(name, str) and name in SHORT_METRICS:
+        name = SHORT_METRICS[name]
     elif name != "pairwise_error" or allowed is not None:
         check_metric_name(argument, text)
-    check_option(argument, name, (*PAIR_METRICS, "pairwise_error", *_LISTS) if allowed is None
-                 else allowed)  # fmt: skip
+    choices = (*PAIR_METRICS, "pairwise_error", *_LISTS) if allowed is None else tuple(allowed)
+    short = [word for word, meant in SHORT_METRICS.items() if meant in choices]
+    check_option(argument, name, (*choices, *short))
     if at and name not in _LISTS:
         raise ValueError(
             f"{argument}={text!r}: {name} has no cut-off; only list metrics have one, as in "

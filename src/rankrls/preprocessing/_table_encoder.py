@@ -20,6 +20,7 @@ from rankrls._frames import (
     feature_names,
     named_columns,
     refuse_dates,
+    refuse_equal_names,
 )
 from rankrls._memory import require_features
 from rankrls._validation import check_integer, encode_qid, refuse_lazy
@@ -247,6 +248,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if isinstance(X, RawTable):
             self._check_names(X, reset)
         else:
+            refuse_equal_names(getattr(X, "columns", None))
             validate_data(self, X, reset=reset, skip_check_array=True)
         require_features(n_features)
         return _columns(X)

@@ -11,8 +11,9 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from rankrls import AutoRanker
-from rankrls._atomic import atomic_file, is_stream
+from rankrls._atomic import is_stream
 from rankrls._calls import takes_queries
+from rankrls._streams import written
 from rankrls._validation import check_integer
 from rankrls.preprocessing import TableEncoder
 from rankrls.report._analysis import analyse
@@ -223,7 +224,7 @@ def write_report(
     page = render(analysis, title=title, limit=limit, load_code=load_code).encode(
         "utf-8", errors="replace"
     )
-    with atomic_file(target) as file:
+    with written(target) as file:
         file.write(page)
     return Report(
         path=target,
