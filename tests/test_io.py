@@ -30,8 +30,7 @@ import rankrls
 from model_files import edit
 from rankrls import GreedyRankRLS, RankRLS, RankRLSCV
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.ledger import Ledger
-from rankrls.core.preferences.statistics import Statistics
+from rankrls.core.preferences.statistics import Ledger, Statistics
 from rankrls.io import _archive, _migrations, _model_files, describe_model, load_model, save_model
 from rankrls.io._kinds import INTEGER, LABELS, array, instance, listing
 from rankrls.io._records import Record

@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from rankrls import RankRLS, RankRLSCV, streaming
-from rankrls.core.preferences.ledger import Ledger, as_list
+from rankrls.core.preferences.statistics import Ledger, as_list
 from rankrls.io import load_model, save_model
 
 OTHER = "was added with other features, scores or weights"

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from rankrls._calls import names_lasting_queries
 from rankrls._frames import check_feature_names
 from rankrls._validation import check_length, encode_qid, refuse_lazy, show
-from rankrls.core.preferences.ledger import as_list
+from rankrls.core.preferences.statistics import as_list
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.incremental import Batch, BatchStream, named_batch
 from rankrls.preprocessing import QueryScaler

@@ -16,7 +16,7 @@ from rankrls.cli._estimators import Scorer
 from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work, facts, number, size, to_json
-from rankrls.core.preferences.ledger import as_list
+from rankrls.core.preferences.statistics import as_list
 from rankrls.datasets.formats import sniff
 from rankrls.io import save_model
 

@@ -16,8 +16,7 @@ from rankrls._progress import Progress
 from rankrls.core.linalg.conjugate_gradients import History, IterationOptions, converge, stop_early
 from rankrls.core.preferences.statistics import Statistics
 from rankrls.core.ridge.iterative import IterativeModel
-from rankrls.core.ridge.models import Model, NystroemModel
-from rankrls.core.ridge.problem import solve_statistics
+from rankrls.core.ridge.models import Model, NystroemModel, solve_statistics
 from rankrls.core.spaces.products import Products
 from rankrls.core.spaces.spaces import DEFAULT_BASIS, Kernel, choose_basis
 from rankrls.dask._cg import DistributedEquations

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls._calls import warn
-from rankrls.core.preferences.ledger import Ledger
-from rankrls.core.preferences.statistics import Statistics
+from rankrls.core.preferences.statistics import Ledger, Statistics
 from rankrls.core.spaces.spaces import Basis, Kernel
 from rankrls.dask._census import Census, Counts, Crossing
 from rankrls.dask._partitions import Partitions

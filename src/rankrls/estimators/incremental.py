@@ -24,16 +24,15 @@ from rankrls._progress import Progress
 from rankrls._validation import check_scores, check_weights, show
 from rankrls.core.linalg.factorizations import NotPositiveError
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.ledger import Ledger
 from rankrls.core.preferences.statistics import (
+    Ledger,
     RankingStatistics,
     Statistics,
     add_batch,
     batch_statistics,
     subtract_batch,
 )
-from rankrls.core.ridge.models import Model, NystroemModel
-from rankrls.core.ridge.problem import solve_statistics
+from rankrls.core.ridge.models import Model, NystroemModel, solve_statistics
 from rankrls.core.spaces.spaces import Basis
 from rankrls.estimators.whole_queries import Rows, WholeQueries
 

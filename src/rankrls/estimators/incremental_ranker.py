@@ -22,7 +22,7 @@ from rankrls._progress import Progress
 from rankrls._validation import check_length, check_positive, encode_qid, show
 from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.ledger import Ledger
+from rankrls.core.preferences.statistics import Ledger
 from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
 from rankrls.estimators.incremental import (
     Batch,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._validation import show
-from rankrls.core.preferences.ledger import Ledger
+from rankrls.core.preferences.statistics import Ledger
 from rankrls.core.ridge.fold_statistics import FoldStatistics
 from rankrls.core.ridge.leave_out import HeldOut
 from rankrls.estimators.choosing import LOSS_METRIC, ListScores, Scoring

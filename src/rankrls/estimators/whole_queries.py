@@ -11,7 +11,7 @@ from scipy import sparse
 
 from rankrls._validation import encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.ledger import Ledger, as_list
+from rankrls.core.preferences.statistics import Ledger, as_list
 
 __all__ = ["Rows", "WholeQueries"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rankrls._validation import check_option, check_positive
-from rankrls.core.preferences.ledger import Ledger, as_list
+from rankrls.core.preferences.statistics import Ledger, as_list
 from rankrls.estimators.calibration import LINKS
 from rankrls.io._kinds import (
     COUNT,
@@ -404,7 +404,7 @@ def _cost_of_ledger(values: dict[str, Any]) -> int:
 
 LEDGER = Record(
     "Ledger",
-    "rankrls.core.preferences.ledger",
+    "rankrls.core.preferences.statistics",
     {
         "labels": either(LISTING, array("i", "q")),
         "counts": array("i", "q"),
@@ -421,7 +421,7 @@ LEDGER = Record(
 
 CHECKSUM = Record(
     "Checksum",
-    "rankrls.core.preferences.ledger",
+    "rankrls.core.preferences.statistics",
     {"v": array("f", "n"), "u": array("f", "k"), "shift": FINITE},
 )
 

@@ -26,6 +26,7 @@ from scipy import sparse
 from scipy.linalg import eigh, qr
 
 from rankrls import _memory
+from rankrls._calls import warn
 from rankrls.core.linalg.factorizations import Factorization, factorize, is_graded
 from rankrls.core.preferences.laplacian import Factor, Objective, RotatedFactor
 from rankrls.core.preferences.query_weights import CANCELLED, Groups
@@ -41,6 +42,7 @@ from rankrls.core.spaces.spaces import (
 )
 
 __all__ = [
+    "LOST_DIGITS",
     "DroppedSolver",
     "DualSolver",
     "KernelModel",
@@ -48,12 +50,18 @@ __all__ = [
     "Model",
     "NystroemModel",
     "PrimalSolver",
+    "solve_statistics",
+    "warn_lost_digits",
 ]
 
 Array = NDArray[Any]
 
 #: Largest acceptable relative error of the faster computation of the Nyström system.
 MAX_LOSS = 1e-9
+
+#: A warning is issued if the estimated relative error of coefficients is above this: for features
+#: of too different scales.
+LOST_DIGITS = 1e-6
 
 #: Number of kernel values or dense features in memory at a time when variances are computed.
 WORK = 2**20
@@ -408,6 +416,11 @@ class Model(ABC):
     coef: Array | None = None
     dual_coef: Array | None = None
     pair_coef: Array | None = None
+
+    @property
+    def lost(self) -> float:
+        """Approximate relative rounding error of the coefficients of graded features."""
+        return max((solver.factorization.loss for solver in self.solvers), default=0.0)
 
     @abstractmethod
     def predict(self, X: Any, index: int | None = 0) -> Array:
@@ -793,3 +806,50 @@ def _refuse_precomputed(kernel: Kernel) -> None:
             "uncertainties need k(x, x) of the new rows, which kernel='precomputed' does not "
             "give: use a named kernel or a callable"
         )
+
+
+# -- solutions from statistics ----------------------------------------------------------------
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def solve_statistics(
+    statistics: Sequence[Statistics],
+    basis: Basis | None,
+    alphas: Array,
+    dtype: Any,
+    names: Sequence[str] | None = None,
+) -> Model:
+    """Solve from precomputed statistics, whose arrays may be overwritten.
+
+    Parameters
+    ----------
+    statistics : sequence of Statistics, together covering all outputs
+        Statistics of the features, or of the Nyström features of ``basis``.
+    basis : Basis or None
+    alphas : ndarray of shape (n_alphas,)
+    dtype : of the coefficients
+    names : sequence of str, optional
+        Names of the features, for warnings.
+    """
+    solvers = [PrimalSolver(part, alphas, scaled=basis is None) for part in statistics]
+    if basis is not None:
+        return NystroemModel(basis, solvers, alphas, dtype)
+    model = LinearModel(solvers, alphas, dtype)
+    if model.lost > LOST_DIGITS:
+        warn_lost_digits(model.lost, np.sqrt(solvers[0].largest), names)
+    return model
+
+
+def warn_lost_digits(loss: float, scale: Array, names: Sequence[str] | None) -> None:
+    """Warn that the scales of the features, of shape (n,), are too different for float64."""
+    present = np.flatnonzero(scale > 0)
+    ends = present[[int(np.argmax(scale[present])), int(np.argmin(scale[present]))]]
+    largest, smallest = (
+        f"{'column ' + str(c) if names is None else repr(str(names[c]))} ({scale[c]:.2g})"
+        for c in ends
+    )
+    warn(
+        "the features have scales that are too different for float64, and depend on each other: "
+        f"coefficients are accurate to about {min(loss, 1.0):.0e} (relative). The largest is "
+        f"{largest}, the smallest {smallest}: scale the features, or increase alpha"
+    )

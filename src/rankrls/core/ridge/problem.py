@@ -44,12 +44,14 @@ from rankrls.core.ridge.leave_pair_out import (
     n_different_pairs,
 )
 from rankrls.core.ridge.models import (
+    LOST_DIGITS,
     DualSolver,
     KernelModel,
     LinearModel,
     Model,
     NystroemModel,
     PrimalSolver,
+    warn_lost_digits,
 )
 from rankrls.core.spaces.path_model import predict_path
 from rankrls.core.spaces.spaces import (
@@ -62,16 +64,16 @@ from rankrls.core.spaces.spaces import (
     subtract,
 )
 
-__all__ = ["RidgeProblem", "solve_statistics"]
+__all__ = ["RidgeProblem"]
 
 Array = NDArray[Any]
 
 #: Maximum number of refits; more are needed only if the data or the cost have no shortcut.
 MAX_REFITS = 5000
 
-#: A warning is issued if the estimated relative error of solutions is above this: for features of
-#: too different scales, and for kernels with a large constant part (where it is very conservative).
-LOST_DIGITS, LOST_IN_KERNEL = 1e-6, 1e-4
+#: A warning is issued if the estimated relative error of solutions is above this for kernels with a
+#: large constant part, where the estimate is very conservative.
+LOST_IN_KERNEL = 1e-4
 
 
 # -- the problem --------------------------------------------------------------------------------
@@ -278,7 +280,7 @@ class RidgeProblem:
             )
 
     def _warn_lost_digits(self, model: Model) -> None:
-        loss = max(_lost(model), self._lost_in_basis(float(model.alphas.min())))
+        loss = max(model.lost, self._lost_in_basis(float(model.alphas.min())))
         kernel = isinstance(self.space, NystroemSpace) or not self.space.kernel.linear
         if loss <= (LOST_IN_KERNEL if kernel else LOST_DIGITS):
             return
@@ -291,7 +293,7 @@ class RidgeProblem:
         else:
             X = self.space.X
             squares = (X.multiply(X) if sparse.issparse(X) else X * X).mean(axis=0)
-            _warn_lost_digits(_lost(model), np.sqrt(np.asarray(squares).ravel()), self.names)
+            warn_lost_digits(model.lost, np.sqrt(np.asarray(squares).ravel()), self.names)
 
     def _lost_in_basis(self, alpha: float) -> float:
         """Approximate relative error due to a constant part of the kernel of a basis."""
@@ -1006,26 +1008,6 @@ def _scatter(X: Any) -> float:
     return float(sum(np.einsum("ij,ij->", block, block) for block in blocks))
 
 
-def _lost(model: Model) -> float:
-    """Approximate relative rounding error of the coefficients of graded features."""
-    return max((solver.factorization.loss for solver in model.solvers), default=0.0)
-
-
-def _warn_lost_digits(loss: float, scale: Array, names: Sequence[str] | None) -> None:
-    """Warn that the scales of the features, of shape (n,), are too different for float64."""
-    present = np.flatnonzero(scale > 0)
-    ends = present[[int(np.argmax(scale[present])), int(np.argmin(scale[present]))]]
-    largest, smallest = (
-        f"{'column ' + str(c) if names is None else repr(str(names[c]))} ({scale[c]:.2g})"
-        for c in ends
-    )
-    warn(
-        "the features have scales that are too different for float64, and depend on each other: "
-        f"coefficients are accurate to about {min(loss, 1.0):.0e} (relative). The largest is "
-        f"{largest}, the smallest {smallest}: scale the features, or increase alpha"
-    )
-
-
 def _with_target(solver: Any, objective: Objective, features: Any) -> Any:
     """Return a solver of the same matrix with the right-hand side of another objective."""
     other = object.__new__(type(solver))
@@ -1047,32 +1029,3 @@ def _no_shortcut(what: str) -> str:
         "sample weights, no given pairs, and one query (or query_weighting='size', no basis); "
         "pairs of one ranking with two levels also with tied pairs dropped"
     )
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def solve_statistics(
-    statistics: Sequence[Statistics],
-    basis: Basis | None,
-    alphas: Array,
-    dtype: Any,
-    names: Sequence[str] | None = None,
-) -> Model:
-    """Solve from precomputed statistics, whose arrays may be overwritten.
-
-    Parameters
-    ----------
-    statistics : sequence of Statistics, together covering all outputs
-        Statistics of the features, or of the Nyström features of ``basis``.
-    basis : Basis or None
-    alphas : ndarray of shape (n_alphas,)
-    dtype : of the coefficients
-    names : sequence of str, optional
-        Names of the features, for warnings.
-    """
-    solvers = [PrimalSolver(part, alphas, scaled=basis is None) for part in statistics]
-    if basis is not None:
-        return NystroemModel(basis, solvers, alphas, dtype)
-    model = LinearModel(solvers, alphas, dtype)
-    if _lost(model) > LOST_DIGITS:
-        _warn_lost_digits(_lost(model), np.sqrt(solvers[0].largest), names)
-    return model
