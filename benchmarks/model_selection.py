@@ -19,7 +19,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from timing import Row, print_table, seconds
 
 from rankrls import RankRLS, RankRLSCV, regularization_path
-from rankrls._threads import n_threads
+from rankrls._resources import n_threads
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.model_selection import (
     leave_pair_out_score,

@@ -26,7 +26,7 @@ from text_data import RCV1_SHAPE, make_text
 from timing import Row, print_table, seconds
 
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, regularization_path
-from rankrls._threads import n_threads
+from rankrls._resources import n_threads
 from rankrls.core.linalg.krylov import MultiShiftCG
 from rankrls.core.ridge.iterative import LinearSystem
 from rankrls.core.spaces.products import Products

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, cross_val_score
 
-from rankrls import PreferenceGraph, RankRLS, _memory, regularization_path
+from rankrls import PreferenceGraph, RankRLS, _resources, regularization_path
 from rankrls.core.preferences import laplacian as _costs
 from rankrls.core.ridge.models import Model
 from rankrls.core.spaces.spaces import SOLVERS
@@ -631,19 +631,19 @@ def memory_message(call):
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
 def test_dual_too_large(kernel, monkeypatch, no_work):
-    monkeypatch.setattr(_memory, "budget", lambda: 2 * N * N * 8 - 1)
+    monkeypatch.setattr(_resources, "budget", lambda: 2 * N * N * 8 - 1)
     ranker = RankRLS(kernel=kernel, solver="dual")
     text = memory_message(lambda: ranker.fit(X, Y))
     assert "solver='dual'" in text
     assert "100 × 100" in text
     assert ("solver='cg'" if kernel == "linear" else "solver='nystroem' with basis=") in text
-    monkeypatch.setattr(_memory, "budget", lambda: 2 * N * N * 8)
+    monkeypatch.setattr(_resources, "budget", lambda: 2 * N * N * 8)
     with pytest.raises(WorkHasBegunError):
         ranker.fit(X, Y)
 
 
 def test_primal_too_large(monkeypatch, no_work):
-    monkeypatch.setattr(_memory, "budget", lambda: 2 * D * D * 8 - 1)
+    monkeypatch.setattr(_resources, "budget", lambda: 2 * D * D * 8 - 1)
     text = memory_message(lambda: RankRLS(solver="primal").fit(X, Y))
     assert "solver='primal'" in text
     assert "3 × 3" in text
@@ -671,7 +671,7 @@ def test_infeasible_sizes_are_refused_before_allocating(ranker, shape):
 
 def test_auto_turns_to_nystroem_with_a_warning(monkeypatch, no_work):
     """1000 basis vectors of 1200 rows fit into what 1200 × 1200 kernel values do not."""
-    monkeypatch.setattr(_memory, "budget", lambda: 2 * 1100 * 1200 * 8)
+    monkeypatch.setattr(_resources, "budget", lambda: 2 * 1100 * 1200 * 8)
     rows, scores = np.resize(X, (1200, D)), np.resize(Y, 1200)
     with (
         pytest.raises(WorkHasBegunError),
@@ -681,14 +681,14 @@ def test_auto_turns_to_nystroem_with_a_warning(monkeypatch, no_work):
 
 
 def test_nystroem_too_large(monkeypatch, no_work):
-    monkeypatch.setattr(_memory, "budget", lambda: 1000)
+    monkeypatch.setattr(_resources, "budget", lambda: 1000)
     text = memory_message(lambda: RankRLS(kernel="rbf", basis=50, random_state=0).fit(X, Y))
     assert "basis" in text
 
 
 @pytest.mark.parametrize("solver", ["primal", "dual"])
 def test_advice_can_be_followed(solver, monkeypatch):
-    monkeypatch.setattr(_memory, "budget", lambda: 10)
+    monkeypatch.setattr(_resources, "budget", lambda: 10)
     text = memory_message(lambda: RankRLS(solver=solver).fit(X, Y))
     named = set(re.findall(r"'(\w+)'", text)) - {"linear"}
     assert named <= set(SOLVERS)

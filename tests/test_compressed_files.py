@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from rankrls import _memory, _streams
+from rankrls import _resources, _streams
 from rankrls.cli import main
 from rankrls.datasets import (
     _source,
@@ -175,7 +175,7 @@ def test_xz_that_asks_for_much_memory(monkeypatch):
     filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 28}]
     data = lzma.compress(LETOR, filters=filters)
     assert len(load_letor(io.BytesIO(data)).target) == 2000
-    monkeypatch.setattr(_memory, "available", lambda: 1 << 28)
+    monkeypatch.setattr(_resources, "available", lambda: 1 << 28)
     with pytest.raises(ValueError, match=r"the xz data .*[Mm]emory usage limit"):
         load_letor(io.BytesIO(data))
 

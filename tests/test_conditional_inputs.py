@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, _memory
+from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, _resources
 from rankrls.datasets import make_rock_paper_scissors
 from rankrls.metrics import conditional_scores
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
@@ -257,7 +257,7 @@ def test_not_fitted():
 
 
 def test_kernels_too_large_for_memory(monkeypatch):
-    monkeypatch.setattr(_memory, "budget", lambda: 1000)
+    monkeypatch.setattr(_resources, "budget", lambda: 1000)
     with pytest.raises(MemoryError, match="the kernel matrix of 12 objects"):
         ConditionalRankRLS().fit(X, Y, Z)
 

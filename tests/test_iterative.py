@@ -434,7 +434,7 @@ def test_auto_iterates_where_direct_solvers_are_too_large(monkeypatch, data):
     assert RankRLS().fit(X, y, qid=qid).solver_ == "cg"
     assert RankRLS().fit(X.toarray(), y, qid=qid).solver_ == "primal"
     assert RankRLS(kernel="rbf").fit(X, y, qid=qid).solver_ == "dual"
-    monkeypatch.setattr("rankrls._memory.budget", lambda: 8 * 200**2)
+    monkeypatch.setattr("rankrls._resources.budget", lambda: 8 * 200**2)
     assert RankRLS().fit(X.toarray(), y, qid=qid).solver_ == "cg"
 
 

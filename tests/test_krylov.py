@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from cases import COSTS, WEIGHTINGS, Case
-from rankrls._threads import n_threads
+from rankrls._resources import n_threads
 from rankrls.core.linalg.conjugate_gradients import IterationOptions, converge, stop_early
 from rankrls.core.linalg.krylov import MultiShiftCG, ShiftedSum
 from rankrls.core.ridge.iterative import LinearSystem
@@ -353,7 +353,7 @@ def test_no_offsets(layout, monkeypatch):
     for ordinary in (X, X + 50.0, np.zeros((30, 4)), X[:0], X[:, :0]):
         assert Offsets.of(LAYOUTS[layout](ordinary)) is None
     far = LAYOUTS[layout](X + 1e9)
-    monkeypatch.setattr("rankrls._memory.budget", lambda: 8 * 100)
+    monkeypatch.setattr("rankrls._resources.budget", lambda: 8 * 100)
     assert Offsets.of(far) is None
 
 

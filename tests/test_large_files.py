@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from rankrls import RankRLS, _memory
+from rankrls import RankRLS, _resources
 from rankrls._validation import as_text, encode_qid
 from rankrls.datasets import (
     _source,
@@ -125,14 +125,14 @@ def test_a_line_without_end(monkeypatch, read):
     with pytest.raises(ValueError, match=":1: this line is longer than 1 MiB"):
         read(io.BytesIO(packed))
     monkeypatch.setattr(_source, "_MAX_LINE_BYTES", 1 << 26)
-    monkeypatch.setattr(_memory, "available", lambda: 128 << 20)  # 2 MiB of a line in 64
+    monkeypatch.setattr(_resources, "available", lambda: 128 << 20)  # 2 MiB of a line in 64
     with pytest.raises(ValueError, match=":1: this line is longer than 2 MiB"):
         read(io.BytesIO(packed))
 
 
 def test_what_does_not_fit_is_read_in_batches(monkeypatch, tmp_path):
     monkeypatch.setattr(_source, "_BLOCK_BYTES", 1 << 12)
-    monkeypatch.setattr(_memory, "available", lambda: 1 << 18)
+    monkeypatch.setattr(_resources, "available", lambda: 1 << 18)
     ids = [i // 10 for i in range(20_000)]
     reading = files(tmp_path, ids)
     for name in ("load_letor", "load_csv"):

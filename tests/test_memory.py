@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from rankrls import RankRLS, _memory
-from rankrls._memory import GIB
+from rankrls import RankRLS, _resources
+from rankrls._resources import GIB
 
 resource = pytest.importorskip("resource")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
@@ -20,9 +20,9 @@ PHYSICAL = 16 * GIB
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
-    monkeypatch.setattr(_memory, "_physical", lambda: PHYSICAL)
-    monkeypatch.setattr(_memory, "_address_space", list)
-    _memory._group_limits.cache_clear()
+    monkeypatch.setattr(_resources, "_physical", lambda: PHYSICAL)
+    monkeypatch.setattr(_resources, "_address_space", list)
+    _resources._group_limits.cache_clear()
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ HUGE = 9223372036854771712  # "no limit" of version 1
 
 
 def test_no_limits(proc, tmp_path):
-    assert _memory.available(tmp_path / "nothing") == PHYSICAL
-    assert _memory.available(proc(["0::/a"], V2, {"cg/a/memory.max": "max"})) == PHYSICAL
+    assert _resources.available(tmp_path / "nothing") == PHYSICAL
+    assert _resources.available(proc(["0::/a"], V2, {"cg/a/memory.max": "max"})) == PHYSICAL
 
 
 def test_version_2_the_smallest_of_the_group_and_those_above(proc):
@@ -68,11 +68,11 @@ def test_version_2_the_smallest_of_the_group_and_those_above(proc):
         "cg/a/b/c/d/memory.max": GIB,  # below: of other processes
         "cg/x/memory.max": GIB,  # beside
     }
-    assert _memory.available(proc(["0::/a/b/c"], V2, limits)) == 6 * GIB
+    assert _resources.available(proc(["0::/a/b/c"], V2, limits)) == 6 * GIB
 
 
 def test_version_2_own_group_is_the_root_of_a_namespace(proc):
-    assert _memory.available(proc(["0::/"], V2, {"cg/memory.max": 2 * GIB})) == 2 * GIB
+    assert _resources.available(proc(["0::/"], V2, {"cg/memory.max": 2 * GIB})) == 2 * GIB
 
 
 def test_version_1(proc):
@@ -84,7 +84,7 @@ def test_version_1(proc):
         "cg/memory/x/memory.limit_in_bytes": GIB,
         "cg/cpu/memory.limit_in_bytes": GIB,
     }
-    assert _memory.available(proc(groups, V1, limits)) == 3 * GIB
+    assert _resources.available(proc(groups, V1, limits)) == 3 * GIB
 
 
 def test_version_1_container_that_sees_the_path_of_the_host(proc):
@@ -94,13 +94,13 @@ def test_version_1_container_that_sees_the_path_of_the_host(proc):
         "cg/memory/inner/memory.limit_in_bytes": 4 * GIB,
     }
     groups = ["4:memory:/docker/abc/inner"]
-    assert _memory.available(proc(groups, mounts, limits)) == 4 * GIB
+    assert _resources.available(proc(groups, mounts, limits)) == 4 * GIB
 
 
 def test_the_mounted_root_counts_where_the_group_is_not_below_it(proc):
     mounts = [("/docker/abc", "cg/memory", "cgroup", "rw,memory")]
     limits = {"cg/memory/memory.limit_in_bytes": 5 * GIB}
-    assert _memory.available(proc(["4:memory:/other"], mounts, limits)) == 5 * GIB
+    assert _resources.available(proc(["4:memory:/other"], mounts, limits)) == 5 * GIB
 
 
 def test_both_versions_mounted(proc):
@@ -109,7 +109,7 @@ def test_both_versions_mounted(proc):
         "cg/memory/a/memory.limit_in_bytes": 5 * GIB,
         "cg/unified/memory.max": "max",
     }
-    assert _memory.available(proc(["4:memory:/a", "0::/"], mounts, limits)) == 5 * GIB
+    assert _resources.available(proc(["4:memory:/a", "0::/"], mounts, limits)) == 5 * GIB
 
 
 @pytest.mark.parametrize("file", ["cgroup", "mountinfo"])
@@ -117,25 +117,25 @@ def test_both_versions_mounted(proc):
 def test_odd_files_are_no_limit(proc, file, text):
     folder = proc(["0::/a"], V2, {"cg/a/memory.max": "12 apples"})
     (folder / file).write_text(text)
-    assert _memory.available(folder) == PHYSICAL
+    assert _resources.available(folder) == PHYSICAL
 
 
 def test_the_budget_is_half_of_the_smallest(monkeypatch):
-    monkeypatch.setattr(_memory, "_group_limits", lambda proc: [6 * GIB, 9 * GIB])
-    assert _memory.budget() == 3 * GIB
-    assert _memory.fits(3, GIB // 8)
-    assert not _memory.fits(3, GIB // 8, copies=2)
+    monkeypatch.setattr(_resources, "_group_limits", lambda proc: [6 * GIB, 9 * GIB])
+    assert _resources.budget() == 3 * GIB
+    assert _resources.fits(3, GIB // 8)
+    assert not _resources.fits(3, GIB // 8, copies=2)
     with pytest.raises(MemoryError, match=r"6\.0 GiB, more than half .* 3\.0 GiB\): do less"):
-        _memory.require("a test", 6, GIB // 8, advice="do less")
-    monkeypatch.setattr(_memory, "_address_space", lambda: [4 * GIB])
-    monkeypatch.setattr(_memory, "_address_space_left", lambda: [3 * GIB])
-    assert _memory.budget() == 2 * GIB
+        _resources.require("a test", 6, GIB // 8, advice="do less")
+    monkeypatch.setattr(_resources, "_address_space", lambda: [4 * GIB])
+    monkeypatch.setattr(_resources, "_address_space_left", lambda: [3 * GIB])
+    assert _resources.budget() == 2 * GIB
 
 
 @linux
 def test_address_space_of_a_process():
     limit = 4 * GIB
-    program = "from rankrls import _memory; print(*_memory._address_space(), _memory.available())"
+    program = "from rankrls import _resources as r; print(*r._address_space(), r.available())"
     seen = subprocess.run(
         [sys.executable, "-c", program],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
@@ -212,13 +212,13 @@ def test_what_does_not_fit_is_refused_before_it_is_allocated():
 
 
 def test_the_address_space_that_is_left_counts(monkeypatch, tmp_path):
-    monkeypatch.setattr(_memory, "_address_space", lambda: [4 * GIB])
+    monkeypatch.setattr(_resources, "_address_space", lambda: [4 * GIB])
     statm = tmp_path / "statm"
     statm.write_text(f"{3 * GIB // os.sysconf('SC_PAGE_SIZE')} 1 1 1 0 1 0\n")
-    assert _memory._address_space_left(statm) == [GIB]
-    assert _memory._address_space_left(tmp_path / "none") == []
-    monkeypatch.setattr(_memory, "_address_space_left", lambda: [GIB])
-    assert _memory.budget() == GIB
+    assert _resources._address_space_left(statm) == [GIB]
+    assert _resources._address_space_left(tmp_path / "none") == []
+    monkeypatch.setattr(_resources, "_address_space_left", lambda: [GIB])
+    assert _resources.budget() == GIB
 
 
 def test_deviations_of_many_rows_are_made_block_by_block():

@@ -9,9 +9,8 @@ import types
 import numpy as np
 import pytest
 
-from rankrls import ConditionalRankRLSCV, RankRLS, RankRLSCV, _progress
-from rankrls._calls import at_end_of_call, unchanged_on_error
-from rankrls._progress import Progress, progress_goes_to
+from rankrls import ConditionalRankRLSCV, RankRLS, RankRLSCV, _calls
+from rankrls._calls import Progress, at_end_of_call, progress_goes_to, unchanged_on_error
 from rankrls.metrics import pairwise_accuracy
 from rankrls.model_selection import leave_query_out_predict
 
@@ -46,9 +45,9 @@ def terminal(request, monkeypatch):
         monkeypatch.setitem(sys.modules, "tqdm", None)
     stream = Terminal("cross-validation of 2 alphas")
     # Not sys.stderr itself, which pytest sets again before each test.
-    monkeypatch.setattr(_progress, "sys", types.SimpleNamespace(stderr=stream, modules=sys.modules))
-    monkeypatch.setattr(_progress, "PATIENCE", 0.0)
-    monkeypatch.setattr(_progress, "LOOK", 0.01)
+    monkeypatch.setattr(_calls, "sys", types.SimpleNamespace(**{**vars(sys), "stderr": stream}))
+    monkeypatch.setattr(_calls, "PATIENCE", 0.0)
+    monkeypatch.setattr(_calls, "LOOK", 0.01)
     monkeypatch.delenv("RANKRLS_PROGRESS", raising=False)
     return stream
 
@@ -72,7 +71,7 @@ def test_a_terminal_sees_what_is_done_and_keeps_nothing(terminal):
     lines = terminal.getvalue().split("\n")
     assert len(lines) == 1  # rewritten, and blank at the end
     assert lines[0].rstrip("\r").rpartition("\r")[2].strip() == ""
-    assert _progress._shown is None
+    assert _calls._shown is None
     assert threading.active_count() <= before + 1  # tqdm keeps one of its own
 
 
@@ -108,7 +107,7 @@ def test_a_call_that_fails_ends_its_line(terminal):
     with pytest.raises(ZeroDivisionError):
         RankRLSCV([0.1, 1.0], scoring=fail).fit(X, y, qid=qid)
     assert terminal.seen.is_set()
-    assert _progress._shown is None
+    assert _calls._shown is None
 
 
 def test_loops_have_a_bar(terminal):
@@ -127,7 +126,7 @@ def test_verbose_prints_lines_as_ever(terminal):
     with unchanged_on_error(RankRLS()):
         Progress("Outer", 0)
         progress = Progress("Ranker", 1)
-        assert _progress._shown is None
+        assert _calls._shown is None
         progress("solved")
     assert terminal.getvalue().rpartition("\r")[2].startswith("[Ranker ")
     assert terminal.getvalue().endswith(" s] solved\n")
@@ -153,7 +152,7 @@ def test_a_listener_hears_of_all_steps():
     assert "cross-validation of 2 alphas: leave-query-out" in texts
     assert any("solver primal" in text for text in texts)
     assert any("alpha" in text and "score" in text for text in texts)
-    assert _progress._listener is None
+    assert _calls._listener is None
 
 
 def test_functions_that_take_long_tell_what_they_do(terminal):

@@ -533,7 +533,7 @@ def test_refits_are_predictions_of_unseen_queries(ranking):
 
 def test_too_little_memory_for_the_shortcut_means_folds(ranking, monkeypatch):
     X, y, qid = ranking
-    monkeypatch.setattr("rankrls._memory.budget", lambda: 720)  # vectors of six features
+    monkeypatch.setattr("rankrls._resources.budget", lambda: 720)  # vectors of six features
     data = sparse.csr_array(np.where(X > 0, X, 0.0))
     result = analysed(data, y, qid, alphas=[0.5, 4.0, 32.0])
     assert (result.held.method, result.held.n_folds) == ("folds", 5)

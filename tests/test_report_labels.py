@@ -274,7 +274,7 @@ def test_agreement_with_folds_of_equal_scores():
 
 def test_too_little_memory(ranking, monkeypatch):
     X, y, qid = ranking
-    monkeypatch.setattr("rankrls._memory.budget", lambda: 3000)  # three matrices of 5 × 5
+    monkeypatch.setattr("rankrls._resources.budget", lambda: 3000)  # three matrices of 5 × 5
     result = analysed(X, y, qid, alphas=[2.0])
     assert result.held.method == "leave-query-out"
     assert len(result.to_check.queries) == 10

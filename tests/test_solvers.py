@@ -252,11 +252,11 @@ def test_auto_rule():
 
 
 def test_auto_falls_back_to_nystroem_when_memory_is_short(monkeypatch):
-    from rankrls import _memory
+    from rankrls import _resources
 
     rng = np.random.default_rng(17)
     X, y = rng.standard_normal((1500, 3)), rng.standard_normal(1500)
-    monkeypatch.setattr(_memory, "budget", lambda: 16 * 1500 * 1200)
+    monkeypatch.setattr(_resources, "budget", lambda: 16 * 1500 * 1200)
     with pytest.warns(UserWarning, match="nystroem"):
         ranker = RankRLS(kernel="rbf", random_state=0).fit(X, y)
     assert ranker.solver_ == "nystroem"

@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from rankrls import RankRLS
-from rankrls._threads import SMALL, at_most, n_threads
+from rankrls._resources import SMALL, at_most, n_threads
 from rankrls.core.preferences.query_weights import Groups, row_blocks
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from rankrls import RankRLS, RankRLSCV, RankSVM, _memory
+from rankrls import RankRLS, RankRLSCV, RankSVM, _resources
 from rankrls.cli import main
 from rankrls.datasets import iter_letor, iter_ranking, load_letor, load_ranking
 from rankrls.report import write_report
@@ -20,7 +20,7 @@ WIDE = b"1 qid:1 1:0.25 7:3\n\n2 qid:1 1:0.5 2147483647:1 # a typo\n0 qid:1 1:0.
 
 @pytest.fixture
 def two_gib(monkeypatch):
-    monkeypatch.setattr(_memory, "available", lambda: 2 << 30)
+    monkeypatch.setattr(_resources, "available", lambda: 2 << 30)
 
 
 @pytest.mark.parametrize("read", [load_letor, iter_letor])
@@ -53,7 +53,7 @@ def test_the_limit_is_that_of_the_memory(two_gib, monkeypatch):
         iter_letor(io.BytesIO(text))
     load_letor(io.BytesIO(text), n_features=20_000_000)  # as was asked for
     load_letor(io.BytesIO(text.replace(b"3:1", b"30000:1")))
-    monkeypatch.setattr(_memory, "available", lambda: 1 << 30)
+    monkeypatch.setattr(_resources, "available", lambda: 1 << 30)
     with pytest.raises(ValueError, match=r"<stream>:1: feature id 20000000 .*next one is 3\)"):
         load_letor(io.BytesIO(text))
 
@@ -111,7 +111,7 @@ def test_long_lists_are_refused_before_they_are_read(load, tmp_path, monkeypatch
     assert path.stat().st_size < 5000
     options = {"target": "label", "qid": "qid"}
     assert load(path, **options).data.shape == (2, 1_000_000)
-    monkeypatch.setattr(_memory, "budget", lambda: 2**26)
+    monkeypatch.setattr(_resources, "budget", lambda: 2**26)
     monkeypatch.setattr(_arrow._ParquetSource, "_batches", None)  # nothing is decoded
     message = r"lists.parquet: column 'f' has 1,000,000 numbers in a row, .*drop='f'"
     with pytest.raises(ValueError, match=message):
@@ -125,7 +125,7 @@ def test_long_lists_in_an_arrow_file(tmp_path, monkeypatch):
     path = tmp_path / "lists.arrow"
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
-    monkeypatch.setattr(_memory, "budget", lambda: 2**26)
+    monkeypatch.setattr(_resources, "budget", lambda: 2**26)
     with pytest.raises(ValueError, match="column 'f' has 1,000,000 numbers in a row"):
         load_ranking(path, target="label", qid="qid")
 
@@ -137,7 +137,7 @@ def test_long_lists_in_several_columns(tmp_path, monkeypatch):
     table = pa.table({"label": [1.0, 0.0], "qid": [1, 1], "f": lists, "g": lists})
     path = tmp_path / "lists.parquet"
     pq.write_table(table, path)
-    monkeypatch.setattr(_memory, "budget", lambda: 2**26)
+    monkeypatch.setattr(_resources, "budget", lambda: 2**26)
     with pytest.raises(ValueError, match=r"column 'g' has 300,000 .* a model of 600,000 features"):
         load_ranking(path, target="label", qid="qid")
     assert load_ranking(path, target="label", qid="qid", drop="g").data.shape == (2, 300_000)
@@ -146,7 +146,7 @@ def test_long_lists_in_several_columns(tmp_path, monkeypatch):
 def test_many_rows_of_lists(tmp_path, monkeypatch):
     path = tmp_path / "lists.parquet"
     _lists(path, 2000, 500)
-    monkeypatch.setattr(_memory, "budget", lambda: 4_000_000)
+    monkeypatch.setattr(_resources, "budget", lambda: 4_000_000)
     message = "lists.parquet: the lists in 2,000 rows of row group 0 take 0.0 GiB.*iter_ranking"
     with pytest.raises(MemoryError, match=message):
         load_ranking(path, target="label", qid="qid")
@@ -156,7 +156,7 @@ def test_many_rows_of_lists(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("command", "copies"),
-    [("fit wide.dat -m m", _memory.SCALER_VECTORS), ("report wide.dat -o r.html", 34)],
+    [("fit wide.dat -m m", _resources.SCALER_VECTORS), ("report wide.dat -o r.html", 34)],
 )
 def test_the_command_line_counts_what_it_makes(tmp_path, monkeypatch, capsys, command, copies):
     """The vectors of names and statistics are refused before the first of them is made."""
@@ -165,7 +165,7 @@ def test_the_command_line_counts_what_it_makes(tmp_path, monkeypatch, capsys, co
     )
     (tmp_path / "wide.dat").write_text(text)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_memory, "budget", lambda: copies * 8 * 2_000_000 - 1)
+    monkeypatch.setattr(_resources, "budget", lambda: copies * 8 * 2_000_000 - 1)
     tracemalloc.start()
     try:
         assert main(command.split()) == 1

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import IO, Any, BinaryIO, cast
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls._atomic import atomic_file
 
 __all__ = [
@@ -190,7 +190,7 @@ class _Unpacked:
 
 
 def _xz() -> lzma.LZMADecompressor:
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_memory.budget())
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_resources.budget())
 
 
 class _Streams:

@@ -8,7 +8,7 @@ from typing import Any
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
-from rankrls._memory import REPORT_VECTORS, require_features
+from rankrls._resources import REPORT_VECTORS, require_features
 from rankrls.cli import _auto_option as auto_option
 from rankrls.cli._estimators import make_cv
 from rankrls.cli._files import DataFile, check_output

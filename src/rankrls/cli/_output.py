@@ -195,7 +195,7 @@ class Work:
         if not sys.stderr.isatty():
             self._timer = self._later(LOG_PATIENCE, self._log)
         self._timer.start()
-        from rankrls._progress import progress_goes_to  # which imports NumPy
+        from rankrls._calls import progress_goes_to  # which imports NumPy
 
         self._hearing = progress_goes_to(self._hear)
         self._hearing.__enter__()

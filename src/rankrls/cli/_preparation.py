@@ -15,7 +15,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
-from rankrls._memory import SCALER_VECTORS, require_features
+from rankrls._resources import SCALER_VECTORS, require_features
 from rankrls.cli._column_warnings import warn_about_columns_of
 from rankrls.cli._options import DataOptions, ModelOptions
 from rankrls.preprocessing import QueryScaler

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from rankrls import _memory, estimators
-from rankrls._calls import names_queries, unchanged_on_error
-from rankrls._progress import Progress
+from rankrls import _resources, estimators
+from rankrls._calls import Progress, names_queries, unchanged_on_error
 from rankrls._validation import show
 from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.preferences.graph import PreferenceGraph
@@ -152,7 +151,7 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
                 "only with solver='primal'; or use rankrls.dask.RankRLS with solver='cg'"
             )
         advice = "use rankrls.dask.RankRLS with solver='cg', or fewer features"
-        _memory.require("cross-validation", n, n, copies=n_folds + 4, advice=advice)
+        _resources.require("cross-validation", n, n, copies=n_folds + 4, advice=advice)
         fold_of = self._fold_of(rows.preferences.crossing.n_queries, n_folds)
         problems = [
             PartitionedProblem(

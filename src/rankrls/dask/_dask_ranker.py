@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls import estimators
-from rankrls._calls import explained, names_queries, warn
+from rankrls._calls import Progress, explained, names_queries, warn
 from rankrls._frames import id_text, most_unequal, scale_text
-from rankrls._progress import Progress
 from rankrls._validation import check_option
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.dask import _partitions

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from rankrls import _memory, estimators
-from rankrls._calls import names_queries, unchanged_on_error, warn
-from rankrls._progress import Progress
+from rankrls import _resources, estimators
+from rankrls._calls import Progress, names_queries, unchanged_on_error, warn
 from rankrls.core.linalg.conjugate_gradients import History, IterationOptions, converge, stop_early
 from rankrls.core.preferences.statistics import Statistics
 from rankrls.core.ridge.iterative import IterativeModel
@@ -189,7 +188,7 @@ class RankRLS(DaskRanker, estimators.RankRLS):
             raise ValueError(f"basis belongs to solver='nystroem'; got solver={solver!r}")
         if solver == "primal":
             advice = "use solver='cg', fewer features, or solver='nystroem' with basis=1000, say"
-            _memory.require("solver='primal'", n, n, copies=2, advice=advice)
+            _resources.require("solver='primal'", n, n, copies=2, advice=advice)
         return solver
 
     @np.errstate(over="ignore", invalid="ignore")  # the solver rejects overflow
@@ -214,7 +213,7 @@ class RankRLS(DaskRanker, estimators.RankRLS):
         indices = choose_basis(self.basis, problem.preferences.n_rows, random_state)
         advice = "use fewer basis vectors"
         size = len(indices)
-        _memory.require("solver='nystroem'", size, size, copies=4, advice=advice)
+        _resources.require("solver='nystroem'", size, size, copies=4, advice=advice)
         basis = problem.basis(kernel, indices)
         progress(f"{size:,} basis vectors gathered")
 

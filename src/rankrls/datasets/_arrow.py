@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls.datasets.formats import SUFFIXES
 
 __all__ = ["NumberedBatch", "Source", "ahead", "find_files", "open_source", "pyarrow", "readable"]
@@ -168,11 +168,11 @@ class _ParquetSource(_BinarySource):
         for number, (n_rows, numbers) in enumerate(self._list_sizes(columns)):
             read = min(rows, n_rows)
             n_bytes = 8 * numbers * read // max(n_rows, 1)
-            if n_bytes > _memory.budget():
+            if n_bytes > (left := _resources.budget()):
                 raise MemoryError(
                     f"{self.file}: the lists in {read:,} rows of row group {number} take "
                     f"{n_bytes / 2**30:.1f} GiB, more than half of the memory of this process or "
-                    f"what is left of it, {_memory.budget() / 2**30:.1f} GiB: read fewer rows at a "
+                    f"what is left of it, {left / 2**30:.1f} GiB: read fewer rows at a "
                     "time, with iter_ranking, or leave columns of long lists out"
                 )
 

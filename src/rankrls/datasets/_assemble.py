@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse as sp
 from sklearn.utils import Bunch
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls._validation import as_text
 from rankrls.datasets._parse import MAX_FEATURES, ParsedRows, show
 from rankrls.datasets._query_ids import integers_of
@@ -60,7 +60,9 @@ class Layout:
             )
         advice = "pass sparse=True, or read it in batches"
         size = self.dtype.itemsize
-        _memory.require(f"{name}: dense data", len(rows), n_columns, itemsize=size, advice=advice)
+        _resources.require(
+            f"{name}: dense data", len(rows), n_columns, itemsize=size, advice=advice
+        )
         if n_entries == n_cells:  # every cell is written, and each row is sorted by column
             return rows.values.reshape(len(rows), n_columns).astype(self.dtype, copy=False)
         data = np.zeros((len(rows), n_columns), dtype=self.dtype)

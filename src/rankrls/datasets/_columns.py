@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls._validation import as_text
 from rankrls.datasets._arrow import Source, pyarrow, readable
 from rankrls.datasets._missing import REMEDY, check_missing
@@ -183,11 +183,11 @@ class Columns:
 
     def _require_memory(self, name: str, width: int, place: str) -> None:
         """Raise unless a model of a column of so long lists, and their names, can be held."""
-        copies = _memory.VECTORS + _memory.NAME_VECTORS
+        copies = _resources.VECTORS + _resources.NAME_VECTORS
         if width <= 1:
             return
         total = width + sum(n for other, n in self.widths.items() if other != name)
-        if not _memory.fits_features(total, copies):
+        if not _resources.fits_features(total, copies):
             raise ValueError(
                 f"{place}: column {named(name)} has {width:,} numbers in a row, and a model of "
                 f"{total:,} features needs {total * 8 * copies / 2**30:.1f} GiB of memory or more"

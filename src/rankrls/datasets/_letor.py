@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from sklearn.utils import Bunch
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls._calls import warn
 from rankrls._streams import PathOrFile, name_of
 from rankrls._validation import check_integer, check_option
@@ -255,8 +255,8 @@ def _check_largest(name: str, line: int, largest: int, second: int, width: int) 
         f"if it is no mistake, pass n_features={width}, or leave such features out by "
         "beyond='drop' and a smaller n_features"
     )
-    if not _memory.fits_features(width):
-        gib = width * 8 * _memory.VECTORS / 2**30
+    if not _resources.fits_features(width):
+        gib = width * 8 * _resources.VECTORS / 2**30
         raise ValueError(
             f"{found}, and a model of so many features needs {gib:.1f} GiB of memory or more; "
             f"{remedy}"

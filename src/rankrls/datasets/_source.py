@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls._streams import DamagedError, PathOrFile, name_of, opened
 
 __all__ = ["as_utf8", "blocks", "in_order", "require_loadable", "rewindable", "text_blocks"]
@@ -33,11 +33,11 @@ def rewindable(path: PathOrFile) -> bool:
 
 def require_loadable(place: str | Callable[[], str], n_bytes: int, instead: str) -> None:
     """Raise if the rows that have been read leave no room for the arrays to be made of them."""
-    if n_bytes > _memory.budget():
+    if n_bytes > _resources.budget():
         where = place if isinstance(place, str) else place()
         raise MemoryError(
             f"{where}: the rows up to here take {n_bytes / 2**30:.1f} GiB, and all of them do not "
-            f"fit into the memory of this process ({_memory.available() / 2**30:.1f} GiB): read "
+            f"fit into the memory of this process ({_resources.available() / 2**30:.1f} GiB): read "
             f"them in smaller batches, with {instead}"
         )
 
@@ -103,7 +103,7 @@ def as_utf8(name: str, number: int, block: bytes) -> bytes:
 
 def _blocks(file: Any, name: str, longest: int, size: int) -> Iterator[tuple[int, bytes]]:
     line = 1
-    longest = min(longest, max(_memory.budget() // _BYTES_PER_BYTE, _BLOCK_BYTES))
+    longest = min(longest, max(_resources.budget() // _BYTES_PER_BYTE, _BLOCK_BYTES))
     pending: list[bytes] = []  # the pieces of a line that has not ended yet
     pending_bytes = 0
     while True:

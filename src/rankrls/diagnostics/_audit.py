@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from rankrls._calls import takes_queries
+from rankrls._calls import takes_queries, tells
 from rankrls._frames import data_frame
-from rankrls._progress import tells
 from rankrls._validation import check_length, check_option, check_positive, encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.influence import (

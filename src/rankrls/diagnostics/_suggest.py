@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 from sklearn.utils import check_random_state
 
-from rankrls import _memory
-from rankrls._progress import tells
+from rankrls import _resources
+from rankrls._calls import tells
 from rankrls._validation import check_integer, check_pairs
 from rankrls.estimators import RankRLS, RankRLSCV
 
@@ -114,7 +114,7 @@ def suggest_pairs(
         )
     if getattr(model, "used", None) is not None:
         advice = "pass fewer rows (those whose order matters), or fit with a basis"
-        _memory.require("the covariance of all rows", n, n, copies=4, advice=advice)
+        _resources.require("the covariance of all rows", n, n, copies=4, advice=advice)
     if top is not None:
         top = check_integer("top", top, least=1)
         if top >= n:

@@ -15,11 +15,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from rankrls._calls import all_or_nothing, explained, takes_queries
+from rankrls._calls import Progress, all_or_nothing, explained, takes_queries
 from rankrls._frames import check_same_rows
-from rankrls._memory import require
-from rankrls._progress import Progress
-from rankrls._threads import at_most, n_threads
+from rankrls._resources import at_most, n_threads, require
 from rankrls._validation import (
     Queries,
     check_length,

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._calls import all_or_nothing, explained
-from rankrls._progress import Progress
+from rankrls._calls import Progress, all_or_nothing, explained
 from rankrls._validation import check_option
 from rankrls.core.relations.pairwise_kernels import PAIRWISE
 from rankrls.core.relations.relation_problem import RelationModel, RelationProblem

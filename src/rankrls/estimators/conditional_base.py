@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls import _memory
-from rankrls._calls import explained, warn
+from rankrls import _resources
+from rankrls._calls import Progress, explained, warn
 from rankrls._frames import (
     check_feature_names,
     clear_errors,
@@ -31,7 +31,6 @@ from rankrls._frames import (
     square_in_order,
     warn_about_columns,
 )
-from rankrls._progress import Progress
 from rankrls._validation import check_integer, check_option, check_positive, show
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
 from rankrls.core.relations.cell_equations import HeldOutCells
@@ -746,7 +745,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         sign = self._pairwise.symmetry or SIGNS[self.relation]
         shape = (len(tables), X.shape[0], Z.shape[0])
         advice = "predict for fewer objects at a time, or some pairs with predict_edges"
-        _memory.require("predict", *shape, advice=advice)
+        _resources.require("predict", *shape, advice=advice)
         out = np.empty(shape)
         self._warn_of_unknown(X, Z)
         sides = None if self._pairwise.plain else self._side_values(X, Z)

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls._calls import all_or_nothing, explained, warn
-from rankrls._progress import Progress
+from rankrls._calls import Progress, all_or_nothing, explained, warn
 from rankrls._validation import check_integer, check_option
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
 from rankrls.core.relations.holdout_gradient import holdout_error, holdout_errors

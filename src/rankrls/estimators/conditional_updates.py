@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from rankrls._calls import explained, unchanged_on_error
+from rankrls._calls import Progress, explained, unchanged_on_error
 from rankrls._frames import (
     clear_errors,
     columns_in_order,
@@ -20,7 +20,6 @@ from rankrls._frames import (
     names_anything,
     row_names,
 )
-from rankrls._progress import Progress
 from rankrls.core.relations.observations import Observations
 from rankrls.core.relations.relation_problem import RelationModel, RelationProblem
 from rankrls.core.relations.side_kernels import KernelSum

@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from rankrls import _memory
-from rankrls._calls import explained, takes_queries, unchanged_on_error, warn
-from rankrls._progress import Progress
-from rankrls._threads import n_threads
+from rankrls import _resources
+from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error, warn
+from rankrls._resources import n_threads
 from rankrls._validation import check_length, check_option, encode_qid, refuse_lazy, show
 from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.preferences.graph import PreferenceGraph
@@ -637,7 +636,7 @@ def _score_folds(
 ) -> dict[str, Array]:
     """Scores of held-out folds for every alpha; as many alphas at a time as fit into memory."""
     held_out = sum(len(rows) for rows in folds) * problem.graph.n_outputs
-    size = max(1, _memory.budget() // (4 * 8 * max(held_out, 1)))
+    size = max(1, _resources.budget() // (4 * 8 * max(held_out, 1)))
     parts = []
     for first in range(0, len(alphas), size):
         held = problem.leave_out(folds, alphas[first : first + size])

@@ -12,9 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._calls import all_or_nothing, takes_queries
+from rankrls._calls import Progress, all_or_nothing, takes_queries
 from rankrls._frames import check_same_rows, clear_errors, warn_about_columns
-from rankrls._progress import Progress
 from rankrls._validation import check_option, check_positive, show
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import COSTS, TIES, Objective

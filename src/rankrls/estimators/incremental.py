@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls import _memory
-from rankrls._progress import Progress
+from rankrls import _resources
+from rankrls._calls import Progress
 from rankrls._validation import check_scores, check_weights, show
 from rankrls.core.linalg.factorizations import NotPositiveError
 from rankrls.core.preferences.graph import PreferenceGraph
@@ -121,7 +121,7 @@ class Learned:
         n = X.shape[1] if basis is None else len(basis.map.kept)
         advice = "use fewer features, or fewer basis vectors (solver='nystroem')"
         copies = 3 if n_folds == 1 else n_folds + 4
-        _memory.require("learning batch by batch", n, n, copies=copies, advice=advice)
+        _resources.require("learning batch by batch", n, n, copies=copies, advice=advice)
         outputs, none = np.arange(n_outputs), np.zeros(n_outputs, dtype=np.int64)
         return [
             cls([Statistics.empty(outputs, n)], basis, X.dtype, flat, none, ledger)

@@ -11,14 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._calls import names_lasting_queries, unchanged_on_error, warn
+from rankrls._calls import Progress, names_lasting_queries, unchanged_on_error, warn
 from rankrls._frames import (
     check_feature_names,
     check_same_rows,
     clear_errors,
     columns_in_order,
 )
-from rankrls._progress import Progress
 from rankrls._validation import check_length, check_positive, encode_qid, show
 from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.preferences.graph import PreferenceGraph

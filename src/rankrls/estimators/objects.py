@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigvalsh
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls._calls import warn
 from rankrls._frames import kept_names, shown_names
 from rankrls._validation import check_positive, show
@@ -241,7 +241,7 @@ class Objects:
 
     def _require_gram(self) -> None:
         n, advice = len(self), "use fewer objects: all n × n kernel values are needed"
-        _memory.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
+        _resources.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
 
     def _required_gram(self) -> Array:
         self._require_gram()

@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls import _memory
-from rankrls._calls import explained, takes_queries
+from rankrls import _resources
+from rankrls._calls import Progress, explained, takes_queries
 from rankrls._frames import (
     check_basis_names,
     check_same_rows,
@@ -27,9 +27,7 @@ from rankrls._frames import (
     square_in_order,
     warn_about_columns,
 )
-from rankrls._memory import require_features
-from rankrls._progress import Progress
-from rankrls._threads import n_threads
+from rankrls._resources import n_threads, require_features
 from rankrls._validation import (
     check_finite_array,
     check_integer,
@@ -122,7 +120,7 @@ def graph_from_arguments(
         scores = check_scores(y)
         if scores.ndim == 2 and scores.shape[1] > 1:
             advice = "fit fewer outputs at a time"
-            _memory.require("fitting several outputs", *scores.shape, copies=6, advice=advice)
+            _resources.require("fitting several outputs", *scores.shape, copies=6, advice=advice)
         hint = ""
         if scores.ndim == 2 and scores.shape[1] == 2 and len(scores) != n_rows:
             hint = " (pairs of row numbers go into pairs=)"

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls._calls import explained, takes_queries, unchanged_on_error
-from rankrls._progress import Progress
+from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error
 from rankrls._validation import check_integer, check_option, check_positive
 from rankrls.core.hinge.problem import (
     HINGE_SOLVERS,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from rankrls._progress import tells
+from rankrls._calls import tells
 from rankrls._validation import check_finite_array, check_positive
 from rankrls.core.spaces.path_model import predict_path
 from rankrls.estimators.rankrls import RankRLS

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from rankrls import _memory
+from rankrls import _resources
 
 __all__ = ["DivergenceError", "path_weights", "spectral_radius"]
 
@@ -75,7 +75,7 @@ def path_weights(A: sp.csr_array) -> sp.csr_array:
         b, v = nodes.shape
         if v > 1000:
             advice = "graphs are solved as dense matrices; remove edges that connect large parts"
-            _memory.require("path weights of a connected graph", v, v, copies=4, advice=advice)
+            _resources.require("path weights of a connected graph", v, v, copies=4, advice=advice)
         stack = np.zeros((b, v, v))
         stack[slots, sources, targets] = weights
         bad = _close(stack)

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankrls._calls import takes_queries
-from rankrls._progress import tells
-from rankrls._threads import n_threads
+from rankrls._calls import takes_queries, tells
+from rankrls._resources import n_threads
 from rankrls._validation import check_pairs, encode_qid
 from rankrls.core.ridge.leave_out import check_fold, query_folds
 from rankrls.estimators import RankRLS

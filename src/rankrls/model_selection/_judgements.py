@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankrls._progress import tells
+from rankrls._calls import tells
 from rankrls._validation import check_length, check_option, check_pairs, encode_qid
 from rankrls.core.ridge.leave_judgements_out import JudgementFolds
 from rankrls.core.ridge.leave_out import HeldOut, check_fold

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from rankrls import _memory
-from rankrls._calls import takes_queries
-from rankrls._progress import tells
-from rankrls._threads import n_threads
+from rankrls import _resources
+from rankrls._calls import takes_queries, tells
+from rankrls._resources import n_threads
 from rankrls._validation import check_integer, check_option, check_positive
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.leave_out import query_folds
@@ -166,7 +165,7 @@ def permutation_test(
         )
     advice = "use fewer permutations, or fewer alphas"
     size = (n_permutations, len(grid))
-    _memory.require("this number of permutations", *size, copies=2, advice=advice)
+    _resources.require("this number of permutations", *size, copies=2, advice=advice)
     rng = check_random_state(random_state)
     s, codes = graph.scores[:, 0], graph.query_codes
     assert codes is not None

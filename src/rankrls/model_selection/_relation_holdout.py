@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from rankrls._progress import Progress, tells
+from rankrls._calls import Progress, tells
 from rankrls._validation import check_option, show
 from rankrls.core.relations.holdout import CompleteHoldout, without
 from rankrls.core.relations.observations import Observations

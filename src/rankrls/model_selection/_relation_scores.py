@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from rankrls._progress import Progress, tells
+from rankrls._calls import Progress, tells
 from rankrls._validation import check_integer
 from rankrls.core.relations.observations import Observations
 from rankrls.core.relations.relation_cv import BlockFold

@@ -22,7 +22,7 @@ from rankrls._frames import (
     refuse_dates,
     refuse_equal_names,
 )
-from rankrls._memory import require_features
+from rankrls._resources import require_features
 from rankrls._validation import check_integer, encode_qid, refuse_lazy
 from rankrls.exceptions import IdColumnWarning
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.utils import check_array
 
 from rankrls._frames import clear_errors
-from rankrls._memory import REPORT_VECTORS, require_features
+from rankrls._resources import REPORT_VECTORS, require_features
 from rankrls._validation import check_length, check_scores, check_weights, encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
 

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls.core.hinge.function_spaces import FunctionSpace
 from rankrls.core.hinge.interior_point import solve_pairs
 from rankrls.core.hinge.losses import HingeLoss, PairHinge, Violations
@@ -591,5 +591,5 @@ class HingeMinimizer:
 
 def most_near(dimension: int) -> int:
     """Maximum number of pairs for the interior-point method, which bounds its cost."""
-    available = _memory.budget() // (8 * NEAR_ARRAYS)
+    available = _resources.budget() // (8 * NEAR_ARRAYS)
     return max(MAX_NEAR, min(int(NEAR_PER_ENTRY * dimension**2), available))

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from rankrls import _memory
-from rankrls._calls import warn
-from rankrls._progress import Progress
-from rankrls._threads import n_threads
+from rankrls import _resources
+from rankrls._calls import Progress, warn
+from rankrls._resources import n_threads
 from rankrls.core.hinge.function_spaces import (
     MAX_DIMENSION,
     BasisFunctionSpace,
@@ -326,7 +325,7 @@ def _forms_gram(X: Any) -> bool:
     """Whether to form X Xᵀ: it is small, or has fewer entries than two products with X."""
     m = X.shape[0]
     entries = X.nnz if sparse.issparse(X) else X.size
-    return m <= MAX_DIMENSION or (m**2 < 2 * entries and _memory.fits(m, m, copies=2))
+    return m <= MAX_DIMENSION or (m**2 < 2 * entries and _resources.fits(m, m, copies=2))
 
 
 def _centred(Phi: Any) -> Any:

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from rankrls import _memory
-from rankrls._calls import warn
-from rankrls._progress import Progress
+from rankrls import _resources
+from rankrls._calls import Progress, warn
 from rankrls.core.linalg.krylov import (
     DirectionSum,
     MultiShiftCG,
@@ -189,7 +188,9 @@ def converge(
     solutions, n_iter, stopped = [], 0, False
     for j, system in enumerate(systems):
         size, advice = (len(alphas), *system.C.shape), "ask for fewer alphas at a time"
-        _memory.require("a grid of alphas by conjugate gradients", *size, copies=3, advice=advice)
+        _resources.require(
+            "a grid of alphas by conjugate gradients", *size, copies=3, advice=advice
+        )
         W = np.empty(size)
         for which, run in _runs(system, alphas if shifts is None else shifts, options):
             W[which] = run.solutions

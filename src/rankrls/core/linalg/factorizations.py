@@ -19,7 +19,7 @@ from scipy import sparse
 from scipy.linalg import eigh, solve_triangular
 from scipy.linalg.lapack import get_lapack_funcs
 
-from rankrls._threads import few_for
+from rankrls._resources import few_for
 
 __all__ = [
     "CholeskyFactorization",

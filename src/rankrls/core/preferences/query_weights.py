@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankrls._threads import SMALL, at_most, n_threads
+from rankrls._resources import SMALL, at_most, n_threads
 
 __all__ = [
     "QUERY_WEIGHTINGS",

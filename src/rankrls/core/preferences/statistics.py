@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._threads import at_most
+from rankrls._resources import at_most
 from rankrls._validation import show
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import Objective, ScatterLaplacian

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls._calls import warn
 from rankrls.core.linalg.conjugate_gradients import (
     History,
@@ -498,7 +498,7 @@ def use_spectra(rows: Side, columns: Side, cells: Cells, n_alphas: int, **loss: 
     )
     if few:
         return True
-    if not _memory.fits(p, g, copies=10):
+    if not _resources.fits(p, g, copies=10):
         return False
     lowest = lowest_eigenvalue(rows, columns, cells, sign=loss["sign"])
     if n_alphas > FEW and lowest > WELL_ABOVE_ZERO * (rows.size * columns.size / (p * g)):
@@ -511,7 +511,7 @@ def use_spectra(rows: Side, columns: Side, cells: Cells, n_alphas: int, **loss: 
 def worth_completing(cells: Cells) -> bool:
     """Whether products over all pairs cost little more than over the observed pairs."""
     p, g = cells.shape
-    small = max(p, g) <= MAX_OBJECTS and _memory.fits(p, g, copies=10)
+    small = max(p, g) <= MAX_OBJECTS and _resources.fits(p, g, copies=10)
     return small and choose_form(len(cells), p, g) == "dense"
 
 
@@ -538,7 +538,8 @@ def converge_over_spectra(
     n_iter = 0
     p, g = cells.shape
     few = 8 * max(inner.shape[1:]) <= min(p, g)
-    sparse_cells = choose_form(len(cells), p, g) == "sampled" or not _memory.fits(p, g, copies=10)
+    sparse_cells = choose_form(len(cells), p, g) == "sampled"
+    sparse_cells |= not _resources.fits(p, g, copies=10)
     kind = SampledSpectralEquations if few and sparse_cells else SpectralEquations
     for a, alpha in enumerate(alphas):
         if inner[a].size:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls import _memory
-from rankrls._progress import Progress
+from rankrls import _resources
+from rankrls._calls import Progress
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form
 from rankrls.core.relations.holdout import CompleteHoldout
@@ -144,7 +144,7 @@ def unpaired(problem: RelationProblem) -> CompleteSpectrum:
 
 def alpha_chunks(alphas: Array, shape: tuple[int, int]) -> list[Array]:
     """Split alphas into chunks that limit the size of the work space."""
-    size = max(1, min(WORK, _memory.budget() // 64) // (shape[0] * shape[1]))
+    size = max(1, min(WORK, _resources.budget() // 64) // (shape[0] * shape[1]))
     return [alphas[start : start + size] for start in range(0, len(alphas), size)]
 
 

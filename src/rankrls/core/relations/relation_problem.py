@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankrls import _memory
-from rankrls._progress import Progress
+from rankrls import _resources
+from rankrls._calls import Progress
 from rankrls.core.linalg.conjugate_gradients import History, IterationOptions
 from rankrls.core.relations import cell_equations
 from rankrls.core.relations.additive import solve_over_objects
@@ -208,7 +208,7 @@ class RelationModel:
         left, right = parts
         values = np.empty((len(self.tables), len(rows)))
         few = choose_form(len(rows), len(left), len(right)) == "sampled"
-        sampled = few or not _memory.fits(len(left), len(right), copies=2)
+        sampled = few or not _resources.fits(len(left), len(right), copies=2)
         for out, A in zip(values, self.tables, strict=True):
             images = left @ A
             if sampled:
@@ -452,7 +452,7 @@ class RelationProblem:
             return "cg"
         q = len(self.observations.cells)
         n = sum(self.observations.shape)
-        if self.pairwise.additive and _memory.fits(n, n, copies=6) and self._positive():
+        if self.pairwise.additive and _resources.fits(n, n, copies=6) and self._positive():
             return "primal"
         products = self.pairwise.plain and not self.free.columns
         if products and all(side.multiplies for side in self.sides):
@@ -485,7 +485,7 @@ class RelationProblem:
     def _primal(self, alphas: Array) -> RelationModel:
         d, e = (side.features.shape[1] for side in self.sides if side.features is not None)
         n = n_unknowns(d, e, self.sign)
-        _memory.require(
+        _resources.require(
             f"solver='primal' with {n:,} products of features", n, n, copies=3,
             advice="use solver='cg'",
         )  # fmt: skip
@@ -495,7 +495,7 @@ class RelationProblem:
 
     def _by_objects(self, alphas: Array) -> RelationModel:
         n = sum(self.observations.shape)
-        _memory.require(
+        _resources.require(
             f"solver='primal' with {n:,} objects", n, n, copies=6, advice="use solver='cg'"
         )
         A = solve_over_objects(*self.sides, self.observations.cells, alphas, **self.model)
@@ -511,7 +511,7 @@ class RelationProblem:
             if positive and fits_design(*spectra, q, self.sign):
                 inner = solve_by_design(*spectra, cells, alphas, **self.loss)
                 return self._model("dual", spectra, inner, alphas)
-        _memory.require(
+        _resources.require(
             f"solver='dual' with {q:,} observed pairs", q, q, copies=4, advice="use solver='cg'"
         )
         A = solve_over_cells(*self.sides, cells, alphas, **self.model)

@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, eigh
 
-from rankrls import _memory
-from rankrls._progress import Progress
+from rankrls import _resources
+from rankrls._calls import Progress
 from rankrls.core.preferences.laplacian import Objective
 
 __all__ = ["GreedyPath", "select_leave_one_out", "select_leave_query_out"]
@@ -266,7 +266,7 @@ class _GreedyState:
 
     def require_memory(self, copies: int) -> None:
         """Raise an error unless this many matrices over all rows and candidates fit into memory."""
-        _memory.require(
+        _resources.require(
             "greedy selection",
             self.folds.n_rows + self.n_select,
             self.parts[-1].stop,

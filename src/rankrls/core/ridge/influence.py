@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import f as f_distribution
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls.core.preferences.laplacian import SumLaplacian, edge_targets
 from rankrls.core.ridge.leave_judgements_out import (
     CUT,
@@ -317,7 +317,7 @@ def _coordinate_terms(problem: RidgeProblem, grid: Array) -> EdgeTerms:
     factor = problem.objectives[0].laplacian.independent_factor()
     width = problem.n_coefficients
     advice = "use fewer features or basis vectors, or leave out the diagnostics"
-    _memory.require("diagnostics", factor.shape[1], width, copies=4, advice=advice)
+    _resources.require("diagnostics", factor.shape[1], width, copies=4, advice=advice)
     spectrum = _spectrum(problem, grid, factor)
     p, q = spectrum.B.shape
     spectrum = replace(spectrum, B=np.vstack([spectrum.B, np.zeros((1, q))]))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls._calls import warn
-from rankrls._threads import at_most
+from rankrls._resources import at_most
 from rankrls.core.linalg.conjugate_gradients import (
     COLUMNS,
     History,

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import blas, eigh, lapack, solve_triangular
 
-from rankrls._threads import few_for
+from rankrls._resources import few_for
 from rankrls._validation import show
 from rankrls.core.linalg.factorizations import EigenFactorization, Factorization
 from rankrls.core.preferences.laplacian import Factor, GroundedFactor

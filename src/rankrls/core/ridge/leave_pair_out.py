@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls.core.linalg.factorizations import EigenFactorization, rounding_level
 from rankrls.core.preferences.query_weights import Groups, query_factor
 from rankrls.core.ridge.leave_out import SINGULAR
@@ -45,7 +45,7 @@ def penalty(alpha: float, n: int, query_weighting: str) -> float:
 
 def all_pairs(n: int) -> Array:
     """All i < j below n, shape (n(n − 1)/2, 2)."""
-    _memory.require("all pairs of rows", n, n, copies=2, advice=PAIR_ADVICE)
+    _resources.require("all pairs of rows", n, n, copies=2, advice=PAIR_ADVICE)
     return np.column_stack(np.triu_indices(n, 1))
 
 

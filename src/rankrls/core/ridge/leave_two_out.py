@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls.core.ridge.leave_judgements_out import EdgeTerms, JudgementFolds
 from rankrls.core.ridge.leave_out import HeldOut
 from rankrls.core.ridge.problem import RidgeProblem
@@ -82,7 +82,7 @@ def residuals_without_two(terms: EdgeTerms, e: Array) -> Iterator[tuple[Array, A
     every = np.arange(len(e))
     advice = "audit by groups, or with new data as eval_set"
     q = len(terms.share)
-    _memory.require("leaving out two judgements", len(e), q, copies=4, advice=advice)
+    _resources.require("leaving out two judgements", len(e), q, copies=4, advice=advice)
     Psi = terms.vectors(every)
     (total, shrunken, _), _ = terms.of_singles(every)
     J = np.maximum(shrunken + terms.cut_to_zero(1.0 - total), np.finfo(float).tiny)[:, 0, 0]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh, qr
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls._calls import warn
 from rankrls.core.linalg.factorizations import Factorization, factorize, is_graded
 from rankrls.core.preferences.laplacian import Factor, Objective, RotatedFactor
@@ -274,7 +274,7 @@ class DualSolver(_Solver):
             X = X.toarray()
         advice = "use fewer features, or sparse ones with solver='cg'"
         size = X.dtype.itemsize
-        _memory.require("the dual solver", *X.shape, itemsize=size, copies=2, advice=advice)
+        _resources.require("the dual solver", *X.shape, itemsize=size, copies=2, advice=advice)
         factor = _factor(objective, for_path)
         row_means = X @ (row_share(objective).astype(X.dtype) @ X)
         X_F = factor.rmatmat(X)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls._calls import warn
 from rankrls.core.linalg.conjugate_gradients import History, IterationOptions
 from rankrls.core.linalg.factorizations import EigenFactorization, factorize, is_graded
@@ -203,7 +203,7 @@ class RidgeProblem:
         whole = len(used) == space.n_rows
         if for_path or len(alphas) > 1:  # an eigendecomposition
             m, advice = len(used), "use a Nyström basis (basis=...), or one alpha at a time"
-            _memory.require("a path of alphas", m, m, copies=4, advice=advice)
+            _resources.require("a path of alphas", m, m, copies=4, advice=advice)
         solvers: list[DualSolver] = []
         weights: list[Array | None] = []
         if space.kernel.linear:
@@ -358,7 +358,7 @@ class RidgeProblem:
             else:
                 n = features.shape[1]
                 advice = "use fewer features, or refit fold by fold with a splitter"
-                _memory.require("exact hold-out", n, n, copies=3, advice=advice)
+                _resources.require("exact hold-out", n, n, copies=3, advice=advice)
                 if isinstance(self.space, NystroemSpace):
                     self._require_positive(self.space, float(alphas.min()))
                 statistics = [Statistics.of(o, features) for o in self.objectives]
@@ -431,7 +431,7 @@ class RidgeProblem:
         self._require_something_left(folds, cut)
         if not self._no_spectrum(alphas) and (not cut.any() or self.every_pair_counts()):
             self.decompose(alphas)  # before memory for the predictions is allocated
-        _memory.require(
+        _resources.require(
             "held-out predictions",
             *(len(alphas), total, n_outputs),
             advice="ask for fewer alphas at a time",
@@ -881,7 +881,7 @@ class RidgeProblem:
         X = twin.space.X
         if sparse.issparse(X):
             advice = "use fewer features, or refit fold by fold with a splitter"
-            _memory.require("leave-pair-out", *X.shape, copies=2, advice=advice)
+            _resources.require("leave-pair-out", *X.shape, copies=2, advice=advice)
             X = X.toarray()
         X = np.asarray(X, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -910,9 +910,9 @@ class RidgeProblem:
     def _require_room(self, n_pairs: int = 0) -> None:
         """Raise an error if the m × m matrices and pair arrays do not fit into memory."""
         m, k = self.graph.n_rows, self.graph.n_outputs
-        _memory.require("leave-pair-out", m, m, copies=5, advice=PAIR_ADVICE)
+        _resources.require("leave-pair-out", m, m, copies=5, advice=PAIR_ADVICE)
         what = f"leave-pair-out of {n_pairs:,} pairs"
-        _memory.require(what, n_pairs, k, copies=10, advice=PAIR_ADVICE)
+        _resources.require(what, n_pairs, k, copies=10, advice=PAIR_ADVICE)
 
     def _require_pairs(self, pairs: Array | None = None) -> None:
         """Raise an error unless the pairs (default: all of different scores) can be left out."""

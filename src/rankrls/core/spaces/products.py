@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from rankrls import _memory
+from rankrls import _resources
 
 __all__ = ["Offsets", "Products"]
 
@@ -77,7 +77,7 @@ class Offsets:
             deviation = np.sqrt(_sums(part, mean, power=2) / m)
             far = np.abs(mean) > FAR * deviation
         columns, mean, deviation = columns[far], mean[far], deviation[far]
-        if not len(columns) or not _memory.fits(m, len(columns), itemsize=X.dtype.itemsize):
+        if not len(columns) or not _resources.fits(m, len(columns), itemsize=X.dtype.itemsize):
             return None
         eps = float(np.finfo(X.dtype).eps)
         values = mean.astype(X.dtype).astype(np.float64)

@@ -18,7 +18,7 @@ from scipy.linalg import lapack, solve_triangular
 from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.utils.random import sample_without_replacement
 
-from rankrls import _memory
+from rankrls import _resources
 from rankrls._calls import warn
 from rankrls._validation import check_number, check_positive, show
 
@@ -505,7 +505,7 @@ class DualSpace(Space):
         """The kernel matrix of all rows, shape (m, m), computed once."""
         m = self.n_rows
         advice = "use solver='nystroem' with basis=1000, say"
-        _memory.require("the kernel matrix", m, m, copies=4, advice=advice)
+        _resources.require("the kernel matrix", m, m, copies=4, advice=advice)
         if self.kernel.precomputed:
             return np.asarray(self.X)
         if self.kernel.linear:
@@ -610,7 +610,7 @@ def _auto(kernel: Kernel, X: Any, m: int, n: int, basis: Sized | None) -> str:
     if basis is not None:
         return "nystroem"
     if not kernel.linear:
-        if kernel.precomputed or _memory.fits(m, m, copies=2):
+        if kernel.precomputed or _resources.fits(m, m, copies=2):
             return "dual"
         warn(
             f"the kernel matrix of {m:,} rows does not fit into memory, so solver='nystroem' is "
@@ -620,7 +620,7 @@ def _auto(kernel: Kernel, X: Any, m: int, n: int, basis: Sized | None) -> str:
         )
         return "nystroem"
     size = min(n, m)
-    if (sparse.issparse(X) and size > DIRECT_SIZE) or not _memory.fits(size, size, copies=2):
+    if (sparse.issparse(X) and size > DIRECT_SIZE) or not _resources.fits(size, size, copies=2):
         return "cg"
     return "primal" if n <= m else "dual"
 
@@ -630,13 +630,13 @@ def _require_memory(solver: str, kernel: Kernel, X: Any, m: int, basis: Sized | 
     if solver == "primal":
         n = X.shape[1]
         advice = "use solver='cg'"
-        _memory.require("solver='primal'", n, n, copies=2, advice=advice)
+        _resources.require("solver='primal'", n, n, copies=2, advice=advice)
     elif solver == "nystroem":
         r = min(DEFAULT_BASIS, X.shape[0]) if basis is None else len(basis)
         advice = "use fewer basis vectors"
-        _memory.require("solver='nystroem'", X.shape[0], r, advice=advice, **size)
+        _resources.require("solver='nystroem'", X.shape[0], r, advice=advice, **size)
     elif solver == "dual" and not kernel.precomputed:
         advice = "use solver='nystroem' with basis=1000, say"
         if kernel.linear:
             advice = "use solver='cg'"
-        _memory.require("solver='dual'", m, m, advice=advice, **size)
+        _resources.require("solver='dual'", m, m, advice=advice, **size)
