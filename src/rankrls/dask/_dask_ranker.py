@@ -19,7 +19,7 @@ from rankrls.dask._partitioned_problem import Preferences
 from rankrls.dask._partitions import Partitions
 from rankrls.dask._predict import predict_lazily
 from rankrls.dask._score import accuracy
-from rankrls.estimators.incremental_ranker import IncrementalRanker
+from rankrls.estimators.incremental import IncrementalRanker
 from rankrls.estimators.ranker import NO_QID
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 

@@ -38,8 +38,12 @@ from rankrls.estimators.choosing import (
     read_splits,
     search_alphas,
 )
-from rankrls.estimators.incremental import BatchStream, IncrementalMethod, named_batch
-from rankrls.estimators.incremental_ranker import IncrementalRanker
+from rankrls.estimators.incremental import (
+    BatchStream,
+    IncrementalMethod,
+    IncrementalRanker,
+    named_batch,
+)
 from rankrls.estimators.stream_scores import StreamScores, require_again, require_rest
 from rankrls.estimators.validation_rows import split_for_validation
 

@@ -41,6 +41,7 @@ from rankrls.core.linalg.conjugate_gradients import DEFAULT_MAX_ITER, History, I
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import COSTS, TIES
 from rankrls.core.preferences.query_weights import QUERY_WEIGHTINGS
+from rankrls.core.preferences.statistics import Ledger
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.spaces import SOLVERS, Kernel, check_kernel_values, choose_space
@@ -565,10 +566,29 @@ class PosteriorMixin:
     _check_covariates: Callable[[Any, int], Array | None]
     _outputs: Callable[[Array], Array]
     _store_model: Callable[..., None]
+    solver_: str
+    _ledger: Ledger
+    _preferences: Array
+    _learned_with: dict[str, Any]
 
     @property
     def _keeps_columns(self) -> bool:
         return self.solver == "cg"
+
+    def _note_learned(self, kernel: Kernel, X: Any, graph: PreferenceGraph) -> None:
+        """Store which queries ``fit`` used, for later updates, if these are supported."""
+        for name in ("_ledger", "_preferences", "_learned_with", "_pending"):
+            self.__dict__.pop(name, None)
+        if self.solver_ not in ("primal", "nystroem"):
+            return
+        self._ledger = Ledger()
+        self._ledger.add(graph, None if kernel.precomputed else X)
+        self._preferences = graph.n_preferences
+        self._learned_with = self._terms(kernel)
+
+    def _terms(self, kernel: Kernel) -> dict[str, Any]:
+        """Parameters that must not change between updates."""
+        return {**self._loss, "kernel": kernel.metric, "kernel parameters": kernel.params}
 
     @property
     def _loss(self) -> dict[str, str]:

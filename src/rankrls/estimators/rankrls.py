@@ -13,8 +13,7 @@ from rankrls._validation import check_positive
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.spaces.spaces import Kernel
-from rankrls.estimators.incremental import BatchStream, IncrementalMethod
-from rankrls.estimators.incremental_ranker import IncrementalRanker
+from rankrls.estimators.incremental import BatchStream, IncrementalMethod, IncrementalRanker
 from rankrls.estimators.ranker import graph_accuracy
 from rankrls.estimators.validation_rows import split_for_validation
 
