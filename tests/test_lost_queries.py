@@ -129,7 +129,7 @@ def test_names_of_metrics():
         RankRLS(), X, shifted, qid=qid, cv=3, scoring={"a": scorer, "b": "ndcg@5"}
     )
     assert_allclose(named["test_a"], named["test_b"])
-    with pytest.raises(ValueError, match="called 'average_precision' here"):
+    with pytest.raises(ValueError, match="called 'map' here"):
         cross_val_score(RankRLS(), X, y, qid=qid, scoring="MAP")
     with pytest.raises(ValueError, match="cross_validate takes several"):
         cross_val_score(RankRLS(), X, y, qid=qid, scoring=["ndcg"])

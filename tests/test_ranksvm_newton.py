@@ -110,7 +110,7 @@ def test_more_pairs_than_once_were_written_out(monkeypatch):
 def test_most_pairs_of_the_interior_point_method(monkeypatch):
     assert solver.most_near(10) == solver.MAX_NEAR
     assert solver.most_near(6000) == 9_000_000
-    monkeypatch.setattr(solver._memory, "budget", lambda: 8 * solver.NEAR_ARRAYS * 500_000)
+    monkeypatch.setattr(solver._resources, "budget", lambda: 8 * solver.NEAR_ARRAYS * 500_000)
     assert solver.most_near(6000) == 500_000
 
 
