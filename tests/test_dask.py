@@ -811,3 +811,36 @@ def test_columns_like_ids_and_unequal_scales_are_told():
     assert "column 'doc_id' of X looks like an id" in ids
     assert "column 'c'" in scales
     RankRLS().fit(lazy[["a", "b"]], lazy.y, qid=lazy.q)
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scales_are_those_of_the_local_warning(weighted, weighting):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(2000, 2)) * [1e-4, 1e4], np.full(2000, 0.1)])
+    y, qid = rng.normal(size=2000), rng.integers(0, 50, 2000)
+    X[:, 2] += 1e6 * qid / 3  # varies between queries only
+    weight = 100 * rng.exponential(size=2000) if weighted else None
+    told = []
+    for ranker, rows in ((rankrls.RankRLS, X), (RankRLS, da.from_array(X, chunks=(300, -1)))):
+        with pytest.warns(rankrls.exceptions.FeatureScaleWarning) as caught:
+            ranker(query_weighting=weighting).fit(rows, y, qid=qid, sample_weight=weight)
+        told.append(str(caught[0].message))
+    for text in told:
+        assert "range from 1e-04 (column 0) to 1e+04 (column 1)" in text
+    assert "rankrls.dask.fit(make_pipeline(StandardScaler(), rankrls.RankRLS()), X, y" in told[1]
+
+
+def test_a_warning_about_digits_names_columns():
+    dd = pytest.importorskip("dask.dataframe")
+    rng = np.random.default_rng(0)
+    x, noise = rng.normal(size=(2, 300))
+    table = pd.DataFrame({"price": 1e6 * x, "rate": 1e-6 * x + 1e-12 * noise, "age": noise[::-1]})
+    lazy, y = dd.from_pandas(table, npartitions=3), np.arange(300.0) % 7
+    with pytest.warns(UserWarning) as told:
+        model = RankRLS(1e-14).fit(lazy, y)
+    with pytest.warns(UserWarning) as later:
+        model.to_local().partial_fit(table, y)
+    for warning in (told[0], later[0]):
+        text = str(warning.message)
+        assert "The largest is 'price', 1e+12 times the smallest, 'rate'" in text

@@ -6,11 +6,19 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import rankrls
+import rankrls.dask
 from cases import COSTS, TIES, WEIGHTINGS
 from rankrls.dask import RankRLSCV
+from rankrls.export import to_sql
 from rankrls.io import load_model, save_model
+from rankrls.streaming import forget, partial_fit
 
 pytestmark = pytest.mark.filterwarnings("ignore:the best alpha")
 
@@ -163,3 +171,117 @@ def test_many_features_are_asked_for():
     X = da.zeros((20, 4097), chunks=(10, -1))
     with pytest.raises(ValueError, match=r"4,097 features.*solver='primal'"):
         RankRLSCV(GRID).fit(X, np.arange(20.0), qid=np.repeat(np.arange(10), 2))
+
+
+# ---------------------------------------------------------------------- scalers before a ranker
+
+
+def ugly(seed=0):
+    """Offsets of 1e6 standard deviations, scales from 1e-9 to 1e9, and a constant column."""
+    X, y, qid, weight = problem(seed)
+    X = np.column_stack([X - X.mean(axis=0), np.full(len(X), 7.3)])
+    X = (X + [1e6, 0.0, -1e6, 3.0, 1e3, 0.0]) * [1e-9, 1e-3, 1.0, 1e3, 1e9, 1.0]
+    names = [f"f{j}" for j in range(X.shape[1])]
+    frame = pd.DataFrame(X, columns=names).assign(y=y, q=qid, w=weight)
+    return frame, dd.from_pandas(frame, npartitions=6), names
+
+
+RANKERS = [
+    rankrls.RankRLS(2.0),
+    rankrls.RankRLS(2.0, cost="unit", ties="drop", query_weighting="query"),
+    rankrls.RankRLSCV(GRID, cv=4, random_state=1, scoring="ndcg@3"),
+    rankrls.RankRLSCV(GRID, cv=4, random_state=1, scoring="pairwise_r2"),
+]
+
+
+@pytest.mark.parametrize("ranker", RANKERS, ids=["rls", "unit", "ndcg", "r2"])
+@pytest.mark.parametrize(
+    "scaler",
+    [StandardScaler(), StandardScaler(with_mean=False), MinMaxScaler((-1, 2)), MaxAbsScaler()],
+    ids=["standard", "no mean", "range", "max"],
+)
+@pytest.mark.filterwarnings("ignore:the features have very different scales")
+def test_a_pipeline_is_the_local_one(scaler, ranker):
+    frame, lazy, names = ugly()
+    step = type(ranker).__name__.lower()
+    given = {f"{step}__qid": frame.q, f"{step}__sample_weight": frame.w}
+    local = make_pipeline(clone(scaler), clone(ranker)).fit(frame[names], frame.y, **given)
+    model = make_pipeline(clone(scaler), clone(ranker))
+    fitted = rankrls.dask.fit(model, lazy[names], lazy.y, qid=lazy.q, sample_weight=lazy.w)
+    assert fitted is model
+    assert list(model.feature_names_in_) == names
+    assert not hasattr(model[-1], "feature_names_in_")
+    for name in ("n_pairs_", "n_queries_", "n_features_in_", "solver_"):
+        assert getattr(model[-1], name) == getattr(local[-1], name), name
+    assert np.allclose(model[0].scale_, local[0].scale_, rtol=1e-9)
+    size = abs(local[-1].coef_).max()
+    assert np.allclose(model[-1].coef_, local[-1].coef_, rtol=0, atol=1e-8 * size)
+    expected = local.predict(frame[names])
+    moved = model.predict(frame[names]) - expected  # scores have no offset
+    assert np.ptp(moved) <= 1e-8 * np.ptp(expected)
+    if hasattr(local[-1], "cv_results_"):
+        for name in ("alpha", "mean_score"):
+            assert np.allclose(model[-1].cv_results_[name], local[-1].cv_results_[name], atol=1e-8)
+
+
+def test_a_pipeline_reads_x_once_and_scales_sparse_blocks():
+    X, y, qid, _ = problem(5)
+    reads = []
+
+    def read(block):
+        reads.append(block.shape[0])
+        return sparse.csr_matrix(block)
+
+    rows = da.from_array(X, chunks=(100, -1)).map_blocks(read, meta=sparse.csr_matrix((0, 0)))
+    pipeline = make_pipeline(MaxAbsScaler(), rankrls.RankRLSCV(GRID, cv=3, scoring="pairwise_r2"))
+    rankrls.dask.fit(pipeline, rows, y, qid=qid)
+    assert sum(reads) == len(X)
+    assert np.allclose(pipeline[0].max_abs_, abs(X).max(axis=0))
+
+
+def test_a_pipeline_is_stored_updated_and_exported(tmp_path):
+    frame, _, names = ugly(6)
+    new, old = frame.q >= 35, frame.q < 5
+    lazy = dd.from_pandas(frame[~new], npartitions=5)
+    pipeline = make_pipeline(StandardScaler(), rankrls.RankRLS(3.0))
+    rankrls.dask.fit(pipeline, lazy[names], lazy.y, qid=lazy.q)
+    save_model(pipeline, tmp_path / "model.rankrls")
+    model = load_model(tmp_path / "model.rankrls")
+    partial_fit(model, frame[new][names], frame.y[new], qid=frame.q[new])
+    window = frame[~old]
+    forget(model, frame[old][names], frame.y[old], qid=frame.q[old])
+    fresh = make_pipeline(StandardScaler(), rankrls.RankRLS(3.0))
+    fresh.fit(window[names], window.y, rankrls__qid=window.q)
+    assert np.allclose(model.predict(window[names]), fresh.predict(window[names]), atol=1e-6)
+    assert "f4" in to_sql(model)
+
+
+def test_names_of_scaled_columns_and_partitions_without_rows():
+    frame, _, names = ugly(7)
+    lazy = dd.concat([dd.from_pandas(part, npartitions=1) for part in (frame[:0], frame)])
+    scaler = StandardScaler().set_output(transform="pandas")
+    model = rankrls.dask.fit(make_pipeline(scaler, rankrls.RankRLS()), lazy[names], lazy.y)
+    assert list(model[-1].feature_names_in_) == names
+    model.predict(frame[names])
+
+
+def test_pipelines_that_are_refused():
+    frame, lazy, names = ugly(8)
+    X, y, q = lazy[names], lazy.y, lazy.q
+    for steps, message in (
+        ((StandardScaler(), rankrls.dask.RankRLS()), r"use rankrls.RankRLS instead"),
+        ((SimpleImputer(strategy="constant"), rankrls.RankRLS()), "SimpleImputer.*X.fillna"),
+        ((StandardScaler(), rankrls.RankRLS(kernel="rbf")), "StandardScaler before a kernel"),
+        ((StandardScaler(), rankrls.RankRLS(solver="cg")), "StandardScaler before solver='cg'"),
+        ((StandardScaler(), rankrls.RankSVM()), "RankSVM keeps no sums"),
+        ((StandardScaler(), rankrls.RankRLSCV(cv=99)), "99 folds of 40"),
+    ):
+        pipeline = make_pipeline(*steps)
+        with pytest.raises(ValueError, match=message):
+            rankrls.dask.fit(pipeline, X, y, qid=q)
+        assert not hasattr(pipeline[0], "scale_")
+    scaled_in_memory = make_pipeline(StandardScaler(), rankrls.dask.RankRLS())
+    with pytest.raises(ValueError, match=r"rankrls.dask.fit\(pipeline, X, y, qid=qid\)"):
+        scaled_in_memory.fit(X, y, rankrls__qid=q)
+    nystroem = rankrls.RankRLS(kernel="rbf", basis=9, random_state=0)
+    assert rankrls.dask.fit(nystroem, X * 0 + 1 / (1 + abs(X)), y, qid=q).solver_ == "nystroem"

@@ -14,29 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import names_lasting_queries
 from rankrls._frames import check_feature_names
 from rankrls._validation import check_length, encode_qid, refuse_lazy, show
 from rankrls.core.preferences.statistics import as_list
-from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.incremental import Batch, BatchStream, named_batch
+from rankrls.estimators.scalers import SCALERS, rescaling, taken_apart, unlearn
 from rankrls.preprocessing import QueryScaler
 
 __all__ = ["fit_stream", "forget", "partial_fit", "require_updatable"]
 
 Array = NDArray[Any]
-
-#: Forgetting is refused if the relative error of the remaining squared deviations may exceed
-#: TOLERANCE. Sums and means have an error of ROUNDINGS units in the last place.
-TOLERANCE, ROUNDINGS = 1e-8, 8
-
-#: Transformers that shift and scale every feature.
-SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler)
 
 
 def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
@@ -75,7 +65,7 @@ def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
     >>> bool(abs(model[-1].coef_ - fitted[-1].coef_).max() < 1e-9)
     True
     """
-    ranker, steps = _taken_apart(estimator)
+    ranker, steps = taken_apart(estimator)
     if not steps:
         return ranker.fit_stream(batches, basis_rows=basis_rows)
     if basis_rows is not None:
@@ -145,7 +135,7 @@ def require_updatable(estimator: Any) -> None:
         With the reason: a kernel without a basis, a solver that does not use sums over queries, a
         step that is fitted to all rows, or a model file that was saved without uncertainty.
     """
-    ranker, _ = _taken_apart(estimator)
+    ranker, _ = taken_apart(estimator)
     check_is_fitted(ranker)
     ranker.partial_fit  # noqa: B018 (an error here says why it cannot)
     ranker._learned()
@@ -184,7 +174,7 @@ class _PreparedStream(BatchStream):
             yield batch._replace(X=X, names=None)
 
     def rescaling(self) -> tuple[Array, Array] | None:
-        return None if self._scaler is None else _rescaling(self._first, self._scaler)
+        return None if self._scaler is None else rescaling(self._first, self._scaler)
 
     def _before(self, batch: Batch, *, fit: bool) -> Any:
         """Features before the scaler."""
@@ -221,59 +211,9 @@ class _PreparedStream(BatchStream):
         self._labels = labels
 
 
-def _taken_apart(estimator: Any) -> tuple[Any, list[Any]]:
-    """Split an estimator into the ranker and the steps before it, which must be supported."""
-    steps = [estimator]
-    if isinstance(estimator, Pipeline):
-        steps = [step for _, step in estimator.steps if step is not None and step != "passthrough"]
-    *before, ranker = steps
-    if not isinstance(ranker, RankRLS | RankRLSCV):
-        raise ValueError(
-            f"{type(ranker).__name__} keeps no sums over queries, so it cannot be updated; "
-            "RankRLS and RankRLSCV can, with the linear kernel or with a basis"
-        )
-    based = ranker.basis is not None or "nystroem" in (
-        ranker.solver,
-        getattr(ranker, "solver_", None),
-    )
-    for number, step in enumerate(before):
-        why = _why_not(step, last=number == len(before) - 1)
-        if why:
-            raise ValueError(f"{type(step).__name__} before the ranker: {why}")
-        if isinstance(step, SCALERS) and (based or ranker.kernel != "linear"):
-            raise ValueError(
-                f"{type(step).__name__} before a kernel: every new row changes the scales, and "
-                "with them the kernel values of earlier rows. Use the linear kernel, scale the "
-                "features before, or fit to all rows"
-            )
-    return ranker, before
-
-
-def _why_not(step: Any, *, last: bool) -> str | None:
-    """Why a step cannot be updated with its ranker; None if it can."""
-    if isinstance(step, SimpleImputer):
-        if step.strategy == "constant" and not step.add_indicator:
-            return None
-        return (
-            f"strategy={step.strategy!r} depends on all rows, and new rows would change the "
-            "values that were filled in before; use strategy='constant', or fit to all rows"
-        )
-    if not isinstance(step, (*SCALERS, QueryScaler)):
-        return (
-            "it depends on all rows, and sums over earlier rows cannot be converted; "
-            "StandardScaler, MinMaxScaler, MaxAbsScaler, QueryScaler and SimpleImputer with "
-            "strategy='constant' can. Fit to all rows, or transform the batches before"
-        )
-    if not last:
-        return "it must be the last step before the ranker"
-    if getattr(step, "clip", False):
-        return "clip=True changes rows one by one; set clip=False"
-    return None
-
-
 def _updated(estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any, *, adding: bool) -> Any:
     refuse_lazy(X, instead="pass its parts one after the other")
-    ranker, steps = _taken_apart(estimator)
+    ranker, steps = taken_apart(estimator)
     method = "partial_fit" if adding else "forget"
     given = {"qid": qid, "sample_weight": sample_weight}
     if not steps:
@@ -290,100 +230,16 @@ def _updated(estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any, *, ad
     if adding:
         new.n_samples_seen_ = np.asarray(scaler.n_samples_seen_)[()]  # a file has Python's integers
         new.partial_fit(X)
-        other._rescale_features(*_rescaling(scaler, new))
+        other._rescale_features(*rescaling(scaler, new))
         other.partial_fit(new.transform(X), y, **given)
     else:
         other.forget(scaler.transform(X), y, **given)
-        _unlearn(new, X)
+        unlearn(new, X)
         if hasattr(other, "_model"):
-            other._rescale_features(*_rescaling(scaler, new))
+            other._rescale_features(*rescaling(scaler, new))
     scaler.__dict__, ranker.__dict__ = new.__dict__, other.__dict__
     return estimator
 
 
 def _scaled(step: QueryScaler, X: Any, qid: Any) -> Any:
     return step.transform(X, qid=qid)
-
-
-def _units(scaler: Any) -> tuple[Any, Any]:
-    """Offset and scale of a fitted scaler, x → (x − offset)/scale."""
-    if isinstance(scaler, MinMaxScaler):
-        return -scaler.min_ / scaler.scale_, 1.0 / scaler.scale_
-    n = scaler.n_features_in_
-    scale = np.ones(n) if scaler.scale_ is None else scaler.scale_
-    centred = isinstance(scaler, StandardScaler) and scaler.with_mean
-    return scaler.mean_ if centred else np.zeros(n), scale
-
-
-def _rescaling(old: Any, new: Any) -> tuple[Array, Array]:
-    """Factor and offset that make features scaled by ``old`` those of ``new``.
-
-    With x₀ = (x − m₀)/s₀ it is (x − m)/s = (x₀ − (m − m₀)/s₀) s₀/s.
-    """
-    (m0, s0), (m, s) = _units(old), _units(new)
-    return s0 / s, (m - m0) / s0
-
-
-def _unlearn(scaler: Any, X: Any) -> None:
-    """Update a scaler to the rows without X, or raise."""
-    gone = clone(scaler).fit(X)
-    left = np.asarray(scaler.n_samples_seen_) - np.asarray(gone.n_samples_seen_)
-    if (left <= 0).any():
-        raise ValueError(
-            f"the {type(scaler).__name__} was fitted to {np.max(scaler.n_samples_seen_)} rows, so "
-            f"{np.max(gone.n_samples_seen_)} cannot be forgotten: nothing would be left"
-        )
-    if isinstance(scaler, StandardScaler):
-        _unlearn_moments(scaler, gone, left)
-    else:
-        _require_inside(scaler, gone)
-    scaler.n_samples_seen_ = left[()]  # a NumPy integer, which StandardScaler needs
-
-
-def _unlearn_moments(scaler: StandardScaler, gone: StandardScaler, left: Array) -> None:
-    """Update means and sums of squared deviations to the remaining rows.
-
-    S = S_left + S_gone + n_left n_gone/n (x̄_left − x̄_gone)², as for sums of rankings.
-    """
-    if scaler.mean_ is None:
-        return
-    n, k = np.asarray(scaler.n_samples_seen_), np.asarray(gone.n_samples_seen_)
-    mean = scaler.mean_ - (k / left) * (gone.mean_ - scaler.mean_)
-    if scaler.var_ is not None:
-        constant = ~np.isclose(scaler.scale_, np.sqrt(scaler.var_), rtol=1e-9)
-        before = scaler.var_ * n
-        after = before - gone.var_ * k - left * k / n * (mean - gone.mean_) ** 2
-        shift, eps = np.abs(mean - gone.mean_), float(np.finfo(np.float64).eps)
-        rounding = ROUNDINGS * eps * np.abs(scaler.mean_)  # of the means
-        error = ROUNDINGS * eps * before + left * k / n * (2 * shift + rounding) * rounding
-        lost = ~constant & ~(error <= TOLERANCE * after)
-        if lost.any():
-            raise ValueError(
-                f"{_column(scaler, lost)} varies so much less in the remaining rows, or beside its "
-                "mean, that its scale would lose digits: fit again to these rows"
-            )
-        scaler.var_ = np.where(constant, scaler.var_, after / left)
-        scaler.scale_ = np.where(constant, scaler.scale_, np.sqrt(scaler.var_))
-    scaler.mean_ = mean
-
-
-def _require_inside(scaler: Any, gone: Any) -> None:
-    """Raise if removed rows contain the largest or smallest value of a feature."""
-    if isinstance(scaler, MinMaxScaler):
-        edge = (gone.data_max_ >= scaler.data_max_) | (gone.data_min_ <= scaler.data_min_)
-        edge &= scaler.data_range_ > 0
-    else:
-        edge = (gone.max_abs_ >= scaler.max_abs_) & (scaler.max_abs_ > 0)
-    if edge.any():
-        raise ValueError(
-            f"{_column(scaler, edge)} has its largest or smallest value in the rows to be "
-            f"forgotten, and {type(scaler).__name__} does not store the next one: fit again to "
-            "the remaining rows, or use a StandardScaler"
-        )
-
-
-def _column(scaler: Any, some: Array) -> str:
-    """The name of the first of some columns."""
-    j = int(np.flatnonzero(some)[0])
-    names = getattr(scaler, "feature_names_in_", None)
-    return f"column {j} of X" if names is None else f"feature {str(names[j])!r}"

@@ -1,5 +1,7 @@
 """RankRLS on Dask: the training rows stay on the workers of a cluster.
 
+`fit` takes a pipeline of a scaler and a ranker.
+
 Requires the extra ``dask``: ``pip install 'rankrls[dask]'``.
 """
 
@@ -10,5 +12,6 @@ except ImportError as error:
 
 from rankrls.dask._dask_cv import RankRLSCV
 from rankrls.dask._estimator import RankRLS
+from rankrls.dask._pipelines import fit
 
-__all__ = ["RankRLS", "RankRLSCV"]
+__all__ = ["RankRLS", "RankRLSCV", "fit"]

@@ -124,13 +124,14 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
                 "eval_set, callback and early_stopping: rankrls.dask.RankRLSCV holds out folds of "
                 "whole queries; leave these away, or use rankrls.dask.RankRLS with early_stopping"
             )
-        if qid is None:
-            raise ValueError("folds are of whole queries: give qid")
         with unchanged_on_error(self):
             self._fit(X, y, qid, sample_weight)
         return self
 
-    def _fit(self, X: Any, y: Any, qid: Any, sample_weight: Any) -> None:
+    def _fit(self, X: Any, y: Any, qid: Any, sample_weight: Any, *, scaler: Any = None) -> Any:
+        """Fit, and return the fitted scaler, if there is one."""
+        if qid is None:
+            raise ValueError("folds are of whole queries: give qid")
         grid = None if self.alphas is None else check_alphas("alphas", self.alphas)
         n_folds = self._stream_folds()
         kernel = self._check_options()
@@ -143,7 +144,7 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
                 "such as 'ndcg@10'"
             )
         progress = Progress("dask.RankRLSCV", self.verbose)
-        rows = self._take_rows(X, y, qid, sample_weight, progress)
+        rows = self._take_rows(X, y, qid, sample_weight, progress, scaler)
         n = int(self.n_features_in_)
         if self.solver == "auto" and n > MAX_PRIMAL_FEATURES:
             raise ValueError(
@@ -165,7 +166,8 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
         require_rest(counts)
         progress(f"statistics of {n_folds} folds of queries")
         with np.errstate(over="ignore", invalid="ignore"):  # the solvers reject overflow
-            held_out = FoldStatistics(PartitionedProblem.statistics_of(problems), scaled=True)
+            sums = PartitionedProblem.statistics_of(problems, rows.scaling)
+            held_out = FoldStatistics(sums, scaled=True)
             for part in (part for fold in held_out.folds for part in fold):
                 part.require_finite()
 
@@ -174,7 +176,7 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
                 if scoring.name == LOSS_METRIC:
                     found = {"mean_score": held_out.explained_part(alphas).mean(axis=1)}
                 else:
-                    found = _scores(rows, n, scoring, held_out, fold_of, alphas)
+                    found = _scores(rows.again(), n, scoring, held_out, fold_of, alphas)
                 return {**found, "n_refits": np.zeros(len(alphas), dtype=np.int64)}
 
             best, results = search_alphas(grid, evaluate, held_out.size)
@@ -183,10 +185,12 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
             statistics = held_out.total()
             self.n_pairs_ = sum(part.n_pairs * len(part.outputs) for part in statistics)
             alpha = np.array([self.alpha_])
-            self._model = solve_statistics(statistics, None, alpha, rows.dtype)
+            names = getattr(self, "feature_names_in_", None)
+            self._model = solve_statistics(statistics, None, alpha, rows.dtype, names)
         self.n_iter_ = 1
         self._store_validation(History(n_iter=1))
         self._store_rows(kernel, rows, "primal", total)
+        return rows.scaler
 
     def _check_options(self) -> Kernel:
         kernel = super()._check_options()

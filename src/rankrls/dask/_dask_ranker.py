@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,10 +15,12 @@ from rankrls._frames import id_text, most_unequal, scale_text
 from rankrls._validation import check_option
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.dask import _partitions
-from rankrls.dask._partitioned_problem import Preferences
+from rankrls.dask._partitioned_problem import Preferences, trace
 from rankrls.dask._partitions import Partitions
 from rankrls.dask._predict import predict_lazily
+from rankrls.dask._scaling import Scaling
 from rankrls.dask._score import accuracy
+from rankrls.dask._work import Loader
 from rankrls.estimators.incremental import IncrementalRanker
 from rankrls.estimators.ranker import NO_QID
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
@@ -44,12 +46,24 @@ class LazyRows:
     preferences : Preferences
     flat : bool
         Whether y is a vector.
+    scaling : Scaling or None
+        The scaler before the ranker; X is scaled then.
     """
 
     X: Partitions
     dtype: Any
     preferences: Preferences
     flat: bool
+    scaling: Scaling | None = None
+
+    @property
+    def scaler(self) -> Any:
+        """The scaler before the ranker; None if there is none."""
+        return None if self.scaling is None else self.scaling.scaler
+
+    def again(self) -> LazyRows:
+        """Return the rows in the scale of the fitted scaler, to be read again."""
+        return self if self.scaling is None else replace(self, X=self.scaling.transformed())
 
 
 def refuse_pairs(**given: Any) -> None:
@@ -67,7 +81,7 @@ class DaskRanker(IncrementalRanker):
     """Base class of estimators whose training rows stay on the workers."""
 
     def _take_rows(
-        self, X: Any, y: Any, qid: Any, sample_weight: Any, progress: Progress
+        self, X: Any, y: Any, qid: Any, sample_weight: Any, progress: Progress, scaler: Any = None
     ) -> LazyRows:
         """Check the arguments of ``fit``, and count rows and queries on the workers."""
         rows, dtype = _partitions.features(X)
@@ -84,17 +98,19 @@ class DaskRanker(IncrementalRanker):
             f"{preferences.n_rows:,} rows in {len(rows)} partitions, {crossing.n_queries:,} "
             f"queries, {crossing.n_crossing:,} of them in several partitions"
         )
-        return LazyRows(rows, dtype, preferences, flat)
+        if scaler is None:
+            return LazyRows(rows, dtype, preferences, flat)
+        n = int(self.n_features_in_)
+        loaders = {i: Loader(i, dtype, n, preferences.lengths[i]) for i in preferences.used}
+        scaling = Scaling(scaler, rows, loaders)
+        return LazyRows(scaling.X, dtype, preferences, flat, scaling)
 
     def _store_rows(
         self, kernel: Kernel, rows: LazyRows, solver: str, n_preferences: Array
     ) -> None:
         """Store a description of the training rows."""
-        if solver == "primal":
-            scales = most_unequal(np.sqrt(self._model.solvers[0].largest))
-            if scales is not None:
-                names = getattr(self, "feature_names_in_", None)
-                warn(scale_text(scales, names), FeatureScaleWarning)
+        if solver == "primal" and rows.scaling is None:
+            self._warn_about_scales(rows.preferences)
         self.solver_ = solver
         self.n_queries_ = rows.preferences.crossing.n_queries
         self._flat = rows.flat
@@ -103,6 +119,23 @@ class DaskRanker(IncrementalRanker):
         self._preferences = n_preferences
         self._learned_with = self._terms(kernel)
         self._store_coefficients()
+
+    def _warn_about_scales(self, preferences: Preferences) -> None:
+        """Warn about unequal scales. A variance is half the mean squared difference of pairs."""
+        solver = self._model.solvers[0]
+        scale = np.sqrt(solver.largest)
+        if most_unequal(scale) is None:
+            return
+        scale /= np.sqrt(trace(preferences))
+        scale[scale <= 16 * solver.rounding * np.abs(solver.mean)] = 0.0  # constant in each query
+        scales = most_unequal(scale)
+        if scales is not None:
+            remedy = (
+                "scale them on the workers by rankrls.dask.fit(make_pipeline(StandardScaler(), "
+                f"rankrls.{type(self).__name__}()), X, y, qid=qid)"
+            )
+            names = getattr(self, "feature_names_in_", None)
+            warn(scale_text(scales, names, remedy), FeatureScaleWarning)
 
     def _check_options(self) -> Kernel:
         if self.solver == "dual":

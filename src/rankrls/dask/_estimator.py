@@ -21,6 +21,7 @@ from rankrls.core.spaces.spaces import DEFAULT_BASIS, Kernel, choose_basis
 from rankrls.dask._cg import DistributedEquations
 from rankrls.dask._dask_ranker import MAX_PRIMAL_FEATURES, DaskRanker, refuse_pairs
 from rankrls.dask._partitioned_problem import PartitionedProblem
+from rankrls.dask._scaling import Scaling
 from rankrls.estimators.ranker import graph_accuracy
 from rankrls.estimators.validation_rows import check_eval_set
 
@@ -139,10 +140,13 @@ class RankRLS(DaskRanker, estimators.RankRLS):
         y: Any,
         qid: Any,
         sample_weight: Any,
-        eval_set: Any,
-        callback: Any,
-        persist: bool,
-    ) -> None:
+        eval_set: Any = None,
+        callback: Any = None,
+        persist: bool = True,
+        *,
+        scaler: Any = None,
+    ) -> Any:
+        """Fit, and return the fitted scaler, if there is one."""
         alphas = np.array([self._check_alpha("alpha", self.alpha)])
         kernel = self._check_options()
         if (eval_set is None) == bool(self.early_stopping):
@@ -150,17 +154,23 @@ class RankRLS(DaskRanker, estimators.RankRLS):
                 "eval_set=(X_val, y_val, qid_val), in memory, and early_stopping=True go together"
             )
         progress = Progress("dask.RankRLS", self.verbose)
-        rows = self._take_rows(X, y, qid, sample_weight, progress)
+        rows = self._take_rows(X, y, qid, sample_weight, progress, scaler)
         preferences, n = rows.preferences, int(self.n_features_in_)
         problem = PartitionedProblem(preferences, rows.X, rows.dtype, n)
         solver = self._choose_solver(kernel, n)
+        if scaler is not None and solver != "primal":
+            raise ValueError(
+                f"{type(scaler).__name__} before solver={solver!r}: scales change the sums that "
+                "solver='primal' has; use it, or scale the features before"
+            )
         progress(f"solver {solver}")
         if solver == "cg":
             self._solve_cg(problem, alphas, persist, eval_set, self._iteration(progress, callback))
         else:
-            self._solve_direct(solver, kernel, problem, alphas, progress)
+            self._solve_direct(solver, kernel, problem, alphas, progress, rows.scaling)
         self._store_rows(kernel, rows, solver, problem.plan.n_preferences)
         progress("solved")
+        return rows.scaler
 
     def _choose_solver(self, kernel: Kernel, n: int) -> str:
         solver = self.solver
@@ -199,15 +209,18 @@ class RankRLS(DaskRanker, estimators.RankRLS):
         problem: PartitionedProblem,
         alphas: Array,
         progress: Progress,
+        scaling: Scaling | None,
     ) -> None:
         """Solve in one pass over X; store the model, ``n_pairs_`` and ``n_iter_``."""
         self.n_iter_ = 1
         self._store_validation(History(n_iter=1))
         if solver == "primal":
-            statistics = problem.statistics()
+            (statistics,) = PartitionedProblem.statistics_of([problem], scaling)
             _require_mass(sum(part.mass for part in statistics))
             self.n_pairs_ = _n_pairs(statistics)
-            self._model: Model = solve_statistics(statistics, None, alphas, problem.dtype)
+            self._model: Model = solve_statistics(
+                statistics, None, alphas, problem.dtype, getattr(self, "feature_names_in_", None)
+            )
             return
         random_state = check_random_state(self.random_state)
         indices = choose_basis(self.basis, problem.preferences.n_rows, random_state)

@@ -27,6 +27,7 @@ from rankrls.core.spaces.spaces import Basis, Kernel
 from rankrls.dask._census import Census, Counts, Crossing
 from rankrls.dask._partitions import Partitions
 from rankrls.dask._parts import SharePlan
+from rankrls.dask._scaling import Scaling
 from rankrls.dask._tasks import Tasks
 from rankrls.dask._work import (
     Loader,
@@ -44,12 +45,15 @@ from rankrls.dask._work import (
     product,
 )
 
-__all__ = ["DistributedOperator", "PartitionedProblem", "Preferences"]
+__all__ = ["DistributedOperator", "PartitionedProblem", "Preferences", "trace"]
 
 Array = NDArray[Any]
 
 #: Maximum bytes of one bucket of condensed rows, which must fit into a worker.
 MAX_BUCKET_BYTES = 4 * 2**30
+
+#: Number of random vectors for a trace.
+N_SIGNS = 16
 
 #: More pieces than this moving between workers indicate rows in random order.
 MANY_PIECES = 50_000
@@ -259,10 +263,20 @@ class PartitionedProblem:
         return tasks.compute([total], large=basis is not None)[0]
 
     @staticmethod
-    def statistics_of(problems: Sequence[PartitionedProblem]) -> list[list[Statistics]]:
-        """Return the statistics of several problems with the same rows; each row is read once."""
+    def statistics_of(
+        problems: Sequence[PartitionedProblem], scaling: Scaling | None = None
+    ) -> list[list[Statistics]]:
+        """Return the statistics of several problems with the same rows; each row is read once.
+
+        ``scaling``, of these rows, is fitted in the same pass.
+        """
         tasks = Tasks(*(p.X.graph | p.preferences.graph for p in problems))
-        return tasks.compute([p._add_statistics(tasks) for p in problems])
+        keys = [p._add_statistics(tasks) for p in problems]
+        if scaling is None:
+            return tasks.compute(keys)
+        *found, first, scaler = tasks.compute([*keys, *scaling.add(tasks)])
+        scaling.fit(first, scaler, (part for parts in found for part in parts))
+        return found
 
     def _add_statistics(
         self, tasks: Tasks, basis: Basis | None = None, whitened: bool = False
@@ -316,6 +330,23 @@ class PartitionedProblem:
         kept = tasks.persist(local + buckets if persist else buckets)
         graph = kept if persist else tasks.graph | kept
         return DistributedOperator(graph, local + buckets, self.plan.outputs)
+
+
+def trace(preferences: Preferences) -> float:
+    """Return about the trace of L, twice the weight of all pairs, for the first group of outputs.
+
+    It is the mean of zᵀLz over vectors z of random signs.
+    """
+    signs = {
+        ("rankrls-signs", i): (partial(_signs, i, n),) for i, n in enumerate(preferences.lengths)
+    }
+    Z = Partitions(signs, [[key] for key in signs], preferences.lengths)
+    problem = PartitionedProblem(preferences, Z, np.dtype(np.float64), N_SIGNS, whole=False)
+    return float(problem.statistics()[0].gram.diagonal().mean())
+
+
+def _signs(seed: int, n_rows: int) -> Array:
+    return np.random.default_rng(seed).choice((-1.0, 1.0), size=(n_rows, N_SIGNS))
 
 
 class DistributedOperator:

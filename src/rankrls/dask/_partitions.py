@@ -99,7 +99,8 @@ def features(X: Any) -> tuple[Partitions, np.dtype[Any]]:
     if not is_lazy(X):
         raise ValueError(
             f"X must be a Dask array or data frame; got {show(X)}. For rows in memory use "
-            "rankrls.RankRLS"
+            "rankrls.RankRLS; a pipeline with a scaler gathers X in memory, and "
+            "rankrls.dask.fit(pipeline, X, y, qid=qid) does not"
         )
     if X.ndim != 2:
         raise ValueError(f"X must be 2-D; got {X.ndim}-D")

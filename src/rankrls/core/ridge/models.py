@@ -844,12 +844,11 @@ def warn_lost_digits(loss: float, scale: Array, names: Sequence[str] | None) -> 
     """Warn that the scales of the features, of shape (n,), are too different for float64."""
     present = np.flatnonzero(scale > 0)
     ends = present[[int(np.argmax(scale[present])), int(np.argmin(scale[present]))]]
-    largest, smallest = (
-        f"{'column ' + str(c) if names is None else repr(str(names[c]))} ({scale[c]:.2g})"
-        for c in ends
-    )
+    largest, smallest = (f"column {c}" if names is None else repr(str(names[c])) for c in ends)
+    ratio = scale[ends[0]] / scale[ends[1]]
     warn(
         "the features have scales that are too different for float64, and depend on each other: "
         f"coefficients are accurate to about {min(loss, 1.0):.0e} (relative). The largest is "
-        f"{largest}, the smallest {smallest}: scale the features, or increase alpha"
+        f"{largest}, {ratio:.0e} times the smallest, {smallest}: scale the features, or increase "
+        "alpha"
     )

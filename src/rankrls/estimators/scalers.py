@@ -1,0 +1,199 @@
+"""Scalers before a ranker: which can be updated with it, how scales change, and sums of scalers.
+
+A scaler is a function of sums over rows, or of extreme values, as a linear ranker is a function of
+sums over queries. Scalers of parts of the rows can be merged, rows can be removed again, and the
+sums of the ranker are converted to the new scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+
+from rankrls.estimators.cv import RankRLSCV
+from rankrls.estimators.rankrls import RankRLS
+from rankrls.preprocessing import QueryScaler
+
+__all__ = ["SCALERS", "merged", "rescaling", "taken_apart", "unlearn"]
+
+Array = NDArray[Any]
+
+#: Forgetting is refused if the relative error of the remaining squared deviations of a feature may
+#: exceed TOLERANCE. Sums and means have an error of ROUNDINGS units in the last place.
+TOLERANCE, ROUNDINGS = 1e-8, 8
+
+#: Transformers that shift and scale every feature.
+SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler)
+
+
+def taken_apart(estimator: Any) -> tuple[Any, list[Any]]:
+    """Split an estimator into the ranker and the steps before it, which must be supported."""
+    steps = [estimator]
+    if isinstance(estimator, Pipeline):
+        steps = [step for _, step in estimator.steps if step is not None and step != "passthrough"]
+    *before, ranker = steps
+    if not isinstance(ranker, RankRLS | RankRLSCV):
+        raise ValueError(
+            f"{type(ranker).__name__} keeps no sums over queries, so it cannot be updated; "
+            "RankRLS and RankRLSCV can, with the linear kernel or with a basis"
+        )
+    based = ranker.basis is not None or "nystroem" in (
+        ranker.solver,
+        getattr(ranker, "solver_", None),
+    )
+    for number, step in enumerate(before):
+        why = _why_not(step, last=number == len(before) - 1)
+        if why:
+            raise ValueError(f"{type(step).__name__} before the ranker: {why}")
+        if isinstance(step, SCALERS) and (based or ranker.kernel != "linear"):
+            raise ValueError(
+                f"{type(step).__name__} before a kernel: every new row changes the scales, and "
+                "with them the kernel values of earlier rows. Use the linear kernel, scale the "
+                "features before, or fit to all rows"
+            )
+    return ranker, before
+
+
+def _why_not(step: Any, *, last: bool) -> str | None:
+    """Why a step cannot be updated with its ranker; None if it can."""
+    if isinstance(step, SimpleImputer):
+        if step.strategy == "constant" and not step.add_indicator:
+            return None
+        return (
+            f"strategy={step.strategy!r} depends on all rows, and new rows would change the "
+            "values that were filled in before; use strategy='constant', or fit to all rows"
+        )
+    if not isinstance(step, (*SCALERS, QueryScaler)):
+        return (
+            "it depends on all rows, and sums over earlier rows cannot be converted; "
+            "StandardScaler, MinMaxScaler, MaxAbsScaler, QueryScaler and SimpleImputer with "
+            "strategy='constant' can. Fit to all rows, or transform the batches before"
+        )
+    if not last:
+        return "it must be the last step before the ranker"
+    if getattr(step, "clip", False):
+        return "clip=True changes rows one by one; set clip=False"
+    return None
+
+
+def merged(scalers: Sequence[Any]) -> Any:
+    """Return the scaler of all rows from scalers of parts of them, which stay as they are."""
+    total = deepcopy(scalers[0])
+    for other in scalers[1:]:
+        n = total.n_samples_seen_ + other.n_samples_seen_
+        if isinstance(total, MinMaxScaler):
+            total.partial_fit(np.stack([other.data_min_, other.data_max_]))
+        elif isinstance(total, MaxAbsScaler):
+            total.partial_fit(other.max_abs_[None])
+        else:
+            _add_moments(total, other)
+        total.n_samples_seen_ = n
+    return total
+
+
+def _add_moments(scaler: StandardScaler, other: StandardScaler) -> None:
+    """Add means and sums of squared deviations: S = S_a + S_b + n_a n_b/n (x̄_a − x̄_b)²."""
+    if scaler.mean_ is None:
+        return
+    a, b = scaler.n_samples_seen_, other.n_samples_seen_
+    n, shift = a + b, other.mean_ - scaler.mean_
+    scaler.mean_ = scaler.mean_ + b / n * shift
+    if scaler.var_ is None:
+        return
+    scaler.var_ = (a * scaler.var_ + b * other.var_ + a * b / n * shift**2) / n
+    # Constant features keep their scale, by the bound of scikit-learn.
+    eps = float(np.finfo(np.float64).eps)
+    constant = scaler.var_ <= n * eps * scaler.var_ + (n * eps * scaler.mean_) ** 2
+    scaler.scale_ = np.where(constant, 1.0, np.sqrt(scaler.var_))
+
+
+def _units(scaler: Any) -> tuple[Any, Any]:
+    """Offset and scale of a fitted scaler, x → (x − offset)/scale."""
+    if isinstance(scaler, MinMaxScaler):
+        return -scaler.min_ / scaler.scale_, 1.0 / scaler.scale_
+    n = scaler.n_features_in_
+    scale = np.ones(n) if scaler.scale_ is None else scaler.scale_
+    centred = isinstance(scaler, StandardScaler) and scaler.with_mean
+    return scaler.mean_ if centred else np.zeros(n), scale
+
+
+def rescaling(old: Any, new: Any) -> tuple[Array, Array]:
+    """Factor and offset that make features scaled by ``old`` those of ``new``.
+
+    With x₀ = (x − m₀)/s₀ it is (x − m)/s = (x₀ − (m − m₀)/s₀) s₀/s.
+    """
+    (m0, s0), (m, s) = _units(old), _units(new)
+    return s0 / s, (m - m0) / s0
+
+
+def unlearn(scaler: Any, X: Any) -> None:
+    """Update a scaler to the rows without X, or raise."""
+    gone = clone(scaler).fit(X)
+    left = np.asarray(scaler.n_samples_seen_) - np.asarray(gone.n_samples_seen_)
+    if (left <= 0).any():
+        raise ValueError(
+            f"the {type(scaler).__name__} was fitted to {np.max(scaler.n_samples_seen_)} rows, so "
+            f"{np.max(gone.n_samples_seen_)} cannot be forgotten: nothing would be left"
+        )
+    if isinstance(scaler, StandardScaler):
+        _unlearn_moments(scaler, gone, left)
+    else:
+        _require_inside(scaler, gone)
+    scaler.n_samples_seen_ = left[()]  # a NumPy integer, which StandardScaler needs
+
+
+def _unlearn_moments(scaler: StandardScaler, gone: StandardScaler, left: Array) -> None:
+    """Update means and sums of squared deviations to the remaining rows.
+
+    S = S_left + S_gone + n_left n_gone/n (x̄_left − x̄_gone)², as for sums of rankings.
+    """
+    if scaler.mean_ is None:
+        return
+    n, k = np.asarray(scaler.n_samples_seen_), np.asarray(gone.n_samples_seen_)
+    mean = scaler.mean_ - (k / left) * (gone.mean_ - scaler.mean_)
+    if scaler.var_ is not None:
+        constant = ~np.isclose(scaler.scale_, np.sqrt(scaler.var_), rtol=1e-9)
+        before = scaler.var_ * n
+        after = before - gone.var_ * k - left * k / n * (mean - gone.mean_) ** 2
+        shift, eps = np.abs(mean - gone.mean_), float(np.finfo(np.float64).eps)
+        rounding = ROUNDINGS * eps * np.abs(scaler.mean_)  # of the means
+        error = ROUNDINGS * eps * before + left * k / n * (2 * shift + rounding) * rounding
+        lost = ~constant & ~(error <= TOLERANCE * after)
+        if lost.any():
+            raise ValueError(
+                f"{_column(scaler, lost)} varies so much less in the remaining rows, or beside its "
+                "mean, that its scale would lose digits: fit again to these rows"
+            )
+        scaler.var_ = np.where(constant, scaler.var_, after / left)
+        scaler.scale_ = np.where(constant, scaler.scale_, np.sqrt(scaler.var_))
+    scaler.mean_ = mean
+
+
+def _require_inside(scaler: Any, gone: Any) -> None:
+    """Raise if removed rows contain the largest or smallest value of a feature."""
+    if isinstance(scaler, MinMaxScaler):
+        edge = (gone.data_max_ >= scaler.data_max_) | (gone.data_min_ <= scaler.data_min_)
+        edge &= scaler.data_range_ > 0
+    else:
+        edge = (gone.max_abs_ >= scaler.max_abs_) & (scaler.max_abs_ > 0)
+    if edge.any():
+        raise ValueError(
+            f"{_column(scaler, edge)} has its largest or smallest value in the rows to be "
+            f"forgotten, and {type(scaler).__name__} does not store the next one: fit again to "
+            "the remaining rows, or use a StandardScaler"
+        )
+
+
+def _column(scaler: Any, some: Array) -> str:
+    """The name of the first of some columns."""
+    j = int(np.flatnonzero(some)[0])
+    names = getattr(scaler, "feature_names_in_", None)
+    return f"column {j} of X" if names is None else f"feature {str(names[j])!r}"
