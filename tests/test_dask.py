@@ -24,6 +24,7 @@ import rankrls
 import rankrls.dask
 from cases import COSTS, TIES, WEIGHTINGS
 from rankrls.dask import RankRLS, _tasks
+from rankrls.exceptions import FeatureScaleWarning
 from rankrls.io import load_model, save_model
 from rankrls.model_selection import cross_val_score, leave_query_out_predict
 from rankrls.preprocessing import QueryScaler
@@ -771,6 +772,21 @@ def test_local_estimators_refuse_rows_elsewhere():
     for call in calls.values():
         with pytest.raises(ValueError, match=r"X is a Dask Array.*rankrls.dask.RankRLS.*compute"):
             call()
+    rest = {"y": y, "qid": qid, "sample_weight": np.ones(len(y))}
+    for name in rest:
+        there = rest | {name: da.from_array(rest[name], chunks=50)}
+        for ranker, method in (
+            (rankrls.RankRLS(), "fit"),
+            (rankrls.RankRLS(), "partial_fit"),
+            (rankrls.RankRLSCV(), "fit"),
+            (rankrls.RankSVM(), "fit"),
+            (rankrls.GreedyRankRLS(1), "fit"),
+            (fitted, "score"),
+        ):
+            other = "RankRLSCV" if isinstance(ranker, rankrls.RankRLSCV) else "RankRLS"
+            message = rf"{name} is a Dask Array.*use rankrls\.dask\.{other},.*{name}\.compute"
+            with pytest.raises(ValueError, match=message):
+                getattr(ranker, method)(X, **there)
     dd = pytest.importorskip("dask.dataframe")
     table, names = frame()
     with pytest.raises(ValueError, match="X is a Dask DataFrame"):
@@ -823,7 +839,7 @@ def test_scales_are_those_of_the_local_warning(weighted, weighting):
     weight = 100 * rng.exponential(size=2000) if weighted else None
     told = []
     for ranker, rows in ((rankrls.RankRLS, X), (RankRLS, da.from_array(X, chunks=(300, -1)))):
-        with pytest.warns(rankrls.exceptions.FeatureScaleWarning) as caught:
+        with pytest.warns(FeatureScaleWarning) as caught:
             ranker(query_weighting=weighting).fit(rows, y, qid=qid, sample_weight=weight)
         told.append(str(caught[0].message))
     for text in told:
@@ -837,10 +853,50 @@ def test_a_warning_about_digits_names_columns():
     x, noise = rng.normal(size=(2, 300))
     table = pd.DataFrame({"price": 1e6 * x, "rate": 1e-6 * x + 1e-12 * noise, "age": noise[::-1]})
     lazy, y = dd.from_pandas(table, npartitions=3), np.arange(300.0) % 7
-    with pytest.warns(UserWarning) as told:
+    message = "The largest is 'price', 1e\\+12 times the smallest, 'rate'"
+    with pytest.warns(match=message), pytest.warns(FeatureScaleWarning):
         model = RankRLS(1e-14).fit(lazy, y)
-    with pytest.warns(UserWarning) as later:
+    with pytest.warns(match=message):
         model.to_local().partial_fit(table, y)
-    for warning in (told[0], later[0]):
-        text = str(warning.message)
-        assert "The largest is 'price', 1e+12 times the smallest, 'rate'" in text
+
+
+def test_columns_that_are_refused_are_named():
+    dd = pytest.importorskip("dask.dataframe")
+    table, names = frame()
+    text = dd.from_pandas(table.assign(brand="x", colour="red"), npartitions=3)
+    with pytest.raises(ValueError, match=r"partition \d of X .*not numbers: 'brand', 'colour'"):
+        RankRLS().fit(text[[*names, "brand", "colour"]], text.target)
+    model = RankRLS().fit(text[names], text.target)
+    as_text = text[names].assign(**{names[1]: text.brand})
+    with pytest.raises(ValueError, match=rf"partition \d of X .*not numbers: '{names[1]}'"):
+        model.predict(as_text).compute()
+    twice = table[names].set_axis([names[0], *names[:-1]], axis=1)
+    for ranker, rows in (
+        (RankRLS(), dd.from_pandas(twice, npartitions=2)),
+        (rankrls.RankRLS(), twice),
+    ):
+        with pytest.raises(ValueError, match=rf"X has several columns named '{names[0]}'"):
+            ranker.fit(rows, table.target)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+def test_missing_query_ids(missing):
+    dd = pytest.importorskip("dask.dataframe")
+    table, names = frame()
+    ids = pd.Series([f"q{i // 20}" for i in range(len(table))], index=table.index, dtype=object)
+    ids.iloc[-1] = missing
+    lazy = dd.from_pandas(table.assign(q=ids), npartitions=3)
+    with pytest.raises(ValueError, match=r"partition 2: qid contains .* every row needs an id"):
+        RankRLS().fit(lazy[names], lazy.target, qid=lazy.q)
+
+
+def test_query_ids_as_numbers_and_text():
+    X, y, _, _ = problem(m=12)
+    parts = [np.array([1, 1, 2, 2]), np.array(["2", "2", "30", "30"]), np.array([30, 2, 1, 30])]
+    blocks = (da.from_delayed(dask.delayed(part), (4,), dtype=object) for part in parts)
+    ids = np.concatenate([part.astype(object) for part in parts])
+    local = rankrls.RankRLS().fit(X, y, qid=ids)
+    model = RankRLS().fit(da.from_array(X, chunks=(4, -1)), y, qid=da.concatenate(list(blocks)))
+    check_same_fit(model, local, X)
+    assert model.n_queries_ == 3
+    assert model.to_local()._ledger.queries == local._ledger.queries

@@ -180,7 +180,7 @@ def ugly(seed=0):
     """Offsets of 1e6 standard deviations, scales from 1e-9 to 1e9, and a constant column."""
     X, y, qid, weight = problem(seed)
     X = np.column_stack([X - X.mean(axis=0), np.full(len(X), 7.3)])
-    X = (X + [1e6, 0.0, -1e6, 3.0, 1e3, 0.0]) * [1e-9, 1e-3, 1.0, 1e3, 1e9, 1.0]
+    X = (X + np.array([1e6, 0.0, -1e6, 3.0, 1e3, 0.0])) * [1e-9, 1e-3, 1.0, 1e3, 1e9, 1.0]
     names = [f"f{j}" for j in range(X.shape[1])]
     frame = pd.DataFrame(X, columns=names).assign(y=y, q=qid, w=weight)
     return frame, dd.from_pandas(frame, npartitions=6), names
@@ -266,7 +266,7 @@ def test_names_of_scaled_columns_and_partitions_without_rows():
 
 
 def test_pipelines_that_are_refused():
-    frame, lazy, names = ugly(8)
+    _, lazy, names = ugly(8)
     X, y, q = lazy[names], lazy.y, lazy.q
     for steps, message in (
         ((StandardScaler(), rankrls.dask.RankRLS()), r"use rankrls.RankRLS instead"),

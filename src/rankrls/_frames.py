@@ -418,7 +418,8 @@ def check_same_rows(X: Any, of: str = "X", /, **arguments: Any) -> None:
     """Raise if rows of an argument have the names of the rows of X in another order.
 
     Rows are matched by position, as in scikit-learn. Unrelated names are ignored. If one of the
-    two is a default index, a warning is issued instead of an error.
+    two is a default index, a warning is issued instead of an error. Arguments beside X must be in
+    memory, as X is.
 
     Parameters
     ----------
@@ -428,6 +429,9 @@ def check_same_rows(X: Any, of: str = "X", /, **arguments: Any) -> None:
     **arguments : array-like or None
         Arguments with one entry per row.
     """
+    if of == "X":
+        for name, values in {"X": X, **arguments}.items():
+            refuse_lazy(values, name)
     wanted = row_names(X)
     if wanted is None:
         return
@@ -531,11 +535,14 @@ _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.ti
 
 
 @contextmanager
-def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
+def clear_errors(
+    X: Any, name: str = "X", filled: str = "as in make_pipeline(SimpleImputer(), RankRLS())"
+) -> Iterator[None]:
     """Check X for dates, and shorten errors of scikit-learn's checks to one line.
 
-    Text names its columns, 1-D data its shape. The words "Reshape your data" are those that
-    scikit-learn's own tests of estimators look for. A Dask collection is refused: the checks would
+    Text and repeated names name their columns, 1-D data its shape; ``filled`` says how to fill in
+    missing values. The words "Reshape your data" are those that scikit-learn's own tests of
+    estimators look for. A Dask collection is refused: the checks would
     bring all of it into memory.
     """
     refuse_lazy(X, name)
@@ -559,10 +566,14 @@ def clear_errors(X: Any, name: str = "X") -> Iterator[None]:
             ) from None
         if "contains NaN" in str(error):
             raise ValueError(
-                f"Input {name} contains NaN{first_nan(X)}: fill in missing values first, as in "
-                "make_pipeline(SimpleImputer(), RankRLS())"
+                f"Input {name} contains NaN{first_nan(X)}: fill in missing values first, {filled}"
             ) from None
         columns = getattr(X, "columns", None)
+        if columns is not None and type(error).__name__ == "DuplicateError":
+            twice = shown_names(columns[columns.duplicated()].unique())
+            raise ValueError(
+                f"{name} has several columns named {twice}: rename or drop them"
+            ) from None
         if columns is None or "could not convert string" not in str(error):
             raise
         text = [name for name in columns if not _holds_numbers(X[name])]

@@ -192,7 +192,7 @@ def preferred_alike(s: Array, query: Array, cost: str) -> Array:
 
 
 def _join(labels: Sequence[Any]) -> Array:
-    """Return all labels in one array that preserves types (1 and "1" are different queries)."""
+    """Return all labels in one array that preserves types, which `encode_qid` compares."""
     labels = [part for part in labels if len(part)]
     kinds = {part.dtype.kind if isinstance(part, np.ndarray) else "O" for part in labels}
     if len(kinds) == 1 and kinds != {"O"}:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls import estimators
 from rankrls._calls import Progress, explained, names_queries, warn
-from rankrls._frames import id_text, most_unequal, scale_text
+from rankrls._frames import clear_errors, id_text, most_unequal, scale_text
 from rankrls._validation import check_option
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.dask import _partitions
@@ -85,7 +85,7 @@ class DaskRanker(IncrementalRanker):
     ) -> LazyRows:
         """Check the arguments of ``fit``, and count rows and queries on the workers."""
         rows, dtype = _partitions.features(X)
-        validate_data(self, _partitions.like(X), skip_check_array=True)
+        self._check_columns(X, reset=True)
         if self.n_features_in_ == 0:
             raise ValueError("X has no columns: 0 feature(s), while a minimum of 1 is required")
         ids = _partitions.columns_named_as_ids(X)
@@ -119,6 +119,12 @@ class DaskRanker(IncrementalRanker):
         self._preferences = n_preferences
         self._learned_with = self._terms(kernel)
         self._store_coefficients()
+
+    def _check_columns(self, X: Any, *, reset: bool = False) -> None:
+        """Check, or store, the number and names of the columns of a Dask array or data frame."""
+        like = _partitions.like(X)
+        with clear_errors(like):
+            validate_data(self, like, reset=reset, skip_check_array=True)
 
     def _warn_about_scales(self, preferences: Preferences) -> None:
         """Warn about unequal scales. A variance is half the mean squared difference of pairs."""
@@ -194,7 +200,7 @@ class DaskRanker(IncrementalRanker):
         if not _partitions.is_lazy(X):
             return super().predict(X, return_std)
         check_is_fitted(self)
-        validate_data(self, _partitions.like(X), reset=False, skip_check_array=True)
+        self._check_columns(X)
         scores = predict_lazily(self._model, X, flat=self._flat)
         if not return_std:
             return scores
@@ -229,7 +235,7 @@ class DaskRanker(IncrementalRanker):
                 "the model was fitted with qid, so score needs qid too: without it rows of "
                 "different queries would be compared"
             )
-        validate_data(self, _partitions.like(X), reset=False, skip_check_array=True)
+        self._check_columns(X)
         rows, dtype = _partitions.features(X)
         y, qid, sample_weight, _ = _partitions.preferences(X, rows, y, qid, sample_weight)
         preferences = Preferences(y, qid, sample_weight, self._loss)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -194,10 +195,13 @@ def _source(collection: Any) -> Partitions:
     return Partitions(graph, keys, lengths)
 
 
-def as_array(rows: Partitions, n_columns: int, dtype: Any) -> da.Array:
-    """Return the blocks of a data frame as a Dask array with the same partitions."""
+def as_array(rows: Partitions, n_columns: int, dtype: Any, load: Callable[..., Any]) -> da.Array:
+    """Return the blocks of a data frame as a Dask array with the same partitions.
+
+    ``load(i)`` is a function that converts the blocks of partition i to an array.
+    """
     name = f"rankrls-array-{uuid.uuid4().hex}"
-    blocks = {(name, i, 0): (np.asarray, block) for i, [block] in enumerate(rows.blocks)}
+    blocks = {(name, i, 0): (load(i), blocks) for i, blocks in enumerate(rows.blocks)}
     graph = HighLevelGraph.from_collections(name, rows.graph | blocks)
     chunks = ((np.nan,) * len(rows), (n_columns,))
     return da.Array(graph, name, chunks, dtype=dtype)

@@ -28,7 +28,7 @@ def predict_lazily(model: Model, X: Any, *, flat: bool, deviation: bool = False)
     n_features = len(X.columns) if is_frame(X) else X.shape[1]
     rows, dtype = features(X)
     if is_frame(X):
-        X = as_array(rows, n_features, dtype)
+        X = as_array(rows, n_features, dtype, lambda i: Loader(i, dtype, n_features))
     if X.numblocks[1] > 1:
         X = X.rechunk({1: -1})
     coefficients = model.coef if model.coef is not None else model.dual_coef

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_array
 
-from rankrls._frames import first_nan, refuse_dates
+from rankrls._frames import clear_errors
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import Statistics
 from rankrls.core.spaces.products import Products
@@ -83,17 +83,14 @@ class Loader:
         if len(blocks) > 1:
             stack = sparse.hstack if any(map(sparse.issparse, blocks)) else np.hstack
             X = stack(blocks)
+        name = f"partition {self.number} of X"
+        kinds = ("csr", "csc")
         try:
-            refuse_dates(X, "it")
-            X = check_array(X, accept_sparse=("csr", "csc"), dtype=self.dtype, ensure_min_samples=0)
+            with clear_errors(X, name, filled="as by X.fillna(0)"):
+                X = check_array(X, accept_sparse=kinds, dtype=self.dtype, ensure_min_samples=0)
         except (ValueError, TypeError) as error:
-            name = f"partition {self.number} of X"
-            if "contains NaN" in str(error):
-                raise ValueError(
-                    f"{name} contains NaN{first_nan(X)}: fill in missing values first, as by "
-                    "X.fillna(0)"
-                ) from None
-            raise ValueError(f"{name}: {error}") from error
+            text = str(error)
+            raise ValueError(text if name in text else f"{name}: {text}") from error
         if X.shape[1] != self.n_features:
             raise ValueError(
                 f"partition {self.number} of X has {X.shape[1]} columns, not {self.n_features}"

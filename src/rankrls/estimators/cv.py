@@ -237,7 +237,9 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         RankRLSCV
             The fitted estimator.
         """
-        refuse_lazy(X, instead="use rankrls.dask.RankRLSCV")
+        by_row = {"X": X, "y": y, "qid": qid, "sample_weight": sample_weight}
+        for name, values in by_row.items():
+            refuse_lazy(values, name, instead="use rankrls.dask.RankRLSCV")
         grid = None
         if self.alphas is not None:
             grid = check_alphas("alphas", self.alphas, allow_zero=self.early_stopping is True)
