@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 import rankrls
+import rankrls.cli._estimators
 import rankrls.cli._output
 from rankrls import RankRLS
 from rankrls.cli import main
@@ -102,14 +104,48 @@ def test_escaped_text():
     assert json.loads(escaped_json(text)) == {NASTY: ["ä\ud800"]}
 
 
-def test_progress_shows_names_as_they_are(monkeypatch):
+def a_terminal(monkeypatch):
+    """A stderr that somebody looks at, at once; not a fixture, before which pytest sets its own."""
+
     class Terminal(io.StringIO):
         def isatty(self):
             return True
 
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(rankrls.cli._output, "PATIENCE", 0.0)
+    return stream
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+@pytest.mark.parametrize("text", ["Cross-validating on 12,570 rows", "Reading " + "long" * 60])
+def test_bar_and_clock_fit_beside_any_text(monkeypatch, text, columns):
+    terminal = a_terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    with Work(text) as work:
+        work._timer.join()
+        work._hear("31 alphas, leave-query-out")
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())  # without colours
+    assert "━━━━━" in shown
+    assert "0:00:00" in shown
+    assert ("…" in shown) == (len(text) > 100)
+    if len(text) < 100:
+        assert f"{text}: 31 alphas, leave-query-out" in shown
+
+
+def test_a_hint_of_a_basis_is_a_line_of_its_own(folder, capsys, monkeypatch):
+    words = ["fit", "train.dat", "-m", "new", "--kernel", "rbf", "--alpha", "auto"]
+    assert main(words) == 0
+    assert "--basis" not in capsys.readouterr().err
+    monkeypatch.setattr(rankrls.cli._estimators, "MANY_ROWS", 100)
+    assert main(words) == 0
+    line = "rankrls: --kernel rbf decomposes a matrix of 160 × 160; --basis 1000 is faster\n"
+    assert capsys.readouterr().err.count(line) == 1
+
+
+def test_progress_shows_names_as_they_are(monkeypatch):
+    terminal = a_terminal(monkeypatch)
     with Work(f"Reading [bold]{RED}x") as work:
         work._timer.join()
         work.now(f"Scaling [red]{RED}y", 10)

@@ -875,7 +875,7 @@ def test_columns_that_are_refused_are_named():
         (RankRLS(), dd.from_pandas(twice, npartitions=2)),
         (rankrls.RankRLS(), twice),
     ):
-        with pytest.raises(ValueError, match=rf"X has several columns named '{names[0]}'"):
+        with pytest.raises(ValueError, match=rf"X has several columns called '{names[0]}'"):
             ranker.fit(rows, table.target)
 
 

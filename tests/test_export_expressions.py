@@ -124,6 +124,18 @@ def test_wide_models(run, n):
     np.testing.assert_allclose(found, model.predict(X), rtol=1e-10)
 
 
+def test_a_misspelt_column_in_sqlite(data):
+    """It is an error in brackets; in double quotes it may be text, and text is 0."""
+    X, y, qid = data
+    names = list("abcdefg")
+    frame = pd.DataFrame(X, columns=names)
+    model = RankRLS().fit(frame, y, qid=qid)
+    (found,) = in_sqlite(frame, [to_sql(model, quote="[")])
+    assert np.allclose(found, model.predict(frame))
+    with pytest.raises(sqlite3.OperationalError, match="no such column: no_column"):
+        in_sqlite(frame, [to_sql(model, ["no_column", *names[1:]], quote="[")])
+
+
 def test_quotes_and_names(data, tmp_path):
     X, y, _ = data
     model = make_pipeline(StandardScaler(), RankRLS(1.0)).fit(pd.DataFrame(X, columns=NAMES), y)

@@ -11,6 +11,7 @@ import pytest
 
 from rankrls import ConditionalRankRLSCV, RankRLS, RankRLSCV, _calls
 from rankrls._calls import Progress, at_end_of_call, progress_goes_to, unchanged_on_error
+from rankrls.core.ridge import models
 from rankrls.metrics import pairwise_accuracy
 from rankrls.model_selection import leave_query_out_predict
 
@@ -43,7 +44,7 @@ def terminal(request, monkeypatch):
         pytest.importorskip("tqdm")
     else:
         monkeypatch.setitem(sys.modules, "tqdm", None)
-    stream = Terminal("cross-validation of 2 alphas")
+    stream = Terminal("2 alphas, leave-query-out")
     # Not sys.stderr itself, which pytest sets again before each test.
     monkeypatch.setattr(_calls, "sys", types.SimpleNamespace(**{**vars(sys), "stderr": stream}))
     monkeypatch.setattr(_calls, "PATIENCE", 0.0)
@@ -67,7 +68,7 @@ def test_a_terminal_sees_what_is_done_and_keeps_nothing(terminal):
     before = threading.active_count()
     searching(terminal).fit(X, y, qid=qid)
     assert terminal.seen.is_set()
-    assert "RankRLSCV 0 s: cross-validation of 2 alphas" in terminal.getvalue()
+    assert "RankRLSCV 0 s: 2 alphas, leave-query-out" in terminal.getvalue()
     lines = terminal.getvalue().split("\n")
     assert len(lines) == 1  # rewritten, and blank at the end
     assert lines[0].rstrip("\r").rpartition("\r")[2].strip() == ""
@@ -147,12 +148,36 @@ def test_a_listener_hears_of_all_steps():
     heard = []
     with progress_goes_to(lambda *message: heard.append(message)):
         RankRLSCV([0.1, 1.0]).fit(X, y, qid=qid)
+        RankRLSCV([0.1, 1.0], cv=4).fit(X, y, qid=qid)
         ConditionalRankRLSCV([0.1, 1.0], random_state=0).fit(X[:9], rng.random((9, 9)))
     texts = [message for message, *_ in heard]
-    assert "cross-validation of 2 alphas: leave-query-out" in texts
+    assert "2 alphas, leave-query-out" in texts
+    assert "2 alphas, 4 folds" in texts
     assert any("solver primal" in text for text in texts)
     assert any("alpha" in text and "score" in text for text in texts)
     assert _calls._listener is None
+
+
+def test_variances_of_many_rows_tell_how_many_are_done(terminal, monkeypatch):
+    terminal.text = "posterior variances of rows"
+    ranker = RankRLS(kernel="rbf").fit(X, y, qid=qid)
+    heard = []
+    with progress_goes_to(lambda *message: heard.append(message)):
+        _, expected = ranker.predict(X, return_std=True)
+        assert heard == []  # one block
+        monkeypatch.setattr(models, "WORK", 10 * len(X))  # blocks of ten rows
+        _, std = ranker.predict(X, return_std=True)
+    assert np.allclose(std, expected)
+    assert heard == [("posterior variances of rows", done, 40) for done in (0, 10, 20, 30)]
+    spread = ranker._model._spread
+
+    def slow(variances):
+        terminal.seen.wait(10.0)
+        return spread(variances)
+
+    monkeypatch.setattr(ranker._model, "_spread", slow)
+    ranker.predict(X, return_std=True)
+    assert "predict 0 s: posterior variances of rows" in terminal.getvalue()
 
 
 def test_functions_that_take_long_tell_what_they_do(terminal):

@@ -569,11 +569,6 @@ def clear_errors(
                 f"Input {name} contains NaN{first_nan(X)}: fill in missing values first, {filled}"
             ) from None
         columns = getattr(X, "columns", None)
-        if columns is not None and type(error).__name__ == "DuplicateError":
-            twice = shown_names(columns[columns.duplicated()].unique())
-            raise ValueError(
-                f"{name} has several columns named {twice}: rename or drop them"
-            ) from None
         if columns is None or "could not convert string" not in str(error):
             raise
         text = [name for name in columns if not _holds_numbers(X[name])]

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from rankrls.cli import _auto_option as auto_option
-from rankrls.cli._estimators import make_cv, searching
+from rankrls.cli._estimators import make_cv, tell_search
 from rankrls.cli._files import DataFile, check_output, output_file
 from rankrls.cli._options import AutoOptions, DataOptions, ModelOptions
 from rankrls.cli._output import Work, number, queries, require_stdout, say, table, to_json
@@ -55,7 +55,7 @@ def cross_validate(
     reader = DataFile(data, data_options)
     with Work(f"Reading {reader.name}", reader.total) as work:
         rows = reader.load(work)
-        work.now(searching(ranker, rows.data))
+        tell_search(work, ranker, rows.data)
         preparation = Preparation(model_options, data_options, sparse.issparse(rows.data))
         X = preparation.fit_transform(rows)
         with reader.named_errors():

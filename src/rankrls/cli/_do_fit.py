@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from rankrls import streaming
 from rankrls.cli import _auto_option as auto_option
 from rankrls.cli._chance import Chance, hardly_better
-from rankrls.cli._estimators import make_cv, make_ranker, name_features, searching
+from rankrls.cli._estimators import make_cv, make_ranker, name_features, tell_search
 from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._options import AutoOptions, DataOptions, ModelOptions
 from rankrls.cli._output import Work, facts, note, number, queries, say, size, to_json, warn
@@ -233,7 +233,7 @@ class _Task:
         X = preparation.fit_transform(rows)
         if self.alpha in (None, "auto"):
             ranker: Any = make_cv(self.options, *self._search_for(rows.data))
-            work.now(searching(ranker, rows.data))
+            tell_search(work, ranker, rows.data)
         else:
             ranker = make_ranker(self.options, self._regularisation(rows), self.loss)
             work.now("Fitting")

@@ -15,12 +15,16 @@ from sklearn.pipeline import Pipeline
 from rankrls import AutoRanker, RankRLS, RankRLSCV, RankSVM
 from rankrls._frames import RawTable, required_features
 from rankrls.cli._options import ModelOptions
+from rankrls.cli._output import Work, note
 from rankrls.cli._preparation import transformed
 from rankrls.estimators.choosing import Scoring
 from rankrls.io import load_model
 from rankrls.preprocessing import QueryScaler, TableEncoder
 
-__all__ = ["Scorer", "make_cv", "make_ranker", "name_features", "searching"]
+__all__ = ["Scorer", "make_cv", "make_ranker", "name_features", "tell_search"]
+
+#: Rows from which the eigendecomposition of a kernel matrix takes more than a few seconds.
+MANY_ROWS = 4000
 
 
 def _shared(options: ModelOptions) -> dict[str, Any]:
@@ -60,12 +64,15 @@ def make_cv(options: ModelOptions, alphas: Any, cv: str, scoring: str) -> RankRL
     return RankRLSCV(**grid, cv=folds, scoring=scoring, **_least_squares(options))
 
 
-def searching(ranker: RankRLSCV, X: Any) -> str:
-    """Return a progress message for cross-validation."""
-    text = f"Cross-validating on {X.shape[0]:,} rows"
-    if ranker.kernel != "linear" and ranker.basis is None and ranker.solver in ("auto", "dual"):
-        text += f" (an eigendecomposition of {X.shape[0]:,} × {X.shape[0]:,}; --basis is faster)"
-    return text
+def tell_search(work: Work, ranker: RankRLSCV, X: Any) -> None:
+    """Tell that a ranker is cross-validated, and what is faster if it takes long."""
+    m = X.shape[0]
+    dual = ranker.kernel != "linear" and ranker.basis is None and ranker.solver in ("auto", "dual")
+    if dual and m > MANY_ROWS:
+        note(
+            f"--kernel {ranker.kernel} decomposes a matrix of {m:,} × {m:,}; --basis 1000 is faster"
+        )
+    work.now(f"Cross-validating on {m:,} rows")
 
 
 def name_features(estimator: Any, names: list[str] | None) -> None:

@@ -258,15 +258,21 @@ class Work:
         try:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+            from rich.table import Column
         except ImportError:  # progress is not worth an error
             return
-        text = TextColumn("{task.description}", markup=False)
-        columns = (text, BarColumn(), TimeElapsedColumn())
+        # stdout is for results: rich must not touch it.
+        console = Console(stderr=True)
+        bar = 40 if console.width > 120 else 10
+        # A long text is cut, so that bar and clock fit beside it.
+        width = Column(
+            no_wrap=True, overflow="ellipsis", max_width=max(10, console.width - bar - 10)
+        )
+        text = TextColumn("{task.description}", markup=False, table_column=width)
+        columns = (text, BarColumn(bar), TimeElapsedColumn())
         with self._lock:
             if not self._doing:
                 return
-            # stdout is for results: rich must not touch it.
-            console = Console(stderr=True)
             self._bar = Progress(*columns, console=console, transient=True, redirect_stdout=False)
             self._task = self._bar.add_task(self._words(), total=self._total, completed=self._done)
             self._bar.start()

@@ -172,7 +172,7 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
                 part.require_finite()
 
             def evaluate(alphas: Array) -> dict[str, Array]:
-                progress(f"cross-validation of {len(alphas)} alphas")
+                progress(f"{len(alphas)} alphas, {n_folds} folds of queries")
                 if scoring.name == LOSS_METRIC:
                     found = {"mean_score": held_out.explained_part(alphas).mean(axis=1)}
                 else:

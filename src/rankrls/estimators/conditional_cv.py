@@ -274,7 +274,7 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         def search(
             problem: RelationProblem, folds: RelationFolds, options: IterationOptions = options
         ) -> tuple[int, dict[str, Array]]:
-            progress(f"cross-validation of alphas: {folds}")
+            progress(f"choosing alpha, {folds}")
             made = partial(evaluate, problem=problem, folds=folds, options=options)
             if pairs:
                 turn = 1 if self.condition_on == "rows" else -1

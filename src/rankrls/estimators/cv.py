@@ -348,7 +348,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             require_rest([fold.preferences for fold in folds])
 
             def evaluate(alphas: Array) -> dict[str, Array]:
-                progress(f"cross-validation of {len(alphas)} alphas: {n_folds} folds of queries")
+                progress(f"{len(alphas)} alphas, {n_folds} folds of queries")
                 if scoring.name == LOSS_METRIC:
                     found = {"mean_score": held_out.explained_part(alphas).mean(axis=1)}
                 else:
@@ -413,7 +413,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             folds = self._folds(cv, X, y, problem)
 
         def evaluate(alphas: Array) -> dict[str, Array]:
-            progress(f"cross-validation of {len(alphas)} alphas: {_name(cv)}")
+            progress(f"{len(alphas)} alphas, {_name(cv)}")
             if not by_pairs:
                 return _score_folds(problem, folds, alphas, scoring)
             results = list(problem.pair_accuracies(alphas, n_threads(self.n_jobs)))
@@ -455,7 +455,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
 
         def evaluate(alphas: Array) -> dict[str, Array]:
             nonlocal last
-            progress(f"cross-validation of {len(alphas)} alphas: {len(folds):,} folds of pairs")
+            progress(f"{len(alphas)} alphas, {len(folds):,} folds of pairs")
             scores, n_refits = [], []
             for start in range(0, len(alphas), step):
                 last, part = None, alphas[start : start + step]
@@ -667,4 +667,6 @@ def chosen_alpha(best: int, results: dict[str, Array]) -> dict[str, Any]:
 
 
 def _name(cv: Any) -> str:
-    return cv if isinstance(cv, str) else repr(cv)
+    if is_fold_count(cv):
+        return f"{cv} folds"
+    return cv if isinstance(cv, str) else show(cv)

@@ -26,7 +26,7 @@ from scipy import sparse
 from scipy.linalg import eigh, qr
 
 from rankrls import _resources
-from rankrls._calls import warn
+from rankrls._calls import Progress, warn, whole_call
 from rankrls.core.linalg.factorizations import Factorization, factorize, is_graded
 from rankrls.core.preferences.laplacian import Factor, Objective, RotatedFactor
 from rankrls.core.preferences.query_weights import CANCELLED, Groups
@@ -789,11 +789,18 @@ class KernelModel(Model):
 
 
 def _by_rows(of: Callable[[slice], Array], shape: tuple[int, ...]) -> Array:
-    """Compute values of all rows in blocks, to limit the work space."""
+    """Compute values of all rows in blocks, to limit the work space; several show progress."""
     n, width = shape
     size = max(1, WORK // max(width, 1))
-    parts = [of(slice(start, start + size)) for start in range(0, max(n, 1), size)]
-    return np.concatenate(parts) if len(parts) > 1 else parts[0]
+    if n <= size:
+        return of(slice(0, size))
+    parts = []
+    with whole_call():
+        progress = Progress("predict", 0)
+        for start in range(0, n, size):
+            progress.bar(start, n, "posterior variances of rows")
+            parts.append(of(slice(start, start + size)))
+    return np.concatenate(parts)
 
 
 def _dense(X: Any) -> Array:
