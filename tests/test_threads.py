@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import warnings
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -19,6 +23,16 @@ def test_a_lower_limit_stays():
     with threadpool_limits(1, user_api="blas"), at_most(2):
         assert blas_threads() == {1}
         assert n_threads(None) == 1
+
+
+def test_a_worker_of_dask_has_one_thread_without_a_warning(monkeypatch):
+    worker = SimpleNamespace(daemon=True, name="worker")
+    monkeypatch.setattr(multiprocessing, "current_process", lambda: worker)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert n_threads(None) == n_threads(-1) == n_threads(4) == 1
+        with at_most(1):
+            pass
 
 
 def test_an_error_ends_the_limit():

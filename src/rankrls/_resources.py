@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import numbers
 import os
 from collections.abc import Iterator
@@ -205,15 +206,20 @@ def _read_limit(path: Path) -> int | None:
 def n_threads(n_jobs: Any) -> int:
     """Resolve ``n_jobs``: None follows BLAS (and `threadpoolctl` limits), −1 is all cores."""
     if n_jobs is None:
-        return min(_blas_threads(), effective_n_jobs(-1))
+        return min(_blas_threads(), _jobs(-1))
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral) or n_jobs == 0:
         raise ValueError(f"n_jobs must be None or an integer other than 0; got {show(n_jobs)}")
-    return effective_n_jobs(int(n_jobs))
+    return _jobs(int(n_jobs))
+
+
+def _jobs(n_jobs: int) -> int:
+    """Resolve as joblib does. Workers of Dask get 1, but without the warning of joblib."""
+    return 1 if multiprocessing.current_process().daemon else effective_n_jobs(n_jobs)
 
 
 def at_most(threads: int) -> AbstractContextManager[Any]:
     """Limit the threads of BLAS in a ``with`` block; a lower existing limit stays."""
-    if threads >= effective_n_jobs(-1) or threads >= _blas_threads():
+    if threads >= _jobs(-1) or threads >= _blas_threads():
         return nullcontext()
     return _blas().limit(limits=threads)
 

@@ -56,7 +56,9 @@ def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any =
     >>> model = rankrls.dask.fit(pipeline, rows, y, qid=qid)
     >>> model.predict(X[:2]).shape
     (2,)
-    >>> scores = rows.map_blocks(model.predict, drop_axis=1)  # on the workers
+    >>> scores = rows.map_blocks(model.predict, drop_axis=1, meta=y[:0])  # on the workers
+    >>> scores.compute().shape == y.shape
+    True
     """
     ranker, steps = taken_apart(estimator)
     if isinstance(ranker, DaskRanker):
