@@ -514,7 +514,7 @@ def test_verbose(capsys):
     X, y = np.arange(12.0).reshape(6, 2), np.arange(6)
     RankSVM(verbose=1).fit(X, y)
     told = capsys.readouterr().err
-    assert "15 pairs: solver primal" in told
+    assert "solver primal, 15 pairs" in told
     assert "gap" in told
 
 

@@ -636,8 +636,8 @@ class PosteriorMixin:
         """The model for all ``alphas``, or with held-out rows for the best of them."""
         progress = Progress(type(self).__name__, self.verbose)
         iteration = self._iteration(progress, callback)
-        m, solver = problem.space.n_rows, problem.space.solver
-        progress(f"{m:,} rows, {problem.n_pairs:,} pairs: solver {solver}")
+        solver = problem.space.solver
+        progress(f"solver {solver}, {problem.n_pairs:,} pairs")
         model: Any
         if solver == "cg":
             model, history = problem.iterate(alphas, iteration, n_threads(self.n_jobs), held_out)

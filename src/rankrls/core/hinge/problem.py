@@ -150,7 +150,7 @@ class HingeProblem:
             indices = choose_basis(basis, m, random_state)
         self.solver = _choose(solver, kernel, X, len(self.used), indices)
         self.n_pairs = sum(loss.n_pairs for loss in self.losses)
-        progress(f"{m:,} rows, {self.n_pairs:,} pairs: solver {self.solver}")
+        progress(f"solver {self.solver}, {self.n_pairs:,} pairs")
         if self.solver == "dual" and len(self.used) < m:
             self.losses = hinge_losses(graph[self.used], options.query_weighting)
         if self.solver == "nystroem" and indices is None:
