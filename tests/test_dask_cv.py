@@ -265,6 +265,17 @@ def test_names_of_scaled_columns_and_partitions_without_rows():
     model.predict(frame[names])
 
 
+def test_numbers_as_text_are_scaled():
+    frame, lazy, names = ugly(7)
+    texts = lazy[names].assign(f1=lazy.f1.astype(str))
+    pipelines = [make_pipeline(StandardScaler(), rankrls.RankRLS()) for _ in range(2)]
+    text, number = (
+        rankrls.dask.fit(pipeline, X, lazy.y, qid=lazy.q)
+        for pipeline, X in zip(pipelines, (texts, lazy[names]), strict=True)
+    )
+    assert np.allclose(text.predict(frame[names]), number.predict(frame[names]))
+
+
 def test_pipelines_that_are_refused():
     _, lazy, names = ugly(8)
     X, y, q = lazy[names], lazy.y, lazy.q

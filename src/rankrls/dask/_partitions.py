@@ -84,6 +84,8 @@ def is_frame(values: Any) -> bool:
 def like(X: Any) -> Any:
     """Return a tiny local array or frame with the columns of X, for scikit-learn's checks."""
     refuse_dates(X._meta)
+    if is_frame(X) and X.ndim == 2:
+        return type(X._meta)(np.zeros((1, len(X.columns))), columns=X.columns)
     return X._meta_nonempty if is_frame(X) else np.zeros((1, X.shape[1]))
 
 
