@@ -219,7 +219,7 @@ def _jobs(n_jobs: int) -> int:
 
 def at_most(threads: int) -> AbstractContextManager[Any]:
     """Limit the threads of BLAS in a ``with`` block; a lower existing limit stays."""
-    if threads >= _jobs(-1) or threads >= _blas_threads():
+    if threads >= _blas_threads():
         return nullcontext()
     return _blas().limit(limits=threads)
 
