@@ -11,6 +11,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
 from rankrls import RankRLS
+from rankrls.cli import main
 from rankrls.datasets import (
     _source,
     iter_csv,
@@ -208,3 +209,15 @@ def test_the_remedy_works():
     model = make_pipeline(SimpleImputer(), RankRLS())
     model.fit(letor.data, letor.target, rankrls__qid=letor.qid)
     assert np.isfinite(model.predict(letor.data)).all()
+
+
+@pytest.mark.parametrize("how", ["mean", "zero"])
+def test_a_column_without_values_is_told(tmp_path, capsys, how):
+    path = tmp_path / "t.csv"
+    path.write_text("qid,label,a,b,c d\n1,0,1,,\n1,1,2,,\n2,0,3,,\n2,1,5,,\n")
+    words = ["fit", str(path), "-m", str(tmp_path / "model"), "--alpha", "1", "--missing", how]
+    assert main(words) == 0
+    told = "columns 'b', 'c d' have no value in any row; zeros are filled in: leave them out by"
+    assert f"{told} --drop b --drop 'c d'" in capsys.readouterr().err
+    assert main([*words, "--drop", "b", "--drop", "c d"]) == 0
+    assert "no value" not in capsys.readouterr().err

@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from rankrls._resources import SCALER_VECTORS, require_features
-from rankrls.cli._column_warnings import warn_about_columns_of
+from rankrls.cli._column_warnings import warn_about_columns_of, warn_about_empty_columns
 from rankrls.cli._options import DataOptions, ModelOptions
 from rankrls.preprocessing import QueryScaler
 
@@ -68,6 +68,7 @@ class Preparation:
         """Learn from all rows and return their features, prepared; warn of columns like ids."""
         X = rows.data
         if self.imputer is not None:
+            warn_about_empty_columns(rows, self._options)
             X = self.imputer.fit_transform(X)
         self.warn_about_columns(rows, X)
         if isinstance(self.scaler, QueryScaler):
