@@ -118,7 +118,7 @@ def _blocks(file: Any, name: str, longest: int, size: int) -> Iterator[tuple[int
             break
         cut = piece.rfind(b"\n") + 1
         if cut:
-            block = b"".join([*pending, piece[:cut]])
+            block = b"".join([*pending, memoryview(piece)[:cut]])
             yield line, _without_bom(line, block)
             line += int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")))
             pending, pending_bytes = [], 0

@@ -54,9 +54,6 @@ SINGULAR = 1e-7
 #: Maximum size of the work arrays of folds, which should stay in cache, or for kernels in memory.
 CACHE, WORK = 2**17, 2**23
 
-#: Number of rows that are compared at once.
-ROWS = 4096
-
 #: Singular values below the first number count as zero, above the second as non-zero; in between,
 #: the dependence of basis vectors is uncertain.
 _ZERO, _NOT_ZERO = 1e-9, 1e-3
@@ -122,7 +119,8 @@ def first_equal(X: Any) -> Array:
     """Index of the first row that equals each row of X, shape (m,)."""
     m, n = X.shape
     weight = np.random.default_rng(0).integers(1, 2**64 - 1, n, dtype=np.uint64)
-    blocks = [slice(start, start + ROWS) for start in range(0, m, ROWS)]
+    step = max(CACHE // max(n, 1), 1)
+    blocks = [slice(start, start + step) for start in range(0, m, step)]
     if sparse.issparse(X):
         X = X.tocsr()
         key = sparse.csr_array((_scrambled(X.data), X.indices, X.indptr), shape=X.shape) @ weight
