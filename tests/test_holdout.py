@@ -494,3 +494,47 @@ def test_equal_rows_of_a_query_are_tied_in_any_order(kernel, k):
         for group in range(first.max() + 1):
             values = held[:, first[order] == group]
             assert (values == values[:, :1]).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"ties": "drop"}])
+def test_equal_rows_are_tied_in_held_out_pairs(options):
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(24, 5)), np.repeat([0.0, 1.0], 12)
+    X[12:] = X[:12]
+    for order in (np.arange(24), rng.permutation(24)):
+        held = leave_pair_out_predict(RankRLS(**options), X[order], y[order])
+        score = leave_pair_out_score(RankRLS(**options), X[order], y[order])
+        i, j = np.nonzero(np.triu(y[order][:, None] != y[order], 1))
+        assert (held[(X[order][i] == X[order][j]).all(axis=1), 0]
+                == held[(X[order][i] == X[order][j]).all(axis=1), 1]).all()  # fmt: skip
+        right = np.sign(y[order][i] - y[order][j]) * np.sign(held[:, 0] - held[:, 1])
+        assert score == pytest.approx((1 + right.mean()) / 2, abs=1e-12)
+        found = RankRLSCV([1.0, 10.0], **options).fit(X[order], y[order])
+        scores = [leave_pair_out_score(RankRLS(a, **options), X, y) for a in (1.0, 10.0)]
+        np.testing.assert_allclose(found.cv_results_["mean_score"], scores, rtol=1e-12)
+
+
+def test_equal_rows_are_tied_with_several_outputs_of_one_ranking():
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(20, 3)), rng.integers(0, 4, (20, 3)).astype(float)
+    X[10:] = X[:10]
+    expected = leave_pair_out_score(RankRLS(), X, y)
+    for _ in range(4):
+        order = rng.permutation(20)
+        found = leave_pair_out_score(RankRLS(), X[order], y[order])
+        assert found == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_equal_rows_without_weight_or_preferences_are_tied(kernel):
+    rng = np.random.default_rng(4)
+    X, qid = rng.normal(size=(72, 19)), np.repeat(np.arange(12), 6)
+    X[3::6], X[4::6], X[5::6] = X[0::6], X[0::6], X[1::6]
+    y, weight = np.tile([0.0, 1, 2, 2, 1, 0], 12), np.where(np.arange(72) % 6 == 3, 0.0, 1.0)
+    held = leave_query_out_predict(RankRLS(kernel=kernel), X, y, qid=qid, sample_weight=weight)
+    assert (held[3::6] == held[0::6]).all()
+    assert (held[4::6] == held[0::6]).all()
+    y[qid < 6] = 1.0
+    held = leave_query_out_predict(RankRLS(kernel=kernel, ties="drop"), X, y, qid=qid)
+    assert (held[4::6] == held[0::6]).all()
+    assert (held[5::6] == held[1::6]).all()

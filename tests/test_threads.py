@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import subprocess
+import sys
 import warnings
 from types import SimpleNamespace
 
@@ -76,3 +79,45 @@ def test_sums_leave_blas_as_it_was():
     with threadpool_limits(2, user_api="blas"):
         RankRLS().fit(X, X[:, 0], qid=np.arange(20_000) // 20)
         assert blas_threads() == {2}
+
+
+SEVERAL_THREADS = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from threadpoolctl import threadpool_info
+from rankrls import RankRLS
+from rankrls._resources import at_most
+from rankrls.datasets import make_ranking
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+X, y, qid = make_ranking(n_queries=60, n_features=20, random_state=0, return_X_y_qid=True)
+sys.setswitchinterval(1e-6)
+for _ in range(10):
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda alpha: RankRLS(alpha).fit(X, y, qid=qid), range(1, 13)))
+    assert blas_threads() == {2}, blas_threads()
+
+limited, done = threading.Event(), threading.Event()
+
+def hold():
+    with at_most(1):
+        limited.set()
+        assert done.wait(20)
+
+with ThreadPoolExecutor(1) as pool:
+    held = pool.submit(hold)
+    assert limited.wait(20)
+    with at_most(1):
+        assert blas_threads() == {1}
+    assert blas_threads() == {1}  # until the first one ends
+    done.set()
+    held.result()
+assert blas_threads() == {2}
+"""
+
+
+def test_several_threads_leave_blas_as_it_was():
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+    subprocess.run([sys.executable, "-c", SEVERAL_THREADS], env=environment, check=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import numbers
 import os
+import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -37,6 +38,8 @@ GIB = 2**30
 
 #: Matrices of at most this many columns are multiplied and factorised in one thread of BLAS.
 SMALL = 512
+
+_limiting = threading.RLock()
 
 #: Minimum number of vectors of n_features numbers that a fit needs at the same time.
 VECTORS = 5
@@ -217,11 +220,21 @@ def _jobs(n_jobs: int) -> int:
     return 1 if multiprocessing.current_process().daemon else effective_n_jobs(n_jobs)
 
 
-def at_most(threads: int) -> AbstractContextManager[Any]:
-    """Limit the threads of BLAS in a ``with`` block; a lower existing limit stays."""
-    if threads >= _blas_threads():
-        return nullcontext()
-    return _blas().limit(limits=threads)
+@contextmanager
+def at_most(threads: int) -> Iterator[None]:
+    """Limit the threads of BLAS in a ``with`` block; a lower existing limit stays.
+
+    The number is one for the process, so one thread of Python at a time limits and restores it.
+    Others go on meanwhile, without a limit of their own.
+    """
+    if not _limiting.acquire(blocking=False):
+        yield
+        return
+    try:
+        with nullcontext() if threads >= _blas_threads() else _blas().limit(limits=threads):
+            yield
+    finally:
+        _limiting.release()
 
 
 def few_for(n: int) -> AbstractContextManager[Any]:

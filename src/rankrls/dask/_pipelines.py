@@ -38,7 +38,8 @@ def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any =
     estimator
         The fitted estimator, which does not need Dask: it predicts rows in memory, and can be
         saved, exported and updated by `rankrls.streaming.partial_fit`. It equals ``fit`` to all
-        rows, for `RankRLSCV` with the same folds (see ``rankrls.dask.RankRLSCV``). With
+        rows, for `RankRLSCV` with the same folds and alphas (see ``rankrls.dask.RankRLSCV``; the
+        default grid may be extended to other ends, as that of `RankRLSCV.fit_stream`). With
         `RankRLSCV`, the scaler is also fitted to held-out rows (their features, not their labels).
         If the call fails, the estimator does not change.
 

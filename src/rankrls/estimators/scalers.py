@@ -140,8 +140,8 @@ def unlearn(scaler: Any, X: Any) -> None:
     left = np.asarray(scaler.n_samples_seen_) - np.asarray(gone.n_samples_seen_)
     if (left <= 0).any():
         raise ValueError(
-            f"the {type(scaler).__name__} was fitted to {np.max(scaler.n_samples_seen_)} rows, so "
-            f"{np.max(gone.n_samples_seen_)} cannot be forgotten: nothing would be left"
+            f"the {type(scaler).__name__} was fitted to {np.max(scaler.n_samples_seen_):.0f} rows, so "
+            f"{np.max(gone.n_samples_seen_):.0f} cannot be forgotten: nothing would be left"
         )
     if isinstance(scaler, StandardScaler):
         _unlearn_moments(scaler, gone, left)

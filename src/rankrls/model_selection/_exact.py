@@ -65,6 +65,7 @@ def leave_query_out_predict(
     -----
     The predictions are exact for every cost, weighting, kernel and alpha (P1 §3.3, in a form that
     avoids cancellation). A query whose small system is singular to working precision is refitted.
+    Rows of a query with equal features (equal rows of a precomputed kernel) get equal scores.
 
     Examples
     --------

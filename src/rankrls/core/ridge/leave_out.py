@@ -150,19 +150,16 @@ def _scrambled(values: Array) -> Array:
     return bits
 
 
-def equalize(
-    values: Array, outputs: Array, folds: Sequence[Array], components: Array, first: Array
-) -> None:
-    """Give equal rows of a fold and component equal predictions, which rounding made different.
+def equalize(values: Array, folds: Sequence[Array], together: Array, first: Array) -> None:
+    """Give equal rows of a fold and query equal predictions, which rounding made different.
 
     Otherwise ties would be broken by the order of the rows.
 
     Parameters
     ----------
     values : ndarray of shape (n_alphas, total number of rows, n_outputs), modified in place
-    outputs : ndarray of int
-        Outputs to which ``components`` apply.
-    components : ndarray of shape (m,)
+    together : ndarray of shape (m,)
+        The query of each row, or other sets of rows whose predictions can be compared.
     first : ndarray of shape (m,)
         From `first_equal`.
     """
@@ -172,12 +169,11 @@ def equalize(
     rows = np.concatenate(folds)
     fold = np.repeat(np.arange(len(folds)), [len(rows) for rows in folds])
     places = np.flatnonzero(repeated[rows])
-    keys = np.column_stack([fold, components[rows], first[rows]])[places]
+    keys = np.column_stack([fold, together[rows], first[rows]])[places]
     _, start, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     source = places[start[group.ravel()]]
     moved = source != places
-    to, of = places[moved], source[moved]
-    values[:, to[:, None], outputs] = values[:, of[:, None], outputs]
+    values[:, places[moved]] = values[:, source[moved]]
 
 
 def check_fold(number: int, fold: Any, n_rows: int, name: str = "folds") -> Array:

@@ -135,19 +135,20 @@ class RankingSpectrum:
             yield out, unsafe
 
     def concordance(
-        self, scores: Array, alphas: Array, query_weighting: str, threads: int
+        self, scores: Array, alphas: Array, query_weighting: str, threads: int, first: Array
     ) -> Iterator[tuple[Array, Array]]:
         """For each alpha, Σ_{i<j} sign((s_i − s_j)(f_i − f_j)) over all left-out pairs.
 
         The sum has shape (k,). Unsafe pairs contribute zero and are returned second, (n_unsafe, 2).
+        Equal rows, with the same number in ``first`` of shape (m,), are tied.
         The held-out difference of a pair is (f_i − a_ij e_i) − (f_j − b_ij e_j), b_ij = a_ji.
         """
         for alpha in alphas:
             H, M, f, e, largest = self._matrices(alpha, query_weighting)
             if f.shape[1] == 1:
-                yield _one_output(H, M, f[:, 0], e[:, 0], scores[:, 0], largest)
+                yield _one_output(H, M, f[:, 0], e[:, 0], scores[:, 0], largest, first)
             else:
-                yield _many_outputs(H, M, f, e, scores, largest, threads)
+                yield _many_outputs(H, M, f, e, scores, largest, threads, first)
 
     def _matrices(
         self, alpha: float, query_weighting: str
@@ -198,7 +199,7 @@ def _inverses(M: Array, i: Array, j: Array, largest: float) -> tuple[Array, Arra
 
 
 def _one_output(
-    H: Array, M: Array, f: Array, e: Array, s: Array, largest: float
+    H: Array, M: Array, f: Array, e: Array, s: Array, largest: float, first: Array
 ) -> tuple[Array, Array]:
     """Σ_{i<j} sign((s_i − s_j)(f_i − f_j)) by blocks of rows, and the unsafe pairs."""
     m = len(f)
@@ -210,14 +211,14 @@ def _one_output(
         t = b * e[later] - f[later]
         t += f[rows, None] - a * e[rows, None]
         t *= s[rows, None] - s[later]
-        t[unsafe] = 0.0
+        t[unsafe | (first[rows, None] == first[later])] = 0.0
         total += float(np.sign(np.triu(t, 1)).sum())
         bad.append(np.argwhere(unsafe) + start)
     return np.array([total]), np.concatenate(bad)
 
 
 def _many_outputs(
-    H: Array, M: Array, f: Array, e: Array, s: Array, largest: float, threads: int
+    H: Array, M: Array, f: Array, e: Array, s: Array, largest: float, threads: int, first: Array
 ) -> tuple[Array, Array]:
     """Compute `_one_output` for many outputs, a row at a time, with outputs split over threads."""
     m, k = f.shape
@@ -236,8 +237,9 @@ def _many_outputs(
             t -= u
             np.subtract(s_c[i], s_c[i + 1 :], out=u)
             t *= u
-            if unsafe.any():
-                t[unsafe[0, 1:]] = 0.0
+            zero = unsafe[0, 1:] | (first[i] == first[i + 1 :])
+            if zero.any():
+                t[zero] = 0.0
             total += ones[i + 1 :] @ np.sign(t, out=t)
         return total
 

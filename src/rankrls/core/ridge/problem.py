@@ -461,9 +461,10 @@ class RidgeProblem:
                 place = slice(int(starts[i]), int(starts[i + 1]))
                 for a, one in zip(bad, refits[key], strict=True):
                     values[a, place, objective.outputs] = one[:, objective.outputs].T
-        for objective in self.objectives:
-            components = objective.laplacian.components()
-            equalize(values, objective.outputs, folds, components, self._first_equal)
+        together = graph.query_codes if graph.scores is not None else None
+        if together is None:
+            together = self.objectives[0].laplacian.components()
+        equalize(values, folds, together, self._first_equal)
         return HeldOut(folds, values, n_refits)
 
     @cached_property
@@ -790,11 +791,13 @@ class RidgeProblem:
         """For each alpha, predictions (n_pairs, 2, n_outputs) without both rows, and refits."""
         self._require_pairs(pairs)
         self._require_room(len(pairs))
+        tied = self._first_equal[pairs[:, 0]] == self._first_equal[pairs[:, 1]]
         if self._no_spectrum(alphas):
             for alpha in alphas:
                 out = np.empty((len(pairs), 2, self.graph.n_outputs))
                 for number, refitted in self._refit_pairs(pairs, np.ones(len(pairs), bool), alpha):
                     out[number] = refitted
+                out[tied, 1] = out[tied, 0]  # of equal rows: they differ by rounding
                 yield out, len(pairs)
             return
         if self.is_bipartite():
@@ -804,6 +807,7 @@ class RidgeProblem:
         for alpha, (out, unsafe) in zip(alphas, found, strict=True):
             for number, refitted in self._refit_pairs(pairs, unsafe, alpha):
                 out[number] = refitted
+            out[tied, 1] = out[tied, 0]
             yield out, int(unsafe.sum())
 
     def pair_accuracies(self, alphas: Array, threads: int) -> Iterator[tuple[Array, int]]:
@@ -831,8 +835,10 @@ class RidgeProblem:
         self._require_pairs()
         self._require_room()
         weighting = self.loss["query_weighting"]
-        results = self.ranking(alphas).concordance(scores, alphas, weighting, threads)
+        first = self._first_equal
+        results = self.ranking(alphas).concordance(scores, alphas, weighting, threads, first)
         for alpha, (total, unsafe) in zip(alphas, results, strict=True):
+            unsafe = unsafe[first[unsafe[:, 0]] != first[unsafe[:, 1]]]
             everything = np.ones(len(unsafe), dtype=bool)
             for number, refitted in self._refit_pairs(unsafe, everything, alpha):
                 i, j = unsafe[number]
