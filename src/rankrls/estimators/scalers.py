@@ -139,9 +139,10 @@ def unlearn(scaler: Any, X: Any) -> None:
     gone = clone(scaler).fit(X)
     left = np.asarray(scaler.n_samples_seen_) - np.asarray(gone.n_samples_seen_)
     if (left <= 0).any():
+        n, k = (int(np.max(one.n_samples_seen_)) for one in (scaler, gone))
         raise ValueError(
-            f"the {type(scaler).__name__} was fitted to {np.max(scaler.n_samples_seen_):.0f} rows, so "
-            f"{np.max(gone.n_samples_seen_):.0f} cannot be forgotten: nothing would be left"
+            f"the {type(scaler).__name__} was fitted to {n} rows, so {k} cannot be forgotten: "
+            "nothing would be left"
         )
     if isinstance(scaler, StandardScaler):
         _unlearn_moments(scaler, gone, left)
