@@ -91,3 +91,12 @@ def test_chance_of_a_stream_is_that_of_all_rows(scoring):
     ranker.best_score_ = -1.0
     text = hardly_better(ranker, y, ids)
     assert f"random order, {chance.score():.4f}:" in text
+
+
+def test_the_best_of_many_alphas_is_doubted():
+    """Scores of these are two to three standard errors above chance."""
+    qid = np.repeat(np.arange(30), 20)
+    for seed in (4, 13, 15, 19):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(600, 8)), rng.integers(0, 3, 600).astype(float)
+        assert "hardly better" in hardly_better(RankRLSCV().fit(X, y, qid=qid), y, qid)

@@ -26,7 +26,7 @@ __all__ = [
     "at_most",
     "available",
     "budget",
-    "few_for",
+    "few_threads",
     "fits",
     "fits_features",
     "n_threads",
@@ -237,7 +237,7 @@ def at_most(threads: int) -> Iterator[None]:
         _limiting.release()
 
 
-def few_for(n: int) -> AbstractContextManager[Any]:
+def few_threads(n: int) -> AbstractContextManager[Any]:
     """Limit BLAS to one thread for a matrix of n columns if it is small.
 
     Several would be hardly faster, and many times slower while other threads or processes use the

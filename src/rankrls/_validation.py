@@ -34,6 +34,7 @@ __all__ = [
     "metric_hint",
     "refuse_lazy",
     "show",
+    "written_integer",
 ]
 
 
@@ -402,6 +403,14 @@ def _encode_objects(name: str, array: NDArray[Any]) -> Queries:
         except TypeError as error:
             raise ValueError(f"{name} must hold hashable ids; row {i} is {label!r}") from error
     return Queries(codes, list(numbers_of))
+
+
+def written_integer(text: str) -> int | None:
+    """The integer that is written as this text (007 is not), or None."""
+    if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 20:
+        return None
+    number = int(text)
+    return number if str(number) == text else None
 
 
 def _is_null(label: Any) -> bool:

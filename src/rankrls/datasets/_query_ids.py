@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls._validation import written_integer
+
 __all__ = ["as_objects", "integers_of"]
 
 Array = NDArray[Any]
@@ -27,7 +29,5 @@ def integers_of(words: Any) -> dict[Any, int | None]:
 def _as_int64(word: str | bytes) -> int | None:
     """The 64-bit integer that is written as this word (007 is not), or None."""
     text = word.decode("ascii", "replace") if isinstance(word, bytes) else word
-    if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 20:
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 and str(number) == text else None
+    number = written_integer(text)
+    return number if number is not None and -(2**63) <= number < 2**63 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,7 @@ class NamedScores:
     """What conditional rankers tell with names: `predict_frame` and `rank`."""
 
     condition_on: str
-
-    def predict(self, X: Any, Z: Any = None) -> Array:
-        """Scores of all pairs."""
-        raise NotImplementedError
+    predict: Callable[..., Array]
 
     @explained(qid="the objects that rankings are conditioned on take the place of queries")
     def predict_frame(

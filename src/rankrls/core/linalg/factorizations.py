@@ -19,7 +19,7 @@ from scipy import sparse
 from scipy.linalg import eigh, solve_triangular
 from scipy.linalg.lapack import get_lapack_funcs
 
-from rankrls._resources import few_for
+from rankrls._resources import few_threads
 
 __all__ = [
     "CholeskyFactorization",
@@ -146,7 +146,7 @@ class CholeskyFactorization(Factorization):
         S.flat[:: len(S) + 1] += alpha
         # In place: the factor takes the lower triangle, the upper one keeps S.
         (potrf,) = get_lapack_funcs(("potrf",), (S,))
-        with few_for(len(S)):
+        with few_threads(len(S)):
             C, info = potrf(S if S.flags.f_contiguous else S.T, lower=1, clean=0, overwrite_a=1)
         return cls(C, alpha, diagonal), info
 
@@ -316,7 +316,7 @@ class EigenFactorization(Factorization):
         complement = None if null is None else Complement(null)
         if complement is not None:
             S = complement.restrict(S)
-        with few_for(len(S)):
+        with few_threads(len(S)):
             values, vectors = eigh(S, driver="evd", overwrite_a=True, check_finite=False)
         rounding = rounding_level(values, noise)
         lowest = values.min(initial=0.0)

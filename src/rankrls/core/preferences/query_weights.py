@@ -180,7 +180,7 @@ def _summed(
 ) -> tuple[Array, Array]:
     """Sum products over blocks of rows.
 
-    Blocks of few columns are distributed over threads of our own (`few_for` says why).
+    Blocks of few columns are distributed over threads of our own (`few_threads` says why).
     """
     if not narrow:
         return products(blocks)

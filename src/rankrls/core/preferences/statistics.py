@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._resources import at_most
-from rankrls._validation import show
+from rankrls._validation import show, written_integer
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import Objective, ScatterLaplacian
 from rankrls.core.preferences.query_weights import Groups, query_factor
@@ -659,15 +659,8 @@ def as_list(labels: Any) -> list[Any]:
     values = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     if getattr(labels, "dtype", np.dtype(object)).kind in "iuf":
         return values
-    return [_as_integer(value) if isinstance(value, str) else value for value in values]
-
-
-def _as_integer(text: str) -> int | str:
-    digits = text.removeprefix("-")
-    if not (text.isascii() and digits.isdigit() and len(text) <= 20):
-        return text
-    number = int(text)
-    return number if str(number) == text else text
+    numbers = (written_integer(value) if isinstance(value, str) else None for value in values)
+    return [v if number is None else number for v, number in zip(values, numbers, strict=True)]
 
 
 def _rows_of_queries(graph: PreferenceGraph) -> Array:

@@ -22,7 +22,7 @@ from rankrls.core.linalg.conjugate_gradients import (
 )
 from rankrls.core.preferences.laplacian import Objective
 from rankrls.core.ridge.models import Model
-from rankrls.core.spaces.path_model import linear_scores, of_alpha
+from rankrls.core.spaces.path_model import linear_product, of_alpha
 from rankrls.core.spaces.products import Offsets, Products
 
 __all__ = ["HeldOutRows", "IterativeModel", "LinearSystem", "fit_iterative"]
@@ -166,7 +166,7 @@ class IterativeModel(Model):
     def predict(self, X: Any, index: int | None = 0) -> Array:
         """X w."""
         assert self.coef is not None
-        return linear_scores(X, of_alpha(self.coef, index))
+        return linear_product(X, of_alpha(self.coef, index))
 
     def variance(self, X: Any) -> Array:
         """Not available without a factorisation."""

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import blas, eigh, lapack, solve_triangular
 
-from rankrls._resources import few_for
+from rankrls._resources import few_threads
 from rankrls._validation import show
 from rankrls.core.linalg.factorizations import EigenFactorization, Factorization
 from rankrls.core.preferences.laplacian import Factor, GroundedFactor
@@ -288,7 +288,7 @@ def leave_judgements_out(
     for numbers in _batches(sizes, large, max(1, len(spectrum.values))):
         if large[numbers[0]]:
             # For many matrices of moderate size, BLAS threads would mostly wait for each other.
-            with few_for(len(spectrum.values)):
+            with few_threads(len(spectrum.values)):
                 found = _solve_vectors(problem, [folds[i] for i in numbers])
             places = folds.places(numbers)
         else:

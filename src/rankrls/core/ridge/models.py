@@ -31,7 +31,7 @@ from rankrls.core.linalg.factorizations import Factorization, factorize, is_grad
 from rankrls.core.preferences.laplacian import Factor, Objective, RotatedFactor
 from rankrls.core.preferences.query_weights import CANCELLED, Groups
 from rankrls.core.preferences.statistics import Statistics
-from rankrls.core.spaces.path_model import linear_scores, of_alpha
+from rankrls.core.spaces.path_model import linear_product, of_alpha
 from rankrls.core.spaces.spaces import (
     Basis,
     DualSpace,
@@ -519,7 +519,7 @@ class LinearModel(Model):
     def predict(self, X: Any, index: int | None = 0) -> Array:
         """X w."""
         assert self.coef is not None
-        return linear_scores(X, of_alpha(self.coef, index))
+        return linear_product(X, of_alpha(self.coef, index))
 
     def variance(self, X: Any) -> Array:
         """See `PrimalSolver.variance`."""
@@ -631,7 +631,7 @@ class NystroemModel(Model):
     def predict(self, X: Any, index: int | None = 0) -> Array:
         """k(X, R) a."""
         if self.coef is not None:
-            return linear_scores(X, of_alpha(self.coef, index))
+            return linear_product(X, of_alpha(self.coef, index))
         if self.basis.rows is None:
             return self.basis.block(X) @ of_alpha(self._a, index)
         X = subtract(X, self.basis.shift)
@@ -744,7 +744,7 @@ class KernelModel(Model):
     def predict(self, X: Any, index: int | None = 0) -> Array:
         """k(X, X_fit) A."""
         if self.coef is not None:
-            return linear_scores(X, of_alpha(self.coef, index))
+            return linear_product(X, of_alpha(self.coef, index))
         if self.rows is None:
             return self._kernel_with_training(X) @ of_alpha(self._A, index)
         X = subtract(X, self.shift)

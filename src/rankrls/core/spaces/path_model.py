@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from rankrls.core.spaces.spaces import Basis, Kernel, subtract
 
-__all__ = ["PathModel", "linear_scores", "of_alpha", "predict_path"]
+__all__ = ["PathModel", "linear_product", "of_alpha", "predict_path"]
 
 Array = NDArray[Any]
 
 
-def linear_scores(X: Any, coef: Array) -> Array:
+def linear_product(X: Any, coef: Array) -> Array:
     """X w, of shape (n, k); for a single w, rows (in C order) that are equal get equal scores.
 
     BLAS adds the products of some rows in another order, and its threads would wait for those that
@@ -76,7 +76,7 @@ class PathModel:
     def predict(self, X: Any, index: int | None = 0) -> Array:
         """Predict for ``alphas[index]``, shape (n, n_outputs); for all alphas if None."""
         if self.coef is not None:
-            return linear_scores(X, of_alpha(self.coef, index))
+            return linear_product(X, of_alpha(self.coef, index))
         assert self.dual_coef is not None
         a = of_alpha(self.dual_coef, index)[self.kept]
         if self.rows is None:
