@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.support.ui import WebDriverWait
 
 from rankrls.datasets import make_ranking
 from rankrls.report import write_report
@@ -60,6 +62,12 @@ class Browser:
 
     def command(self, name, **options):
         return self.driver.execute_cdp_cmd(name, options)
+
+    def pdf(self):
+        """The page as a PDF. Right after loading, some 1 in 50 of any page fails in Chromium."""
+        wait = WebDriverWait(self.driver, 20, ignored_exceptions=[WebDriverException])
+        page = wait.until(lambda _: self.command("Page.printToPDF", preferCSSPageSize=True))
+        return base64.b64decode(page["data"])
 
     def js(self, code, *arguments):
         return self.driver.execute_script(code, *arguments)

@@ -1,6 +1,5 @@
 """The report in Chromium: it opens, sorts, searches, and can be read by everybody."""
 
-import base64
 import json
 
 import pytest
@@ -259,7 +258,7 @@ def test_names_and_roles(browser, pages):
 
 def test_prints(browser, pages, tmp_path):
     browser.open(pages["queries"])
-    pdf = base64.b64decode(browser.command("Page.printToPDF", preferCSSPageSize=True)["data"])
+    pdf = browser.pdf()
     assert pdf.startswith(b"%PDF")
     n_pages = pdf.count(b"/Type /Page\n") or pdf.count(b"/Type/Page/") or pdf.count(b"/Type /Page")
     assert 2 <= n_pages <= 14
