@@ -124,6 +124,48 @@ def test_how_batches_are_cut_does_not_matter():
         assert np.allclose(other.coef_, first.coef_, rtol=1e-7)
 
 
+@pytest.mark.parametrize("entries", [1, 150, 10**9])
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_rows_that_wait_are_copied(monkeypatch, entries, as_sparse):
+    """Sums are formed of many rows; a reader may fill the same arrays for every batch."""
+    monkeypatch.setattr("rankrls.estimators.incremental.ENTRIES", entries)
+    X, y, qid = ugly(5)
+    X = sparse.csr_array(X) if as_sparse else X
+    weight = np.random.default_rng(0).integers(1, 4, len(y)).astype(np.float64)
+
+    def refilled():
+        last: list = []
+        for batch in batches_of(X, y, qid, 30, weight):
+            for array in last:
+                array[:] = np.nan if array.dtype.kind == "f" else -1
+            batch = {name: values.copy() for name, values in batch.items()}
+            values = batch["data"].data if as_sparse else batch["data"]
+            last = [values, batch["target"], batch["sample_weight"], batch["qid"]]
+            yield batch
+
+    for k in (2, 5):
+        model = RankRLSCV(GRID, cv=k, scoring="pairwise_r2")
+        expected = RankRLSCV(GRID, cv=k, scoring="pairwise_r2")
+        assert_same(
+            model.fit_stream(refilled()),
+            expected.fit_stream([*batches_of(X, y, qid, 900, weight)]),
+            X,
+        )
+    one, reference = RankRLS(2.0).fit_stream(refilled()), RankRLS(2.0)
+    reference.fit(X, y, qid=qid, sample_weight=weight)
+    assert np.allclose(one.predict(X), reference.predict(X), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(("entries", "where"), [(1, "batches 3 to 4"), (10**9, "batches 1 to 7")])
+def test_batches_of_rows_that_overflow_are_named(monkeypatch, entries, where):
+    monkeypatch.setattr("rankrls.estimators.incremental.ENTRIES", entries)
+    X, y, qid = ugly(5)
+    batches = list(batches_of(X, y, qid, 60))
+    batches[3]["data"] = batches[3]["data"] * 1e200
+    with pytest.raises(ValueError, match=rf"overflow float64.* \(in {where}\)"):
+        RankRLSCV(GRID, cv=2, scoring="pairwise_r2").fit_stream(batches)
+
+
 def test_a_query_with_huge_values_costs_the_other_folds_no_digits():
     """Sums of the other folds are added, nothing is taken from the total."""
     X, y, qid = ugly(5)

@@ -6,11 +6,12 @@ import multiprocessing
 import numbers
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
@@ -29,10 +30,14 @@ __all__ = [
     "few_threads",
     "fits",
     "fits_features",
+    "in_threads",
     "n_threads",
     "require",
     "require_features",
 ]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 GIB = 2**30
 
@@ -209,7 +214,8 @@ def _read_limit(path: Path) -> int | None:
 def n_threads(n_jobs: Any) -> int:
     """Resolve ``n_jobs``: None follows BLAS (and `threadpoolctl` limits), −1 is all cores."""
     if n_jobs is None:
-        return min(_blas_threads(), _jobs(-1))
+        most = _blas_threads()
+        return most if most == 1 else min(most, _jobs(-1))  # counting cores takes 0.1 ms
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral) or n_jobs == 0:
         raise ValueError(f"n_jobs must be None or an integer other than 0; got {show(n_jobs)}")
     return _jobs(int(n_jobs))
@@ -244,6 +250,21 @@ def few_threads(n: int) -> AbstractContextManager[Any]:
     same cores, because they wait for each other.
     """
     return at_most(1) if n <= SMALL else nullcontext()
+
+
+def in_threads(work: Callable[[T], R], items: Sequence[T], n: int) -> list[R]:
+    """Results of ``work`` on matrices of n columns, in threads of our own if they are small.
+
+    BLAS then has one thread (`few_threads` says why), and otherwise all of its threads.
+    """
+    if n > SMALL:
+        return [work(item) for item in items]
+    threads = min(n_threads(None), len(items)) if len(items) > 1 else 1
+    with at_most(1):
+        if threads == 1:
+            return [work(item) for item in items]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(work, items))
 
 
 def _blas_threads() -> int:

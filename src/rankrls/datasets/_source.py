@@ -54,7 +54,7 @@ def in_order(work: Callable[[T], R], items: Iterator[T], threads: int) -> Iterat
                 item, failed = None, error
             if item is not None:
                 coming.append(pool.submit(work, item))
-            while coming and (item is None or len(coming) > threads):
+            while coming and (item is None or len(coming) > 4 * threads):
                 yield coming.popleft().result()
             if failed is not None:
                 raise failed

@@ -8,6 +8,7 @@ so a batch can be added or removed exactly, whether the model was fitted by ``fi
 from __future__ import annotations
 
 import functools
+import math
 import os
 import time
 from abc import abstractmethod
@@ -47,7 +48,7 @@ from rankrls.core.preferences.statistics import (
 from rankrls.core.ridge.models import Model, NystroemModel, solve_statistics
 from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
 from rankrls.estimators.ranker import PosteriorMixin, Ranker, canonical, graph_from_arguments
-from rankrls.estimators.whole_queries import Rows, WholeQueries
+from rankrls.estimators.whole_queries import Rows, WholeQueries, joined
 
 __all__ = [
     "Batch",
@@ -78,6 +79,10 @@ UNWEIGHTED = (
     "the model has learned from rows with sample_weight, and these rows have none: their weights "
     "are 1. Pass sample_weight, ones if this is what is meant"
 )
+
+#: Rows of a stream are summed by folds when they have this many features in all: with fewer, most
+#: of the time would go to everything but the products.
+ENTRIES = 1 << 22
 
 FORMS = "(X, y), (X, y, qid), or a mapping with data, target and qid"
 
@@ -354,6 +359,9 @@ class StreamLearner:
         self._n_rows = self._n_batches = 0
         self._ledger = Ledger()
         self._queries: WholeQueries | None = None
+        self._waiting: dict[int, list[tuple[Rows, Any]]] = {}  # which rows of what, by fold
+        self._n_waiting = 0
+        self._since = self._number = 1  # batches of the rows that wait
         self._ranking: RankingStatistics | None = None  # without qid
         self._low: Any = np.inf
         self._high: Any = -np.inf
@@ -380,6 +388,7 @@ class StreamLearner:
     def add(self, X: Any, batch: Batch) -> None:
         """Add a batch with checked rows X."""
         assert self.folds
+        self._number = batch.number
         n_outputs = len(self.folds[0].preferences)
         y, weight = batch.checked(X.shape[0], n_outputs)
         if (batch.qid is None) != (self._ranking is not None):
@@ -403,6 +412,7 @@ class StreamLearner:
             raise ValueError("there is no batch with rows to learn from")
         if self._queries is not None:
             self._learn(self._queries.end())
+            self._learn_waiting()
         first, n_queries = self.folds[0], self._ledger.n_queries
         if self._ranking is not None:
             self._ledger.add_ranking(self._n_rows, 0)
@@ -435,10 +445,34 @@ class StreamLearner:
         self._high = np.maximum(self._high, used.max(axis=0, initial=-np.inf))
 
     def _learn(self, ended: Iterable[Rows]) -> None:
-        """Add whole queries."""
+        """Add whole queries, those of folds once there are many.
+
+        Rows that wait are copied: a caller may fill the same arrays again for the next batch.
+        """
         for rows in ended:
-            for fold, mine in rows.by_fold(self.n_folds):
-                self.folds[fold].add(mine.graph(), mine.X, self._loss)
+            self._n_waiting += math.prod(rows.X.shape)
+            many = self.n_folds == 1 or self._n_waiting >= ENTRIES
+            for fold, mine in rows.by_fold(self.n_folds).items():
+                part = (rows, mine) if many else (rows.take(mine, copy=True), slice(None))
+                self._waiting.setdefault(fold, []).append(part)
+            if many:
+                self._learn_waiting()
+
+    def _learn_waiting(self) -> None:
+        waiting, self._waiting, self._n_waiting = self._waiting, {}, 0
+        since, self._since = self._since, self._number
+
+        def add(fold: int) -> None:
+            rows = joined([rows.take(mine) for rows, mine in waiting[fold]])
+            self.folds[fold].add(rows.graph(), rows.X, self._loss)
+
+        widths = [parts[0][0].X.shape[1] for parts in waiting.values()]
+        try:
+            _resources.in_threads(add, list(waiting), max(widths, default=0))
+        except ValueError as error:
+            if self.n_folds == 1:
+                raise
+            raise ValueError(f"{error} (in batches {since} to {self._number})") from error
 
 
 class IncrementalRanker(PosteriorMixin, Ranker):

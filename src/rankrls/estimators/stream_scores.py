@@ -83,7 +83,8 @@ class StreamScores:
 
     def _score(self, ended: Iterable[Rows]) -> None:
         for rows in ended:
-            for fold, mine in rows.by_fold(self._n_folds):
+            for fold, chosen in rows.by_fold(self._n_folds).items():
+                mine = rows.take(chosen)
                 Phi = self._like.features(mine.X)
                 values = np.stack([np.asarray(Phi @ w) for w in self._weights[fold]])
                 every = np.arange(len(mine.y))

@@ -13,7 +13,7 @@ from rankrls._validation import encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import Ledger, as_list
 
-__all__ = ["Rows", "WholeQueries"]
+__all__ = ["Rows", "WholeQueries", "joined"]
 
 Array = NDArray[Any]
 
@@ -40,24 +40,23 @@ class Rows(NamedTuple):
     query: Array
     weight: Array | None
 
-    def take(self, rows: Any) -> Rows:
-        """Select rows by number or slice."""
+    def take(self, rows: Any, *, copy: bool = False) -> Rows:
+        """Select rows by number or slice; those of a slice are copied only if asked for."""
+        if isinstance(rows, slice):
+            parts: Any = self
+            if rows != slice(None):
+                parts = (part if part is None else part[rows] for part in self)
+            return Rows(*(part.copy() if copy and part is not None else part for part in parts))
+        X = self.X.take(rows, axis=0) if isinstance(self.X, np.ndarray) else self.X[rows]
         weight = None if self.weight is None else self.weight[rows]
-        quick = isinstance(rows, np.ndarray) and isinstance(self.X, np.ndarray)
-        X = self.X.take(rows, axis=0) if quick else self.X[rows]
         return Rows(X, self.y[rows], self.query[rows], weight)
 
-    def by_fold(self, n_folds: int) -> Iterator[tuple[int, Rows]]:
-        """Each fold that has rows, and its rows; queries are assigned to the folds in turn."""
+    def by_fold(self, n_folds: int) -> dict[int, Any]:
+        """Row numbers, or a slice, of each fold with rows; queries go to the folds in turn."""
         folds = self.query % n_folds
         if (folds == folds[:1]).all():
-            if len(folds):
-                yield int(folds[0]), self
-            return
-        for fold in range(n_folds):
-            mine = _as_slice(folds == fold)
-            if isinstance(mine, slice) or len(mine):
-                yield fold, self.take(mine)
+            return {int(fold): slice(None) for fold in folds[:1]}
+        return {int(fold): _as_slice(folds == fold) for fold in np.unique(folds)}
 
     def graph(self) -> PreferenceGraph:
         """Preferences of the rows."""
@@ -110,7 +109,7 @@ class WholeQueries:
         """Complete the last query and return it."""
         if not self._open:
             return
-        whole = _joined(self._open)
+        whole = joined(self._open)
         one = np.zeros(len(whole.y), dtype=np.int64)
         sums = self._ledger.sums(whole.X, whole.y, one, whole.weight, 1)
         self._ledger.add_queries([self._label], np.array([len(one)]), sums)
@@ -137,8 +136,8 @@ def _as_slice(mask: Array) -> Any:
     return rows
 
 
-def _joined(pieces: list[Rows]) -> Rows:
-    """Concatenate the parts of a query."""
+def joined(pieces: list[Rows]) -> Rows:
+    """Concatenate rows."""
     if len(pieces) == 1:
         return pieces[0]
     if any(sparse.issparse(piece.X) for piece in pieces):

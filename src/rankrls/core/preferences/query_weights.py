@@ -7,7 +7,6 @@ operations take O(m) for each column, with groups in any row order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankrls._resources import SMALL, at_most, n_threads
+from rankrls._resources import SMALL, in_threads
 
 __all__ = [
     "QUERY_WEIGHTINGS",
@@ -40,6 +39,9 @@ DENSE_ENOUGH = 0.05
 
 #: A centred sum of squares is too inaccurate if it is below this fraction of the uncentred one.
 CANCELLED = 1e-3
+
+#: Sums over rows are computed in at most this many parts, which threads may share.
+PARTS = 8
 
 
 def sums(codes: Array, values: Array | None, n: int) -> Array:
@@ -153,7 +155,7 @@ class Groups:
                 gram += part.T @ part
             return gram, cross
 
-        gram, cross = _summed(products, list(row_blocks(m, n)), narrow=n <= SMALL)
+        gram, cross = _summed(products, list(row_blocks(m, n)), n)
         if constant:
             gram *= scale[0]
         self._clear(gram, cross, means, scale)
@@ -176,21 +178,12 @@ class Groups:
 
 
 def _summed(
-    products: Callable[[list[slice]], tuple[Array, Array]], blocks: list[slice], *, narrow: bool
+    products: Callable[[list[slice]], tuple[Array, Array]], blocks: list[slice], n: int
 ) -> tuple[Array, Array]:
-    """Sum products over blocks of rows.
-
-    Blocks of few columns are distributed over threads of our own (`few_threads` says why).
-    """
-    if not narrow:
-        return products(blocks)
-    threads = min(n_threads(None), len(blocks))
-    with at_most(1):
-        if threads <= 1:
-            return products(blocks)
-        with ThreadPoolExecutor(threads) as pool:
-            shares = [blocks[i::threads] for i in range(threads)]
-            (gram, cross), *others = pool.map(products, shares)
+    """Sum products of n columns over blocks of rows; the number of threads does not change it."""
+    n_parts = max(min(len(blocks), PARTS), 1) if n <= SMALL else 1
+    parts = [blocks[i::n_parts] for i in range(n_parts)]
+    (gram, cross), *others = in_threads(products, parts, n)
     for other_gram, other_cross in others:
         gram += other_gram
         cross += other_cross
