@@ -6,8 +6,9 @@ import multiprocessing
 import numbers
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -30,6 +31,7 @@ __all__ = [
     "few_threads",
     "fits",
     "fits_features",
+    "in_order",
     "in_threads",
     "n_threads",
     "require",
@@ -43,6 +45,9 @@ GIB = 2**30
 
 #: Matrices of at most this many columns are multiplied and factorised in one thread of BLAS.
 SMALL = 512
+
+#: Items of `in_order` for each thread.
+AHEAD = 4
 
 _limiting = threading.RLock()
 
@@ -265,6 +270,29 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], n: int) -> list[R]:
             return [work(item) for item in items]
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(work, items))
+
+
+def in_order(work: Callable[[T], R], items: Iterator[T], threads: int) -> Iterator[R]:
+    """Results for all items, worked on ahead by some threads; an error comes in its turn.
+
+    Several items for each thread keep them busy while the caller uses a result.
+    """
+    with ThreadPoolExecutor(threads) as pool:
+        coming: deque[Future[R]] = deque()
+        failed: Exception | None = None
+        while True:
+            try:
+                item = next(items, None)
+            except Exception as error:
+                item, failed = None, error
+            if item is not None:
+                coming.append(pool.submit(work, item))
+            while coming and (item is None or len(coming) > AHEAD * threads):
+                yield coming.popleft().result()
+            if failed is not None:
+                raise failed
+            if item is None:
+                return
 
 
 def _blas_threads() -> int:

@@ -21,7 +21,7 @@ from rankrls._frames import check_feature_names
 from rankrls._validation import check_length, encode_qid, refuse_lazy, show
 from rankrls.core.preferences.statistics import as_list
 from rankrls.estimators.incremental import Batch, BatchStream, named_batch
-from rankrls.estimators.scalers import SCALERS, rescaling, taken_apart, unlearn
+from rankrls.estimators.scalers import SCALERS, learn, rescaling, taken_apart, unlearn
 from rankrls.preprocessing import QueryScaler
 
 __all__ = ["fit_stream", "forget", "partial_fit", "require_updatable"]
@@ -160,9 +160,11 @@ class _PreparedStream(BatchStream):
             with named_batch(batch.number):
                 X = self._before(batch, fit=count == 0)
                 if self._scaler is not None:
-                    self._scaler.partial_fit(X)
                     if count == 0:
+                        self._scaler.fit(X)
                         self._first = deepcopy(self._scaler)
+                    else:
+                        learn(self._scaler, X)
                     X = self._first.transform(X)
                 self._check_names(batch.names, first=count == 0)
             yield batch._replace(X=X, names=None)
@@ -229,7 +231,7 @@ def _updated(estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any, *, ad
     new, other = deepcopy(scaler), copy(ranker)
     if adding:
         new.n_samples_seen_ = np.asarray(scaler.n_samples_seen_)[()]  # a file has Python's integers
-        new.partial_fit(X)
+        learn(new, X)
         other._rescale_features(*rescaling(scaler, new))
         other.partial_fit(new.transform(X), y, **given)
     else:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from rankrls._resources import in_order
 from rankrls.cli._estimators import Scorer
 from rankrls.cli._files import DataFile, check_output, output_file, write_all
 from rankrls.cli._options import DataOptions
@@ -60,8 +61,9 @@ def predict(
         return
     rows = rows_for(scorer, data, options, ("qid",) if scorer.needs_qid else ())
     with Work(f"Scoring {rows.name}", rows.total) as work, output_file(output) as file:
-        for _, scores in scored(scorer, rows, work):
-            write_all(file, _lines(scores))
+        batches = (scores for _, scores in scored(scorer, rows, work))
+        for lines in in_order(_lines, batches, threads=1):
+            write_all(file, lines)
 
 
 def _write_lists(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -159,9 +158,7 @@ class _Change:
                 n_rows += rows.data.shape[0]
                 if "group_file" in rows:
                     self._number_queries(rows, file, first)
-                with warnings.catch_warnings(), _named(file):
-                    # The columns were chosen by their names.
-                    warnings.filterwarnings("ignore", "X does not have valid feature names")
+                with _named(file):
                     self._change(
                         self._scorer.model,
                         rows.data,

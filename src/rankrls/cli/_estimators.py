@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -146,18 +145,15 @@ class Scorer:
                 f"{name}: the rows have {X.shape[1]} feature{'s' * (X.shape[1] != 1)}, and the "
                 f"model was fitted to {self.n_features}"
             )
-        with warnings.catch_warnings():
-            # The columns were chosen by their names.
-            warnings.filterwarnings("ignore", "X does not have valid feature names")
-            if isinstance(X, RawTable) and self.names is not None:  # --features may rename them
-                X = RawTable(self.names, X.numbers, X.text)
-            if self.takes_frames and self.names is not None and not sparse.issparse(X):
-                X = (X if isinstance(X, RawTable) else RawTable(self.names, X, {})).to_frame()
-            X = transformed(self._steps, X, qid)
-            if not isinstance(self.ranker, AutoRanker):
-                return self.ranker.predict(X)
-            one = np.zeros(X.shape[0]) if qid is None else qid
-            return self.ranker.predict(X, qid=one if self.ranker._with_qid else None)
+        if isinstance(X, RawTable) and self.names is not None:  # --features may rename them
+            X = RawTable(self.names, X.numbers, X.text)
+        if self.takes_frames and self.names is not None and not sparse.issparse(X):
+            X = (X if isinstance(X, RawTable) else RawTable(self.names, X, {})).to_frame()
+        X = transformed(self._steps, X, qid)
+        if not isinstance(self.ranker, AutoRanker):
+            return self.ranker.predict(X)
+        one = np.zeros(X.shape[0]) if qid is None else qid
+        return self.ranker.predict(X, qid=one if self.ranker._with_qid else None)
 
     def _encoder(self) -> TableEncoder | None:
         """What makes the table of a file numeric, if it need not be."""

@@ -216,6 +216,8 @@ def _told_warnings(debug: bool) -> Iterator[None]:
         warnings.simplefilter("default")
         for column_warning in (FeatureScaleWarning, IdColumnWarning):
             warnings.simplefilter("ignore", column_warning)  # `_column_warnings` tells them
+        # Columns of files are chosen by their names.
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
         if not debug:
             for category in (DeprecationWarning, FutureWarning, ResourceWarning):
                 warnings.simplefilter("ignore", category)

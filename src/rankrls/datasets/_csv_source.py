@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls._resources import in_order
 from rankrls._streams import PathOrFile
 from rankrls._validation import as_text
 from rankrls.datasets._arrow import Source, pyarrow
@@ -19,9 +20,8 @@ from rankrls.datasets._columns import Columns, droppable, named
 from rankrls.datasets._csv_text import CsvRecords, CsvText, without_blank_lines
 from rankrls.datasets._missing import MISSING_WORDS, REMEDY, is_missing
 from rankrls.datasets._numbers import parse_cells, plain_number
-from rankrls.datasets._query_batches import TableChunk
 from rankrls.datasets._query_ids import integers_of
-from rankrls.datasets._source import in_order, require_loadable
+from rankrls.datasets._source import require_loadable
 
 __all__ = ["CsvColumns", "CsvSource"]
 
@@ -36,11 +36,12 @@ _NULLS = ["".join(word) for missing in sorted(MISSING_WORDS)
 
 @dataclass(frozen=True)
 class CsvChunk:
-    """Consecutive rows of a file: ``batch`` is a RecordBatch, ``data`` are its features."""
+    """Consecutive rows of a file: a RecordBatch, its features and its query ids."""
 
     records: CsvRecords
     batch: Any
-    data: Array | None = None
+    data: Any = None
+    labels: Any = None
 
     def place(self, row: int) -> str:
         """File and line of a row."""
@@ -102,13 +103,12 @@ class CsvSource(Source):
         rows: int = 0,
         *,
         of: Iterable[CsvRecords] | None = None,
-        data: Callable[[CsvChunk], Array] | None = None,
+        finish: Callable[[CsvChunk], CsvChunk] = lambda chunk: chunk,
     ) -> Iterator[CsvChunk]:
-        """All rows; ``of`` are records that have been cut already, ``data`` finds features."""
+        """All rows; ``of`` are records that have been cut already, ``finish`` completes a chunk."""
 
         def read(records: CsvRecords) -> CsvChunk:
-            chunk = CsvChunk(records, self._batch(records, columns))
-            return chunk if data is None else replace(chunk, data=data(chunk))
+            return finish(CsvChunk(records, self._batch(records, columns)))
 
         records = self.text.chunks() if of is None else iter(of)
         threads = min(pyarrow().cpu_count(), _MAX_THREADS)
@@ -244,8 +244,8 @@ class CsvColumns(Columns):
                 )
 
     def chunks(self) -> Iterator[CsvChunk]:
-        """All rows, of the columns that are read; features are found in the threads that read."""
-        return self._source.chunks(self.names, data=super().data)
+        """All rows, of the columns that are read."""
+        return self._source.chunks(self.names, finish=self._finished)
 
     def find_text(self) -> Iterator[CsvChunk]:
         """The same, once all rows have told which features are text."""
@@ -258,11 +258,19 @@ class CsvColumns(Columns):
             found.update(self._source.words_in(records, left))
         self.text = [name for name in self.features if name in found]
         self._source.expect(self)
-        return self._source.chunks(self.names, of=kept, data=super().data)
+        return self._source.chunks(self.names, of=kept, finish=self._finished)
+
+    def _finished(self, chunk: CsvChunk) -> CsvChunk:
+        """A chunk with its features and query ids, which are found in the threads that read."""
+        return replace(chunk, data=super().data(chunk), labels=self._labels(chunk))
 
     def data(self, chunk: Any) -> Array:
         """The features that have been found."""
         return chunk.data
+
+    def labels(self, chunk: Any) -> Array:
+        """The query ids that have been found, as text."""
+        return chunk.labels
 
     def _numbers(self, column: Any, name: str, place: Callable[[int], str]) -> Array:
         """Features as numbers; `CsvSource` has seen that they are finite."""
@@ -270,8 +278,9 @@ class CsvColumns(Columns):
             return column.to_numpy(zero_copy_only=False)
         return super()._numbers(column, name, place)
 
-    def labels(self, chunk: TableChunk) -> Array:
-        """Query ids as text."""
+    def _labels(self, chunk: CsvChunk) -> Array | None:
+        if self.qid is None or not len(chunk.batch):
+            return None
         column = chunk.batch.column(self.qid)
         if column.null_count:
             row = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]
@@ -280,21 +289,23 @@ class CsvColumns(Columns):
 
     def settle(self, labels: Array) -> Array:
         """Query ids as integers if those of the first batch all are; as text otherwise."""
-        words = labels.tolist()
         if self._integers is False:
-            return as_text(words)
+            return as_text(labels.tolist())
+        starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
+        words = labels[starts].tolist()
         numbers = integers_of(words)
         if self._integers is None:
             self._integers = None not in numbers.values()
             if not self._integers:
-                return as_text(words)
+                return as_text(labels.tolist())
         bad = next((word for word, number in numbers.items() if number is None), None)
         if bad is not None:
             raise ValueError(
                 f"{self._source.file}: query id {_shown(bad)} is no 64-bit integer, written as "
                 "those of the first batch; use load_csv, which reads all ids before it decides"
             )
-        return np.array([numbers[word] for word in words], dtype=np.int64)
+        found = np.array([numbers[word] for word in words], dtype=np.int64)
+        return np.repeat(found, np.diff(starts, append=len(labels)))
 
 
 def _is_clean(array: Any, nullable: bool) -> bool:

@@ -17,9 +17,9 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from rankrls._calls import warn
+from rankrls._resources import in_order
 from rankrls.datasets._missing import MISSING_FEATURE, REMEDY, is_missing
 from rankrls.datasets._numbers import NUMBER, LetorPairs, parse_features, parse_labels
-from rankrls.datasets._source import in_order
 
 __all__ = ["MAX_FEATURES", "ParsedRows", "Parser", "show"]
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from rankrls import _resources
 from rankrls._streams import DamagedError, PathOrFile, name_of, opened
 
-__all__ = ["as_utf8", "blocks", "in_order", "require_loadable", "rewindable", "text_blocks"]
-
-T = TypeVar("T")
-R = TypeVar("R")
+__all__ = ["as_utf8", "blocks", "require_loadable", "rewindable", "text_blocks"]
 
 _BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 1 << 26  # some 5 million features in one row
@@ -40,26 +35,6 @@ def require_loadable(place: str | Callable[[], str], n_bytes: int, instead: str)
             f"fit into the memory of this process ({_resources.available() / 2**30:.1f} GiB): read "
             f"them in smaller batches, with {instead}"
         )
-
-
-def in_order(work: Callable[[T], R], items: Iterator[T], threads: int) -> Iterator[R]:
-    """Results for all items, worked on ahead by some threads; an error comes in its turn."""
-    with ThreadPoolExecutor(threads) as pool:
-        coming: deque[Future[R]] = deque()
-        failed: Exception | None = None
-        while True:
-            try:
-                item = next(items, None)
-            except Exception as error:
-                item, failed = None, error
-            if item is not None:
-                coming.append(pool.submit(work, item))
-            while coming and (item is None or len(coming) > 4 * threads):
-                yield coming.popleft().result()
-            if failed is not None:
-                raise failed
-            if item is None:
-                return
 
 
 def blocks(

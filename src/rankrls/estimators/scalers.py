@@ -18,11 +18,12 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
+from rankrls.core.preferences.query_weights import row_blocks
 from rankrls.estimators.cv import RankRLSCV
 from rankrls.estimators.rankrls import RankRLS
 from rankrls.preprocessing import QueryScaler
 
-__all__ = ["SCALERS", "merged", "rescaling", "taken_apart", "unlearn"]
+__all__ = ["SCALERS", "learn", "merged", "rescaling", "taken_apart", "unlearn"]
 
 Array = NDArray[Any]
 
@@ -94,21 +95,37 @@ def merged(scalers: Sequence[Any]) -> Any:
         elif isinstance(total, MaxAbsScaler):
             total.partial_fit(other.max_abs_[None])
         else:
-            _add_moments(total, other)
+            _add_moments(total, other.n_samples_seen_, other.mean_, other.var_)
         total.n_samples_seen_ = n
     return total
 
 
-def _add_moments(scaler: StandardScaler, other: StandardScaler) -> None:
-    """Add means and sums of squared deviations: S = S_a + S_b + n_a n_b/n (x̄_a − x̄_b)²."""
+def learn(scaler: Any, X: Any) -> None:
+    """Add rows to a fitted scaler, as its ``partial_fit`` does, but faster for dense features."""
+    usual = isinstance(scaler, StandardScaler) and type(X) is np.ndarray and X.dtype == np.float64
+    with np.errstate(over="ignore", invalid="ignore"):
+        usual = usual and X.shape[1:] == (scaler.n_features_in_,) and bool(np.isfinite(X.sum()))
+    if not usual:
+        scaler.partial_fit(X)
+        return
+    for block in row_blocks(*X.shape):  # within the cache
+        mean = X[block].mean(axis=0)
+        deviations = X[block] - mean
+        n = len(deviations)
+        _add_moments(scaler, n, mean, np.einsum("ij,ij->j", deviations, deviations) / n)
+        scaler.n_samples_seen_ = scaler.n_samples_seen_ + np.int64(n)
+
+
+def _add_moments(scaler: StandardScaler, b: Any, mean: Any, var: Any) -> None:
+    """Add means and variances of b rows: S = S_a + S_b + ab/n (x̄_a − x̄_b)² with n = a + b."""
     if scaler.mean_ is None:
         return
-    a, b = scaler.n_samples_seen_, other.n_samples_seen_
-    n, shift = a + b, other.mean_ - scaler.mean_
+    a = scaler.n_samples_seen_
+    n, shift = a + b, mean - scaler.mean_
     scaler.mean_ = scaler.mean_ + b / n * shift
     if scaler.var_ is None:
         return
-    scaler.var_ = (a * scaler.var_ + b * other.var_ + a * b / n * shift**2) / n
+    scaler.var_ = (a * scaler.var_ + b * var + a * b / n * shift**2) / n
     # Constant features keep their scale, by the bound of scikit-learn.
     eps = float(np.finfo(np.float64).eps)
     constant = scaler.var_ <= n * eps * scaler.var_ + (n * eps * scaler.mean_) ** 2
