@@ -7,8 +7,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from cases import COSTS, TIES, WEIGHTINGS, Case
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV
-from rankrls.core.ridge.leave_out import first_equal
 from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.core.spaces.spaces import first_equal
 from rankrls.model_selection import (
     LeavePairOut,
     holdout_predict,

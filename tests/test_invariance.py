@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.metrics.pairwise import rbf_kernel
 
 import oracles
 from cases import COSTS, TIES, Case
-from rankrls import RankRLS
+from rankrls import RankRLS, RankSVM
 
 CONFIGURATIONS = {
     "primal": {"solver": "primal"},
@@ -226,3 +227,34 @@ def test_tiny_differences_between_huge_scores_are_ordered():
     y = 1e9 + np.array([0.0, 1.0, 2.0, 3.0, 4.0])
     X = np.arange(5.0)[:, None]
     np.testing.assert_allclose(RankRLS(1e-9).fit(X, y).coef_, [1.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize(
+    "model",
+    [
+        RankRLS(kernel="linear"),
+        RankRLS(kernel="rbf"),
+        RankRLS(kernel="laplacian", solver="nystroem", basis=40),
+        RankRLS(kernel="poly"),
+        RankRLS(kernel="precomputed"),
+        RankSVM(kernel="poly"),
+    ],
+    ids=lambda model: f"{type(model).__name__} {model.kernel}",
+)
+def test_equal_rows_get_equal_scores(model, n_outputs):
+    """Bit for bit: ties must not be broken by the order of the rows."""
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(300, 20)), rng.normal(size=(401, 20))
+    y = rng.normal(size=(300, n_outputs))[:, : n_outputs if isinstance(model, RankRLS) else 1]
+    if model.kernel == "precomputed":
+        X, new = X @ X.T, new @ X.T
+    model = clone(model).fit(X, y.squeeze(), qid=np.repeat(np.arange(30), 10))
+    rows = rng.integers(0, len(new), 3001)
+    scores = model.predict(new[rows])
+    first = np.unique(rows, return_index=True)
+    expected = scores[first[1]][np.searchsorted(first[0], rows)]
+    np.testing.assert_array_equal(scores, expected)
+    np.testing.assert_allclose(
+        scores, model.predict(new)[rows], rtol=0, atol=1e-9 * abs(scores).max()
+    )

@@ -37,7 +37,6 @@ __all__ = [
     "LeavingBasis",
     "check_fold",
     "equalize",
-    "first_equal",
     "leave_out_features",
     "leave_out_kernel",
     "query_folds",
@@ -113,41 +112,6 @@ def query_folds(codes: Array) -> list[Array]:
     """Rows of each query, in the order of the query numbers."""
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
-
-
-def first_equal(X: Any) -> Array:
-    """Index of the first row that equals each row of X, shape (m,)."""
-    m, n = X.shape
-    weight = np.random.default_rng(0).integers(1, 2**64 - 1, n, dtype=np.uint64)
-    step = max(CACHE // max(n, 1), 1)
-    blocks = [slice(start, start + step) for start in range(0, m, step)]
-    if sparse.issparse(X):
-        X = X.tocsr()
-        key = sparse.csr_array((_scrambled(X.data), X.indices, X.indptr), shape=X.shape) @ weight
-    else:
-        key = np.empty(m, dtype=np.uint64)
-        for block in blocks:
-            key[block] = np.einsum("ij,j->i", _scrambled(X[block]), weight)
-    order = np.argsort(key, kind="stable")
-    joined = np.zeros(m, dtype=bool)  # equal to the row before, in this order
-    alike = np.flatnonzero(key[order][1:] == key[order][:-1]) + 1
-    for block in blocks:
-        part = alike[block]
-        if len(part):
-            unequal = (X[order[part]] != X[order[part - 1]]).sum(axis=1)
-            joined[part] = np.asarray(unequal).ravel() == 0
-    first = np.empty(m, dtype=np.int64)
-    first[order] = order[np.flatnonzero(~joined)[np.cumsum(~joined) - 1]]
-    return first
-
-
-def _scrambled(values: Array) -> Array:
-    """Integers made of the bits of numbers, in which every bit depends on the leading ones."""
-    bits = (values.astype(np.float64) + 0.0).view(np.uint64)  # 0 for −0, too
-    bits ^= bits >> np.uint64(32)
-    bits *= np.uint64(0x9E3779B97F4A7C15)
-    bits ^= bits >> np.uint64(29)
-    return bits
 
 
 def equalize(values: Array, folds: Sequence[Array], together: Array, first: Array) -> None:

@@ -633,7 +633,7 @@ class NystroemModel(Model):
         if self.coef is not None:
             return linear_product(X, of_alpha(self.coef, index))
         if self.basis.rows is None:
-            return self.basis.block(X) @ of_alpha(self._a, index)
+            return linear_product(self.basis.block(X), of_alpha(self._a, index))
         X = subtract(X, self.basis.shift)
         return self.kernel.product(X, self.basis.rows, of_alpha(self._a, index))
 
@@ -739,14 +739,14 @@ class KernelModel(Model):
 
     def _kernel_with_training(self, X: Any) -> Array:
         """Kernel values of centred rows X with the training rows, shape (n, m')."""
-        return np.asarray(X)[:, self.used] if self.rows is None else self.kernel(X, self.rows)
+        return self.kernel(X, self.rows) if self.rows is not None else np.take(X, self.used, axis=1)
 
     def predict(self, X: Any, index: int | None = 0) -> Array:
         """k(X, X_fit) A."""
         if self.coef is not None:
             return linear_product(X, of_alpha(self.coef, index))
         if self.rows is None:
-            return self._kernel_with_training(X) @ of_alpha(self._A, index)
+            return linear_product(self._kernel_with_training(X), of_alpha(self._A, index))
         X = subtract(X, self.shift)
         return self.kernel.product(X, self.rows, of_alpha(self._A, index))
 

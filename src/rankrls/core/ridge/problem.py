@@ -31,7 +31,6 @@ from rankrls.core.ridge.leave_out import (
     HeldOut,
     LeavingBasis,
     equalize,
-    first_equal,
     leave_out_features,
     leave_out_kernel,
     split_folds,
@@ -61,6 +60,7 @@ from rankrls.core.spaces.spaces import (
     NystroemSpace,
     Space,
     centre,
+    first_equal,
     subtract,
 )
 

@@ -14,15 +14,19 @@ __all__ = ["PathModel", "linear_product", "of_alpha", "predict_path"]
 
 Array = NDArray[Any]
 
+#: Weight vectors that are multiplied one by one.
+FEW = 8
+
 
 def linear_product(X: Any, coef: Array) -> Array:
-    """X w, of shape (n, k); for a single w, rows (in C order) that are equal get equal scores.
+    """X w, of shape (n, k); for a few w, rows (in C order) that are equal get equal scores.
 
     BLAS adds the products of some rows in another order, and its threads would wait for those that
     read a file.
     """
-    if coef.shape[1] == 1 and isinstance(X, np.ndarray) and X.strides[1] == X.itemsize:
-        return np.vecdot(X, coef[:, 0])[:, None]
+    few = coef.shape[1] <= FEW
+    if few and isinstance(X, np.ndarray) and X.strides[1] == X.itemsize:
+        return np.stack([np.vecdot(X, w) for w in coef.T], axis=1)
     return X @ coef
 
 
@@ -80,7 +84,7 @@ class PathModel:
         assert self.dual_coef is not None
         a = of_alpha(self.dual_coef, index)[self.kept]
         if self.rows is None:
-            return self._given_values(X) @ a
+            return linear_product(self._given_values(X), a)
         return self.kernel.product(self._shifted(X), self.rows, a)
 
     def kernel_terms(self, X: Any) -> tuple[Array, Array, Array]:
@@ -93,7 +97,10 @@ class PathModel:
 
     def _given_values(self, X: Any) -> Array:
         """Precomputed kernel values with the rows ``kept``, shape (n, q)."""
-        return np.asarray(X)[:, self.kept] if self.basis is None else self.basis.block(X)
+        if self.basis is not None:
+            return self.basis.block(X)
+        assert self.kept is not None
+        return np.take(X, self.kept, axis=1)
 
     def _shifted(self, X: Any) -> Any:
         return subtract(X, 0.0 if self.basis is None else self.basis.shift)

@@ -38,6 +38,7 @@ __all__ = [
     "choose_basis",
     "choose_solver",
     "choose_space",
+    "first_equal",
     "replace_columns",
     "subtract",
 ]
@@ -54,6 +55,9 @@ DEFAULT_BASIS = 1000
 
 #: A sparse column whose squared mean is more than this many times its variance has an offset.
 OFFSET = 1e3
+
+#: Features of the rows that are compared at a time.
+ENTRIES = 2**17
 
 
 @dataclass(frozen=True)
@@ -169,10 +173,17 @@ class Kernel:
         return self.paired(X) + self.paired(Y) - 2 * self.paired(X, Y)
 
     def product(self, X: Any, Y: Any, coefficients: Array) -> Array:
-        """k(X, Y) @ coefficients, a block of rows at a time."""
+        """k(X, Y) @ coefficients, a block of rows at a time; equal rows of X get equal values.
+
+        Otherwise rounding errors, which depend on the order of the rows, would break ties.
+        """
+        first = first_equal(X)
+        different, number = np.unique(first, return_inverse=True)
+        rows = X if len(different) == len(first) else X[different]
         size = max(1, 2**22 // max(Y.shape[0], 1))
-        parts = [self(X[part], Y) @ coefficients for part in _chunks(X.shape[0], size)]
-        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+        parts = [self(rows[part], Y) @ coefficients for part in _chunks(rows.shape[0], size)]
+        values = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        return values if rows is X else values[number]
 
     @property
     def name(self) -> str:
@@ -180,6 +191,41 @@ class Kernel:
         if callable(self.metric):
             return getattr(self.metric, "__name__", repr(self.metric))
         return repr(self.metric)
+
+
+def first_equal(X: Any) -> Array:
+    """Index of the first row that equals each row of X, shape (m,)."""
+    m, n = X.shape
+    weight = np.random.default_rng(0).integers(1, 2**64 - 1, n, dtype=np.uint64)
+    step = max(ENTRIES // max(n, 1), 1)
+    blocks = [slice(start, start + step) for start in range(0, m, step)]
+    if sparse.issparse(X):
+        X = X.tocsr()
+        key = sparse.csr_array((_scrambled(X.data), X.indices, X.indptr), shape=X.shape) @ weight
+    else:
+        key = np.empty(m, dtype=np.uint64)
+        for block in blocks:
+            key[block] = np.einsum("ij,j->i", _scrambled(X[block]), weight)
+    order = np.argsort(key, kind="stable")
+    joined = np.zeros(m, dtype=bool)  # equal to the row before, in this order
+    alike = np.flatnonzero(key[order][1:] == key[order][:-1]) + 1
+    for block in blocks:
+        part = alike[block]
+        if len(part):
+            unequal = (X[order[part]] != X[order[part - 1]]).sum(axis=1)
+            joined[part] = np.asarray(unequal).ravel() == 0
+    first = np.empty(m, dtype=np.int64)
+    first[order] = order[np.flatnonzero(~joined)[np.cumsum(~joined) - 1]]
+    return first
+
+
+def _scrambled(values: Array) -> Array:
+    """Integers made of the bits of numbers, in which every bit depends on the leading ones."""
+    bits = (values.astype(np.float64) + 0.0).view(np.uint64)  # 0 for −0, too
+    bits ^= bits >> np.uint64(32)
+    bits *= np.uint64(0x9E3779B97F4A7C15)
+    bits ^= bits >> np.uint64(29)
+    return bits
 
 
 def check_kernel_values(K: Array, basis: Any) -> None:
