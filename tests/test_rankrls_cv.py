@@ -728,6 +728,7 @@ BAD = [
     case("scoring None", "scoring must be a name or a function; got None", scoring=None),
     case("scoring number", "scoring must be a name or a function; got 3", scoring=3),
     case("scoring MAP", "it is called 'map' here", scoring="MAP"),
+    case("scoring r2", "it is called 'pairwise_r2' here", scoring="r2"),
     case("scoring MRR", "it is called 'mrr@5' here", scoring="MRR@5"),
     case("scoring NDCG", "it is called 'ndcg@10' here", scoring="ndcg10"),
     case("scoring cut-off", "as in 'ndcg@10'", scoring="ndcg@ten"),

@@ -146,6 +146,15 @@ def test_other_names_of_sizes(folder, data):
     # Ids in the lines count, whatever lies beside.
     (folder / "S0.txt.query").write_text("1\n")
     np.testing.assert_array_equal(load_ranking("S0.txt").qid, by_name.qid)
+    group = folder / "flat1.txt.group"
+    group.write_text((folder / "flat1.txt.query").read_text())
+    assert load_ranking("flat1.txt").group_file == "flat1.txt.query"
+    group.write_text("1\n")
+    with pytest.raises(ValueError, match=r"flat1.txt.query and flat1.txt.group have different"):
+        load_ranking("flat1.txt")
+    (folder / "S1.txt.query").write_text("1\n")
+    (folder / "S1.txt.group").write_text("2\n")
+    assert "group_file" not in load_ranking("S1.txt")  # its lines have ids
     assert load_group("flat1.txt.query").dtype == np.int64
 
 

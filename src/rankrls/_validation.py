@@ -107,6 +107,8 @@ def metric_hint(value: Any, *, short: bool = False) -> str | None:
     """
     # "ndcg10", "NDCG_at_10" and "ndcg@10" are cut off at 10.
     parts = re.fullmatch(r"(.+?)(?:(?:@|_at_|_)?(\d+))?", str(value).lower())
+    if str(value).lower() == "r2":  # not recall, cut off at 2
+        return "it is called 'pairwise_r2' here, for RankRLSCV"
     for meant, names in _METRIC_NAMES.items():
         if parts is not None and parts[1] in (meant, *names):
             pairs = meant == "pairwise_accuracy"

@@ -80,11 +80,18 @@ class QuerySizes:
         if group is None:
             return None
         auto = isinstance(group, str) and group == "auto"
-        name = _name_on_disk(path)
-        found = _beside(name) if auto else group
-        if found is None or (auto and name is not None and _has_qid(name)):
+        name = _name_on_disk(path) if auto else None
+        files = _beside(name) if auto else [group]
+        if not files or (name is not None and _has_qid(name)):
             return None
-        return cls(path, found)
+        sizes, *others = (cls(path, file) for file in files)
+        for other in others:
+            if not np.array_equal(other._ends, sizes._ends):
+                raise ValueError(
+                    f"{sizes.name} and {other.name} have different sizes of queries: name one of "
+                    "them in group="
+                )
+        return sizes
 
     @property
     def n_rows(self) -> int:
@@ -204,15 +211,11 @@ def _name_on_disk(path: PathOrFile) -> str | None:
     return name if isinstance(name, str) and os.path.isfile(name) else None
 
 
-def _beside(name: str | None) -> str | None:
-    """Return the file of sizes next to a file of rows, or None."""
-    if name is None:
-        return None
-    for stem in dict.fromkeys([name, without_suffix(name)]):
-        for suffix in _SUFFIXES:
-            if os.path.isfile(stem + suffix):
-                return stem + suffix
-    return None
+def _beside(name: str | None) -> list[str]:
+    """Files of sizes next to a file of rows."""
+    stems = [] if name is None else dict.fromkeys([name, without_suffix(name)])
+    files = [stem + suffix for stem in stems for suffix in _SUFFIXES]
+    return [file for file in files if os.path.isfile(file)]
 
 
 def _has_qid(path: str) -> bool:
