@@ -8,6 +8,7 @@ from rankrls import RankRLS, RankRLSCV
 from rankrls.core.ridge.fold_statistics import FoldStatistics
 from rankrls.datasets import dump_letor, iter_letor, make_ranking
 from rankrls.estimators.incremental import read_batches
+from rankrls.estimators.whole_queries import joined
 from rankrls.io import load_model, save_model
 
 pytestmark = [
@@ -173,12 +174,74 @@ def test_a_query_with_huge_values_costs_the_other_folds_no_digits():
     X[qid == qid[0]] *= 1e9
     ranker, alphas = RankRLSCV(), np.array([1.0])
     batches = read_batches(batches_of(X, y, qid))
-    folds = ranker._gather(ranker._check_options(), batches, None, n_folds=5)
+    folds = ranker._gather(ranker._check_options(), batches, None, n_folds=5).folds
     held = FoldStatistics([fold.total for fold in folds], scaled=True)
     for number, (train, _) in enumerate(folds_in_turn(qid, 5)):
         refitted = RankRLS().fit(X[train], y[train], qid=qid[train])
         w = held.weights_without(number, alphas)[0, :, 0]
         assert np.allclose(w, refitted.coef_, rtol=1e-8, atol=1e-9 * abs(refitted.coef_).max())
+
+
+def test_batches_are_read_again_in_another_order():
+    """Queries keep their folds: no query is scored by a model that was fitted to it."""
+    X, y, qid = ugly(6)
+    parts = [np.flatnonzero(qid == label) for label in dict.fromkeys(qid)]
+    rng = np.random.default_rng(0)
+
+    def read(order):
+        return [(X[parts[i]], y[parts[i]], qid[parts[i]]) for i in order]
+
+    orders = iter([np.arange(len(parts)), *(rng.permutation(len(parts)) for _ in range(9))])
+    shuffled = RankRLSCV(GRID, cv=3, scoring="pairwise_accuracy").fit_stream(
+        lambda: read(next(orders))
+    )
+    expected = RankRLSCV(GRID, cv=3, scoring="pairwise_accuracy").fit_stream(
+        read(range(len(parts)))
+    )
+    assert_same(shuffled, expected, X)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda batches: batches[:-2],
+            "or other numbers of rows in some; batches that are read again",
+        ),
+        (lambda batches: [], r"now 0 of 0"),
+        (
+            lambda batches: [(X[1:], y[1:], q[1:]) for X, y, q in batches],
+            "or other numbers of rows",
+        ),
+        (lambda batches: [(X, y, q + 1) for X, y, q in batches], "query 60 was not there before"),
+    ],
+    ids=["fewer", "none", "rows", "labels"],
+)
+def test_batches_that_are_read_again_must_be_the_same(change, message):
+    X, y, qid = ugly(6)
+    batches = [(X[part], y[part], qid[part]) for part in np.array_split(np.arange(len(X)), 8)]
+    passes = iter([batches, change(batches)])
+    with pytest.raises(ValueError, match=message):
+        RankRLSCV(GRID, cv=3, scoring="pairwise_accuracy").fit_stream(lambda: next(passes))
+
+
+@pytest.mark.parametrize("basis", [None, 300])
+def test_rows_that_wait_have_a_size_in_kernel_values(monkeypatch, basis):
+    """At most so many features, or Nyström features, wait: 3 columns, but 300 basis vectors."""
+    sizes = []
+
+    def sized(rows):
+        sizes.append(sum(len(part.y) for part in rows))
+        return joined(rows)
+
+    monkeypatch.setattr("rankrls.estimators.incremental.joined", sized)
+    monkeypatch.setattr("rankrls.estimators.incremental.ENTRIES", 300 * 400)
+    X, y, qid = make_ranking(n_queries=200, n_docs=10, n_features=3, return_X_y_qid=True)
+    options = {} if basis is None else {"kernel": "rbf", "basis": basis, "solver": "nystroem"}
+    model = RankRLSCV([1.0], cv=2, scoring="pairwise_r2", **options)
+    model.fit_stream(batches_of(X, y, qid, rows=400))
+    assert sum(sizes) == len(X)
+    assert max(sizes) == (1000 if basis is None else 200)
 
 
 def test_default_grid_is_that_of_fit(tmp_path):

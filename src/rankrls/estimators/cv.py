@@ -338,7 +338,8 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         with unchanged_on_error(self):
             kernel = self._check_options()
             self.__dict__.pop("calibration_", None)
-            folds = self._gather(kernel, stream.read(), basis_rows, n_folds)
+            learner = self._gather(kernel, stream.read(), basis_rows, n_folds)
+            folds = learner.folds
             rescaling = stream.rescaling()
             if rescaling is not None:
                 for fold in folds:
@@ -352,7 +353,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
                 if scoring.name == LOSS_METRIC:
                     found = {"mean_score": held_out.explained_part(alphas).mean(axis=1)}
                 else:
-                    scores = StreamScores(scoring, held_out, folds[0], alphas)
+                    scores = StreamScores(scoring, held_out, learner, alphas)
                     found = self._score_again(stream, scores)
                 return {**found, "n_refits": np.zeros(len(alphas), dtype=np.int64)}
 

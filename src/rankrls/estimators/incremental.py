@@ -8,7 +8,6 @@ so a batch can be added or removed exactly, whether the model was fitted by ``fi
 from __future__ import annotations
 
 import functools
-import math
 import os
 import time
 from abc import abstractmethod
@@ -192,6 +191,11 @@ class Learned:
         """Number of edges, summed over outputs."""
         return sum(part.n_pairs * len(part.outputs) for part in self.total)
 
+    @property
+    def n_features(self) -> int:
+        """Number of columns of Φ."""
+        return len(self.total[0].gram)
+
     def features(self, X: Any) -> Any:
         """Φ of shape (m, n): X itself, or the Nyström features."""
         return X if self.basis is None else self.basis.features(X)
@@ -348,10 +352,13 @@ class StreamLearner:
     ----------
     folds : list of Learned
         Statistics of the complete queries, with one ledger; empty before the first batch.
+    numbers : dict
+        Number of each query in the stream, by label; empty if there is one fold.
     """
 
     def __init__(self, loss: dict[str, str], progress: Progress, n_folds: int = 1) -> None:
         self.folds: list[Learned] = []
+        self.numbers: dict[Any, int] = {}
         self.n_folds = n_folds
         self._loss = loss
         self._progress = progress
@@ -372,7 +379,8 @@ class StreamLearner:
         k, flat = y.reshape(len(y), -1).shape[1], y.ndim == 1
         self.folds = Learned.nothing(X, basis, k, flat, self._ledger, self.n_folds)
         if batch.qid is not None:
-            self._queries = WholeQueries(self._ledger)
+            numbers = self.numbers if self.n_folds > 1 else None
+            self._queries = WholeQueries(self._ledger, numbers=numbers)
             return
         self._ranking = RankingStatistics()
         if self.n_folds > 1:
@@ -406,8 +414,8 @@ class StreamLearner:
         rate = self._n_rows / max(time.perf_counter() - self._start, 1e-9)
         self._progress(f"batch {batch.number}: {self._n_rows:,} rows so far, {rate:,.0f} rows/s")
 
-    def finish(self) -> list[Learned]:
-        """Complete the last query and return the statistics of each fold."""
+    def finish(self) -> None:
+        """Complete the last query."""
         if not self.folds:
             raise ValueError("there is no batch with rows to learn from")
         if self._queries is not None:
@@ -435,7 +443,6 @@ class StreamLearner:
             )
         n_pairs = sum(learned.n_pairs for learned in self.folds)
         self._progress(f"{self._n_rows:,} rows, {n_pairs:,} pairs: solving")
-        return self.folds
 
     def _add_ranking(self, X: Any, y: Array, weight: Array | None) -> None:
         assert self._ranking is not None
@@ -450,7 +457,7 @@ class StreamLearner:
         Rows that wait are copied: a caller may fill the same arrays again for the next batch.
         """
         for rows in ended:
-            self._n_waiting += math.prod(rows.X.shape)
+            self._n_waiting += len(rows.y) * max(rows.X.shape[1], self.folds[0].n_features)
             many = self.n_folds == 1 or self._n_waiting >= ENTRIES
             for fold, mine in rows.by_fold(self.n_folds).items():
                 part = (rows, mine) if many else (rows.take(mine, copy=True), slice(None))
@@ -466,9 +473,8 @@ class StreamLearner:
             rows = joined([rows.take(mine) for rows, mine in waiting[fold]])
             self.folds[fold].add(rows.graph(), rows.X, self._loss)
 
-        widths = [parts[0][0].X.shape[1] for parts in waiting.values()]
         try:
-            _resources.in_threads(add, list(waiting), max(widths, default=0))
+            _resources.in_threads(add, list(waiting), self.folds[0].n_features)
         except ValueError as error:
             if self.n_folds == 1:
                 raise
@@ -680,8 +686,8 @@ class IncrementalRanker(PosteriorMixin, Ranker):
 
     def _gather(
         self, kernel: Kernel, batches: Iterable[Batch], basis_rows: Any, n_folds: int = 1
-    ) -> list[Learned]:
-        """Sums over all batches, in folds of whole queries."""
+    ) -> StreamLearner:
+        """Sum all batches, in folds of whole queries."""
         learner = StreamLearner(self._loss, Progress(type(self).__name__, self.verbose), n_folds)
         for batch in batches:
             with named_batch(batch.number):
@@ -693,7 +699,8 @@ class IncrementalRanker(PosteriorMixin, Ranker):
                         codes = encode_qid(batch.qid, X.shape[0]).codes
                         self._warn_about_columns(kernel, X, codes)
                 learner.add(X, batch)
-        return learner.finish()
+        learner.finish()
+        return learner
 
     def _check_rows_of(self, batch: Batch, *, reset: bool) -> Any:
         """Validate the features of a batch and the names of its columns."""

@@ -347,7 +347,7 @@ class RankRLS(IncrementalRanker):
     def _fit_stream(self, stream: BatchStream, basis_rows: Any = None) -> Any:
         with unchanged_on_error(self):
             kernel = self._check_terms(first=True)
-            (learned,) = self._gather(kernel, stream.read(), basis_rows)
+            (learned,) = self._gather(kernel, stream.read(), basis_rows).folds
             rescaling = stream.rescaling()
             if rescaling is not None:
                 learned.rescale(*rescaling)

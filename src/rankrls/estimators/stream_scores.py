@@ -13,8 +13,8 @@ from rankrls.core.preferences.statistics import Ledger
 from rankrls.core.ridge.fold_statistics import FoldStatistics
 from rankrls.core.ridge.leave_out import HeldOut
 from rankrls.estimators.choosing import LOSS_METRIC, ListScores, Scoring
-from rankrls.estimators.incremental import BatchStream, Learned
-from rankrls.estimators.whole_queries import Rows, WholeQueries
+from rankrls.estimators.incremental import BatchStream, StreamLearner
+from rankrls.estimators.whole_queries import AGAIN, Rows, WholeQueries
 
 __all__ = ["StreamScores", "require_again", "require_rest"]
 
@@ -57,20 +57,21 @@ class StreamScores:
     scoring : Scoring
         With a score for every list.
     held_out : FoldStatistics
-    like : Learned
-        Gives the features of rows.
+    learner : StreamLearner
+        Of the first pass.
     alphas : ndarray of shape (n_alphas,)
     """
 
     def __init__(
-        self, scoring: Scoring, held_out: FoldStatistics, like: Learned, alphas: Array
+        self, scoring: Scoring, held_out: FoldStatistics, learner: StreamLearner, alphas: Array
     ) -> None:
         self.n_outputs = held_out.n_outputs
         self._n_folds = len(held_out.folds)
         self._weights = [held_out.weights_without(fold, alphas) for fold in range(self._n_folds)]
-        self._like = like
+        self._like = learner.folds[0]
         self._scores = ListScores(scoring, len(alphas), held_out.n_outputs)
-        self._queries = WholeQueries(Ledger())
+        self._ledger = Ledger()
+        self._queries = WholeQueries(self._ledger, known=learner.numbers)
 
     def add(self, X: Any, y: Array, qid: Any) -> None:
         """Add the rows of a batch, checked; y of shape (m, n_outputs)."""
@@ -79,6 +80,13 @@ class StreamScores:
     def finish(self) -> dict[str, Array]:
         """Mean, deviation and number of the scores, for every alpha."""
         self._score(self._queries.end())
+        before = self._like.ledger.queries
+        if self._ledger.queries != before:
+            n, m = (sum(queries.values()) for queries in (self._ledger.queries, before))
+            raise ValueError(
+                f"the batches had {m:,} rows of {len(before):,} queries, and now {n:,} of "
+                f"{len(self._ledger.queries):,}, or other numbers of rows in some; {AGAIN}"
+            )
         return self._scores.spread()
 
     def _score(self, ended: Iterable[Rows]) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankrls._validation import encode_qid
+from rankrls._validation import encode_qid, show
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import Ledger, as_list
 
-__all__ = ["Rows", "WholeQueries", "joined"]
+__all__ = ["AGAIN", "Rows", "WholeQueries", "joined"]
 
 Array = NDArray[Any]
 
@@ -21,6 +21,10 @@ COMES_BACK = (
     "comes back after its rows had ended in an earlier batch. Only the last query of a batch may "
     "go on in the next one: sort the data by query, or give every query in one batch"
 )
+
+
+#: For streams that are read more than once.
+AGAIN = "batches that are read again must have the same rows"
 
 
 class Rows(NamedTuple):
@@ -73,10 +77,20 @@ class WholeQueries:
     ----------
     ledger : Ledger
         Complete queries are recorded in it.
+    numbers : dict, optional
+        Receives the number of each query in the stream, by label.
+    known : dict, optional
+        The ``numbers`` of an earlier pass, in which the queries may have had another order.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        numbers: dict[Any, int] | None = None,
+        known: dict[Any, int] | None = None,
+    ) -> None:
+        self._ledger, self._numbers, self._known = ledger, numbers, known
         self._open: list[Rows] = []  # pieces of a query that may go on
         self._label: Any = None
         self._n_begun = 0
@@ -88,7 +102,7 @@ class WholeQueries:
         self._ledger.check_unseen(labels, COMES_BACK)
         last = int(codes[-1])
         goes_on = labels.index(self._label) if self._open and self._label in labels else -1
-        numbers = self._numbers(codes, goes_on)
+        numbers = self._numbered(codes, labels, goes_on)
         rows = Rows(X, y, numbers[codes], weight)
         if goes_on >= 0:
             self._open.append(rows.take(np.flatnonzero(codes == goes_on)))
@@ -116,14 +130,23 @@ class WholeQueries:
         self._open, self._label = [], None
         yield whole
 
-    def _numbers(self, codes: Array, goes_on: int) -> Array:
+    def _numbered(self, codes: Array, labels: list[Any], goes_on: int) -> Array:
         """Number in the stream of every query of a batch, shape (n_queries,)."""
         first = np.unique(codes, return_index=True)[1]
         numbers = np.empty(len(first), dtype=np.int64)
         if goes_on >= 0:
             numbers[goes_on] = self._open[0].query[0]
         new = [code for code in np.argsort(first) if code != goes_on]
-        numbers[new] = self._n_begun + np.arange(len(new))
+        begun = [labels[code] for code in new]
+        if self._known is None:
+            numbers[new] = self._n_begun + np.arange(len(new))
+        else:
+            for label in begun:
+                if label not in self._known:
+                    raise ValueError(f"query {show(label)} was not there before; {AGAIN}")
+            numbers[new] = [self._known[label] for label in begun]
+        if self._numbers is not None:
+            self._numbers.update(zip(begun, numbers[new].tolist(), strict=True))
         self._n_begun += len(new)
         return numbers
 
