@@ -72,6 +72,10 @@ class Columns:
         self.others = [name for name in (target, qid, sample_weight) if name is not None]
         self.chosen = features is not None
         self.features = choose_features(source.file, source.names, self.others, features, drop)
+        self.widths: dict[str, int] = {}
+        self._named: set[str] = set()  # columns of lists whose numbers are named one by one
+        if self.chosen:
+            self._join_lists(source)
         for name in self.others:
             if not isinstance(name, str):
                 raise ValueError(
@@ -81,7 +85,6 @@ class Columns:
         if text is not None:
             wanted = _text_columns(source.schema) if text == "auto" else set(text)
             self.text = [name for name in self.features if name in wanted]
-        self.widths: dict[str, int] = {}
         self._file_kind = source.kind
         self.kind: str | None = None
         source.expect(self)
@@ -144,6 +147,33 @@ class Columns:
                 )
         if self.qid is not None:
             self._check_qid(source, schema.field(self.qid).type)
+
+    def _join_lists(self, source: Source) -> None:
+        """Replace the features of lists, as `feature_names` names them, by their columns."""
+        columns = []
+        for name in self.features:
+            column, _, number = name.rpartition("_")
+            if name in source.names or column not in source.names or not number.isdigit():
+                columns.append(name)
+                continue
+            if not _is_list(source.schema.field(column).type):
+                columns.append(name)
+                continue
+            width = self.widths.get(column, 0)
+            if int(number) != width or (width and columns[-1] != column):
+                raise ValueError(
+                    f"{source.file}: {named(name)} is a number of the lists in column "
+                    f"{named(column)}, which are read as a whole: name the column in features="
+                )
+            columns += [column] if width == 0 else []
+            self.widths[column] = width + 1
+        self.features, self._named = columns, set(self.widths)
+
+    def _expected(self, name: str) -> str:
+        """How long the lists of a column should be, and why."""
+        if name not in self._named:
+            return f"not {self.widths[name]} as in the first"
+        return f"not {self.widths[name]} as features are named; to read all, name the column"
 
     def _no_numbers(self, schema: Any) -> list[str]:
         """Features that are neither numbers, nor lists of them, nor taken as text."""
@@ -284,7 +314,7 @@ class Columns:
                 at = wrong[0]
                 raise ValueError(
                     f"{chunk.place(there[at])}: column {named(name)} has {lengths[at]} numbers in "
-                    f"this row, not {width} as in the first"
+                    f"this row, {self._expected(name)}"
                 )
         flat = column.flatten()
         if not self.keep_missing:

@@ -206,7 +206,7 @@ class CsvSource(Source):
             numbers = np.array([plain_number(word.strip()) for word in words], dtype=np.float64)
         bad = np.isnan(numbers)
         if kind == "feature" and self.keep_missing:
-            bad &= [not is_missing(word) for word in words]
+            bad &= np.array([not is_missing(word) for word in words], dtype=bool)
         codes = coded.indices.to_numpy(zero_copy_only=False)
         values = numbers[codes]
         first = int(np.argmax(bad[codes])) if bad.any() else None

@@ -31,8 +31,16 @@ def loads_several(load: F) -> F:
             return load(path, **options)
         paths = _check(path, options)
         parts = [load(paths[0], **options)]
-        options = _like_first(parts[0], options)
+        auto = options.get("text") == "auto" and parts[0].format != "letor"
+        options = _like_first(parts[0], options) | ({"text": "auto"} if auto else {})
         parts += [load(one, **options) for one in paths[1:]]
+        if auto:  # what is text in one file is so in all
+            found = set().union(*map(_text_of, parts))
+            options["text"] = [name for name in parts[0].feature_names if name in found]
+            parts = [
+                part if _text_of(part) == found else load(one, **options)
+                for one, part in zip(paths, parts, strict=True)
+            ]
         return _joined(parts, [name_of(one) for one in paths])
 
     return cast(F, all_of)
@@ -74,9 +82,14 @@ def _like_first(first: Bunch, options: dict[str, Any]) -> dict[str, Any]:
         return options
     columns = {"target": first.target_name, "qid": first.qid_name, "drop": None}
     if options.get("text") is not None:
-        text = first.data.text if isinstance(first.data, RawTable) else ()
-        columns["text"] = [first.feature_names[j] for j in text] or None
+        columns["text"] = [name for name in first.feature_names if name in _text_of(first)]
     return {**options, **columns, "features": first.feature_names}
+
+
+def _text_of(bunch: Bunch) -> set[str]:
+    """Names of the features that are text."""
+    text = bunch.data.text if isinstance(bunch.data, RawTable) else ()
+    return {bunch.feature_names[j] for j in text}
 
 
 def _joined(parts: list[Bunch], names: list[str]) -> Bunch:
