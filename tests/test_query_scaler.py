@@ -1,5 +1,7 @@
 """QueryScaler against a loop over queries and columns."""
 
+import warnings
+
 import numpy as np
 import pytest
 import sklearn
@@ -11,6 +13,9 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from rankrls import RankRLS
+from rankrls.datasets import make_ranking
+from rankrls.io import load_model, save_model
 from rankrls.preprocessing import QueryScaler
 
 METHODS = ("minmax", "standard", "maxabs", "rank")
@@ -186,3 +191,21 @@ def test_data_frames(library):
     assert list(scaled.columns) == names
     assert_allclose(np.asarray(scaled), looped(X, qid, "minmax"), atol=1e-12)
     assert list(scaler.get_feature_names_out()) == names
+
+
+def test_training_rows_as_one_query_and_new_ones_by_query(tmp_path):
+    """A pipeline may hand qid to the ranker only: its scores would differ from those of rank."""
+    X, y, qid = make_ranking(n_queries=10, random_state=0, return_X_y_qid=True)
+    pooled = make_pipeline(QueryScaler(), RankRLS()).fit(X, y, rankrls__qid=qid)
+    save_model(pooled, tmp_path / "model")
+    for model in (pooled, load_model(tmp_path / "model")):
+        with pytest.warns(UserWarning, match="training rows were scaled as one query"):
+            model[0].transform(X, qid=qid)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pooled.predict(X)
+        by_query = QueryScaler().fit_transform(X, qid=qid)
+        fitted = QueryScaler().fit(X)  # it has scaled nothing yet
+        save_model(fitted, tmp_path / "scaler")
+        for scaler in (fitted, load_model(tmp_path / "scaler")):
+            np.testing.assert_array_equal(scaler.transform(X, qid=qid), by_query)

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import rankrls
-from rankrls import RankRLS, RankRLSCV, RankSVM, rank
+from rankrls import AutoRanker, RankRLS, RankRLSCV, RankSVM, rank
 from rankrls.datasets import make_ranking
 from rankrls.preprocessing import QueryScaler
 from rankrls.rankings import RankTable
@@ -102,6 +102,28 @@ def test_the_index_names_rows(frame, model):
     assert lines_of(rank(model, both, qid="session", ids="doc")) == expected
     numbered = rank(model, frame, qid="session")
     assert sorted(numbered.id.tolist()) == list(range(len(frame)))
+
+
+def test_a_part_of_a_frame_keeps_the_names_of_its_rows():
+    """pandas keeps a RangeIndex for slices and for filters of consecutive rows."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"q": np.repeat([0, 1, 2], 5), "f": rng.normal(size=15)})
+    model = RankRLS().fit(table[["f"]], np.arange(15) % 3, qid=table["q"])
+    whole = rank(model, table, qid="q")
+    for part in (table[10:], table[table["q"] == 2], table.iloc[10:15], table[table.index > 9]):
+        found = rank(model, part, qid="q")
+        assert found.id.tolist() == whole.id[whole.query == 2].tolist()
+    odd = rank(model, table[1::2], qid="q")
+    assert sorted(odd.id.tolist()) == list(range(1, 15, 2))
+
+
+def test_auto_ranker_that_was_fitted_without_queries():
+    X, y, qid = make_ranking(n_queries=8, random_state=0, return_X_y_qid=True)
+    model = AutoRanker(effort="quick", random_state=0).fit(X, y)
+    score = model.predict(X)
+    assert rank(model, X, k=1).score.tolist() == [score.max()]
+    best = [score[qid == query].max() for query in np.unique(qid)]
+    assert rank(model, X, qid=qid, k=1).score.tolist() == best
 
 
 def test_an_index_of_queries_names_no_rows(frame, model):

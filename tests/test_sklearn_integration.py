@@ -8,6 +8,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
@@ -30,7 +31,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import get_tags
 
 import oracles
-from rankrls import PreferenceGraph, RankRLS
+from rankrls import PreferenceGraph, RankRLS, model_selection
 from rankrls.metrics import (
     make_ranking_scorer,
     ndcg,
@@ -1083,3 +1084,16 @@ def test_stateless_step_before_a_graph(data):
     graph = graphs(data)["both"]
     pipe = make_pipeline(FunctionTransformer(np.tanh), StandardScaler(), RankRLS()).fit(X, graph)
     assert 0.5 < pipe.score(X, graph) <= 1
+
+
+@pytest.mark.parametrize("make", [pa.array, pa.chunked_array, pd.Index, pd.array])
+def test_query_ids_of_any_array(make):
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.normal(size=(40, 3)), rng.integers(0, 3, 40), np.repeat(list("abcdefghij"), 4)
+    given = make([qid.tolist()] if make is pa.chunked_array else qid.tolist())
+    model, expected = RankRLS().fit(X, y, qid=given), RankRLS().fit(X, y, qid=qid)
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+    assert ndcg(y, X[:, 0], qid=given) == ndcg(y, X[:, 0], qid=qid)
+    for function in (model_selection.cross_val_score, model_selection.cross_val_predict):
+        found = function(RankRLS(), X, y, qid=given, cv=5)
+        np.testing.assert_array_equal(found, function(RankRLS(), X, y, qid=qid, cv=5))

@@ -103,8 +103,10 @@ def column_names(data: Any) -> Any:
 
 
 def names_anything(names: Any) -> bool:
-    """Whether an index has names, not only row numbers."""
-    return names is not None and type(names).__name__ != "RangeIndex"
+    """Whether an index has names, not only row numbers; a part of a frame keeps those it had."""
+    if names is None or type(names).__name__ != "RangeIndex":
+        return names is not None
+    return (names.start, names.step) != (0, 1)
 
 
 def order_of(names: Any, wanted: Any, *, what: str, like: str, advice: str) -> Array | None:

@@ -349,7 +349,8 @@ def _encode_words(words: NDArray[Any]) -> Queries:
 def label_array(name: str, qid: Any) -> NDArray[Any]:
     """Make an array of labels; lists of mixed types or tuples become arrays of objects."""
     if hasattr(qid, "to_numpy"):
-        return np.asarray(qid.to_numpy())
+        arrow = type(qid).__module__.startswith("pyarrow")
+        return np.asarray(qid.to_numpy(zero_copy_only=False) if arrow else qid.to_numpy())
     if isinstance(qid, str) or not hasattr(qid, "__len__") or hasattr(qid, "tocsr"):
         raise ValueError(f"{name} must hold one id for each row; got {show(qid)}")
     if hasattr(qid, "__array__"):

@@ -440,7 +440,8 @@ def _predicted(estimator: Any, X: Any, qid: Any) -> Any:
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     known = np.zeros(n_rows, dtype=np.int64) if qid is None else qid
     if _takes_qid(estimator.predict):
-        return estimator.predict(X, qid=known)
+        fitted_with = getattr(estimator, "_with_qid", True)  # AutoRanker may be fitted without
+        return estimator.predict(X, qid=known if fitted_with else None)
     with config_context(enable_metadata_routing=True):
         if predicts_by_query(estimator):
             return estimator.predict(X, qid=known)

@@ -484,7 +484,7 @@ TRANSFORMERS = (
     EstimatorRecord(
         "QueryScaler",
         "rankrls.preprocessing",
-        fields={**SEEN, **OUTPUT, "_with_qid": FLAG},
+        fields={**SEEN, **OUTPUT, "_with_qid": maybe(FLAG)},
         check=check_seen,
         n_out=lambda scaler: scaler.n_features_in_,
         params={"method": TEXT},

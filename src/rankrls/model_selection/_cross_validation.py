@@ -12,7 +12,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from rankrls._calls import takes_queries
 from rankrls._frames import check_same_rows
-from rankrls._validation import refuse_lazy
+from rankrls._validation import label_array, refuse_lazy
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.estimators.choosing import Scoring, is_fold_count
 from rankrls.metrics import make_ranking_scorer, pairwise_accuracy
@@ -183,6 +183,7 @@ def _routed(estimator: Any, X: Any, y: Any, qid: Any, cv: Any, params: Any) -> d
         cv = QueryKFold(cv)
     if qid is None:
         return {"cv": cv, "params": params}
+    qid = qid if hasattr(qid, "iloc") else label_array("qid", qid)  # scikit-learn selects rows
     if hasattr(cv, "split"):
         cv = list(cv.split(X, y, groups=qid))
     routing = get_routing_for_object(estimator)

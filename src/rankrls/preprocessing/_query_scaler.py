@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from rankrls._calls import all_or_nothing, takes_queries
+from rankrls._calls import all_or_nothing, takes_queries, warn
 from rankrls._frames import check_same_rows, clear_errors
 from rankrls._validation import Queries, check_option, encode_qid
 
@@ -105,7 +105,7 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self : QueryScaler
         """
         self._check(X, reset=True)
-        self._with_qid = False
+        self._with_qid: bool | None = None  # known if training rows are scaled
         return self
 
     @takes_queries
@@ -118,7 +118,7 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Features; sparse only with ``method="maxabs"``.
         qid : array-like of shape (n_rows,), default=None
             Query label of each row, in any order. If None, all rows form one query; this raises an
-            error after `fit_transform` with qid.
+            error after `fit_transform` with qid, and qid is a warning after one without.
 
         Returns
         -------
@@ -131,6 +131,12 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError(
                 "the training rows were scaled by query, so these need qid too: pass qid to "
                 "transform (or to predict and score of the pipeline, with metadata routing)"
+            )
+        if qid is not None and getattr(self, "_with_qid", None) is False:
+            warn(
+                "the training rows were scaled as one query, because QueryScaler was given no qid, "
+                "and these are scaled by query: pass qid to fit_transform, too (to fit of a "
+                "pipeline, as queryscaler__qid or with metadata routing)"
             )
         queries = encode_qid(qid, X.shape[0])
         if sp.issparse(X):
