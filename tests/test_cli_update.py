@@ -131,6 +131,7 @@ def test_one_ranking(folder, capsys):
         ("", "", "nothing to learn from"),
         ("", "all.parquet", "all.parquet: query 0 was given in an earlier call"),
         ("", "--forget new.parquet", "new.parquet: query 30 was never added"),
+        ("", "new.parquet --forget new.parquet", "new.parquet: query 30 was never added"),
         ("", "--forget all.parquet", "nothing would be left"),
         ("", "missing.parquet", "missing.parquet"),
         ("", "new.parquet --missing zero", "--missing is for fit"),

@@ -2,6 +2,7 @@
 
 import copy
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -280,3 +281,29 @@ def test_scalers_learn_other_rows_by_partial_fit(kind):
     learn(ours, more)
     theirs.partial_fit(more)
     assert repr(vars(ours)) == repr(vars(theirs))
+
+
+@pytest.mark.parametrize(("offset", "sd"), [(1e3, 0.1), (1e3, 0.01), (2e9, 1e5)])
+def test_float32_rows_with_an_offset_are_forgotten(offset, sd):
+    rng = np.random.default_rng(0)
+    X = (offset + sd * rng.normal(size=(400, 2))).astype(np.float32)
+    y, qid = rng.integers(0, 3, 400).astype(np.float64), np.repeat(np.arange(40), 10)
+    parts = [slice(0, 100), slice(100, 300)]
+    batches = [(X[part], y[part], qid[part]) for part in parts]
+    model = fit_stream(Pipeline([("scale", StandardScaler()), ("rank", RankRLS())]), batches)
+    partial_fit(model, X[300:], y[300:], qid=qid[300:])
+    for query in range(30):
+        rows = qid == query
+        forget(model, X[rows], y[rows], qid=qid[rows])
+    rest = qid >= 30
+    expected = Pipeline([("scale", StandardScaler()), ("rank", RankRLS())])
+    expected.fit(X[rest].astype(np.float64), y[rest], rank__qid=qid[rest])
+    assert np.allclose(model[-1].coef_, expected[-1].coef_, rtol=1e-4, atol=1e-5)
+
+
+def test_batches_of_dask_are_refused():
+    X, y, qid = ugly()
+    for lazy in ((da.from_array(X), y, qid), (X, da.from_array(y), qid)):
+        for model in (RankRLS(), Pipeline([("scale", StandardScaler()), ("rank", RankRLS())])):
+            with pytest.raises(ValueError, match=r"batch 1: [Xy] is a Dask Array.*rankrls\.dask"):
+                fit_stream(model, [lazy])

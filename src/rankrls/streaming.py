@@ -21,7 +21,7 @@ from rankrls._frames import check_feature_names
 from rankrls._validation import check_length, encode_qid, refuse_lazy, show
 from rankrls.core.preferences.statistics import as_list
 from rankrls.estimators.incremental import Batch, BatchStream, named_batch
-from rankrls.estimators.scalers import SCALERS, learn, rescaling, taken_apart, unlearn
+from rankrls.estimators.scalers import SCALERS, learn, rescaling, scaled, taken_apart, unlearn
 from rankrls.preprocessing import QueryScaler
 
 __all__ = ["fit_stream", "forget", "partial_fit", "require_updatable"]
@@ -165,14 +165,14 @@ class _PreparedStream(BatchStream):
                         self._first = deepcopy(self._scaler)
                     else:
                         learn(self._scaler, X)
-                    X = self._first.transform(X)
+                    X = scaled(self._first, X)
                 self._check_names(batch.names, first=count == 0)
             yield batch._replace(X=X, names=None)
 
     def read_again(self) -> Iterator[Batch]:
         for batch in super().read():
             X = self._before(batch, fit=False)
-            X = X if self._scaler is None else self._scaler.transform(X)
+            X = X if self._scaler is None else scaled(self._scaler, X)
             yield batch._replace(X=X, names=None)
 
     def rescaling(self) -> tuple[Array, Array] | None:
@@ -233,9 +233,9 @@ def _updated(estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any, *, ad
         new.n_samples_seen_ = np.asarray(scaler.n_samples_seen_)[()]  # a file has Python's integers
         learn(new, X)
         other._rescale_features(*rescaling(scaler, new))
-        other.partial_fit(new.transform(X), y, **given)
+        other.partial_fit(scaled(new, X), y, **given)
     else:
-        other.forget(scaler.transform(X), y, **given)
+        other.forget(scaled(scaler, X), y, **given)
         unlearn(new, X)
         if hasattr(other, "_model"):
             other._rescale_features(*rescaling(scaler, new))

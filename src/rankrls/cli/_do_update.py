@@ -73,6 +73,7 @@ def update(
     with Work(f"Reading {(*data, *forgotten)[0]}") as work:
         adding = _Change(scorer, data, options, streaming.partial_fit, "rows_added")
         forgetting = _Change(scorer, forgotten, options, streaming.forget, "rows_forgotten")
+        forgetting.known = set(ranker._ledger.queries)
         # What is replaced must go first. Otherwise it goes last: a model of no rows has no scales.
         replaces = adding.is_large or adding.knows_any(ranker._ledger.queries, work)
         for change in (forgetting, adding) if replaces else (adding, forgetting):
@@ -115,6 +116,11 @@ class _Change:
     change : function of a model and rows
     count : str
         What the number of rows is called.
+
+    Attributes
+    ----------
+    known : set or None
+        The only queries that the rows may have.
     """
 
     def __init__(
@@ -128,6 +134,7 @@ class _Change:
         self._scorer, self._change, self.count = scorer, change, count
         self._files: list[DataFile] = []
         self._loaded: Any = None
+        self.known: set[Any] | None = None
         need = ("target",) if options.one_ranking else ("target", "qid")
         # One ranking is one file; queries may lie across files, which are then read as one.
         for some in [[path] for path in paths] if options.one_ranking else [paths] * bool(paths):
@@ -159,6 +166,7 @@ class _Change:
                 if "group_file" in rows:
                     self._number_queries(rows, file, first)
                 with _named(file):
+                    self._require_known(rows.qid)
                     self._change(
                         self._scorer.model,
                         rows.data,
@@ -167,6 +175,14 @@ class _Change:
                         sample_weight=rows.sample_weight,
                     )
         return n_rows
+
+    def _require_known(self, qid: Any) -> None:
+        """Raise if a query is not one of the model as it was."""
+        if qid is None or self.known is None:
+            return
+        for label in as_list(qid):
+            if label not in self.known:
+                raise ValueError(f"query {label!r} was never added, so it cannot be forgotten")
 
     def _first_number(self) -> int:
         """The first integer after all integer ids of the model's queries."""

@@ -17,7 +17,7 @@ from rankrls.core.preferences.statistics import Statistics
 from rankrls.dask._partitions import Partitions
 from rankrls.dask._tasks import Tasks
 from rankrls.dask._work import Loader
-from rankrls.estimators.scalers import merged, rescaling
+from rankrls.estimators.scalers import merged, rescaling, scaled
 
 __all__ = ["Scaling"]
 
@@ -51,8 +51,8 @@ class Scaling:
             for i, load in loaders.items()
         }
         self._parts = [tasks.add("scaler", itemgetter(0), key) for key in both.values()]
-        scaled = {i: tasks.add("scaled", itemgetter(1), key) for i, key in both.items()}
-        self.X = _replaced(X, tasks, scaled)
+        blocks = {i: tasks.add("scaled", itemgetter(1), key) for i, key in both.items()}
+        self.X = _replaced(X, tasks, blocks)
 
     def add(self, tasks: Tasks) -> list[Any]:
         """Add the tasks that fit the scaler; returns the keys of what `fit` takes."""
@@ -69,11 +69,11 @@ class Scaling:
         """The features in the scale of all rows."""
         tasks = Tasks(self._raw.graph)
         scaler = tasks.give("scaler", self.scaler)
-        scaled = {
+        blocks = {
             i: tasks.add("scaled", partial(_scaled, load), self._raw.blocks[i], scaler)
             for i, load in self._loaders.items()
         }
-        return _replaced(self._raw, tasks, scaled)
+        return _replaced(self._raw, tasks, blocks)
 
 
 def _replaced(X: Partitions, tasks: Tasks, blocks: Mapping[int, Any]) -> Partitions:
@@ -88,8 +88,8 @@ def _fitted(scaler: Any, load: Loader, blocks: list[Any]) -> Any:
 
 def _fitted_and_scaled(load: Loader, blocks: list[Any], first: Any) -> tuple[Any, Any]:
     X = load(blocks)
-    return clone(first).fit(X), first.transform(X)
+    return clone(first).fit(X), scaled(first, X)
 
 
 def _scaled(load: Loader, blocks: list[Any], scaler: Any) -> Any:
-    return scaler.transform(load(blocks))
+    return scaled(scaler, load(blocks))

@@ -31,6 +31,7 @@ from rankrls._validation import (
     check_scores,
     check_weights,
     encode_qid,
+    refuse_lazy,
     show,
 )
 from rankrls.core.linalg.conjugate_gradients import History
@@ -276,6 +277,8 @@ def read_batches(batches: Iterable[Any]) -> Iterator[Batch]:
     for number, batch in enumerate(batches, 1):
         with named_batch(number):
             read = _read(number, batch)
+            for name in ("X", "y", "qid", "sample_weight"):
+                refuse_lazy(getattr(read, name), name)
             n_rows = read.X.shape[0] if hasattr(read.X, "shape") else len(read.X)
         if n_rows:
             yield read

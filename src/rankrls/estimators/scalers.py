@@ -23,7 +23,7 @@ from rankrls.estimators.cv import RankRLSCV
 from rankrls.estimators.rankrls import RankRLS
 from rankrls.preprocessing import QueryScaler
 
-__all__ = ["SCALERS", "learn", "merged", "rescaling", "taken_apart", "unlearn"]
+__all__ = ["SCALERS", "learn", "merged", "rescaling", "scaled", "taken_apart", "unlearn"]
 
 Array = NDArray[Any]
 
@@ -98,6 +98,13 @@ def merged(scalers: Sequence[Any]) -> Any:
             _add_moments(total, other.n_samples_seen_, other.mean_, other.var_)
         total.n_samples_seen_ = n
     return total
+
+
+def scaled(scaler: Any, X: Any) -> Any:
+    """Transform rows; float32 ones in float64 and back, so that offsets cost no digits."""
+    if getattr(X, "dtype", None) != np.float32:
+        return scaler.transform(X)
+    return scaler.transform(X.astype(np.float64)).astype(np.float32)
 
 
 def learn(scaler: Any, X: Any) -> None:
