@@ -29,6 +29,7 @@ from rankrls.report._html import data_block, escape, number
 from rankrls.report._model_checks import check_model
 from rankrls.report._page import render
 from rankrls.report._reproduce import code_lines
+from rankrls.report._sections import short
 from rankrls.report._summary import pairs_by_query, summarise
 from rankrls.report._tables import kept_units
 from rankrls.report._worst import worst_queries
@@ -529,6 +530,16 @@ def test_refits_are_predictions_of_unseen_queries(ranking):
     assert len(seen) == 5
     assert all(not trained & predicted for trained, predicted in seen)
     assert set().union(*(predicted for _, predicted in seen)) == set(range(data.n_queries))
+
+
+def test_the_gain_of_an_alpha_that_the_same_queries_chose_is_said_to_be(ranking):
+    X, y, qid = ranking
+    y = y - y.min()
+    note = "alpha chosen by the same queries"
+    assert note in short(analysed(X, y, qid, alphas=ALPHAS))
+    assert note not in short(analysed(X, y, qid, alphas=[1.0]))
+    assert note not in short(analysed(X, y, qid, estimator=RankRLS(1.0)))
+    assert note not in short(analysed(X, y, qid, alphas=ALPHAS, test=(X, y, qid)))
 
 
 def test_too_little_memory_for_the_shortcut_means_folds(ranking, monkeypatch):

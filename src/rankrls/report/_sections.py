@@ -39,18 +39,17 @@ def short(analysis: Analysis) -> str:
     tiles = [
         ("Pairwise error", percent(error.value), f"{interval(error)}; {source(analysis)}"),
     ]
-    gain = analysis.errors.mean_ndcg
+    path, gain = analysis.held.path, analysis.errors.mean_ndcg
+    searched = path is not None and len(path.alphas) > 1 and analysis.plan.fixed is None
     if gain is not None:
         note = f"mean over {plural(gain.n, 'query', 'queries')}"
         if gain.method != "none":
             note = f"{gain.level:.0%} interval {gain.low:.3f} to {min(1.0, gain.high):.3f}; {note}"
+        if analysis.test is None and searched:
+            note += "; alpha chosen by the same queries"
         tiles.append(("NDCG@10", f"{gain.value:.3f}", note))
     if analysis.alpha is not None:
-        path = analysis.held.path
-        if path is None or len(path.alphas) == 1 or analysis.plan.fixed is not None:
-            note = "as given"
-        else:
-            note = f"best of {len(path.alphas)} values"
+        note = f"best of {len(path.alphas)} values" if path is not None and searched else "as given"
         tiles.append(("alpha", number(analysis.alpha), note))
     pairs = analysis.summary.n_pairs
     where = "in one ranking"
