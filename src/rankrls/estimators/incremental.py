@@ -476,11 +476,13 @@ class StreamLearner:
             rows = joined([rows.take(mine) for rows, mine in waiting[fold]])
             self.folds[fold].add(rows.graph(), rows.X, self._loss)
 
+        if self.n_folds == 1:  # the products of one fold use threads themselves
+            for fold in waiting:
+                add(fold)
+            return
         try:
             _resources.in_threads(add, list(waiting), self.folds[0].n_features)
         except ValueError as error:
-            if self.n_folds == 1:
-                raise
             raise ValueError(f"{error} (in batches {since} to {self._number})") from error
 
 
