@@ -220,6 +220,15 @@ def test_sparse_rows_stay_sparse(run, folder, tmp_path):
     np.testing.assert_allclose(scores_of(out), model.predict(rows))
 
 
+def test_names_with_commas(run, folder, tmp_path):
+    frame = pd.DataFrame(
+        {"qid": [1, 1, 2, 2], "label": [1, 0, 0, 2], "a,b": [2, 3, 1, 5], "c": 1.0}
+    )
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    run("fit", tmp_path / "t.csv", "-m", "new", "--features", '"a,b", c', *PLAIN)
+    assert load_model(folder / "new").feature_names_in_.tolist() == ["a,b", "c"]
+
+
 def test_columns_weights_and_one_ranking(run, folder, data, split, tmp_path):
     X, y, qid = (part[split] for part in data)
     weight = np.arange(len(y)) % 3 + 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import glob
 import inspect
 import os
@@ -299,7 +300,7 @@ def _expanded(path: str | Sequence[str]) -> list[str]:
 
 
 def names_from(given: Sequence[str]) -> list[str] | None:
-    """Names from each of several ``a,b,c``, or from the lines of a file: ``@file``."""
+    """Names from each of several ``a,"b,c"``, or from the lines of a file: ``@file``."""
     return [name for text in given for name in _names_in(text)] or None
 
 
@@ -308,7 +309,7 @@ def _names_in(given: str) -> list[str]:
         with open(given[1:], encoding="utf-8") as file:
             names = [line.strip() for line in file]
     else:
-        names = [name.strip() for name in given.split(",")]
+        names = [name.strip() for name in next(csv.reader([given], skipinitialspace=True), [])]
         if len(names) == 1 and os.path.isfile(given):
             raise ValueError(f"{given!r} is a file: to read the names in it, write @{given}")
     names = [name for name in names if name]

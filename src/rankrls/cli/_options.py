@@ -215,7 +215,8 @@ def data_options(
                          help="All rows are one ranking; query ids, if any, are ignored."),
             click.option("--features", metavar="A,B,…|@FILE", multiple=True,
                          help="Columns of the features (CSV, Parquet), or a file with one on each "
-                         "line; by default all others. May be given several times."),
+                         "line; by default all others. Names with commas in double quotes. May be "
+                         "given several times."),
             click.option("--feature-names", metavar="A,B,…|@FILE", multiple=True,
                          help="Names for the features of LETOR text, in the order of their ids, or "
                          "a file with one on each line. They become part of the model.",
