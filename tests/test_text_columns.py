@@ -13,7 +13,7 @@ from rankrls.preprocessing import TableEncoder
 CSV = b"""qid,label,price,brand,sold,size,note
 a,1,5.5,acme,true,38,
 a,0,,bolt,False,M,"two, quoted"
-b,2,7,NA,true,40,x
+b,2,7,,true,40,x
 b,0,1e3,acme,TRUE,38,
 """
 
@@ -63,6 +63,25 @@ def test_parquet(parquet):
     batches = list(iter_ranking(parquet, text="auto", missing="nan", rows=2))
     assert [len(batch.data) for batch in batches] == [2, 2]
     assert batches[1].data["size"].tolist() == ["40", "38"]
+
+
+def test_words_for_missing_numbers_are_text_in_text(tmp_path):
+    """CSV and Parquet files give the same table; in numbers, the words are missing values."""
+    words = ["NA", "none", "null", "n/a", "NaN", "x", None]
+    frame = pd.DataFrame({"label": [1.0, 0, 2, 0, 1, 0, 1], "qid": 1, "word": words})
+    frame["number"] = [1.0, None, 3, 4, 5, 6, 7]
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    for name in ("rows.csv", "rows.parquet"):
+        for text in ("auto", ["word"]):
+            table = load_ranking(tmp_path / name, text=text, missing="nan").data
+            assert table["word"].tolist() == words
+    data = b"qid,label,number,word\n1,1,2,\n1,0,NA,x\n1,0,null,  \n"
+    table = read(data=data).data
+    np.testing.assert_array_equal(table["number"], [2, np.nan, np.nan])
+    assert table["word"].tolist() == [None, "x", None]
+    encoder = TableEncoder().fit(read(data=b"qid,label,word\n" + b"1,0,NA\n1,1,x\n1,0,\n" * 2).data)
+    assert encoder.get_feature_names_out().tolist() == ["word=NA", "word=x"]
 
 
 def test_named_columns_are_text_whatever_they_hold(parquet):

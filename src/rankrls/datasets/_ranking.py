@@ -87,7 +87,8 @@ def load_ranking(
         For CSV, as in :func:`load_csv`; ignored otherwise.
     missing : {"error", "nan"}, default="error"
         How to handle missing features (NULL, NA, NaN, None, empty cells, nulls): an
-        error, or NaN.
+        error, or NaN. In columns of ``text``, only empty cells and nulls are missing; they are
+        None.
     text : None, "auto" or sequence of str, default=None
         Columns of CSV and Parquet files that may hold text. None: every feature is a number.
         ``"auto"``: a column with a cell that is neither a number nor missing is text. Names: these
