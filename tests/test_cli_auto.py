@@ -288,11 +288,19 @@ def test_numbers_with_a_few_words_are_a_warning(run):
 def test_dates_are_a_warning(run):
     frame = pd.read_csv("train.csv", dtype={"size": str})
     frame["added"] = [f"2024-0{1 + i % 3}-11 10:00" for i in range(len(frame))]
-    frame.to_csv("days.csv", index=False)
-    told = run("fit days.csv --auto --effort quick -m x").err
-    assert "column 'added' holds dates" in told
-    assert "leave it out by --drop added" in told
-    assert "column 'name'" not in told
+    frame.assign(added=frame["added"].where(frame.index % 5 > 0, "NULL")).to_csv(
+        "days.csv", index=False
+    )
+    frame.assign(
+        added=pd.to_datetime(frame["added"]), since=pd.to_timedelta(frame.index % 9, "h")
+    ).to_parquet("days.parquet")
+    for data in ("days.csv", "days.parquet"):
+        told = run(f"fit {data} --auto --effort quick -m x").err
+        assert "column 'added' holds dates" in told
+        assert "leave it out by --drop added" in told
+        assert "column 'name'" not in told
+    assert "column 'since' holds dates or times" in told
+    run("predict days.parquet -m x")
 
 
 def test_labels_without_gains(run):

@@ -40,8 +40,8 @@ RAW: dict[str, Any] = {"text": "auto", "missing": "nan"}
 #: Names that are printed of a list of columns.
 SHOWN_NAMES = 8
 
-#: The beginning of a date in ISO order.
-DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?!\d)")
+#: The beginning of a date in ISO order, a time of day, or a duration of a Parquet file.
+DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?!\d)|\d{1,2}:\d\d(?!\d)|-?\d+ (s|ms|us|ns)$")
 
 #: A column of text with at least this share of numbers is probably one of numbers.
 MOSTLY_NUMBERS = 0.9
@@ -133,12 +133,13 @@ def nested(ranker: AutoRanker) -> str:
 
 
 def _warn_of_text(name: str, words: Any) -> None:
-    """Warn if nearly all cells of a column of text are numbers, or all are dates."""
+    """Warn if nearly all cells of a column of text are numbers, or most are dates or times."""
     levels, counts = np.unique(words[words != None].astype(str), return_counts=True)  # noqa: E711
-    if len(levels) and all(DATE.match(level) for level in levels):
+    dates = np.array([bool(DATE.match(level)) for level in levels], dtype=bool)
+    if counts[dates].sum() > counts.sum() / 2:  # the others may be words for missing dates
         warn(
-            f"column {name!r} holds dates, which are taken as text: give a number that is meant, "
-            f"such as the age in days, or leave it out by --drop {name}"
+            f"column {name!r} holds dates or times, which are taken as text: give a number that is "
+            f"meant, such as the age in days, or leave it out by --drop {name}"
         )
     numeric = np.array([_is_number(level) for level in levels], dtype=bool)
     n_others = int(counts[~numeric].sum())
