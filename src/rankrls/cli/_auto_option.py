@@ -18,6 +18,7 @@ __all__ = [
     "DEFAULT_SCORING",
     "RAW",
     "fitted",
+    "left_out",
     "make_auto",
     "nested",
     "plain",
@@ -91,14 +92,20 @@ def tell_columns(ranker: AutoRanker, X: Any, *, zero_based: bool) -> None:
         note(f"taken as text: {_listed([X.columns[j] for j in sorted(X.text)])}")
         for j, words in sorted(X.text.items()):
             _warn_of_text(X.columns[j], words)
-    dropped, names = ranker._table.dropped_, getattr(ranker, "feature_names_in_", None)
+    dropped = len(ranker._table.dropped_)
     if dropped:
-        first = 0 if zero_based else 1
-        known = [f"feature {first + j}" if names is None else str(names[j]) for j in dropped]
         note(
-            f"{len(dropped):,} of {X.shape[1]:,} columns left out (constant, ids, or text that is "
-            f"new in nearly every row): {_listed(known)}"
+            f"{dropped:,} of {X.shape[1]:,} columns left out (constant, ids, or text that is new "
+            f"in nearly every row): {left_out(ranker, zero_based=zero_based)}"
         )
+
+
+def left_out(ranker: AutoRanker, *, zero_based: bool = False) -> str:
+    """Names, or LETOR numbers, of the first columns that a ranker does not use."""
+    first, names = 0 if zero_based else 1, getattr(ranker, "feature_names_in_", None)
+    return _listed(
+        [f"feature {first + j}" if names is None else str(names[j]) for j in ranker._table.dropped_]
+    )
 
 
 def summary(ranker: AutoRanker, rows: Any) -> dict[str, Any]:
