@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import sklearn
 from scipy import sparse
@@ -92,6 +93,14 @@ def test_names_in_names_out(frame, model, make):
     assert lines_of(by_arrays) == expected
     assert table.to_frame().columns.tolist() == ["query", "rank", "id", "score"]
     assert repr(table) == f"RankTable({len(expected)} lines; columns query, rank, id, score)"
+
+
+def test_tables_of_pyarrow(frame, model):
+    expected = rank(model, frame, qid="session", ids="doc").to_frame()
+    table = pa.Table.from_pandas(frame)
+    for data in (table, table.to_batches()[0]):
+        found = rank(model, data, qid="session", ids="doc").to_frame()
+        pd.testing.assert_frame_equal(found, expected)
 
 
 def test_the_index_names_rows(frame, model):

@@ -62,6 +62,7 @@ __all__ = [
     "unequal_scales",
     "warn_about_columns",
     "with_columns",
+    "without_arrow",
 ]
 
 Array = NDArray[Any]
@@ -86,6 +87,16 @@ def table_frame(values: Array, rows: Array, columns: Array) -> Any:
     except ImportError as error:
         raise ImportError("a table with names needs pandas: pip install pandas") from error
     return pd.DataFrame(values, index=pd.Index(rows), columns=pd.Index(columns))
+
+
+def without_arrow(data: Any) -> Any:
+    """A pyarrow table or record batch as a pandas data frame; other data as they are."""
+    if not (type(data).__module__.startswith("pyarrow") and hasattr(data, "to_pandas")):
+        return data
+    try:
+        return data.to_pandas()
+    except ImportError as error:
+        raise ImportError("a pyarrow table is read by pandas: pip install pandas") from error
 
 
 def row_names(data: Any) -> Any:

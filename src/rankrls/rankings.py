@@ -32,6 +32,7 @@ from rankrls._frames import (
     row_names,
     shown_names,
     with_columns,
+    without_arrow,
 )
 from rankrls._validation import (
     check_finite_array,
@@ -257,11 +258,11 @@ def rank(
         searches. ``qid`` is passed to estimators that use it, such as a pipeline with
         :class:`~rankrls.preprocessing.QueryScaler`.
     data : {array-like, sparse matrix} of shape (n_rows, n_features), data frame or Bunch
-        Rows to rank. From a data frame (pandas, polars), the columns that the model uses are
-        selected by name and others are ignored, as are those that the model has dropped in
-        ``fit`` (a ``ColumnTransformer``, `TableEncoder` or `AutoRanker`); if the model has no
-        feature names, all columns except those of ``qid`` and ``ids`` are
-        used. A Bunch of `rankrls.datasets` provides ``data`` and ``qid``.
+        Rows to rank. From a data frame (pandas, polars) or pyarrow table, the columns that the
+        model uses are selected by name and others are ignored, as are those that the model has
+        dropped in ``fit`` (a ``ColumnTransformer``, `TableEncoder` or `AutoRanker`); if the model
+        has no feature names, all columns except those of ``qid`` and ``ids`` are used. A Bunch
+        of `rankrls.datasets` provides ``data`` and ``qid``.
     qid : str or array-like of shape (n_rows,), optional
         Query label of each row, in any order; or the name of a column or of an index level. If
         None, the ``qid`` of the Bunch; otherwise all rows form one query with label 0.
@@ -308,7 +309,7 @@ def rank(
             f"a {type(estimator).__name__} ranks objects for objects: use its own method "
             "rank(X, Z, k=…)"
         )
-    rows = _NamedRows.of(estimator, data, qid, ids)
+    rows = _NamedRows.of(estimator, without_arrow(data), qid, ids)
     with warnings.catch_warnings():
         if isinstance(data, Mapping):  # its columns were chosen by their names
             warnings.filterwarnings("ignore", "X does not have valid feature names")
