@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
@@ -136,7 +137,7 @@ def raw_table(n=400, seed=0):
     return frame, y, rng.integers(20, size=n)
 
 
-@pytest.mark.parametrize("kind", [lambda frame: frame, pl.from_pandas])
+@pytest.mark.parametrize("kind", [lambda frame: frame, pl.from_pandas, pa.Table.from_pandas])
 def test_raw_tables(kind, tmp_path):
     frame, y, qid = raw_table()
     table = kind(frame)

@@ -204,6 +204,7 @@ def test_info_lists_the_members(run):
     assert "AutoRanker" in told
     for view in model.members_["view"][: len(model.estimators_)]:
         assert view in told
+    assert re.search("left out +product_id, name, currency", told)
     found = json.loads(run("info model --json").out)
     assert found["summary"]["best_score_"] == model.best_score_
 
@@ -275,6 +276,40 @@ def test_predict_needs_queries_and_columns(run):
     assert "words.csv:2: column 'price' is 'cheap'" in run("predict words.csv -m model", 2).err
 
 
+def test_columns_left_out_need_not_be_there(run):
+    frame = pd.read_csv("test.csv", dtype={"size": str})
+    left_out = ["product_id", "name", "currency"]
+    few, other = frame.drop(columns=left_out), frame.assign(name=pd.Timestamp("2024-01-01"))
+    other["currency"] = [[1, 2]] * len(other)
+    for table, name in ((few, "few"), (other, "other")):
+        table.to_parquet(f"{name}.parquet")
+    few.to_csv("few.csv", index=False)
+    expected = run("predict test.csv -m model --top 3").out
+    for words in ("few.csv", "few.parquet", "other.parquet", "test.csv --drop name"):
+        assert run(f"predict {words} -m model --top 3").out == expected
+    assert run("evaluate other.parquet -m model").out == run("evaluate test.csv -m model").out
+    names = [name for name in frame.columns if name not in ("query", "grade")]
+    used = [name for name in names if name not in left_out]
+    for given in (names, used):
+        words = f"predict few.csv -m model --top 3 --features {','.join(given)}"
+        assert run(words).out == expected
+    new = {name: f"new_{name}" for name in names}
+    few.rename(columns=new).to_csv("new.csv", index=False)
+    words = f"predict new.csv -m model --top 3 --features {','.join(new.values())}"
+    assert run(words).out == expected
+
+
+def test_lists_with_a_number_that_is_left_out(run):
+    frame = pd.read_parquet("train.parquet")
+    frame["vector"] = [
+        [price, 1.0, len(brand)] for price, brand in frame[["price", "brand"]].values
+    ]
+    frame[["query", "grade", "vector"]].to_parquet("lists.parquet")
+    assert "left out" in run("fit lists.parquet --auto --effort quick -m lists").err
+    scores = run("predict lists.parquet -m lists").out
+    assert len(set(scores.split())) > 10
+
+
 def test_numbers_with_a_few_words_are_a_warning(run):
     frame = pd.read_csv("train.csv", dtype={"size": str})
     frame["price"] = frame["price"].astype(str)
@@ -288,11 +323,19 @@ def test_numbers_with_a_few_words_are_a_warning(run):
 def test_dates_are_a_warning(run):
     frame = pd.read_csv("train.csv", dtype={"size": str})
     frame["added"] = [f"2024-0{1 + i % 3}-11 10:00" for i in range(len(frame))]
-    frame.to_csv("days.csv", index=False)
-    told = run("fit days.csv --auto --effort quick -m x").err
-    assert "column 'added' holds dates" in told
-    assert "leave it out by --drop added" in told
-    assert "column 'name'" not in told
+    frame.assign(added=frame["added"].where(frame.index % 5 > 0, "NULL")).to_csv(
+        "days.csv", index=False
+    )
+    frame.assign(
+        added=pd.to_datetime(frame["added"]), since=pd.to_timedelta(frame.index % 9, "h")
+    ).to_parquet("days.parquet")
+    for data in ("days.csv", "days.parquet"):
+        told = run(f"fit {data} --auto --effort quick -m x").err
+        assert "column 'added' holds dates" in told
+        assert "leave it out by --drop added" in told
+        assert "column 'name'" not in told
+    assert "column 'since' holds dates or times" in told
+    run("predict days.parquet -m x")
 
 
 def test_labels_without_gains(run):

@@ -148,7 +148,7 @@ def test_long_files_with_quotes(monkeypatch, delimiter, end, n_bytes):
     options = {"delimiter": delimiter, "missing": "nan", "format": "csv", "text": ["word"]}
     found = load_ranking(io.BytesIO(text.encode()), **options)
     words = [row[0].strip() for row in rows]
-    assert found.data["word"].tolist() == [w if w not in ("", "NA") else None for w in words]
+    assert found.data["word"].tolist() == [w or None for w in words]
     values = {"1": 1, "true": 1, "": math.nan, " NA ": math.nan, "+2.5e1": 25, "1e-310": 1e-310}
     np.testing.assert_array_equal(found.data["number"], [values[row[1]] for row in rows])
     assert found.qid.tolist() == [row[2] for row in rows]

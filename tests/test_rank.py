@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import sklearn
 from scipy import sparse
@@ -14,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 
 import rankrls
 from rankrls import AutoRanker, RankRLS, RankRLSCV, RankSVM, rank
-from rankrls.datasets import make_ranking
-from rankrls.preprocessing import QueryScaler
+from rankrls.datasets import load_ranking, make_product_search, make_ranking
+from rankrls.preprocessing import QueryScaler, TableEncoder
 from rankrls.rankings import RankTable
 
 
@@ -92,6 +93,14 @@ def test_names_in_names_out(frame, model, make):
     assert lines_of(by_arrays) == expected
     assert table.to_frame().columns.tolist() == ["query", "rank", "id", "score"]
     assert repr(table) == f"RankTable({len(expected)} lines; columns query, rank, id, score)"
+
+
+def test_tables_of_pyarrow(frame, model):
+    expected = rank(model, frame, qid="session", ids="doc").to_frame()
+    table = pa.Table.from_pandas(frame)
+    for data in (table, table.to_batches()[0]):
+        found = rank(model, data, qid="session", ids="doc").to_frame()
+        pd.testing.assert_frame_equal(found, expected)
 
 
 def test_the_index_names_rows(frame, model):
@@ -268,6 +277,40 @@ def test_what_is_wrong_is_said(frame, model, bunch):
     other = pd.Series(frame["session"].to_numpy()[::-1], index=frame["doc"][::-1])
     with pytest.raises(ValueError, match="in another order"):
         RankTable.from_scores(pd.Series(np.ones(len(frame)), index=frame["doc"]), qid=other)
+
+
+@pytest.mark.parametrize("kind", ["AutoRanker", "pipeline"])
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.IdColumnWarning")
+def test_columns_that_an_encoder_has_dropped_are_not_needed(kind, tmp_path):
+    table = make_product_search(n_queries=12, n_products=6, random_state=0).assign(constant=1.0)
+    X, y, qid = table.drop(columns=["query", "grade"]), table["grade"], table["query"]
+    if kind == "AutoRanker":
+        model = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+        expected = model.predict(X, qid=qid)
+    else:
+        model = make_pipeline(TableEncoder(), RankRLS(1.0)).fit(X, y, rankrls__qid=qid)
+        expected = model.predict(X)
+    few = table.drop(columns=["product", "constant"])
+    dates = table.assign(product=pd.Timestamp("2024-01-01"), constant="one")
+    few.to_csv(tmp_path / "few.csv", index=False)
+    read = load_ranking(tmp_path / "few.csv", target="grade", text="auto", missing="nan")
+    for data in (table, few, dates, pl.from_pandas(few)):
+        found = rank(model, data, qid="query", ids=np.arange(len(table)))
+        np.testing.assert_array_equal(found.score, expected[found.id])
+    found = rank(model, read)
+    np.testing.assert_array_equal(found.score, expected[found.id])
+    with pytest.raises(ValueError, match="data has no column 'price'"):
+        rank(model, few.drop(columns="price"), qid="query")
+
+
+def test_numbers_of_a_file_without_a_column_that_was_dropped(bunch):
+    X = np.column_stack((bunch.data, np.ones(len(bunch.data))))
+    names = [*bunch.feature_names, "constant"]
+    frame = pd.DataFrame(X, columns=names)
+    model = AutoRanker(effort="quick", random_state=0).fit(frame, bunch.target, qid=bunch.qid)
+    expected = model.predict(frame, qid=bunch.qid)
+    found = rank(model, bunch)
+    np.testing.assert_array_equal(found.score, expected[found.id])
 
 
 def test_it_is_a_public_name():

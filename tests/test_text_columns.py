@@ -4,6 +4,8 @@ import io
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.ipc
 import pytest
 
 from rankrls import AutoRanker
@@ -13,7 +15,7 @@ from rankrls.preprocessing import TableEncoder
 CSV = b"""qid,label,price,brand,sold,size,note
 a,1,5.5,acme,true,38,
 a,0,,bolt,False,M,"two, quoted"
-b,2,7,NA,true,40,x
+b,2,7,,true,40,x
 b,0,1e3,acme,TRUE,38,
 """
 
@@ -63,6 +65,25 @@ def test_parquet(parquet):
     batches = list(iter_ranking(parquet, text="auto", missing="nan", rows=2))
     assert [len(batch.data) for batch in batches] == [2, 2]
     assert batches[1].data["size"].tolist() == ["40", "38"]
+
+
+def test_words_for_missing_numbers_are_text_in_text(tmp_path):
+    """CSV and Parquet files give the same table; in numbers, the words are missing values."""
+    words = ["NA", "none", "null", "n/a", "NaN", "x", None]
+    frame = pd.DataFrame({"label": [1.0, 0, 2, 0, 1, 0, 1], "qid": 1, "word": words})
+    frame["number"] = [1.0, None, 3, 4, 5, 6, 7]
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    for name in ("rows.csv", "rows.parquet"):
+        for text in ("auto", ["word"]):
+            table = load_ranking(tmp_path / name, text=text, missing="nan").data
+            assert table["word"].tolist() == words
+    data = b"qid,label,number,word\n1,1,2,\n1,0,NA,x\n1,0,null,  \n"
+    table = read(data=data).data
+    np.testing.assert_array_equal(table["number"], [2, np.nan, np.nan])
+    assert table["word"].tolist() == [None, "x", None]
+    encoder = TableEncoder().fit(read(data=b"qid,label,word\n" + b"1,0,NA\n1,1,x\n1,0,\n" * 2).data)
+    assert encoder.get_feature_names_out().tolist() == ["word=NA", "word=x"]
 
 
 def test_named_columns_are_text_whatever_they_hold(parquet):
@@ -123,15 +144,38 @@ def test_batches_of_csv_need_names():
         read(3)
 
 
-def test_dates_in_parquet_are_refused(tmp_path):
-    frame = pd.DataFrame(
-        {"qid": [1, 1], "label": [0, 1], "day": pd.to_datetime(["2024-01-01"] * 2)}
-    ).assign(brand=["a", "b"])
-    frame.to_parquet(tmp_path / "days.parquet")
+def test_dates_in_parquet_are_text_or_refused(tmp_path):
+    days = pd.to_datetime(["2024-01-01 00:00", "2024-12-31 10:30"])
+    frame = pd.DataFrame({"qid": [1, 1], "label": [0, 1], "day": days.astype("datetime64[s]")})
+    frame.assign(brand=["a", "b"]).to_parquet(tmp_path / "days.parquet")
+    for text in ("auto", ["day", "brand"]):
+        table = load_ranking(tmp_path / "days.parquet", text=text, missing="nan").data
+        assert table["day"].tolist() == ["2024-01-01 00:00:00", "2024-12-31 10:30:00"]
     with pytest.raises(ValueError, match=r"column 'day' is not numeric .* drop='day',"):
-        load_ranking(tmp_path / "days.parquet", text="auto", missing="nan")
+        load_ranking(tmp_path / "days.parquet", text=["brand"], missing="nan")
     with pytest.raises(ValueError, match=r"column 'day' is not numeric .* drop=\['day', 'brand'\]"):
         load_ranking(tmp_path / "days.parquet")
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        (pa.array([19723, None], pa.date32()), "2024-01-01"),
+        (pa.array([3661, None], pa.time32("s")), "01:01:01"),
+        (pa.array([90, None], pa.duration("s")), "90 s"),
+        (pa.array([90, None], pa.duration("s")).dictionary_encode(), "90 s"),
+        (pa.array([0, None], pa.timestamp("us", "Europe/Berlin")), "1970-01-01 01:00:00+0100"),
+        (pa.array([10, None], pa.timestamp("ms")), "1970-01-01 00:00:00.010"),
+    ],
+)
+def test_text_of_dates_and_times(tmp_path, values, text):
+    rows = pa.table({"qid": [1, 1], "label": [0, 1], "time": values})
+    with pa.ipc.new_file(str(tmp_path / "rows.arrow"), rows.schema) as file:
+        file.write_table(rows)
+    table = load_ranking(tmp_path / "rows.arrow", text="auto", missing="nan").data
+    assert table["time"].tolist() == [text, None]
+    with pytest.raises(ValueError, match="column 'time' is not numeric but"):
+        load_ranking(tmp_path / "rows.arrow", missing="nan")
 
 
 def test_encoded_as_a_data_frame_is():

@@ -31,9 +31,9 @@ __all__ = [
     "check_basis_names",
     "check_feature_names",
     "check_same_rows",
+    "chooses_columns",
     "clear_errors",
     "column_names",
-    "column_transformer",
     "columns_in_order",
     "columns_like_ids",
     "data_frame",
@@ -61,6 +61,8 @@ __all__ = [
     "square_in_order",
     "unequal_scales",
     "warn_about_columns",
+    "with_columns",
+    "without_arrow",
 ]
 
 Array = NDArray[Any]
@@ -85,6 +87,16 @@ def table_frame(values: Array, rows: Array, columns: Array) -> Any:
     except ImportError as error:
         raise ImportError("a table with names needs pandas: pip install pandas") from error
     return pd.DataFrame(values, index=pd.Index(rows), columns=pd.Index(columns))
+
+
+def without_arrow(data: Any) -> Any:
+    """A pyarrow table or record batch as a pandas data frame; other data as they are."""
+    if not (type(data).__module__.startswith("pyarrow") and hasattr(data, "to_pandas")):
+        return data
+    try:
+        return data.to_pandas()
+    except ImportError as error:
+        raise ImportError("a pyarrow table is read by pandas: pip install pandas") from error
 
 
 def row_names(data: Any) -> Any:
@@ -476,27 +488,46 @@ def feature_names(X: Any) -> Array | None:
 def required_features(estimator: Any) -> list[str] | None:
     """Names of the columns that a fitted model needs; None if it was fitted to none with names.
 
-    These are its ``feature_names_in_``, without columns that a ``ColumnTransformer`` in front of
-    it drops.
+    These are its ``feature_names_in_``, without columns that its first step drops: a
+    ``ColumnTransformer``, a ``TableEncoder``, or the encoder of an ``AutoRanker``.
     """
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         return None
-    chooser = column_transformer(estimator)
-    if chooser is not None:
-        dropped = [name for name, part, _ in chooser.transformers_ if part == "drop"]
-        places = chooser._transformer_to_input_indices
-        kept = [columns for name, columns in places.items() if name not in dropped]
-        names = names[sorted({int(j) for columns in kept for j in columns})]
-    return [str(name) for name in names]
+    first = _first_step(estimator)
+    kept: Sequence[int] = range(len(names))
+    if hasattr(first, "_transformer_to_input_indices"):
+        dropped = [name for name, part, _ in first.transformers_ if part == "drop"]
+        places = first._transformer_to_input_indices
+        parts = [columns for name, columns in places.items() if name not in dropped]
+        kept = sorted({int(j) for columns in parts for j in columns})
+    elif hasattr(first, "dropped_") and hasattr(first, "sources_"):
+        kept = sorted(set(first.sources_.tolist()))
+    return [str(names[j]) for j in kept]
 
 
-def column_transformer(estimator: Any) -> Any:
-    """The fitted ``ColumnTransformer`` in front of a pipeline, also one in a search; or None."""
+def chooses_columns(estimator: Any) -> bool:
+    """Whether a model selects columns of a table by their names, so that some may be missing."""
+    names = getattr(estimator, "feature_names_in_", ())
+    return hasattr(_first_step(estimator), "_transformer_to_input_indices") or (
+        len(required_features(estimator) or ()) < len(names)
+    )
+
+
+def _first_step(estimator: Any) -> Any:
+    """The first step of a pipeline, also of one in a search; of an ``AutoRanker`` its encoder."""
     while hasattr(estimator, "best_estimator_") or hasattr(estimator, "steps"):
         best = getattr(estimator, "best_estimator_", None)
         estimator = estimator.steps[0][1] if best is None else best
-    return estimator if hasattr(estimator, "_transformer_to_input_indices") else None
+    return getattr(estimator, "_table", estimator)
+
+
+def with_columns(X: Any, names: Sequence[str]) -> Any:
+    """Columns of a data frame of pandas or polars by name; missing values for those it lacks."""
+    if hasattr(X, "iloc"):
+        return X.reindex(columns=list(names))
+    lacking = [name for name in names if name not in X.columns]
+    return X.with_columns(**dict.fromkeys(lacking)).select(names)
 
 
 def check_feature_names(names: Any, known: Any, of: str = "X") -> None:
@@ -753,6 +784,19 @@ class RawTable:
         """A column: float, or objects if it is text."""
         j = self.columns.index(name)
         return self.text[j] if j in self.text else self.numbers[:, j]
+
+    def with_columns(self, names: Sequence[str]) -> RawTable:
+        """Columns by name; those that the table lacks are missing in all rows."""
+        places = {name: j for j, name in enumerate(self.columns)}
+        numbers = np.full((len(self), len(names)), np.nan, dtype=self.numbers.dtype)
+        text = {}
+        for k, name in enumerate(names):
+            j = places.get(name)
+            if j in self.text:
+                text[k] = self.text[j]
+            elif j is not None:
+                numbers[:, k] = self.numbers[:, j]
+        return RawTable(list(names), numbers, text)
 
     def to_frame(self) -> Any:
         """Convert to a pandas data frame."""

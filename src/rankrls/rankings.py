@@ -24,13 +24,15 @@ from rankrls._frames import (
     QUERY_NAMES,
     RawTable,
     check_same_rows,
-    column_transformer,
+    chooses_columns,
     data_frame,
     names_anything,
     refuse_equal_names,
     required_features,
     row_names,
     shown_names,
+    with_columns,
+    without_arrow,
 )
 from rankrls._validation import (
     check_finite_array,
@@ -256,10 +258,11 @@ def rank(
         searches. ``qid`` is passed to estimators that use it, such as a pipeline with
         :class:`~rankrls.preprocessing.QueryScaler`.
     data : {array-like, sparse matrix} of shape (n_rows, n_features), data frame or Bunch
-        Rows to rank. From a data frame (pandas, polars), the columns that the model uses are
-        selected by name and others are ignored, as are those that a ``ColumnTransformer`` drops;
-        if the model has no feature names, all columns except those of ``qid`` and ``ids`` are
-        used. A Bunch of `rankrls.datasets` provides ``data`` and ``qid``.
+        Rows to rank. From a data frame (pandas, polars) or pyarrow table, the columns that the
+        model uses are selected by name and others are ignored, as are those that the model has
+        dropped in ``fit`` (a ``ColumnTransformer``, `TableEncoder` or `AutoRanker`); if the model
+        has no feature names, all columns except those of ``qid`` and ``ids`` are used. A Bunch
+        of `rankrls.datasets` provides ``data`` and ``qid``.
     qid : str or array-like of shape (n_rows,), optional
         Query label of each row, in any order; or the name of a column or of an index level. If
         None, the ``qid`` of the Bunch; otherwise all rows form one query with label 0.
@@ -306,7 +309,7 @@ def rank(
             f"a {type(estimator).__name__} ranks objects for objects: use its own method "
             "rank(X, Z, k=…)"
         )
-    rows = _NamedRows.of(estimator, data, qid, ids)
+    rows = _NamedRows.of(estimator, without_arrow(data), qid, ids)
     with warnings.catch_warnings():
         if isinstance(data, Mapping):  # its columns were chosen by their names
             warnings.filterwarnings("ignore", "X does not have valid feature names")
@@ -358,6 +361,8 @@ class _NamedRows:
         if qid is None:
             _refuse_forgotten_queries([n for n in names if known is None or n not in set(known)])
         X = data[features] if hasattr(data, "iloc") else data.select(features)
+        if known is not None and chooses_columns(estimator):
+            X = with_columns(X, list(estimator.feature_names_in_))
         return cls(X, _column(data, "qid", qid), _column(data, "ids", _own_ids(data, qid, ids)))
 
     @classmethod
@@ -375,7 +380,7 @@ class _NamedRows:
                     raise ValueError(f"{name}={value!r} is not in data, which has {there}")
                 given[name] = data[value]
         known, names = getattr(estimator, "feature_names_in_", None), data.get("feature_names")
-        if known is not None and names is not None and column_transformer(estimator) is not None:
+        if known is not None and names is not None and chooses_columns(estimator):
             X = X if isinstance(X, RawTable) or issparse(X) else RawTable(list(names), X, {})
         if isinstance(X, RawTable):
             X = X.to_frame()

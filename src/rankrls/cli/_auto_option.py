@@ -18,6 +18,7 @@ __all__ = [
     "DEFAULT_SCORING",
     "RAW",
     "fitted",
+    "left_out",
     "make_auto",
     "nested",
     "plain",
@@ -40,8 +41,8 @@ RAW: dict[str, Any] = {"text": "auto", "missing": "nan"}
 #: Names that are printed of a list of columns.
 SHOWN_NAMES = 8
 
-#: The beginning of a date in ISO order.
-DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?!\d)")
+#: The beginning of a date in ISO order, a time of day, or a duration of a Parquet file.
+DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?!\d)|\d{1,2}:\d\d(?!\d)|-?\d+ (s|ms|us|ns)$")
 
 #: A column of text with at least this share of numbers is probably one of numbers.
 MOSTLY_NUMBERS = 0.9
@@ -91,14 +92,20 @@ def tell_columns(ranker: AutoRanker, X: Any, *, zero_based: bool) -> None:
         note(f"taken as text: {_listed([X.columns[j] for j in sorted(X.text)])}")
         for j, words in sorted(X.text.items()):
             _warn_of_text(X.columns[j], words)
-    dropped, names = ranker._table.dropped_, getattr(ranker, "feature_names_in_", None)
+    dropped = len(ranker._table.dropped_)
     if dropped:
-        first = 0 if zero_based else 1
-        known = [f"feature {first + j}" if names is None else str(names[j]) for j in dropped]
         note(
-            f"{len(dropped):,} of {X.shape[1]:,} columns left out (constant, ids, or text that is "
-            f"new in nearly every row): {_listed(known)}"
+            f"{dropped:,} of {X.shape[1]:,} columns left out (constant, ids, or text that is new "
+            f"in nearly every row): {left_out(ranker, zero_based=zero_based)}"
         )
+
+
+def left_out(ranker: AutoRanker, *, zero_based: bool = False) -> str:
+    """Names, or LETOR numbers, of the first columns that a ranker does not use."""
+    first, names = 0 if zero_based else 1, getattr(ranker, "feature_names_in_", None)
+    return _listed(
+        [f"feature {first + j}" if names is None else str(names[j]) for j in ranker._table.dropped_]
+    )
 
 
 def summary(ranker: AutoRanker, rows: Any) -> dict[str, Any]:
@@ -133,12 +140,13 @@ def nested(ranker: AutoRanker) -> str:
 
 
 def _warn_of_text(name: str, words: Any) -> None:
-    """Warn if nearly all cells of a column of text are numbers, or all are dates."""
+    """Warn if nearly all cells of a column of text are numbers, or most are dates or times."""
     levels, counts = np.unique(words[words != None].astype(str), return_counts=True)  # noqa: E711
-    if len(levels) and all(DATE.match(level) for level in levels):
+    dates = np.array([bool(DATE.match(level)) for level in levels], dtype=bool)
+    if counts[dates].sum() > counts.sum() / 2:  # the others may be words for missing dates
         warn(
-            f"column {name!r} holds dates, which are taken as text: give a number that is meant, "
-            f"such as the age in days, or leave it out by --drop {name}"
+            f"column {name!r} holds dates or times, which are taken as text: give a number that is "
+            f"meant, such as the age in days, or leave it out by --drop {name}"
         )
     numeric = np.array([_is_number(level) for level in levels], dtype=bool)
     n_others = int(counts[~numeric].sum())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankrls.cli._auto_option import tell_members
+from rankrls.cli._auto_option import left_out, tell_members
 from rankrls.cli._output import facts, require_stdout, say, to_json
 from rankrls.io import describe_model, load_model
 
@@ -27,10 +27,13 @@ def info(model: str, as_json: bool) -> None:
         lines.append((step, what["type"]))
         lines += [("  " + name, value) for name, value in _short(what)]
     lines += _short(about)
+    ranker = load_model(model) if about["type"] == "AutoRanker" else None
+    if ranker is not None and ranker._table.dropped_:
+        lines.append(("left out", left_out(ranker)))
     facts([*lines, ("written by", versions)])
-    if about["type"] == "AutoRanker":
+    if ranker is not None:
         say("\nmembers, with their held-out scores")
-        tell_members(load_model(model).members_, about["parameters"]["scoring"])
+        tell_members(ranker.members_, about["parameters"]["scoring"])
 
 
 def _short(about: dict[str, Any]) -> list[tuple[str, str]]:

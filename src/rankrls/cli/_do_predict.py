@@ -163,6 +163,7 @@ def rows_for(
         data,
         options,
         named=scorer.names,
+        unused=scorer.unused,
         need=need,
         n_features=scorer.n_features,
         beyond=beyond or ("drop" if scorer.ignores_new else "error"),

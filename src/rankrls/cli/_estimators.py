@@ -93,7 +93,9 @@ class Scorer:
         Whether features are filled in or scaled first.
     n_features : int
     names : list of str or None
-        Names of the features that it uses, if it was fitted to columns with names.
+        Names of the features, if it was fitted to columns with names.
+    unused : list of str
+        Those of them that it has dropped: a file need not have them.
     needs_qid : bool
         Whether rows are compared within queries before they are ranked.
     fills_in : str or None
@@ -122,8 +124,11 @@ class Scorer:
             raise ValueError(f"{path}: a {kind} does not score rows; use it in Python")
         if type(self.ranker).__name__.startswith("Conditional"):
             raise ValueError(f"{path}: a ranker of pairs of objects is used in Python")
-        self.names = required_features(self.model)
-        self.n_features = int(self.model.n_features_in_) if self.names is None else len(self.names)
+        names = getattr(self.model, "feature_names_in_", None)
+        self.names = None if names is None else [str(name) for name in names]
+        needed = set(required_features(self.model) or ())
+        self.unused = [name for name in self.names or () if name not in needed]
+        self.n_features = int(self.model.n_features_in_)
         self.needs_qid = any(isinstance(step, QueryScaler) for step in self._steps)
         imputers = [step.strategy for step in self._steps if isinstance(step, SimpleImputer)]
         self.fills_in = imputers[0] if imputers else None
@@ -145,8 +150,6 @@ class Scorer:
                 f"{name}: the rows have {X.shape[1]} feature{'s' * (X.shape[1] != 1)}, and the "
                 f"model was fitted to {self.n_features}"
             )
-        if isinstance(X, RawTable) and self.names is not None:  # --features may rename them
-            X = RawTable(self.names, X.numbers, X.text)
         if self.takes_frames and self.names is not None and not sparse.issparse(X):
             X = (X if isinstance(X, RawTable) else RawTable(self.names, X, {})).to_frame()
         X = transformed(self._steps, X, qid)

@@ -15,6 +15,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from rankrls._atomic import is_stream
+from rankrls._frames import RawTable
 from rankrls._streams import without_suffix, written
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work, require_stdout, stdout_errors
@@ -90,7 +91,11 @@ class DataFile:
         match it.
     options : DataOptions
     named : list of str, optional
-        Features to read, where columns have names and the options name none; others are ignored.
+        Features of a model, to be read by their names where columns have names; other columns are
+        ignored.
+    unused : list of str
+        Those of them that the model does not use. Their columns are not read, and need not be
+        there: tables have missing values in their place.
     **reading
         Further arguments of `load_ranking`; ``text`` has names of ``named``.
     """
@@ -100,6 +105,7 @@ class DataFile:
         path: str | Sequence[str],
         options: DataOptions,
         named: list[str] | None = None,
+        unused: Sequence[str] = (),
         **reading: Any,
     ) -> None:
         self.paths, self.options = _expanded(path), options
@@ -126,7 +132,8 @@ class DataFile:
         self.reading = given | reading
         self._letor_names = names_from(options.feature_names)
         _require_different(self._letor_names)
-        self.named = named
+        self.named, self.unused = named, frozenset(unused)
+        self._read: list[str] = []  # those of the named features whose columns are read
         self.id_column: str | None = None  # of a table: no feature, unless it is named as one
         for one in self.paths if self.several else ():
             if one == "-" or not os.path.isfile(one):
@@ -175,9 +182,12 @@ class DataFile:
             yield from map(self._with_names, batches)
 
     def _with_names(self, rows: Any) -> Any:
-        """The same rows; those of LETOR text with the names of their features, if given."""
+        """The same rows, with the names of LETOR features or the columns of a model, if given."""
         if rows.format == "letor" and self._letor_names is not None:
             rows.feature_names = self._letor_names
+        if isinstance(rows.data, RawTable) and rows.data.shape[1] == len(self._read):
+            table = RawTable(self._read, rows.data.numbers, rows.data.text)
+            rows.data = table.with_columns(self.named or [])
         return rows
 
     def parts(self, work: Work, *, by_query: bool) -> Iterator[Any]:
@@ -218,33 +228,47 @@ class DataFile:
         if self.named is not None and kind != "letor":
             self._require_undropped()
             # No other column is read, so that none has to be dropped.
-            features = self._features_of_the_model()
+            self._read, features = self._features_of_the_model(kind)
             reading |= {"features": features, "drop": None}
             for role in ("target", "qid"):  # columns that are not needed
                 if reading[role] == "auto" and "need" in reading and role not in reading["need"]:
                     reading[role] = None
             if isinstance(reading.get("text"), list):
-                own = dict(zip(self.named, features, strict=False))
+                own = dict(zip(self._read, features, strict=False))
                 reading["text"] = [own[name] for name in reading["text"] if name in own]
         elif self.id_column is not None and kind != "letor" and reading["features"] is None:
             reading["drop"] = [*(reading["drop"] or []), self.id_column]
         return reading
 
-    def _features_of_the_model(self) -> list[str]:
-        """Columns in the order of the model; ``--features`` may give them other names, all of them.
+    def _features_of_the_model(self, kind: str) -> tuple[list[str], list[str]]:
+        """Features that are read, in the order of the model, and their columns.
 
-        Some of the model's own names in another place would be columns mixed up.
+        ``--features`` may give the columns other names, all of them. Some of the model's own names
+        in another place would be columns mixed up.
         """
         own, given = self.named or [], self.reading["features"]
-        if given is None or sorted(given) == sorted(own):
-            return own
+        needed = self._needed(kind)
+        if given is None or set(needed) <= set(given) <= set(own):
+            return needed, needed
         if not set(given) & set(own):
-            return given
+            if len(given) != len(own):  # a column may hold lists
+                return own, given
+            columns = dict(zip(own, given, strict=True))
+            return needed, [columns[name] for name in needed]
         names = ", ".join(map(repr, own[:20])) + ", …" * (len(own) > 20)
         raise ValueError(
             f"--features: the model was fitted to {names}; leave --features out, or give the names "
             "of these columns in this file, in this order"
         )
+
+    def _needed(self, kind: str) -> list[str]:
+        """Features of the model that it uses, or that may be in a list with one that it uses."""
+        own = self.named or []
+        used = [name for name in own if name not in self.unused]
+        if kind != "parquet":
+            return used
+        lists = {_list_of(name) for name in used} - {None}
+        return [name for name in own if name not in self.unused or _list_of(name) in lists]
 
     def _refuse_options(self, kind: str) -> None:
         """Raise for options that do not apply to this kind of file."""
@@ -257,7 +281,7 @@ class DataFile:
     def _require_undropped(self) -> None:
         """Columns that a model does not know are ignored anyway; it cannot do without its own."""
         for name in self.reading["drop"] or ():
-            if name in (self.named or ()):
+            if name in (self.named or ()) and name not in self.unused:
                 raise ValueError(f"--drop {name!r}: the model was fitted to this column")
 
     @contextmanager
@@ -285,6 +309,12 @@ class DataFile:
         """Bytes to be read, for progress: text only."""
         text = self.seekable and os.path.isfile(self.path) and not self.path.endswith(SUFFIXES)
         return os.path.getsize(self.path) if text and not self.several else None
+
+
+def _list_of(feature: str) -> str | None:
+    """The column of lists that may hold a feature, which is then called ``column_3``."""
+    column, _, number = feature.rpartition("_")
+    return column if number.isdigit() else None
 
 
 def _expanded(path: str | Sequence[str]) -> list[str]:

@@ -36,6 +36,7 @@ _BLOCK_BYTES = 1 << 21
 _MAX_NAME = 80  # characters in a message
 _MAX_GUESSES = 1000  # names that are looked at for one like another
 
+_NO_FRACTION = re.compile(r"\.0+(?!\d)")  # of a second
 _ROW_INDEX = re.compile(r"__index_level_\d+__")  # a data frame's row index, written by pandas
 
 
@@ -52,7 +53,7 @@ class Columns:
     missing : {"error", "nan"}
         How to handle features that are null or NaN.
     text : None, "auto" or sequence of str
-        Features that are text; "auto": those of a type of text.
+        Features that are text; "auto": those of a type of text, and dates and times.
     """
 
     def __init__(
@@ -127,7 +128,8 @@ class Columns:
         for name in self.features:
             kind = schema.field(name).type
             if name in (self.text or ()):
-                if not (_is_text(kind) or _is_number(kind) or types.is_null(kind)):
+                known = _is_text(kind) or _is_time(kind) or _is_number(kind)
+                if not (known or types.is_null(kind)):
                     raise ValueError(f"{source.file}: column {named(name)} is not text but {kind}")
                 self._width(name, 1, source.file)
                 continue
@@ -269,8 +271,9 @@ class Columns:
         found = np.empty((len(chunk.batch), len(self.text or ())), dtype=object)
         once: dict[Any, Any] = {None: None}  # equal words are one object
         for k, name in enumerate(self.text or ()):
-            column = _decoded(chunk.batch.column(name)).cast(pyarrow().large_string())
-            found[:, k] = [once.setdefault(word, word) for word in column.to_pylist()]
+            with readable(partial(chunk.place, 0), self._file_kind):
+                words = _as_text(chunk.batch.column(name))
+            found[:, k] = [once.setdefault(word, word) for word in words]
         return found
 
     def values(self, chunk: TableChunk, name: str) -> Array:
@@ -465,8 +468,34 @@ def _is_text(kind: Any) -> bool:
     return types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view"
 
 
+def _is_time(kind: Any) -> bool:
+    """Whether values are dates, times, timestamps or durations."""
+    types = pyarrow().types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return (
+        types.is_date(kind)
+        or types.is_time(kind)
+        or types.is_timestamp(kind)
+        or types.is_duration(kind)
+    )
+
+
 def _text_columns(schema: Any) -> set[str]:
-    return {field.name for field in schema if _is_text(field.type)}
+    return {field.name for field in schema if _is_text(field.type) or _is_time(field.type)}
+
+
+def _as_text(column: Any) -> list[str | None]:
+    """Cells as text, None where they are null.
+
+    Times have a fraction of a second if it is not zero, and durations their unit, as in "90 s".
+    """
+    column = _decoded(column)
+    words = column.cast(pyarrow().large_string()).to_pylist()
+    if not _is_time(column.type):
+        return words
+    unit = f" {column.type.unit}" if pyarrow().types.is_duration(column.type) else ""
+    return [None if word is None else _NO_FRACTION.sub("", word) + unit for word in words]
 
 
 def _decoded(column: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,8 +60,7 @@ class CsvSource(Source):
     ----------
     kinds : dict of str to {"feature", "number", "text", "cell"}
         What columns are. Features and numbers are finite float64, features null where they are
-        missing, if ``keep_missing``. Texts are null where they are missing, cells where they are
-        empty.
+        missing, if ``keep_missing``. Texts and cells are null where they are blank.
     droppable : list of str
         Columns that nobody has asked for.
     """
@@ -197,9 +195,7 @@ class CsvSource(Source):
         coded = cells.dictionary_encode()
         words = coded.dictionary.to_pylist()
         if kind in ("text", "cell"):
-            stripped = [word.strip() for word in words]
-            gone = is_missing if kind == "text" else operator.not_
-            known = [None if gone(word) else word for word in stripped]
+            known = [word.strip() or None for word in words]
             return arrow.array(known, arrow.string()).take(coded.indices), None
         numbers = parse_cells(words)
         if numbers is None:

@@ -9,7 +9,7 @@ from rankrls._validation import check_option
 
 __all__ = ["MISSING_FEATURE", "MISSING_WORDS", "REMEDY", "check_missing", "is_missing"]
 
-#: Spellings of a value that is not there, in any case.
+#: Spellings of a number that is not there, in any case; in text they are words like any other.
 MISSING_WORDS = frozenset(["", "na", "n/a", "nan", "null", "none"])
 
 #: The same after the colon of a LETOR feature, in text with single spaces.
@@ -29,5 +29,5 @@ def check_missing(missing: Any) -> bool:
 
 
 def is_missing(text: str) -> bool:
-    """Whether a cell stands for a value that is not there."""
+    """Whether a cell stands for a number that is not there."""
     return text.strip().lower() in MISSING_WORDS

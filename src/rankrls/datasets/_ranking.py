@@ -87,11 +87,14 @@ def load_ranking(
         For CSV, as in :func:`load_csv`; ignored otherwise.
     missing : {"error", "nan"}, default="error"
         How to handle missing features (NULL, NA, NaN, None, empty cells, nulls): an
-        error, or NaN.
+        error, or NaN. In columns of ``text``, only empty cells and nulls are missing; they are
+        None.
     text : None, "auto" or sequence of str, default=None
         Columns of CSV and Parquet files that may hold text. None: every feature is a number.
-        ``"auto"``: a column with a cell that is neither a number nor missing is text. Names: these
-        columns are text, the others numbers. With ``"auto"`` or names, ``data`` is a table with
+        ``"auto"``: a column with a cell that is neither a number nor missing is text, and so are
+        dates and times of Parquet files, as pyarrow writes them ("2024-01-31",
+        "2024-01-31 00:00:00", durations as "90 s"). Names: these columns are text, the others
+        numbers. With ``"auto"`` or names, ``data`` is a table with
         ``columns``, ``shape`` and ``data["name"]``, which :class:`~rankrls.AutoRanker` and
         :class:`~rankrls.preprocessing.TableEncoder` take. LETOR text has none: it is ignored.
     need : sequence of {"target", "qid"}, default=("target", "qid")

@@ -269,6 +269,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Raw columns; they may have any scale, missing values, text, categories and booleans.
+            A pyarrow table is converted to a pandas data frame.
         y : array-like of shape (n_rows,)
             Scores or grades, higher = preferred.
         qid : array-like of shape (n_rows,), optional

@@ -21,6 +21,7 @@ from rankrls._frames import (
     named_columns,
     refuse_dates,
     refuse_equal_names,
+    without_arrow,
 )
 from rankrls._resources import require_features
 from rankrls._validation import check_integer, encode_qid, refuse_lazy
@@ -104,6 +105,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+            A pyarrow table is converted to a pandas data frame.
         y : ignored
             Present for compatibility with pipelines.
         qid : array-like of shape (n_rows,), optional
@@ -116,6 +118,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_integer("max_levels", self.max_levels, least=1)
         refuse_lazy(X)
         refuse_dates(X)
+        X = without_arrow(X)
         columns = self._read(X, reset=True)
         sources, kinds, fills, levels = [], [], [], []
         unique: list[int] = []
@@ -172,7 +175,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _encoded(self, X: Any) -> Any:
         """Return the result of `transform` before ``set_output`` is applied."""
         refuse_dates(X)
-        columns = self._read(X, reset=False)
+        columns = self._read(without_arrow(X), reset=False)
         if sparse.issparse(columns):
             kept = np.flatnonzero(self._kinds == NUMBER)
             if len(kept) < len(self.sources_):
