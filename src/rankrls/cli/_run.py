@@ -37,6 +37,9 @@ REMEDIES: tuple[tuple[str, Any], ...] = (
      "leave out --one-ranking"),
     (r"n_features=(\d+) allows ids up to (\d+)",
      r"the model, or --feature-names, has \1 features, with ids up to \2"),
+    (r"n_features is needed to iterate over a stream",
+     "the number of features in LETOR text from a pipe is not known before its end; name a file, "
+     "or name the features by --feature-names"),
     (r"pass zero_based=True", "use --zero-based"),
     (r"pass header=False", "use --no-header"),
     (r"pass qid=None", "use --one-ranking"),
