@@ -225,6 +225,7 @@ def test_ids_of_files(files, frame):
     for name, column in (("rows.csv", "doc"), ("rows.parquet", "doc")):
         assert load_ids(files / name, column).tolist() == frame["doc"].tolist()
     assert load_ids(files / "rows.dat", "inc").tolist() == ["1"] * len(frame)
+    assert load_ids(io.BytesIO(b"1 qid:1 0:2 # docid = a\n"), "docid").tolist() == ["a"]
     plain = io.BytesIO(b"1 qid:1 1:2 # a b\n0 qid:1 1:3 # c\n")
     assert load_ids(plain, "comment").tolist() == ["a b", "c"]
     for content, column, message in (
