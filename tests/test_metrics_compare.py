@@ -181,6 +181,7 @@ BAD = [
     ({"metric": "cindex"}, "metric must be one of 'pairwise_accuracy', 'ndcg'"),
     ({"metric": "ndcg", "gain": "log"}, "gain must be one of"),
     ({"metric": "ndcg", "undefined": 2}, "undefined must be one of"),
+    ({"metric": ndcg, "gain": "linear"}, "gain is for a metric given by name; pass functools"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -124,7 +125,8 @@ def compare_rankers(
         ``metric(y_true, y_score, qid=qid, average=None)`` and returns one value for each query,
         higher = better.
     gain, relevance_threshold, max_grade, undefined
-        As in :func:`evaluate`. They apply to a metric that is given by name.
+        As in :func:`evaluate`, for a metric that is given by name. A callable has its own options,
+        as in ``functools.partial(ndcg, gain="linear")``.
     method : {"permutation", "wilcoxon", "t"}, default="permutation"
         "permutation" is a sign-flip test of the mean difference and assumes only that the rankers
         are interchangeable under the null hypothesis. "wilcoxon" is the signed-rank test, "t" is
@@ -294,6 +296,13 @@ class _PairedTest:
 def _metric(metric: Any, options: dict[str, Any]) -> tuple[str, Callable[..., Any]]:
     """Name and per-query function of ``metric``, with the options of `evaluate`."""
     if callable(metric):
+        default = inspect.signature(evaluate).parameters
+        given = [option for option, value in options.items() if value != default[option].default]
+        if given:
+            raise ValueError(
+                f"{given[0]} is for a metric given by name; pass functools.partial(metric, "
+                f"{given[0]}=…) as metric"
+            )
         inner = getattr(metric, "func", metric)
         return getattr(inner, "__name__", type(inner).__name__), metric
     name = parse_metric(metric, allowed=COMPARED_METRICS).text
