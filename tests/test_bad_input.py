@@ -115,7 +115,11 @@ CASES = [
     case("y ragged", fit(X, [[1, 2]] * 99 + [[1]]), "y cannot be read as an array"),
     case("y a string", fit(X, "score"), "y must be"),
     # ------------------------------------------------------------------ nothing to learn from
-    case("y constant", fit(X, 0 * Y + 3), "no query has a pair .* 100 rows and 1 query.* equal"),
+    case(
+        "y constant",
+        fit(X, 0 * Y + 3),
+        "no query .* 100 rows and 1 query, all labels of a query are equal",
+    ),
     case("y constant, ties dropped", fit(X, 0 * Y, model={"ties": "drop"}), "no query has a pair"),
     case("y constant, unit", fit(X, 0 * Y, model={"cost": "unit"}), "no query has a pair"),
     case("y constant in queries", fit(X, QID * 2.0, qid=QID), "no query has a pair .* 8 queries"),
@@ -123,7 +127,7 @@ CASES = [
     case(
         "an output constant",
         fit(X, np.c_[Y, 0 * Y]),
-        r"output \(column\) 1",
+        r"all labels of a query are equal in output \(column\) 1",
     ),
     case("no weight", fit_xy(sample_weight=np.zeros(N)), "sample_weight is zero for every row"),
     case(
@@ -135,7 +139,7 @@ CASES = [
     case(
         "no pairs, said clearly",
         fit_pairs([]),
-        "^(?!.*all scores of a query are equal)",
+        "^(?!.*all labels of a query are equal)",
     ),
     case(
         "no weight on pairs",

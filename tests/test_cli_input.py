@@ -1,6 +1,7 @@
 """Bad input is one line that says what and where, exit code 2; nothing is written."""
 
 import builtins
+import io
 import json
 import os
 import sys
@@ -71,6 +72,7 @@ FILES = {
         ("fit half.dat -m x", "half.dat:2: no qid, but line 1 has one: give all or none"),
         ("fit ties.dat -m x", "ties.dat: no query has a pair to learn from"),
         ("fit ties.dat -m x --stream", "ties.dat: no query has a pair to learn from"),
+        ("fit ties.dat -m x --stream", "batches, all labels of a query are equal"),
         ("fit back.dat -m x --stream", "back.dat:3: query '1' comes back after another query; "
                                        "sort the file by query, or use --in-memory"),
         ("fit bad.csv -m x", "bad.csv:2: column 'a' is 'x', not a finite number"),
@@ -242,6 +244,27 @@ def test_warnings_of_the_caller_are_left_alone(folder, capsys):
 
 
 # ---------------------------------------------------------------------- parts
+
+
+def test_a_pipe_is_fitted_batch_by_batch(folder, monkeypatch, capsys):
+    def fit(file, words=""):
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO((folder / file).read_bytes()))
+        )
+        return main(["fit", "-", "-m", "piped", "--stream", *words.split()])
+
+    X, y, qid = make_ranking(n_queries=10, n_features=3, random_state=0, return_X_y_qid=True)
+    columns = "qid,label,a,b,c"
+    np.savetxt("table.csv", np.c_[qid, y, X], "%.17g", delimiter=",", header=columns, comments="")
+    assert main(["fit", "table.csv", "-m", "named", "--stream"]) == 0
+    assert fit("table.csv") == 0
+    assert (folder / "piped").read_bytes() == (folder / "named").read_bytes()
+    assert fit("table.csv", "--alpha auto --cv 2 --scoring pairwise_r2") == 0
+    capsys.readouterr()
+    assert fit("table.csv", "--alpha auto --cv 2") == 2
+    assert "needs a second pass, and stdin is a pipe: name a file, or" in capsys.readouterr().err
+    assert fit("train.dat") == 2
+    assert "features in LETOR text from a pipe is not known before" in capsys.readouterr().err
 
 
 def test_a_pipe_is_looked_at_and_then_read(tmp_path):

@@ -356,6 +356,12 @@ def test_an_option_is_used_or_refused(folder, capsys, command, name, base, words
         ("evaluate train.dat -m model --metrics map@x", "k an integer"),
         ("evaluate train.dat -m model --metrics concordance_index", "pairwise_error_all_pairs"),
         (
+            "evaluate train.dat -m model --metrics kendall",
+            "--metrics must be one of 'pairwise_accuracy', 'pairwise_error', 'ndcg'",
+        ),
+        ("evaluate --run x --qrels y --metrics cindex", "--metrics must be one of 'ndcg'"),
+        ("compare model scores.txt --data train.dat --metric cindex", "of 'pairwise_accuracy', 'n"),
+        (
             "evaluate train.dat -m model --metrics pairwise_error --undefined 0",
             "--undefined is for",
         ),

@@ -118,3 +118,25 @@ def test_queries_of_a_run_without_a_relevant_document_are_told(tmp_path, monkeyp
     (tmp_path / "qrels").write_text("a 0 x 1\na 0 y 0\nb 0 z 0\n")
     assert main(["evaluate", "--run", "run", "--qrels", "qrels", "--metrics", "ndcg@10"]) == 0
     assert "1.0000  (1 query without a relevant row left out)" in capsys.readouterr().out
+
+
+def test_queries_that_are_missing_from_a_run_are_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").write_text("a Q0 x 1 2.0 t\nb Q0 z 1 1.0 t\n")
+    (tmp_path / "qrels").write_text("a 0 x 1\nb 0 z 0\nc 0 x 1\nd 0 x 0\n")
+    words = ["evaluate", "--run", "run", "--qrels", "qrels", "--metrics", "map"]
+    for more, told in (
+        ("", "MAP     0.5000  (2 queries without a relevant row left out)\n"),
+        ("--undefined 0", "MAP     0.2500\n"),
+        (
+            "--missing-queries skip",
+            "MAP     1.0000  (2 queries missing from the run and 1 query without a relevant row "
+            "left out)\n",
+        ),
+        (
+            "--missing-queries skip --undefined 0",
+            "MAP     0.5000  (2 queries missing from the run left out)\n",
+        ),
+    ):
+        assert main([*words, *more.split()]) == 0
+        assert capsys.readouterr().out.endswith(told)

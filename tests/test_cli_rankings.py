@@ -207,6 +207,15 @@ def test_weights_that_are_not_there(run, frame):
     assert "a kernel model has no weights" in run("weights -m kernel", code=2).err
 
 
+def test_a_comparison_without_a_relevant_row(run):
+    with open("zero.csv", "w") as file:
+        file.write("label,qid,a\n0,1,1\n0,1,2\n")
+    with open("two.txt", "w") as file:
+        file.write("1\n2\n")
+    told = run("compare two.txt two.txt --data zero.csv", code=2).err
+    assert "ndcg@10 is undefined for every query" in told
+
+
 def test_compare_with_a_third_file(run):
     told = run("compare a b rows.dat", code=2).err
     assert "extra argument (rows.dat): the rows are named by --data (see rankrls compare" in told
@@ -216,6 +225,7 @@ def test_ids_of_files(files, frame):
     for name, column in (("rows.csv", "doc"), ("rows.parquet", "doc")):
         assert load_ids(files / name, column).tolist() == frame["doc"].tolist()
     assert load_ids(files / "rows.dat", "inc").tolist() == ["1"] * len(frame)
+    assert load_ids(io.BytesIO(b"1 qid:1 0:2 # docid = a\n"), "docid").tolist() == ["a"]
     plain = io.BytesIO(b"1 qid:1 1:2 # a b\n0 qid:1 1:3 # c\n")
     assert load_ids(plain, "comment").tolist() == ["a b", "c"]
     for content, column, message in (

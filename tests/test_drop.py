@@ -150,6 +150,16 @@ def test_the_error_names_the_option(run, name):
         _, err = run(words, code=2)
         assert "column 'title' is" in err
         assert "leave them out by --drop 'title' --drop 'url', or name the features by --f" in err
+        assert err.endswith(", or use --auto\n")
+
+
+def test_the_error_names_columns_whose_text_is_in_later_rows(run, folder):
+    lines = ["qid,label,title,added,note,f", "1,1,a,,0,1", "1,0,b,today,1,2", "1,0,c,,later,3"]
+    (folder / "later.csv").write_text("\n".join(lines) + "\n")
+    _, err = run("fit later.csv -m x", code=2)
+    assert "later.csv:2: column 'title' is 'a'" in err
+    assert "--drop 'title' --drop 'added' --drop 'note', or name" in err
+    run("fit later.csv -m x --alpha 1 --drop title --drop added --drop note")
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -177,6 +187,8 @@ def test_a_model_without_names(run, folder, data):
     save_model(RankRLS().fit(X, y, qid=qid), folder / "unnamed")
     _, err = run("predict t.csv -m unnamed", code=2)
     assert "--drop 'title' --drop 'url'" in err
+    assert "AutoRanker" not in err  # nor --auto, which predict does not have
+    assert "--auto" not in err
     out, _ = run(f"predict t.csv -m unnamed {DROP}")
     expected = load_model(folder / "unnamed").predict(X)
     np.testing.assert_allclose([float(line) for line in out.split()], expected)

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rankrls.metrics import RankerComparison, _compare, compare_rankers, ndcg, pairwise_accuracy
+from rankrls.metrics import (
+    RankerComparison,
+    _compare,
+    compare_rankers,
+    evaluate,
+    ndcg,
+    pairwise_accuracy,
+)
 
 
 @pytest.fixture
@@ -127,6 +134,22 @@ def test_callable_metric(data):
         compare(data, metric="MAP")
 
 
+@pytest.mark.parametrize(
+    ("metric", "options"),
+    [
+        ("ndcg@3", {"gain": "linear"}),
+        ("map", {"relevance_threshold": 2, "undefined": 0}),
+        ("err", {"max_grade": 3, "undefined": 1}),
+    ],
+)
+def test_options_of_evaluate(data, metric, options):
+    data["y"][data["qid"] < 4] = 0
+    result = compare(data, metric=metric, n_permutations=9, **options)
+    how = {"qid": data["qid"], "metrics": metric, **options}
+    assert result.mean_a == pytest.approx(evaluate(data["y"], data["a"], **how)[metric])
+    assert result.n_queries == (30 if "undefined" in options else 26)
+
+
 def test_one_query():
     result = compare_rankers([1, 0], [2, 1], [1, 2], qid=[1, 1])
     assert result.p_value == 1.0
@@ -154,6 +177,11 @@ BAD = [
     ({"y_score_b": [1, 2]}, "equal length"),
     ({"y_true": [1, 1, 1, 1]}, "no preference"),
     ({"y_true": [0, 0, 0, 0], "metric": "ndcg"}, "ndcg is undefined for every query"),
+    ({"metric": "concordance_index"}, "metric must be one of 'pairwise_accuracy', 'ndcg'"),
+    ({"metric": "cindex"}, "metric must be one of 'pairwise_accuracy', 'ndcg'"),
+    ({"metric": "ndcg", "gain": "log"}, "gain must be one of"),
+    ({"metric": "ndcg", "undefined": 2}, "undefined must be one of"),
+    ({"metric": ndcg, "gain": "linear"}, "gain is for a metric given by name; pass functools"),
 ]
 
 

@@ -171,6 +171,14 @@ def test_reciprocal_rank_of_large_tie_groups(g, r):
     assert reciprocal_rank(y, score) == pytest.approx(float(expected), rel=1e-10)
 
 
+@pytest.mark.parametrize("metric", METRICS)
+def test_cut_offs_longer_than_any_list(metric):
+    y, score = [2, 0, 1], [1, 2, 2]
+    whole = metric(y, score) if metric is not precision else 0.0
+    for k in (10**9, 10**21, 10**400):
+        assert metric(y, score, k=k) == pytest.approx(whole, abs=1e-8)
+
+
 def test_conventions():
     # Average precision at k divides by all relevant rows, precision at k by k.
     assert average_precision([1, 1, 1], [3, 2, 1], k=1) == pytest.approx(1 / 3)

@@ -8,6 +8,7 @@ import pytest
 import sklearn
 from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -236,6 +237,24 @@ def test_any_model_with_predict(frame, estimator):
         estimator.predict(X).tolist(), frame["session"].tolist(), frame["doc"].tolist()
     )
     assert lines_of(rank(estimator, frame, qid="session", ids="doc")) == expected
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+@pytest.mark.parametrize("search", [False, True])
+def test_models_of_texts_take_one_column(library, search):
+    text, qid = ["red shoe", "blue hat", "shoe"] * 4, np.repeat([1, 2, 3, 4], 3)
+    model = make_pipeline(TfidfVectorizer(), Ridge())
+    model = GridSearchCV(model, {"ridge__alpha": [1.0]}, cv=2) if search else model
+    model.fit(text, [1.0, 0, 2] * 4)
+    rows = library.DataFrame({"query": qid, "title": text, "price": np.ones(12)})
+    expected = rank(model, text, qid=qid)
+    found = rank(model, rows[["query", "title"]], qid="query")
+    assert found.id.tolist() == expected.id.tolist()
+    assert found.score.tolist() == expected.score.tolist()
+    with pytest.raises(
+        ValueError, match=r"one text for each row, .* columns 'title', 'price'; pass"
+    ):
+        rank(model, rows, qid="query")
 
 
 def test_what_is_wrong_is_said(frame, model, bunch):

@@ -209,6 +209,10 @@ def test_on_the_command_line(folder, data, capsys):
         assert capsys.readouterr().out == several
     assert main(shlex.split("predict S0.txt S1.txt S2.txt -m out --top 1 --doc-id docid")) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1 + len(np.unique(qid))
+    with open("bare.txt", "w") as file:
+        file.write("1 qid:1 1:1\n")
+    assert main(shlex.split("predict S0.txt bare.txt -m out --doc-id docid")) == 2
+    assert "error: bare.txt: row 0 has no docid" in capsys.readouterr().err
     assert main(shlex.split("cv 'S?.txt' --alphas 1,10")) == 0
     assert "in 20 queries" in capsys.readouterr().out
 

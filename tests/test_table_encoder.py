@@ -120,6 +120,28 @@ def test_sparse_stays_sparse():
     assert_array_equal(encoded.toarray(), [[1.0], [0.0], [3.0]])
 
 
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ([[1.0, 2.0]] * 3, "'cells' of X holds lists"),
+        ([np.ones(2)] * 3, "'cells' of X holds lists"),
+        ([[1.0], [1.0, 2.0], []], "'cells' of X holds lists"),
+        (np.array([1j, 2, 3]), "Complex data not supported: 'cells' of X holds complex numbers"),
+        (np.array([1j, 2, 3], dtype=object), "'cells' of X holds complex numbers"),
+    ],
+)
+@pytest.mark.parametrize("library", [pd, pl])
+def test_cells_that_are_neither_numbers_nor_text(cells, message, library):
+    if library is pl and isinstance(cells, np.ndarray):
+        pytest.skip("polars has no complex numbers")
+    bad = library.DataFrame({"price": [1.0, 2.0, 4.0], "cells": cells})
+    with pytest.raises(ValueError, match=message):
+        TableEncoder().fit(bad)
+    known = library.DataFrame({"price": [1.0, 2.0, 4.0], "cells": [1.0, 5.0, 4.0]})
+    with pytest.raises(ValueError, match=message):
+        TableEncoder(drop_ids=False).fit(known).transform(bad)
+
+
 def test_errors():
     frame = table().drop(columns="note")
     frame["day"] = pd.date_range("2024-01-01", periods=6)

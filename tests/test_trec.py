@@ -269,7 +269,8 @@ def test_what_is_wrong_with_an_evaluation():
     for call, message in (
         (lambda: evaluate_run(run, run), "qrels must be a Qrels; got RankTable"),
         (lambda: evaluate_run(qrels, qrels), "run must be a RankTable"),
-        (lambda: evaluate_run(run, qrels, metrics="pairwise_error"), "is a pairwise metric"),
+        (lambda: evaluate_run(run, qrels, metrics="pairwise_error"), "one of 'ndcg', 'average"),
+        (lambda: evaluate_run(run, qrels, metrics="cindex"), "one of 'ndcg', 'average"),
         (
             lambda: evaluate_run(run, replace(qrels, grade=qrels.grade + np.nan)),
             "qrels.grade contains NaN",

@@ -67,6 +67,11 @@ __all__ = [
 
 Array = NDArray[Any]
 
+_OVERFLOW = (
+    "; if the data have none, a step before, such as a scaler, has overflowed: divide large values "
+    "beforehand"
+)
+
 #: Names of columns that are recognised as query ids, in upper or lower case.
 QUERY_NAMES = ("qid", "query_id", "queryid", "query-id", "query")
 
@@ -600,6 +605,7 @@ def clear_errors(
         if "contains NaN" in str(error):
             raise ValueError(
                 f"Input {name} contains NaN{first_nan(X)}: fill in missing values first, {filled}"
+                + _OVERFLOW * _has_empty_column(X)
             ) from None
         columns = getattr(X, "columns", None)
         if columns is None or "could not convert string" not in str(error):
@@ -657,6 +663,11 @@ def first_nan(X: Any) -> str:
     names = getattr(X, "columns", None)
     label = column if names is None else repr(names[column])
     return f" (first at row {row}, column {label}; {len(places):,} in all)"
+
+
+def _has_empty_column(X: Any) -> bool:
+    """Whether an array has a column of NaN only, as the overflow of a scaler leaves it."""
+    return isinstance(X, np.ndarray) and X.dtype.kind == "f" and bool(np.isnan(X).all(axis=0).any())
 
 
 def _holds_numbers(column: Any) -> bool:

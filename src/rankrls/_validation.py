@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numbers
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,16 +100,21 @@ def check_option(name: str, value: Any, allowed: Iterable[str]) -> str:
     return value
 
 
-def metric_hint(value: Any, *, short: bool = False) -> str | None:
+def metric_hint(
+    value: Any, *, short: bool = False, allowed: Collection[str] | None = None
+) -> str | None:
     """Advice for a metric that has another name here; None for all other values.
 
-    ``short``: whether the name may be one of `SHORT_METRICS`.
+    ``short``: whether the name may be one of `SHORT_METRICS`. ``allowed``: the metrics that the
+    advice may name; by default all.
     """
     # "ndcg10", "NDCG_at_10" and "ndcg@10" are cut off at 10.
     parts = re.fullmatch(r"(.+?)(?:(?:@|_at_|_)?(\d+))?", str(value).lower())
     if str(value).lower() == "r2":  # not recall, cut off at 2
         return "it is called 'pairwise_r2' here, for RankRLSCV"
     for meant, names in _METRIC_NAMES.items():
+        if allowed is not None and meant not in allowed:
+            continue
         if parts is not None and parts[1] in (meant, *names):
             pairs = meant == "pairwise_accuracy"
             meant = parts[1] if short and parts[1] in SHORT_METRICS else meant
@@ -124,9 +129,9 @@ def metric_hint(value: Any, *, short: bool = False) -> str | None:
     return None
 
 
-def check_metric_name(argument: str, value: Any) -> None:
-    """Raise with advice if a metric has another name here."""
-    hint = metric_hint(value, short=True)
+def check_metric_name(argument: str, value: Any, *, allowed: Collection[str] | None = None) -> None:
+    """Raise with advice if a metric has another name here; see `metric_hint`."""
+    hint = metric_hint(value, short=True, allowed=allowed)
     if hint is not None:
         raise ValueError(f"{argument}={value!r}: {hint}")
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn import config_context
+from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from rankrls._calls import takes_queries
@@ -261,7 +262,8 @@ def rank(
         Rows to rank. From a data frame (pandas, polars) or pyarrow table, the columns that the
         model uses are selected by name and others are ignored, as are those that the model has
         dropped in ``fit`` (a ``ColumnTransformer``, `TableEncoder` or `AutoRanker`); if the model
-        has no feature names, all columns except those of ``qid`` and ``ids`` are used. A Bunch
+        has no feature names, all columns except those of ``qid`` and ``ids`` are used; a model
+        that takes texts, such as a pipeline with a ``TfidfVectorizer``, needs a single one. A Bunch
         of `rankrls.datasets` provides ``data`` and ``qid``.
     qid : str or array-like of shape (n_rows,), optional
         Query label of each row, in any order; or the name of a column or of an index level. If
@@ -269,8 +271,9 @@ def rank(
     ids : str or array-like of shape (n_rows,), optional
         Ids of the rows; or the name of a column or of an index level. If None, the index of a
         pandas frame, unless it is only a range of row numbers or the level of ``qid``; otherwise
-        the row indices, from 0. A pandas Series as ``qid`` or ``ids`` is matched by position; its
-        index in another order than that of ``data`` is an error.
+        the row indices, from 0. A pandas Series as ``qid`` or ``ids`` is matched by position. If
+        its index has the labels of that of ``data`` in another order, this is an error, or a
+        warning if one of the two is a default index (row numbers).
     k : int, optional
         Keep only the first ``k`` rows of each query. If None, keep all.
 
@@ -363,6 +366,14 @@ class _NamedRows:
         X = data[features] if hasattr(data, "iloc") else data.select(features)
         if known is not None and chooses_columns(estimator):
             X = with_columns(X, list(estimator.feature_names_in_))
+        if _takes_texts(estimator):
+            if len(features) != 1:
+                raise ValueError(
+                    f"the model takes one text for each row, and data has the columns "
+                    f"{shown_names(features)}; pass the column of texts as data, and qid and ids "
+                    "as arrays"
+                )
+            X = X[features[0]]
         return cls(X, _column(data, "qid", qid), _column(data, "ids", _own_ids(data, qid, ids)))
 
     @classmethod
@@ -399,6 +410,16 @@ class _NamedRows:
 
 def _is_frame(data: Any) -> bool:
     return hasattr(data, "columns") and (hasattr(data, "iloc") or hasattr(data, "get_columns"))
+
+
+def _takes_texts(estimator: Any) -> bool:
+    """Whether the model begins with a step that takes 1-D text, such as a TfidfVectorizer."""
+    while hasattr(estimator, "best_estimator_") or hasattr(estimator, "steps"):
+        estimator = getattr(estimator, "best_estimator_", None) or estimator.steps[0][1]
+    if not hasattr(estimator, "__sklearn_tags__"):
+        return False
+    tags = get_tags(estimator).input_tags
+    return bool(tags.string and not tags.two_d_array)
 
 
 def _own_ids(data: Any, qid: Any, ids: Any) -> Any:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict
 from typing import Any
 
 from rankrls.cli._do_evaluate import labels_and_scores
@@ -14,7 +13,7 @@ from rankrls.cli._output import require_stdout, say, to_json
 from rankrls.cli._refusals import refuse_columns
 from rankrls.datasets import load_qrels, load_run
 from rankrls.metrics import compare_rankers, compare_runs
-from rankrls.metrics.metric_names import LIST_METRICS, parse_metric
+from rankrls.metrics.metric_names import COMPARED_METRICS, LIST_METRICS, parse_metric
 
 __all__ = ["compare"]
 
@@ -50,31 +49,27 @@ def compare(
             if name in relevance.given:
                 option = {"n_permutations": "--n-permutations", "seed": "--random-state"}[name]
                 raise ValueError(f"{option} is for --method permutation")
-    pairs = () if qrels is not None else ("pairwise_accuracy",)
-    named = parse_metric(metric, "--metric", allowed=(*pairs, *LIST_METRICS))
-    relevance.refuse_unused([named])
+    allowed = COMPARED_METRICS if qrels is None else LIST_METRICS
+    relevance.refuse_unused([parse_metric(metric, "--metric", allowed=allowed)])
     test: dict[str, Any] = {
         "method": method,
         "n_permutations": n_permutations,
         "confidence_level": confidence_level,
         "random_state": seed,
+        **relevance.arguments(),
     }
     if qrels is not None:
         refuse_data_options(options, "--qrels")
         how: dict[str, Any] = {"ties": ties, "missing_queries": missing_queries}
         judged = load_qrels(qrels)
-        result = compare_runs(
-            load_run(a), load_run(b), judged, metric=metric, **how, **relevance.arguments(), **test
-        )
+        result = compare_runs(load_run(a), load_run(b), judged, metric=metric, **how, **test)
     else:
         refuse_run_options(relevance.given)
         refuse_columns(options, "compare")
         y, qid, scores = labels_and_scores(options, data, [_source(a), _source(b)])
         if qid is None:
             raise ValueError("two rankers are compared by their values on queries: there are none")
-        by_query = partial(named, **(relevance.of(named) if named.is_list else {}))
-        result = compare_rankers(y, *scores, qid=qid, metric=by_query, **test)
-        result = replace(result, metric=metric)
+        result = compare_rankers(y, *scores, qid=qid, metric=metric, **test)
     if as_json:
         to_json({"a": a, "b": b, **asdict(result)})
     else:

@@ -24,7 +24,7 @@ from rankrls.cli._output import Work, facts, number, queries, require_stdout, ta
 from rankrls.cli._refusals import refuse_columns
 from rankrls.datasets import load_qrels, load_run
 from rankrls.metrics import evaluate_run, pairwise_error
-from rankrls.metrics.metric_names import NamedMetric, parse_metrics
+from rankrls.metrics.metric_names import LIST_METRICS, NamedMetric, parse_metrics
 
 __all__ = ["evaluate", "labels_and_scores"]
 
@@ -49,17 +49,16 @@ def evaluate(
     require_stdout()
     if "k" in relevance.given and metrics:
         raise ValueError("--at is for NDCG and precision where no --metrics are named: write @K")
-    asked = parse_metrics(",".join(metrics), "--metrics") if metrics else default_metrics(k)
+    of_run = run is not None or qrels is not None
+    asked = _asked(metrics, of_run) if metrics else default_metrics(k)
     relevance.refuse_unused(asked)
-    if any(metric.name == "concordance_index" for metric in asked):
-        raise ValueError("--metrics: 1 - concordance_index is what 'pairwise_error_all_pairs' says")
-    if run is not None or qrels is not None:
+    if of_run:
         _refuse_rows(options, data, model, scores, run, qrels)
         found, judged = load_run(_path(run)), load_qrels(_path(qrels))
         how: dict[str, Any] = {"ties": ties, "missing_queries": missing_queries, "average": None}
         names = [metric.text for metric in asked]
         values = evaluate_run(found, judged, metrics=names, **how, **relevance.arguments())
-        _RunMeasures(found, judged, asked, values).tell(per_query, as_json)
+        _RunMeasures(found, judged, asked, values, missing_queries).tell(per_query, as_json)
         return
     if not data:
         raise ValueError("name a file of rows, or give a run and judgements by --run and --qrels")
@@ -81,6 +80,15 @@ def evaluate(
         to_json(measures.summary())
     else:
         measures.tell()
+
+
+def _asked(metrics: Sequence[str], of_run: bool) -> list[NamedMetric]:
+    """Parse --metrics, for a run or for rows."""
+    names = ",".join(metrics)
+    if "concordance_index" in names and not of_run:
+        raise ValueError("--metrics: 1 - concordance_index is what 'pairwise_error_all_pairs' says")
+    pairs = () if of_run else ("pairwise_accuracy", "pairwise_error")
+    return parse_metrics(names, "--metrics", allowed=(*pairs, *LIST_METRICS))
 
 
 def default_metrics(k: int) -> list[NamedMetric]:
@@ -321,10 +329,16 @@ class _RunMeasures:
     """Measures of a run, by judged query."""
 
     def __init__(
-        self, run: Any, qrels: Any, asked: list[NamedMetric], values: dict[str, Any]
+        self,
+        run: Any,
+        qrels: Any,
+        asked: list[NamedMetric],
+        values: dict[str, Any],
+        missing_queries: str,
     ) -> None:
         self.asked, self.values, self.names = asked, values, values["query"]
         known = set(self.names.tolist())
+        self.missing = ~np.isin(self.names, run.query) & (missing_queries == "skip")
         self.about = {
             "n_queries": len(self.names),
             "n_queries_in_run": len(known & set(run.query.tolist())),
@@ -359,17 +373,18 @@ class _RunMeasures:
                     ("run", f"{number(about['n_retrieved'])} lines, "
                             f"{queries(about['n_queries_in_run'])} of those judged"
                             + f", {number(other)} others are left out" * (other > 0)),
-                    *((shown_metric(m), number(means[m.text]) + _left_out(self.values[m.text]))
+                    *((shown_metric(m), number(means[m.text]) + self._left_out(m))
                       for m in self.asked),
                 ]
             )  # fmt: skip
 
-
-def _left_out(values: Any) -> str:
-    """How many queries have no value, if there are any."""
-    n = int(np.isnan(values).sum())
-    noun = "query" if n == 1 else "queries"
-    return f"  ({number(n)} {noun} without a relevant row left out)" if n else ""
+    def _left_out(self, metric: NamedMetric) -> str:
+        """How many queries have no value, and why, if there are any."""
+        empty = np.isnan(self.values[metric.text]) & ~self.missing
+        counts = {"missing from the run": self.missing.sum(),
+                  "without a relevant row": empty.sum()}  # fmt: skip
+        told = [f"{queries(n)} {why}" for why, n in counts.items() if n]
+        return f"  ({' and '.join(told)} left out)" if told else ""
 
 
 def _share(part: Any, whole: Any) -> float:

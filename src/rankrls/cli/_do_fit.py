@@ -132,8 +132,6 @@ class _Task:
         ``forced``: whether folds, instead of single queries, may be held out to choose alpha.
         """
         options = self.options
-        if not self.rows.seekable and not os.path.isdir(self.rows.path):
-            return "a pipe has no known number of features"
         if self.alpha == "auto" and (why := self._why_not_folds(forced)) is not None:
             return why
         if self.loss == "hinge":
@@ -161,6 +159,11 @@ class _Task:
         metric = Scoring(scoring, loss={})
         if not metric.by_list and metric.name != LOSS_METRIC:
             return f"--scoring {scoring} needs the scores of all queries at once"
+        if self.rows.is_pipe and metric.name != LOSS_METRIC:
+            return (
+                f"--scoring {scoring} needs a second pass, and {self.rows.name} is a pipe: name a "
+                f"file, or use --scoring {LOSS_METRIC}"
+            )
         return None
 
     def require_streamable(self) -> None:

@@ -94,8 +94,7 @@ def _write_lists(
         ids = None
         if doc_id is not None:
             work.now(f"Reading {doc_id} of {rows.name}")
-            ids = (ids_from_comments(comments, doc_id, name=rows.name) if kind == "letor"
-                   else rows.ids(doc_id, kind))  # fmt: skip
+            ids = _ids(rows, comments, doc_id, kind)
         table = RankTable.from_scores(y, qid=qid, ids=ids, k=top)
     if layout == "trec":
         text = _as_trec(table, run_name or "rankrls")
@@ -105,6 +104,17 @@ def _write_lists(
         text = "\n".join(map(escaped, text.decode("utf-8").split("\n"))).encode("utf-8")
     with output_file(output) as file:
         write_all(file, text)
+
+
+def _ids(rows: DataFile, comments: list[str], doc_id: str, kind: str) -> Any:
+    """Names of the rows: from comments of LETOR text, or from a column."""
+    if kind == "letor":
+        try:
+            return ids_from_comments(comments, doc_id, name=rows.name)
+        except ValueError:
+            if not rows.several:
+                raise
+    return rows.ids(doc_id, kind)  # the error names one of several files
 
 
 def _as_trec(table: RankTable, name: str) -> bytes:

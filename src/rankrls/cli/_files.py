@@ -142,6 +142,7 @@ class DataFile:
                     "-m, scores by -o)", shown(one)
                 )  # fmt: skip
         self.seekable = path != "-" and (os.path.isfile(path) or not os.path.exists(path))
+        self.is_pipe = not self.seekable and not os.path.isdir(path)
         self.large = self.seekable and os.path.isfile(path) and self._n_bytes() >= LARGE
         self.large |= path != "-" and os.path.isdir(path) and _folder_bytes(path) >= LARGE
 
@@ -205,7 +206,7 @@ class DataFile:
         elif self.path == "-":
             file: Any = Stream(sys.stdin.buffer, "stdin")
             yield file, self._for(file)
-        elif not self.seekable and not os.path.isdir(self.path):  # a named pipe
+        elif self.is_pipe:  # a named pipe
             with open(self.path, "rb") as pipe:
                 file = Stream(pipe, self.path)
                 yield file, self._for(file)
@@ -290,13 +291,13 @@ class DataFile:
         try:
             yield
         except ValueError as error:
-            if str(error).startswith(("no query", "there is no pref", "all scores", "batch ")):
+            if str(error).startswith(("no query", "there is no pref", "batch ")):
                 raise ValueError(f"{self.name}: {error}") from error
             raise
 
     def ids(self, column: str, kind: str) -> Any:
         """Names of the rows of a table, from a file that can be read again."""
-        if not self.seekable and not os.path.isdir(self.path):
+        if self.is_pipe:
             raise ValueError(
                 f"--doc-id is read in a second pass, and {self.name} is a pipe: name a file"
             )

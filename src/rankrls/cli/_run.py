@@ -37,6 +37,9 @@ REMEDIES: tuple[tuple[str, Any], ...] = (
      "leave out --one-ranking"),
     (r"n_features=(\d+) allows ids up to (\d+)",
      r"the model, or --feature-names, has \1 features, with ids up to \2"),
+    (r"n_features is needed to iterate over a stream",
+     "the number of features in LETOR text from a pipe is not known before its end; name a file, "
+     "or name the features by --feature-names"),
     (r"pass zero_based=True", "use --zero-based"),
     (r"pass header=False", "use --no-header"),
     (r"pass qid=None", "use --one-ranking"),
@@ -82,6 +85,9 @@ REMEDIES: tuple[tuple[str, Any], ...] = (
     (r"^basis\b", "--basis"),
 )  # fmt: skip
 
+
+#: What only commands with --auto can do about columns of text.
+KEEP_TEXT = ", or keep text for AutoRanker by load_ranking with text='auto'"
 
 #: Options that were renamed to what they are called in Python.
 RENAMED = {"--n-components": "--basis", "--seed": "--random-state"}
@@ -131,6 +137,7 @@ def run(argv: list[str]) -> int:
         return error.code if isinstance(error.code, int) else UNEXPECTED
     except Exception as error:
         message, code = _explain(error)
+        message = message.replace(KEEP_TEXT, ", or use --auto" * _has_auto(plain))
         with suppress(OSError, ValueError):  # nobody listens on stderr
             if debug:
                 print(*map(escaped, traceback.format_exc().splitlines()), sep="\n", file=sys.stderr)
@@ -196,6 +203,12 @@ def _explain(error: Exception) -> tuple[str, int]:
         return f"there is not enough memory ({what})", UNEXPECTED
     kind = type(error).__name__
     return f"unexpected {kind}: {one_line(str(error))} (--debug tells where)", UNEXPECTED
+
+
+def _has_auto(argv: list[str]) -> bool:
+    """Whether the command in ``argv`` has the option --auto."""
+    command = cli.commands.get(argv[0]) if argv else None
+    return command is not None and any("--auto" in option.opts for option in command.params)
 
 
 def _as_options(message: str) -> str:

@@ -168,10 +168,10 @@ class Preferences:
             problem = "sample_weight is zero for every row, or all but one"
         elif varied.any():
             constant = np.flatnonzero(~varied)[0]
-            problem = f"all scores of a query are equal in output (column) {constant} of y"
+            problem = f"all labels of a query are equal in output (column) {constant} of y"
         else:
             problem = (
-                f"in {self.n_rows} rows and {self.crossing.n_queries} queries, all scores of a "
+                f"in {self.n_rows} rows and {self.crossing.n_queries} queries, all labels of a "
                 "query are equal, or it has a single row"
             )
         raise ValueError(f"no query has a pair to {purpose}: {problem}")

@@ -143,9 +143,10 @@ class Columns:
                 self._width(name, 1, source.file)
             if not self._is_readable(kind):
                 found = schema.field(name).type
+                hint = droppable(self._no_numbers(schema), text=_is_text(found))
+                hint *= not self.chosen
                 raise ValueError(
-                    f"{source.file}: column {named(name)} is not numeric but {found}"
-                    f"{'' if self.chosen else droppable(self._no_numbers(schema))}"
+                    f"{source.file}: column {named(name)} is not numeric but {found}{hint}"
                 )
         if self.qid is not None:
             self._check_qid(source, schema.field(self.qid).type)
@@ -416,13 +417,14 @@ def choose_features(
     return left
 
 
-def droppable(names: list[str]) -> str:
-    """What to do about columns that are no numbers."""
+def droppable(names: list[str], *, text: bool = False) -> str:
+    """What to do about columns that are no numbers; ``text``: whether they can be read as text."""
     shown = named(names[0]) if len(names) == 1 else f"[{', '.join(map(named, names[:10]))}]"
     it, more = ("it is", "") if len(names) == 1 else ("they are", ", …" * (len(names) > 10))
+    keep = ", or keep text for AutoRanker by load_ranking with text='auto'" * text
     return (
         f"; if {it} no feature, leave {'it' if len(names) == 1 else 'them'} out by drop={shown}"
-        f"{more}, or name the features in features="
+        f"{more}, or name the features in features={keep}"
     )
 
 

@@ -28,6 +28,9 @@ Array = NDArray[Any]
 
 _MAX_THREADS = 8
 
+#: Number of rows that are searched for columns of text, for an error message.
+_SAMPLE = 1000
+
 #: All spellings of missing values: pyarrow tells upper and lower case apart.
 _NULLS = ["".join(word) for missing in sorted(MISSING_WORDS)
           for word in product(*({c, c.upper()} for c in missing))]  # fmt: skip
@@ -213,8 +216,7 @@ class CsvSource(Source):
         cells = dict(zip(self.names, map(str.strip, records.rows[row]), strict=True))
         text, hint = cells[name], ""
         if name in self.droppable:
-            text_cells = [n for n in self.droppable if n == name or _is_word(cells[n])]
-            hint = droppable(text_cells)
+            hint = droppable(self._text_columns(records, row, name), text=_is_word(text))
         missing = is_missing(text) and self.kinds[name] == "feature"
         what = f"is {_shown(text)}, not a finite number"
         if not text:
@@ -222,6 +224,13 @@ class CsvSource(Source):
         raise ValueError(
             f"{records.place(row)}: column {named(name)} {what}{REMEDY * missing}{hint}"
         )
+
+    def _text_columns(self, records: CsvRecords, row: int, name: str) -> list[str]:
+        """Columns to leave out: the one of a bad cell, and those of text in rows near it."""
+        first = max(0, row - _SAMPLE // 2)
+        columns = dict(zip(self.names, zip(*records.rows[first : first + _SAMPLE], strict=True),
+                           strict=True))  # fmt: skip
+        return [n for n in self.droppable if n == name or any(map(_is_word, set(columns[n])))]
 
 
 class CsvColumns(Columns):

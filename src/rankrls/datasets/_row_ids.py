@@ -95,7 +95,8 @@ def load_ids(
     kind, path = sniff(path) if format == "auto" else (format, path)
     file = name_of(path)
     if kind == "letor":
-        return ids_from_comments(load_letor(path, beyond="drop").comments, column, name=file)
+        comments = load_letor(path, zero_based=True, beyond="drop").comments  # any feature id
+        return ids_from_comments(comments, column, name=file)
     if kind == "parquet" and not isinstance(path, str | os.PathLike):
         raise ValueError(f"{file}: Parquet and Arrow files are opened by name")
     table = open_table(path, kind, delimiter, header)

@@ -441,7 +441,7 @@ class StreamLearner:
             where = "" if first.flat else f" in output (column) {output} of y"
             raise ValueError(
                 f"no query has a pair to learn from{where}: in {self._n_rows:,} rows and "
-                f"{self._ledger.n_queries:,} queries of {self._n_batches:,} batches, all scores "
+                f"{self._ledger.n_queries:,} queries of {self._n_batches:,} batches, all labels "
                 "of a query are equal, or it has a single row with weight"
             )
         n_pairs = sum(learned.n_pairs for learned in self.folds)

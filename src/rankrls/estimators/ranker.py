@@ -176,11 +176,11 @@ def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> 
         problem = "sample_weight is zero for every row, or all but one"
     elif graph.scored_outputs().any():
         constant = np.flatnonzero(~graph.scored_outputs())[0]
-        problem = f"all scores of a query are equal in output (column) {constant} of y"
+        problem = f"all labels of a query are equal in output (column) {constant} of y"
     else:
         queries = "query" if graph.n_queries == 1 else "queries"
         problem = (
-            f"in {graph.n_rows} rows and {graph.n_queries} {queries}, all scores of a query are "
+            f"in {graph.n_rows} rows and {graph.n_queries} {queries}, all labels of a query are "
             "equal, or it has a single row"
         )
     raise ValueError(f"no query has a pair to {purpose}: {problem}")

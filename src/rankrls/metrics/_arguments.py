@@ -8,6 +8,7 @@ queries for which the metric is undefined.
 from __future__ import annotations
 
 import numbers
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -99,7 +100,7 @@ def check_k(k: Any) -> int | None:
         return None
     if isinstance(k, bool | np.bool_) or not isinstance(k, numbers.Integral) or k < 1:
         raise ValueError(f"k must be an integer >= 1, or None for the whole list; got {k!r}")
-    return int(k)
+    return min(int(k), sys.maxsize)  # no list is longer
 
 
 def check_average(average: Any, allowed: tuple[str, ...]) -> None:

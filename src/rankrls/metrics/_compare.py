@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ from rankrls._validation import (
     encode_qid,
 )
 from rankrls.metrics._arguments import check_labels_and_scores
-from rankrls.metrics._evaluate import run_values
-from rankrls.metrics.metric_names import LIST_METRICS, parse_metric
+from rankrls.metrics._evaluate import evaluate, run_values
+from rankrls.metrics.metric_names import COMPARED_METRICS, LIST_METRICS, parse_metric
 from rankrls.rankings import Qrels, RankTable
 
 __all__ = ["RankerComparison", "compare_rankers", "compare_runs"]
@@ -98,6 +99,10 @@ def compare_rankers(
     *,
     qid: ArrayLike,
     metric: str | Callable[..., Any] = "pairwise_accuracy",
+    gain: Literal["exponential", "linear"] = "exponential",
+    relevance_threshold: float = 1.0,
+    max_grade: float = 4.0,
+    undefined: float | Literal["skip"] = "skip",
     method: Literal["permutation", "wilcoxon", "t"] = "permutation",
     n_permutations: int = 9999,
     confidence_level: float = 0.95,
@@ -116,9 +121,12 @@ def compare_rankers(
     metric : str or callable, default="pairwise_accuracy"
         "pairwise_accuracy", "ndcg", "average_precision" ("map"), "reciprocal_rank" ("mrr"),
         "precision", "recall" or "expected_reciprocal_rank" ("err"). All but the first accept a
-        cut-off, as in "ndcg@10". A callable, such as ``functools.partial(ndcg, gain="linear")``, is
-        called as ``metric(y_true, y_score, qid=qid, average=None)`` and returns one value for each
-        query, higher = better.
+        cut-off, as in "ndcg@10". A callable is called as
+        ``metric(y_true, y_score, qid=qid, average=None)`` and returns one value for each query,
+        higher = better.
+    gain, relevance_threshold, max_grade, undefined
+        As in :func:`evaluate`, for a metric that is given by name. A callable has its own options,
+        as in ``functools.partial(ndcg, gain="linear")``.
     method : {"permutation", "wilcoxon", "t"}, default="permutation"
         "permutation" is a sign-flip test of the mean difference and assumes only that the rankers
         are interchangeable under the null hypothesis. "wilcoxon" is the signed-rank test, "t" is
@@ -146,10 +154,10 @@ def compare_rankers(
     With d_q the difference of the values in query q, each of the 2^n flips of signs is equally
     likely under the null hypothesis, and the p-value is the share of flips with
     ``|Σ ±d_q| >= |Σ d_q|``. When flips are drawn at random, the observed signs count as one of
-    them: p = (1 + hits) / (1 + drawn). Queries for which the metric is undefined (no preference, no
-    relevant row) are excluded. The confidence interval is mean ± t · std / √n for every
-    ``method``; it is reliable for more than about thirty queries. Queries are assumed to be
-    independent.
+    them: p = (1 + hits) / (1 + drawn). Queries for which the metric is undefined (no preference, or
+    no relevant row with ``undefined="skip"``) are excluded. The confidence interval is
+    mean ± t · std / √n for every ``method``; it is reliable for more than about thirty queries.
+    Queries are assumed to be independent.
 
     Examples
     --------
@@ -165,7 +173,8 @@ def compare_rankers(
     a better in ..., b better in ..., equal in ...
     """
     test = _PairedTest(method, n_permutations, confidence_level, random_state)
-    name, by_query = _metric(metric)
+    options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
+    name, by_query = _metric(metric, {**options, "undefined": undefined})
     if qid is None:
         raise ValueError(
             "qid is None; give the query of every row, because rankers are compared query by query"
@@ -284,12 +293,24 @@ class _PairedTest:
         )
 
 
-def _metric(metric: Any) -> tuple[str, Callable[..., Any]]:
-    """Name and per-query function of ``metric``."""
+def _metric(metric: Any, options: dict[str, Any]) -> tuple[str, Callable[..., Any]]:
+    """Name and per-query function of ``metric``, with the options of `evaluate`."""
     if callable(metric):
+        default = inspect.signature(evaluate).parameters
+        given = [option for option, value in options.items() if value != default[option].default]
+        if given:
+            raise ValueError(
+                f"{given[0]} is for a metric given by name; pass functools.partial(metric, "
+                f"{given[0]}=…) as metric"
+            )
         inner = getattr(metric, "func", metric)
-        return getattr(inner, "__name__", type(metric).__name__), metric
-    return metric, parse_metric(metric, allowed=("pairwise_accuracy", *LIST_METRICS))
+        return getattr(inner, "__name__", type(inner).__name__), metric
+    name = parse_metric(metric, allowed=COMPARED_METRICS).text
+
+    def by_query(y_true: Array, y_score: Array, **others: Any) -> Any:
+        return evaluate(y_true, y_score, metrics=[name], **options, **others)[name]
+
+    return name, by_query
 
 
 def _check_level(level: Any) -> None:

@@ -25,7 +25,7 @@ from rankrls.metrics._arguments import (
     check_undefined,
     value_by_query,
 )
-from rankrls.metrics.metric_names import NamedMetric, parse_metrics
+from rankrls.metrics.metric_names import LIST_METRICS, NamedMetric, parse_metrics
 from rankrls.rankings import Qrels, RankTable, as_labels
 
 __all__ = ["evaluate", "evaluate_run", "run_values"]
@@ -183,7 +183,7 @@ def evaluate_run(
     >>> evaluate_run(run, qrels, metrics=["map", "recall@3"])
     {'map': 0.25, 'recall@3': 0.5}
     """
-    asked = parse_metrics(metrics)
+    asked = parse_metrics(metrics, allowed=LIST_METRICS)
     check_average(average, ("query",))
     options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
     found = run_values(
@@ -214,11 +214,6 @@ def run_values(
     """Compute the values for each judged query, and the query labels; see `evaluate_run`."""
     check_option("ties", ties, ("expected", "rank", "id"))
     check_option("missing_queries", missing_queries, ("zero", "skip"))
-    for metric in asked:
-        if not metric.is_list:
-            raise ValueError(
-                f"{metric.text} is a pairwise metric; a run is evaluated by list metrics"
-            )
     threshold = options["relevance_threshold"]
     if not threshold > 0:
         raise ValueError(

@@ -10,7 +10,14 @@ from rankrls._validation import SHORT_METRICS, check_metric_name, check_option
 from rankrls.metrics import _binary, _cascade, _ndcg, _pairwise
 from rankrls.metrics._arguments import ListInputs, check_k
 
-__all__ = ["LIST_METRICS", "PAIR_METRICS", "NamedMetric", "parse_metric", "parse_metrics"]
+__all__ = [
+    "COMPARED_METRICS",
+    "LIST_METRICS",
+    "PAIR_METRICS",
+    "NamedMetric",
+    "parse_metric",
+    "parse_metrics",
+]
 
 #: List metrics: the public function, the function of checked arguments, and the option that
 #: defines relevance.
@@ -46,6 +53,9 @@ LIST_METRICS = tuple(_LISTS)
 
 #: Metrics for which higher is better.
 PAIR_METRICS = ("pairwise_accuracy", "concordance_index")
+
+#: Metrics with a value for each query, for which higher is better.
+COMPARED_METRICS = ("pairwise_accuracy", *LIST_METRICS)
 
 
 @dataclass(frozen=True)
@@ -112,9 +122,9 @@ def parse_metric(
     name, at, cut = text.partition("@") if isinstance(text, str) else (text, "", "")
     if isinstance(name, str) and name in SHORT_METRICS:
         name = SHORT_METRICS[name]
-    elif name != "pairwise_error" or allowed is not None:
-        check_metric_name(argument, text)
     choices = (*PAIR_METRICS, "pairwise_error", *_LISTS) if allowed is None else tuple(allowed)
+    if name not in choices:
+        check_metric_name(argument, text, allowed=choices)
     short = [word for word, meant in SHORT_METRICS.items() if meant in choices]
     check_option(argument, name, (*choices, *short))
     if at and name not in _LISTS:
@@ -129,13 +139,18 @@ def parse_metric(
     return NamedMetric(text, name, check_k(int(cut)) if at else None)
 
 
-def parse_metrics(given: str | Sequence[str], argument: str = "metrics") -> list[NamedMetric]:
-    """Parse metrics from a list of names or a comma-separated string."""
+def parse_metrics(
+    given: str | Sequence[str],
+    argument: str = "metrics",
+    *,
+    allowed: Iterable[str] | None = None,
+) -> list[NamedMetric]:
+    """Parse metrics from a list of names or a comma-separated string; see `parse_metric`."""
     texts = given.split(",") if isinstance(given, str) else given
     if not isinstance(texts, Iterable):
         raise ValueError(f"{argument} must be names of metrics, as in 'ndcg@10,map'; got {given!r}")
     texts = [text.strip() if isinstance(text, str) else text for text in texts]
-    parsed = [parse_metric(text, argument) for text in texts if text != ""]
+    parsed = [parse_metric(text, argument, allowed=allowed) for text in texts if text != ""]
     if not parsed:
         raise ValueError(f"{argument} is empty; give metric names, for example 'ndcg@10,map'")
     for place, metric in enumerate(parsed):

@@ -35,6 +35,8 @@ Array = NDArray[Any]
 #: of one level of a text column.
 NUMBER, MISSING, LEVEL = 0, 1, 2
 
+_COMPLEX = (complex, np.complexfloating)
+
 #: Text with at most this many levels is a category for any number of rows.
 FEW_LEVELS = 5
 
@@ -189,6 +191,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         for source, values in columns:
             if encoded is None:
                 encoded = np.empty((len(values), len(self.sources_)))
+            if source in wanted:
+                self._refuse_cells(source, values)
             for j in wanted.get(source, ()):
                 encoded[:, j] = self._encode(int(j), values)
         assert encoded is not None
@@ -272,6 +276,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _columns_of(self, source: int, values: Any) -> Iterator[tuple[int, float, str]]:
         """Generate (kind, fill, level) of the output columns made from one column of X."""
+        self._refuse_cells(source, values)
         numbers = _as_numbers(values)
         if numbers is None:
             yield from ((LEVEL, 0.0, level) for level in self._frequent(_as_text(values)))
@@ -292,6 +297,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if constant or len(levels) > max(len(known) / 2, FEW_LEVELS):
             return []
         return levels[np.argsort(-counts, kind="stable")[: self.max_levels]].tolist()
+
+    def _refuse_cells(self, source: int, values: Any) -> None:
+        """Raise for a column of complex numbers or of lists."""
+        cells = _as_array(values)
+        objects = cells if cells.dtype == object else cells[:0]
+        if cells.dtype.kind == "c" or any(isinstance(v, _COMPLEX) for v in objects):
+            raise ValueError(
+                f"Complex data not supported: {self._told([source])} of X holds complex numbers"
+            )
+        if cells.ndim > 1 or any(isinstance(v, list | np.ndarray) for v in objects):
+            raise ValueError(
+                f"{self._told([source])} of X holds lists; make a column of each of their values, "
+                "or drop it"
+            )
 
     def _refuse_infinite(self, source: int, numbers: Array) -> None:
         if np.isinf(numbers).any():
@@ -375,6 +394,10 @@ def _columns(X: Any) -> Iterator[tuple[int, Any]]:
             yield j, X[name]
 
 
+def _as_array(values: Any) -> Array:
+    return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+
+
 def _as_numbers(values: Any) -> Array | None:
     """Convert numbers and booleans to float64, NaN if missing; None for other types."""
     kind = getattr(getattr(values, "dtype", None), "kind", "")
@@ -385,7 +408,7 @@ def _as_numbers(values: Any) -> Array | None:
     try:
         if hasattr(values, "to_numpy") and kind in ("b", "i", "u", "f") and hasattr(values, "iloc"):
             return values.to_numpy(dtype=np.float64, na_value=np.nan)
-        array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+        array = _as_array(values)
         if array.dtype.kind in "US":
             return None
         if array.dtype == object:
@@ -403,7 +426,7 @@ def _is_missing(value: Any) -> bool:
 
 def _as_text(values: Any) -> Array:
     """Convert levels to text; missing values become empty."""
-    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values, dtype=object)
+    array = _as_array(values).astype(object)
     return np.array(["" if _is_missing(value) else _level(value) for value in array], dtype=object)
 
 

@@ -940,7 +940,7 @@ class RidgeProblem:
                 if held.any():
                     first = tuple(some[held][0].tolist())
                     raise ValueError(
-                        f"without the pair {first} all scores are equal, so nothing is left to "
+                        f"without the pair {first} all labels are equal, so nothing is left to "
                         "learn"
                     )
 
