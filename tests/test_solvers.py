@@ -336,7 +336,7 @@ def test_a_path_computes_kernel_values_of_new_rows_once(ranker):
         calls.append(1)
         return float(np.exp(-((a - b) ** 2).sum()))
 
-    X, Z = np.random.default_rng(0).standard_normal((15, 8, 2))[:, :, 0], np.zeros((4, 8))
+    X, Z = np.random.default_rng(0).standard_normal((15, 8, 2))[:, :, 0], np.eye(4, 8)
     path = regularization_path(
         ranker.set_params(kernel=kernel), X, np.arange(15.0), alphas=[0.1, 1.0, 10.0]
     )
