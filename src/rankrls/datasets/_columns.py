@@ -190,8 +190,7 @@ class Columns:
         return _is_number(kind) or (self.keep_missing and pyarrow().types.is_null(kind))
 
     def _check_qid(self, source: Source, kind: Any) -> None:
-        types = pyarrow().types
-        value = kind.value_type if types.is_dictionary(kind) else kind
+        types, value = pyarrow().types, _value_type(kind)
         if types.is_integer(value):
             sort = "integers"
         elif _is_text(value):
@@ -451,10 +450,13 @@ def _is_list(kind: Any) -> bool:
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
+def _value_type(kind: Any) -> Any:
+    """The type of the values, also of those that are stored as a dictionary."""
+    return kind.value_type if pyarrow().types.is_dictionary(kind) else kind
+
+
 def _is_number(kind: Any) -> bool:
-    types = pyarrow().types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
+    types, kind = pyarrow().types, _value_type(kind)
     return (
         types.is_integer(kind)
         or types.is_floating(kind)
@@ -464,17 +466,13 @@ def _is_number(kind: Any) -> bool:
 
 
 def _is_text(kind: Any) -> bool:
-    types = pyarrow().types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
+    types, kind = pyarrow().types, _value_type(kind)
     return types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view"
 
 
 def _is_time(kind: Any) -> bool:
     """Whether values are dates, times, timestamps or durations."""
-    types = pyarrow().types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
+    types, kind = pyarrow().types, _value_type(kind)
     return (
         types.is_date(kind)
         or types.is_time(kind)
