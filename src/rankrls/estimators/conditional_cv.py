@@ -36,8 +36,7 @@ from rankrls.estimators.choosing import (
     default_grid,
     search_alphas,
 )
-from rankrls.estimators.conditional_base import NO_QUERIES
-from rankrls.estimators.conditional_updates import UpdatableRanker
+from rankrls.estimators.conditional_base import NO_QUERIES, ConditionalRanker
 from rankrls.estimators.kernel_weights import descend_weights, search_weights, without_small
 from rankrls.estimators.objects import Objects
 from rankrls.estimators.relation_folds import folds_of
@@ -59,7 +58,7 @@ VALIDATION_FOLDS = 2, 4
 ROUGH, FEW = 1e-3, 40
 
 
-class ConditionalRankRLSCV(UpdatableRanker):
+class ConditionalRankRLSCV(ConditionalRanker):
     """`ConditionalRankRLS` with built-in exact cross-validation over alpha.
 
     The choice of ``cv`` should match the intended use: ranking for new conditioning objects,

@@ -184,8 +184,6 @@ FIELDS = {
     "_columns": maybe(instance("Objects")),
     "_two_domains": FLAG,
     "object_feature_names_in_": optional(NAMES),
-    "_kernel_numbers": optional(array("i", "p")),
-    "_object_kernel_numbers": optional(array("i", "g")),
     "dual_coef_": optional(array("f", "p g", empty=False)),
     "_left_factor": optional(array("f", "p s")),
     "_right_factor": optional(array("f", "g s")),
@@ -209,7 +207,6 @@ ADVICE = {**RANKER_ADVICE, "object_kernel": RANKER_ADVICE["kernel"]}
 def _pack_conditional(ranker: Any) -> dict[str, Any]:
     """Return the attributes; omit labels and pair coefficients if the model has few features."""
     stored = dict(vars(ranker))
-    stored.pop("_changed", None)
     if "_left_factor" in stored:
         stored.pop("dual_coef_", None)
         stored.pop("_labels", None)
