@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from rankrls._calls import Progress, all_or_nothing, explained
 from rankrls._validation import check_option
-from rankrls.core.relations.pairwise_kernels import PAIRWISE
-from rankrls.core.relations.relation_problem import RelationModel, RelationProblem
+from rankrls.core.relations.pairwise import PAIRWISE
+from rankrls.core.relations.problem import RelationModel, RelationProblem
 from rankrls.core.relations.squared_hinge import solve_squared_hinge
 from rankrls.estimators.conditional_base import LOSSES, NO_QUERIES, ConditionalRanker
 

@@ -33,19 +33,17 @@ from rankrls._frames import (
 from rankrls._validation import check_integer, check_option, check_positive, show
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
 from rankrls.core.relations.cell_equations import HeldOutCells
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.offsets import FittedOffsets, FreeOffsets, free_offsets
-from rankrls.core.relations.pairwise_kernels import PAIRWISE, PairwiseKernel, SideValues
+from rankrls.core.relations.labels import FittedOffsets, FreeOffsets, Observations, free_offsets
+from rankrls.core.relations.pairwise import PAIRWISE, PairwiseKernel, SideValues
 from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, cell_variances
-from rankrls.core.relations.relation_problem import (
+from rankrls.core.relations.problem import (
     LOST,
     SOLVERS,
     Factors,
     RelationModel,
     RelationProblem,
 )
-from rankrls.core.relations.side_kernels import KernelSum
-from rankrls.core.relations.sides import Side, losing_columns
+from rankrls.core.relations.sides import KernelSum, Side, losing_columns
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.alpha_pairs import check_alpha_pairs
 from rankrls.estimators.conditional_updates import add_labels, remove_labels, remove_objects

@@ -15,7 +15,7 @@ from rankrls._frames import (
     names_anything,
     row_names,
 )
-from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.labels import Observations
 from rankrls.core.spaces.spaces import check_gram
 from rankrls.estimators.objects import Objects, Others, one_matrix
 from rankrls.estimators.relation_inputs import check_relation, read_relation

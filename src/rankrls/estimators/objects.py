@@ -16,17 +16,16 @@ from rankrls import _resources
 from rankrls._calls import warn
 from rankrls._frames import kept_names, shown_names
 from rankrls._validation import check_positive, show
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets
-from rankrls.core.relations.side_kernels import (
+from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets, Observations
+from rankrls.core.relations.sides import (
     FEATURELESS,
     KernelSum,
     ProfiledSide,
+    Side,
     is_featureless,
     profile_gamma,
     profile_kernel,
 )
-from rankrls.core.relations.sides import Side
 from rankrls.core.spaces.spaces import Kernel, centre, check_gram, subtract
 from rankrls.estimators.ranker import canonical
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.side_kernels import KernelSum
+from rankrls.core.relations.labels import Observations
+from rankrls.core.relations.sides import KernelSum
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.objects import read_kernels
 from rankrls.io._kinds import (
@@ -105,7 +105,7 @@ def _check_sum(kernels: KernelSum) -> None:
 
 KERNEL_SUM = Record(
     "KernelSum",
-    "rankrls.core.relations.side_kernels",
+    "rankrls.core.relations.sides",
     {"metrics": listing(TEXT), "params": listing(KERNEL_PARAMS), "weights": array("f", "k")},
     pack=_pack_sum,
     unpack=_unpack_sum,
@@ -133,7 +133,7 @@ def _unpack_labels(cls: type[Any], values: dict[str, Any]) -> Any:
 
 OBSERVATIONS = Record(
     "Observations",
-    "rankrls.core.relations.observations",
+    "rankrls.core.relations.labels",
     {
         "matrix": optional(array("f", "p g")),
         "rows": optional(array("i", "edges")),
