@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from rankrls import RankRLS
-from rankrls.core.ridge.leave_out import weights_without
+from rankrls.core.ridge.residuals import weights_without
 from rankrls.model_selection import holdout_predict
 
 ALPHAS = np.array([1e-3, 1.0, 1e4])

@@ -11,7 +11,7 @@ from scipy.special import expit, log_expit, log_ndtr, ndtr
 
 from rankrls._validation import check_metric_name, check_option, show
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.leave_out import HeldOut
+from rankrls.core.ridge.residuals import HeldOut
 
 __all__ = ["LINKS", "Calibration", "JudgementScoring", "fit_calibration", "margins"]
 

@@ -18,7 +18,7 @@ from rankrls._validation import (
 )
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.fold_statistics import explained_part
-from rankrls.core.ridge.leave_out import HeldOut
+from rankrls.core.ridge.residuals import HeldOut
 from rankrls.estimators.ranker import graph_accuracy
 from rankrls.metrics.metric_names import LIST_METRICS, PAIR_METRICS, parse_metric
 

@@ -19,10 +19,10 @@ from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.fold_statistics import FoldStatistics
 from rankrls.core.ridge.iterative import HeldOutRows
-from rankrls.core.ridge.leave_judgements_out import JudgementFolds
-from rankrls.core.ridge.leave_out import HeldOut, query_folds, split_folds
+from rankrls.core.ridge.residuals import Folds
+from rankrls.core.ridge.residuals import HeldOut, query_folds, split_folds
 from rankrls.core.ridge.problem import RidgeProblem
-from rankrls.core.spaces.path_model import predict_path
+from rankrls.core.ridge.models import predict_path
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.calibration import JudgementScoring
 from rankrls.estimators.choosing import (
@@ -481,7 +481,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         self._store(problem, model, history)
         self.__dict__.update(chosen)
 
-    def _judgement_folds(self, graph: PreferenceGraph, groups: Any) -> JudgementFolds:
+    def _judgement_folds(self, graph: PreferenceGraph, groups: Any) -> Folds:
         """The given pairs that are held out together."""
         n, cv = graph.n_given_pairs, self.cv
         codes, labels = np.arange(n), None
@@ -496,9 +496,9 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             if groups is not None and cv not in ("auto", "leave-group-out"):
                 raise ValueError(f"groups goes with cv='leave-group-out', not with cv={cv!r}")
             if cv == "leave-item-out":
-                return JudgementFolds.of_items(graph.pairs)[0]
+                return Folds.of_items(graph.pairs)[0]
             single = labels is None
-            return JudgementFolds.single(n) if single else JudgementFolds.of_groups(codes, labels)
+            return Folds.single(n) if single else Folds.of_groups(codes, labels)
         if is_fold_count(cv):
             units = int(codes.max()) + 1
             what = "pairs" if groups is None else "groups"
@@ -506,7 +506,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             rng = check_random_state(self.random_state)
             for number, fold in enumerate(random_folds(units, int(cv), rng, what=what)):
                 fold_of[fold] = number
-            return JudgementFolds.of_groups(fold_of[codes])
+            return Folds.of_groups(fold_of[codes])
         if not is_splits(cv):
             raise ValueError(
                 f"cv must be 'auto', {', '.join(map(repr, JUDGEMENT_FOLDS))}, an int, a splitter "
@@ -514,7 +514,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             )
         given = None if groups is None else codes
         splits = read_splits(cv, n, graph.pairs, graph.magnitude, given, complement=True)
-        return JudgementFolds.of_list([test for _, test in splits])
+        return Folds.of_list([test for _, test in splits])
 
     @property
     def alphas_(self) -> Array:

@@ -45,7 +45,7 @@ from rankrls.core.preferences.statistics import (
     batch_statistics,
     subtract_batch,
 )
-from rankrls.core.ridge.models import Model, NystroemModel, solve_statistics
+from rankrls.core.ridge.models import FittedFunction, solve_statistics
 from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
 from rankrls.estimators.ranker import PosteriorMixin, Ranker, canonical, graph_from_arguments
 from rankrls.estimators.whole_queries import Rows, WholeQueries, joined
@@ -158,13 +158,12 @@ class Learned:
         ]
 
     @classmethod
-    def by(cls, model: Model, flat: bool, preferences: Array, ledger: Ledger) -> Learned:
+    def by(cls, model: FittedFunction, flat: bool, preferences: Array, ledger: Ledger) -> Learned:
         """Statistics of a fitted primal or Nyström model, from its solvers."""
         total = [solver.statistics() for solver in model.solvers]
-        basis = model.basis if isinstance(model, NystroemModel) else None
-        coefficients = model.coef if basis is None else model.dual_coef
+        coefficients = model.coef if model.basis is None else model.dual_coef
         assert coefficients is not None
-        return cls(total, basis, coefficients.dtype, flat, preferences, ledger)
+        return cls(total, model.basis, coefficients.dtype, flat, preferences, ledger)
 
     def copy(self) -> Learned:
         """Copy with sums in new arrays."""
@@ -209,7 +208,7 @@ class Learned:
                 part.rounding = max(part.rounding, self.basis.map.rounding)
         return parts
 
-    def model(self, alpha: float, names: Any = None) -> Model | None:
+    def model(self, alpha: float, names: Any = None) -> FittedFunction | None:
         """Fit the model, which uses these arrays; None if an output has no preference yet.
 
         Sums over queries are positive semi-definite, and so are their differences, up to rounding.

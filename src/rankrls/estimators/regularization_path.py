@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from rankrls._calls import tells
 from rankrls._validation import check_finite_array, check_positive
-from rankrls.core.spaces.path_model import predict_path
+from rankrls.core.ridge.models import predict_path
 from rankrls.estimators.rankrls import RankRLS
 from rankrls.estimators.ranksvm import RankSVM
 

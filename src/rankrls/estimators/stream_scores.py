@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rankrls._validation import show
 from rankrls.core.preferences.statistics import Ledger
 from rankrls.core.ridge.fold_statistics import FoldStatistics
-from rankrls.core.ridge.leave_out import HeldOut
+from rankrls.core.ridge.residuals import HeldOut
 from rankrls.estimators.choosing import LOSS_METRIC, ListScores, Scoring
 from rankrls.estimators.incremental import BatchStream, StreamLearner
 from rankrls.estimators.whole_queries import AGAIN, Rows, WholeQueries

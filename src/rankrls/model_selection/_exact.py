@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from rankrls._calls import takes_queries, tells
 from rankrls._resources import n_threads
 from rankrls._validation import check_pairs, encode_qid
-from rankrls.core.ridge.leave_out import check_fold, query_folds
+from rankrls.core.ridge.residuals import check_fold, query_folds
 from rankrls.estimators import RankRLS
 from rankrls.estimators.exact_problem import exact_problem
 

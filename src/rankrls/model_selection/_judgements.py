@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from rankrls._calls import tells
 from rankrls._validation import check_length, check_option, check_pairs, encode_qid
-from rankrls.core.ridge.leave_judgements_out import JudgementFolds
-from rankrls.core.ridge.leave_out import HeldOut, check_fold
+from rankrls.core.ridge.residuals import Folds
+from rankrls.core.ridge.residuals import HeldOut, check_fold
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.exact_problem import exact_problem
 from rankrls.model_selection._exact import shaped
@@ -110,13 +110,13 @@ def holdout_judgements(
     n_pairs = graph.n_given_pairs
     edges = check_pairs(pairs, graph.n_rows)
     if by == "judgement":
-        chosen = JudgementFolds.single(n_pairs)
+        chosen = Folds.single(n_pairs)
     elif by == "item":
-        chosen, _ = JudgementFolds.of_items(edges)
+        chosen, _ = Folds.of_items(edges)
     elif by == "group":
         check_length("groups", groups, n_pairs, "pairs")
         coded = encode_qid(groups, n_pairs, name="groups", of="pairs")
-        chosen = JudgementFolds.of_groups(coded.codes, coded.labels)
+        chosen = Folds.of_groups(coded.codes, coded.labels)
     else:
         assert folds is not None
         chosen = _check_folds(folds, n_pairs)
@@ -135,7 +135,7 @@ def _check_estimator(estimator: Any) -> None:
         raise ValueError(f"estimator must be a RankRLS; got a {kind}: {advice}")
 
 
-def _check_folds(folds: Iterable[ArrayLike], n_pairs: int) -> JudgementFolds:
+def _check_folds(folds: Iterable[ArrayLike], n_pairs: int) -> Folds:
     parts = [check_fold(number, fold, n_pairs) for number, fold in enumerate(folds)]
     if not parts:
         raise ValueError("folds is empty; give at least one array of judgements")
@@ -145,14 +145,14 @@ def _check_folds(folds: Iterable[ArrayLike], n_pairs: int) -> JudgementFolds:
         raise ValueError(
             f"judgement {twice} is in {counts[twice]} folds; put each judgement in one fold only"
         )
-    return JudgementFolds.of_list(parts)
+    return Folds.of_list(parts)
 
 
 def _by_pair(values: Array, held: HeldOut, edges: Array, by: str) -> Array:
     """Values of shape (n_alphas, total, k) in the order of the pairs."""
     n_alphas, _, k = values.shape
     folds = held.folds
-    assert isinstance(folds, JudgementFolds)
+    assert isinstance(folds, Folds)
     if by != "item":
         out = np.full((n_alphas, len(edges), k), np.nan)
         out[:, folds.members] = values

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankrls._validation import check_finite_array, check_integer, check_pairs
-from rankrls.core.ridge.leave_pair_out import all_pairs
+from rankrls.core.ridge.pairs import all_pairs
 from rankrls.estimators import RankRLS
 from rankrls.model_selection._exact import leave_pair_out_predict
 

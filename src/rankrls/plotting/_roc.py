@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import auc, roc_curve
 
 from rankrls._validation import check_finite_array, check_pairs
-from rankrls.core.ridge.leave_pair_out import all_pairs
+from rankrls.core.ridge.pairs import all_pairs
 from rankrls.model_selection import leave_pair_out_predict, tournament_scores
 from rankrls.plotting._matplotlib import pyplot
 from rankrls.plotting._style import BLUE, GREY

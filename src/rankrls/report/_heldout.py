@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from rankrls import AutoRanker, RankRLSCV, regularization_path
-from rankrls.core.ridge.leave_out import query_folds
+from rankrls.core.ridge.residuals import query_folds
 from rankrls.estimators.choosing import best_of, continuation, default_grid
 from rankrls.estimators.cv import problem_size
 from rankrls.metrics import pairwise_error

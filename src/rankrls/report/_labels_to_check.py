@@ -16,7 +16,7 @@ from rankrls.core.ridge.influence import (
     row_influence,
     squared_residuals,
 )
-from rankrls.core.ridge.leave_out import query_folds
+from rankrls.core.ridge.residuals import query_folds
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.report._data import Rankings
 from rankrls.report._fit_plan import FitPlan, SharedProblem
