@@ -20,9 +20,8 @@ from rankrls.core.ridge.influence import (
     query_influence,
     row_influence,
 )
-from rankrls.core.ridge.residuals import Folds
-from rankrls.core.ridge.residuals import query_folds
 from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.core.ridge.residuals import Folds, query_folds
 from rankrls.diagnostics._deletion import change_without_groups, change_without_queries
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.exact_problem import check_covariates, prepared_problem

@@ -15,14 +15,13 @@ from rankrls import _resources
 from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error, warn
 from rankrls._resources import n_threads
 from rankrls._validation import check_length, check_option, encode_qid, refuse_lazy, show
-from rankrls.core.linalg.conjugate_gradients import History
+from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.fold_statistics import FoldStatistics
 from rankrls.core.ridge.iterative import HeldOutRows
-from rankrls.core.ridge.residuals import Folds
-from rankrls.core.ridge.residuals import HeldOut, query_folds, split_folds
-from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.models import predict_path
+from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.core.ridge.residuals import Folds, HeldOut, query_folds, split_folds
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.calibration import JudgementScoring
 from rankrls.estimators.choosing import (
@@ -172,7 +171,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         kernel_params: dict[str, Any] | None = None,
         cost: str = "magnitude",
         ties: str = "keep",
-        query_weighting: str = "pair",
+        query_weighting: Any = "pair",
         solver: str = "auto",
         basis: Any = None,
         max_iter: int | None = None,

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rankrls._calls import tells
 from rankrls._validation import check_length, check_option, check_pairs, encode_qid
-from rankrls.core.ridge.residuals import Folds
-from rankrls.core.ridge.residuals import HeldOut, check_fold
+from rankrls.core.ridge.residuals import Folds, HeldOut, check_fold
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.exact_problem import exact_problem
 from rankrls.model_selection._exact import shaped

@@ -52,6 +52,7 @@ WORK = 2**21
 #: Maximum number of held-out predictions, over all alphas, computed at a time.
 SCORES = 2**25
 
+
 @dataclass(frozen=True)
 class Influence:
     """Diagnostics of all groups, arrays of shape (n_groups,); NaN for a group without terms.
@@ -205,9 +206,7 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
     kappa = np.divide(degree, 1.0 - free, out=np.zeros(m), where=within)
     size, n_terms = (kappa > 0).astype(np.int64), round(len(free) - free.sum())
     energy = float(np.square(factor.t).sum())
-    found = _influence(
-        _Groups(terms, alpha, every, e, size, kappa, n_terms, energy), problem, new
-    )
+    found = _influence(_Groups(terms, alpha, every, e, size, kappa, n_terms, energy), problem, new)
     return replace(found, agreement=None, weight=np.where(kappa > 0, kappa, np.nan))
 
 

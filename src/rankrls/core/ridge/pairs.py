@@ -24,6 +24,7 @@ from rankrls.core.linalg.factorizations import (
     is_graded,
     rounding_level,
 )
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import Groups, query_factor
 from rankrls.core.ridge.residuals import SINGULAR
@@ -59,7 +60,7 @@ CANCELLED = 1e-4
 PAIR_ADVICE = "use folds of rows (RankRLSCV(cv=10), holdout_predict), or a sample of the rows"
 
 
-def penalty(alpha: float, n: int, query_weighting: str) -> float:
+def penalty(alpha: float, n: int, query_weighting: Any) -> float:
     """Penalty ν = alpha/κ for n remaining rows whose pairs all have the same weight, κ = c n."""
     return float(alpha / (n * query_factor(query_weighting, float(n), n * (n - 1) / 2.0)))
 
@@ -86,7 +87,7 @@ class PairHoldOut:
 
     graph: PreferenceGraph
     space: Space
-    loss: dict[str, str]
+    loss: Loss
     smaller_side: Callable[[], Any]
     decompose: Callable[[Array], list[Any]]
     every_pair_counts: Callable[[], bool]
@@ -103,7 +104,7 @@ class PairHoldOut:
         if self.is_bipartite():
             found = self._bipartite(alphas).pairs(pairs, alphas)
         else:
-            found = self.ranking(alphas).pairs(pairs, alphas, self.loss["query_weighting"])
+            found = self.ranking(alphas).pairs(pairs, alphas, self.loss.query_weighting)
         for alpha, (out, unsafe) in zip(alphas, found, strict=True):
             for number, refitted in self._refit_pairs(pairs, unsafe, alpha):
                 out[number] = refitted
@@ -134,7 +135,7 @@ class PairHoldOut:
             return
         self._require_pairs()
         self._require_room()
-        weighting = self.loss["query_weighting"]
+        weighting = self.loss.query_weighting
         first = self._first_equal
         results = self.ranking(alphas).concordance(scores, alphas, weighting, threads, first)
         for alpha, (total, unsafe) in zip(alphas, results, strict=True):
@@ -165,7 +166,7 @@ class PairHoldOut:
         if isinstance((smaller := self.smaller_side()).space, DualSpace):
             made = smaller.decompose(alphas)[0].factorization
             m = len(s)
-            how = self.loss["query_weighting"]
+            how = self.loss.query_weighting
             kappa = m * float(query_factor(how, float(m), m * (m - 1) / 2))
             self._ranking = RankingSpectrum(s, made.values / kappa, made.vectors)
             return self._ranking
@@ -262,7 +263,7 @@ class PairHoldOut:
         graph = self.graph
         if graph.scores is None or graph.n_given_pairs or graph.sample_weight is not None:
             return False
-        if self.loss["cost"] == "magnitude" and self.loss["ties"] == "keep":
+        if self.loss.keeps_ties:
             return False
         if isinstance(self.space, NystroemSpace):
             return False
@@ -326,7 +327,7 @@ class RankingSpectrum:
         return other
 
     def pairs(
-        self, pairs: Array, alphas: Array, query_weighting: str
+        self, pairs: Array, alphas: Array, query_weighting: Any
     ) -> Iterator[tuple[Array, Array]]:
         """For each alpha, predictions of shape (n_pairs, 2, k) and which pairs are unsafe.
 
@@ -345,7 +346,7 @@ class RankingSpectrum:
             yield out, unsafe
 
     def concordance(
-        self, scores: Array, alphas: Array, query_weighting: str, threads: int, first: Array
+        self, scores: Array, alphas: Array, query_weighting: Any, threads: int, first: Array
     ) -> Iterator[tuple[Array, Array]]:
         """For each alpha, Σ_{i<j} sign((s_i − s_j)(f_i − f_j)) over all left-out pairs.
 
@@ -361,7 +362,7 @@ class RankingSpectrum:
                 yield _many_outputs(H, M, f, e, scores, largest, threads, first)
 
     def _matrices(
-        self, alpha: float, query_weighting: str
+        self, alpha: float, query_weighting: Any
     ) -> tuple[Array, Array, Array, Array, float]:
         """H, M, f, e and the largest eigenvalue of M, for leaving out two rows."""
         m = len(self.s)
@@ -490,8 +491,8 @@ class BipartiteSpectrum:
     ----------
     s : ndarray of shape (m,)
         Scores with exactly two levels.
-    loss : dict
-        cost and query_weighting; ties are dropped.
+    loss : Loss
+        Ties are dropped.
     K : ndarray of shape (m, m), optional
         Kernel matrix.
     X : ndarray of shape (m, n), optional
@@ -512,7 +513,7 @@ class BipartiteSpectrum:
     """
 
     def __init__(
-        self, s: Array, loss: dict[str, str], *, K: Array | None = None, X: Array | None = None
+        self, s: Array, loss: Loss, *, K: Array | None = None, X: Array | None = None
     ) -> None:
         m = len(s)
         low, high = s.min(), s.max()
@@ -520,11 +521,10 @@ class BipartiteSpectrum:
         self.n1, self.n0 = int(self.upper.sum()), int(m - self.upper.sum())
         if min(self.n1, self.n0) < 2:
             raise ValueError("leave-pair-out needs at least two rows of each class")
-        self.z = 1.0 if loss["cost"] == "unit" else float(high - low)
-        weight = float(high - low) ** -2 if loss["cost"] == "relative" else 1.0
+        (self.z,), (weight,) = loss.of_pair.edges(np.array([high - low], dtype=float), 1.0)
         # Weighting of the remaining (n₁ − 1)(n₀ − 1) pairs of m − 2 rows.
         edges = (self.n1 - 1.0) * (self.n0 - 1.0)
-        self.edge_weight = weight * float(query_factor(loss["query_weighting"], m - 2.0, edges))
+        self.edge_weight = weight * float(query_factor(loss.query_weighting, m - 2.0, edges))
         self.root = np.sqrt(np.where(self.upper, self.n0 - 1.0, self.n1 - 1.0))
         self.everything = Groups(np.zeros(m, dtype=np.int64), None, 1)
         self.classes = Groups(self.upper.astype(np.int64), None, 2)

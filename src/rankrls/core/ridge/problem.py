@@ -15,8 +15,9 @@ from scipy.linalg import solve_triangular
 
 from rankrls import _resources
 from rankrls._calls import warn
-from rankrls.core.linalg.conjugate_gradients import History, IterationOptions
 from rankrls.core.linalg.factorizations import EigenFactorization, Factorization
+from rankrls.core.linalg.krylov import History, IterationOptions
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import (
     Covariates,
@@ -26,7 +27,6 @@ from rankrls.core.preferences.laplacian import (
     Laplacian,
     Objective,
     SumLaplacian,
-    edge_targets,
 )
 from rankrls.core.preferences.query_weights import query_factor, row_blocks, varying_queries
 from rankrls.core.preferences.statistics import Statistics
@@ -73,6 +73,7 @@ LOST_IN_KERNEL = 1e-4
 #: With a larger error, products of the features are used instead of products of their rows.
 MAX_LOSS = 1e-9
 
+
 class RidgeProblem(PairHoldOut):
     """Σ_edges w² (z − (f(x_h) − f(x_j)))² + alpha ‖f‖², for f in a space.
 
@@ -84,8 +85,7 @@ class RidgeProblem(PairHoldOut):
     graph : PreferenceGraph over m rows
     space : Space
         Space of the m rows. ("cg" may have more rows, of which ``rows`` are those of the graph.)
-    loss : dict
-        cost, ties and query_weighting.
+    loss : Loss
     keep_basis : bool
         Whether left-out basis vectors stay in the basis.
     names : sequence of str, optional
@@ -100,7 +100,7 @@ class RidgeProblem(PairHoldOut):
         self,
         graph: PreferenceGraph,
         space: Space,
-        loss: dict[str, str],
+        loss: Loss,
         *,
         keep_basis: bool = False,
         names: Sequence[str] | None = None,
@@ -122,7 +122,7 @@ class RidgeProblem(PairHoldOut):
 
     def _objectives(self, graph: PreferenceGraph) -> list[Objective]:
         """The objectives of a graph, with covariates in their units."""
-        found = graph.objectives(**self.loss)
+        found = graph.objectives(self.loss)
         if self.pair_scale is None:
             return found
         return [replace(o, covariates=_scaled(o.covariates, self.pair_scale)) for o in found]
@@ -223,7 +223,9 @@ class RidgeProblem(PairHoldOut):
                 return self._by_features(space, model, alphas)
         return model
 
-    def _by_features(self, space: DualSpace, model: FittedFunction, alphas: Array) -> FittedFunction:
+    def _by_features(
+        self, space: DualSpace, model: FittedFunction, alphas: Array
+    ) -> FittedFunction:
         """Solve for the weights of features, if products of their rows have lost digits."""
         primal = self._like(self.graph, LinearSpace(space.kernel, space.X))
         found = primal.solve(alphas, tell=False)
@@ -252,7 +254,9 @@ class RidgeProblem(PairHoldOut):
         if space.kernel.linear:
             rows = space.rows if whole else space.rows[used]
             rows = rows.astype(np.float64, copy=False)
-            return [DualSolver.from_features(o, rows, alphas, for_path=for_path) for o in objectives]
+            return [
+                DualSolver.from_features(o, rows, alphas, for_path=for_path) for o in objectives
+            ]
         shared = (whole and "gram" in vars(space)) or for_path or space.kernel.precomputed
         if shared:
             K = space.gram if whole else space.gram[np.ix_(used, used)]
@@ -586,11 +590,11 @@ class RidgeProblem(PairHoldOut):
     def every_pair_counts(self) -> bool:
         """Whether the objective compares all rows of a query, with equal weights."""
         graph = self.graph
-        if self.loss["cost"] != "magnitude" or graph.n_given_pairs or graph.scores is None:
+        if not self.loss.of_pair.linear or graph.n_given_pairs or graph.scores is None:
             return False
         if graph.sample_weight is not None:
             return False
-        if self.loss["ties"] == "keep":
+        if self.loss.keeps_ties:
             return True
         assert graph.query_codes is not None
         return all(
@@ -604,7 +608,7 @@ class RidgeProblem(PairHoldOut):
         It is 1 for whole components. If rows of a query are left out, the pairs of the n that stay
         add up to κ' times their scatter, and only "size" has the same κ' = 1 for several queries.
         """
-        how = self.loss["query_weighting"]
+        how = self.loss.query_weighting
         if not cut.any():
             return np.ones(len(folds))
         if not self.every_pair_counts():
@@ -739,7 +743,7 @@ class RidgeProblem(PairHoldOut):
     ) -> tuple[Residuals, Callable[[Array], Array]]:
         """Residuals w (z − difference) of given pairs, and points of their differences."""
         graph, solver = self.graph, self.decompose(alphas)[number]
-        z, weight = edge_targets(graph.magnitude, graph.pair_weight, self.loss["cost"])
+        z, weight = self.loss.of_pair.edges(graph.magnitude, graph.pair_weight)
         made, Phi, root = solver.factorization, self._features(), np.sqrt(weight)
         k, extra = len(solver.outputs), None
         t = np.repeat((root * z)[:, None], k, axis=1)

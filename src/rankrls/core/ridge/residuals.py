@@ -310,7 +310,7 @@ class Residuals:
         return self.b if self.exact else self.made.metric(self.b.T, alpha)[0].T
 
     def products(self, alpha: float) -> Array:
-        """AᵀA over all terms, in the coordinates of `metric`: (q,) if diagonal, otherwise (q, q)."""
+        """AᵀA over all terms, as in `metric`: (q,) if diagonal, otherwise (q, q)."""
         if self.exact:
             return np.ones(len(self.b))
         if isinstance(self.made, EigenFactorization):
@@ -353,7 +353,11 @@ class Residuals:
             A, w = self.metric(Psi, float(alpha))
             weighted = A * (self._shrinkage(float(alpha)) if self.exact else w)
             product, fitted = weighted @ A.transpose(0, 2, 1), weighted @ self.target(float(alpha))
-            yield (C + product, rest + fitted, A, w) if self.exact else (C - product, t - fitted, A, w)
+            yield (
+                (C + product, rest + fitted, A, w)
+                if self.exact
+                else (C - product, t - fitted, A, w)
+            )
 
     def residuals(self, U: Array, alpha: float) -> tuple[Array, Array]:
         """(J t)_U, shape (u, k), and the diagonal of J_UU, for terms U of shape (u,) one by one."""
@@ -557,7 +561,6 @@ class Residuals:
                         spread[a, i] = alpha * made.quadratic(rows.T, float(alpha))
         return found, spread, bad
 
-
     def without_two(self, e: Array, alpha: float) -> Iterator[tuple[Array, Array, Array]]:
         """Residuals of each term by the model without it and without another one.
 
@@ -626,7 +629,9 @@ def _batches(keys: Array, q: int) -> Iterator[Array]:
     different, kind = np.unique(keys, axis=0, return_inverse=True)
     order = np.argsort(kind.ravel(), kind="stable")
     for same, size in zip(
-        np.split(order, np.cumsum(np.bincount(kind.ravel()))[:-1]), different.sum(axis=1), strict=True
+        np.split(order, np.cumsum(np.bincount(kind.ravel()))[:-1]),
+        different.sum(axis=1),
+        strict=True,
     ):
         step = max(256, CACHE // q) if size <= 2 else max(1, WORK // (size * max(q, size)))
         yield from (same[first : first + step] for first in range(0, len(same), step))
