@@ -5,7 +5,6 @@ import pytest
 from scipy import sparse
 
 from rankrls import RankRLS
-from rankrls.core.ridge.residuals import weights_without
 from rankrls.model_selection import holdout_predict
 
 ALPHAS = np.array([1e-3, 1.0, 1e4])
@@ -167,28 +166,3 @@ def test_a_fold_with_all_basis_vectors(with_qid):
     ranker = RankRLS(kernel="rbf", basis=basis)
     with pytest.raises(ValueError, match="a fold contains all basis vectors"):
         holdout_predict(ranker, X, y, [held], qid=qid if with_qid else None)
-
-
-@pytest.mark.parametrize("n_held", [4, 15, 25])
-@pytest.mark.parametrize("centred", [False, True])
-def test_weights_against_a_constrained_solve(n_held, centred):
-    """By a saddle-point system, for both ways of making the moments."""
-    rng = np.random.default_rng(8)
-    Phi, t, E = (rng.standard_normal(shape) for shape in ((30, 5), (30, 2), (2, 5)))
-    if centred:
-        Phi, t = Phi - Phi.mean(axis=0), t - t.mean(axis=0)
-    held = rng.permutation(30)[:n_held]
-    rest = np.setdiff1d(np.arange(30), held)
-    F, s = Phi[rest], t[rest]
-    if centred:
-        F, s = F - F.mean(axis=0), s - s.mean(axis=0)
-    for rows in (E, E[:0]):
-        null = sparse.csr_array(np.full((30, 1), 30**-0.5)) if centred else None
-        W = weights_without(lambda c: Phi[c], held, Phi.T @ Phi, Phi.T @ t, t, rows, ALPHAS, null)
-        assert W.shape == (3, 5, 2)
-        for alpha, w in zip(ALPHAS, W, strict=True):
-            system = np.block(
-                [[F.T @ F + alpha * np.eye(5), rows.T], [rows, np.zeros((len(rows), len(rows)))]]
-            )
-            right = np.vstack([F.T @ s, np.zeros((len(rows), 2))])
-            np.testing.assert_allclose(w, np.linalg.solve(system, right)[:5], rtol=1e-9, atol=1e-14)

@@ -27,7 +27,7 @@ from scipy.stats import f as f_distribution
 
 from rankrls import _resources
 from rankrls.core.preferences.laplacian import SumLaplacian
-from rankrls.core.ridge.problem import RidgeProblem, rotated
+from rankrls.core.ridge.problem import RidgeProblem, certain, rotated
 from rankrls.core.ridge.residuals import SINGULAR, Folds, HeldOut, Residuals, split_folds
 from rankrls.core.spaces.spaces import DualSpace, NystroemSpace
 
@@ -200,8 +200,8 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
     for rows in _blocks(every, len(terms.b)):
         residuals, J[rows] = terms.residuals(rows, alpha)
         rho[rows] = residuals[:, 0]
-    within = free < 1 - 1e-9
-    e = np.divide(rho, J, out=np.full(m, np.nan), where=within & (SINGULAR < J))
+    within, least = free < 1 - 1e-9, 0.0 if terms.exact else SINGULAR
+    e = np.divide(rho, J, out=np.full(m, np.nan), where=within & (least < J))
     degree = problem.objectives[0].laplacian.degree()
     kappa = np.divide(degree, 1.0 - free, out=np.zeros(m), where=within)
     size, n_terms = (kappa > 0).astype(np.int64), round(len(free) - free.sum())
@@ -290,6 +290,7 @@ def judgement_terms(
     held = problem.leave_judgements_out(folds.take(np.flatnonzero(folds.sizes)), grid)
     terms, _ = problem.smaller_side().judgement_residuals(0, grid)
     root = terms.root
+    assert root is not None
     return terms, root, terms.t[folds.members, 0] - root[folds.members] * held.values[0, :, 0]
 
 
@@ -397,7 +398,7 @@ def _new_points(problem: RidgeProblem, terms: Residuals, X: Any, alpha: float) -
     inputs = problem.inputs_of(X)
     if not isinstance(problem.space, DualSpace):
         return rotated(terms.made, inputs, 0)
-    factor = problem.decompose(np.array([alpha]))[0].factor
-    made = terms.made
-    B = factor.rmatmat(np.ascontiguousarray(np.asarray(inputs).T)).T @ made.vectors
-    return np.divide(B, made.values, out=np.zeros_like(B), where=made.values != 0)
+    solver = problem.decompose(np.array([alpha]))[0]
+    V = solver.factorization.vectors[:, certain(solver.factorization)]
+    B = solver.factor.rmatmat(np.ascontiguousarray(np.asarray(inputs).T)).T @ V
+    return np.divide(B, terms.sigma, out=np.zeros_like(B), where=terms.sigma != 0)

@@ -259,15 +259,10 @@ class DualSolver(_Solver):
         rounding = squares <= 64 * float(np.finfo(X.dtype).eps) ** 2 * whole
         X_F[:, rounding & np.isfinite(squares)] = 0.0
         solver = cls(objective, X_F @ X_F.T, factor, row_means, alphas, for_path=for_path)
-        if is_graded(squares, float(alphas.min())):
-            solver.factorization.loss = solver._rounding(float(squares.sum()), alphas)
+        if is_graded(squares, float(alphas.min())):  # small columns are lost beside large ones
+            smallest = float(squares[squares > 0].min()) + float(alphas.min())
+            solver.factorization.loss = float(np.finfo(X.dtype).eps) * squares.max() / smallest
         return solver
-
-    def _rounding(self, size: float, alphas: Array) -> float:
-        """Error of S (S + alpha I)⁻¹t relative to t, for S with entries up to ``size``."""
-        alpha, eps = float(alphas.min()), float(np.finfo(self.b.dtype).eps)
-        solution = float(np.linalg.norm(self.factorization.solve(self.b, alpha)))
-        return eps * size * solution / max(float(np.linalg.norm(self.b)), np.finfo(float).tiny)
 
     def coefficients(self, alphas: Array) -> Array:
         """Kernel coefficients A, shape (n_alphas, m, k)."""
@@ -432,11 +427,11 @@ class FittedFunction:
 
     def select(self, index: int) -> FittedFunction:
         """Return the function of a single alpha."""
-        parts = {
-            name: None if (values := getattr(self, name)) is None else values[[index]]
-            for name in ("alphas", "coef", "dual_coef", "pair_coef")
-        }
-        return replace(self, **parts)
+        one = replace(self)
+        for name in ("alphas", "coef", "dual_coef", "pair_coef"):
+            if getattr(self, name) is not None:
+                setattr(one, name, getattr(self, name)[[index]])
+        return one
 
     def without_uncertainty(self) -> FittedFunction:
         """Return a smaller function with the same predictions and no uncertainties."""

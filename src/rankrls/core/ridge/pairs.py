@@ -92,15 +92,16 @@ class PairHoldOut:
     decompose: Callable[[Array], list[Any]]
     every_pair_counts: Callable[[], bool]
     refit: Callable[..., Array]
+    first_equal: Callable[[], Array]
     _tell: Callable[[float, float], None]
-    _first_equal: Array
     _ranking: RankingSpectrum | None = None
 
     def leave_pairs_out(self, pairs: Array, alphas: Array) -> Iterator[tuple[Array, int]]:
         """For each alpha, predictions (n_pairs, 2, n_outputs) without both rows, and refits."""
         self._require_pairs(pairs)
         self._require_room(len(pairs))
-        tied = self._first_equal[pairs[:, 0]] == self._first_equal[pairs[:, 1]]
+        first = self.first_equal()
+        tied = first[pairs[:, 0]] == first[pairs[:, 1]]
         if self.is_bipartite():
             found = self._bipartite(alphas).pairs(pairs, alphas)
         else:
@@ -136,7 +137,7 @@ class PairHoldOut:
         self._require_pairs()
         self._require_room()
         weighting = self.loss.query_weighting
-        first = self._first_equal
+        first = self.first_equal()
         results = self.ranking(alphas).concordance(scores, alphas, weighting, threads, first)
         for alpha, (total, unsafe) in zip(alphas, results, strict=True):
             unsafe = unsafe[first[unsafe[:, 0]] != first[unsafe[:, 1]]]

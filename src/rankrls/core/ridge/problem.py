@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from scipy.linalg import solve_triangular
 
 from rankrls import _resources
 from rankrls._calls import warn
-from rankrls.core.linalg.factorizations import EigenFactorization, Factorization
+from rankrls.core.linalg.factorizations import CHEAP_SIZE, EigenFactorization, Factorization
 from rankrls.core.linalg.krylov import History, IterationOptions
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
@@ -115,6 +115,7 @@ class RidgeProblem(PairHoldOut):
         self._least = np.inf
         self._other: RidgeProblem | None = None
         self._told = False
+        self._equal: Array | None = None
         if not any(objective.laplacian.row_weight().any() for objective in self.objectives):
             raise ValueError(
                 "the weights are so small that their products underflow; scale them up"
@@ -161,8 +162,14 @@ class RidgeProblem(PairHoldOut):
 
     def _like(self, graph: PreferenceGraph, space: Space) -> RidgeProblem:
         """The problem of another graph and space, with the same options."""
-        options = {"keep_basis": self.keep_basis, "names": self.names}
-        return RidgeProblem(graph, space, self.loss, **options, pair_scale=self.pair_scale)
+        return RidgeProblem(
+            graph,
+            space,
+            self.loss,
+            keep_basis=self.keep_basis,
+            names=self.names,
+            pair_scale=self.pair_scale,
+        )
 
     # -- solutions
 
@@ -219,8 +226,9 @@ class RidgeProblem(PairHoldOut):
         model.dual_coef[:, used] = A
         if kernel.linear:
             model.coef = np.stack([rows.T @ a for a in A]).astype(dtype, copy=False)
-            if model.lost > MAX_LOSS and space.X.shape[1] <= len(used):
-                return self._by_features(space, model, alphas)
+            if model.lost > MAX_LOSS and space.X.shape[1] <= max(len(used), CHEAP_SIZE):
+                other = self._by_features(space, model, alphas)
+                return other if other.lost < model.lost else model
         return model
 
     def _by_features(
@@ -232,6 +240,7 @@ class RidgeProblem(PairHoldOut):
         dual = np.empty((len(alphas), space.n_rows, found.n_outputs))
         for objective in self.objectives:
             L, outputs = objective.laplacian, objective.outputs
+            assert found.coef is not None
             for a, w in enumerate(found.coef[..., outputs]):
                 dual[a][:, outputs] = (L.r - L.apply(space.rows @ w)) / alphas[a]
         dtype = space.X.dtype
@@ -483,9 +492,11 @@ class RidgeProblem(PairHoldOut):
         t = np.broadcast_to(factor.t, (len(factor.t), k))
         free = factor.null() if cut else None
         if Phi is None:
-            points = self._kernel_points(factor, made)
-            V, b = made.vectors, made.vectors.T @ t
-            return Residuals(lambda U: V[U], t, made, b, free=free, exact=True), factor, points
+            used = certain(made)
+            V, sigma = made.vectors[:, used], made.values[used]
+            points = self._kernel_points(factor, V, sigma)
+            found = Residuals(lambda U: V[U], t, made, V.T @ t, sigma=sigma, free=free)
+            return found, factor, points
         rows_F, q = factor.rows_of(Phi), Phi.shape[1]
         if free is not None:
             rows_F = _centred_rows(rows_F, free, q)
@@ -500,16 +511,16 @@ class RidgeProblem(PairHoldOut):
         return Residuals(vectors, t, made, made.rotate(solver.b.T).T, free=free), factor, rows
 
     def _kernel_points(
-        self, factor: Factor, made: EigenFactorization, *, constants: bool = False
+        self, factor: Factor, V: Array, sigma: Array, *, constants: bool = False
     ) -> Callable[[Array], Array]:
         """Rows of B with f = B diag(σ/(σ + alpha)) b, up to ``constants`` for each component."""
-        live = made.values != 0
-        B = None if constants else factor.recover(made.vectors * live)
+        live = sigma != 0
+        B = None if constants else factor.recover(V * live)
         if B is None:
             assert isinstance(self.space, DualSpace)
             K = self.space.gram.astype(np.float64, copy=False)
-            B = factor.rmatmat(K).T @ made.vectors
-            B = np.divide(B, made.values, out=np.zeros_like(B), where=live)
+            B = factor.rmatmat(K).T @ V
+            B = np.divide(B, sigma, out=np.zeros_like(B), where=live)
         return lambda rows: B[rows]
 
     # -- held-out folds
@@ -557,12 +568,14 @@ class RidgeProblem(PairHoldOut):
         together = graph.query_codes if graph.scores is not None else None
         if together is None:
             together = self.objectives[0].laplacian.components()
-        equalize(values, folds, together, self._first_equal)
+        equalize(values, folds, together, self.first_equal())
         return HeldOut(folds, values, n_refits)
 
-    @cached_property
-    def _first_equal(self) -> Array:
-        return first_equal(self.space.X)
+    def first_equal(self) -> Array:
+        """Index of the first row that equals each row, shape (m,), computed once."""
+        if self._equal is None:
+            self._equal = first_equal(self.space.X)
+        return self._equal
 
     def _shortcut(
         self, number: int, folds: Folds, alphas: Array, ratio: Array, cut: bool, out: Array
@@ -578,7 +591,7 @@ class RidgeProblem(PairHoldOut):
                 constraints.append(residuals.made.rotate(E[: 0 if doubtful[number] else None]))
         unsafe = residuals.without(
             _coordinates(factor, folds),
-            lambda numbers: rows(folds.members[folds.places(numbers)]),
+            partial(_members, folds, rows),
             alphas,
             out,
             sizes=folds.sizes,
@@ -716,7 +729,7 @@ class RidgeProblem(PairHoldOut):
             spread = np.empty(shape[:2]) if variances else None
             unsafe |= residuals.without(
                 terms,
-                lambda numbers, points=points: points(folds.members[folds.places(numbers)]),
+                partial(_members, folds, points),
                 alphas,
                 part,
                 spread,
@@ -745,16 +758,18 @@ class RidgeProblem(PairHoldOut):
         graph, solver = self.graph, self.decompose(alphas)[number]
         z, weight = self.loss.of_pair.edges(graph.magnitude, graph.pair_weight)
         made, Phi, root = solver.factorization, self._features(), np.sqrt(weight)
-        k, extra = len(solver.outputs), None
+        k, extra, sigma = len(solver.outputs), None, None
         t = np.repeat((root * z)[:, None], k, axis=1)
         if Phi is None:
             factor = solver.factor
-            b = made.vectors.T @ np.broadcast_to(factor.t, (len(factor.t), k))
+            used = certain(made)
+            V, sigma = made.vectors[:, used], made.values[used]
+            b = V.T @ np.broadcast_to(factor.t, (len(factor.t), k))
             assert isinstance(factor, GroundedFactor)
-            B = np.zeros((graph.n_rows, made.vectors.shape[1]))
+            B = np.zeros((graph.n_rows, V.shape[1]))
             if len(factor.free):
                 B[factor.free] = solve_triangular(
-                    factor.R, made.vectors, lower=True, trans="T", check_finite=False
+                    factor.R, V, lower=True, trans="T", check_finite=False
                 )
         else:
             Phi, _ = centre(Phi)
@@ -772,10 +787,10 @@ class RidgeProblem(PairHoldOut):
             return differences(U) * root[U][..., None]
 
         points = differences
-        if Phi is None and not (weight > 0).all():  # pairs of different components
-            of_rows = self._kernel_points(solver.factor, made, constants=True)
+        if sigma is not None and not (weight > 0).all():  # pairs of different components
+            of_rows = self._kernel_points(solver.factor, V, sigma, constants=True)
             points = partial(differences, rows=of_rows(np.arange(graph.n_rows)))
-        return Residuals(vectors, t, made, b, root=root, exact=Phi is None), points
+        return Residuals(vectors, t, made, b, sigma=sigma, root=root), points
 
     def _unspanned(self, pairs: Array) -> Array:
         """Variance of differences outside the span of the Nyström basis, shape (n_pairs,)."""
@@ -839,11 +854,21 @@ class RidgeProblem(PairHoldOut):
             )
 
 
+def _members(folds: Folds, points: Callable[[Array], Array], numbers: Array) -> Array:
+    """Points of the members of some folds."""
+    return points(folds.members[folds.places(numbers)])
+
+
+def certain(made: EigenFactorization) -> Array:
+    """Eigenvectors other than those that certainly belong to the eigenvalue 0, by index."""
+    return np.flatnonzero(~made.null | np.isfinite(made.floor))
+
+
 def _scale(graph: PreferenceGraph) -> Array | None:
-    """Root mean square of each covariate of given pairs; None without covariates."""
+    """Root mean square of each covariate over all given pairs; None without covariates."""
     if graph.pair_features is None:
         return None
-    C = graph.pair_features[graph.pair_weight > 0]
+    C = graph.pair_features
     largest = np.abs(C).max(axis=0, initial=0.0)
     unit = np.where(largest > 0, largest, 1.0)
     scale = unit * np.sqrt(np.square(C / unit).mean(axis=0))

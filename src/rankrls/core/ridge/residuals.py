@@ -270,18 +270,18 @@ class Residuals:
     ----------
     vectors : function of indices U of terms
         Rows ψ of these terms, shape (*U.shape, q), in the coordinates of ``made``: rotated to its
-        eigenvectors if it has them. With ``exact``, rows of V instead.
+        eigenvectors if it has them. With ``sigma``, rows of V instead.
     t : ndarray of shape (p, k)
     made : Factorization of S = ΨᵀΨ
     b : ndarray of shape (q, k)
-        Ψᵀt in the same coordinates; Vᵀt with ``exact``.
+        Ψᵀt in the same coordinates; Vᵀt with ``sigma``.
+    sigma : ndarray of shape (q,), optional
+        Eigenvalues of V, for kernels: J is summed from positive terms.
     free : sparse array of shape (p, c), optional
         Orthonormal columns N of free offsets. Those that lie entirely in the terms left out are
         left out with them.
     root : ndarray of shape (p,), optional
         The factors w by which terms of given pairs are multiplied.
-    exact : bool
-        Whether J is summed from positive terms, for kernels.
     """
 
     def __init__(
@@ -291,17 +291,20 @@ class Residuals:
         made: Factorization,
         b: Array,
         *,
+        sigma: Array | None = None,
         free: Any = None,
         root: Array | None = None,
-        exact: bool = False,
     ) -> None:
         self.vectors, self.t, self.made, self.b = vectors, t, made, b
-        self.free, self.root, self.exact = free, root, exact
+        self.free, self.root, self.exact = free, root, sigma is not None
+        self.sigma = made.values if isinstance(made, EigenFactorization) else np.empty(0)
+        if sigma is not None:
+            self.sigma = sigma
 
     def metric(self, Psi: Array, alpha: float) -> tuple[Array, Array]:
         """A and w with H = A diag(w) Aᵀ for rows of Ψ; the weights are w (b − Ψᵀe)."""
         if self.exact:
-            return Psi, self._share(alpha)
+            return Psi, self.sigma / (self.sigma + alpha)
         A, w = self.made.metric(Psi, alpha)
         return A, np.ones(A.shape[-1]) if w is None else w
 
@@ -313,18 +316,10 @@ class Residuals:
         """AᵀA over all terms, as in `metric`: (q,) if diagonal, otherwise (q, q)."""
         if self.exact:
             return np.ones(len(self.b))
-        if isinstance(self.made, EigenFactorization):
-            return self.made.values
+        if len(self.sigma):
+            return self.sigma
         W = self.made.whiten(np.eye(len(self.b)), alpha)
         return np.eye(len(self.b)) - alpha * (W @ W.T)
-
-    def _share(self, alpha: float) -> Array:
-        assert isinstance(self.made, EigenFactorization)
-        return self.made.values / (self.made.values + alpha)
-
-    def _shrinkage(self, alpha: float) -> Array:
-        assert isinstance(self.made, EigenFactorization)
-        return alpha / (self.made.values + alpha)
 
     def _offsets(self, U: Array) -> Any:
         """N_U N_Uᵀ of the offsets that lie only partly in the terms, shape (B, u, u), or 0."""
@@ -351,7 +346,7 @@ class Residuals:
             Psi, C = turned @ Psi, values[..., None] * np.eye(U.shape[1])
         for alpha in alphas:
             A, w = self.metric(Psi, float(alpha))
-            weighted = A * (self._shrinkage(float(alpha)) if self.exact else w)
+            weighted = A * (alpha / (self.sigma + alpha) if self.exact else w)
             product, fitted = weighted @ A.transpose(0, 2, 1), weighted @ self.target(float(alpha))
             yield (
                 (C + product, rest + fitted, A, w)
@@ -402,12 +397,17 @@ class Residuals:
             Whether the fold must be refitted.
         """
         sizes = terms.sizes if sizes is None else sizes
-        starts, q = np.cumsum(sizes) - sizes, max(1, len(self.b))
+        starts, q = np.cumsum(sizes) - sizes, len(self.b)
         n_constraints = np.zeros(len(terms), int)
         if constraints is not None:
             n_constraints = np.array([len(E) for E in constraints], dtype=int)
         ratio = np.ones(len(terms)) if ratio is None else ratio
         unsafe = np.zeros((len(alphas), len(terms)), dtype=bool)
+        if not q:  # nothing varies
+            values[:] = 0.0
+            if variance is not None:
+                variance[:] = 0.0
+            return unsafe
         large = (terms.sizes >= q) & (terms.sizes > 1)
         keys = np.column_stack([terms.sizes, sizes, n_constraints])
         for numbers in _batches(keys, q):
@@ -418,7 +418,7 @@ class Residuals:
                 E = np.stack([constraints[i] for i in numbers])
             if large[numbers[0]]:
                 solve = self._downdated
-            elif U.shape[1] == 1 and not E.size and isinstance(self.made, EigenFactorization):
+            elif U.shape[1] == 1 and not E.size and len(self.sigma):
                 solve = self._singles
             else:
                 solve = self._folds
@@ -439,7 +439,6 @@ class Residuals:
         Returns predictions (n_alphas, B, r, k), variances of the points (n_alphas, B, r) and
         whether the folds must be refitted, (n_alphas, B).
         """
-        assert isinstance(self.made, EigenFactorization)
         Psi, t, offsets = self.vectors(U)[:, 0], self.t[U[:, 0]], np.reshape(self._offsets(U), -1)
         w = np.stack([self.metric(Psi[:1], alpha)[1] for alpha in alphas], axis=1)  # (q, n_alphas)
         squares = np.square(Psi)
@@ -447,7 +446,7 @@ class Residuals:
         if self.exact:
             C = 1.0 - squares.sum(axis=1) - offsets
             C = np.where(C < CUT, 0.0, C)[:, None]
-            shrinkage = alphas / (self.made.values[:, None] + alphas)
+            shrinkage = alphas / (self.sigma[:, None] + alphas)
             J = C + squares @ shrinkage
             rest = np.where(C > 0, t - Psi @ self.b, 0.0)[:, None]
             rho, bad = rest + _of_alphas(Psi, shrinkage, self.b), ~(J > 0)
@@ -520,19 +519,18 @@ class Residuals:
 
         where C⁻¹ = I + n nᵀ/(1 − nᵀn) for each offset of which U holds the part n.
         """
-        eigen = self.made if isinstance(self.made, EigenFactorization) else None
         live, scale = np.ones(len(self.b), dtype=bool), np.ones(len(self.b))
-        if eigen is not None and self.exact:
-            live, scale = eigen.values > 0, np.sqrt(np.maximum(eigen.values, 0.0))
-        elif eigen is not None:
-            live = ~eigen.dropped(float(alphas.min()))
-        scale = scale[live]
-        S = self.made.matrix() if eigen is None else np.diag(eigen.values[live])
+        if self.exact:
+            live, scale = self.sigma > 0, np.sqrt(np.maximum(self.sigma, 0.0))
+        elif isinstance(self.made, EigenFactorization):
+            live = ~self.made.dropped(float(alphas.min()))
+        scale, spectral = scale[live], len(self.sigma) > 0
+        S = np.diag(self.sigma[live]) if spectral else self.made.matrix()
         P, E, b = P[..., live] * scale, E[..., live] * scale, self.b[live] * scale[:, None]
         Psi, t = self.vectors(U)[..., live] * scale, self.t[U]
         found = np.empty((len(alphas), *P.shape[:2], b.shape[1]))
         spread, bad = np.empty(found.shape[:3]), np.zeros((len(alphas), len(U)), dtype=bool)
-        by_alpha = eigen is None or len(alphas) == 1
+        by_alpha = not spectral or len(alphas) == 1
         for i, terms in enumerate(U):
             S_rest, c = S - Psi[i].T @ Psi[i], b - Psi[i].T @ t[i]
             if self.free is not None:
