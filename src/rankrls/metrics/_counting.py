@@ -195,7 +195,7 @@ def _inversions(rank: Array, target: Array, starts: Array, weight: Array | None)
     preceded by no ones, and its move is exactly zero rather than the rounding of two sums.
     """
     bits = (1 << np.arange(int(target.max()).bit_length())[::-1]).astype(target.dtype)
-    total = np.zeros(len(rank), dtype=np.int8 if weight is None else np.float64)
+    total: Array = np.zeros(len(rank), dtype=np.int8 if weight is None else np.float64)
     before: Any = None if weight is None else np.cumsum(weight) - weight
     for bit in bits:
         one, slot = (rank & bit) != 0, (target & bit) != 0
