@@ -5,12 +5,14 @@ import io
 import sys
 import threading
 import types
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from rankrls import ConditionalRankRLSCV, RankRLS, RankRLSCV, _calls
-from rankrls._calls import Progress, at_end_of_call, progress_goes_to, unchanged_on_error
+from rankrls._calls import Progress, progress_goes_to, unchanged_on_error
 from rankrls.core.ridge import models
 from rankrls.metrics import pairwise_accuracy
 from rankrls.model_selection import leave_query_out_predict
@@ -38,12 +40,8 @@ class Terminal(io.StringIO):
         return written
 
 
-@pytest.fixture(params=["tqdm", "plain"])
-def terminal(request, monkeypatch):
-    if request.param == "tqdm":
-        pytest.importorskip("tqdm")
-    else:
-        monkeypatch.setitem(sys.modules, "tqdm", None)
+@pytest.fixture
+def terminal(monkeypatch):
     stream = Terminal("2 alphas, leave-query-out")
     # Not sys.stderr itself, which pytest sets again before each test.
     monkeypatch.setattr(_calls, "sys", types.SimpleNamespace(**{**vars(sys), "stderr": stream}))
@@ -72,8 +70,7 @@ def test_a_terminal_sees_what_is_done_and_keeps_nothing(terminal):
     lines = terminal.getvalue().split("\n")
     assert len(lines) == 1  # rewritten, and blank at the end
     assert lines[0].rstrip("\r").rpartition("\r")[2].strip() == ""
-    assert _calls._shown is None
-    assert threading.active_count() <= before + 1  # tqdm keeps one of its own
+    assert threading.active_count() == before
 
 
 @pytest.mark.filterwarnings("ignore:the best alpha")
@@ -108,7 +105,6 @@ def test_a_call_that_fails_ends_its_line(terminal):
     with pytest.raises(ZeroDivisionError):
         RankRLSCV([0.1, 1.0], scoring=fail).fit(X, y, qid=qid)
     assert terminal.seen.is_set()
-    assert _calls._shown is None
 
 
 def test_loops_have_a_bar(terminal):
@@ -118,29 +114,18 @@ def test_loops_have_a_bar(terminal):
         progress.bar(3, 4, "folds")
         assert terminal.seen.wait(10.0)
         # The same line goes on in a call inside.
-        assert Progress("Inner", 0)._tell == progress._tell
-    assert "75%" in terminal.getvalue() or "█" * 15 in terminal.getvalue()
-    assert Progress("outside", 0)._tell is None
+        assert Progress("Inner", 0)._listener is progress._listener
+    assert "█" * 15 in terminal.getvalue()
+    assert Progress("outside", 0)._listener is None
 
 
 def test_verbose_prints_lines_as_ever(terminal):
     with unchanged_on_error(RankRLS()):
         Progress("Outer", 0)
         progress = Progress("Ranker", 1)
-        assert _calls._shown is None
         progress("solved")
     assert terminal.getvalue().rpartition("\r")[2].startswith("[Ranker ")
     assert terminal.getvalue().endswith(" s] solved\n")
-
-
-def test_calls_inside_a_call_end_with_it():
-    ended = []
-    assert not at_end_of_call(lambda: ended.append("never"))
-    with unchanged_on_error(RankRLS()):
-        with unchanged_on_error(RankRLS()):
-            assert at_end_of_call(lambda: ended.append("outer"))
-        assert ended == []
-    assert ended == ["outer"]
 
 
 @pytest.mark.filterwarnings("ignore:the best alpha")
@@ -155,7 +140,32 @@ def test_a_listener_hears_of_all_steps():
     assert "2 alphas, 4 folds" in texts
     assert any("solver primal" in text for text in texts)
     assert any("alpha" in text and "score" in text for text in texts)
-    assert _calls._listener is None
+    assert _calls._listener.get() is None
+
+
+def test_threads_report_to_their_own_listener():
+    """Two fits at the same time, in two threads: each display hears of its own only."""
+    both = threading.Barrier(2, timeout=10.0)
+
+    def heard_by(kernel, alphas):
+        def score(y_true, y_score, **options):
+            both.wait()
+            return pairwise_accuracy(y_true, y_score, **options)
+
+        heard = []
+        with progress_goes_to(lambda *message: heard.append(message[0])):
+            both.wait()
+            RankRLSCV(alphas, kernel=kernel, scoring=score).fit(X, y, qid=qid)
+        return heard
+
+    with warnings.catch_warnings(), ThreadPoolExecutor(2) as pool:
+        warnings.simplefilter("ignore")
+        calls = [pool.submit(heard_by, *a) for a in (("rbf", [0.1, 1.0]), ("linear", [1.0, 2.0]))]
+        rbf, linear = (call.result() for call in calls)
+    assert any("dual" in text for text in rbf)
+    assert any("primal" in text for text in linear)
+    assert not any("primal" in text for text in rbf)
+    assert not any("dual" in text for text in linear)
 
 
 def test_variances_of_many_rows_tell_how_many_are_done(terminal, monkeypatch):

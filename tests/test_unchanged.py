@@ -19,7 +19,6 @@ from rankrls import (
     RankRLS,
     RankRLSCV,
     RankSVM,
-    _calls,
 )
 from rankrls._calls import unchanged_on_error
 from rankrls.graph_kernels import AllPathsGraphFeatures
@@ -141,7 +140,6 @@ def interrupted(call, estimator, line):
         pass
     finally:
         sys.settrace(before)
-        _calls._calls.__dict__.clear()  # the interrupt may come after the last line of the call
     return count
 
 

@@ -19,22 +19,29 @@ from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import _resources
 from rankrls._calls import warn
-from rankrls.core.linalg.conjugate_gradients import (
+from rankrls.core.linalg.krylov import (
+    DirectionSum,
     History,
     IterationOptions,
+    MultiShiftCG,
     converge,
+    solve_preconditioned,
     stop_early,
 )
-from rankrls.core.linalg.krylov import DirectionSum, MultiShiftCG
-from rankrls.core.linalg.preconditioned import solve_preconditioned
 from rankrls.core.relations.edges import (
     EdgeFactor,
     EdgeKernel,
     choose_form,
 )
-from rankrls.core.relations.observations import Cells, Observations
-from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets, TableOffsets, free_offsets
-from rankrls.core.relations.pairwise_kernels import (
+from rankrls.core.relations.labels import (
+    NO_OFFSETS,
+    Cells,
+    FreeOffsets,
+    Observations,
+    TableOffsets,
+    free_offsets,
+)
+from rankrls.core.relations.pairwise import (
     KRONECKER,
     PairwiseKernel,
     SideValues,
@@ -80,7 +87,7 @@ FEW = 2
 class CellEquations:
     """The system (FᵀΓF + alpha I) x = Fᵀy over q cells.
 
-    It implements `core.linalg.conjugate_gradients.Equations`.
+    It implements `core.linalg.krylov.Equations`.
 
     Parameters
     ----------

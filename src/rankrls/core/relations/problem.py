@@ -13,7 +13,7 @@ from scipy import sparse
 
 from rankrls import _resources
 from rankrls._calls import Progress
-from rankrls.core.linalg.conjugate_gradients import History, IterationOptions
+from rankrls.core.linalg.krylov import History, IterationOptions
 from rankrls.core.relations import cell_equations
 from rankrls.core.relations.additive import solve_over_objects
 from rankrls.core.relations.cell_equations import HeldOutCells
@@ -27,15 +27,16 @@ from rankrls.core.relations.direct import (
     solve_over_products,
 )
 from rankrls.core.relations.edges import choose_form
-from rankrls.core.relations.observations import CompleteBlock, Observations
-from rankrls.core.relations.offsets import (
+from rankrls.core.relations.labels import (
     NO_OFFSETS,
+    CompleteBlock,
     FittedOffsets,
     FreeOffsets,
+    Observations,
     TableOffsets,
     free_offsets,
 )
-from rankrls.core.relations.pairwise_kernels import (
+from rankrls.core.relations.pairwise import (
     KRONECKER,
     PairwiseKernel,
     SideValues,
