@@ -17,8 +17,8 @@ from sklearn.utils import Bunch
 from rankrls import _resources
 from rankrls._calls import warn
 from rankrls._frames import QUERY_NAMES, RawTable
-from rankrls.datasets._rows import Reader, Rows, check_dtype
-from rankrls.datasets._values import REMEDY, QueryIds, as_objects, check_missing, shown
+from rankrls.datasets._cells import REMEDY, QueryIds, as_objects, check_missing, shown
+from rankrls.datasets._rows import FileRows, RowReader, check_dtype
 
 __all__ = [
     "ROLE_NAMES",
@@ -99,12 +99,12 @@ class Source:
         """How long a list of the column must be at least, before any is read."""
         return 0
 
-    def rows(self, columns: Columns, most: float) -> Iterator[Rows]:
+    def rows(self, columns: Columns, most: float) -> Iterator[FileRows]:
         """Read all rows, about ``most`` at a time."""
         raise NotImplementedError
 
 
-class TableReader(Reader):
+class TableReader(RowReader):
     """Rows of files with named columns.
 
     Parameters
@@ -122,14 +122,14 @@ class TableReader(Reader):
         self.file, self.unlabelled = first.file, columns.unlabelled
         self._ids = QueryIds(first.file, spelled=first.kind == "CSV")
 
-    def chunks(self, rows: float) -> Iterator[Rows]:
+    def chunks(self, rows: float) -> Iterator[FileRows]:
         """All rows of all files."""
         for number, opened in enumerate(self._sources):
             source = opened() if number else self._first
             self.columns.check(source)
             yield from source.rows(self.columns, rows)
 
-    def bunch(self, rows: Rows) -> Bunch:
+    def bunch(self, rows: FileRows) -> Bunch:
         """What the user gets."""
         names, text = self.columns.feature_names, self.columns.text
         data = rows.data
@@ -366,7 +366,7 @@ class Columns:
 
     # ------------------------------------------------------------------ values
 
-    def rows(self, batch: Any, place: Place) -> Rows:
+    def rows(self, batch: Any, place: Place) -> FileRows:
         """The arrays of a RecordBatch; ``place`` tells how an error calls a row of it."""
         for name in self.listed - set(self.widths):  # lists whose length the schema does not say
             column = batch.column(name)
@@ -384,7 +384,7 @@ class Columns:
             qid = self._labels(batch.column(self.qid), place)
         if self.text:
             text = self._words(batch, place)
-        return Rows(self._data(batch, place), target, qid, weight, text, place=place)
+        return FileRows(self._data(batch, place), target, qid, weight, text, place=place)
 
     def _data(self, batch: Any, place: Place) -> Array:
         """The features, shape (n_rows, n_features); NaN for text."""

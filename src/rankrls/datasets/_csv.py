@@ -24,10 +24,7 @@ from sklearn.utils import Bunch
 from rankrls._resources import in_order
 from rankrls._streams import PathOrFile, name_of
 from rankrls._validation import check_integer, check_option
-from rankrls.datasets._columns import Columns, Source, TableReader, droppable, pyarrow
-from rankrls.datasets._rows import Rows, iterate, load
-from rankrls.datasets._source import as_utf8, blocks, require_loadable
-from rankrls.datasets._values import (
+from rankrls.datasets._cells import (
     NULLS,
     REMEDY,
     cell_number,
@@ -37,6 +34,9 @@ from rankrls.datasets._values import (
     number_of,
     shown,
 )
+from rankrls.datasets._columns import Columns, Source, TableReader, droppable, pyarrow
+from rankrls.datasets._rows import FileRows, iterate, load
+from rankrls.datasets._source import as_utf8, blocks, require_loadable
 
 __all__ = ["CsvSource", "iter_csv", "load_csv"]
 
@@ -147,10 +147,10 @@ def load_csv(
     >>> table.qid.tolist(), table.feature_names
     (['red shoes', 'red shoes'], ['bm25', 'clicks'])
     """
-    how = {"dtype": dtype, "missing": missing, "unlabelled": unlabelled}
-    roles = {"target": target, "qid": qid, "sample_weight": sample_weight}
+    how: dict[str, Any] = {"dtype": dtype, "missing": missing, "unlabelled": unlabelled}
+    how |= {"target": target, "qid": qid, "sample_weight": sample_weight}
     source = CsvSource(path, header, delimiter)
-    return load(source.reader(features=features, drop=drop, **roles, **how))
+    return load(source.reader(features=features, drop=drop, **how))
 
 
 def iter_csv(
@@ -203,10 +203,10 @@ def iter_csv(
     [3] [8.]
     """
     rows = check_integer("rows", rows, least=1)
-    how = {"dtype": dtype, "missing": missing, "unlabelled": unlabelled}
-    roles = {"target": target, "qid": qid, "sample_weight": sample_weight}
+    how: dict[str, Any] = {"dtype": dtype, "missing": missing, "unlabelled": unlabelled}
+    how |= {"target": target, "qid": qid, "sample_weight": sample_weight}
     source = CsvSource(path, header, delimiter)
-    reader = source.reader(features=features, drop=drop, **roles, **how)
+    reader = source.reader(features=features, drop=drop, **how)
     return iterate(reader, rows, by_query=by_query)
 
 
@@ -296,10 +296,10 @@ class CsvSource(Source):
             rest = [partial(_same, source) for source in rest]
         return TableReader([partial(_same, self), *rest], self, columns)
 
-    def rows(self, columns: Columns, most: float) -> Iterator[Rows]:
+    def rows(self, columns: Columns, most: float) -> Iterator[FileRows]:
         """All rows, a block at a time."""
 
-        def read(block: _Block) -> Rows:
+        def read(block: _Block) -> FileRows:
             try:
                 return columns.rows(self._batch(block, columns), block.place)
             except ValueError:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._streams import PathOrFile, name_of, without_suffix
+from rankrls.datasets._cells import shown
 from rankrls.datasets._source import text_blocks
-from rankrls.datasets._values import shown
 
 __all__ = ["GroupFile", "load_group"]
 
@@ -79,11 +79,10 @@ class GroupFile:
         auto = isinstance(group, str) and group == "auto"
         if group is None or (auto and has_qid):
             return None
-        first, *others = [cls(path, file) for file in (_beside(path) if auto else [group])] or [
-            None
-        ]
-        if first is None:
+        files = _beside(path) if auto else [group]
+        if not files:
             return None
+        first, *others = [cls(path, file) for file in files]
         if has_qid:
             raise ValueError(
                 f"{first.rows_name}: the lines have query ids of their own: leave out "

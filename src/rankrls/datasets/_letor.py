@@ -29,10 +29,7 @@ from rankrls._validation import (
     check_option,
     encode_qid,
 )
-from rankrls.datasets._group import GroupFile
-from rankrls.datasets._rows import Reader, Rows, check_dtype, iterate, load
-from rankrls.datasets._source import blocks, rewindable
-from rankrls.datasets._values import (
+from rankrls.datasets._cells import (
     NULLS,
     REMEDY,
     QueryIds,
@@ -42,6 +39,9 @@ from rankrls.datasets._values import (
     number_of,
     shown,
 )
+from rankrls.datasets._group import GroupFile
+from rankrls.datasets._rows import FileRows, RowReader, check_dtype, iterate, load
+from rankrls.datasets._source import blocks, rewindable
 
 __all__ = ["LetorReader", "dump_letor", "iter_letor", "load_letor"]
 
@@ -152,8 +152,10 @@ def load_letor(
     >>> letor.comments
     ['doc-a', '', '']
     """
-    how = {"n_features": n_features, "dtype": dtype, "sparse": sparse, "zero_based": zero_based}
-    return _without_names(load(LetorReader([path], beyond=beyond, missing=missing, **how)))
+    how: dict[str, Any] = {"n_features": n_features, "sparse": sparse, "zero_based": zero_based}
+    return _without_names(
+        load(LetorReader([path], dtype=dtype, beyond=beyond, missing=missing, **how))
+    )
 
 
 def iter_letor(
@@ -209,8 +211,8 @@ def iter_letor(
     [3] [8.]
     """
     rows = check_integer("rows", rows, least=1)
-    how = {"n_features": n_features, "dtype": dtype, "sparse": sparse, "zero_based": zero_based}
-    reader = LetorReader([path], beyond=beyond, missing=missing, **how)
+    how: dict[str, Any] = {"n_features": n_features, "sparse": sparse, "zero_based": zero_based}
+    reader = LetorReader([path], dtype=dtype, beyond=beyond, missing=missing, **how)
     reader.find_width()
     return map(_without_names, iterate(reader, rows, by_query=by_query))
 
@@ -323,7 +325,7 @@ def _notes(comments: Sequence[str], n_rows: int) -> list[str]:
     return notes
 
 
-class LetorReader(Reader):
+class LetorReader(RowReader):
     """Rows of LETOR files.
 
     Parameters
@@ -367,7 +369,8 @@ class LetorReader(Reader):
         self.first_id, self.drop = int(not zero_based), beyond == "drop"
         self.missing = check_missing(missing)
         self.largest = float(np.finfo(self.dtype).max)
-        self.group, self.with_qid, self.group_file = group, qid, None
+        self.group, self.with_qid = group, qid
+        self.group_file: str | None = None
         self._words: dict[bytes | None, str | None] = {}  # every query id once
         self._ids = QueryIds(self.file, spelled=True)
         self._last: tuple[int, str] = (-1, "")  # the last column, and its place
@@ -383,7 +386,7 @@ class LetorReader(Reader):
         """The largest feature id that is allowed."""
         return (MAX_FEATURES if self.drop else self.width) - 1 + self.first_id
 
-    def chunks(self, rows: float) -> Iterator[Rows]:
+    def chunks(self, rows: float) -> Iterator[FileRows]:
         """All rows, a block of lines at a time."""
         first_query, known = 0, ""
         for path in self.paths:
@@ -392,7 +395,8 @@ class LetorReader(Reader):
                 if number == 0 and self.with_qid:
                     has_qid = chunk.qid is not None
                     sizes = GroupFile.of(path, self.group, has_qid)
-                    self.group_file = self.group_file or (sizes and sizes.name)
+                    if sizes is not None:
+                        self.group_file = self.group_file or sizes.name
                     given = (
                         "by qid:" if has_qid else "by a file of sizes" if sizes else "not at all"
                     )
@@ -412,7 +416,7 @@ class LetorReader(Reader):
                 sizes.check_end()
                 first_query += sizes.n_queries
 
-    def _of_file(self, path: PathOrFile) -> Iterator[Rows]:
+    def _of_file(self, path: PathOrFile) -> Iterator[FileRows]:
         """Rows of one file: all of them have query ids, or none."""
         threads = min(effective_n_jobs(-1), _MAX_THREADS)
         has_qid, first_line = None, ""
@@ -429,7 +433,7 @@ class LetorReader(Reader):
             chunk.qid = chunk.qid if has_qid else None
             yield chunk
 
-    def _parse(self, name: str, block: tuple[int, bytes]) -> Rows | None:
+    def _parse(self, name: str, block: tuple[int, bytes]) -> FileRows | None:
         """The rows of a block. Nothing here depends on other blocks: they are read ahead."""
         lines = _Lines(name, *block)
         if not lines.labels:
@@ -444,7 +448,7 @@ class LetorReader(Reader):
         words = list(map(self._words.__getitem__, lines.qids))
         comments = as_objects(lines.comments)
         place = partial(_place, name, lines.numbers)
-        return Rows(data, target, as_objects(words), comments=comments, place=place)
+        return FileRows(data, target, as_objects(words), comments=comments, place=place)
 
     def _query(self, lines: _Lines, word: bytes | None) -> str | None:
         """A query id as text."""
@@ -502,9 +506,9 @@ class LetorReader(Reader):
                 np.array(columns, dtype=np.int32), np.array(values, dtype=np.float64))  # fmt: skip
 
     def _label(self, lines: _Lines, row: int) -> float:
-        for word in (lines.labels[row], lines.qids[row] or b""):
-            if b"\0" in word:
-                lines.fail(row, f"{shown(word)} is binary data, not LETOR text")
+        for token in (lines.labels[row], lines.qids[row] or b""):
+            if b"\0" in token:
+                lines.fail(row, f"{shown(token)} is binary data, not LETOR text")
         word = lines.labels[row].decode("utf-8", "replace")
         label = number_of(word)
         if math.isnan(label) and not (is_missing(word) and self.unlabelled == "drop"):
@@ -558,7 +562,7 @@ class LetorReader(Reader):
             )
         return f"n_features={self.n_features} allows ids up to {self.last_id}"
 
-    def _note_width(self, chunk: Rows) -> None:
+    def _note_width(self, chunk: FileRows) -> None:
         """Note the last column; drop those beyond the width, and warn about the first one."""
         X = chunk.data
         last = int(X.indices.max(initial=-1))
@@ -599,7 +603,7 @@ class LetorReader(Reader):
             _check_largest(place, largest, second, width)
         self.n_features, self.width_is_guessed = min(width, MAX_FEATURES), True
 
-    def bunch(self, rows: Rows) -> Bunch:
+    def bunch(self, rows: FileRows) -> Bunch:
         """What the user gets."""
         width = self.n_features
         if width is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -18,7 +18,7 @@ from rankrls import _resources
 from rankrls._streams import name_of
 from rankrls._validation import check_integer, check_option
 from rankrls.datasets._columns import Columns, Source, TableReader, pyarrow, readable, text_columns
-from rankrls.datasets._rows import Rows, iterate
+from rankrls.datasets._rows import FileRows, iterate
 from rankrls.datasets.formats import SUFFIXES
 
 __all__ = ["BinarySource", "find_files", "iter_parquet", "open_source", "parquet_reader"]
@@ -157,7 +157,7 @@ def find_files(path: PathOrPaths) -> list[str]:
             raise ValueError(f"{name}: no file in this directory ends in {', '.join(SUFFIXES)}")
         return found
     if hasattr(path, "read"):
-        raise ValueError(f"{name_of(path)}: Parquet and Arrow files are opened by name")
+        raise ValueError(f"{name_of(cast(Any, path))}: Parquet and Arrow files are opened by name")
     if not isinstance(path, Sequence):
         raise ValueError(
             "path must be the name of a file or directory, or a list of them; got a "
@@ -187,7 +187,7 @@ class BinarySource(Source):
         """Raise if ``rows`` rows are known to need more memory than there is."""
         return  # not known before they are read
 
-    def rows(self, columns: Columns, most: float) -> Iterator[Rows]:
+    def rows(self, columns: Columns, most: float) -> Iterator[FileRows]:
         """Read all rows, the next ones while the last ones are converted."""
         widths = [columns.widths.get(n) or self.numbers_in_a_row(n) for n in columns.features]
         size = min(_CHUNK_BYTES // (8 * max(sum(widths), 1)), most // 4)

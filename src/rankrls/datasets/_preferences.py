@@ -13,10 +13,10 @@ from sklearn.utils import Bunch
 
 from rankrls._frames import names_anything, row_names
 from rankrls._validation import check_option
+from rankrls.datasets._cells import cell_number, integers_of
 from rankrls.datasets._columns import check_names, missing_column
 from rankrls.datasets._named_columns import NamedTable, open_table
 from rankrls.datasets._preference_columns import find_roles, outcomes, text_of
-from rankrls.datasets._values import cell_number, integers_of
 
 __all__ = ["Vocabulary", "check_column", "finite_cell", "load_preferences", "number_names"]
 

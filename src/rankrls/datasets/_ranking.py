@@ -16,7 +16,7 @@ from rankrls.datasets._columns import ROLE_NAMES, check_names, listed, missing_c
 from rankrls.datasets._csv import CsvSource
 from rankrls.datasets._letor import LetorReader
 from rankrls.datasets._parquet import find_files, open_source, parquet_reader
-from rankrls.datasets._rows import Reader, iterate, load
+from rankrls.datasets._rows import RowReader, iterate, load
 from rankrls.datasets.formats import FORMATS, sniff
 
 __all__ = ["iter_ranking", "load_ranking"]
@@ -217,7 +217,7 @@ def iter_ranking(
     return (_finished(batch, options, known) for batch in batches)
 
 
-def _open(options: dict[str, Any]) -> tuple[Reader, dict[str, Any]]:
+def _open(options: dict[str, Any]) -> tuple[RowReader, dict[str, Any]]:
     """The reader for the arguments of `load_ranking`, and what is known of the data before."""
     path, text, group = options["path"], options["text"], options["group"]
     paths = list(path) if isinstance(path, list | tuple) else [path]

@@ -16,10 +16,10 @@ from sklearn.utils import Bunch
 
 from rankrls._calls import warn
 from rankrls._validation import check_option
+from rankrls.datasets._cells import shown
 from rankrls.datasets._source import require_loadable
-from rankrls.datasets._values import shown
 
-__all__ = ["Reader", "Rows", "check_dtype", "iterate", "joined", "load"]
+__all__ = ["FileRows", "RowReader", "check_dtype", "iterate", "joined", "load"]
 
 Array = NDArray[Any]
 
@@ -27,7 +27,7 @@ _FIELDS = ("data", "target", "qid", "sample_weight", "text", "comments")
 
 
 @dataclass
-class Rows:
+class FileRows:
     """Consecutive rows of a file.
 
     Attributes
@@ -53,17 +53,19 @@ class Rows:
     def __len__(self) -> int:
         return self.data.shape[0]
 
-    def __getitem__(self, rows: Any) -> Rows:
+    def __getitem__(self, rows: Any) -> FileRows:
         values = {name: getattr(self, name) for name in _FIELDS[1:]}
-        others = {n: None if value is None else value[rows] for n, value in values.items()}
+        others: dict[str, Any] = {
+            n: None if value is None else value[rows] for n, value in values.items()
+        }
         X = self.data
         if sp.issparse(X) and isinstance(rows, slice):  # without copying
             start, stop, _ = rows.indices(len(self))
             ends = X.indptr[start : stop + 1]
             inside = slice(ends[0], ends[-1])
             parts = X.data[inside], X.indices[inside], ends - ends[0]
-            return Rows(sp.csr_array(parts, shape=(stop - start, X.shape[1])), **others)
-        return Rows(X[rows], **others)
+            return FileRows(sp.csr_array(parts, shape=(stop - start, X.shape[1])), **others)
+        return FileRows(X[rows], **others)
 
     @property
     def n_bytes(self) -> int:
@@ -74,7 +76,7 @@ class Rows:
         return sum(array.nbytes for array in arrays if array is not None)
 
 
-def joined(parts: list[Rows]) -> Rows:
+def joined(parts: list[FileRows]) -> FileRows:
     """All rows, below each other."""
     if len(parts) == 1:
         return parts[0]
@@ -84,10 +86,10 @@ def joined(parts: list[Rows]) -> Rows:
             return sp.csr_array(sp.vstack(values, format="csr"))
         return None if values[0] is None else np.concatenate(values)
 
-    return Rows(**{name: join([getattr(part, name) for part in parts]) for name in _FIELDS})
+    return FileRows(**{name: join([getattr(part, name) for part in parts]) for name in _FIELDS})
 
 
-class Reader(ABC):
+class RowReader(ABC):
     """Rows of one data set, in one file or several.
 
     Attributes
@@ -103,11 +105,11 @@ class Reader(ABC):
     nothing = "there are no rows"
 
     @abstractmethod
-    def chunks(self, rows: float) -> Iterator[Rows]:
+    def chunks(self, rows: float) -> Iterator[FileRows]:
         """All rows, not many more than ``rows`` at a time; no chunk is empty."""
 
     @abstractmethod
-    def bunch(self, rows: Rows) -> Bunch:
+    def bunch(self, rows: FileRows) -> Bunch:
         """What the user gets for some rows."""
 
     def drop_unlabelled(self, unlabelled: str) -> None:
@@ -123,19 +125,19 @@ def check_dtype(dtype: Any) -> np.dtype:
     return checked
 
 
-def load(reader: Reader) -> Bunch:
+def load(reader: RowReader) -> Bunch:
     """All rows at once."""
     return next(iterate(reader, np.inf, by_query=False))
 
 
-def iterate(reader: Reader, rows: float, *, by_query: bool) -> Iterator[Bunch]:
+def iterate(reader: RowReader, rows: float, *, by_query: bool) -> Iterator[Bunch]:
     """Batches of at most ``rows`` rows, cut between queries if there are any.
 
     Without ``by_query``, queries may be cut, and come in any order.
     """
     queries = _SeenQueries()
     instead = "fewer rows" if rows < np.inf else "iter_ranking"
-    waiting: list[Rows] = []
+    waiting: list[FileRows] = []
     starts: list[Array] = []  # the waiting rows that begin a query
     n = n_bytes = 0
     for chunk in _labelled(reader, reader.chunks(rows)):
@@ -146,7 +148,7 @@ def iterate(reader: Reader, rows: float, *, by_query: bool) -> Iterator[Bunch]:
         n += len(chunk)
         n_bytes += chunk.n_bytes
         require_loadable(partial(chunk.place, len(chunk) - 1), n_bytes, instead)
-        chunk.place = Rows.place  # which may hold the text of the chunk
+        chunk.place = FileRows.place  # which may hold the text of the chunk
         waiting.append(chunk)
         if n < rows:
             continue
@@ -187,7 +189,7 @@ def _cuts(borders: Array | None, n: int, rows: int) -> list[int]:
     return cuts
 
 
-def _labelled(reader: Reader, chunks: Iterator[Rows]) -> Iterator[Rows]:
+def _labelled(reader: RowReader, chunks: Iterator[FileRows]) -> Iterator[FileRows]:
     """Rows that have a label; a warning says how many have none, if they are to be dropped."""
     n = n_dropped = 0
     for chunk in chunks:
@@ -198,13 +200,17 @@ def _labelled(reader: Reader, chunks: Iterator[Rows]) -> Iterator[Rows]:
                 n_dropped += int(missing.sum())
                 kept, place = np.flatnonzero(~missing), chunk.place
                 chunk = chunk[kept]
-                chunk.place = lambda row, kept=kept, place=place: place(int(kept[row]))
+                chunk.place = partial(_place_of_kept, kept, place)
         if len(chunk):
             yield chunk
     if n_dropped:
         if n_dropped == n:
             raise ValueError(f"{reader.file}: no row has a label")
         warn(f"{reader.file}: {n_dropped} of {n} rows have no label, and are left out")
+
+
+def _place_of_kept(kept: Array, place: Callable[[int], str], row: int) -> str:
+    return place(int(kept[row]))
 
 
 class _SeenQueries:
@@ -214,7 +220,7 @@ class _SeenQueries:
         self._seen: set[Any] = set()
         self._last: Any = None
 
-    def starts(self, chunk: Rows) -> Array:
+    def starts(self, chunk: FileRows) -> Array:
         """Rows that begin a query; a query that was there before is an error."""
         labels: Any = chunk.qid
         new = np.append(labels[0] != self._last, labels[1:] != labels[:-1]).astype(bool)
@@ -224,7 +230,7 @@ class _SeenQueries:
                 which = shown(label) if isinstance(label, str) else label
                 raise ValueError(
                     f"{chunk.place(row)}: query {which} comes back after another query; sort the "
-                    "rows by query, or load them all at once"
+                    "rows by query, or read all of them at once (load_ranking; --in-memory)"
                 )
             self._seen.add(label)
         self._last = labels[-1]

@@ -136,7 +136,8 @@ class QueryIds:
         if bad is not None:
             raise ValueError(
                 f"{self._file}: query id {shown(bad)} is no 64-bit integer, written as those of "
-                "the first batch; load all rows at once, which looks at all ids before it decides"
+                "the first batch; read all rows at once (load_ranking; --in-memory), which looks "
+                "at all ids before it decides"
             )
         found = np.array([numbers[word] for word in words], dtype=np.int64)
         return np.repeat(found, np.diff(starts, append=len(labels)))
