@@ -30,7 +30,8 @@ import rankrls
 from model_files import edit
 from rankrls import GreedyRankRLS, RankRLS, RankRLSCV
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.statistics import Ledger, Statistics
+from rankrls.core.preferences.statistics import Statistics
+from rankrls.estimators.seen_queries import SeenQueries
 from rankrls.io import _archive, _migrations, _model_files, describe_model, load_model, save_model
 from rankrls.io._kinds import INTEGER, LABELS, array, instance, listing
 from rankrls.io._records import Record
@@ -137,7 +138,7 @@ def attributes(instance):
 def assert_same(a, b, where=""):
     """The same types, values, dtypes and memory orders, all the way down."""
     assert type(a) is type(b), where
-    if isinstance(a, Ledger):  # which fills its dict when it is first asked
+    if isinstance(a, SeenQueries):  # which fills its dict when it is first asked
         assert a.queries == b.queries, where
     if isinstance(a, np.ndarray):
         assert a.dtype == b.dtype, where
