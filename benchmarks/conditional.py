@@ -1,8 +1,7 @@
 """Speed of conditional ranking: ratios against bare decompositions and products in one run.
 
 Run as ``python benchmarks/conditional.py``; ``--memory`` trains on 25 million edges instead and
-tells the peak of memory, ``--linear`` measures few features beside RLScore, if that is there,
-``--updates`` partial_fit and forget beside fit.
+tells the peak of memory, ``--linear`` measures few features beside RLScore, if that is there.
 """
 
 from __future__ import annotations
@@ -166,31 +165,6 @@ def weight_rows(p: int = 300) -> Iterator[Row]:
     yield Row(f"weights of five kernels a side, {p}×{p}", ours, "fit for fixed weights", fit, 20.0)
 
 
-def update_rows(*sizes: tuple[int, int]) -> Iterator[Row]:
-    """One more row object, one object less, and three labels less, beside a new fit."""
-    rng = np.random.default_rng(0)
-    for p, g in sizes:
-        X, Z, Y = (rng.standard_normal(shape) for shape in ((p + 6, 20), (g, 20), (p + 6, g)))
-        ranker = ConditionalRankRLS(kernel="rbf", loss="regression")
-        fit = seconds(lambda X=X, Y=Y, Z=Z, r=ranker, p=p: r.fit(X[:p], Y[:p], Z), 2)
-        ranker.partial_fit(X[p : p + 1], Y[p : p + 1])  # which decomposes
-        new = iter(range(p + 1, p + 6))
-
-        def add(X=X, Y=Y, r=ranker, new=new) -> None:  # type: ignore[no-untyped-def]
-            i = next(new)
-            r.partial_fit(X[i : i + 1], Y[i : i + 1])
-
-        updates = {
-            "one more object": seconds(add, 3),
-            "one object less": seconds(lambda X=X, r=ranker: r.forget(X[:1]), 1),
-            "three labels less": seconds(
-                lambda X=X, Y=Y, Z=Z, r=ranker: r.forget(X[1:2], Y[1:2, :3], Z[:3]), 1
-            ),
-        }
-        for name, ours in updates.items():
-            yield Row(f"{name}, {p}×{g}, RBF", ours, "fit", fit)
-
-
 def memory(p: int = 5000) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((p, 100))
@@ -207,7 +181,6 @@ def speed(quick: bool = False) -> Iterator[Row]:
     yield from complete_rows(300 if quick else 2000)
     yield from holdout_rows(100 if quick else 500)
     yield from weight_rows(60 if quick else 300)
-    yield from update_rows((100, 100)) if quick else update_rows((1000, 1000), (500, 2000))
     yield from linear_rows((200, 300), 10**4) if quick else linear_rows()
 
 
@@ -216,7 +189,5 @@ if __name__ == "__main__":
         memory()
     elif "--linear" in sys.argv:
         print_table(linear_rows())
-    elif "--updates" in sys.argv:
-        print_table(update_rows((1000, 1000), (2000, 500), (500, 2000)))
     else:
         print_table(speed())

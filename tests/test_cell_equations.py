@@ -18,7 +18,7 @@ from rankrls.core.relations.cell_equations import (
     use_spectra,
 )
 from rankrls.core.relations.edges import EdgeKernel
-from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.labels import Observations
 from rankrls.core.relations.sides import Side
 
 LOSSES = (True, False)  # whether it is the ranking loss

@@ -16,7 +16,7 @@ import oracles
 import relation_cases as cases
 from rankrls import ConditionalRankRLS, regularization_path
 from rankrls.core.relations import cell_equations as _equations
-from rankrls.core.relations import relation_problem as _problem
+from rankrls.core.relations import problem as _problem
 from rankrls.core.relations.cell_equations import HeldOutCells
 from rankrls.metrics import conditional_scores, pairwise_accuracy
 

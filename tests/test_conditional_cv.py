@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import KFold
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
-from rankrls.core.relations import relation_cv as _cross_validation
+from rankrls.core.relations import cv as _cross_validation
 from rankrls.metrics import conditional_scores, pairwise_accuracy
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
 
@@ -181,7 +181,7 @@ def test_pairs_of_incomplete_relations(relation):
     options = {"relation": relation, "kernel": "rbf"}
     model = ConditionalRankRLSCV(ALPHAS, cv="edges", n_folds=3, random_state=3, **options)
     model.fit(X, Y)
-    from rankrls.core.relations.observations import Observations
+    from rankrls.core.relations.labels import Observations
     from rankrls.estimators.relation_folds import pair_folds
 
     cells = Observations.from_matrix(Y).cells

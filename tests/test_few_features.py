@@ -10,8 +10,7 @@ from rankrls import ConditionalRankRLS, regularization_path
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
 from rankrls.core.relations import cell_equations
 from rankrls.core.relations.direct import solve_by_design, solve_over_products
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.offsets import FreeOffsets
+from rankrls.core.relations.labels import FreeOffsets, Observations
 from rankrls.core.relations.sides import Side
 from rankrls.io import load_model, save_model
 

@@ -6,7 +6,7 @@ import pytest
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
 from rankrls.core.relations.complete import closed_form
 from rankrls.core.relations.holdout_gradient import holdout_error, holdout_errors
-from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets
+from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets
 from rankrls.core.relations.sides import Side
 from rankrls.estimators.kernel_weights import descend_weights
 

@@ -13,7 +13,7 @@ import oracles
 import relation_cases as cases
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
 from rankrls.core.relations.edges import EdgeKernel
-from rankrls.core.relations.pairwise_kernels import PAIRWISE
+from rankrls.core.relations.pairwise import PAIRWISE
 from rankrls.io import load_model, save_model
 from rankrls.metrics import conditional_scores
 from rankrls.model_selection import relation_holdout_predict

@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 import high_precision as exact
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, RankRLS, regularization_path
 from rankrls.core.relations import direct, edges
-from rankrls.core.relations import relation_problem as problems
+from rankrls.core.relations import problem as problems
 from rankrls.exceptions import FeatureScaleWarning
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
 
@@ -413,7 +413,7 @@ def test_double_precision_takes_over_where_single_does_not_help(monkeypatch):
     X, Z = rng.standard_normal((40, 10)), rng.standard_normal((35, 10))
     Y = np.tanh(X[:, :1] * Z[:, 0]) + 0.3 * rng.standard_normal((40, 35))
     Y[rng.random(Y.shape) > 0.3] = np.nan
-    monkeypatch.setattr("rankrls.core.relations.relation_problem.EASY", np.inf)
+    monkeypatch.setattr("rankrls.core.relations.problem.EASY", np.inf)
     calls = count_products()
     direct_model = ConditionalRankRLS(1e-7, kernel="rbf", solver="dual").fit(X, Y, Z)
     with calls:

@@ -7,9 +7,8 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets
-from rankrls.core.relations.side_kernels import profile_kernel
+from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets, Observations
+from rankrls.core.relations.sides import profile_kernel
 from rankrls.estimators.kernel_weights import search_weights
 from rankrls.io import load_model, save_model
 from rankrls.metrics import pairwise_accuracy

@@ -9,10 +9,15 @@ import pytest
 import relation_cases as cases
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
-from rankrls.core.relations import offsets
-from rankrls.core.relations.observations import Cells, Observations
-from rankrls.core.relations.offsets import FreeOffsets, TableOffsets, free_offsets
-from rankrls.core.relations.relation_problem import RelationProblem
+from rankrls.core.relations import labels as offsets
+from rankrls.core.relations.labels import (
+    Cells,
+    FreeOffsets,
+    Observations,
+    TableOffsets,
+    free_offsets,
+)
+from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import Side
 from rankrls.io import load_model, save_model
 from rankrls.model_selection import relation_holdout_predict

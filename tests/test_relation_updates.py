@@ -13,7 +13,6 @@ from sklearn.base import clone
 from sklearn.datasets import load_wine
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
-from rankrls.core.relations import updates
 from rankrls.io import load_model, save_model
 
 P, G = 18, 14
@@ -77,7 +76,7 @@ MODELS = [
 
 @pytest.mark.parametrize("alpha", [1e-4, 1.0, 1e3])
 @pytest.mark.parametrize("options", MODELS, ids=str)
-def test_objects_and_labels_come_and_go(data, options, alpha, monkeypatch):
+def test_objects_and_labels_come_and_go(data, options, alpha):
     X, Y, Z = data
     options = {"alpha": alpha, **options}
     whole = (X, Z)
@@ -114,48 +113,6 @@ def test_objects_and_labels_come_and_go(data, options, alpha, monkeypatch):
     ranker.partial_fit(X[[17]], few)
     known, kept = np.vstack([known, few]), np.append(kept, 17)
     check(ranker, X[kept], known, Z[columns], others=whole, tol=1e-6)
-
-
-@pytest.mark.parametrize("smooth", [1e-3, 1.0])
-@pytest.mark.parametrize("limit", [0, 1, 64])
-def test_many_changes_in_a_row(data, limit, smooth, monkeypatch):
-    """Whether decompositions are kept or made anew does not matter."""
-    monkeypatch.setattr(updates, "MAX_CHANGES", limit)
-    monkeypatch.setattr(updates, "MAX_SHARE", 1.0)
-    X, Y, Z = data
-    rng = np.random.default_rng(1)
-    ranker = ConditionalRankRLS(
-        0.1, kernel="rbf", gamma=smooth, loss="regression", fit_offsets=True
-    )
-    rows, columns = list(range(10)), list(range(9))
-    ranker.fit(X[rows], Y[np.ix_(rows, columns)], Z[columns])
-    kept = 0
-    for _ in range(12):
-        absent = sorted(set(range(P)) - set(rows))
-        if absent and (len(rows) < 8 or rng.random() < 0.6):
-            new = int(rng.choice(absent))
-            ranker.partial_fit(X[[new]], Y[np.ix_([new], columns)])
-            rows.append(new)
-        else:
-            rows.remove(gone := int(rng.choice(rows)))
-            ranker.forget(X[[gone]])
-        kept += ranker._changed[0].side.n_changes > 0
-        check(ranker, X[rows], Y[np.ix_(rows, columns)], Z[columns], others=(X, Z))
-    assert (kept > 6) == (limit > 1)  # of 64 all; of 1, every second
-
-
-def test_decompositions_are_kept(data, monkeypatch):
-    """One more object is one more row of small systems: no matrix is decomposed."""
-    X, Y, Z = data
-    ranker = ConditionalRankRLS(kernel="rbf", loss="regression").fit(X[:16], Y[:16], Z)
-    ranker.partial_fit(X[16:17], Y[16:17])
-
-    def refuse(*_, **__):
-        raise AssertionError("decomposed again")
-
-    monkeypatch.setattr("rankrls.core.relations.sides.decompose", refuse)
-    ranker.forget(X[16:17]).partial_fit(X[17:18], Y[17:18]).forget(X[2:3])
-    ranker.forget(X[4:5], Y[4:5, :3], Z[:3])
 
 
 @pytest.mark.parametrize("relation", [None, "symmetric", "reciprocal"])
@@ -433,20 +390,3 @@ def test_names_tell_equal_objects_apart(data):
         pytest.raises(ValueError, match="'drug 3' of X is the name of an object of the model"),
     ):
         ranker.partial_fit(other, Y[[3]])
-
-
-@pytest.mark.parametrize("lines", [0, 1, 2])
-def test_labels_that_are_missing_in_many_rows(data, lines, monkeypatch):
-    """Few rows, few columns, or too many of both for a system of the missing labels."""
-    monkeypatch.setattr(updates, "MAX_LINES", lines)
-    X, Y, Z = data
-    known = Y.copy()
-    known[[0, 4, 9], [2, 2, 3]] = np.nan  # three rows, two columns
-    gone = np.where(np.isnan(known), Y, np.nan)
-    ranker = ConditionalRankRLS(kernel="rbf", loss="regression", fit_offsets=True).fit(X, Y, Z)
-    ranker.forget(X, gone, Z)
-    assert (ranker.solver_ == "closed") == (lines == 2)
-    check(ranker, X, known, Z, others=(X, Z), tol=1e-6)
-    ranker.partial_fit(X[:1], Y[:1, 2:3], Z[2:3]).forget(X[17:])  # while a row is gone
-    known[0, 2] = Y[0, 2]
-    check(ranker, X[:17], known[:17], Z, others=(X, Z), tol=1e-6)

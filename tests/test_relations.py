@@ -10,7 +10,7 @@ from rankrls.core.relations.complete import PairedRanking
 from rankrls.core.relations.complete import closed_form as closed_form_of_sides
 from rankrls.core.relations.edges import EdgeFactor, EdgeKernel, choose_form
 from rankrls.core.relations.holdout import CompleteHoldout
-from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.labels import Observations
 from rankrls.core.relations.sides import Side, centred
 from rankrls.estimators.relation_folds import draw_folds, object_folds, pair_folds
 
@@ -98,7 +98,7 @@ def test_edge_operator(sign, form, observed):
 
 
 def test_sampled_form_in_chunks(monkeypatch):
-    from rankrls.core.relations import pairwise_kernels as _operators
+    from rankrls.core.relations import pairwise as _operators
 
     monkeypatch.setattr(_operators, "CHUNK", 3)
     test_edge_operator(0, "sampled", "multi")

@@ -26,7 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from rankrls import ConditionalRankRLSCV
 from rankrls.core.linalg.conjugate_gradients import IterationOptions, stop_early
 from rankrls.core.relations.cell_equations import CellEquations
-from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.labels import Observations
 from rankrls.metrics import conditional_scores, pairwise_accuracy
 
 ITERATIONS = (1, 2, 3, 5, 8, 12, 20, 40, 80, 200)

@@ -141,7 +141,7 @@ def require_updatable(estimator: Any) -> None:
     learned_by(ranker)
 
 
-class _Prepare(stream.Steps):
+class _Prepare(stream.BatchSteps):
     """The steps before a ranker.
 
     Sums are computed in the scale of the first batch. The scaler is also fitted to all batches.

@@ -9,18 +9,17 @@ from numpy.typing import NDArray
 
 from rankrls._calls import Progress, all_or_nothing, explained
 from rankrls._validation import check_option
-from rankrls.core.relations.pairwise_kernels import PAIRWISE
-from rankrls.core.relations.relation_problem import RelationModel, RelationProblem
+from rankrls.core.relations.pairwise import PAIRWISE
+from rankrls.core.relations.problem import RelationModel, RelationProblem
 from rankrls.core.relations.squared_hinge import solve_squared_hinge
-from rankrls.estimators.conditional_base import LOSSES, NO_QUERIES
-from rankrls.estimators.conditional_updates import UpdatableRanker
+from rankrls.estimators.conditional_base import LOSSES, NO_QUERIES, ConditionalRanker
 
 __all__ = ["ConditionalRankRLS"]
 
 Array = NDArray[Any]
 
 
-class ConditionalRankRLS(UpdatableRanker):
+class ConditionalRankRLS(ConditionalRanker):
     """Learn rankings of objects conditioned on another object, from a relation between them.
 
     The label Y_ij says how much object j is preferred given object i: how well document j

@@ -15,7 +15,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls import _resources
-from rankrls._calls import Progress, explained, warn
+from rankrls._calls import Progress, explained, unchanged_on_error, warn
 from rankrls._frames import (
     check_feature_names,
     clear_errors,
@@ -25,7 +25,6 @@ from rankrls._frames import (
     kernels_in_order,
     labels_in_order,
     names_anything,
-    note_kernel_numbers,
     object_names,
     row_names,
     square_in_order,
@@ -34,23 +33,29 @@ from rankrls._frames import (
 from rankrls._validation import check_integer, check_option, check_positive, show
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
 from rankrls.core.relations.cell_equations import HeldOutCells
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.offsets import FittedOffsets, FreeOffsets, free_offsets
-from rankrls.core.relations.pairwise_kernels import PAIRWISE, PairwiseKernel, SideValues
+from rankrls.core.relations.labels import FittedOffsets, FreeOffsets, Observations, free_offsets
+from rankrls.core.relations.pairwise import PAIRWISE, PairwiseKernel, SideValues
 from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, cell_variances
-from rankrls.core.relations.relation_problem import (
+from rankrls.core.relations.problem import (
     LOST,
     SOLVERS,
     Factors,
     RelationModel,
     RelationProblem,
 )
-from rankrls.core.relations.side_kernels import KernelSum
-from rankrls.core.relations.sides import Side, losing_columns
+from rankrls.core.relations.sides import KernelSum, Side, losing_columns
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.alpha_pairs import check_alpha_pairs
+from rankrls.estimators.conditional_updates import add_labels, remove_labels, remove_objects
 from rankrls.estimators.named_scores import NamedScores
-from rankrls.estimators.objects import Objects, Others, check_numbers, read_kernels, stacked_kernels
+from rankrls.estimators.objects import (
+    Objects,
+    Others,
+    check_numbers,
+    one_matrix,
+    read_kernels,
+    stacked_kernels,
+)
 from rankrls.estimators.ranker import check_return_std
 from rankrls.estimators.relation_inputs import (
     SIGNS,
@@ -61,7 +66,7 @@ from rankrls.estimators.relation_inputs import (
 )
 from rankrls.metrics import conditional_scores, pairwise_error
 
-__all__ = ["LOSSES", "NO_QUERIES", "ConditionalRanker", "one_matrix"]
+__all__ = ["LOSSES", "NO_QUERIES", "ConditionalRanker"]
 
 Array = NDArray[Any]
 
@@ -85,7 +90,7 @@ OPTIONAL = (
     *("dual_coef_", "_left_factor", "_right_factor"),
     *("_weights", "_explicit_rows", "_explicit_columns"),
     *("offset_", "row_offsets_", "column_offsets_"),
-    *("_noise", "_observed", "_labels", "_changed"),
+    *("_noise", "_observed", "_labels"),
     *("best_iteration_", "validation_curve_", "validation_iterations_"),
 )
 
@@ -120,12 +125,12 @@ class ConditionalRanker(NamedScores, BaseEstimator):
     _left_factor: Array
     _right_factor: Array
     _losses: tuple[str, ...] = LOSSES
+    #: The alpha of the model, or its pair of alphas for two-step.
+    _alpha: Any
+    fit: Any
     _labels: Observations
     _rows: Objects
     _columns: Objects | None
-    #: Names of the columns of precomputed kernel matrices, if they are integers.
-    _kernel_numbers: Array | None = None
-    _object_kernel_numbers: Array | None = None
     _tells_of_equal_objects: bool = True
 
     # ------------------------------------------------------------------ before fitting
@@ -176,16 +181,13 @@ class ConditionalRanker(NamedScores, BaseEstimator):
 
     def _in_order(self, kernels: tuple[Any, Any], X: Any, Z: Any, Y: Any) -> tuple[Any, ...]:
         """Align columns of kernel matrices with their rows, and Y with both sides."""
-        for name in ("_kernel_numbers", "_object_kernel_numbers", "object_feature_names_in_"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("object_feature_names_in_", None)
         if one_matrix(kernels[0]):
             X = square_in_order(X)
-            note_kernel_numbers(self, "_kernel_numbers", X)
         elif _several_matrices(kernels[0], X):
             X = kernels_in_order(X, square=True)
         if Z is not None and one_matrix(kernels[1]):
             Z = square_in_order(Z, "Z")
-            note_kernel_numbers(self, "_object_kernel_numbers", Z)
         elif _several_matrices(kernels[1], Z):
             Z = kernels_in_order(Z, "Z", square=True)
         rows = _object_names(kernels[0], X)
@@ -595,6 +597,128 @@ class ConditionalRanker(NamedScores, BaseEstimator):
             + (", …" if len(columns) > 5 else "")
         )
 
+    # ------------------------------------------------------------------ updating
+
+    @explained(qid=NO_QUERIES)
+    def partial_fit(self, X: Any, Y: Any, Z: Any = None) -> Any:
+        """Add labels, also of new objects. The model equals a fit to all labels.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (p', d), or None
+            Row objects. Rows that equal objects of the model refer to these objects, and all
+            others are new. None: all row objects of the model (not available between objects of
+            one kind). With a precomputed kernel, all objects must be new. X then has the shape
+            (p', p + p'): kernel values with the p objects of the model, then among themselves.
+        Y : array-like, data frame or sparse matrix of shape (p', g')
+            Labels to add, NaN elsewhere. Adding a label to a pair that has one is an error:
+            `forget` it first.
+        Z : array-like, sparse matrix or data frame of shape (g', e), optional
+            Column objects, known or new. None: all column objects of the model, or the objects of
+            X between objects of one kind.
+
+        Returns
+        -------
+        ConditionalRankRLS or ConditionalRankRLSCV
+            The estimator. The first call is equivalent to ``fit``.
+
+        Notes
+        -----
+        New objects follow the known ones, in the order of X. Between objects of one kind, new
+        objects of Z follow those of X. `ConditionalRankRLSCV` keeps alpha and the kernel weights
+        chosen by ``fit``.
+
+        The model is solved again for all labels. A call that fails does not change the model.
+
+        Labels are stored with the model, also in model files. Models with linear kernels of few
+        features do not store them, because fitting again takes little more time than reading Y.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rankrls import ConditionalRankRLS
+        >>> rng = np.random.default_rng(0)
+        >>> X, Z, Y = rng.random((20, 3)), rng.random((15, 2)), rng.random((20, 15))
+        >>> ranker = ConditionalRankRLS(kernel="rbf").fit(X[:19], Y[:19], Z)
+        >>> ranker = ranker.partial_fit(X[19:], Y[19:])
+        >>> same = ConditionalRankRLS(kernel="rbf").fit(X, Y, Z)
+        >>> bool(np.allclose(ranker.predict(X, Z), same.predict(X, Z)))
+        True
+        """
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X, Y, Z)
+        with unchanged_on_error(self):
+            self._refit(*add_labels(self, X, Y, Z))
+        return self
+
+    @explained(qid=NO_QUERIES)
+    def forget(self, X: Any, Y: Any = None, Z: Any = None) -> Any:
+        """Remove labels, or objects with all their labels. The model equals a fit without them.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (p', d), or None
+            Row objects of the model.
+        Y : array-like, data frame or sparse matrix of shape (p', g'), optional
+            Labels to remove, with their original values, and NaN for labels to keep. The objects
+            are kept. None: remove the objects X and Z with all their labels.
+        Z : array-like, sparse matrix or data frame of shape (g', e), optional
+            Column objects of the model. None: with Y, all column objects (the objects of X between
+            objects of one kind); without Y, no column objects.
+
+        Returns
+        -------
+        ConditionalRankRLS or ConditionalRankRLSCV
+            The estimator.
+
+        Notes
+        -----
+        See `partial_fit`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rankrls import ConditionalRankRLS
+        >>> rng = np.random.default_rng(0)
+        >>> X, Z, Y = rng.random((20, 3)), rng.random((15, 2)), rng.random((20, 15))
+        >>> ranker = ConditionalRankRLS(kernel="rbf").fit(X, Y, Z).forget(X[19:])
+        >>> same = ConditionalRankRLS(kernel="rbf").fit(X[:19], Y[:19], Z)
+        >>> bool(np.allclose(ranker.predict(X, Z), same.predict(X, Z)))
+        True
+        """
+        check_is_fitted(self)
+        with unchanged_on_error(self):
+            self._refit(
+                *(remove_objects(self, X, Z) if Y is None else remove_labels(self, X, Y, Z))
+            )
+        return self
+
+    def _refit(self, rows: Objects, columns: Objects | None, observations: Observations) -> None:
+        """Fit to changed objects or labels, with the same alpha and kernel weights."""
+        self._check_labels(observations)
+        free = self._free()
+        rows = rows.given(observations, free)
+        columns = None if columns is None else columns.given(observations.T, free.T)
+        problem = self._problem(rows, columns, observations)
+        self._require_functions(problem)
+        alphas = self._check_alpha(self._alpha)
+        model = self._solve(problem, alphas, Progress(type(self).__name__, self.verbose))
+        self._name_kernel_columns(rows, "feature_names_in_")
+        if self._two_domains:
+            assert columns is not None
+            self._name_kernel_columns(columns, "object_feature_names_in_")
+        self._store(rows, columns, observations, model, self._alpha, self._two_domains)
+        self._warn_of_lost_digits(problem, model, self._alpha)
+
+    def _name_kernel_columns(self, objects: Objects, attribute: str) -> None:
+        """Update the number and the names of the columns of a precomputed kernel matrix."""
+        if not objects.kernel.precomputed:
+            return
+        if attribute == "feature_names_in_":
+            self.n_features_in_ = objects.X.shape[1]
+        if self.__dict__.pop(attribute, None) is not None and objects.names is not None:
+            setattr(self, attribute, objects.names)
+
     # ------------------------------------------------------------------ predicting
 
     @explained(qid=NO_QUERIES)
@@ -864,7 +988,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
     def _check_row_objects(self, X: Any) -> Others:
         check_is_fitted(self)
         if one_matrix(self._rows.kernel):  # columns in the order of the training objects
-            X = columns_in_order(X, getattr(self, "feature_names_in_", self._kernel_numbers))
+            X = columns_in_order(X, self._rows.names)
         elif _several_matrices(self._rows.kernel, X):
             X = kernels_in_order(X, known=self._rows.names)
         names = _given_names(X)
@@ -876,10 +1000,7 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         check_is_fitted(self)
         columns = self._ranked
         if one_matrix(columns.kernel):
-            names = getattr(self, "feature_names_in_", self._kernel_numbers)
-            if self._two_domains:
-                names = getattr(self, "object_feature_names_in_", self._object_kernel_numbers)
-            Z = columns_in_order(Z, names, "Z")
+            Z = columns_in_order(Z, columns.names, "Z")
         elif _several_matrices(columns.kernel, Z):
             Z = kernels_in_order(Z, "Z", known=columns.names)
         given = _given_names(Z)
@@ -965,11 +1086,6 @@ def _is_name(kernel: Any, name: str) -> bool:
 
 def _profiled(kernel: Kernel | KernelSum) -> bool:
     return isinstance(kernel, KernelSum) and kernel.profiled
-
-
-def one_matrix(kernel: Kernel | KernelSum) -> bool:
-    """Whether X is a single precomputed kernel matrix."""
-    return kernel.precomputed and (not isinstance(kernel, KernelSum) or kernel.n_blocks == 1)
 
 
 def _several_matrices(kernel: Kernel | KernelSum, X: Any) -> bool:

@@ -15,19 +15,18 @@ from sklearn.utils import check_random_state
 from rankrls._calls import Progress, all_or_nothing, explained, warn
 from rankrls._validation import check_integer, check_option
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
-from rankrls.core.relations.holdout_gradient import holdout_error, holdout_errors
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.pairwise_kernels import PAIRWISE
-from rankrls.core.relations.relation_cv import (
+from rankrls.core.relations.cv import (
     RelationFolds,
     alpha_chunks,
     complete_labels,
     cross_validate,
     unpaired,
 )
-from rankrls.core.relations.relation_problem import RelationProblem
-from rankrls.core.relations.side_kernels import KernelSum
-from rankrls.core.relations.sides import Side
+from rankrls.core.relations.holdout_gradient import holdout_error, holdout_errors
+from rankrls.core.relations.labels import Observations
+from rankrls.core.relations.pairwise import PAIRWISE
+from rankrls.core.relations.problem import RelationProblem
+from rankrls.core.relations.sides import KernelSum, Side
 from rankrls.estimators.alpha_pairs import check_alpha_grids, check_alpha_pairs, search_pairs
 from rankrls.estimators.choosing import (
     Scoring,
@@ -36,8 +35,7 @@ from rankrls.estimators.choosing import (
     default_grid,
     search_alphas,
 )
-from rankrls.estimators.conditional_base import NO_QUERIES
-from rankrls.estimators.conditional_updates import UpdatableRanker
+from rankrls.estimators.conditional_base import NO_QUERIES, ConditionalRanker
 from rankrls.estimators.kernel_weights import descend_weights, search_weights, without_small
 from rankrls.estimators.objects import Objects
 from rankrls.estimators.relation_folds import folds_of
@@ -59,7 +57,7 @@ VALIDATION_FOLDS = 2, 4
 ROUGH, FEW = 1e-3, 40
 
 
-class ConditionalRankRLSCV(UpdatableRanker):
+class ConditionalRankRLSCV(ConditionalRanker):
     """`ConditionalRankRLS` with built-in exact cross-validation over alpha.
 
     The choice of ``cv`` should match the intended use: ranking for new conditioning objects,

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from rankrls.core.relations.relation_problem import RelationModel
+from rankrls.core.relations.problem import RelationModel
 from rankrls.estimators.alpha_pairs import check_alpha_pairs
 from rankrls.estimators.conditional import ConditionalRankRLS
 

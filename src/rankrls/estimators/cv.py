@@ -162,7 +162,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         kernel_params: dict[str, Any] | None = None,
         cost: str = "magnitude",
         ties: str = "keep",
-        query_weighting: str = "pair",
+        query_weighting: Any = "pair",
         solver: str = "auto",
         basis: Any = None,
         max_iter: int | None = None,

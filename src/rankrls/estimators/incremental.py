@@ -25,6 +25,7 @@ from rankrls._frames import check_same_rows, clear_errors
 from rankrls._validation import check_positive, show
 from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.linalg.factorizations import NotPositiveError
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import Statistics, add_batch, batch_statistics
 from rankrls.core.ridge.models import Model, NystroemModel, solve_statistics
@@ -127,7 +128,7 @@ class Learned:
         """Copy in new arrays."""
         return replace(self, total=[part.copy() for part in self.total], seen=self.seen.copy())
 
-    def add(self, graph: PreferenceGraph, X: Any, loss: dict[str, str], sign: int = 1) -> None:
+    def add(self, graph: PreferenceGraph, X: Any, loss: Loss, sign: int = 1) -> None:
         """Add whole queries to the sums, or subtract them (sign −1); ``seen`` does not change."""
         parts = batch_statistics(graph, self.features(X), loss)
         rounding = float(np.finfo(X.dtype).eps)

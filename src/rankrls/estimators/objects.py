@@ -16,21 +16,20 @@ from rankrls import _resources
 from rankrls._calls import warn
 from rankrls._frames import kept_names, shown_names
 from rankrls._validation import check_positive, show
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets
-from rankrls.core.relations.side_kernels import (
+from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets, Observations
+from rankrls.core.relations.sides import (
     FEATURELESS,
     KernelSum,
     ProfiledSide,
+    Side,
     is_featureless,
     profile_gamma,
     profile_kernel,
 )
-from rankrls.core.relations.sides import Side
 from rankrls.core.spaces.spaces import Kernel, centre, check_gram, subtract
 from rankrls.estimators.ranker import canonical
 
-__all__ = ["Objects", "Others", "check_numbers", "read_kernels", "stacked_kernels"]
+__all__ = ["Objects", "Others", "check_numbers", "one_matrix", "read_kernels", "stacked_kernels"]
 
 Array = NDArray[Any]
 
@@ -430,15 +429,15 @@ class Objects:
             new = kept_names(others.names)
             if new is not None and new.dtype == self.names.dtype:
                 names = np.concatenate([self.names, new])
-        return self._refitted(X, names)
+        return self.refitted(X, names)
 
     def only(self, kept: Array) -> Objects:
         """Select objects by ascending indices, as in a new fit, without profiles."""
         names = None if self.names is None else self.names[kept]
-        return self._refitted(self.part(kept, kept), names)
+        return self.refitted(self.part(kept, kept), names)
 
-    def _refitted(self, X: Any, names: Array | None) -> Objects:
-        """Build other objects with the same kernels, divided by their new mean values."""
+    def refitted(self, X: Any, names: Array | None) -> Objects:
+        """Return other objects with the same kernels, divided by their new mean values."""
         X = canonical(X, dense=self.kernel.precomputed)
         made = Objects(self.kernel, X, None, names, self.sees_differences)
         weights = self.weights
@@ -581,6 +580,11 @@ def stacked_kernels(kernel: Kernel | KernelSum, X: Any, name: str = "X") -> Any:
         shapes = ", ".join(str(part.shape) for part in parts)
         raise ValueError(f"the kernel matrices of {name} must have one shape; got {shapes}")
     return np.hstack(parts)
+
+
+def one_matrix(kernel: Kernel | KernelSum) -> bool:
+    """Whether X is a single precomputed kernel matrix."""
+    return kernel.precomputed and (not isinstance(kernel, KernelSum) or kernel.n_blocks == 1)
 
 
 def _equal(X: Any, other: Any) -> bool:

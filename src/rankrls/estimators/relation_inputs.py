@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.core.relations.observations import Observations
+from rankrls.core.relations.labels import Observations
 
 __all__ = ["SIGNS", "check_pairwise", "check_relation", "read_relation", "require_labels"]
 

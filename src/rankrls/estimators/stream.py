@@ -24,6 +24,7 @@ from rankrls._validation import (
     refuse_lazy,
     show,
 )
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import RankingStatistics
 from rankrls.core.ridge.fold_statistics import FoldStatistics
@@ -49,7 +50,7 @@ from rankrls.estimators.seen_queries import Projection, SeenQueries, query_keys,
 
 __all__ = [
     "Batch",
-    "Steps",
+    "BatchSteps",
     "check_folds",
     "choose_by_folds",
     "fit_stream",
@@ -138,7 +139,7 @@ def named_batch(number: int) -> Iterator[None]:
         raise ValueError(f"batch {number}: {error}") from error
 
 
-class Steps:
+class BatchSteps:
     """What is done to batches before the ranker sees them: nothing."""
 
     def learn(self, batch: Batch) -> Batch:
@@ -263,13 +264,13 @@ class WholeQueries:
 # -- sums -------------------------------------------------------------------------------------
 
 
-def require_addition(loss: dict[str, str], parts: str) -> None:
+def require_addition(loss: Loss, parts: str) -> None:
     """Refuse a cost with which the parts of one ranking cannot be added up."""
-    if loss["cost"] != "magnitude" or loss["ties"] != "keep":
+    if not loss.keeps_ties:
         raise ValueError(
             f"it has no qid, so that all {parts} are one ranking, in which a row is compared with "
             f"rows of other {parts}: that needs cost='magnitude' and ties='keep', and cost is "
-            f"{loss['cost']!r}, ties {loss['ties']!r}. Give qid, or fit all rows at once"
+            f"{loss.cost!r}, ties {loss.ties!r}. Give qid, or fit all rows at once"
         )
 
 
@@ -280,8 +281,7 @@ class StreamSums:
     ----------
     X, batch : checked rows of the first batch, and the batch
     basis : Basis or None
-    loss : dict
-        cost, ties and query_weighting.
+    loss : Loss
     n_folds : int
         Queries are assigned to the folds in turn, in the order of the stream.
 
@@ -292,9 +292,7 @@ class StreamSums:
     queries : WholeQueries, or None without qid
     """
 
-    def __init__(
-        self, X: Any, batch: Batch, basis: Basis | None, loss: dict[str, str], n_folds: int
-    ) -> None:
+    def __init__(self, X: Any, batch: Batch, basis: Basis | None, loss: Loss, n_folds: int) -> None:
         y = check_scores(batch.y, X.shape[0])
         self._k, flat = y.reshape(len(y), -1).shape[1], y.ndim == 1
         n = X.shape[1]
@@ -348,7 +346,7 @@ class StreamSums:
             first.seen.rankings.append((self._n_rows, 0))
             first.preferences = first.preferences + (self._low < self._high)
             if self._ranking.total is not None:
-                first.total = [self._ranking.statistics(self._loss["query_weighting"])]
+                first.total = [self._ranking.statistics(self._loss.query_weighting)]
         else:
             self._add_queries(self.queries.end())
             self._add_waiting()
@@ -425,7 +423,7 @@ def _check_rows(ranker: Any, batch: Batch, *, reset: bool) -> Any:
 
 
 def _sum_stream(
-    ranker: Any, kernel: Kernel, batches: Any, basis_rows: Any, steps: Steps, n_folds: int
+    ranker: Any, kernel: Kernel, batches: Any, basis_rows: Any, steps: BatchSteps, n_folds: int
 ) -> StreamSums:
     """Sum all batches, in the features of all of them."""
     progress = Progress(type(ranker).__name__, ranker.verbose)
@@ -452,12 +450,12 @@ def _sum_stream(
 
 
 def fit_stream(
-    ranker: Any, batches: Any, basis_rows: Any = None, steps: Steps | None = None
+    ranker: Any, batches: Any, basis_rows: Any = None, steps: BatchSteps | None = None
 ) -> Any:
     """Fit a `RankRLS` to a stream of batches."""
     with unchanged_on_error(ranker):
         kernel = check_terms(ranker, first=True)
-        sums = _sum_stream(ranker, kernel, batches, basis_rows, steps or Steps(), 1)
+        sums = _sum_stream(ranker, kernel, batches, basis_rows, steps or BatchSteps(), 1)
         store_learned(ranker, sums.folds[0], kernel)
     return ranker
 
@@ -488,7 +486,7 @@ def check_folds(ranker: Any) -> tuple[Array | None, int, Scoring]:
 
 
 def fit_stream_cv(
-    ranker: Any, batches: Any, basis_rows: Any = None, steps: Steps | None = None
+    ranker: Any, batches: Any, basis_rows: Any = None, steps: BatchSteps | None = None
 ) -> Any:
     """Fit a `RankRLSCV` to a stream of batches."""
     grid, n_folds, scoring = check_folds(ranker)
@@ -500,7 +498,7 @@ def fit_stream_cv(
             "pass"
         )
     with unchanged_on_error(ranker):
-        kernel, steps = check_terms(ranker, first=True), steps or Steps()
+        kernel, steps = check_terms(ranker, first=True), steps or BatchSteps()
         ranker.__dict__.pop("calibration_", None)
         sums = _sum_stream(ranker, kernel, batches, basis_rows, steps, n_folds)
         first, queries = sums.folds[0], sums.queries

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.side_kernels import KernelSum
+from rankrls.core.relations.labels import Observations
+from rankrls.core.relations.sides import KernelSum
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.objects import read_kernels
 from rankrls.io._kinds import (
@@ -105,7 +105,7 @@ def _check_sum(kernels: KernelSum) -> None:
 
 KERNEL_SUM = Record(
     "KernelSum",
-    "rankrls.core.relations.side_kernels",
+    "rankrls.core.relations.sides",
     {"metrics": listing(TEXT), "params": listing(KERNEL_PARAMS), "weights": array("f", "k")},
     pack=_pack_sum,
     unpack=_unpack_sum,
@@ -133,7 +133,7 @@ def _unpack_labels(cls: type[Any], values: dict[str, Any]) -> Any:
 
 OBSERVATIONS = Record(
     "Observations",
-    "rankrls.core.relations.observations",
+    "rankrls.core.relations.labels",
     {
         "matrix": optional(array("f", "p g")),
         "rows": optional(array("i", "edges")),
@@ -184,8 +184,6 @@ FIELDS = {
     "_columns": maybe(instance("Objects")),
     "_two_domains": FLAG,
     "object_feature_names_in_": optional(NAMES),
-    "_kernel_numbers": optional(array("i", "p")),
-    "_object_kernel_numbers": optional(array("i", "g")),
     "dual_coef_": optional(array("f", "p g", empty=False)),
     "_left_factor": optional(array("f", "p s")),
     "_right_factor": optional(array("f", "g s")),
@@ -209,7 +207,6 @@ ADVICE = {**RANKER_ADVICE, "object_kernel": RANKER_ADVICE["kernel"]}
 def _pack_conditional(ranker: Any) -> dict[str, Any]:
     """Return the attributes; omit labels and pair coefficients if the model has few features."""
     stored = dict(vars(ranker))
-    stored.pop("_changed", None)
     if "_left_factor" in stored:
         stored.pop("dual_coef_", None)
         stored.pop("_labels", None)

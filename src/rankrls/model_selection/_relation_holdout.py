@@ -11,10 +11,10 @@ from sklearn.base import clone
 
 from rankrls._calls import Progress, tells
 from rankrls._validation import check_option, show
+from rankrls.core.relations.cv import complete_holdout, complete_labels
 from rankrls.core.relations.holdout import CompleteHoldout, without
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.relation_cv import complete_holdout, complete_labels
-from rankrls.core.relations.relation_problem import RelationProblem
+from rankrls.core.relations.labels import Observations
+from rankrls.core.relations.problem import RelationProblem
 from rankrls.estimators.alpha_pairs import check_alpha_pairs
 from rankrls.estimators.choosing import check_alphas, check_rows
 from rankrls.estimators.conditional import ConditionalRankRLS

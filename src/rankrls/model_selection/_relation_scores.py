@@ -12,8 +12,8 @@ from sklearn.utils import check_random_state
 
 from rankrls._calls import Progress, tells
 from rankrls._validation import check_integer
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.relation_cv import BlockFold
+from rankrls.core.relations.cv import BlockFold
+from rankrls.core.relations.labels import Observations
 from rankrls.estimators.choosing import Scoring
 from rankrls.estimators.conditional_base import ConditionalRanker
 from rankrls.estimators.relation_folds import folds_of

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls.core.linalg.factorizations import factorize
-from rankrls.core.relations.observations import Cells
-from rankrls.core.relations.offsets import FreeOffsets, TableOffsets, free_offsets
-from rankrls.core.relations.pairwise_kernels import PairwiseKernel
+from rankrls.core.relations.labels import Cells, FreeOffsets, TableOffsets, free_offsets
+from rankrls.core.relations.pairwise import PairwiseKernel
 from rankrls.core.relations.sides import Side, Spectrum
 
 __all__ = ["solve_over_objects"]

@@ -32,9 +32,15 @@ from rankrls.core.relations.edges import (
     EdgeKernel,
     choose_form,
 )
-from rankrls.core.relations.observations import Cells, Observations
-from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets, TableOffsets, free_offsets
-from rankrls.core.relations.pairwise_kernels import (
+from rankrls.core.relations.labels import (
+    NO_OFFSETS,
+    Cells,
+    FreeOffsets,
+    Observations,
+    TableOffsets,
+    free_offsets,
+)
+from rankrls.core.relations.pairwise import (
     KRONECKER,
     PairwiseKernel,
     SideValues,

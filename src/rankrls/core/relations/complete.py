@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dsyr2
 
-from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets, free_offsets
-from rankrls.core.relations.pairwise_kernels import KRONECKER, PairwiseKernel
+from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets, free_offsets
+from rankrls.core.relations.pairwise import KRONECKER, PairwiseKernel
 from rankrls.core.relations.sides import Side, Spectrum, decompose
 
 __all__ = [

@@ -18,9 +18,8 @@ from scipy.linalg.lapack import dpocon, dpotrf, dpotrs
 from rankrls.core.linalg.factorizations import EigenFactorization, factorize
 from rankrls.core.linalg.feature_svd import feature_svd
 from rankrls.core.relations.edges import EdgeFactor, EdgeKernel
-from rankrls.core.relations.observations import Cells
-from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets
-from rankrls.core.relations.pairwise_kernels import KRONECKER, PairwiseKernel
+from rankrls.core.relations.labels import NO_OFFSETS, Cells, FreeOffsets
+from rankrls.core.relations.pairwise import KRONECKER, PairwiseKernel
 from rankrls.core.relations.sides import Side, Spectrum
 
 __all__ = [

@@ -8,7 +8,7 @@ order, and
     (K ⊗ G) vec(M) = vec(K M G)
 
 takes two matrix products. For a sparse graph of q edges it is cheaper to multiply edge by edge.
-Other pairwise kernels are sums of such products (`core.relations.pairwise_kernels`).
+Other pairwise kernels are sums of such products (`core.relations.pairwise`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from rankrls.core.relations.observations import Cells
-from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets, TableOffsets, free_offsets
-from rankrls.core.relations.pairwise_kernels import KRONECKER, PairwiseKernel, SideValues
+from rankrls.core.relations.labels import NO_OFFSETS, Cells, FreeOffsets, TableOffsets, free_offsets
+from rankrls.core.relations.pairwise import KRONECKER, PairwiseKernel, SideValues
 
 __all__ = ["SAMPLED_COST", "EdgeFactor", "EdgeKernel", "choose_form"]
 

@@ -30,9 +30,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form, damped
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.offsets import NO_OFFSETS, FreeOffsets, TableOffsets, free_offsets
-from rankrls.core.relations.pairwise_kernels import KRONECKER, PairwiseKernel, SideValues
+from rankrls.core.relations.labels import (
+    NO_OFFSETS,
+    FreeOffsets,
+    Observations,
+    TableOffsets,
+    free_offsets,
+)
+from rankrls.core.relations.pairwise import KRONECKER, PairwiseKernel, SideValues
 from rankrls.core.relations.sides import Side
 
 __all__ = ["CompleteHoldout", "HeldOutTable", "without"]

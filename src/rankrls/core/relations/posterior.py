@@ -19,8 +19,8 @@ from scipy.linalg import cho_factor, cho_solve
 
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form, damped
 from rankrls.core.relations.edges import EdgeKernel
-from rankrls.core.relations.observations import Cells
-from rankrls.core.relations.relation_problem import RelationProblem
+from rankrls.core.relations.labels import Cells
+from rankrls.core.relations.problem import RelationProblem
 
 __all__ = ["MAX_CELLS", "CellPoints", "cell_variances"]
 

@@ -17,9 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from rankrls._calls import warn
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
-from rankrls.core.relations.observations import Cells, Observations
-from rankrls.core.relations.offsets import TableOffsets
-from rankrls.core.relations.relation_problem import RelationModel, RelationProblem
+from rankrls.core.relations.labels import Cells, Observations, TableOffsets
+from rankrls.core.relations.problem import RelationModel, RelationProblem
 
 __all__ = ["solve_squared_hinge"]
 

@@ -27,15 +27,16 @@ from rankrls.core.relations.direct import (
     solve_over_products,
 )
 from rankrls.core.relations.edges import choose_form
-from rankrls.core.relations.observations import CompleteBlock, Observations
-from rankrls.core.relations.offsets import (
+from rankrls.core.relations.labels import (
     NO_OFFSETS,
+    CompleteBlock,
     FittedOffsets,
     FreeOffsets,
+    Observations,
     TableOffsets,
     free_offsets,
 )
-from rankrls.core.relations.pairwise_kernels import (
+from rankrls.core.relations.pairwise import (
     KRONECKER,
     PairwiseKernel,
     SideValues,

@@ -18,8 +18,8 @@ from rankrls._calls import Progress
 from rankrls.core.linalg.conjugate_gradients import IterationOptions
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form
 from rankrls.core.relations.holdout import CompleteHoldout
-from rankrls.core.relations.observations import Observations
-from rankrls.core.relations.relation_problem import RelationProblem
+from rankrls.core.relations.labels import Observations
+from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.two_step_holdout import TwoStepHoldout
 
 __all__ = [
