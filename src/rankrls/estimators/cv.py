@@ -14,7 +14,7 @@ from rankrls import _resources
 from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error, warn
 from rankrls._resources import n_threads
 from rankrls._validation import check_length, check_option, encode_qid, refuse_lazy, show
-from rankrls.core.linalg.conjugate_gradients import History
+from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.leave_judgements_out import JudgementFolds

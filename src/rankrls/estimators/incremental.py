@@ -23,8 +23,8 @@ from rankrls import _resources
 from rankrls._calls import names_lasting_queries, unchanged_on_error, warn
 from rankrls._frames import check_same_rows, clear_errors
 from rankrls._validation import check_positive, show
-from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.linalg.factorizations import NotPositiveError
+from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import Statistics, add_batch, batch_statistics

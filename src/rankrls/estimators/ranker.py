@@ -37,7 +37,7 @@ from rankrls._validation import (
     check_scores,
     show,
 )
-from rankrls.core.linalg.conjugate_gradients import DEFAULT_MAX_ITER, History, IterationOptions
+from rankrls.core.linalg.krylov import DEFAULT_MAX_ITER, History, IterationOptions
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
