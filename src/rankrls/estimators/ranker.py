@@ -396,7 +396,7 @@ class Ranker(QueryRequests, BaseEstimator):
         ndarray of shape (n,) or (n, n_outputs)
         """
         X = self._check_new(X)
-        return self._outputs(self._model.predict(X))
+        return self._outputs(self._model.predict(X).astype(X.dtype, copy=False))
 
     def decision_function(self, X: Any) -> Any:
         """The scores of `predict`, for scikit-learn's metrics of two classes.
@@ -709,7 +709,7 @@ class PosteriorMixin:
         """
         check_return_std(return_std)
         X = self._check_new(X)
-        scores = self._outputs(self._model.predict(X))
+        scores = self._outputs(self._model.predict(X).astype(X.dtype, copy=False))
         if not return_std:
             return scores
         return scores, self._outputs(np.sqrt(self._model.variance(X)))
