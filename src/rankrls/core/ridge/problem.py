@@ -206,14 +206,14 @@ class RidgeProblem(PairHoldOut):
         return fit_nystroem(statistics, space.basis, alphas, dtype)
 
     def _solve_dual(self, space: DualSpace, alphas: Array) -> FittedFunction:
-        dtype, m, kernel = space.X.dtype, space.n_rows, space.kernel
+        dtype, m, kernel = np.dtype(np.float64), space.n_rows, space.kernel
         used = np.flatnonzero(sum(o.laplacian.row_weight() for o in self.objectives))
         rows = space.rows
         if rows is not None and len(used) < m:
             rows = rows[used]
         model = FittedFunction(alphas, kernel, rows=rows, kept=used, shift=space.shift)
         decomposed = self._solvers is not None and alphas.min() >= self._least
-        if decomposed and not kernel.linear and len(used) == m and dtype == np.float64:
+        if decomposed and not kernel.linear and len(used) == m:
             assert self._solvers is not None
             model.solvers = self._solvers
         else:
@@ -243,8 +243,7 @@ class RidgeProblem(PairHoldOut):
             assert found.coef is not None
             for a, w in enumerate(found.coef[..., outputs]):
                 dual[a][:, outputs] = (L.r - L.apply(space.rows @ w)) / alphas[a]
-        dtype = space.X.dtype
-        return replace(model, coef=found.coef, dual_coef=dual.astype(dtype), solvers=found.solvers)
+        return replace(model, coef=found.coef, dual_coef=dual, solvers=found.solvers)
 
     def _dual_solvers(
         self,
