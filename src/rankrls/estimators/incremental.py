@@ -216,7 +216,7 @@ def learned_by(ranker: Any) -> Learned | None:
             "to all pairs"
         )
     total = [solver.statistics() for solver in model.solvers]
-    basis = model.basis if isinstance(model, NystroemModel) else None
+    basis = model.basis
     dtype = (model.coef if basis is None else model.dual_coef).dtype
     return Learned(total, basis, dtype, ranker._flat, ranker._preferences, ranker._seen.copy())
 

@@ -251,23 +251,23 @@ def _check_function(model: Any) -> None:
     require((model.pair_coef is None) == (model.pair_scale is None), "covariates without a scale")
     scaled = model.pair_scale is None or bool((model.pair_scale > 0).all())
     require(scaled, "covariates of a scale that is not positive")
+    basis = model.basis
     if model.coef is None:
         require(model.kept is not None, "coefficients of unknown rows")
-        missing = model.rows is None
+        missing = model.expansion[0] is None
         require(missing == model.kernel.precomputed, "the rows of a model belong to its kernel")
     if model.kept is not None:
         known = 0 if model.dual_coef is None else model.dual_coef.shape[1]
         require(within(model.kept, known), "a model of rows that do not exist")
-    basis = model.basis
     if basis is not None:
         require(model.kernel == basis.kernel, "a model with two kernels")
         size = None if model.dual_coef is None else model.dual_coef.shape[1]
         require(len(basis.indices) == size, "coefficients of another basis")
-        if model.rows is not None and basis.rows is not None:
-            good = model.rows.shape[1] == basis.rows.shape[1]
-            require(good, "a basis of other features than its model")
-        if model.rows is None and model.coef is None:
-            require(np.array_equal(model.kept, basis.map.kept), "rows of another basis")
+        require(np.array_equal(model.kept, basis.map.kept), "rows of another basis")
+        require(model.rows is None, "rows beside those of a basis")
+        if model.coef is not None and basis.rows is not None:
+            n = basis.rows.shape[1]
+            require(model.coef.shape[1] == n, f"weights of {model.coef.shape[1]} features, not {n}")
     if model.solvers:
         _check_solvers(model)
 

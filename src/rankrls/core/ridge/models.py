@@ -344,10 +344,10 @@ class FittedFunction:
         Weights of the features, if the kernel is linear.
     dual_coef : ndarray of shape (n_alphas, n_kernel_rows, n_outputs) or None
         Coefficients of all training rows, or of all basis vectors.
-    rows : features of shape (q, n) of the rows or basis vectors ``kept``, less ``shift``, or None
-        None for a precomputed kernel, and if neither predictions nor variances need them.
+    rows : features of shape (q, n) of the training rows ``kept``, less ``shift``, or None
+        None for a precomputed kernel, with a basis, and if nothing needs them.
     kept : ndarray of shape (q,), int, or None
-        Indices of the ``dual_coef`` that may be non-zero.
+        Indices of the ``dual_coef`` that may be non-zero; those that the map of a basis keeps.
     shift : ndarray of shape (n,), or the number 0.0
     basis : Basis or None
     pair_coef : ndarray of shape (n_alphas, c, n_outputs) or None
@@ -398,8 +398,8 @@ class FittedFunction:
     ) -> FittedFunction:
         """Coefficients of basis vectors, from the weights of their Nyström features."""
         kept = basis.map.kept
-        model = cls(alphas, basis.kernel, None, None, basis.rows, kept, basis.shift, basis)
-        model.solvers, model.pair_scale = solvers, pair_scale
+        model = cls(alphas, basis.kernel, kept=kept, basis=basis, pair_scale=pair_scale)
+        model.solvers = solvers
         weights = model._gather([solver.coefficients(alphas) for solver in solvers])
         a = basis.map.coefficients(model._split(weights)).astype(dtype, copy=False)
         model.dual_coef = np.zeros((len(alphas), len(basis.indices), a.shape[-1]), dtype)
@@ -448,9 +448,17 @@ class FittedFunction:
             return linear_product(X, _of_alpha(self.coef, index))
         assert self.dual_coef is not None
         a = _of_alpha(self.dual_coef, index)[self.kept]
-        if self.rows is None:
+        rows, shift = self.expansion
+        if rows is None:
             return linear_product(self._kernel_values(X), a)
-        return self.kernel.product(subtract(X, self.shift), self.rows, a)
+        return self.kernel.product(subtract(X, shift), rows, a)
+
+    @property
+    def expansion(self) -> tuple[Any, Any]:
+        """Rows x_i of the sum over k(x, x_i), None if it is precomputed, and their shift."""
+        if self.basis is not None:
+            return self.basis.rows, self.basis.shift
+        return self.rows, self.shift
 
     def kernel_terms(self, X: Any) -> tuple[Array, Array, Array]:
         """Training rows (q,), kernel values with them (n, q) and coefficients (q, n_outputs)."""
@@ -461,10 +469,12 @@ class FittedFunction:
 
     def _kernel_values(self, X: Any) -> Array:
         """Kernel values with the rows ``kept``, shape (n, q)."""
+        if self.basis is not None:
+            return self.basis.block(X)
         if self.rows is not None:
             return self.kernel(subtract(X, self.shift), self.rows)
         assert self.kept is not None
-        return np.take(X, self.kept, axis=1) if self.basis is None else self.basis.block(X)
+        return np.take(X, self.kept, axis=1)
 
     # -- posterior
 
@@ -493,14 +503,13 @@ class FittedFunction:
             inputs = _dense(a if b is None else a - b)
             prior = np.zeros(len(inputs))
         else:
-            self._require_kernel()
             of = self.basis.features if self._primal and self.basis else self._kernel_values
             inputs = of(a) if b is None else of(a) - of(b)
-            a = subtract(a, self.shift)
+            shift = self.expansion[1]
             if b is None:
-                prior = self.kernel.paired(a)
+                prior = self.kernel.paired(subtract(a, shift))
             else:
-                prior = self.kernel.squared_distance(a, subtract(b, self.shift))
+                prior = self.kernel.squared_distance(subtract(a, shift), subtract(b, shift))
             if self._primal:
                 prior = prior - np.einsum("ij,ij->i", inputs, inputs)
         inputs, variances = self._with_covariates(inputs, C), []
@@ -515,6 +524,7 @@ class FittedFunction:
 
         For the first output. With a Nyström basis, only the part spanned by the basis is included.
         """
+        self._require_kernel()
         self._require_posterior()
         K = None
         if self._primal and self.basis is None:
@@ -523,7 +533,6 @@ class FittedFunction:
         elif self._primal and self.basis is not None:
             inputs = self.basis.features(X).astype(np.float64, copy=False)
         else:
-            self._require_kernel()
             inputs = self._kernel_values(X).astype(np.float64)
             K = self.kernel(subtract(X, self.shift)).astype(np.float64)
         return self.solvers[0].posterior_root(self._with_covariates(inputs), K, self.alpha)
@@ -573,6 +582,7 @@ class FittedFunction:
 
     def _by_rows(self, of: Callable[[slice], Array], X: Any) -> Array:
         """Compute values of all rows in blocks, to limit the work space; several show progress."""
+        self._require_kernel()
         self._require_posterior()
         n, width = X.shape[0], X.shape[1] if self.kept is None else len(self.kept)
         size = max(1, WORK // max(width, 1))
