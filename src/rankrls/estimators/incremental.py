@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from rankrls import _resources
 from rankrls._calls import Progress, names_lasting_queries, unchanged_on_error, warn
-from rankrls._frames import check_feature_names, check_same_rows, clear_errors, columns_in_order
+from rankrls._frames import check_feature_names, check_same_rows
 from rankrls._validation import (
     check_length,
     check_positive,
@@ -48,7 +48,7 @@ from rankrls.core.preferences.statistics import (
 )
 from rankrls.core.ridge.models import Model, NystroemModel, solve_statistics
 from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
-from rankrls.estimators.ranker import PosteriorMixin, Ranker, canonical, graph_from_arguments
+from rankrls.estimators.ranker import Preferences, RidgeRanker
 from rankrls.estimators.whole_queries import Rows, WholeQueries, joined
 
 __all__ = [
@@ -487,7 +487,7 @@ class StreamLearner:
             raise ValueError(f"{error} (in batches {since} to {self._number})") from error
 
 
-class IncrementalRanker(PosteriorMixin, Ranker):
+class IncrementalRanker(RidgeRanker):
     """Base class of `RankRLS` and `RankRLSCV`: models of sums over queries, which can change."""
 
     __metadata_request__partial_fit = {"qid": True}  # noqa: RUF012
@@ -587,17 +587,10 @@ class IncrementalRanker(PosteriorMixin, Ranker):
             learned = self._learned()
             first = learned is None
             kernel = self._check_terms(first)
-            check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
-            X = self._check_batch(X, reset=first)
-            graph = graph_from_arguments(
-                X.shape[0],
-                y,
-                qid=qid,
-                pairs=pairs,
-                magnitude=magnitude,
-                pair_weight=pair_weight,
-                sample_weight=sample_weight,
-            )
+            given = Preferences(y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight)
+            given.check_names(X)
+            X = self._check_rows(X, reset=first)
+            graph = given.graph(X.shape[0])
             if learned is None:
                 if not kernel.precomputed:
                     codes = graph.query_codes if graph.has_qid else None
@@ -662,17 +655,10 @@ class IncrementalRanker(PosteriorMixin, Ranker):
                 check_is_fitted(self)
             assert learned is not None
             kernel = self._check_terms(first=False)
-            check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
-            X = self._check_batch(X, reset=False)
-            graph = graph_from_arguments(
-                X.shape[0],
-                y,
-                qid=qid,
-                pairs=pairs,
-                magnitude=magnitude,
-                pair_weight=pair_weight,
-                sample_weight=sample_weight,
-            )
+            given = Preferences(y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight)
+            given.check_names(X)
+            X = self._check_rows(X, reset=False)
+            graph = given.graph(X.shape[0])
             _check_outputs(learned, graph)
             rounding = max(float(np.finfo(X.dtype).eps), *(part.rounding for part in learned.total))
             learned.ledger.check_known(graph, X, rounding)
@@ -712,7 +698,7 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         """Validate the features of a batch and the names of its columns."""
         by_row = {"qid": batch.qid, "sample_weight": batch.sample_weight}
         check_same_rows(batch.X, y=batch.y, **by_row)
-        X = self._check_batch(batch.X, reset=reset)
+        X = self._check_rows(batch.X, reset=reset)
         self._check_names(batch.names, X.shape[1], reset=reset)
         return X
 
@@ -776,24 +762,6 @@ class IncrementalRanker(PosteriorMixin, Ranker):
                     )
         return kernel
 
-    def _check_batch(self, X: Any, *, reset: bool) -> Any:
-        if reset:
-            self.__dict__.pop("_names_beside", None)
-        precomputed = isinstance(self.kernel, str) and self.kernel == "precomputed"
-        if precomputed and not reset:
-            columns_in_order(X, self._kernel_numbers, refuse=True)
-        elif precomputed:
-            self._check_kernel_names(X)
-        with clear_errors(X):
-            X = validate_data(
-                self._asked_for_names(X, reset),
-                X,
-                accept_sparse=("csr", "csc"),
-                dtype=(np.float64, np.float32),
-                reset=reset,
-            )
-        return canonical(X, dense=precomputed)
-
     def _check_names(self, names: Any, n_features: int, *, reset: bool) -> None:
         """Store the column names of a batch of arrays, or compare them with the stored ones."""
         if names is None:
@@ -812,7 +780,7 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         if self.solver == "primal":
             raise ValueError("basis belongs to solver='nystroem'; got solver='primal'")
         if rows is not None:
-            rows = self._check_batch(rows, reset=False)
+            rows = self._check_rows(rows, reset=False)
             return Basis.from_rows(kernel, rows, np.arange(rows.shape[0]))
         if kernel.precomputed:
             check_kernel_values(X, self.basis)

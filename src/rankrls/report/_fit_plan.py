@@ -17,7 +17,8 @@ from rankrls import AutoRanker, RankRLS, RankRLSCV
 from rankrls._validation import check_finite_array, check_positive, show
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.estimators.choosing import DEFAULT_ALPHAS
-from rankrls.estimators.exact_problem import prepared_problem
+from rankrls.estimators.ranker import Preferences
+from rankrls.estimators.rankrls import exact_problem
 from rankrls.report._data import Rankings
 
 __all__ = ["FitPlan", "SharedProblem", "fit", "make_plan"]
@@ -156,8 +157,8 @@ class SharedProblem:
         if self._made is None:
             base, data = self._plan.base, self._data
             assert base is not None
-            options = data.fit_options()
-            _, self._made, _ = prepared_problem(base, data.X, data.y, None, False, options)
+            preferences = Preferences(data.y, **data.fit_options())
+            _, self._made, _ = exact_problem(base, data.X, preferences)
         return self._made
 
     def forget(self) -> None:
