@@ -500,6 +500,7 @@ def test_equal_rows_of_a_query_are_tied_in_any_order(kernel, k):
             assert (values == values[:, :1]).all()
 
 
+@pytest.mark.filterwarnings("ignore:the best alpha")
 @pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"ties": "drop"}])
 def test_equal_rows_are_tied_in_held_out_pairs(options):
     rng = np.random.default_rng(2)

@@ -119,11 +119,13 @@ def test_without_uncertainty_there_is_nothing_to_add_to(path):
         loaded.forget(X[:5], y[:5])
 
 
-def test_labels_that_cannot_be_stored(path):
+@pytest.mark.parametrize("model", [RankRLS, RankRLSCV])
+def test_labels_that_cannot_be_stored(path, model):
     labels = [datetime.date(2020, 1, 1 + code) for code in qid]
-    ranker = RankRLS().fit(X, y, qid=labels)
-    with pytest.raises(ValueError, match=r"labels of Ledger.*date.*uncertainty=False"):
+    ranker = model().fit(X, y, qid=labels)
+    with pytest.warns(UserWarning, match=r"ids of the queries .* not stored.*cannot be updated"):
         save_model(ranker, path)
+    np.testing.assert_array_equal(load_model(path).predict(X), ranker.predict(X))
     save_model(ranker, path, uncertainty=False)
     np.testing.assert_array_equal(load_model(path).predict(X), ranker.predict(X))
 

@@ -8,7 +8,7 @@ import pytest
 
 import relation_cases as cases
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
-from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations import labels as offsets
 from rankrls.core.relations.labels import (
     Cells,

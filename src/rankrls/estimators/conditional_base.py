@@ -31,7 +31,7 @@ from rankrls._frames import (
     warn_about_columns,
 )
 from rankrls._validation import check_integer, check_option, check_positive, show
-from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.cell_equations import HeldOutCells
 from rankrls.core.relations.labels import FittedOffsets, FreeOffsets, Observations, free_offsets
 from rankrls.core.relations.pairwise import PAIRWISE, PairwiseKernel, SideValues

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from rankrls._calls import Progress, all_or_nothing, explained, warn
 from rankrls._validation import check_integer, check_option
-from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.cv import (
     RelationFolds,
     alpha_chunks,

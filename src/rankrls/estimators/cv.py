@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from rankrls import _resources
 from rankrls._calls import Progress, takes_queries, unchanged_on_error, warn
 from rankrls._resources import n_threads
 from rankrls._validation import check_length, check_option, encode_qid, show
-from rankrls.core.linalg.conjugate_gradients import History
+from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.fold_statistics import FoldStatistics
 from rankrls.core.ridge.iterative import HeldOutRows
@@ -48,7 +47,7 @@ from rankrls.estimators.incremental import (
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.stream_scores import StreamScores, require_again, require_rest
 
-__all__ = ["RankRLSCV", "chosen_alpha", "problem_size"]
+__all__ = ["RankRLSCV", "chosen_alpha"]
 
 Array = NDArray[Any]
 
@@ -719,12 +718,6 @@ def _in_parts(
     size = max(1, _resources.budget() // (4 * 8 * max(n_values, 1)))
     parts = [score(alphas[first : first + size]) for first in range(0, len(alphas), size)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def problem_size(ranker: RankRLSCV, X: Any, y: Any, **preferences: Any) -> float:
-    """About the largest eigenvalue of the problem of these rows, which places the default grid."""
-    ranker = clone(ranker)
-    return ranker._problem(*ranker._prepare(X, Preferences(y, **preferences))).size()
 
 
 def chosen_alpha(best: int, results: dict[str, Array]) -> dict[str, Any]:

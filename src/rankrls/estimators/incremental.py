@@ -34,8 +34,8 @@ from rankrls._validation import (
     refuse_lazy,
     show,
 )
-from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.linalg.factorizations import NotPositiveError
+from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import (

@@ -38,7 +38,7 @@ from rankrls._validation import (
     encode_qid,
     show,
 )
-from rankrls.core.linalg.conjugate_gradients import DEFAULT_MAX_ITER, History, IterationOptions
+from rankrls.core.linalg.krylov import DEFAULT_MAX_ITER, History, IterationOptions
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import varying_queries
@@ -563,6 +563,7 @@ class RidgeRanker(BaseRanker):
     validation_fraction: float
     n_iter_no_change: int
     solver_: str
+    noise_variance_: Any
     _ledger: Ledger
     _preferences: Array
     _learned_with: dict[str, Any]
@@ -711,8 +712,9 @@ class RidgeRanker(BaseRanker):
     def _noise(self) -> tuple[Any, Any]:
         """Noise variance of a judgement of weight 1, and the scale of the model's variances."""
         alpha = self._model.alpha
-        noise = getattr(self, "noise_variance_", alpha)
-        return noise, noise / alpha
+        if not hasattr(self, "noise_variance_"):
+            return alpha, 1.0
+        return self.noise_variance_, self.noise_variance_ / alpha
 
     def preference_proba(
         self, X_a: Any, X_b: Any, *, pair_features: Any = None, noisy: bool | None = None

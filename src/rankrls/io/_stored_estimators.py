@@ -286,7 +286,7 @@ def _storable(label: Any) -> bool:
     """Return whether a query id can be stored as data."""
     if isinstance(label, tuple):
         return all(map(_storable, label))
-    return isinstance(label, str | int | float)
+    return isinstance(label, str | int | float | None)
 
 
 RANKERS = (

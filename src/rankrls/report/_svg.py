@@ -5,12 +5,13 @@ Each chart is an image with a name and a description for screen readers. All use
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.report._html import escape, number
+from rankrls.report._words import number
 
 __all__ = ["bar", "columns_chart", "histogram", "path_chart"]
 

@@ -13,8 +13,8 @@ from scipy import sparse
 
 from rankrls import _resources
 from rankrls._calls import warn
-from rankrls.core.linalg.conjugate_gradients import History, IterationOptions
 from rankrls.core.linalg.factorizations import EigenFactorization, factorize, is_graded
+from rankrls.core.linalg.krylov import History, IterationOptions
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import Factor, Objective
