@@ -5,7 +5,7 @@ import datetime
 import numpy as np
 import pytest
 
-from rankrls import RankRLS
+from rankrls import RankRLS, RankRLSCV
 from rankrls.io import describe_model, load_model, save_model
 
 rng = np.random.default_rng(0)
