@@ -16,8 +16,9 @@ from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.choosing import check_alphas, split_for_validation
-from rankrls.estimators.incremental import BatchStream, IncrementalMethod, IncrementalRanker
+from rankrls.estimators.incremental import IncrementalMethod, IncrementalRanker
 from rankrls.estimators.ranker import Preferences, graph_accuracy
+from rankrls.estimators.stream import fit_stream
 
 __all__ = ["RankRLS", "check_covariates", "exact_problem"]
 
@@ -332,26 +333,11 @@ class RankRLS(IncrementalRanker):
         >>> bool(abs(ranker.coef_ - RankRLS().fit(X, y, qid=qid).coef_).max() < 1e-10)
         True
         """
-        return self._fit_stream(BatchStream(batches), basis_rows)
-
-    def _fit_stream(self, stream: BatchStream, basis_rows: Any = None) -> Any:
-        with unchanged_on_error(self):
-            kernel = self._check_terms(first=True)
-            (learned,) = self._gather(kernel, stream.read(), basis_rows).folds
-            rescaling = stream.rescaling()
-            if rescaling is not None:
-                learned.rescale(*rescaling)
-                learned.ledger.rescale(*rescaling)
-            self._settle(learned, kernel)
-        return self
+        return fit_stream(self, batches, basis_rows)
 
     @property
     def _alpha(self) -> float:
         return self.alpha
-
-    def _check_terms(self, first: bool) -> Kernel:
-        check_positive("alpha", self.alpha)
-        return super()._check_terms(first)
 
 
 def exact_problem(
