@@ -174,7 +174,7 @@ def test_labels_need_no_centring():
 
 def test_refusals():
     X, Y = np.eye(4), np.arange(16.0).reshape(4, 4)
-    with pytest.raises(ValueError, match="fit_offsets must be"):
+    with pytest.raises(ValueError, match="'fit_offsets' parameter"):
         ConditionalRankRLS(fit_offsets="row").fit(X, Y)
     with pytest.raises(ValueError, match="is not for relation='symmetric'"):
         ConditionalRankRLS(fit_offsets=True, relation="symmetric").fit(X, Y + Y.T)
