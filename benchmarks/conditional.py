@@ -20,7 +20,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from timing import Row, print_table, seconds, the_clock
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
-from rankrls.core.linalg.conjugate_gradients import Iteration, IterationOptions
+from rankrls.core.linalg.krylov import Iteration, IterationOptions
 
 ALPHAS = 2.0 ** np.arange(-15, 16)
 

@@ -28,6 +28,7 @@ from timing import Row, print_table, seconds
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, regularization_path
 from rankrls._resources import n_threads
 from rankrls.core.linalg.krylov import MultiShiftCG
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.ridge.iterative import LinearSystem
 from rankrls.core.spaces.products import Products
 
@@ -67,7 +68,7 @@ def score_rows(m: int = 200_000) -> Iterator[Row]:
     ours = 0.0
     for name, q in (("one ranking", None), ("queries of 100, any order", qid)):
         graph = PreferenceGraph.from_scores(y, qid=q)
-        (objective,) = graph.objectives(query_weighting="size")
+        (objective,) = graph.objectives(Loss(query_weighting="size"))
         with Products.of(X, n_threads(None)) as product:
             system = LinearSystem(product, objective)
             ours = per_iteration(system, np.array([0.0]))
@@ -109,7 +110,7 @@ def _peer(X, y, qid, ours: float) -> Iterator[Row]:
 
 def grid_rows(m: int = 50_000) -> Iterator[Row]:
     X, y = make_text(m)
-    (objective,) = PreferenceGraph.from_scores(y).objectives(query_weighting="size")
+    (objective,) = PreferenceGraph.from_scores(y).objectives(Loss(query_weighting="size"))
     with Products.of(X, n_threads(None)) as product:
         system = LinearSystem(product, objective)
         alone = seconds(lambda: iterate(system, ALPHAS[:1], 500, 1e-5), 2)

@@ -6,6 +6,7 @@ import numpy as np
 
 import oracles
 from rankrls import PreferenceGraph
+from rankrls.core.preferences.costs import Loss
 
 COSTS = ("magnitude", "unit", "relative")
 TIES = ("keep", "drop")
@@ -92,5 +93,5 @@ class Case:
         self.rng = rng
 
     def system(self):
-        (objective,) = self.graph.objectives(**self.options)
+        (objective,) = self.graph.objectives(Loss(**self.options))
         return objective

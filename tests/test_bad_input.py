@@ -348,12 +348,12 @@ CASES = [
     case(
         "relative, scores too close",
         fit(X, put(Y, 1e-200), model={"cost": "relative"}),
-        "cost='relative' .* 1e-200, is too small.*round the scores",
+        "cost='relative' .* 1e-200, which is too small.*round the scores",
     ),
     case(
         "relative, magnitude too small",
         fit_pairs(PAIRS, magnitude=[1, 1e-200, 1], model={"cost": "relative"}),
-        "cost='relative' .* 1e-200, is too small",
+        "cost='relative' .* 1e-200, which is too small",
     ),
     # ------------------------------------------------------------------ precomputed kernels
     case("gram not square", fit(X, Y, model={"kernel": "precomputed"}), r"square .*\(100, 3\)"),

@@ -8,8 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 import oracles
 import relation_cases as cases
 from rankrls import ConditionalRankRLS, regularization_path
-from rankrls.core.linalg.conjugate_gradients import IterationOptions, converge, stop_early
-from rankrls.core.linalg.krylov import MultiShiftCG
+from rankrls.core.linalg.krylov import IterationOptions, MultiShiftCG, converge, stop_early
 from rankrls.core.relations.cell_equations import (
     CellEquations,
     CompletedCells,
@@ -185,14 +184,6 @@ class Rounded:
         return np.abs(W)
 
 
-def test_rough_products_are_refined():
-    system = Rounded(np.linspace(0.1, 1, 30), digits=7)
-    (W,), history = converge([system], np.array([0.5]), IterationOptions(tol=1e-12))
-    assert np.allclose(W[0], system.C / (system.values + 0.5), rtol=1e-11)
-    assert history.residual[0] < 1e-12
-    assert system.calls["rough"] > 5 * system.calls["G"]
-
-
 def test_rough_products_that_do_not_help_are_given_up():
     system = Rounded(np.linspace(0.1, 1, 30), digits=0)
     (W,), _ = converge([system], np.array([0.5]), IterationOptions(tol=1e-9))
@@ -324,7 +315,7 @@ def test_a_preconditioner_that_is_a_kronecker_product(weight, alpha, dtype):
 def test_identity_kernels_converge_to_the_dense_solution(options, alpha, weight):
     ranker, (X, Y, Z) = identity_problem(weight, **options)
     if "relation" in options:  # pairs whose mirror image is unobserved converge slowly
-        ranker.set_params(max_iter=1000)
+        ranker.set_params(max_iter=1200)
     ranker.set_params(alpha=alpha, solver="cg", tol=1e-8).fit(X, Y, Z)
     got = ranker.predict(X, Z)
     expected = ranker.set_params(solver="dual").fit(X, Y, Z).predict(X, Z)

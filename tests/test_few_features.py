@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from rankrls import ConditionalRankRLS, regularization_path
-from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations import cell_equations
 from rankrls.core.relations.direct import solve_by_design, solve_over_products
 from rankrls.core.relations.labels import FreeOffsets, Observations

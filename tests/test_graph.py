@@ -411,7 +411,7 @@ def test_contradicting_and_repeated_pairs_add_up():
 def test_unknown_options(option, scores):
     (name,) = option
     graph = PreferenceGraph.from_scores(scores)
-    for method in (graph.laplacian, graph.target, graph.objectives):
+    for method in (graph.laplacian, graph.target):
         with pytest.raises(ValueError, match=f"{name} must be one of"):
             method(**option)
 

@@ -7,6 +7,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from cases import COSTS, TIES, WEIGHTINGS, Case
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.spaces import first_equal
 from rankrls.model_selection import (
@@ -244,7 +245,9 @@ def test_nystroem_basis_leaves_with_its_query(keep_basis, duplicates, cost):
         refitted = []
         for alpha in alphas:
             # The basis may hold rows outside the training set: solve P2 (8) with a wider K.
-            (objective,) = PreferenceGraph.from_scores(y[rest], qid=qid[rest]).objectives(cost=cost)
+            (objective,) = PreferenceGraph.from_scores(y[rest], qid=qid[rest]).objectives(
+                Loss(cost=cost)
+            )
             K_MR, K_RR = K[np.ix_(rest, staying)], K[np.ix_(staying, staying)]
             S = K_MR.T @ objective.laplacian.apply(K_MR) + alpha * K_RR
             a = np.linalg.lstsq(S, K_MR.T @ objective.laplacian.r[:, 0], rcond=1e-13)[0]
@@ -273,7 +276,7 @@ def test_nystroem_basis_leaves_with_rows_of_one_ranking(keep_basis, duplicates, 
         staying = basis if keep_basis else np.intersect1d(basis, rest)
         for a, alpha in enumerate(alphas):
             graph = PreferenceGraph.from_scores(Y[rest])
-            (objective,) = graph.objectives(query_weighting=weighting)
+            (objective,) = graph.objectives(Loss(query_weighting=weighting))
             K_MR, K_RR = K[np.ix_(rest, staying)], K[np.ix_(staying, staying)]
             S = K_MR.T @ objective.laplacian.apply(K_MR) + alpha * K_RR
             refit = (

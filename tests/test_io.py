@@ -29,6 +29,7 @@ from sklearn.preprocessing import (
 import rankrls
 from model_files import edit
 from rankrls import GreedyRankRLS, RankRLS, RankRLSCV
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import Ledger, Statistics
 from rankrls.io import _archive, _migrations, _model_files, describe_model, load_model, save_model
@@ -824,9 +825,7 @@ MEMORY = Record(
 
 def test_a_new_class_takes_a_record(monkeypatch):
     monkeypatch.setitem(RECORDS, "Memory", MEMORY)
-    objectives = PreferenceGraph.from_scores(Y, qid=qid).objectives(
-        ties="drop", cost="unit", query_weighting="pair"
-    )
+    objectives = PreferenceGraph.from_scores(Y, qid=qid).objectives(Loss("unit", "drop"))
     memory = Memory()
     memory.statistics = [Statistics.of(objective, X) for objective in objectives]
     memory.seen = {1, "a", 2.5, ("b", 3), np.int64(7), (1, ("c", None)), "1"}

@@ -99,9 +99,9 @@ CHANGES = {
     "two kinds of objects, and one of them is missing": lambda m: m["fields"].update(
         _columns=None, _two_domains=True
     ),
-    "'relation' parameter": lambda m: m["params"].update(relation="none"),
-    "'loss' parameter": lambda m: m["params"].update(loss="hinge"),
-    "'condition_on' parameter": lambda m: m["params"].update(condition_on="x"),
+    "relation must be one of": lambda m: m["params"].update(relation="none"),
+    "loss must be one of": lambda m: m["params"].update(loss="hinge"),
+    "condition_on must be one of": lambda m: m["params"].update(condition_on="x"),
     "alpha must be finite and > 0": lambda m: m["params"].update(alpha=-1),
     "no coefficients": lambda m: m["fields"].pop("_left_factor"),
     "_right_factor of ConditionalRankRLS must be": lambda m: m["fields"].update(_right_factor=1),

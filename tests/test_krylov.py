@@ -13,8 +13,13 @@ from threadpoolctl import threadpool_limits
 
 from cases import COSTS, WEIGHTINGS, Case
 from rankrls._resources import n_threads
-from rankrls.core.linalg.conjugate_gradients import IterationOptions, converge, stop_early
-from rankrls.core.linalg.krylov import MultiShiftCG, ShiftedSum
+from rankrls.core.linalg.krylov import (
+    IterationOptions,
+    MultiShiftCG,
+    ShiftedSum,
+    converge,
+    stop_early,
+)
 from rankrls.core.ridge.iterative import LinearSystem
 from rankrls.core.spaces import products as _products
 from rankrls.core.spaces.products import Offsets, Products

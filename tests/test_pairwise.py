@@ -527,7 +527,7 @@ def test_two_step_by_hand():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pairwise": "tensor"}, "'pairwise' parameter"),
+        ({"pairwise": "tensor"}, "pairwise must be one of"),
         ({"pairwise": "mlpk"}, "pairwise='mlpk' is for objects of one kind.*Z must be None"),
         ({"pairwise": "ranking"}, "pairwise='ranking' is for objects of one kind"),
         ({"alpha": (1.0, 2.0)}, "is a pair, which only pairwise='two-step' takes"),

@@ -12,6 +12,7 @@ from scipy import sparse
 import oracles
 from cases import COSTS, TIES, WEIGHTINGS, queries, scores, weights
 from rankrls import PreferenceGraph
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.statistics import Statistics
 from rankrls.dask._census import Census, Counts, Crossing
 from rankrls.dask._parts import SharePlan, bucket_shares, part_shares
@@ -23,7 +24,7 @@ class Cut:
     """A data set, the parts that its rows are assigned to, and what they make together."""
 
     def __init__(self, X, y, qid, weight, parts, loss, **options):
-        self.X, self.parts, self.loss = X, parts, loss
+        self.X, self.parts, self.loss = X, parts, Loss(**loss)
         self.graph = PreferenceGraph.from_scores(y, qid=qid, sample_weight=weight)
         graphs = [
             PreferenceGraph.from_scores(
@@ -38,7 +39,7 @@ class Cut:
         self.crossing = Crossing(censuses, with_qid=qid is not None)
         numbers = self.crossing.numbers
         counts = [Counts.of(g, n, **by) for g, n in zip(graphs, numbers, strict=True)]
-        self.plan = SharePlan(censuses, self.crossing, counts, loss, **options)
+        self.plan = SharePlan(censuses, self.crossing, counts, self.loss, **options)
         self.shares, self.condensers = [], []
         for graph, part in zip(graphs, self.plan.parts, strict=True):
             shares, condensers = part_shares(graph, part)
@@ -92,7 +93,7 @@ def close(actual, expected, tolerance=1e-11):
 
 
 def check(cut, X, tolerance=1e-11):
-    objectives = cut.graph.objectives(**cut.loss)
+    objectives = cut.graph.objectives(cut.loss)
     found = cut.statistics(X)
     assert [s.outputs.tolist() for s in found] == [o.outputs.tolist() for o in objectives]
     for statistics, objective in zip(found, objectives, strict=True):

@@ -11,6 +11,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 import oracles
 from cases import COSTS, TIES, WEIGHTINGS, Case
 from rankrls import PreferenceGraph
+from rankrls.core.preferences.costs import Loss
 
 GRID = [
     {"cost": cost, "ties": ties, "query_weighting": weighting, "kind": kind, "qid": qid} | extra
@@ -109,7 +110,7 @@ def test_any_scores_and_queries(data):
     edges = oracles.edges_of_scores(s, qid, weight, **options)
     L, r = oracles.laplacian(edges, m)
     graph = PreferenceGraph.from_scores(s, qid=qid, sample_weight=weight)
-    (objective,) = graph.objectives(**options)
+    (objective,) = graph.objectives(Loss(**options))
     close(objective.laplacian.L @ np.eye(m), L, 1e-12)
     np.testing.assert_allclose(objective.laplacian.r[:, 0], r, atol=1e-12 * max(1, np.abs(r).max()))
     assert objective.n_pairs == len(edges)
@@ -141,8 +142,8 @@ def test_integer_weight_is_a_repeated_row(cost, ties, query_weighting):
     X = rng.standard_normal((m, 3))
     weighted = PreferenceGraph.from_scores(s, qid=qid, sample_weight=counts)
     repeated = PreferenceGraph.from_scores(s[rows], qid=qid[rows])
-    one = weighted.objectives(**options)[0].laplacian.moments(X)
-    other = repeated.objectives(**options)[0].laplacian.moments(X[rows])
+    one = weighted.objectives(Loss(**options))[0].laplacian.moments(X)
+    other = repeated.objectives(Loss(**options))[0].laplacian.moments(X[rows])
     for a, b in zip(one, other, strict=True):
         close(a, b)
 
@@ -153,7 +154,7 @@ def test_outputs_share_a_system_where_their_graphs_agree():
     y[:, 3] = 10 * y[:, 1]
     graph = PreferenceGraph.from_scores(y)
     assert len(graph.objectives()) == 1
-    objectives = graph.objectives(ties="drop")
+    objectives = graph.objectives(Loss(ties="drop"))
     assert sorted(map(tuple, (o.outputs.tolist() for o in objectives))) == [(0,), (1, 3), (2,)]
     for j in range(4):
         for cost in COSTS:
@@ -174,7 +175,7 @@ def test_large_single_query_needs_no_quadratic_object():
         graph = PreferenceGraph.from_scores(s)
         for cost, ties in (("magnitude", "keep"), ("magnitude", "drop"), ("unit", "drop")):
             tracemalloc.start()
-            (objective,) = graph.objectives(cost=cost, ties=ties)
+            (objective,) = graph.objectives(Loss(cost=cost, ties=ties))
             objective.laplacian.L @ s
             objective.laplacian.moments(s[:, None].astype(float))
             peak = tracemalloc.get_traced_memory()[1]

@@ -8,7 +8,7 @@ import pytest
 
 import relation_cases as cases
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
-from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations import labels as offsets
 from rankrls.core.relations.labels import (
     Cells,
@@ -174,7 +174,7 @@ def test_labels_need_no_centring():
 
 def test_refusals():
     X, Y = np.eye(4), np.arange(16.0).reshape(4, 4)
-    with pytest.raises(ValueError, match="'fit_offsets' parameter"):
+    with pytest.raises(ValueError, match="fit_offsets must be"):
         ConditionalRankRLS(fit_offsets="row").fit(X, Y)
     with pytest.raises(ValueError, match="is not for relation='symmetric'"):
         ConditionalRankRLS(fit_offsets=True, relation="symmetric").fit(X, Y + Y.T)

@@ -134,7 +134,7 @@ def test_refusals():
         regularization_path(svm, X, Y, Z=Z, alphas=[1.0])
     with pytest.raises(ValueError, match=r"relation_holdout_predict is for loss='ranking'"):
         relation_holdout_predict(svm, X, Y, Z, leave_out="rows")
-    with pytest.raises(ValueError, match=r"'loss' parameter"):
+    with pytest.raises(ValueError, match=r"loss must be one of"):
         ConditionalRankRLSCV(loss="squared_hinge").fit(X, Y, Z)
     with pytest.raises(ValueError, match=r"uncertainties need a squared loss"):
         svm.fit(X, Y, Z).predict(X, Z, return_std=True)

@@ -24,7 +24,7 @@ from scipy.sparse import vstack
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import ConditionalRankRLSCV
-from rankrls.core.linalg.conjugate_gradients import IterationOptions, stop_early
+from rankrls.core.linalg.krylov import IterationOptions, stop_early
 from rankrls.core.relations.cell_equations import CellEquations
 from rankrls.core.relations.labels import Observations
 from rankrls.metrics import conditional_scores, pairwise_accuracy

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.leave_out import HeldOut
 from rankrls.estimators.choosing import LOSS_METRIC, ListScores, Scoring
@@ -29,7 +30,7 @@ class Chance:
     """
 
     def __init__(self, scoring: str) -> None:
-        self._scoring = Scoring(scoring, loss={})
+        self._scoring = Scoring(scoring, loss=Loss())
         self._scores = ListScores(self._scoring, 1, 1)
 
     def add(self, y: Any, qid: Any) -> None:
@@ -59,7 +60,7 @@ def hardly_better(ranker: Any, y: Any, qid: Any, chance: float | None = None) ->
     -------
     str or None
     """
-    scoring = Scoring(ranker.scoring, loss={})
+    scoring = Scoring(ranker.scoring, loss=Loss())
     if chance is None and scoring.name == LOSS_METRIC:
         chance = 0.0
     elif chance is None:

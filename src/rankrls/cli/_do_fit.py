@@ -20,6 +20,7 @@ from rankrls.cli._options import AutoOptions, DataOptions, ModelOptions
 from rankrls.cli._output import Work, facts, note, number, queries, say, size, to_json, warn
 from rankrls.cli._preparation import Preparation, scale_of
 from rankrls.cli._refusals import refuse_alpha_options, refuse_auto_options, refuse_model_options
+from rankrls.core.preferences.costs import Loss
 from rankrls.estimators import RankRLSCV, RankSVM
 from rankrls.estimators.choosing import LOSS_METRIC, Scoring
 from rankrls.io import save_model
@@ -156,7 +157,7 @@ class _Task:
             return f"--cv {cv} needs all rows; a number of folds of whole queries does not"
         if self.rows.reading["qid"] is None:
             return "--alpha auto holds out whole queries, and --one-ranking has none"
-        metric = Scoring(scoring, loss={})
+        metric = Scoring(scoring, loss=Loss())
         if not metric.by_list and metric.name != LOSS_METRIC:
             return f"--scoring {scoring} needs the scores of all queries at once"
         if self.rows.is_pipe and metric.name != LOSS_METRIC:

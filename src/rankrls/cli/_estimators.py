@@ -16,6 +16,7 @@ from rankrls._frames import RawTable, required_features
 from rankrls.cli._options import ModelOptions
 from rankrls.cli._output import Work, note
 from rankrls.cli._preparation import transformed
+from rankrls.core.preferences.costs import Loss
 from rankrls.estimators.choosing import Scoring
 from rankrls.io import load_model
 from rankrls.preprocessing import QueryScaler, TableEncoder
@@ -57,7 +58,7 @@ def make_ranker(options: ModelOptions, alpha: float, loss: str = "squared") -> A
 
 def make_cv(options: ModelOptions, alphas: Any, cv: str, scoring: str) -> RankRLSCV:
     """RankRLSCV; ``cv`` is a number of folds or a name."""
-    Scoring(scoring, loss={})  # report an unknown name before anything is read
+    Scoring(scoring, loss=Loss())  # report an unknown name before anything is read
     grid = {} if alphas is None else {"alphas": alphas}
     folds = int(cv) if cv.isdigit() else cv
     return RankRLSCV(**grid, cv=folds, scoring=scoring, **_least_squares(options))

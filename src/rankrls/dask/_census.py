@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._validation import encode_qid
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import shared_levels
 from rankrls.core.preferences.query_weights import Groups, Levels, sums
@@ -168,7 +169,7 @@ class Counts:
 
 def by_score(cost: str, ties: str) -> bool:
     """Return whether entries are split by score; not needed if all pairs of a query count alike."""
-    return not (cost == "magnitude" and ties == "keep")
+    return not Loss(cost, ties).keeps_ties
 
 
 def fragment_rows(graph: PreferenceGraph, numbers: Array) -> Array:
@@ -186,7 +187,7 @@ def scored(graph: PreferenceGraph) -> tuple[Array, Array, Array | None]:
 
 def preferred_alike(s: Array, query: Array, cost: str) -> Array:
     alike = np.zeros(s.shape[1], dtype=np.int64)
-    for _, outputs in shared_levels(s, query, cost):
+    for _, outputs in shared_levels(s, query, Loss(cost)):
         alike[outputs] = outputs[0]
     return alike
 

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls.core.preferences.costs import COSTS, Loss
 from rankrls.core.preferences.laplacian import (
     Laplacian,
     Objective,
     PooledLaplacian,
     ScatterLaplacian,
-    level_targets,
-    log_magnitudes,
-    relative_edges,
+    level_edges,
+    log_weights,
 )
 from rankrls.core.preferences.query_weights import Groups, Levels, QueryWeights, sums
 from rankrls.dask._census import Counts, by_score
@@ -99,9 +99,9 @@ class Condensed:
         k, n_nodes, n_queries = len(self.outputs), len(self.node_query), len(self.kappa)
         rows = Groups(self.node, self.Omega, n_nodes)
         system: Laplacian
-        if self.cost == "relative":
+        if COSTS[self.cost].by_pairs:
             levels = Levels(self.node, self.node_score, self.node_query)
-            edges, kappa = relative_edges(levels, rows.total, self.c)
+            edges, kappa = level_edges(levels, rows.total, self.c, COSTS[self.cost])
             system = PooledLaplacian(rows, kappa, edges)
             system.r = np.repeat(system.r, k, axis=1)
             system.energy = np.repeat(system.energy, k)
@@ -185,20 +185,21 @@ class Whole:
         return pieces
 
 
-def condense(
-    part: Array, table: Counts, outputs: Array, n_queries: int, loss: dict[str, str]
-) -> Whole:
+def condense(part: Array, table: Counts, outputs: Array, n_queries: int, loss: Loss) -> Whole:
     """Condense the entries of all parts, ordered by part, for outputs that share L."""
-    build = _by_level if by_score(loss["cost"], loss["ties"]) else _by_query
-    return build(part, table, outputs, n_queries, loss["cost"], loss["query_weighting"])
+    build = _by_level if by_score(loss.cost, loss.ties) else _by_query
+    return build(part, table, outputs, n_queries, loss.cost, loss.query_weighting)
 
 
 def _by_query(
-    part: Array, table: Counts, outputs: Array, n_queries: int, cost: str, how: str
+    part: Array, table: Counts, outputs: Array, n_queries: int, cost: str, how: Any
 ) -> Whole:
     """Condense with ties kept: the rows of a query in a part become one row with the mean score."""
-    totals = (sums(table.query, values, n_queries) for values in _totals(table))
-    weights = QueryWeights(how, np.arange(n_queries), n_queries, *totals)
+    n, Omega, squares, log_omega = (
+        sums(table.query, values, n_queries) for values in _totals(table)
+    )
+    kept = (Omega**2 - squares) / 2
+    weights = QueryWeights(how, np.arange(n_queries), n_queries, n, Omega, kept, log_omega)
     kappa = weights.kappa
     rows, target, none = np.arange(len(part)), table.scores[:, outputs], np.zeros(len(part))
     condensed = Condensed(
@@ -222,7 +223,7 @@ def _by_query(
 
 
 def _by_level(
-    part: Array, table: Counts, outputs: Array, n_queries: int, cost: str, how: str
+    part: Array, table: Counts, outputs: Array, n_queries: int, cost: str, how: Any
 ) -> Whole:
     """Condense with ties dropped: levels in one part by query, shared levels separately."""
     levels = Levels.of(table.scores[:, outputs[0]], table.query)
@@ -230,21 +231,24 @@ def _by_level(
     n, Omega, _, log_omega = (sums(levels.codes, values, g) for values in _totals(table))
     weights = QueryWeights(how, levels.query, n_queries, n, Omega, None, log_omega)
     kappa, log_weight = weights.kappa, weights.log_weight
-    if cost == "relative":
-        edges, within = relative_edges(levels, Omega, weights.c)
-        log_weight -= 2 * log_magnitudes(edges, weights)
-        target = np.zeros((g, len(outputs)))
+    energy, by_pairs = None, COSTS[cost].by_pairs
+    target = np.zeros((g, len(outputs)))
+    if by_pairs:
+        edges, within = level_edges(levels, Omega, weights.c, COSTS[cost])
+        log_weight = log_weights(edges, levels, weights, COSTS[cost])
     else:
-        scores = np.empty((g, len(outputs)))
-        scores[levels.codes] = table.scores[:, outputs]
         within = weights.level_kappa
-        target = level_targets(scores, levels, weights, cost)
+        target[levels.codes] = table.scores[:, outputs]
+    level_scores = COSTS[cost].level_scores
+    if level_scores is not None:
+        scores, total = level_scores(levels, weights)
+        target, energy = np.repeat(scores[:, None], len(outputs), axis=1), np.array([total])
     # Occurrences of levels, numbered by (part, level).
     place, first = _number(part, levels.codes)
     place_part, place_level = part[first], levels.codes[first]
     place_query = levels.query[place_level]
     place_Omega = sums(place, table.Omega, len(first))
-    private = (np.bincount(place_level, minlength=g)[place_level] == 1) & (cost != "relative")
+    private = (np.bincount(place_level, minlength=g)[place_level] == 1) & (not by_pairs)
     # Units, which become condensed rows: (part, query, shared level, or −1 for private levels).
     place_key = np.where(private, -1, place_level)
     unit, first = _number(place_part, place_query, place_key)
@@ -271,7 +275,7 @@ def _by_level(
         c=weights.c,
         n_pairs=weights.n_pairs,
         log_weight=log_weight,
-        energy=np.repeat(weights.energy, len(outputs)) if cost == "unit" else None,
+        energy=None if energy is None else np.repeat(energy, len(outputs)),
     )
     return Whole(condensed, place_part, unit, within[place_level], target[place_level])
 

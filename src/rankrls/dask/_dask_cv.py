@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from rankrls import _resources, estimators
 from rankrls._calls import Progress, names_queries, unchanged_on_error
 from rankrls._validation import show
-from rankrls.core.linalg.conjugate_gradients import History
+from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.fold_statistics import FoldStatistics
 from rankrls.core.ridge.leave_out import HeldOut

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from rankrls import _resources, estimators
 from rankrls._calls import Progress, names_queries, unchanged_on_error, warn
-from rankrls.core.linalg.conjugate_gradients import History, IterationOptions, converge, stop_early
+from rankrls.core.linalg.krylov import History, IterationOptions, converge, stop_early
 from rankrls.core.preferences.statistics import Statistics
 from rankrls.core.ridge.iterative import IterativeModel
 from rankrls.core.ridge.models import Model, NystroemModel, solve_statistics

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls._calls import warn
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.statistics import Ledger, Statistics
 from rankrls.core.spaces.spaces import Basis, Kernel
 from rankrls.dask._census import Census, Counts, Crossing
@@ -66,8 +67,7 @@ class Preferences:
     ----------
     y : Partitions
     qid, weight : Partitions or None, with the partitions of y
-    loss : dict
-        cost, ties and query_weighting.
+    loss : Loss
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Preferences:
     """
 
     def __init__(
-        self, y: Partitions, qid: Partitions | None, weight: Partitions | None, loss: dict[str, str]
+        self, y: Partitions, qid: Partitions | None, weight: Partitions | None, loss: Loss
     ) -> None:
         sources = [source for source in (y, qid, weight) if source is not None]
         tasks = Tasks(*(source.graph for source in sources))
@@ -118,7 +118,7 @@ class Preferences:
     def _count(self) -> None:
         """Count the rows and queries of all partitions."""
         loss = self.loss
-        count = partial(Census.of, cost=loss["cost"], ties=loss["ties"])
+        count = partial(Census.of, cost=loss.cost, ties=loss.ties)
         tasks = Tasks(self.graph)
         censuses = tasks.compute([tasks.add("census", count, key) for key in self.keys])
         self.lengths = [census.n_rows for census in censuses]
@@ -150,7 +150,7 @@ class Preferences:
     def counts(self) -> list[Counts]:
         """Return the counts of the crossing queries for each used partition."""
         tasks = Tasks(self.graph)
-        count = partial(Counts.of, cost=self.loss["cost"], ties=self.loss["ties"])
+        count = partial(Counts.of, cost=self.loss.cost, ties=self.loss.ties)
         keys = {
             p: tasks.add("counts", partial(count, numbers=numbers), self.keys[i])
             for p, (i, numbers) in enumerate(zip(self.used, self.crossing.numbers, strict=True))

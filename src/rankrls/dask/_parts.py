@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import (
     Laplacian,
@@ -72,14 +73,13 @@ class PartPlan:
     outputs : list of ndarray
         Groups of outputs that share L.
     fragments : list of Fragment, one for each group; empty if no query of the part crosses
-    loss : dict
-        cost, ties and query_weighting.
+    loss : Loss
     """
 
     numbers: Array
     outputs: list[Array]
     fragments: list[Fragment]
-    loss: dict[str, str]
+    loss: Loss
 
 
 class SharePlan:
@@ -90,8 +90,7 @@ class SharePlan:
     censuses : sequence of Census
     crossing : Crossing
     counts : sequence of Counts, one for each part
-    loss : dict
-        cost, ties and query_weighting.
+    loss : Loss
     bucket_rows : int
         See `BUCKET_ROWS`.
 
@@ -113,10 +112,10 @@ class SharePlan:
         censuses: Sequence[Census],
         crossing: Crossing,
         counts: Sequence[Counts],
-        loss: dict[str, str],
+        loss: Loss,
         bucket_rows: int = BUCKET_ROWS,
     ) -> None:
-        cost, ties = loss["cost"], loss["ties"]
+        cost, ties = loss.cost, loss.ties
         part = np.repeat(np.arange(len(counts)), [len(c.query) for c in counts])
         table = Counts.join(counts)
         varies = varying_queries(table.example, table.query, crossing.n_crossing)
@@ -299,27 +298,25 @@ def _as_slice(rows: Array) -> Any:
     return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
 
 
-def _whole_queries(
-    graph: PreferenceGraph, rows: Any, outputs: Array, loss: dict[str, str]
-) -> Objective:
+def _whole_queries(graph: PreferenceGraph, rows: Any, outputs: Array, loss: Loss) -> Objective:
     """Return the objective of rows that form whole queries; the queries keep their codes."""
     s, query, weight = scored(graph)
     weight = None if weight is None else weight[rows]
     n_queries = len(graph.query_labels)
-    (objective,) = from_scores(s[rows][:, outputs], query[rows], n_queries, weight, **loss)
+    (objective,) = from_scores(s[rows][:, outputs], query[rows], n_queries, weight, loss)
     return replace(objective, outputs=outputs)
 
 
 def _fragments(
-    s: Array, query: Array, weight: Array | None, info: Fragment, loss: dict[str, str]
+    s: Array, query: Array, weight: Array | None, info: Fragment, loss: Loss
 ) -> tuple[Laplacian, Array]:
     """Return the scatters within fragments, and the unit of every row."""
-    if not by_score(loss["cost"], loss["ties"]):
+    if not by_score(loss.cost, loss.ties):
         return ScatterLaplacian(Groups(query, weight, len(info.unit)), info.within, s), query
     levels = Levels.of(s[:, 0], query)
     codes, g = levels.codes, len(levels)
     units = info.unit[codes]
-    if loss["cost"] == "relative":
+    if loss.of_pair.by_pairs:
         # All edges are between condensed rows.
         return ScatterLaplacian(Groups(codes, weight, g), info.within, np.zeros_like(s)), units
     system: Laplacian
@@ -332,6 +329,6 @@ def _fragments(
         system = PooledLaplacian(
             rows, info.within, ScatterLaplacian(pooled, info.between, info.target)
         )
-    if loss["cost"] == "unit":
+    if loss.of_pair.level_scores is not None:
         system.energy = np.zeros(s.shape[1])
     return system, units

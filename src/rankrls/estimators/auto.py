@@ -27,6 +27,7 @@ from rankrls._validation import (
     encode_qid,
     refuse_lazy,
 )
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import varying_queries
 from rankrls.core.ridge.leave_out import query_folds
@@ -712,7 +713,7 @@ class CandidateView:
                 if isinstance(space, NystroemSpace):
                     size = _mean_squared_norm(space.features)
             graph = data.graph(targets, compared)
-            loss = {"cost": cost, "ties": ranker.ties, "query_weighting": ranker.query_weighting}
+            loss = Loss(cost, ranker.ties, ranker.query_weighting)
             problem = RidgeProblem(graph, space, loss, keep_basis=True)
             alphas = ALPHAS * size * (1 / 64 if compared == BY_QUERY else 1.0)
             held = problem.leave_out(folds, alphas).by_row(data.n_rows)

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_ndtr, ndtr
 
-from rankrls._validation import check_metric_name, check_option, show
+from rankrls._validation import check_option, show
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.leave_out import HeldOut
+from rankrls.metrics.metric_names import check_metric_name
 
 __all__ = ["LINKS", "Calibration", "JudgementScoring", "fit_calibration", "margins"]
 
@@ -130,7 +131,7 @@ class JudgementScoring:
                 "or "
                 "'log_loss'"
             )
-        check_metric_name("scoring", scoring)
+        check_metric_name("scoring", scoring, allowed=("pairwise_accuracy",))
         check_option("scoring of given pairs", scoring, ("pairwise_accuracy", "log_loss"))
         self.log_loss = scoring == "log_loss"
         self.graph = graph

@@ -16,6 +16,7 @@ from rankrls._validation import (
     check_positive,
     show,
 )
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.fold_statistics import explained_part
 from rankrls.core.ridge.leave_out import HeldOut
@@ -343,12 +344,11 @@ class Scoring:
     Parameters
     ----------
     scoring : str or callable
-    loss : dict, optional
-        cost, ties and query_weighting of the squared loss, for "pairwise_r2". If None, this name is
-        refused.
+    loss : Loss, optional
+        The squared loss, for "pairwise_r2". If None, this name is refused.
     """
 
-    def __init__(self, scoring: Any, loss: dict[str, str] | None = None) -> None:
+    def __init__(self, scoring: Any, loss: Loss | None = None) -> None:
         self.loss = loss
         self.name = scoring if isinstance(scoring, str) else None
         self.options: dict[str, Any] = {}
@@ -433,7 +433,7 @@ class Scoring:
         weight = None if graph.sample_weight is None else graph.sample_weight[held.rows]
         kept = PreferenceGraph.from_scores(graph.scores[held.rows], qid=lists, sample_weight=weight)
         assert kept.query_codes is not None
-        objectives = kept.objectives(**self.loss)
+        objectives = kept.objectives(self.loss)
         return explained_part(objectives, kept.query_codes, held.values).mean(axis=1)
 
     def _of_output(

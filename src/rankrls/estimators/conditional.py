@@ -9,7 +9,6 @@ from __future__ import annotations
 import numbers
 from dataclasses import dataclass
 from functools import cached_property, partial
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +17,6 @@ from scipy import sparse
 from scipy.special import ndtr
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls import _resources
@@ -37,8 +35,8 @@ from rankrls._frames import (
     warn_about_columns,
 )
 from rankrls._relation_labels import EdgeList, read_labels
-from rankrls._validation import check_positive, show
-from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls._validation import check_integer, check_positive, show
+from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.cell_equations import HeldOutCells
 from rankrls.core.relations.labels import FittedOffsets, FreeOffsets, Observations, free_offsets
 from rankrls.core.relations.pairwise import PAIRWISE, PairwiseKernel, SideValues, sampled_products
@@ -60,8 +58,10 @@ from rankrls.estimators.relation_inputs import (
     SIGNS,
     Relation,
     check_alpha_pairs,
+    check_fraction,
     check_numbers,
     check_relation,
+    one_of,
     read_relation,
     require_labels,
 )
@@ -129,22 +129,24 @@ class ConditionalRanker(BaseEstimator):
     _two_domains: bool
     _warns_of_equal_objects: bool = True
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "pairwise": [StrOptions(set(PAIRWISE))],
-        "relation": [StrOptions({"symmetric", "reciprocal"}), None],
-        "loss": [StrOptions({"ranking", "regression"})],
-        "condition_on": [StrOptions({"rows", "columns"})],
-        "fit_offsets": ["boolean", StrOptions({"global", "rows", "columns", "both"})],
-        "solver": [StrOptions(set(SOLVERS))],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
+    #: Checks of single parameters, functions of name and value.
+    _checks: ClassVar[dict[str, Any]] = {
+        "pairwise": one_of(*PAIRWISE),
+        "relation": one_of("symmetric", "reciprocal", None),
+        "loss": one_of("ranking", "regression"),
+        "condition_on": one_of("rows", "columns"),
+        "fit_offsets": one_of(*OFFSETS),
+        "solver": one_of(*SOLVERS),
+        "max_iter": partial(check_integer, least=1),
+        "tol": check_positive,
     }
 
     # ------------------------------------------------------------------ options
 
     def _check_options(self) -> tuple[Kernel | KernelSum, Kernel | KernelSum]:
         """Check the parameters, and return the kernels of rows and columns."""
-        self._validate_params()
+        for name, check in self._checks.items():
+            check(name, getattr(self, name))
         pairwise, relation, offsets = self.pairwise, self.relation, OFFSETS[self.fit_offsets]
         ranking, early, free = self.loss == "ranking", self.early_stopping, self._free
         opposite = {"mlpk": ("reciprocal", "symmetric"), "ranking": ("symmetric", "reciprocal")}
@@ -1337,12 +1339,12 @@ class ConditionalRankRLS(ConditionalRanker):
     array([3, 2, 0, 1])
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **ConditionalRanker._parameter_constraints,
-        "loss": [StrOptions({"ranking", "regression", "squared_hinge"})],
-        "early_stopping": ["boolean"],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+    _checks: ClassVar[dict[str, Any]] = {
+        **ConditionalRanker._checks,
+        "loss": one_of("ranking", "regression", "squared_hinge"),
+        "early_stopping": one_of(False, True),
+        "validation_fraction": check_fraction,
+        "n_iter_no_change": partial(check_integer, least=1),
     }
 
     def __init__(

@@ -5,16 +5,15 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from functools import partial
-from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
 
 from rankrls._calls import Progress, all_or_nothing, warn
-from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls._validation import check_integer
+from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.cv import (
     RelationFolds,
     alpha_chunks,
@@ -143,11 +142,6 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **ConditionalRanker._parameter_constraints,
-        "n_folds": [Interval(Integral, 2, None, closed="left"), None],
-    }
-
     def __init__(
         self,
         alphas: ArrayLike | None = None,
@@ -218,6 +212,8 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         grid: Any = self.alphas
         if grid is not None:
             grid = check_alpha_grids(grid) if pairs else check_alphas("alphas", grid)
+        if self.n_folds is not None:
+            check_integer("n_folds", self.n_folds, least=2)
         scoring = Scoring(self.scoring)
         relation = self._read(X, Y, Z)
         problem = self._problem(relation)

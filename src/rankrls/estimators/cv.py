@@ -15,7 +15,7 @@ from rankrls import _resources
 from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error, warn
 from rankrls._resources import n_threads
 from rankrls._validation import check_length, check_option, encode_qid, refuse_lazy, show
-from rankrls.core.linalg.conjugate_gradients import History
+from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.fold_statistics import FoldStatistics
 from rankrls.core.ridge.iterative import HeldOutRows
@@ -172,7 +172,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         kernel_params: dict[str, Any] | None = None,
         cost: str = "magnitude",
         ties: str = "keep",
-        query_weighting: str = "pair",
+        query_weighting: Any = "pair",
         solver: str = "auto",
         basis: Any = None,
         max_iter: int | None = None,

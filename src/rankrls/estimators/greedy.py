@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from rankrls._calls import Progress, all_or_nothing, takes_queries
 from rankrls._frames import check_same_rows, clear_errors, warn_about_columns
 from rankrls._validation import check_option, check_positive, show
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.laplacian import COSTS, TIES, Objective
-from rankrls.core.preferences.query_weights import QUERY_WEIGHTINGS, query_factor
+from rankrls.core.preferences.laplacian import Objective
+from rankrls.core.preferences.query_weights import query_factor
 from rankrls.core.ridge.greedy import GreedyPath, select_leave_one_out, select_leave_query_out
 from rankrls.estimators.lost_queries import QueryRequests
 from rankrls.estimators.ranker import graph_from_arguments, require_preferences
@@ -46,7 +47,7 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         Strength of L2 regularisation of RankRLS, > 0.
     cost : {"magnitude", "unit", "relative"}, default="magnitude"
     ties : {"keep", "drop"}, default="keep"
-    query_weighting : {"pair", "size", "query"}, default="pair"
+    query_weighting : {"pair", "size", "query"} or callable, default="pair"
         Define the objective, as for `RankRLS`.
     cv : {"leave-query-out", "leave-one-out"}, default="leave-query-out"
         What is held out: each query, or each row of a single ranking. Without qid there is a single
@@ -130,7 +131,7 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         *,
         cost: str = "magnitude",
         ties: str = "keep",
-        query_weighting: str = "pair",
+        query_weighting: Any = "pair",
         cv: str = "leave-query-out",
         verbose: int = 0,
     ) -> None:
@@ -167,10 +168,8 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         GreedyRankRLS
             The fitted selector.
         """
-        check_option("cost", self.cost, COSTS)
-        check_option("ties", self.ties, TIES)
-        check_option("query_weighting", self.query_weighting, QUERY_WEIGHTINGS)
         check_option("cv", self.cv, CVS)
+        loss = Loss(self.cost, self.ties, self.query_weighting)
         alpha = check_positive("alpha", self.alpha)
         if sparse.issparse(X):
             raise ValueError(
@@ -190,11 +189,6 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
             names=getattr(self, "feature_names_in_", None),
             codes=graph.query_codes if graph.has_qid else None,
         )
-        loss: dict[str, Any] = {
-            "cost": self.cost,
-            "ties": self.ties,
-            "query_weighting": self.query_weighting,
-        }
         objective = self._shared_objective(graph, loss)
         progress = Progress(type(self).__name__, self.verbose)
         if graph.has_qid:
@@ -205,14 +199,14 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         self.scores_ = errors
         self.n_refits_ = path.n_refits
         self._store(path.selected, X.shape[1])
-        ranker = RankRLS(alpha, **loss)
+        ranker = RankRLS(alpha, **vars(loss))
         kernel = ranker._check_options()
         ranker._fit_prepared(kernel, X[:, path.selected], graph, np.array([alpha]))
         self.coef_ = np.zeros((*ranker.coef_.shape[:-1], X.shape[1]))
         self.coef_[..., path.selected] = ranker.coef_
         return self
 
-    def _shared_objective(self, graph: PreferenceGraph, loss: dict[str, str]) -> Objective:
+    def _shared_objective(self, graph: PreferenceGraph, loss: Loss) -> Objective:
         """Return the objective shared by all outputs, after checking that rows can be held out."""
         if graph.n_given_pairs:
             raise ValueError(
@@ -223,7 +217,7 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
                 "cv='leave-one-out' needs a single ranking, but qid is given; leave out qid or use "
                 "cv='leave-query-out'"
             )
-        objectives = graph.objectives(**loss)
+        objectives = graph.objectives(loss)
         if len(objectives) > 1:
             raise ValueError(
                 f"the {graph.n_outputs} outputs have {len(objectives)} different sets of pairs "
@@ -293,7 +287,7 @@ def _by_row(
     graph: PreferenceGraph,
     X: Array,
     alpha: float,
-    loss: dict[str, str],
+    loss: Loss,
     n_select: int,
     progress: Progress,
 ) -> tuple[GreedyPath, Array]:
@@ -311,8 +305,8 @@ def _by_row(
             )
     m = len(s)
     tied = any(len(np.unique(column)) < m for column in s.T)
-    if loss["cost"] != "magnitude" or (loss["ties"] == "drop" and tied):
-        what = f"cost={loss['cost']!r}" if loss["cost"] != "magnitude" else "ties='drop'"
+    if not loss.keeps_ties and (tied or not loss.of_pair.linear):
+        what = "ties='drop'" if loss.of_pair.linear else f"cost={loss.cost!r}"
         raise ValueError(
             f"without qid each row is held out, and with {what} that changes the targets or the "
             "weights of the rows that stay, so there is no exact shortcut: use "
@@ -326,6 +320,6 @@ def _by_row(
     # The squared loss over all pairs of the remaining m − 1 rows is this multiple of their squared
     # deviations.
     N, edge_weight = weight * (m - 1), weight**2 * (m - 1) * (m - 2) / 2
-    kappa = weight * N * float(query_factor(loss["query_weighting"], N, edge_weight))
+    kappa = weight * N * float(query_factor(loss.query_weighting, N, edge_weight))
     path = select_leave_one_out(s, X, alpha / kappa, n_select, progress)
     return path, path.errors / m

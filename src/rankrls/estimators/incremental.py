@@ -34,8 +34,9 @@ from rankrls._validation import (
     refuse_lazy,
     show,
 )
-from rankrls.core.linalg.conjugate_gradients import History
 from rankrls.core.linalg.factorizations import NotPositiveError
+from rankrls.core.linalg.krylov import History
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import (
     Ledger,
@@ -171,13 +172,13 @@ class Learned:
         total = [part.copy() for part in self.total]
         return Learned(total, self.basis, self.dtype, self.flat, self.preferences, self.ledger)
 
-    def add(self, graph: PreferenceGraph, X: Any, loss: dict[str, str]) -> None:
+    def add(self, graph: PreferenceGraph, X: Any, loss: Loss) -> None:
         """Add whole queries to the sums; the ledger does not change."""
         self.total = add_batch(self.total, self._statistics(graph, X, loss))
         self.preferences = self.preferences + graph.n_preferences
         self.dtype = np.result_type(self.dtype, X.dtype)
 
-    def subtract(self, graph: PreferenceGraph, X: Any, loss: dict[str, str]) -> None:
+    def subtract(self, graph: PreferenceGraph, X: Any, loss: Loss) -> None:
         """Subtract whole queries, or raise if they cannot have been added."""
         self.total = subtract_batch(self.total, self._statistics(graph, X, loss))
         self.preferences = self.preferences - graph.n_preferences
@@ -201,7 +202,7 @@ class Learned:
         """Φ of shape (m, n): X itself, or the Nyström features."""
         return X if self.basis is None else self.basis.features(X)
 
-    def _statistics(self, graph: PreferenceGraph, X: Any, loss: dict[str, str]) -> list[Statistics]:
+    def _statistics(self, graph: PreferenceGraph, X: Any, loss: Loss) -> list[Statistics]:
         parts = batch_statistics(graph, self.features(X), loss)
         for part in parts:
             part.rounding = max(part.rounding, float(np.finfo(X.dtype).eps))
@@ -359,7 +360,7 @@ class StreamLearner:
         Number of each query in the stream, by label; empty if there is one fold.
     """
 
-    def __init__(self, loss: dict[str, str], progress: Progress, n_folds: int = 1) -> None:
+    def __init__(self, loss: Loss, progress: Progress, n_folds: int = 1) -> None:
         self.folds: list[Learned] = []
         self.numbers: dict[Any, int] = {}
         self.n_folds = n_folds
@@ -388,11 +389,11 @@ class StreamLearner:
         self._ranking = RankingStatistics()
         if self.n_folds > 1:
             raise ValueError("it has no qid: folds are of whole queries, so that qid is needed")
-        if self._loss["cost"] != "magnitude" or self._loss["ties"] != "keep":
+        if not self._loss.keeps_ties:
             raise ValueError(
                 "it has no qid, so that all batches are one ranking, in which a row is compared "
                 "with rows of other batches: that needs cost='magnitude' and ties='keep', and "
-                f"cost is {self._loss['cost']!r}, ties {self._loss['ties']!r}. Give qid, or fit "
+                f"cost is {self._loss.cost!r}, ties {self._loss.ties!r}. Give qid, or fit "
                 "all rows at once"
             )
 
@@ -429,7 +430,7 @@ class StreamLearner:
             self._ledger.add_ranking(self._n_rows, 0)
             first.preferences = first.preferences + (self._low < self._high)
             if self._ranking.total is not None:
-                part = self._ranking.statistics(self._loss["query_weighting"])
+                part = self._ranking.statistics(self._loss.query_weighting)
                 first.total = [part]
         elif n_queries < self.n_folds:
             raise ValueError(

@@ -37,10 +37,9 @@ from rankrls._validation import (
     check_scores,
     show,
 )
-from rankrls.core.linalg.conjugate_gradients import DEFAULT_MAX_ITER, History, IterationOptions
+from rankrls.core.linalg.krylov import DEFAULT_MAX_ITER, History, IterationOptions
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.laplacian import COSTS, TIES
-from rankrls.core.preferences.query_weights import QUERY_WEIGHTINGS
 from rankrls.core.preferences.statistics import Ledger
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.problem import RidgeProblem
@@ -236,7 +235,7 @@ class Ranker(QueryRequests, BaseEstimator):
     degree: float
     coef0: float
     kernel_params: dict[str, Any] | None
-    query_weighting: str
+    query_weighting: Any
     solver: str
     basis: Any
     max_iter: int | None
@@ -551,7 +550,7 @@ class PosteriorMixin:
 
     # Of `Ranker`.
     kernel: Any
-    query_weighting: str
+    query_weighting: Any
     solver: str
     basis: Any
     max_iter: int | None
@@ -588,11 +587,11 @@ class PosteriorMixin:
 
     def _terms(self, kernel: Kernel) -> dict[str, Any]:
         """Parameters that must not change between updates."""
-        return {**self._loss, "kernel": kernel.metric, "kernel parameters": kernel.params}
+        return {**vars(self._loss), "kernel": kernel.metric, "kernel parameters": kernel.params}
 
     @property
-    def _loss(self) -> dict[str, str]:
-        return {"cost": self.cost, "ties": self.ties, "query_weighting": self.query_weighting}
+    def _loss(self) -> Loss:
+        return Loss(self.cost, self.ties, self.query_weighting)
 
     def _problem(
         self,
@@ -672,9 +671,7 @@ class PosteriorMixin:
         return check_positive(name, value)
 
     def _check_options(self) -> Kernel:
-        check_option("cost", self.cost, COSTS)
-        check_option("ties", self.ties, TIES)
-        check_option("query_weighting", self.query_weighting, QUERY_WEIGHTINGS)
+        _ = self._loss  # checks its options
         check_option("solver", self.solver, self._solvers)
         if not isinstance(self.early_stopping, bool | np.bool_):
             raise ValueError(f"early_stopping must be True or False; got {self.early_stopping!r}")

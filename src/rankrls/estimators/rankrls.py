@@ -52,9 +52,11 @@ class RankRLS(IncrementalRanker):
         Whether pairs with equal scores are part of the objective, with target 0. "unit" and
         "relative" always drop them. (``ties`` of `rankrls.metrics.pairwise_error` is about tied
         predictions instead.)
-    query_weighting : {"pair", "size", "query"}, default="pair"
+    query_weighting : {"pair", "size", "query"} or callable, default="pair"
         Weight of a pair in a query with n rows: 1, 1/n, or 1/(number of pairs of the query). The
-        weight of a query is then its number of pairs, its number of rows, or the same for all.
+        weight of a query is then its number of pairs, its number of rows, or the same for all. A
+        function is called with two arrays, the number of rows and the number of pairs of each query
+        (with sample weights, their total weights), and returns the weight of a pair of each query.
     solver : {"auto", "primal", "dual", "nystroem", "cg"}, default="auto"
         - "primal" solves a system of size n_features;
         - "dual" solves a system of size n_rows;
@@ -163,7 +165,7 @@ class RankRLS(IncrementalRanker):
         kernel_params: dict[str, Any] | None = None,
         cost: str = "magnitude",
         ties: str = "keep",
-        query_weighting: str = "pair",
+        query_weighting: Any = "pair",
         solver: str = "auto",
         basis: Any = None,
         max_iter: int | None = None,

@@ -18,7 +18,7 @@ from rankrls.core.hinge.problem import (
     HingeProblem,
 )
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.query_weights import QUERY_WEIGHTINGS
+from rankrls.core.preferences.query_weights import check_query_weighting
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.ranker import (
     NO_QID,
@@ -60,9 +60,9 @@ class RankSVM(Ranker):
         Additional parameters of the kernel.
     loss : {"hinge", "squared_hinge"}, default="hinge"
         "squared_hinge" squares the margin violations max(0, 1 − (f(x_h) − f(x_j))).
-    query_weighting : {"pair", "size", "query"}, default="pair"
+    query_weighting : {"pair", "size", "query"} or callable, default="pair"
         Weight of each pair of a query with n rows: c = 1 ("pair"), 1/n ("size"), or 1/(number of
-        pairs of the query with different scores) ("query").
+        pairs of the query with different scores) ("query"). A function is called as for `RankRLS`.
     solver : {"auto", "primal", "dual", "nystroem"}, default="auto"
         Representation of f: by linear functions of the features ("primal"), by kernel functions of
         all rows ("dual"), or by kernel functions of basis vectors ("nystroem", an approximation).
@@ -161,7 +161,7 @@ class RankSVM(Ranker):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         loss: str = "hinge",
-        query_weighting: str = "pair",
+        query_weighting: Any = "pair",
         solver: str = "auto",
         basis: Any = None,
         max_iter: int = 1000,
@@ -278,7 +278,7 @@ class RankSVM(Ranker):
 
     def _check_options(self) -> Kernel:
         check_option("loss", self.loss, LOSSES)
-        check_option("query_weighting", self.query_weighting, QUERY_WEIGHTINGS)
+        check_query_weighting(self.query_weighting)
         check_option("solver", self.solver, HINGE_SOLVERS)
         self._options()
         return self._check_kernel()

@@ -1,13 +1,14 @@
 """Self-contained HTML reports about data, a ranker and its errors.
 
 There are three layers: the analysis (`_analysis` and the modules it uses: plain data classes, no
-HTML), charts (`_svg`), and the page (`_page`, `_sections`).
+HTML), charts (`_svg`), and the page (`_page` and its template).
 """
 
+from rankrls.report._board import write_leaderboard
 from rankrls.report._errors import Interval, UnitErrors
 from rankrls.report._findings import Finding
 from rankrls.report._heldout import AlphaPath
-from rankrls.report._labels_to_check import LabelsToCheck, QueryToCheck, RowToCheck
+from rankrls.report._labels import LabelsToCheck, QueryToCheck, RowToCheck
 from rankrls.report._write_report import Report, write_report
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "Report",
     "RowToCheck",
     "UnitErrors",
+    "write_leaderboard",
     "write_report",
 ]

@@ -11,21 +11,17 @@ from numpy.typing import NDArray
 
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 from rankrls.metrics import pairwise_error
-from rankrls.report._data import Rankings
-from rankrls.report._data_checks import check_labels, check_rows
+from rankrls.report._data import DataSummary, Rankings, Steps, summarise
 from rankrls.report._errors import Interval, UnitErrors, query_errors, row_errors
-from rankrls.report._feature_checks import check_features
-from rankrls.report._feature_statistics import FeatureStatistics, feature_statistics
-from rankrls.report._findings import Finding
-from rankrls.report._fit_plan import FitPlan, SharedProblem, fit, predict
-from rankrls.report._heldout import CrossValidated, hold_out
-from rankrls.report._importance import Importance, feature_importance
-from rankrls.report._labels_to_check import LabelsToCheck, labels_to_check
-from rankrls.report._model_checks import check_model
-from rankrls.report._reasons import Explainer
-from rankrls.report._steps_before import Steps
-from rankrls.report._summary import DataSummary, summarise
-from rankrls.report._test_checks import check_test_data
+from rankrls.report._features import (
+    FeatureStatistics,
+    Importance,
+    feature_importance,
+    feature_statistics,
+)
+from rankrls.report._findings import Finding, check_data, check_model, check_test
+from rankrls.report._heldout import CrossValidated, FitPlan, fit, hold_out, predict
+from rankrls.report._labels import LabelsToCheck, labels_to_check
 from rankrls.report._worst import WorstQuery, WorstRow, worst_queries, worst_rows
 
 __all__ = ["Analysis", "Baseline", "analyse"]
@@ -125,11 +121,9 @@ def analyse(
     statistics = None if plan.precomputed else feature_statistics(given)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        problem = SharedProblem(plan, train)
-        held = hold_out(plan, train, problem)
+        held = hold_out(plan, train)
         alpha = None if held.path is None else float(held.path.alphas[held.path.chosen])
-        to_check = labels_to_check(plan, train, held, alpha, problem)
-        problem.forget()
+        to_check = labels_to_check(plan, train, held, alpha)
         plan.tell("Fitting to all rows")
         model = held.model
         if model is None:
@@ -145,27 +139,18 @@ def analyse(
     error = held.estimate if test is None else errors.mean
     plan.tell("Looking for what is wrong")
     baseline = _baseline(given, evaluated.as_given, statistics)
-    shown = scores if scores is not None else fitted
+    shown = fitted if scores is None else scores
     worst: Any
     if errors.unit == "query":
-        assert scores is not None
-        worst = worst_queries(
-            evaluated, errors, scores, N_WORST, Explainer(model, train, evaluated)
-        )
+        worst = worst_queries(evaluated, errors, shown, N_WORST, model, train)
     else:
         worst = worst_rows(evaluated, errors, shown, 10)
-    findings = check_labels(train, summary)
-    if statistics is not None:
-        findings += check_rows(given) + check_features(given, statistics)
+    findings = list(check_data(given, summary, statistics))
     if test is not None:
-        findings += check_test_data(given, test.as_given, statistics)
-    if train.unscaled is not None:
-        findings = [finding for finding in findings if finding.code != "unequal-scales"]
-    findings += check_model(held, errors, error, None if baseline is None else baseline, plan)
+        findings += check_test(given, test.as_given, statistics)
+    findings += check_model(held, errors, error, baseline, plan, scaled=given.scaled)
     findings += _warned(caught)
-    used = statistics  # of the features that the model sees
-    if train.unscaled is not None:
-        used = feature_statistics(train)
+    used = statistics if train.unscaled is None else feature_statistics(train)
     order = {"problem": 0, "warning": 1, "note": 2}
     return Analysis(
         train=train,

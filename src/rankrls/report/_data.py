@@ -1,4 +1,4 @@
-"""Input data of a report: rows of queries with labels and names, checked once."""
+"""Input data of a report: rows with labels and names, checked once, preprocessed, summarised."""
 
 from __future__ import annotations
 
@@ -9,16 +9,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 
-from rankrls._frames import clear_errors
+from rankrls._frames import RawTable, clear_errors
 from rankrls._resources import REPORT_VECTORS, require_features
 from rankrls._validation import check_length, check_scores, check_weights, encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.preprocessing import QueryScaler, TableEncoder
 
-__all__ = ["Rankings", "check_rankings", "check_test"]
+__all__ = [
+    "DataSummary",
+    "Rankings",
+    "Steps",
+    "check_rankings",
+    "check_test",
+    "encoder_of",
+    "pairs_by_query",
+    "summarise",
+]
 
 Array = NDArray[Any]
+
+#: Up to this many distinct labels are shown one by one, more as a histogram.
+MAX_LEVELS = 12
 
 
 @dataclass(frozen=True)
@@ -41,6 +56,8 @@ class Rankings:
         Weights of the rows in training.
     unscaled : ndarray or CSR of shape (n_rows, n_features), or None
         The features before scaling, if they were scaled.
+    scaled : bool
+        Whether these are the unscaled features of a model with a scaler.
     """
 
     X: Any
@@ -52,6 +69,7 @@ class Rankings:
     document_names: list[str] | None = None
     weight: Array | None = None
     unscaled: Any = None
+    scaled: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -81,7 +99,9 @@ class Rankings:
     @property
     def as_given(self) -> Rankings:
         """Return the data with unscaled features."""
-        return self if self.unscaled is None else replace(self, X=self.unscaled, unscaled=None)
+        if self.unscaled is None:
+            return self
+        return replace(self, X=self.unscaled, unscaled=None, scaled=True)
 
     def fit_options(self, rows: Any = slice(None)) -> dict[str, Any]:
         """Keyword arguments of ``fit`` for some rows: query numbers and weights, if any."""
@@ -241,3 +261,161 @@ def _require_finite(X: Any, names: list[str], where: str) -> None:
         f"{where}X contains NaN or infinity: {int(counts.sum()):,} values in columns {listed}{more}"
         f", first in row {first}; fill them in (SimpleImputer) or drop the columns"
     )
+
+
+# -- summary ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DataSummary:
+    """Summary of one data set.
+
+    Attributes
+    ----------
+    n_rows, n_features, n_queries, n_pairs : int
+        Counts; a pair is two rows of one query with different labels.
+    n_single, n_tied : int
+        Number of queries without a pair: those with a single row, and those with equal labels.
+    n_levels : int
+        Number of distinct labels.
+    label_edges : ndarray
+        The distinct labels, or the edges of a histogram (one more than counts).
+    label_counts : ndarray
+    size_quantiles : tuple of int
+        Minimum, 25 %, median, 75 % and maximum number of rows of a query.
+    pairs : ndarray of shape (n_queries,)
+        Number of pairs of each query.
+    density : float or None
+        Fraction of stored entries, for sparse features.
+    """
+
+    n_rows: int
+    n_features: int
+    n_queries: int
+    n_pairs: int
+    n_single: int
+    n_tied: int
+    n_levels: int
+    label_edges: Array
+    label_counts: Array
+    size_quantiles: tuple[int, ...]
+    pairs: Array
+    density: float | None
+
+    @property
+    def n_with_pairs(self) -> int:
+        """Number of queries that have a pair."""
+        return self.n_queries - self.n_single - self.n_tied
+
+
+def summarise(data: Rankings) -> DataSummary:
+    """Summarise the data."""
+    pairs, sizes = pairs_by_query(data), data.sizes
+    levels, counts = np.unique(data.y, return_counts=True)
+    n_levels = len(levels)
+    if n_levels > MAX_LEVELS:
+        counts, levels = np.histogram(data.y, bins=MAX_LEVELS)
+    density = None
+    if sparse.issparse(data.X):
+        density = data.X.nnz / max(1, data.n_rows * data.n_features)
+    quantiles = np.quantile(sizes, [0, 0.25, 0.5, 0.75, 1], method="nearest")
+    return DataSummary(
+        n_rows=data.n_rows,
+        n_features=data.n_features,
+        n_queries=data.n_queries,
+        n_pairs=int(pairs.sum()),
+        n_single=int((sizes == 1).sum()),
+        n_tied=int(((sizes > 1) & (pairs == 0)).sum()),
+        n_levels=n_levels,
+        label_edges=levels,
+        label_counts=counts,
+        size_quantiles=tuple(int(q) for q in quantiles),
+        pairs=pairs,
+        density=density,
+    )
+
+
+def pairs_by_query(data: Rankings) -> Array:
+    """Number of pairs with different labels in each query, (n² − Σ_level n_level²)/2."""
+    order = np.lexsort((data.y, data.codes))
+    codes, y = data.codes[order], data.y[order]
+    starts = np.flatnonzero(np.concatenate([[True], (np.diff(codes) != 0) | (np.diff(y) != 0)]))
+    level_sizes = np.diff(np.append(starts, len(codes)))
+    tied = np.zeros(data.n_queries, dtype=np.int64)
+    np.add.at(tied, codes[starts], level_sizes**2)
+    return (data.sizes**2 - tied) // 2
+
+
+# -- preprocessing ------------------------------------------------------------------------------
+
+
+def encoder_of(*tables: Any) -> TableEncoder | None:
+    """Return an encoder for raw tables, which keeps id columns; None if they are numeric."""
+    return None if all(map(_is_numeric, tables)) else TableEncoder(drop_ids=False)
+
+
+def _is_numeric(X: Any) -> bool:
+    """Whether a table has neither text nor missing values."""
+    if sparse.issparse(X):
+        return True
+    if isinstance(X, RawTable):
+        return False
+    values = np.asarray(X)
+    return values.dtype.kind in "biuf" and bool(np.isfinite(values).all())
+
+
+class Steps:
+    """An optional imputer and an optional scaler.
+
+    Parameters
+    ----------
+    imputer, scaler : unfitted transformer or None
+
+    Attributes
+    ----------
+    imputer, scaler : fitted by ``fit=True``
+    """
+
+    def __init__(self, imputer: Any, scaler: Any) -> None:
+        for name, step in (("imputer", imputer), ("scaler", scaler)):
+            if step is not None and (isinstance(step, type) or not hasattr(step, "transform")):
+                raise ValueError(f"{name} must have fit and transform; got {step!r}")
+        self.imputer = None if imputer is None else clone(imputer)
+        self.scaler = None if scaler is None else clone(scaler)
+
+    @property
+    def by_query(self) -> bool:
+        """Whether the scaler takes qid."""
+        return isinstance(self.scaler, QueryScaler)
+
+    def fill_in(self, X: Any, *, fit: bool = False) -> Any:
+        """Impute missing features."""
+        if self.imputer is None:
+            return X
+        if isinstance(self.imputer, TableEncoder):
+            return self.imputer.fit_transform(X) if fit else self.imputer.transform(X)
+        kinds = (np.float64, np.float32)
+        X = check_array(X, accept_sparse="csr", dtype=kinds, ensure_all_finite="allow-nan")
+        return self.imputer.fit_transform(X) if fit else self.imputer.transform(X)
+
+    def fill_in_test(self, test: Any) -> Any:
+        """Impute missing features of (X, y, …)."""
+        if self.imputer is None or not isinstance(test, tuple | list) or not len(test):
+            return test
+        return (self.fill_in(test[0]), *test[1:])
+
+    def scale(self, data: Rankings, *, fit: bool = False) -> Rankings:
+        """Return rows with scaled features, which also keep the unscaled ones."""
+        if self.scaler is None:
+            return data
+        options = {"qid": data.qid} if self.by_query else {}
+        change = self.scaler.fit_transform if fit else self.scaler.transform
+        X = change(data.X, **options)
+        X = sparse.csr_array(X) if sparse.issparse(X) else X
+        return replace(data, X=X, unscaled=data.X)
+
+    def with_model(self, model: Any) -> Any:
+        """Return a pipeline of the steps and the fitted model."""
+        both = (("impute", self.imputer), ("scale", self.scaler))
+        steps = [(name, step) for name, step in both if step is not None]
+        return Pipeline([*steps, ("rank", model)]) if steps else model

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from rankrls.metrics import ndcg, pairwise_error
-from rankrls.report._data import Rankings
-from rankrls.report._summary import pairs_by_query
+from rankrls.report._data import Rankings, pairs_by_query
 
 __all__ = ["Interval", "UnitErrors", "query_errors", "row_errors", "row_errors_of_pairs"]
 

@@ -1,22 +1,28 @@
-"""Held-out predictions of the training data, and the error for each alpha."""
+"""What to fit, held-out predictions of the training data, and the error for each alpha."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn import get_config
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
-from rankrls import AutoRanker, RankRLSCV, regularization_path
-from rankrls.core.ridge.leave_out import query_folds
-from rankrls.estimators.choosing import best_of, continuation, default_grid
-from rankrls.estimators.cv import problem_size
+from rankrls import AutoRanker, RankRLS, RankRLSCV
+from rankrls._validation import check_positive, show
+from rankrls.estimators.choosing import DEFAULT_ALPHAS, check_alphas
 from rankrls.metrics import pairwise_error
-from rankrls.model_selection import leave_pair_out_predict
+from rankrls.model_selection import (
+    holdout_predict,
+    leave_pair_out_predict,
+    leave_query_out_predict,
+)
 from rankrls.report._data import Rankings
 from rankrls.report._errors import (
     Interval,
@@ -26,19 +32,115 @@ from rankrls.report._errors import (
     row_errors,
     row_errors_of_pairs,
 )
-from rankrls.report._fit_plan import FitPlan, SharedProblem, fit, predict
 
-__all__ = ["AlphaPath", "CrossValidated", "hold_out", "row_folds"]
+__all__ = ["AlphaPath", "CrossValidated", "FitPlan", "fit", "hold_out", "make_plan", "predict"]
 
 Array = NDArray[Any]
 
-#: Maximum number of predictions, over all alphas, in memory at a time.
-_BYTES = 1 << 30
+#: Sparse data with more rows and columns than this are fitted by conjugate gradients (as with
+#: solver="auto"), for which there are no exact held-out predictions.
+MAX_SPARSE = 5000
 #: Maximum number of rows for leave-pair-out in one ranking; above, folds are used (as in
 #: RankRLSCV).
 MAX_PAIR_ROWS = 1000
 #: Number of folds if models have to be refitted.
 N_REFITS = 5
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """How to fit the model and compute held-out predictions.
+
+    Attributes
+    ----------
+    estimator : estimator, unfitted
+        The given estimator, with a fixed ``random_state`` if it had none.
+    base : RankRLS or None
+        The same with one alpha; None for other estimators, which can only be refitted.
+    search : RankRLSCV or None
+        The same with a grid of alphas.
+    fixed : float or None
+        The alpha, if it is not chosen from a grid.
+    exact : bool
+        Whether exact held-out predictions are available without refitting.
+    tell : callable
+        Called with a line of text about the progress.
+    """
+
+    estimator: Any
+    base: Any = None
+    search: Any = None
+    fixed: float | None = None
+    exact: bool = False
+    tell: Callable[[str], object] = lambda _: None
+
+    @property
+    def precomputed(self) -> bool:
+        """Whether X is a kernel matrix."""
+        return getattr(self.estimator, "kernel", None) == "precomputed"
+
+    def with_alpha(self, alpha: float) -> Any:
+        """Return an unfitted estimator with this alpha; without a path, the given estimator."""
+        if self.base is None:
+            return clone(self.estimator)
+        return clone(self.base).set_params(alpha=alpha)
+
+
+def make_plan(
+    estimator: Any,
+    alphas: ArrayLike | None,
+    X: Any,
+    tell: Callable[[str], object] | None = None,
+) -> FitPlan:
+    """Check ``estimator`` and ``alphas``, and make the plan."""
+    tell = FitPlan.tell if tell is None else tell
+    grid = None if alphas is None else check_alphas("alphas", np.atleast_1d(alphas))
+    estimator = RankRLSCV() if estimator is None else estimator
+    if isinstance(estimator, type) or not (
+        hasattr(estimator, "fit") and hasattr(estimator, "predict")
+    ):
+        raise ValueError(
+            f"estimator must have fit and predict, such as RankRLSCV(); got {show(estimator)}"
+        )
+    estimator = clone(estimator)
+    ours = isinstance(estimator, RankRLS | RankRLSCV)
+    if (ours or isinstance(estimator, AutoRanker)) and estimator.random_state is None:
+        estimator.set_params(random_state=0)
+    if not ours or estimator.early_stopping:
+        if alphas is not None:
+            raise ValueError(
+                "alphas can be used only with RankRLS and RankRLSCV (without early stopping); the "
+                f"estimator is a {type(estimator).__name__}, so leave alphas out"
+            )
+        return FitPlan(estimator, tell=tell)
+    options = estimator.get_params()
+    common = {name: options[name] for name in RankRLS().get_params() if name in options}
+    fixed = None
+    if isinstance(estimator, RankRLSCV):
+        search = estimator if grid is None else estimator.set_params(alphas=grid)
+    else:
+        alpha = check_positive("alpha", common.pop("alpha"))
+        if grid is None:
+            fixed, grid = alpha, np.unique([*DEFAULT_ALPHAS, alpha])
+        search = RankRLSCV(grid, **common)
+    large = estimator.solver == "auto" and sparse.issparse(X) and min(X.shape) > MAX_SPARSE
+    exact = estimator.solver != "cg" and not large
+    base = RankRLS(**{**common, "alpha": 1.0 if fixed is None else fixed})
+    return FitPlan(estimator, base, search, fixed, exact, tell)
+
+
+def fit(estimator: Any, X: Any, y: Array, options: dict[str, Array]) -> Any:
+    """Fit with qid and sample_weight, if given, which a Pipeline passes to its last step."""
+    if isinstance(estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
+        last = estimator.steps[-1][0]
+        options = {f"{last}__{name}": values for name, values in options.items()}
+    return estimator.fit(X, y, **options)
+
+
+def predict(model: Any, X: Any, qid: Array | None) -> Array:
+    """Predict scores of rows, shape (n_rows,), passing qid to an `AutoRanker`."""
+    options = {"qid": qid} if isinstance(model, AutoRanker) else {}
+    return np.asarray(model.predict(X, **options), dtype=np.float64).reshape(X.shape[0])
 
 
 @dataclass(frozen=True)
@@ -86,8 +188,7 @@ class CrossValidated:
     errors : UnitErrors
         Errors by query or row, at the alpha of the model.
     scores : ndarray of shape (n_rows,) or None
-        Held-out predictions at that alpha, comparable within ``lists``; None for pairs.
-    lists : ndarray of shape (n_rows,)
+        Held-out predictions at that alpha; None for pairs.
     path : AlphaPath or None
     estimate : Interval
         Error with each query predicted at the alpha chosen by all other queries; ``errors.mean`` if
@@ -102,245 +203,82 @@ class CrossValidated:
     n_folds: int | None
     errors: UnitErrors
     scores: Array | None
-    lists: Array
     path: AlphaPath | None
     estimate: Interval
     corrected: bool
     model: Any = None
 
 
-def hold_out(plan: FitPlan, data: Rankings, problem: SharedProblem) -> CrossValidated:
-    """Predict each row of the training data by a model trained without it.
-
-    The default grid of alphas is that of `RankRLSCV` and is extended in the same way.
-    """
-    if not plan.grows:
-        return _hold_out(plan, data, problem)
-    size = problem_size(plan.estimator, data.X, data.y, **data.fit_options())
-    more = default_grid(size)
-    grid = np.empty(0)
-    while len(more):
-        grid = np.union1d(grid, more)
-        done = _hold_out(replace(plan, grid=grid), data, problem)
-        assert done.path is not None
-        more = continuation(done.path.alphas, 1.0 - done.path.error, size)
-    return done
-
-
-def _hold_out(plan: FitPlan, data: Rankings, problem: SharedProblem) -> CrossValidated:
+def hold_out(plan: FitPlan, data: Rankings) -> CrossValidated:
+    """Predict each row of the training data by a model trained without it."""
     if plan.base is None:
         return _refits(plan, data)
-    assert plan.grid is not None
-    plan.tell(f"Predicting held-out rows, {len(plan.grid)} alphas")
-    if data.has_qid:
-        return _queries(plan, data, problem)
-    return _one_ranking(plan, data, problem)
-
-
-# ---------------------------------------------------------------------- queries
-
-
-def _queries(plan: FitPlan, data: Rankings, problem: SharedProblem) -> CrossValidated:
-    assert plan.base is not None
-    assert plan.grid is not None
-    if not plan.chooses_here("auto", "leave-query-out"):
-        return _chosen_elsewhere(plan, data, problem)
-    exact = plan.exact
+    plan.tell("Choosing alpha by held-out predictions")
     try:
-        errors, kept = _error_table(data, _query_predictions(plan, data, problem, exact))
+        path, exact = _searched(plan, data, plan.search), plan.exact
+        if exact and data.has_qid:
+            return _by_query(plan, data, path)
     except MemoryError:
-        if not exact or plan.precomputed:
+        if plan.precomputed:
             raise
         exact = False
-        errors, kept = _error_table(data, _query_predictions(plan, data, problem, exact))
-    path = _path(plan, errors, "queries")
-    if len(kept) == len(plan.grid):
-        scores = kept[path.chosen]
-    else:
-        scores = _at(plan, data, problem, float(path.alphas[path.chosen]), exact)
-    estimate, corrected = _without_own_choice(errors), True
-    by_query = query_errors(data, scores)
-    if plan.fixed is not None or len(plan.grid) == 1:
-        estimate, corrected = by_query.mean, True
-    method = "leave-query-out" if exact else "folds"
-    n_folds = None if exact else _n_folds(data)
-    return CrossValidated(method, n_folds, by_query, scores, data.codes, path, estimate, corrected)
-
-
-def _query_predictions(
-    plan: FitPlan, data: Rankings, problem: SharedProblem, exact: bool
-) -> Iterator[Array]:
-    """Generate blocks of held-out predictions (alphas of the block, n_rows), in grid order."""
-    assert plan.base is not None
-    assert plan.grid is not None
-    step = max(1, _BYTES // (8 * data.n_rows))
-    for start in range(0, len(plan.grid), step):
-        alphas = plan.grid[start : start + step]
-        if exact:
-            yield _without_each_query(data, problem, alphas)
-            continue
-        out = np.empty((len(alphas), data.n_rows))
-        for number, (rows, rest) in enumerate(_folds(data), 1):
-            plan.tell(f"Predicting held-out rows, {len(plan.grid)} alphas, fold {number}")
-            model = regularization_path(
-                plan.base, data.X[rest], data.y[rest], alphas=alphas, **data.fit_options(rest)
-            )
-            out[:, rows] = model.predict(data.X[rows])
-        yield out
-
-
-def _without_each_query(data: Rankings, problem: SharedProblem, alphas: Array) -> Array:
-    """Predictions (n_alphas, n_rows) of each query by the model without it."""
-    held = problem.get().leave_out(query_folds(data.codes), alphas)
-    return held.by_row(data.n_rows)[..., 0]
-
-
-def _error_table(data: Rankings, blocks: Any) -> tuple[Array, Array]:
-    """Error for each alpha and query with a pair, (n_alphas, n_queries), and the last block."""
-    rows, block = [], np.empty((0, data.n_rows))
-    for block in blocks:
-        rows += [
-            np.asarray(pairwise_error(data.y, scores, qid=data.codes, average=None))
-            for scores in block
-        ]
-    table = np.stack(rows)
-    return table[:, np.isfinite(table[0])], block
-
-
-def _path(plan: FitPlan, errors: Array, over: str) -> AlphaPath:
-    assert plan.grid is not None
-    mean = errors.mean(axis=1)
-    n = errors.shape[1]
-    spread = errors.std(axis=1, ddof=1) / np.sqrt(n) if n > 1 else None
-    best = best_of(1.0 - mean)
-    chosen = best if plan.fixed is None else int(np.searchsorted(plan.grid, plan.fixed))
-    return AlphaPath(plan.grid, mean, spread, over, chosen, best)
-
-
-def _without_own_choice(errors: Array) -> Interval:
-    """Mean error with each query evaluated at the alpha that is best for all other queries."""
-    others = errors.sum(axis=1, keepdims=True) - errors
-    last = len(errors) - 1
-    choice = last - np.argmin(others[::-1], axis=0)
-    return mean_interval(errors[choice, np.arange(errors.shape[1])])
-
-
-def _at(plan: FitPlan, data: Rankings, problem: SharedProblem, alpha: float, exact: bool) -> Array:
-    """Held-out predictions at one alpha."""
-    if exact:
-        return _without_each_query(data, problem, np.array([alpha]))[0]
-    return _refitted(plan, plan.with_alpha(alpha), data)
-
-
-def _chosen_elsewhere(plan: FitPlan, data: Rankings, problem: SharedProblem) -> CrossValidated:
-    """Let a `RankRLSCV` with its own folds or metric choose alpha, then leave out queries."""
-    assert plan.grid is not None
-    ranker, path = _searched(plan, data)
-    exact = plan.exact
-    try:
-        scores = _at(plan, data, problem, ranker.alpha_, exact)
-    except MemoryError:
-        exact = False
-        scores = _at(plan, data, problem, ranker.alpha_, exact)
-    errors = query_errors(data, scores)
-    method, n_folds = ("leave-query-out", None) if exact else ("refits", _n_folds(data))
-    return CrossValidated(
-        method, n_folds, errors, scores, data.codes, path, errors.mean, len(plan.grid) == 1
-    )
-
-
-def _searched(plan: FitPlan, data: Rankings) -> tuple[RankRLSCV, AlphaPath]:
-    ranker = fit(clone(plan.estimator), data.X, data.y, data.fit_options())
-    error = 1.0 - ranker.cv_results_["mean_score"]
-    best = int(np.searchsorted(ranker.cv_results_["alpha"], ranker.alpha_))
-    scoring = ranker.scoring
-    metric = scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "scoring")
-    return ranker, AlphaPath(ranker.cv_results_["alpha"], error, None, "", best, best, metric)
-
-
-# ---------------------------------------------------------------------- one ranking
-
-
-def _one_ranking(plan: FitPlan, data: Rankings, problem: SharedProblem) -> CrossValidated:
-    assert plan.grid is not None
-    few = data.n_rows <= MAX_PAIR_ROWS
-    if not plan.chooses_here("auto", *(["leave-pair-out"] if few else [])):
-        ranker, path = _searched(plan, data)
-        scores, lists = _row_folds(plan, data, problem, np.array([ranker.alpha_]))
-        return _of_folds(plan, data, scores[0], lists, path)
-    if plan.exact and few and data.n_rows >= 4 and data.weight is None:
-        done = _pairs(plan, data)
-        if done is not None:
-            return done
-    scores, lists = _row_folds(plan, data, problem, plan.grid)
-    errors = np.stack(
-        [np.asarray(pairwise_error(data.y, s, qid=lists, average=None)) for s in scores]
-    )
-    path = _path(plan, errors[:, np.isfinite(errors[0])], "folds")
-    return _of_folds(plan, data, scores[path.chosen], lists, path)
-
-
-def _pairs(plan: FitPlan, data: Rankings) -> CrossValidated | None:
-    """Leave-pair-out predictions if they are exact, else None."""
-    assert plan.grid is not None
-    i, j = np.triu_indices(data.n_rows, 1)
-    different = data.y[i] != data.y[j]
-    pairs = np.column_stack([i[different], j[different]])
-    assert plan.base is not None
-    options = plan.base.get_params()
-    del options["alpha"]
-    try:
-        search = RankRLSCV(plan.grid, cv="leave-pair-out", **options).fit(data.X, data.y)
-    except ValueError:  # this cost has no shortcut, or there is only one pair
-        return None
-    accuracy = search.cv_results_["mean_score"]
-    path = _path(plan, 1.0 - accuracy[:, None], "")
+    if not exact:
+        path = _searched(plan, data, clone(plan.search).set_params(solver="cg", cv="auto"))
     model = plan.with_alpha(float(path.alphas[path.chosen]))
-    held = leave_pair_out_predict(model, data.X, data.y, pairs=pairs)
-    errors = row_errors_of_pairs(data.y, pairs, held)
-    lists = np.zeros(data.n_rows, dtype=np.int64)
-    corrected = plan.fixed is not None or len(plan.grid) == 1
-    return CrossValidated("leave-pair-out", None, errors, None, lists, path, errors.mean, corrected)
-
-
-def _row_folds(
-    plan: FitPlan, data: Rankings, problem: SharedProblem, alphas: Array
-) -> tuple[Array, Array]:
-    """Predictions (n_alphas, n_rows) with the folds of rows that RankRLSCV draws, and the folds."""
-    assert plan.base is not None
-    folds = row_folds(plan, data)
-    out, lists = np.empty((len(alphas), data.n_rows)), np.empty(data.n_rows, dtype=np.int64)
-    parts = None
-    if plan.exact:
-        try:
-            held = problem.get().leave_out([rows for rows, _ in folds], alphas)
-            parts = [part[..., 0] for part in held.predictions]
-        except MemoryError:
-            if plan.precomputed:
-                raise
-    for number, (rows, rest) in enumerate(folds):
-        if parts is None:
-            plan.tell(f"Predicting held-out rows, {len(alphas)} alphas, fold {number + 1}")
-            model = regularization_path(
-                plan.base, data.X[rest], data.y[rest], alphas=alphas, **data.fit_options(rest)
-            )
-            out[:, rows] = model.predict(data.X[rows])
-        else:
-            out[:, rows] = parts[number]
-        lists[rows] = number
-    return out, lists
-
-
-def _of_folds(
-    plan: FitPlan, data: Rankings, scores: Array, lists: Array, path: AlphaPath
-) -> CrossValidated:
-    errors = row_errors(data.y, scores, lists)
     corrected = plan.fixed is not None or len(path.alphas) == 1
-    n_folds = int(lists.max()) + 1
-    return CrossValidated("folds", n_folds, errors, scores, lists, path, errors.mean, corrected)
+    if not exact:
+        errors, scores = _refitted(plan, model, data)
+        n_folds = _n_folds(data)
+        return CrossValidated("folds", n_folds, errors, scores, path, errors.mean, corrected)
+    if data.n_rows <= MAX_PAIR_ROWS and plan.search.cv in ("auto", "leave-pair-out"):
+        i, j = np.triu_indices(data.n_rows, 1)
+        pairs = np.column_stack([i, j])[data.y[i] != data.y[j]]
+        try:
+            held = leave_pair_out_predict(model, data.X, data.y, pairs=pairs)
+        except ValueError:  # no shortcut for this cost, weights, or only one pair
+            pass
+        else:
+            errors = row_errors_of_pairs(data.y, pairs, held)
+            return CrossValidated(
+                "leave-pair-out", None, errors, None, path, errors.mean, corrected
+            )
+    folds = _folds(data, max(2, min(10, data.n_rows // 5)))
+    parts = holdout_predict(model, data.X, data.y, folds, **data.fit_options())
+    errors, scores = _of_rows(data, folds, parts)
+    return CrossValidated("folds", len(folds), errors, scores, path, errors.mean, corrected)
 
 
-# ---------------------------------------------------------------------- refits
+def _searched(plan: FitPlan, data: Rankings, search: RankRLSCV) -> AlphaPath:
+    """Choose alpha by a `RankRLSCV`."""
+    ranker = fit(clone(search), data.X, data.y, data.fit_options())
+    results, scoring = ranker.cv_results_, ranker.scoring
+    alphas, spread = results["alpha"], None
+    if "std_score" in results and (results["n_scores"] > 1).all():
+        spread = results["std_score"] / np.sqrt(results["n_scores"] - 1)
+    best = int(np.searchsorted(alphas, ranker.alpha_))
+    chosen = best if plan.fixed is None else int(np.searchsorted(alphas, plan.fixed))
+    metric = scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "scoring")
+    over = "queries" if data.has_qid else "folds"
+    return AlphaPath(alphas, 1.0 - results["mean_score"], spread, over, chosen, best, metric)
+
+
+def _by_query(plan: FitPlan, data: Rankings, path: AlphaPath) -> CrossValidated:
+    """Leave-query-out, with each query at the alpha that is best for all other queries."""
+    options, alpha = data.fit_options(), float(path.alphas[path.chosen])
+    corrected = plan.fixed is not None or len(path.alphas) == 1
+    by_pairs = path.metric == "pairwise_accuracy" and plan.search.cv in ("auto", "leave-query-out")
+    if corrected or not by_pairs:
+        scores = leave_query_out_predict(plan.with_alpha(alpha), data.X, data.y, **options)
+        errors = query_errors(data, scores)
+        return CrossValidated("leave-query-out", None, errors, scores, path, errors.mean, corrected)
+    held = leave_query_out_predict(plan.base, data.X, data.y, alphas=path.alphas, **options)
+    table = np.stack([pairwise_error(data.y, f, qid=data.codes, average=None) for f in held])
+    table = table[::-1, np.isfinite(table[0])]  # the largest alpha wins ties
+    best = np.argmin(table.sum(axis=1, keepdims=True) - table, axis=0)
+    estimate = mean_interval(table[best, np.arange(table.shape[1])])
+    errors = query_errors(data, held[path.chosen])
+    scores = held[path.chosen]
+    return CrossValidated("leave-query-out", None, errors, scores, path, estimate, True)
 
 
 def _refits(plan: FitPlan, data: Rankings) -> CrossValidated:
@@ -355,56 +293,52 @@ def _refits(plan: FitPlan, data: Rankings) -> CrossValidated:
         if np.isfinite(scores).all():
             errors = query_errors(data, scores)
             return CrossValidated(
-                "leave-query-out", None, errors, scores, data.codes, None, errors.mean, False, model
+                "leave-query-out", None, errors, scores, None, errors.mean, False, model
             )
-    scores = _refitted(plan, plan.estimator, data)
-    if data.has_qid:
-        lists, errors = data.codes, query_errors(data, scores)
-    else:
-        lists = np.empty(data.n_rows, dtype=np.int64)
-        for number, (rows, _) in enumerate(_folds(data)):
-            lists[rows] = number
-        errors = row_errors(data.y, scores, lists)
-    return CrossValidated("refits", _n_folds(data), errors, scores, lists, None, errors.mean, True)
+    errors, scores = _refitted(plan, plan.estimator, data)
+    return CrossValidated("refits", _n_folds(data), errors, scores, None, errors.mean, True)
 
 
-def _refitted(plan: FitPlan, estimator: Any, data: Rankings) -> Array:
+def _refitted(plan: FitPlan, estimator: Any, data: Rankings) -> tuple[UnitErrors, Array]:
+    """Errors and scores of every fold by the estimator fitted to the other folds."""
     precomputed = getattr(estimator, "kernel", None) == "precomputed"
-    basis: Any = getattr(estimator, "basis", None)
-    if precomputed and np.ndim(basis) == 1:
+    if precomputed and np.ndim(getattr(estimator, "basis", 0)) == 1:
         raise ValueError(
             "a report refits this estimator without some rows, and row numbers in basis do not "
             "follow: pass basis as a number, RankRLS, or a kernel by name"
         )
-    scores = np.empty(data.n_rows)
-    for number, (rows, rest) in enumerate(_folds(data), 1):
-        plan.tell(f"Refitting without fold {number} of {_n_folds(data)}")
+    folds, parts = _folds(data, _n_folds(data)), []
+    for number, rows in enumerate(folds, 1):
+        plan.tell(f"Refitting without fold {number} of {len(folds)}")
+        rest = np.setdiff1d(np.arange(data.n_rows), rows)
         train, new = data.X[rest], data.X[rows]
         if precomputed:
             train, new = train[:, rest], new[:, rest]
         model = fit(clone(estimator), train, data.y[rest], data.fit_options(rest))
-        scores[rows] = predict(model, new, data.fit_options(rows).get("qid"))
-    return scores
+        parts.append(predict(model, new, data.fit_options(rows).get("qid")))
+    if not data.has_qid:
+        return _of_rows(data, folds, parts)
+    scores = np.empty(data.n_rows)
+    scores[np.concatenate(folds)] = np.concatenate(parts)
+    return query_errors(data, scores), scores
+
+
+def _of_rows(data: Rankings, folds: list[Array], parts: list[Array]) -> tuple[UnitErrors, Array]:
+    """Errors and scores of the rows of one ranking, compared within their folds."""
+    scores, lists = np.empty(data.n_rows), np.empty(data.n_rows, dtype=np.int64)
+    for number, (rows, part) in enumerate(zip(folds, parts, strict=True)):
+        scores[rows], lists[rows] = part, number
+    return row_errors(data.y, scores, lists), scores
 
 
 def _n_folds(data: Rankings) -> int:
     return min(N_REFITS, data.n_queries if data.has_qid else max(2, data.n_rows // 5))
 
 
-def row_folds(plan: FitPlan, data: Rankings) -> list[tuple[Array, Array]]:
-    """Folds of the rows of one ranking, as drawn by RankRLSCV: (left out, remaining rows)."""
-    return _folds(data, max(2, min(10, data.n_rows // 5)), plan.estimator.random_state)
-
-
-def _folds(
-    data: Rankings, n_folds: int | None = None, random_state: Any = 0
-) -> list[tuple[Array, Array]]:
-    """Folds of whole queries, or of rows without qid: (left out, remaining rows)."""
+def _folds(data: Rankings, n_folds: int) -> list[Array]:
+    """Random folds of whole queries, or of rows without qid."""
     codes = data.codes if data.has_qid else np.arange(data.n_rows)
     n = int(codes.max()) + 1
     fold_of = np.empty(n, dtype=np.int64)
-    fold_of[check_random_state(random_state).permutation(n)] = np.arange(n) % (
-        n_folds or _n_folds(data)
-    )
-    of_row = fold_of[codes]
-    return [(np.flatnonzero(of_row == k), np.flatnonzero(of_row != k)) for k in np.unique(of_row)]
+    fold_of[check_random_state(0).permutation(n)] = np.arange(n) % n_folds
+    return [np.flatnonzero(fold_of[codes] == k) for k in range(n_folds)]

@@ -1,115 +1,359 @@
-"""Rendering of the page from sections and a template, with inline style and script."""
+"""Rendering of the page: an analysis, numbers as text, and the template ``page.html``."""
 
 from __future__ import annotations
 
 import base64
 import datetime
 import hashlib
+import json
+import platform
+import re
 from dataclasses import asdict
 from importlib import resources
-from string import Template
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+from numpy.typing import NDArray
 
 from rankrls import AutoRanker, __version__
-from rankrls.report import _sections as sections
-from rankrls.report import _tables as tables
 from rankrls.report._analysis import Analysis
-from rankrls.report._html import cut, data_block, escape, name
-from rankrls.report._label_tables import labels
-from rankrls.report._members import members
-from rankrls.report._reproduce import reproduce
-from rankrls.report._words import plural
+from rankrls.report._errors import UnitErrors
+from rankrls.report._reproduce import code_lines
+from rankrls.report._svg import bar, columns_chart, histogram, path_chart
+from rankrls.report._words import fixed, number, percent, plural, probability
 
-__all__ = ["render"]
+__all__ = ["page", "render"]
+
+Array = NDArray[Any]
+
+#: Names longer than this are truncated, to keep the page small.
+MAX_NAME = 120
+# Not allowed in HTML text: control characters (except tab and line ends) and surrogates.
+_FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
+#: Columns of the table of members: title, class (small screens hide "wide" cells), format.
+MEMBERS = {
+    "view": ("View", "", "{}"),
+    "kernel": ("Kernel", "", "{}"),
+    "cost": ("Cost", "wide", "{}"),
+    "label": ("Label", "wide", "{}"),
+    "compared": ("Compared", "wide", "{}"),
+    "alpha": ("alpha", "num wide", "{:.4g}"),
+    "score": ("Held out", "num", "{:.4f}"),
+    "weight": ("Weight", "num", "{:.3g}"),
+}
 
 
-def render(
-    analysis: Analysis, *, title: str | None, limit: int, load_code: str | None = None
-) -> str:
-    """Render the whole page as text."""
-    by = "query" if analysis.errors.unit == "query" else "row"
-    queries = "queries" if by == "query" else "rows"
-    parts = [
-        ("short", "Summary", sections.short(analysis)),
-        ("findings", "Findings", sections.findings(analysis)),
-        ("data", "Data", sections.data(analysis)),
-        _choice(analysis),
-        ("held-out", "Held-out error", sections.held_out(analysis)),
-        ("errors", f"Error by {by}", tables.errors(analysis, limit)),
-        ("worst", f"Worst {queries}", tables.worst(analysis)),
-        ("labels", "Labels to check", labels(analysis)),
-        ("features", "Features", tables.features(analysis)),
-        ("reproduce", "Code", reproduce(analysis, load_code)),
-    ]
-    style, script = _asset("style.css"), _asset("script.js")
-    heading = cut(title or "") or "Ranking report"
-    today = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
-    return Template(_asset("page.html")).substitute(
-        title=escape(heading),
-        version=escape(__version__),
-        style=style,
-        script=script,
-        style_hash=_hash(style),
-        script_hash=_hash(script),
-        subtitle=_subtitle(analysis, today),
-        nav="".join(f'<li><a href="#{key}">{escape(text)}</a></li>' for key, text, _ in parts),
-        sections="\n".join(
-            f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{escape(text)}</h2>'
-            f"{body}</section>"
-            for key, text, body in parts
-        ),
-        footer=f"Created by rankrls {escape(__version__)} on {today}. This page does not use the "
-        "network.",
-        data=data_block("results", _results(analysis)),
+def page(template: str, *, title: str | None, default: str, **values: Any) -> str:
+    """Fill in a template of this package, with the style, the script and their hashes."""
+    try:
+        import jinja2
+        from markupsafe import Markup, escape
+    except ImportError as error:
+        raise ImportError("pages need jinja2: pip install 'rankrls[report]'") from error
+    environment = jinja2.Environment(
+        autoescape=True, finalize=_clean, undefined=jinja2.StrictUndefined
+    )
+    environment.filters |= {"number": number, "percent": percent, "fixed": fixed}
+    environment.filters |= {"probability": probability, "markup": Markup}
+    environment.filters["name"] = lambda text: (
+        Markup("<bdi>") + escape(_clean(_cut(text) or "(no name)")) + Markup("</bdi>")
+    )
+    results = Markup(_json(values.pop("results")))
+    return environment.from_string(_asset(template)).render(
+        title=_cut(title or "") or default,
+        version=__version__,
+        today=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        style=Markup(_asset("style.css")),
+        script=Markup(_asset("script.js")),
+        hash=_hash,
+        plural=plural,
+        results=results,
+        **values,
     )
 
 
-def _choice(analysis: Analysis) -> tuple[str, str, str]:
-    """Section about the choice of members or alpha."""
-    if isinstance(analysis.model, AutoRanker):
-        return "members", "Members", members(analysis)
-    return "alpha", "Choice of alpha", sections.alpha(analysis)
+def render(a: Analysis, *, title: str | None, limit: int, load_code: str | None = None) -> str:
+    """Render the whole page as text; ``limit`` bounds the table of errors."""
+    auto = isinstance(a.model, AutoRanker)
+    unit = "query" if a.errors.unit == "query" else "row"
+    sections = {
+        "short": "Summary",
+        "findings": "Findings",
+        "data": "Data",
+        "members" if auto else "alpha": "Members" if auto else "Choice of alpha",
+        "held-out": "Held-out error",
+        "errors": f"Error by {unit}",
+        "worst": f"Worst {'queries' if unit == 'query' else 'rows'}",
+        "labels": "Labels to check",
+        "features": "Features",
+        "reproduce": "Code",
+    }
+    levels = [finding.level for finding in a.findings]
+    both = ("problem", "warning")
+    kept = kept_units(a.errors, limit)
+    code = [*([] if load_code is None else [load_code, ""]), *code_lines(a)]
+    return page(
+        "page.html",
+        title=title,
+        default="Ranking report",
+        results=_results(a),
+        a=a,
+        kind=type(a.model).__name__,
+        versions=(
+            f"rankrls {__version__}, Python {platform.python_version()}, NumPy {np.__version__}, "
+            f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}"
+        ),
+        sections=sections,
+        source=_source(a),
+        serious=[(levels.count(level), level) for level in both if level in levels],
+        tiles=_tiles(a),
+        facts=_facts(a),
+        charts=_charts(a),
+        members=_members(a.model) if auto else None,
+        kept=kept,
+        limit=limit,
+        quantiles=_quantiles(a.errors),
+        table=_table(a, kept),
+        bar=lambda value, values: bar(float(value), float(np.abs(values).max())),
+        code="\n".join(code),
+    )
 
 
-def _subtitle(analysis: Analysis, today: str) -> str:
-    summary = analysis.summary
-    counts = [plural(summary.n_rows, "row")]
-    if analysis.train.has_qid:
-        counts.append(plural(summary.n_queries, "query", "queries"))
-    if not analysis.plan.precomputed:
-        counts.append(plural(summary.n_features, "feature"))
-    text = f"{name(type(analysis.model).__name__)} on {', '.join(counts)}"
-    if analysis.test_summary is not None:
-        text += f", tested on {plural(analysis.test_summary.n_rows, 'row')}"
-        if analysis.train.has_qid:
-            text += f" of {plural(analysis.test_summary.n_queries, 'query', 'queries')}"
-    return f"{text} · {today}"
+def _source(a: Analysis) -> str:
+    """How the errors were estimated, to follow "held out by"."""
+    if a.test is not None:
+        return "test data"
+    exact = a.held.method in ("leave-query-out", "leave-pair-out")
+    return f"exact {a.held.method}" if exact else f"{a.held.n_folds} folds"
 
 
-def _results(analysis: Analysis) -> dict[str, object]:
+def _tiles(a: Analysis) -> list[tuple[str, str, str]]:
+    """The numbers of the summary: name, value, note."""
+    error, path, gain = a.error, a.held.path, a.errors.mean_ndcg
+    note = "too few for an interval"
+    if error.method != "none":
+        note = f"{error.level:.0%} interval {percent(error.low)} to {percent(error.high)}"
+    tiles = [("Pairwise error", percent(error.value), f"{note}; {_source(a)}")]
+    searched = path is not None and len(path.alphas) > 1 and a.plan.fixed is None
+    if gain is not None:
+        note = f"mean over {plural(gain.n, 'query', 'queries')}"
+        if gain.method != "none":
+            note = f"{gain.level:.0%} interval {gain.low:.3f} to {min(1.0, gain.high):.3f}; {note}"
+        if a.test is None and searched:
+            note += "; alpha chosen by the same queries"
+        tiles.append(("NDCG@10", f"{gain.value:.3f}", note))
+    if a.alpha is not None:
+        note = f"best of {len(path.alphas)} values" if path is not None and searched else "as given"
+        tiles.append(("alpha", number(a.alpha), note))
+    where = "in one ranking"
+    if a.train.has_qid:
+        where = f"in {plural(a.summary.n_with_pairs, 'query', 'queries')}"
+    return [*tiles, ("Training pairs", _compact(a.summary.n_pairs), where)]
+
+
+def _compact(n: int) -> str:
+    for size, unit in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**4, "k")):
+        if n >= size:
+            scale = 1000 if unit == "k" else size
+            return f"{n / scale:.3g}\N{NO-BREAK SPACE}{unit}"
+    return f"{n:,}"
+
+
+def _facts(a: Analysis) -> list[tuple[str, list[str]]]:
+    """Counts of the training data and of the test data."""
+    columns = [a.summary] if a.test_summary is None else [a.summary, a.test_summary]
+    rows: list[tuple[str, Any]] = [("Rows", lambda s: f"{s.n_rows:,}")]
+    if a.train.has_qid:
+        rows += [
+            ("Queries", lambda s: f"{s.n_queries:,}"),
+            ("Queries with a pair", lambda s: f"{s.n_with_pairs:,}"),
+            ("Rows per query, median", lambda s: f"{s.size_quantiles[2]:,}"),
+            (
+                "Rows per query, range",
+                lambda s: f"{s.size_quantiles[0]:,} – {s.size_quantiles[4]:,}",
+            ),
+        ]
+    rows.append(("Pairs with different labels", lambda s: f"{s.n_pairs:,}"))
+    rows.append(("Distinct labels", lambda s: f"{s.n_levels:,}"))
+    if not a.plan.precomputed:
+        rows.append(("Features", lambda s: f"{s.n_features:,}"))
+    if a.summary.density is not None:
+        rows.append(("Non-zero entries", lambda s: percent(s.density or 0.0, 2)))
+    return [(key, [value(summary) for summary in columns]) for key, value in rows]
+
+
+def _charts(a: Analysis) -> dict[str, str]:
+    """SVG of the labels, the sizes of queries, the path of alphas and the errors."""
+    summary, path, what = a.summary, a.held.path, a.errors.unit
+    edges, counts = summary.label_edges, summary.label_counts
+    binned = len(edges) > len(counts)
+    names = [number(edge, 3) for edge in (edges[:-1] if binned else edges)]
+    share = counts / max(1, counts.sum())
+    about = "; ".join(f"{one}: {percent(s)}" for one, s in zip(names, share, strict=True))
+    axis = "label" + (" (from)" if binned else "")
+    charts = {"labels": columns_chart(names, counts, name="Labels", about=about, axis=axis)}
+    charts["labels_caption"] = (
+        f"Labels of the training rows. Most frequent: {names[int(np.argmax(counts))]} "
+        f"({percent(float(share.max()))})."
+    )
+    sizes = a.train.sizes
+    if a.train.has_qid and sizes.min() < sizes.max():
+        about = f"From {sizes.min()} to {sizes.max()} rows, median {summary.size_quantiles[2]}."
+        charts["sizes"] = histogram(
+            sizes, name="Sizes of queries", about=about, percent=False, axis="rows per query"
+        )
+    if path is not None:
+        about = (
+            f"Lowest at alpha {number(path.alphas[path.best])} with {path.error[path.best]:.2%}, "
+            f"highest {path.error.max():.2%}."
+        )
+        charts["path"] = path_chart(path.alphas, path.error, path.spread, path.chosen, about=about)
+    values = a.errors.error[a.errors.defined]
+    half, most = np.quantile(values, [0.5, 0.9])
+    units = "queries" if what == "query" else "rows"
+    about = f"Median {half:.1%}, 90% of the {units} are at or below {most:.1%}."
+    charts["errors"] = histogram(
+        values, name=f"Errors of {units}", about=about, percent=True, axis=f"error of a {what}"
+    )
+    return charts | {"sizes": charts.get("sizes", "")}
+
+
+def _members(ranker: AutoRanker) -> dict[str, Any]:
+    """The table of the members of an `AutoRanker`, best first."""
+    table = ranker.members_
+    chosen = int((table["weight"] > 0).sum())
+    return {
+        "chosen": chosen,
+        "n": len(table["weight"]),
+        "metric": ranker.scoring if isinstance(ranker.scoring, str) else "the given metric",
+        "sampled": ranker.n_compared_ < len(ranker.held_out_scores_),
+        "head": [(title, kind) for title, kind, _ in MEMBERS.values()],
+        "rows": [
+            [(form.format(table[key][i]), kind) for key, (_, kind, form) in MEMBERS.items()]
+            for i in range(chosen)
+        ],
+    }
+
+
+def _quantiles(errors: UnitErrors) -> list[tuple[str, float]]:
+    """Lines of the table beside the histogram of errors."""
+    what, values = "queries" if errors.unit == "query" else "rows", errors.error[errors.defined]
+    levels = {"10%": 0.1, "25%": 0.25, "Half": 0.5, "75%": 0.75, "90%": 0.9}
+    return [
+        (f"{what.capitalize()} without an error", float((values == 0).mean())),
+        *(
+            (f"{name} of the {what} have at most", float(np.quantile(values, level)))
+            for name, level in levels.items()
+        ),
+        (f"{what.capitalize()} worse than random", float((values > 0.5).mean())),
+    ]
+
+
+def kept_units(errors: UnitErrors, limit: int) -> Array:
+    """Queries (or rows) in the table, worst first: all, or the worst, the best and a sample."""
+    defined = errors.defined
+    order = defined[np.lexsort((-errors.wrong[defined], -errors.error[defined]))]
+    if len(order) <= limit:
+        return order
+    n_worst, n_best = max(1, limit // 2), limit // 10
+    middle = np.arange(n_worst, len(order) - n_best)
+    rng = np.random.default_rng(0)
+    drawn = rng.choice(middle, limit - n_worst - n_best, replace=False)
+    ends = np.arange(len(order) - n_best, len(order))
+    return order[np.sort(np.concatenate([np.arange(n_worst), drawn, ends]))]
+
+
+def _table(a: Analysis, kept: Array) -> dict[str, Any]:
+    """The sortable table of errors: heads, and (text, value, class) of the cells of each unit."""
+    by, data = a.errors, a.evaluated
+    columns: list[tuple[str, str, str, Any, Any]]  # title, class, first order, values, text
+    if by.unit == "query":
+        columns = [
+            ("Rows", "num wide", "", data.sizes, "{:,}".format),
+            ("Pairs", "num", "", by.pairs, "{:,}".format),
+        ]
+    else:
+        columns = [
+            ("Label", "num", "", data.y, number),
+            ("Pairs", "num wide", "", by.pairs, "{:,}".format),
+        ]
+    columns.append(("Wrong", "num wide", "", by.wrong, lambda value: number(value, 6)))
+    columns.append(("Error", "num", "", by.error, percent))
+    if by.ndcg is not None:
+        text = lambda value: f"{value:.3f}" if np.isfinite(value) else "–"  # noqa: E731
+        columns.append(("NDCG@10", "num", "ascending", by.ndcg, text))
+    named = data.query_name if by.unit == "query" else data.document_name
+    rows = [
+        (
+            named(int(u)),
+            [
+                (text(values[u]), f"{values[u]:.10g}" if np.isfinite(values[u]) else "", kind)
+                for _, kind, _, values, text in columns
+            ],
+        )
+        for u in kept
+    ]
+    first = ("Query" if by.unit == "query" else "Row", "", "ascending")
+    return {"head": [first, *(column[:3] for column in columns)], "rows": rows}
+
+
+def _results(a: Analysis) -> dict[str, object]:
     """Main results, in machine-readable form."""
-    error, ndcg, path = analysis.error, analysis.errors.mean_ndcg, analysis.held.path
+    error, ndcg, path = a.error, a.errors.mean_ndcg, a.held.path
     return {
         "version": __version__,
-        "n_rows": analysis.summary.n_rows,
-        "n_queries": analysis.summary.n_queries,
-        "n_features": analysis.summary.n_features,
-        "alpha": analysis.alpha,
+        "n_rows": a.summary.n_rows,
+        "n_queries": a.summary.n_queries,
+        "n_features": a.summary.n_features,
+        "alpha": a.alpha,
         "pairwise_error": error.value,
         "confidence_interval": [error.low, error.high],
-        "method": "test" if analysis.test is not None else analysis.held.method,
+        "method": "test" if a.test is not None else a.held.method,
         "ndcg@10": None if ndcg is None else ndcg.value,
         "alphas": None if path is None else path.alphas,
         "errors": None if path is None else path.error,
         "findings": [
             {"level": f.level, "code": f.code, "title": f.title, "examples": f.examples}
-            for f in analysis.findings
+            for f in a.findings
         ],
         "labels_to_check": {
-            "alpha": analysis.to_check.alpha,
-            "queries": [asdict(query) for query in analysis.to_check.queries],
-            "rows": [asdict(row) for row in analysis.to_check.rows],
+            "alpha": a.to_check.alpha,
+            "queries": [asdict(query) for query in a.to_check.queries],
+            "rows": [asdict(row) for row in a.to_check.rows],
         },
     }
+
+
+def _json(data: Any) -> str:
+    """JSON for a script element: no markup can end it; NaN becomes null."""
+    text = json.dumps(_plain(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int) else str(value)
+
+
+def _clean(value: Any) -> Any:
+    """Text without characters that HTML does not allow; called for every expression."""
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", value) if type(value) is str else value
+
+
+def _cut(text: Any) -> str:
+    full = str(text).strip()
+    return full if len(full) <= MAX_NAME else full[: MAX_NAME - 1] + "…"
 
 
 def _asset(file: str) -> str:

@@ -1,45 +1,17 @@
-"""Section with Python code that reproduces the results."""
+"""Python code that reproduces the results."""
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
 import numpy as np
-import scipy
-import sklearn
 from sklearn.base import clone
 
-from rankrls import AutoRanker, RankRLSCV, __version__
+from rankrls import AutoRanker
 from rankrls.report._analysis import Analysis
 from rankrls.report._errors import NDCG_AT
-from rankrls.report._html import escape
 
-__all__ = ["code_lines", "reproduce"]
-
-
-def reproduce(analysis: Analysis, load_code: str | None = None) -> str:
-    """Code, after the code that loads the data, and package versions."""
-    versions = (
-        f"rankrls {__version__}, Python {platform.python_version()}, NumPy {np.__version__}, "
-        f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}"
-    )
-    code = "\n".join([*([] if load_code is None else [load_code, ""]), *code_lines(analysis)])
-    return (
-        "<p>This code reproduces the estimates of the error (and NDCG), whose values follow #. "
-        "The training data are <code>X</code> and <code>y</code>"
-        + (" and <code>qid</code>" if analysis.train.has_qid else "")
-        + (" and <code>weight</code>" if analysis.train.weight is not None else "")
-        + (
-            "; the names of the test data end in <code>_test</code>"
-            if analysis.test is not None
-            else ""
-        )
-        + ".</p>"
-        '<pre tabindex="0" role="region" aria-label="Python code">'
-        f"<code>{escape(code)}</code></pre>"
-        f"<p>{escape(versions)}.</p>"
-    )
+__all__ = ["code_lines"]
 
 
 def code_lines(analysis: Analysis) -> list[str]:
@@ -147,21 +119,13 @@ def _public(kind: type) -> list[str]:
 
 def _search_call(analysis: Analysis) -> str | None:
     """Code of the `RankRLSCV` that chooses the same alpha; None if alpha was not chosen so."""
-    plan, held = analysis.plan, analysis.held
-    exact = held.method in ("leave-query-out", "leave-pair-out")
-    exact = exact or (held.method == "folds" and plan.exact and not analysis.train.has_qid)
-    if plan.base is None or plan.grid is None or plan.fixed is not None or not exact:
+    plan, path = analysis.plan, analysis.held.path
+    if plan.search is None or path is None or plan.fixed is not None or not plan.exact:
         return None
-    if len(plan.grid) == 1:
+    if len(path.alphas) == 1:
         return None
-    if isinstance(plan.estimator, RankRLSCV):
-        search = clone(plan.estimator).set_params(alphas=None)
-    else:
-        options = plan.base.get_params()
-        del options["alpha"]
-        search = RankRLSCV(**options)
-    call = _one_line(search)
-    return call if plan.grows else _with_alphas(call, plan.grid)
+    call = _one_line(clone(plan.search).set_params(alphas=None))
+    return call if plan.search.alphas is None else _with_alphas(call, path.alphas)
 
 
 def _test_lines(analysis: Analysis) -> list[str]:

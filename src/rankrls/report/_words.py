@@ -1,39 +1,40 @@
-"""Phrases shared by several sections."""
+"""Numbers and counts as text, for the page and for findings."""
 
 from __future__ import annotations
 
-from rankrls.report._analysis import Analysis
-from rankrls.report._errors import Interval
-from rankrls.report._html import percent
+import numpy as np
 
-__all__ = ["interval", "plural", "source", "units"]
+__all__ = ["fixed", "number", "percent", "plural", "probability"]
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Format a number with some significant digits; NaN becomes a dash."""
+    value = float(value) + 0.0  # no −0
+    if not np.isfinite(value):
+        return "–"
+    whole = value == round(value) or abs(value) >= 10**digits
+    text = f"{value:,.0f}" if whole and abs(value) < 1e6 else f"{value:.{digits}g}"
+    if "e" in text:
+        base, power = text.split("e")
+        text = f"{base}e{int(power)}"
+    return text.replace("-", "−")
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """Format a fraction as a percentage; NaN becomes a dash."""
+    return f"{float(value) * 100:.{digits}f}%" if np.isfinite(value) else "–"
+
+
+def fixed(value: float) -> str:
+    """Format a number with two decimals."""
+    return f"{value:.2f}".replace("-", "−").replace("inf", "∞")
+
+
+def probability(value: float) -> str:
+    """Format a p-value."""
+    return "< 1e−99" if value < 1e-99 else number(value, 2)
 
 
 def plural(n: int, one: str, many: str | None = None) -> str:
     """Format a number with its noun."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
-def units(analysis: Analysis) -> str:
-    """Units of the errors: "queries" or "rows"."""
-    return "queries" if analysis.errors.unit == "query" else "rows"
-
-
-def interval(value: Interval, *, digits: int = 1) -> str:
-    """Confidence interval in words."""
-    if value.method == "none":
-        return "too few for an interval"
-    low, high = percent(max(0.0, value.low), digits), percent(min(1.0, value.high), digits)
-    return f"{value.level:.0%} interval {low} to {high}"
-
-
-def source(analysis: Analysis) -> str:
-    """How the errors were estimated, to follow "held out by"."""
-    held = analysis.held
-    if analysis.test is not None:
-        return "test data"
-    if held.method == "leave-query-out":
-        return "exact leave-query-out"
-    if held.method == "leave-pair-out":
-        return "exact leave-pair-out"
-    return f"{held.n_folds} folds"

@@ -1,24 +1,25 @@
-"""Queries, or rows of one ranking, with the largest errors."""
+"""Queries, or rows of one ranking, with the largest errors, and reasons for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 
+from rankrls.diagnostics import explain
 from rankrls.report._data import Rankings
 from rankrls.report._errors import UnitErrors
-from rankrls.report._reasons import Reasons
 
-__all__ = ["ListedRow", "WorstQuery", "WorstRow", "worst_queries", "worst_rows"]
+__all__ = ["ListedRow", "Reasons", "WorstQuery", "WorstRow", "worst_queries", "worst_rows"]
 
 Array = NDArray[Any]
-Explain = Callable[[int, int], Reasons | None]
 
 N_DOCUMENTS = 5
+#: Numbers of contributions that are listed, for and against; smaller ones than this share are not.
+N_FOR, N_AGAINST, LEAST = 3, 1, 0.01
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,29 @@ class ListedRow:
 
 
 @dataclass(frozen=True)
+class Reasons:
+    """Contributions that rank a row above another in the model fitted to all training rows.
+
+    Attributes
+    ----------
+    difference : float
+        Score difference.
+    kind : {"feature", "row"}
+        Whether contributions are by feature or, for kernel models, by training row.
+    most, against : list of (str, float)
+        The largest positive and negative contributions.
+    n : int
+        Number of non-zero contributions.
+    """
+
+    difference: float
+    kind: str
+    most: list[tuple[str, float]]
+    against: list[tuple[str, float]]
+    n: int
+
+
+@dataclass(frozen=True)
 class WorstQuery:
     """A query with many pairs in the wrong order.
 
@@ -54,6 +78,7 @@ class WorstQuery:
     name : str
     error : float
     wrong, pairs : float and int
+    n_documents : int
     top : list of ListedRow
         The documents ranked first by the model.
     missed : list of ListedRow
@@ -90,49 +115,52 @@ class WorstRow:
 
 
 def worst_queries(
-    data: Rankings, errors: UnitErrors, scores: Array, n: int, explainer: Explain
+    data: Rankings, errors: UnitErrors, scores: Array, n: int, model: Any, train: Rankings
 ) -> list[WorstQuery]:
-    """Describe the ``n`` worst queries; ``explainer`` explains why a row ranks above another."""
-    return [_query(data, errors, scores, int(q), explainer) for q in errors.worst(n)]
-
-
-def _query(
-    data: Rankings, errors: UnitErrors, scores: Array, q: int, explainer: Explain
-) -> WorstQuery:
-    rows = np.flatnonzero(data.codes == q)
-    y, score = data.y[rows], scores[rows]
-    # If scores tie, the worse label comes first, so that the order is not flattered.
-    place = np.empty(len(rows), dtype=np.int64)
-    order = np.lexsort((y, -score))
-    place[order] = np.arange(1, len(rows) + 1)
-    descending = np.sort(-y)
-    expected = np.searchsorted(descending, -y, side="left") + 1
-    last = np.searchsorted(descending, -y, side="right")
-    documents = [
-        ListedRow(
-            data.document_name(int(row)),
-            int(row),
-            float(y[k]),
-            float(score[k]),
-            int(place[k]),
-            int(expected[k]),
-            int(last[k]),
+    """Describe the ``n`` worst queries; ``model``, fitted to ``train``, is explained."""
+    found = []
+    for q in errors.worst(n):
+        rows = np.flatnonzero(data.codes == q)
+        y, score = data.y[rows], scores[rows]
+        order = np.lexsort((y, -score))  # if scores tie, the worse label comes first
+        place = np.empty(len(rows), dtype=np.int64)
+        place[order] = np.arange(1, len(rows) + 1)
+        descending = np.sort(-y)
+        documents = [
+            ListedRow(
+                data.document_name(int(row)),
+                int(row),
+                float(y[k]),
+                float(score[k]),
+                int(place[k]),
+                int(np.searchsorted(descending, -y[k], side="left")) + 1,
+                int(np.searchsorted(descending, -y[k], side="right")),
+            )
+            for k, row in enumerate(rows)
+        ]
+        top = [documents[k] for k in order[:N_DOCUMENTS]]
+        least = min(document.label for document in top)
+        missed = [d for d in documents if d.expected <= N_DOCUMENTS < d.place and d.label > least]
+        missed.sort(key=lambda d: (-d.label, d.place))
+        above, below = _most_wrong(documents, y, score)
+        reasons = None
+        if above is not None and below is not None:
+            reasons = _reasons(model, train, data, above.row, below.row)
+        found.append(
+            WorstQuery(
+                data.query_name(int(q)),
+                float(errors.error[q]),
+                float(errors.wrong[q]),
+                int(errors.pairs[q]),
+                len(rows),
+                top,
+                missed[:N_DOCUMENTS],
+                above,
+                below,
+                reasons,
+            )
         )
-        for k, row in enumerate(rows)
-    ]
-    top = [documents[k] for k in order[:N_DOCUMENTS]]
-    least = min(document.label for document in top)
-    should = [d for d in documents if d.expected <= N_DOCUMENTS and d.place > N_DOCUMENTS]
-    should = [d for d in should if d.label > least]
-    missed = sorted(should, key=lambda d: (-d.label, d.place))[:N_DOCUMENTS]
-    above, below = _most_wrong(documents, y, score)
-    reasons = None
-    if above is not None and below is not None:
-        reasons = explainer(above.row, below.row)
-    return WorstQuery(
-        data.query_name(q), float(errors.error[q]), float(errors.wrong[q]), int(errors.pairs[q]),
-        len(rows), top, missed, above, below, reasons,
-    )  # fmt: skip
+    return found
 
 
 def _most_wrong(
@@ -142,16 +170,47 @@ def _most_wrong(
     few = np.arange(len(y))
     if len(y) > 1000:  # the ends of both orders are enough
         few = np.unique(np.concatenate([np.argsort(score)[-500:], np.argsort(y)[-500:]]))
-    damage = (score[few][:, None] - score[few]) * (y[few] - y[few][:, None])
-    damage[(y[few] <= y[few][:, None]) | (score[few][:, None] <= score[few])] = 0
+    higher = np.maximum(score[few][:, None] - score[few], 0.0)
+    damage = higher * np.maximum(y[few] - y[few][:, None], 0.0)
     a, b = np.unravel_index(int(np.argmax(damage)), damage.shape)
-    if damage[a, b] <= 0:
-        return None, None
-    return documents[few[a]], documents[few[b]]
+    return (documents[few[a]], documents[few[b]]) if damage[a, b] > 0 else (None, None)
+
+
+def _reasons(model: Any, train: Rankings, data: Rankings, above: int, below: int) -> Reasons | None:
+    """Contributions to the score of row ``above`` minus that of row ``below``, if available."""
+    names: Any = train.feature_names
+    if isinstance(model, Pipeline):
+        try:
+            names = model[:-1].get_feature_names_out(train.feature_names)
+        except (AttributeError, ValueError):  # a step without feature names
+            names = None
+    try:
+        parts = explain(model, data.X[[above]], data.X[[below]])
+    except ValueError:  # not a model of this package
+        return None
+
+    def named(k: int) -> tuple[str, float]:
+        number = int(parts.index[k])
+        if parts.kind == "feature":
+            name = str(parts.labels[k] if names is None else names[number])
+        else:
+            name = train.document_name(number)
+            if train.has_qid:
+                name += f" of query {train.query_name(int(train.codes[number]))}"
+        return name, float(parts.contribution[k])
+
+    least = LEAST * np.abs(parts.contribution).max(initial=0.0)
+    return Reasons(
+        parts.difference,
+        parts.kind,
+        [named(int(k)) for k in np.flatnonzero(parts.contribution > least)[:N_FOR]],
+        [named(int(k)) for k in np.flatnonzero(parts.contribution < -least)[:N_AGAINST]],
+        int(np.count_nonzero(parts.contribution)),
+    )
 
 
 def worst_rows(data: Rankings, errors: UnitErrors, scores: Array, n: int) -> list[WorstRow]:
-    """The ``n`` worst rows of one ranking, with their scores by the model fitted to all rows."""
+    """The ``n`` worst rows of one ranking, with their scores."""
     return [
         WorstRow(
             data.document_name(int(row)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -17,14 +17,12 @@ from rankrls._streams import written
 from rankrls._validation import check_integer
 from rankrls.preprocessing import TableEncoder
 from rankrls.report._analysis import analyse
-from rankrls.report._data import check_rankings, check_test
+from rankrls.report._data import Steps, check_rankings, check_test, encoder_of
 from rankrls.report._errors import Interval, UnitErrors
 from rankrls.report._findings import Finding
-from rankrls.report._fit_plan import make_plan
-from rankrls.report._heldout import AlphaPath
-from rankrls.report._labels_to_check import LabelsToCheck
+from rankrls.report._heldout import AlphaPath, make_plan
+from rankrls.report._labels import LabelsToCheck
 from rankrls.report._page import render
-from rankrls.report._steps_before import Steps, encoder_of
 
 __all__ = ["Report", "write_report"]
 
@@ -206,9 +204,7 @@ def write_report(
         document_names=document_names,
         sample_weight=sample_weight,
     )
-    plan = make_plan(estimator, alphas, train.X)
-    if progress is not None:
-        plan = replace(plan, tell=progress)
+    plan = make_plan(estimator, alphas, train.X, progress)
     unseen = None
     if test is not None:
         test = prepare.fill_in_test(test)

@@ -1,27 +1,177 @@
-"""Conjugate gradients for (G + alpha I) w = c, for all alphas from one Krylov sequence.
+"""Conjugate gradients for (G + alpha I) W = C, with G given by its products.
 
-All systems of a grid share the Krylov space of G and c. Conjugate gradients for the smallest alpha
-(the seed) compute residuals r_j. For any larger alpha the residual is ζ_j r_j, with a number ζ_j in
-(0, 1] that follows from the two coefficients of the seed. One product with G per iteration is
-therefore enough for the whole grid. Any linear function of the iterates (the coefficients
-themselves, or predictions for other rows) follows from its image of r_j by the same recurrence.
+`MultiShiftCG` is the only loop. All systems of a grid of alphas share the Krylov space of G and c:
+conjugate gradients for the smallest alpha (the seed) compute residuals r_j, and for any larger
+alpha the residual is ζ_j r_j, with a number ζ_j in (0, 1] that follows from the two coefficients of
+the seed. So one product with G per iteration is enough for the whole grid, and any linear function
+of the iterates (such as predictions) follows from its image of r_j by the same recurrence.
+
+- `converge` solves to a tolerance, with a diagonal preconditioner if columns have very different
+  scales, and assesses the solutions by their true residuals;
+- `stop_early` finds the (alpha, iteration) with the best score on held-out rows;
+- `solve_preconditioned` solves one system with any preconditioner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh_tridiagonal
+from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["DirectionSum", "MultiShiftCG", "ShiftedSum", "overflow_error"]
+from rankrls import _resources
+from rankrls._calls import Progress, warn
+
+__all__ = [
+    "COLUMNS",
+    "DEFAULT_MAX_ITER",
+    "DirectionSum",
+    "Equations",
+    "HeldOutImage",
+    "History",
+    "Iteration",
+    "IterationOptions",
+    "MultiShiftCG",
+    "ShiftedSum",
+    "Solution",
+    "converge",
+    "solve_preconditioned",
+    "stop_early",
+]
 
 Array = NDArray[Any]
 
+DEFAULT_MAX_ITER = 1000
+
+#: Maximum number of columns multiplied at once, which bounds the work space of products.
+COLUMNS = 8
+
 #: Number of residuals collected before coefficients are updated in one matrix product.
 BLOCK = 16
+
+#: Maximum number of restarts from the true residual.
+MAX_RESTARTS = 3
+
+#: Acceptable residual, in multiples of the estimated rounding errors.
+ROUNDING = 10.0
+
+#: Acceptable error, in multiples of the tolerance.
+SLACK = 2.0
+
+TINY = float(np.finfo(np.float64).tiny)
+EPS = float(np.finfo(np.float64).eps)
+
+
+class Iteration(NamedTuple):
+    """Argument of the callback after each iteration.
+
+    Attributes
+    ----------
+    n_iter : int
+    residual : float
+        The largest ‖residual‖/‖right-hand side‖ of the unconverged systems.
+    error : float or None
+        Validation error of the best alpha at this iteration (early stopping).
+    best_error : float or None
+        The smallest error so far.
+    best_iteration : int or None
+        Iteration of the smallest error.
+    """
+
+    n_iter: int
+    residual: float
+    error: float | None = None
+    best_error: float | None = None
+    best_iteration: int | None = None
+
+
+@dataclass(frozen=True)
+class IterationOptions:
+    """Checked parameters of the iteration."""
+
+    tol: float = 1e-6
+    max_iter: int = DEFAULT_MAX_ITER
+    patience: int = 10
+    callback: Callable[[Iteration], Any] | None = None
+    progress: Progress = field(default_factory=lambda: Progress("", 0))
+
+    def report(self, n_iter: int, residual: float) -> bool:
+        """Show the progress and call the callback; return whether it requests a stop."""
+        self.progress.bar(n_iter, self.max_iter, f"residual {residual:.2g}")
+        return self.callback is not None and bool(self.callback(Iteration(n_iter, residual)))
+
+
+@dataclass(frozen=True)
+class History:
+    """Summary of a run of conjugate gradients.
+
+    Attributes
+    ----------
+    n_iter : int
+        Number of iterations.
+    residual : ndarray of shape (n_alphas,) or None
+        True ‖residual‖/‖right-hand side‖, the worst of the outputs; None if stopped early.
+    accepted : ndarray of shape (n_alphas,), bool, or None
+        Whether solutions reach the required accuracy; None if stopped early.
+    iterations : ndarray of shape (n_checks,), int
+        Iterations at which the validation error was computed.
+    errors : ndarray of shape (n_checks, n_alphas)
+        Validation errors; NaN for an alpha that was no longer followed.
+    best_iteration, best : int or None
+        Iteration, and index of the alpha, of the selected model.
+    """
+
+    n_iter: int
+    residual: Array | None = None
+    accepted: Array | None = None
+    iterations: Array = field(default_factory=partial(np.empty, 0, dtype=np.int64))
+    errors: Array = field(default_factory=partial(np.empty, (0, 0)))
+    best_iteration: int | None = None
+    best: int | None = None
+
+
+class Equations(Protocol):
+    """The equations (G + alpha I) W = C, as needed by `converge` and `stop_early`.
+
+    Attributes
+    ----------
+    C : ndarray of shape (n, k)
+        Right-hand sides, in the range of G.
+    outputs : ndarray of shape (k,), int
+        The outputs of the columns.
+    """
+
+    C: Array
+    outputs: Array
+
+    @property
+    def dtype(self) -> Any:
+        """Data type of the products."""
+
+    @property
+    def n_entries(self) -> int:
+        """Approximate number of values read by a product with G."""
+
+    @property
+    def rank(self) -> int:
+        """Upper bound of the number of positive eigenvalues of G."""
+
+    def G(self, V: Array) -> Array:
+        """Compute G V for V of shape (n, k')."""
+
+    def diagonal(self) -> Array:
+        """Approximate diagonal of G, shape (n,)."""
+
+    def magnitude(self, W: Array) -> Array:
+        """Approximate scale of the rounding errors of each entry of G W, shape (n, k')."""
+
+
+# -- the loop -----------------------------------------------------------------------------------
 
 
 class MultiShiftCG:
@@ -53,7 +203,7 @@ class MultiShiftCG:
         ‖residual‖/‖c‖ by the recurrence; true residuals must be computed by the caller.
     frozen : ndarray of shape (n_alphas, k), bool
         Iterates that no longer change.
-    iterates : ShiftedSum
+    iterates : ShiftedSum or DirectionSum
         The solutions so far.
 
     Notes
@@ -69,10 +219,6 @@ class MultiShiftCG:
     If alpha is small, a small residual does not imply a small error e = (G + alpha I)⁻¹ residual.
     An iterate has converged when ‖residual‖ <= tol alpha ‖w‖, since ‖e‖ <= ‖residual‖/alpha, or
     when the residual is of the size of rounding errors, eps ‖G + alpha I‖ ‖w‖.
-
-    The norm of the iterates follows from x_{j+1} ⟂ r_{j+1}:
-    xᵀp ← b (xᵀp + a‖p‖²), ‖p‖² ← ‖r‖² + b²‖p‖². With a preconditioner the norms of
-    this recurrence are those of M, and r is replaced by M⁻¹r in the update of directions.
     """
 
     def __init__(
@@ -83,7 +229,7 @@ class MultiShiftCG:
         *,
         tol: float | Array,
         bounded: bool = True,
-        eps: float = float(np.finfo(np.float64).eps),
+        eps: float = EPS,
         precondition: Callable[[Array, Array], Array] | None = None,
     ) -> None:
         self.product, self.precondition = product, precondition
@@ -95,19 +241,17 @@ class MultiShiftCG:
         self.alphas = np.broadcast_to(alphas, (len(alphas), k))
         self.seed = self.alphas[0]
         self.delta = self.alphas - self.seed
-        self.scale = np.linalg.norm(C, axis=0)
+        self.scale = _norms(C)
         if not np.isfinite(self.scale).all():
-            raise overflow_error()
+            raise _overflow_error()
         self.R = np.divide(C, self.scale, out=np.zeros_like(C), where=self.scale > 0)
         Z = self.R if precondition is None else precondition(self.R, np.arange(k))
         self.P = Z.copy()
         self.square = np.einsum("ij,ij->j", self.R, Z)  # rᵀM⁻¹r, relative to ‖c‖²
-        self.start = np.where(self.square > 0, np.sqrt(self.square), 1.0)
+        self.start = np.where(self.square > 0, np.sqrt(np.maximum(self.square, 0.0)), 1.0)
         self.norm = (self.scale > 0).astype(float)
-        self.a = np.ones(k)
-        self.b = np.zeros(k)
-        self.rho = np.ones_like(self.delta)
-        self.zeta = np.ones_like(self.delta)
+        self.a, self.b = np.ones(k), np.zeros(k)
+        self.rho, self.zeta = np.ones_like(self.delta), np.ones_like(self.delta)
         self.frozen = np.zeros(self.delta.shape, dtype=bool)
         self.frozen[:, self.square <= 0] = True
         self.sizes = _Sizes(self.square, len(alphas))
@@ -132,13 +276,9 @@ class MultiShiftCG:
         return follower
 
     def follow(self, latest: Callable[[], Array], n_rows: int) -> DirectionSum:
-        """Follow a linear function of the iterates computed with the products, for one alpha.
+        """Follow a linear function computed with the products, shape (n_rows, k'), for one alpha.
 
-        Parameters
-        ----------
-        latest : function
-            Returns its values for the columns of the last product, shape (n_rows, k').
-        n_rows : int
+        ``latest`` returns its values for the columns of the last product.
         """
         assert self.n_iter == 0
         assert len(self.delta) == 1
@@ -151,18 +291,13 @@ class MultiShiftCG:
         """‖residual‖/‖c‖ for each alpha and column."""
         return self.zeta * self.norm
 
-    @property
-    def active(self) -> Array:
-        """Columns with an alpha that has not been frozen."""
-        return np.flatnonzero(~self.frozen.all(axis=0))
-
     def freeze(self, which: Array) -> None:
         """Freeze the iterates of some alphas, given by a mask of shape (n_alphas,)."""
         self.frozen[which] = True
 
     def step(self) -> bool:
         """Do one iteration; return False, without doing anything, if everything is frozen."""
-        on = self.active
+        on = np.flatnonzero(~self.frozen.all(axis=0))
         if not len(on):
             return False
         # Use views if all columns are active, to avoid copies of large vectors.
@@ -174,16 +309,22 @@ class MultiShiftCG:
             GP = GP + np.multiply(P, self.seed[on], out=work)
         curvature = np.einsum("ij,ij->j", P, GP)
         if not np.isfinite(curvature).all():
-            raise overflow_error()
+            raise _overflow_error()
         # No curvature: the residual is zero up to rounding.
         alive = curvature > 0
-        a = np.divide(self.square[on], curvature, out=np.zeros(len(on)), where=alive)
+        before = self.square[on]
+        a = np.divide(before, curvature, out=np.zeros(len(on)), where=alive)
         growth = a * self.b[on] / self.a[on]
         rho = 1.0 / (1.0 + self.delta[:, on] * a + growth * (1.0 - self.rho[:, on]))
         R -= np.multiply(GP, a, out=work)
         Z = R if self.precondition is None else self.precondition(R, on)
         square = np.where(alive, np.einsum("ij,ij->j", R, Z), 0.0)
-        b = np.divide(square, self.square[on], out=np.zeros(len(on)), where=self.square[on] > 0)
+        alive &= square > 0
+        next_square = square
+        if self.precondition is not None:
+            # The formula of Polak and Ribière tolerates rounding errors of the preconditioner.
+            next_square = np.where(alive, -a * np.einsum("ij,ij->j", GP, Z), 0.0)
+        b = np.divide(next_square, before, out=np.zeros(len(on)), where=before > 0)
         moving = ~self.frozen[:, on]
         zeta = np.where(moving, self.zeta[:, on] * rho, self.zeta[:, on])
         steps = np.where(moving, a * rho, 0.0)
@@ -195,12 +336,12 @@ class MultiShiftCG:
         P += Z
         if not whole:
             self.R[:, on], self.P[:, on] = R, P
-        self.square[on], self.a[on], self.b[on] = square, np.where(alive, a, 1.0), b
-        self.norm[on] = np.sqrt(square) if self.precondition is None else np.linalg.norm(R, axis=0)
+        self.square[on], self.a[on], self.b[on] = square, np.where(curvature > 0, a, 1.0), b
+        self.norm[on] = np.sqrt(square) if self.precondition is None else _norms(R)
         self.rho[:, on], self.zeta[:, on] = rho, zeta
         self.sizes.advance(on, curvature, a * rho, b, b * rho**2, steps, zeta, square)
         self.coefficients.append((self.a.copy(), self.b.copy()))
-        self.made[on] += alive
+        self.made[on] += curvature > 0
         self.n_iter += 1
         for image, follower in self.observers:
             follower.advance(on, steps)
@@ -212,7 +353,7 @@ class MultiShiftCG:
         """Whether iterates have converged (see Notes), shape (n_alphas, len(on))."""
         tol, alphas, residual = self.tol[on], self.alphas[:, on], self.residual[:, on]
         # The norm that is minimised is that of M⁻¹.
-        norm = self.zeta[:, on] * np.sqrt(self.square[on])
+        norm = self.zeta[:, on] * np.sqrt(np.maximum(self.square[on], 0.0))
         small = norm <= tol * self.start[on]
         if not self.bounded or not small.any():
             return small
@@ -223,7 +364,7 @@ class MultiShiftCG:
         else:
             # This norm does not follow from the recurrence, but hardly changes at this point.
             if self.last_size is None or self.n_iter % BLOCK == 0:
-                self.last_size = np.linalg.norm(self.iterates.one(0), axis=0)
+                self.last_size = _norms(self.iterates.one(0))
             converged |= residual <= tol * alphas * self.last_size[on]
         return small & (residual <= tol) & converged
 
@@ -257,26 +398,16 @@ class MultiShiftCG:
 
 
 class _Sizes:
-    """Norms of the iterates of every alpha and column: the last recurrence of `MultiShiftCG`.
+    """Norms of the iterates of every alpha and column, in the norm of M.
 
-    Steps are measured in units of the first step of their alpha, so that no alpha overflows.
-
-    Parameters
-    ----------
-    square : ndarray of shape (k,)
-        ‖r‖² of the first residual.
-    n_alphas : int
-
-    Attributes
-    ----------
-    top : ndarray of shape (k,)
-        The largest pᵀ(G + seed)p/‖p‖² so far, approximately ‖G + seed‖.
+    They follow from x_{j+1} ⟂ r_{j+1}: xᵀp ← b (xᵀp + a‖p‖²), ‖p‖² ← ‖r‖² + b²‖p‖². Steps are
+    measured in units of the first step of their alpha, so that no alpha overflows. ``top``, shape
+    (k,), is the largest pᵀ(G + seed)p/‖p‖² so far, approximately ‖G + seed‖.
     """
 
     def __init__(self, square: Array, n_alphas: int) -> None:
         shape = (n_alphas, len(square))
-        self.unit = np.zeros(shape)
-        self.xx, self.xp = np.zeros(shape), np.zeros(shape)
+        self.unit, self.xx, self.xp = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.pp = np.repeat(square[None], n_alphas, axis=0)
         self.seed_pp = square.copy()
         self.top = np.zeros(len(square))
@@ -297,13 +428,11 @@ class _Sizes:
         ``curvature``, ``b`` and ``square`` = ‖r‖² are the seed's, shape (len(on),); the others
         have the shape (n_alphas, len(on)). ``first`` is the unit of the first steps.
         """
-        rayleigh = np.divide(
-            curvature, self.seed_pp[on], out=np.zeros(len(on)), where=self.seed_pp[on] > 0
-        )
+        seed_pp = self.seed_pp[on]
+        rayleigh = np.divide(curvature, seed_pp, out=np.zeros(len(on)), where=seed_pp > 0)
         self.top[on] = np.maximum(self.top[on], rayleigh)
-        self.seed_pp[on] = square + b**2 * self.seed_pp[on]
-        new = self.unit[:, on] == 0
-        self.unit[:, on] = unit = np.where(new, first, self.unit[:, on])
+        self.seed_pp[on] = square + b**2 * seed_pp
+        self.unit[:, on] = unit = np.where(self.unit[:, on] == 0, first, self.unit[:, on])
         s = np.divide(steps, unit, out=np.zeros_like(steps), where=unit > 0)
         pp, xp = self.pp[:, on], self.xp[:, on]
         self.xx[:, on] += s * (2 * xp + s * pp)
@@ -312,18 +441,11 @@ class _Sizes:
 
     def of(self, on: Array, factor: Array) -> Array:
         """Factor · ‖x‖ for columns ``on``, both of shape (n_alphas, len(on))."""
-        return factor * self.unit[:, on] * np.sqrt(self.xx[:, on])
+        return factor * self.unit[:, on] * np.sqrt(np.maximum(self.xx[:, on], 0.0))
 
 
 class DirectionSum:
-    """x ← x + a p for one alpha, with p the directions themselves.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        (d, k).
-    dtype : of x
-    """
+    """x ← x + a p for one alpha, with p the directions themselves; x of shape (d, k)."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self.x = np.zeros(shape, dtype=dtype)
@@ -359,8 +481,7 @@ class ShiftedSum:
         d, k = r.shape
         self.block = block
         self.r = np.zeros((k, block, d))
-        self.x = np.zeros((k, n_alphas, d))
-        self.p = np.zeros((k, n_alphas, d))
+        self.x, self.p = np.zeros((k, n_alphas, d)), np.zeros((k, n_alphas, d))
         # x = x_old + x_p p_old + x_r · r,  p = p_p p_old + p_r · r
         self.x_p, self.p_p = np.zeros((k, n_alphas)), np.zeros((k, n_alphas))
         self.x_r, self.p_r = np.zeros((k, n_alphas, block)), np.zeros((k, n_alphas, block))
@@ -409,6 +530,628 @@ class ShiftedSum:
         return x.T
 
 
-def overflow_error() -> ValueError:
-    """Error for numbers that are no longer finite."""
+# -- one system with a preconditioner -----------------------------------------------------------
+
+
+class Solution(NamedTuple):
+    """Result of `solve_preconditioned`.
+
+    Attributes
+    ----------
+    x : ndarray of shape (n,)
+    n_iter : int
+    residual : float
+        ‖b − Ax‖/‖b‖, or the same ratio in the norm of the preconditioner if that is larger. With a
+        good preconditioner, this is approximately the relative error of x.
+    accepted : bool
+        Whether the residual is below the tolerance.
+    stopped : bool
+        Whether the callback requested a stop.
+    """
+
+    x: Array
+    n_iter: int
+    residual: float
+    accepted: bool
+    stopped: bool
+
+
+def solve_preconditioned(
+    product: Callable[[Array], Array],
+    precondition: Callable[[Array], Array],
+    b: Array,
+    options: IterationOptions,
+    start: Array | None = None,
+    magnitude: Callable[[Array], float] | None = None,
+) -> Solution:
+    """Solve A x = b for symmetric positive definite A and preconditioner.
+
+    Parameters
+    ----------
+    product : function of an array (n,)
+        Computes A v.
+    precondition : function of an array (n,)
+        Computes an approximation of A⁻¹ v.
+    b : ndarray of shape (n,)
+    options : IterationOptions
+        Its callback may stop the iteration.
+    start : ndarray of shape (n,), optional
+        Initial value, such as the solution of similar equations.
+    magnitude : function of an array (n,), optional
+        Norm to which the rounding errors of ``product`` are relative.
+    """
+    x = np.zeros_like(b) if start is None else start.copy()
+    sizes = float(np.linalg.norm(b)), float(np.sqrt(max(float(b @ precondition(b)), 0.0)))
+    if not np.isfinite(sizes).all():
+        raise _overflow_error()
+    if sizes[0] == 0.0:
+        return Solution(np.zeros_like(b), 0, 0.0, True, False)
+
+    def relative(norm: float, square: float) -> float:
+        """The larger of the two relative norms of a residual."""
+        second = np.sqrt(max(square, 0.0)) / sizes[1] if sizes[1] > 0 else 0.0
+        return float(max(norm / sizes[0], second))
+
+    n_iter, stopped, residual = 0, False, np.inf
+    for _ in range(1 + MAX_RESTARTS):
+        r = b - product(x)
+        before, residual = residual, relative(float(np.linalg.norm(r)), float(r @ precondition(r)))
+        done = residual <= options.tol or n_iter >= options.max_iter or stopped
+        if done or residual > 0.5 * before:
+            break
+        run = MultiShiftCG(
+            lambda P: product(P[:, 0])[:, None],
+            r[:, None],
+            np.zeros(1),
+            tol=0.0,
+            bounded=False,
+            precondition=lambda R, _: precondition(R[:, 0])[:, None],
+        )
+        scale = float(run.scale[0])
+        while n_iter < options.max_iter and not stopped and run.step():
+            n_iter += 1
+            current = relative(scale * float(run.norm[0]), scale**2 * float(run.square[0]))
+            stopped = options.report(n_iter, current)
+            if current <= 0.3 * options.tol:  # the true residual may be larger
+                break
+        x += run.solution(0)[:, 0]
+    limit = float(options.tol)
+    if magnitude is not None:
+        limit = max(limit, ROUNDING * EPS * magnitude(x) / sizes[0])
+    return Solution(x, n_iter, residual, residual <= limit, stopped)
+
+
+# -- to a tolerance -----------------------------------------------------------------------------
+
+
+def converge(
+    systems: Sequence[Equations],
+    alphas: Array,
+    options: IterationOptions,
+    *,
+    shifts: Array | None = None,
+    quiet: bool = False,
+) -> tuple[list[Array], History]:
+    """Solve each system, shape (n_alphas, n, k), with relative errors of about tol.
+
+    All alphas share one Krylov sequence, unless the columns are scaled so differently that they
+    need a preconditioner. A `ConvergenceWarning` is issued if the true residual, or the error that
+    follows from it, is above the tolerance or above what the precision of X allows.
+
+    Parameters
+    ----------
+    systems : sequence of Equations
+    alphas : ndarray of shape (n_alphas,)
+    options : IterationOptions
+    shifts : ndarray of shape (n_alphas,), optional
+        Values added to the diagonal of G; alphas by default. Equations that are scaled for one
+        alpha include a part of it in G.
+    quiet : bool
+        Whether to suppress warnings. ``History.accepted`` has the same information.
+    """
+    shape = len(systems), len(alphas)
+    residual, error, accepted = np.zeros(shape), np.zeros(shape), np.ones(shape, dtype=bool)
+    solutions, n_iter, stopped = [], 0, False
+    for j, system in enumerate(systems):
+        size, advice = (len(alphas), *system.C.shape), "ask for fewer alphas at a time"
+        _resources.require(
+            "a grid of alphas by conjugate gradients", *size, copies=3, advice=advice
+        )
+        W = np.empty(size)
+        for which, run, kept in _runs(system, alphas if shifts is None else shifts, options):
+            W[which], accepted[j, which] = run.solutions[kept], run.accepted[kept]
+            residual[j, which], error[j, which] = run.residual[kept], run.error[kept]
+            n_iter, stopped = max(n_iter, run.n_iter), stopped or run.stopped
+        solutions.append(W)
+    if not accepted.all() and not stopped and not quiet:
+        worst = int(np.argmax(np.where(accepted, -np.inf, error)))
+        j, s = divmod(worst, len(alphas))
+        warn(
+            f"conjugate gradients ended after {n_iter} iterations with a relative residual of "
+            f"{residual[j, s]:.2g} at alpha={alphas[s]:g}, which leaves a relative error of the "
+            f"coefficients of up to {error[j, s]:.2g} > tol={options.tol:g}: raise max_iter, tol "
+            f"or alpha, {_advice(systems[0])}, or use early_stopping=True",
+            ConvergenceWarning,
+        )
+    return solutions, History(
+        n_iter, residual=residual.max(axis=0), accepted=np.all(accepted, axis=0) | stopped
+    )
+
+
+def _advice(system: Equations) -> str:
+    if system.dtype == np.float32:
+        return "centre and scale the features, pass them as float64"
+    return "centre and scale the features"
+
+
+def _runs(
+    system: Equations, alphas: Array, options: IterationOptions
+) -> Iterator[tuple[Array, _Run, Any]]:
+    """Generate (indices of alphas, a run, which of its solutions are theirs); the last counts."""
+    diagonal, everything = _Diagonal(system), slice(None)
+    order = np.argsort(alphas)
+    uneven = np.array([diagonal.uneven(alpha) for alpha in alphas])
+    hidden = np.array([diagonal.hidden(alpha) for alpha in alphas])
+    # Without full rank, one shared run is cheaper than preconditioned runs for many alphas.
+    together = ~hidden & (len(alphas) > 1 and not diagonal.full_rank)
+    shared, alone = order[(~uneven | together)[order]], order[(uneven & ~together)[order]]
+    size = max(1, COLUMNS // system.C.shape[1])  # alphas that are solved together
+    if len(shared):
+        run = _Run(system, diagonal, alphas[shared], options)
+        yield shared, run, everything
+        left = np.flatnonzero(~run.accepted & uneven[shared] & (not run.stopped))
+        for part in (left[first : first + size] for first in range(0, len(left), size)):
+            start = run.solutions[part]
+            again = _Run(system, diagonal, alphas[shared[part]], options, scaled=True, start=start)
+            yield shared[part], again, everything
+    for which in (alone[first : first + size] for first in range(0, len(alone), size)):
+        run = _Run(system, diagonal, alphas[which], options, scaled=True)
+        yield which, run, everything
+        failed = which[~run.accepted & ~hidden[which]]
+        if len(failed) and not run.stopped and run.n_iter < options.max_iter:
+            # Without a preconditioner, iterates have no component in the null space of G.
+            run = _Run(system, diagonal, alphas[failed], options)
+            yield failed[run.accepted], run, run.accepted
+
+
+#: A preconditioner is used if the diagonal of G + alpha I varies by more than this factor, for G of
+#: possibly full rank and otherwise.
+SPREADS = 10.0, 100.0
+
+#: If it varies by more than this factor, the largest columns mask the smallest ones in rounding
+#: errors of residuals, and vice versa in norms of solutions.
+MAX_SPREAD = 1e12
+
+
+class _Diagonal:
+    """The diagonal g of G, shape (n, 1), and the preconditioner M = scales + alpha.
+
+    ``scales`` = max(g, floor). With full rank the floor is the smallest g > 0. Without it
+    preconditioned iterates leave the range of G, and only alpha makes their parts in its null space
+    decay, each scale at its own rate. Then only the largest columns are scaled, a tenth of the rank
+    in number, and the floor is the next one.
+    """
+
+    def __init__(self, system: Equations) -> None:
+        diagonal = system.diagonal()
+        if not np.isfinite(diagonal).all():
+            raise _overflow_error()
+        g = np.sort(diagonal[diagonal > 0])[::-1]
+        g = g if len(g) else np.ones(1)
+        self.full_rank = len(g) <= system.rank
+        self.top, self.bottom = g[0], g[-1]
+        self.floor = g[-1] if self.full_rank else g[system.rank // 10]
+        self.g = diagonal[:, None]
+        self.scales = np.maximum(self.g, self.floor)
+
+    def uneven(self, alpha: float) -> bool:
+        """Whether the scales of columns vary enough for a preconditioner."""
+        spread = SPREADS[0] if self.full_rank else SPREADS[1]
+        return bool(self.top + alpha > spread * (self.floor + alpha))
+
+    def hidden(self, alpha: float) -> bool:
+        """Whether columns of large scale mask others."""
+        return bool(self.top + alpha > MAX_SPREAD * (self.bottom + alpha))
+
+
+class _Run:
+    """Solve one system for increasing alphas, and assess the solutions by their true residuals.
+
+    Parameters
+    ----------
+    system : Equations
+    diagonal : _Diagonal
+    alphas : ndarray of shape (n_alphas,)
+    options : IterationOptions
+    scaled : bool
+        Whether to use the preconditioner M of ``diagonal``. Residuals then have the norm of M⁻¹
+        and solutions that of M, in which columns of all scales count equally.
+    start : ndarray of shape (n_alphas, n, k), optional
+        Solutions to improve.
+
+    Attributes
+    ----------
+    solutions : ndarray of shape (n_alphas, n, k)
+    residual, error : ndarray of shape (n_alphas,)
+        True ‖residual‖/‖c‖ and a bound or estimate of the relative error of the solution, the
+        worst of the columns.
+    accepted : ndarray of shape (n_alphas,), bool
+        Whether they are small enough.
+    n_iter : int
+    stopped : bool
+        Whether the callback requested a stop.
+    """
+
+    def __init__(
+        self,
+        system: Equations,
+        diagonal: _Diagonal,
+        alphas: Array,
+        options: IterationOptions,
+        scaled: bool = False,
+        start: Array | None = None,
+    ) -> None:
+        self.system, self.diagonal, self.options, self.scaled = system, diagonal, options, scaled
+        self.hidden = diagonal.hidden(alphas[0])
+        self.eps = float(np.finfo(system.dtype).eps)
+        self.n_iter, self.stopped = 0, False
+        (n, k), S = system.C.shape, len(alphas)
+        # One column for every (alpha, output) from here on.
+        self.alphas = np.repeat(alphas, k)
+        self.C = np.tile(system.C, S)
+        # The smallest eigenvalue of G + alpha I found in a Krylov space.
+        self.smallest = np.zeros(S * k)
+        W = self._solve() if start is None else _columns(start)
+        state = self._refine(W)
+        self.solutions = np.moveaxis(W.reshape(n, S, k), 1, 0)
+        self.residual = state.residual.reshape(S, k).max(axis=1)
+        self.error = state.error.reshape(S, k).max(axis=1)
+        self.accepted = np.asarray(state.accepted.reshape(S, k).all(axis=1))
+
+    def _solve(self) -> Array:
+        """Solutions of shape (n, n_alphas · k), up to the accuracy of the recurrence."""
+        C, tol = self.system.C, self.options.tol
+        k = C.shape[1]
+        if self.scaled:
+            run = self._cg(self.C, np.arange(len(self.alphas)), tol, bounded=True)
+            self._iterate(run)
+            return run.solutions()[0]
+        run = self._cg(C, None, tol, bounded=True)
+        self._iterate(run)
+        ritz = np.tile([run.smallest_ritz(j) for j in range(k)], len(self.alphas) // k)
+        self.smallest = ritz + self.alphas - self.alphas[0]
+        return _columns(run.solutions())
+
+    def _cg(self, C: Array, columns: Array | None, tol: Any, *, bounded: bool) -> MultiShiftCG:
+        """Make a run: one alpha for each of ``columns``, or all alphas for all columns."""
+        precondition, alphas = None, self.alphas[:: self.system.C.shape[1]]
+        if columns is not None:
+            alphas = self.alphas[columns][None]
+            if self.scaled:
+
+                def precondition(R: Array, on: Array) -> Array:
+                    return R / (self.diagonal.scales + alphas[:, on])
+
+        product, eps = self.system.G, self.eps
+        return MultiShiftCG(
+            product, C, alphas, tol=tol, bounded=bounded, eps=eps, precondition=precondition
+        )
+
+    def _iterate(self, run: MultiShiftCG) -> None:
+        before = self.n_iter
+        while self.n_iter < self.options.max_iter and not self.stopped and run.step():
+            self.n_iter = before + run.n_iter
+            residual = float(run.residual.max(where=~run.frozen, initial=0.0))
+            self.stopped = self.options.report(self.n_iter, residual)
+
+    def _refine(self, W: Array) -> _State:
+        """Iterative refinement in place: solve for the true residual while that helps."""
+        for left in reversed(range(1 + MAX_RESTARTS)):
+            R = self._residual(W, slice(None))
+            state = self._judge(W, R)
+            bad = np.flatnonzero(~state.accepted & (state.norm > state.goal))
+            over = left == 0 or self.n_iter >= self.options.max_iter
+            if over or self.stopped or not len(bad):
+                break
+            tol = state.goal[bad] / state.norm[bad]
+            run = self._cg(R[:, bad], bad, tol, bounded=False)
+            self._iterate(run)
+            W[:, bad] += run.solutions()[0]
+            if not self.scaled:
+                ritz = [run.smallest_ritz(j) for j in range(len(bad))]
+                self.smallest[bad] = np.minimum(self.smallest[bad], ritz)
+        if not self.stopped:
+            self._compare(W, state)
+        return state
+
+    def _norm(self, R: Array, columns: Any = slice(None)) -> Array:
+        """The norm of M⁻¹ for columns of residuals."""
+        return _norms(R * self._root(columns) if self.scaled else R)
+
+    def _root(self, columns: Any) -> Array:
+        """The diagonal of M^−½, shape (n, k')."""
+        return 1.0 / np.sqrt(self.diagonal.scales + self.alphas[columns])
+
+    def _residual(self, W: Array, columns: Any) -> Array:
+        return self.C[:, columns] - self.system.G(W) - self.alphas[columns] * W
+
+    def _judge(self, W: Array, R: Array) -> _State:
+        """Assess W by its true residuals R.
+
+        The error is at most ‖R + δ‖/alpha, with δ the rounding errors of R. Without preconditioner
+        iterates and errors stay in the range of G, as C does. Then the error is about ‖R + δ‖/θ,
+        with θ the smallest Ritz value of G + alpha I, once the residual is of the size of rounding
+        errors: a larger part of C that belongs to smaller eigenvalues would be left in R.
+        """
+        tol, eps = self.options.tol, self.eps
+        residual, size = _norms(R), _norms(W)
+        norm, target = self._norm(R), self._norm(self.C)
+        # X w of the smallest alpha is the largest.
+        k = self.system.C.shape[1]
+        magnitude = eps * self.system.magnitude(W[:, :k])
+        delta = rounding = np.tile(_norms(magnitude), len(size) // k)
+        if self.scaled:
+            rounding = self._norm(np.tile(magnitude, len(size) // k))
+        limit = eps ** (2 / 3) * target
+        if self.hidden:  # contributions of columns to predictions, relative to the largest column
+            weight = np.sqrt(self.diagonal.g + self.alphas)
+            size = _norms(weight * W) / weight.max(axis=0)
+        bound = (residual + delta) / np.maximum(self.alphas * size, TINY)
+        enough = tol * norm / np.maximum(bound, tol)  # of ‖R‖ for an error of tol
+        if not self.scaled:
+            smallest = np.where(np.isfinite(self.smallest), self.smallest, 0.0) * size
+            estimate = (norm + rounding) / np.maximum(smallest, TINY)
+            seen = norm <= np.minimum(ROUNDING * rounding, eps**0.5 * target)
+            bound = np.where(seen, np.minimum(bound, estimate), bound)
+        # Errors above eps^(2/3) are always reported.
+        rounding = np.minimum(ROUNDING * rounding, limit)
+        small = (norm <= tol * target) & (residual <= tol * _norms(self.C))
+        limited = norm <= rounding
+        return _State(
+            residual=residual / np.maximum(_norms(self.C), TINY),
+            error=np.where(residual > 0, bound, 0.0),
+            norm=norm,
+            goal=np.maximum(rounding, np.minimum(enough, tol * target)),
+            small=small | limited,
+            allowed=np.where(limited, max(SLACK * tol, eps**0.5), SLACK * tol),
+        )
+
+    def _compare(self, W: Array, state: _State) -> None:
+        """Estimate errors by solving again from another start, if the bound is too weak.
+
+        A component in the null space of G, which a preconditioner introduces into W and only alpha
+        makes decay, depends on the start. The estimate is ten times the difference.
+        """
+        at = np.flatnonzero(~state.accepted & state.small)
+        if not self.scaled or not len(at):
+            return
+        W, root = W[:, at], self._root(at)
+        noise = np.random.default_rng(0).standard_normal(W.shape)
+        start = root * noise * _norms(W / root) / np.maximum(_norms(noise), TINY)
+        R = self._residual(start, at)
+        tol = state.norm[at] / np.maximum(self._norm(R, at), TINY)
+        run = self._cg(R, at, tol, bounded=False)
+        while run.n_iter < self.options.max_iter and run.step():
+            pass
+        difference = start + run.solutions()[0] - W
+        # In the norm of M, and by the contributions of columns to predictions.
+        estimates = [
+            _norms(weight * difference) / np.maximum(_norms(weight * W), TINY)
+            for weight in (1 / root, np.sqrt(self.diagonal.g + self.alphas[at]))
+        ]
+        state.error[at] = np.minimum(state.error[at], 10.0 * np.maximum(*estimates))
+
+
+@dataclass
+class _State:
+    """Residuals and errors of solutions, arrays of shape (k,) with one entry for each column.
+
+    ``residual`` is ‖R‖/‖c‖ of the true residual R, ``error`` a bound or estimate of the relative
+    error and ``allowed`` the largest accepted one; ``norm`` and ``goal`` are ‖R‖ and its target in
+    the norm of M⁻¹. ``small``: whether the residual is within the tolerance or of the size of
+    rounding errors.
+    """
+
+    residual: Array
+    error: Array
+    norm: Array
+    goal: Array
+    small: Array
+    allowed: Array
+
+    @property
+    def accepted(self) -> Array:
+        """Solutions that are good enough, shape (k,), bool."""
+        return self.small & (self.error <= self.allowed)
+
+
+def _columns(W: Array) -> Array:
+    """Solutions of shape (n_alphas, n, k) as columns (n, n_alphas · k)."""
+    return np.moveaxis(W, 0, 1).reshape(W.shape[1], -1)
+
+
+def _norms(V: Array) -> Array:
+    return np.linalg.norm(V, axis=0)
+
+
+def _overflow_error() -> ValueError:
     return ValueError("the numbers overflow; scale the features, the scores or the weights down")
+
+
+# -- early stopping -----------------------------------------------------------------------------
+
+
+#: Scoring one held-out row costs about as much as this many stored entries of X in an iteration.
+ENTRIES_PER_ROW = 50
+
+
+class HeldOutImage(Protocol):
+    """Predictions of held-out rows, updated along with the iterates of a run.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Number of held-out rows, and other dimensions.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of held-out rows, and other dimensions."""
+
+    def follow(self, run: MultiShiftCG) -> ShiftedSum | DirectionSum:
+        """Track predictions for the iterates of a run that has not started."""
+
+
+def stop_early(
+    systems: Sequence[Equations],
+    alphas: Array,
+    options: IterationOptions,
+    held_out: HeldOutImage,
+    score: Callable[[Array], float],
+    n_outputs: int,
+) -> tuple[list[Array], History]:
+    """Find the (alpha, iteration) with the best score on held-out rows, higher = better.
+
+    An alpha is followed until it has converged, or its score has not improved for
+    ``options.patience`` iterations. If scores tie, the largest alpha is chosen, then the first
+    iteration.
+
+    Parameters
+    ----------
+    systems : sequence of Equations, together covering all outputs
+    alphas : ndarray of shape (n_alphas,), >= 0
+    options : IterationOptions
+    held_out : HeldOutImage
+        Predictions of the held-out rows as a linear function of the iterates.
+    score : function of predictions of shape (m', n_outputs)
+    n_outputs : int
+
+    Returns
+    -------
+    list of ndarray of shape (1, n, k)
+        The best solution of every system.
+    History
+    """
+    order = np.argsort(alphas)
+    runs = [
+        MultiShiftCG(s.G, s.C, alphas[order], tol=options.tol, eps=float(np.finfo(s.dtype).eps))
+        for s in systems
+    ]
+    views = [held_out.follow(run) for run in runs]
+    predictions = np.empty((held_out.shape[0], n_outputs))
+    record = _ScoreTable(len(alphas))
+    kept = [np.zeros((1, *system.C.shape)) for system in systems]
+    every = _interval(systems[0].n_entries, held_out.shape[0], len(alphas))
+    n_iter, stopped = 0, False
+    converged = np.zeros(len(alphas), dtype=bool)
+    while n_iter < options.max_iter and record.followed.any() and not stopped:
+        for run in runs:
+            run.step()
+        n_iter += 1
+        # An alpha is finished when it has converged in every run.
+        ended = np.all([run.frozen.all(axis=1) for run in runs], axis=0)
+        last = n_iter == options.max_iter or not (record.followed & ~ended).any()
+        if n_iter % every and not last:
+            continue
+        record.begin(n_iter)
+        for s in np.flatnonzero(record.followed):
+            for system, run, view in zip(systems, runs, views, strict=True):
+                predictions[:, system.outputs] = view.one(int(s)) * run.scale
+            if record.add(int(s), score(predictions)):
+                kept = [run.solution(int(s))[None] for run in runs]
+        converged |= record.followed & ended
+        record.followed &= ~ended & (n_iter - record.latest < options.patience)
+        for run in runs:
+            run.freeze(~record.followed)
+        residual = max(float(run.residual.max()) for run in runs)
+        state = Iteration(n_iter, residual, *record.summary())
+        options.progress.bar(
+            n_iter,
+            options.max_iter,
+            f"validation error {state.error:.4f}, best {state.best_error:.4f} "
+            f"at {state.best_iteration}",
+        )
+        stopped = options.callback is not None and bool(options.callback(state))
+    if record.followed.any() and not stopped:
+        warn(
+            f"early stopping reached max_iter={options.max_iter} before the validation error had "
+            f"stopped improving for {options.patience} iterations: raise max_iter",
+            ConvergenceWarning,
+        )
+    for system, run in zip(systems, runs, strict=True):
+        _check_recurrence(system, run, alphas[order], np.flatnonzero(converged), options)
+    return kept, record.history(n_iter, order)
+
+
+def _check_recurrence(
+    system: Equations, run: MultiShiftCG, alphas: Array, which: Array, options: IterationOptions
+) -> None:
+    """Warn if the true residuals of some alphas are larger than those of the recurrence."""
+    if not len(which):
+        return
+    W = np.hstack([run.solution(int(s)) for s in which])
+    C = np.tile(system.C, len(which))
+    R = C - system.G(W) - np.repeat(alphas[which], system.C.shape[1]) * W
+    eps = float(np.finfo(system.dtype).eps)
+    size = np.maximum(_norms(C), np.finfo(float).tiny)
+    rounding = np.minimum(ROUNDING * eps * _norms(system.magnitude(W)) / size, eps ** (2 / 3))
+    excess = _norms(R) / size - np.maximum(options.tol, rounding)
+    at = int(np.argmax(excess))
+    if excess[at] > 0:
+        warn(
+            f"early stopping followed alpha={np.repeat(alphas[which], system.C.shape[1])[at]:g} "
+            f"until rounding errors left a relative residual of {_norms(R)[at] / size[at]:.2g} > "
+            f"tol={options.tol:g}: {_advice(system)}, or raise tol",
+            ConvergenceWarning,
+        )
+
+
+class _ScoreTable:
+    """Scores of each (alpha, iteration), and the best of them."""
+
+    def __init__(self, n_alphas: int) -> None:
+        self.followed = np.ones(n_alphas, dtype=bool)
+        self.scores = np.full(n_alphas, -np.inf)
+        self.latest = np.zeros(n_alphas, dtype=np.int64)  # the iteration of each alpha's best
+        self.best, self.best_score, self.best_iteration = -1, -np.inf, 0
+        self.checks: list[int] = []
+        self.rows: list[Array] = []
+
+    def begin(self, n_iter: int) -> None:
+        self.checks.append(n_iter)
+        self.rows.append(np.full(len(self.scores), np.nan))
+
+    def add(self, s: int, score: float) -> bool:
+        """Record the score of alpha ``s``; return whether it is the best so far."""
+        if not np.isfinite(score):
+            raise ValueError(f"scoring returned {score}; it must return a finite number")
+        n_iter = self.checks[-1]
+        self.rows[-1][s] = score
+        if score > self.scores[s]:
+            self.scores[s], self.latest[s] = score, n_iter
+        if score > self.best_score or (score == self.best_score and s > self.best):
+            self.best, self.best_score, self.best_iteration = s, score, n_iter
+            return True
+        return False
+
+    def summary(self) -> tuple[float, float, int]:
+        """The error of this check, the best error, and its iteration."""
+        return float(1 - np.nanmax(self.rows[-1])), 1 - self.best_score, self.best_iteration
+
+    def history(self, n_iter: int, order: Array) -> History:
+        errors = np.empty((len(self.checks), len(order)))
+        errors[:, order] = 1 - np.array(self.rows)
+        return History(
+            n_iter,
+            iterations=np.array(self.checks),
+            errors=errors,
+            best_iteration=self.best_iteration,
+            best=int(order[self.best]),
+        )
+
+
+def _interval(n_entries: int, n_held_out: int, n_alphas: int) -> int:
+    """Interval between evaluations of held-out rows, so that these cost less than products."""
+    if n_alphas == 1:
+        return 1
+    return int(np.clip(n_alphas * n_held_out * ENTRIES_PER_ROW / max(n_entries, 1), 1, 5))

@@ -18,15 +18,14 @@ from rankrls._validation import (
     check_finite_array,
     check_length,
     check_magnitudes,
-    check_option,
     check_pairs,
     check_scores,
     check_weights,
     encode_qid,
 )
-from rankrls.core.preferences import laplacian as _costs
-from rankrls.core.preferences.laplacian import COSTS, QUERY_WEIGHTINGS, TIES, Objective
-from rankrls.core.preferences.query_weights import varying_queries
+from rankrls.core.preferences.costs import Loss
+from rankrls.core.preferences.laplacian import Objective, add, from_edges, from_scores
+from rankrls.core.preferences.query_weights import QueryWeighting, varying_queries
 
 __all__ = ["PreferenceGraph"]
 
@@ -394,51 +393,45 @@ class PreferenceGraph:
 
     # ------------------------------------------------------------------ as a quadratic form
 
-    def objectives(
-        self, *, cost: str = "magnitude", ties: str = "keep", query_weighting: str = "pair"
-    ) -> list[Objective]:
-        """L, r and counts for a cost: one `Objective` per group of outputs that share L."""
-        check_option("cost", cost, COSTS)
-        check_option("ties", ties, TIES)
-        check_option("query_weighting", query_weighting, QUERY_WEIGHTINGS)
+    def objectives(self, loss: Loss | None = None) -> list[Objective]:
+        """L, r and counts for a loss: one `Objective` per group of outputs that share L."""
+        loss = Loss() if loss is None else loss
         edges = None
         if self._pairs is not None:
             given = self._pairs
-            edges = _costs.from_edges(
+            edges = from_edges(
                 given.pairs,
                 given.magnitude,
                 given.weight,
                 self.n_rows,
-                cost=cost,
+                cost=loss.of_pair,
                 features=given.features,
             )
         if self._scores is None:
             if edges is None:
                 raise ValueError("the preference graph is empty; give scores or pairs")
             return [edges]
-        scored = _costs.from_scores(
+        scored = from_scores(
             self._scores.s,
             self._scores.queries.codes,
             len(self._scores.queries),
             self._scores.weight,
-            cost=cost,
-            ties=ties,
-            query_weighting=query_weighting,
+            loss,
         )
         if edges is None or edges.n_pairs == 0:
             return scored
-        return [_costs.add(objective, edges) for objective in scored]
+        return [add(objective, edges) for objective in scored]
 
     def laplacian(
         self,
         *,
         cost: str = "magnitude",
         ties: str = "keep",
-        query_weighting: str = "pair",
+        query_weighting: QueryWeighting = "pair",
         output: int = 0,
     ) -> LinearOperator:
         """Laplacian L as a SciPy ``LinearOperator`` of shape (m, m); O(m) per column for scores."""
-        objective, _ = self._find(output, cost, ties, query_weighting)
+        objective, _ = self._find(output, Loss(cost, ties, query_weighting))
         return objective.laplacian.L
 
     def target(
@@ -446,17 +439,15 @@ class PreferenceGraph:
         *,
         cost: str = "magnitude",
         ties: str = "keep",
-        query_weighting: str = "pair",
+        query_weighting: QueryWeighting = "pair",
         output: int = 0,
     ) -> Array:
         """The right-hand side r = Σ_edges w² z (e_h − e_j), shape (m,)."""
-        objective, column = self._find(output, cost, ties, query_weighting)
+        objective, column = self._find(output, Loss(cost, ties, query_weighting))
         return objective.laplacian.r[:, column]
 
-    def _find(
-        self, output: int, cost: str, ties: str, query_weighting: str
-    ) -> tuple[Objective, int]:
-        for objective in self.objectives(cost=cost, ties=ties, query_weighting=query_weighting):
+    def _find(self, output: int, loss: Loss) -> tuple[Objective, int]:
+        for objective in self.objectives(loss):
             where = np.flatnonzero(objective.outputs == output)
             if where.size:
                 return objective, int(where[0])

@@ -1,15 +1,14 @@
 """The quadratic form fᵀ L f − 2 fᵀ r + const of scores or pairs and a cost.
 
-Costs, for an edge of magnitude y (weight w², target z): `magnitude` z = y, w = 1;
-`unit` z = 1, w = 1; `relative` z = y, w = 1/y. Scores give an edge of magnitude s_i − s_j to
-every pair of a query, weighted by c ω_i ω_j with c the query's weighting.
+A cost gives an edge of magnitude d its target z(d) and weight w²(d). Scores give an edge of
+magnitude s_i − s_j to every pair of a query, weighted by c ω_i ω_j with c the query's weighting.
 
 A `Laplacian` provides products with L, the normal equations of explicit features, and an exact
 factor L = F Fᵀ to the solvers. Four kinds are sufficient for all costs:
 
 - `ScatterLaplacian`: all rows of a group against each other (ties kept, or no ties);
 - `PooledLaplacian`: rows of equal score pooled, and a Laplacian over the pools (ties dropped);
-- `EdgeLaplacian`: an explicit list of edges (given pairs; the level graph of `relative`);
+- `EdgeLaplacian`: an explicit list of edges (given pairs, or pairs of levels);
 - `SumLaplacian`: scores and pairs together.
 
 All of them cost O(m) for each column, for rows in any order.
@@ -35,8 +34,8 @@ from scipy.linalg import blas, cholesky, solve_triangular
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator
 
+from rankrls.core.preferences.costs import Cost, Loss
 from rankrls.core.preferences.query_weights import (
-    QUERY_WEIGHTINGS,
     Groups,
     Levels,
     QueryWeights,
@@ -47,9 +46,6 @@ from rankrls.core.preferences.query_weights import (
 )
 
 __all__ = [
-    "COSTS",
-    "QUERY_WEIGHTINGS",
-    "TIES",
     "Covariates",
     "EdgeLaplacian",
     "Factor",
@@ -65,7 +61,6 @@ __all__ = [
     "StackedFactor",
     "SumLaplacian",
     "add",
-    "edge_targets",
     "from_edges",
     "from_scores",
 ]
@@ -420,11 +415,8 @@ def _weighted_mean(weight: Array, rows: Any) -> Array:
     return np.asarray(share.astype(rows.dtype) @ rows, dtype=np.float64).ravel()
 
 
-COSTS = ("magnitude", "unit", "relative")
-TIES = ("keep", "drop")
-
-#: Maximum number of pairs of distinct scores of a query for `relative` (about 4500 distinct scores
-#: in one query).
+#: Maximum number of pairs of distinct scores of a query for a cost without a closed form (about
+#: 4500 distinct scores in one query).
 MAX_LEVEL_PAIRS = 10_000_000
 
 
@@ -757,63 +749,47 @@ class Objective:
 
 
 def from_scores(
-    s: Array,
-    query: Array,
-    n_queries: int,
-    weight: Array | None,
-    *,
-    cost: str,
-    ties: str,
-    query_weighting: str,
+    s: Array, query: Array, n_queries: int, weight: Array | None, loss: Loss
 ) -> list[Objective]:
     """Objectives of scores ``s`` of shape (m, k), one for each group of outputs that share L."""
-    n_outputs = s.shape[1]
-    if cost == "magnitude" and ties == "keep":
-        weights = QueryWeights.of_rows(query_weighting, query, n_queries, weight, None)
-        groups = Groups(query, weight, n_queries)
-        system = ScatterLaplacian(groups, weights.kappa, s)
-        return [Objective(system, np.arange(n_outputs), weights.n_pairs, weights.log_weight)]
+    cost, how = loss.of_pair, loss.query_weighting
+    if loss.keeps_ties:
+        weights = QueryWeights.of_rows(how, query, n_queries, weight, None)
+        system = ScatterLaplacian(Groups(query, weight, n_queries), weights.kappa, s)
+        return [Objective(system, np.arange(s.shape[1]), weights.n_pairs, weights.log_weight)]
     objectives = []
-    for levels, outputs in shared_levels(s, query, cost):
-        weights = QueryWeights.of_rows(query_weighting, query, n_queries, weight, levels)
-        build = _relative if cost == "relative" else _between_levels
+    for levels, outputs in shared_levels(s, query, loss):
+        weights = QueryWeights.of_rows(how, query, n_queries, weight, levels)
         rows = Groups(levels.codes, weight, len(levels))
+        build = _between_pairs if cost.by_pairs else _between_levels
         objectives.append(build(s[:, outputs], levels, weights, rows, outputs, cost))
     return objectives
 
 
-def shared_levels(s: Array, query: Array, cost: str) -> list[tuple[Levels, Array]]:
+def shared_levels(s: Array, query: Array, loss: Loss) -> list[tuple[Levels, Array]]:
     """Levels of each column of s, shape (m, k), with the outputs that share them (and so L)."""
     shared: dict[bytes, tuple[Levels, list[int]]] = {}
     for j in range(s.shape[1]):
         levels = Levels.of(s[:, j], query)
-        key = levels.codes.tobytes() if cost != "relative" else s[:, j].tobytes()
+        key = s[:, j].tobytes() if loss.of_pair.by_pairs else levels.codes.tobytes()
         shared.setdefault(key, (levels, []))[1].append(j)
     return [(levels, np.asarray(outputs)) for levels, outputs in shared.values()]
 
 
-def level_targets(scores: Array, levels: Levels, weights: QueryWeights, cost: str) -> Array:
-    """Effective score of each level if tied pairs are dropped, shape (g, k).
-
-    `unit` is `magnitude` with the scores replaced by (Ω_lower − Ω_higher)/N, the normalised
-    rank of a level: then L ŝ = r (and L is the same).
-    """
-    if cost == "magnitude":
-        return scores
-    Omega, N = weights.Omega, weights.N[levels.query]
-    lower = np.cumsum(Omega) - Omega - (np.cumsum(weights.N) - weights.N)[levels.query]
-    rank = np.divide(2 * lower + Omega - N, N, out=np.zeros(len(levels)), where=N > 0)
-    return np.repeat(rank[:, None], scores.shape[1], axis=1)
-
-
 def _between_levels(
-    s: Array, levels: Levels, weights: QueryWeights, rows: Groups, outputs: Array, cost: str
+    s: Array, levels: Levels, weights: QueryWeights, rows: Groups, outputs: Array, cost: Cost
 ) -> Objective:
-    """Objective of `magnitude` and `unit` between level means, if tied pairs are dropped."""
-    g, k = len(levels), s.shape[1]
-    scores = np.empty((g, k))
-    scores[levels.codes] = s
-    target = level_targets(scores, levels, weights, cost)
+    """Objective of a cost with w² = 1 and a closed form, if tied pairs are dropped.
+
+    The scores of the levels are replaced by others, ŝ, for which L ŝ = r.
+    """
+    g, k, energy = len(levels), s.shape[1], None
+    if cost.level_scores is None:
+        target = np.empty((g, k))
+        target[levels.codes] = s
+    else:
+        one, energy = cost.level_scores(levels, weights)
+        target = np.repeat(one[:, None], k, axis=1)
     kappa = weights.kappa
     system: Laplacian
     if g == len(s):
@@ -824,58 +800,55 @@ def _between_levels(
         pooled = Groups(levels.query, weights.Omega, len(kappa))
         between = ScatterLaplacian(pooled, kappa, target)
         system = PooledLaplacian(rows, weights.level_kappa, between)
-    if cost == "unit":
-        system.energy = np.repeat(weights.energy, k)
+    if energy is not None:
+        system.energy = np.repeat(energy, k)
     return Objective(system, outputs, weights.n_pairs, weights.log_weight)
 
 
-def _relative(
-    s: Array, levels: Levels, weights: QueryWeights, rows: Groups, outputs: Array, cost: str
+def _between_pairs(
+    s: Array, levels: Levels, weights: QueryWeights, rows: Groups, outputs: Array, cost: Cost
 ) -> Objective:
-    """Objective of `relative`, with edges of weight c Ω_a Ω_b/(s_a − s_b)² between levels."""
-    between, kappa = relative_edges(levels, weights.Omega, weights.c)
+    """Objective of any cost, with an edge between any two levels of a query."""
+    between, kappa = level_edges(levels, weights.Omega, weights.c, cost)
     system = PooledLaplacian(rows, kappa, between)
     system.r = np.repeat(system.r, s.shape[1], axis=1)
-    system.energy = np.repeat(weights.energy, s.shape[1])
-    log_weight = weights.log_weight - 2 * log_magnitudes(between, weights)
+    system.energy = np.repeat(system.energy, s.shape[1])
+    log_weight = log_weights(between, levels, weights, cost)
     return Objective(system, outputs, weights.n_pairs, log_weight)
 
 
-def relative_edges(levels: Levels, Omega: Array, c: Array) -> tuple[EdgeLaplacian, Array]:
-    """Edges between levels of weight Ω, and κ, the total weight of a level's edges, shape (g,)."""
-    g = len(levels)
-    head, tail = _level_pairs(levels.query)
+def level_edges(levels: Levels, Omega: Array, c: Array, cost: Cost) -> tuple[EdgeLaplacian, Array]:
+    """Edges of weight c Ω_a Ω_b w² between levels, and κ inside each level, shape (g,)."""
+    head, tail = _level_pairs(levels.query, cost)
     weighted = (Omega[head] > 0) & (Omega[tail] > 0)
     head, tail = head[weighted], tail[weighted]
-    y = levels.score[head] - levels.score[tail]
-    with np.errstate(over="ignore", divide="ignore", under="ignore"):
-        inverse = 1.0 / y**2
-    if not np.isfinite(inverse).all():
-        raise ValueError(
-            f"cost='relative' divides by squared score differences, and the smallest one, "
-            f"{y.min():g}, is too small; round the scores or use cost='unit'"
-        )
-    strength = c[levels.query[head]] * inverse
-    # All rows of a level are compared with level b with weight c Ω_b/(s_a − s_b)².
+    d = levels.score[head] - levels.score[tail]
+    z, strength = cost.edges(d, c[levels.query[head]])
+    g = len(levels)
+    # All rows of a level are compared with level b with weight c Ω_b w².
     kappa = sums(head, strength * Omega[tail], g) + sums(tail, strength * Omega[head], g)
     weight = strength * Omega[head] * Omega[tail]
-    return EdgeLaplacian(head, tail, weight, y, g, simple=True), kappa
+    return EdgeLaplacian(head, tail, weight, z, g, simple=True), kappa
 
 
-def log_magnitudes(between: EdgeLaplacian, weights: QueryWeights) -> float:
-    """Σ log y over the edges between the rows of two levels."""
-    counts = weights.n_a[between.head] * weights.n_a[between.tail]
-    return float(counts @ np.log(between.z))
+def log_weights(between: EdgeLaplacian, levels: Levels, weights: QueryWeights, cost: Cost) -> float:
+    """Σ log of the weights of all edges between rows, c ω_i ω_j w²."""
+    if cost.weight is None:
+        return weights.log_weight
+    head, tail = between.head, between.tail
+    counts = weights.n_a[head] * weights.n_a[tail]
+    logarithms = np.log(cost.weight(levels.score[head] - levels.score[tail]))
+    return weights.log_weight + float(counts @ logarithms)
 
 
-def _level_pairs(query: Array) -> tuple[Array, Array]:
+def _level_pairs(query: Array, cost: Cost) -> tuple[Array, Array]:
     """All (higher, lower) pairs of levels of the same query; levels are sorted by query."""
     g = len(query)
     sizes = np.bincount(query)
     n_pairs = int((sizes.astype(object) * (sizes - 1)).sum()) // 2
     if n_pairs > MAX_LEVEL_PAIRS:
         raise ValueError(
-            f"cost='relative' materialises all pairs of distinct scores of a query: {n_pairs:,} "
+            f"cost={cost.name!r} materialises all pairs of distinct scores of a query: {n_pairs:,} "
             f"here (the largest query has {sizes.max():,} distinct scores), more than the "
             f"{MAX_LEVEL_PAIRS:,} allowed. Round the scores, or use cost='magnitude' or 'unit', "
             "which cost O(rows)"
@@ -887,40 +860,19 @@ def _level_pairs(query: Array) -> tuple[Array, Array]:
     return head, tail
 
 
-def edge_targets(magnitude: Array, weight: Array, cost: str) -> tuple[Array, Array]:
-    """Targets z and weights w² of given pairs, each of shape (l,); a judged tie has z = 0."""
-    if cost == "unit":
-        return np.sign(magnitude), weight
-    if cost == "relative":
-        if (magnitude == 0).any():
-            where = int(np.flatnonzero(magnitude == 0)[0])
-            raise ValueError(
-                f"cost='relative' divides by squared magnitudes, and magnitude[{where}] is 0 (a "
-                "tie); use cost='magnitude' or 'unit', or leave ties out"
-            )
-        with np.errstate(over="ignore", divide="ignore", under="ignore"):
-            weight = weight / magnitude**2
-        if not np.isfinite(weight).all():
-            raise ValueError(
-                f"cost='relative' divides by squared magnitudes, and the smallest one, "
-                f"{magnitude.min():g}, is too small; use cost='unit'"
-            )
-    return magnitude, weight
-
-
 def from_edges(
     pairs: Array,
     magnitude: Array,
     weight: Array,
     n_rows: int,
     *,
-    cost: str,
+    cost: Cost,
     features: Array | None = None,
 ) -> Objective:
     """The objective of given pairs (preferred, other), one output."""
     used = weight > 0
     pairs, magnitude, weight = pairs[used], magnitude[used], weight[used]
-    z, weight = edge_targets(magnitude, weight, cost)
+    z, weight = cost.edges(magnitude, weight)
     system = EdgeLaplacian(pairs[:, 0], pairs[:, 1], weight, z, n_rows, simple=False)
     covariates = None
     if features is not None:

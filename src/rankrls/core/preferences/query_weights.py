@@ -16,14 +16,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls._resources import SMALL, in_threads
+from rankrls._validation import check_option, show
 
 __all__ = [
     "QUERY_WEIGHTINGS",
     "Groups",
     "Levels",
+    "QueryWeighting",
     "QueryWeights",
     "centre_columns",
+    "check_query_weighting",
     "clear_rounding",
+    "pair_weights",
     "query_factor",
     "row_blocks",
     "sums",
@@ -33,6 +37,11 @@ __all__ = [
 Array = NDArray[Any]
 
 QUERY_WEIGHTINGS = ("pair", "size", "query")
+
+#: One of these names, or a function of the total weights of queries (numbers of rows, without
+#: sample weights) and of the weights of all their pairs (numbers of pairs), as arrays, which
+#: returns the weight of a pair of each query.
+QueryWeighting = str | Callable[[Array, Array], Any]
 
 #: Above this density a sparse product costs more than a dense one.
 DENSE_ENOUGH = 0.05
@@ -295,15 +304,33 @@ class Levels:
         return len(self.score)
 
 
-def query_factor(how: str, weight: Any, edge_weight: Any) -> Any:
+def check_query_weighting(how: Any) -> None:
+    """Raise an error unless ``how`` is one of `QUERY_WEIGHTINGS` or a function."""
+    if not callable(how):
+        check_option("query_weighting", how, QUERY_WEIGHTINGS)
+
+
+def query_factor(how: QueryWeighting, weight: Any, edge_weight: Any) -> Any:
     """Factor c of a query's edges: 1 ("pair"), 1/Σω ("size") or 1/Σ_edges ω_iω_j ("query").
 
     ``weight`` and ``edge_weight`` are numbers or arrays of the same shape; c is 0 where it would
-    divide by zero.
+    divide by zero. A function is called with both as arrays, for the queries that have an edge.
     """
-    divisor = {"pair": np.ones_like(weight, dtype=float), "size": weight, "query": edge_weight}
-    value = np.asarray(divisor[how], dtype=float)
-    return np.divide(1.0, value, out=np.zeros_like(value), where=value > 0)
+    weight, edge_weight = np.asarray(weight, dtype=float), np.asarray(edge_weight, dtype=float)
+    c = np.zeros(weight.shape)
+    some = edge_weight > 0
+    if not callable(how):
+        divisor = {"pair": np.ones_like(weight), "size": weight, "query": edge_weight}[how]
+        return np.divide(1.0, divisor, out=c, where=some)
+    if some.any():
+        values = np.asarray(how(weight[some], edge_weight[some]), dtype=float)
+        if values.ndim > 1 or values.size not in (1, some.sum()) or not (values > 0).all():
+            raise ValueError(
+                "query_weighting must return a positive weight for each of the "
+                f"{some.sum():,} queries; got {show(values)}"
+            )
+        c[some] = values
+    return c
 
 
 def varying_queries(s: Array, query: Array, n_queries: int) -> Array:
@@ -319,24 +346,40 @@ def varying_queries(s: Array, query: Array, n_queries: int) -> Array:
     return found
 
 
-class QueryWeights:
-    """Counts and weights of queries and levels, and the query weighting c.
+def pair_weights(group: Array, weight: Array, n_groups: int) -> tuple[Array, Array]:
+    """Σ_{j≠i} ω_j of each member of a group, shape (g,), and Σ_{i<j} ω_i ω_j, shape (n_groups,).
 
-    Everything is computed from totals over groups of rows, so the rows themselves may be
-    distributed. The groups are levels if tied pairs are dropped, and whole queries if they are
-    kept.
+    The largest ω of a group is treated apart: N − ω and N² − Σω² would cancel if it dominates.
+    """
+    top = np.zeros(n_groups)
+    np.maximum.at(top, group, weight)
+    largest = np.flatnonzero(weight == top[group])
+    member = np.zeros(n_groups, dtype=np.int64)
+    member[group[largest]] = largest  # one of them
+    rest = weight.copy()
+    rest[member[group[largest]]] = 0.0
+    R = sums(group, rest, n_groups)
+    others = (R + top)[group] - weight
+    others[member[group[largest]]] = R[group[largest]]
+    return others, top * R + np.maximum(R**2 - sums(group, rest**2, n_groups), 0.0) / 2
+
+
+class QueryWeights:
+    """Counts and weights of queries and of groups of their rows, and the query weighting c.
+
+    The groups are levels if tied pairs are dropped, and whole queries if they are kept.
 
     Parameters
     ----------
-    how : {"pair", "size", "query"}
+    how : {"pair", "size", "query"} or function
         The query weighting.
     query : ndarray of shape (g,)
         Query of each group.
     n_queries : int
     n, Omega : ndarray of shape (g,)
         Number of rows with ω > 0, and Σω.
-    squares : ndarray of shape (g,), or None
-        Σω² if tied pairs are kept; None if they are dropped.
+    kept_weight : ndarray of shape (n_queries,), or None
+        Σ_{i<j} ω_i ω_j if tied pairs are kept; None if they are dropped.
     log_omega : ndarray of shape (g,), or None
         Σ log ω over the rows with ω > 0; None if all ω = 1.
 
@@ -344,63 +387,65 @@ class QueryWeights:
     ----------
     n_q, N : ndarray of shape (n_queries,)
         Number of rows with ω > 0 of each query, and their total weight.
-    n_a, Omega : ndarray of shape (g,)
-        The same for each group.
     edges, edge_weight, c : ndarray of shape (n_queries,)
         Number of edges, Σ_edges ω_i ω_j, and the factor of the query's edges; c = 0 if there are no
         edges.
+    kappa : ndarray of shape (n_queries,)
+        c N: all pairs of a query add up to κ times its scatter.
+    level_kappa : ndarray of shape (g,)
+        c (N − Ω_a): κ of the scatter inside a level, from its pairs with other levels.
     """
 
     def __init__(
         self,
-        how: str,
+        how: QueryWeighting,
         query: Array,
         n_queries: int,
         n: Array,
         Omega: Array,
-        squares: Array | None,
+        kept_weight: Array | None,
         log_omega: Array | None,
     ) -> None:
         self.query, self.n_a, self.Omega = query, n, Omega
-        self.kept = squares is not None
+        self.kept = kept_weight is not None
         self.log_omega = log_omega
         self.n_q = sums(query, n, n_queries)
         self.N = sums(query, Omega, n_queries)
-        # Edges: all pairs minus the pairs within a level, or minus the rows themselves.
-        inside = sums(query, n if squares is not None else n**2, n_queries)
-        inside_w = sums(query, Omega**2 if squares is None else squares, n_queries)
-        self.edges = (self.n_q**2 - inside) / 2
-        self.edge_weight = np.where(self.edges > 0, (self.N**2 - inside_w) / 2, 0.0)
-        self.c = np.where(self.edges > 0, query_factor(how, self.N, self.edge_weight), 0.0)
+        # All pairs minus the pairs within a level, or minus the rows themselves.
+        self.edges = (self.n_q**2 - sums(query, n if self.kept else n**2, n_queries)) / 2
+        others = between = kept_weight
+        if others is None or between is None:
+            others, between = pair_weights(query, Omega, n_queries)
+        self.edge_weight = np.where(self.edges > 0, between, 0.0)
+        lost = (self.edges > 0) & ~((self.edge_weight > 0) & np.isfinite(self.edge_weight))
+        if lost.any() and how not in ("pair", "size"):
+            raise ValueError("the products of the weights underflow or overflow; scale the weights")
+        self.c = query_factor(how, self.N, np.where(lost, 1.0, self.edge_weight))
+        self.kappa = self.c * self.N
+        self.level_kappa = self.c[query] * others  # meaningless if tied pairs are kept
 
     @classmethod
     def of_rows(
-        cls, how: str, query: Array, n_queries: int, weight: Array | None, levels: Levels | None
+        cls,
+        how: QueryWeighting,
+        query: Array,
+        n_queries: int,
+        weight: Array | None,
+        levels: Levels | None,
     ) -> QueryWeights:
         """Compute the weights from rows, by level, or by query if ``levels`` is None."""
         codes, size = (query, n_queries) if levels is None else (levels.codes, len(levels))
-        squares = log_omega = None
-        if weight is None:
-            n = Omega = sums(codes, None, size)
-            squares = n if levels is None else None
-        else:
-            positive = weight > 0
-            n = sums(codes, positive.astype(float), size)
-            Omega = sums(codes, weight, size)
-            squares = sums(codes, weight**2, size) if levels is None else None
-            log_omega = sums(codes[positive], np.log(weight[positive]), size)
         group_query = np.arange(n_queries) if levels is None else levels.query
-        return cls(how, group_query, n_queries, n, Omega, squares, log_omega)
-
-    @property
-    def kappa(self) -> Array:
-        """c N, shape (n_queries,): all pairs of a query add up to κ times its scatter."""
-        return self.c * self.N
-
-    @property
-    def level_kappa(self) -> Array:
-        """c (N − Ω_a), shape (g,): κ of the scatter inside a level, from its pairs with others."""
-        return self.c[self.query] * (self.N[self.query] - self.Omega)
+        if weight is None:
+            n = sums(codes, None, size)
+            kept = n * (n - 1) / 2 if levels is None else None
+            return cls(how, group_query, n_queries, n, n, kept, None)
+        positive = weight > 0
+        n = sums(codes, positive.astype(float), size)
+        kept = pair_weights(query, weight, n_queries)[1] if levels is None else None
+        log_omega = sums(codes[positive], np.log(weight[positive]), size)
+        Omega = sums(codes, weight, size)
+        return cls(how, group_query, n_queries, n, Omega, kept, log_omega)
 
     @property
     def n_pairs(self) -> int:
@@ -417,11 +462,6 @@ class QueryWeights:
             partners = self.n_q[self.query] - (1.0 if self.kept else self.n_a)
             total += float(partners @ self.log_omega)
         return total
-
-    @cached_property
-    def energy(self) -> Array:
-        """Σ_edges w² z² where z² w² = c ω_i ω_j on every edge (`unit` and `relative`)."""
-        return np.array([self.c @ self.edge_weight])
 
 
 def _sum_of_squares(n: Array) -> int:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rankrls._resources import at_most
 from rankrls._validation import show, written_integer
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import Objective, ScatterLaplacian
 from rankrls.core.preferences.query_weights import Groups, query_factor
@@ -242,18 +243,17 @@ class Statistics:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # overflow raises an error below
-def batch_statistics(graph: PreferenceGraph, Phi: Any, loss: dict[str, str]) -> list[Statistics]:
+def batch_statistics(graph: PreferenceGraph, Phi: Any, loss: Loss) -> list[Statistics]:
     """Statistics of features Φ of shape (m, n), for the outputs that have an edge in ``graph``.
 
     Parameters
     ----------
     graph : PreferenceGraph over m rows
     Phi : ndarray or sparse array of shape (m, n)
-    loss : dict
-        cost, ties and query_weighting.
+    loss : Loss
     """
     parts = []
-    for objective in graph.objectives(**loss):
+    for objective in graph.objectives(loss):
         if objective.n_pairs == 0:
             continue
         if not objective.laplacian.row_weight().any():
@@ -363,7 +363,7 @@ class RankingStatistics:
         self.score_mean = self.score_mean + share * y
         self.total.require_finite()
 
-    def statistics(self, query_weighting: str) -> Statistics:
+    def statistics(self, query_weighting: Any) -> Statistics:
         """Statistics of the whole ranking, which share the arrays."""
         assert self.total is not None
         n, N = self.n_weighted, self.total.mass

@@ -19,14 +19,15 @@ from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import _resources
 from rankrls._calls import warn
-from rankrls.core.linalg.conjugate_gradients import (
+from rankrls.core.linalg.krylov import (
+    DirectionSum,
     History,
     IterationOptions,
+    MultiShiftCG,
     converge,
+    solve_preconditioned,
     stop_early,
 )
-from rankrls.core.linalg.krylov import DirectionSum, MultiShiftCG
-from rankrls.core.linalg.preconditioned import solve_preconditioned
 from rankrls.core.relations.edges import (
     EdgeFactor,
     EdgeKernel,
@@ -86,7 +87,7 @@ FEW = 2
 class CellEquations:
     """The system (FᵀΓF + alpha I) x = Fᵀy over q cells.
 
-    It implements `core.linalg.conjugate_gradients.Equations`.
+    It implements `core.linalg.krylov.Equations`.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rankrls import _resources
 from rankrls._calls import Progress
-from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form
 from rankrls.core.relations.holdout import CompleteHoldout
 from rankrls.core.relations.labels import Observations

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from rankrls import _resources
 from rankrls._calls import Progress
-from rankrls.core.linalg.conjugate_gradients import History, IterationOptions
+from rankrls.core.linalg.krylov import History, IterationOptions
 from rankrls.core.relations import cell_equations
 from rankrls.core.relations.additive import solve_over_objects
 from rankrls.core.relations.cell_equations import HeldOutCells

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls._calls import warn
-from rankrls.core.linalg.conjugate_gradients import IterationOptions
+from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.labels import Cells, Observations, TableOffsets
 from rankrls.core.relations.problem import RelationModel, RelationProblem
 

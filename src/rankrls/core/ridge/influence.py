@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy.stats import f as f_distribution
 
 from rankrls import _resources
-from rankrls.core.preferences.laplacian import SumLaplacian, edge_targets
+from rankrls.core.preferences.laplacian import SumLaplacian
 from rankrls.core.ridge.leave_judgements_out import (
     CUT,
     SINGULAR,
@@ -300,7 +300,7 @@ def judgement_terms(
     held = problem.leave_judgements_out(folds.take(np.flatnonzero(folds.sizes)), grid)
     problem = problem.twin(grid)
     graph = problem.graph
-    z, weight = edge_targets(graph.magnitude, graph.pair_weight, problem.loss["cost"])
+    z, weight = problem.loss.of_pair.edges(graph.magnitude, graph.pair_weight)
     terms = EdgeTerms(_spectrum(problem, grid), Judgements(graph.pairs, weight, z), grid, False)
     return terms, terms.root[folds.members] * (z[folds.members] - held.values[0, :, 0])
 

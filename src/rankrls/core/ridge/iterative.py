@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from rankrls._calls import warn
 from rankrls._resources import at_most
-from rankrls.core.linalg.conjugate_gradients import (
+from rankrls.core.linalg.krylov import (
     COLUMNS,
     History,
     IterationOptions,

@@ -17,6 +17,7 @@ from scipy.linalg import eigh
 
 from rankrls import _resources
 from rankrls.core.linalg.factorizations import EigenFactorization, rounding_level
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.query_weights import Groups, query_factor
 from rankrls.core.ridge.leave_out import SINGULAR
 
@@ -38,7 +39,7 @@ CANCELLED = 1e-4
 PAIR_ADVICE = "use folds of rows (RankRLSCV(cv=10), holdout_predict), or a sample of the rows"
 
 
-def penalty(alpha: float, n: int, query_weighting: str) -> float:
+def penalty(alpha: float, n: int, query_weighting: Any) -> float:
     """Penalty ν = alpha/κ for n remaining rows whose pairs all have the same weight, κ = c n."""
     return float(alpha / (n * query_factor(query_weighting, float(n), n * (n - 1) / 2.0)))
 
@@ -116,7 +117,7 @@ class RankingSpectrum:
         return other
 
     def pairs(
-        self, pairs: Array, alphas: Array, query_weighting: str
+        self, pairs: Array, alphas: Array, query_weighting: Any
     ) -> Iterator[tuple[Array, Array]]:
         """For each alpha, predictions of shape (n_pairs, 2, k) and which pairs are unsafe.
 
@@ -135,7 +136,7 @@ class RankingSpectrum:
             yield out, unsafe
 
     def concordance(
-        self, scores: Array, alphas: Array, query_weighting: str, threads: int, first: Array
+        self, scores: Array, alphas: Array, query_weighting: Any, threads: int, first: Array
     ) -> Iterator[tuple[Array, Array]]:
         """For each alpha, Σ_{i<j} sign((s_i − s_j)(f_i − f_j)) over all left-out pairs.
 
@@ -151,7 +152,7 @@ class RankingSpectrum:
                 yield _many_outputs(H, M, f, e, scores, largest, threads, first)
 
     def _matrices(
-        self, alpha: float, query_weighting: str
+        self, alpha: float, query_weighting: Any
     ) -> tuple[Array, Array, Array, Array, float]:
         """H, M, f, e and the largest eigenvalue of M, for leaving out two rows."""
         m = len(self.s)
@@ -302,7 +303,7 @@ class BipartiteSpectrum:
     """
 
     def __init__(
-        self, s: Array, loss: dict[str, str], *, K: Array | None = None, X: Array | None = None
+        self, s: Array, loss: Loss, *, K: Array | None = None, X: Array | None = None
     ) -> None:
         m = len(s)
         low, high = s.min(), s.max()
@@ -310,11 +311,10 @@ class BipartiteSpectrum:
         self.n1, self.n0 = int(self.upper.sum()), int(m - self.upper.sum())
         if min(self.n1, self.n0) < 2:
             raise ValueError("leave-pair-out needs at least two rows of each class")
-        self.z = 1.0 if loss["cost"] == "unit" else float(high - low)
-        weight = float(high - low) ** -2 if loss["cost"] == "relative" else 1.0
+        (self.z,), (weight,) = loss.of_pair.edges(np.array([high - low], dtype=float), 1.0)
         # Weighting of the remaining (n₁ − 1)(n₀ − 1) pairs of m − 2 rows.
         edges = (self.n1 - 1.0) * (self.n0 - 1.0)
-        self.edge_weight = weight * float(query_factor(loss["query_weighting"], m - 2.0, edges))
+        self.edge_weight = weight * float(query_factor(loss.query_weighting, m - 2.0, edges))
         self.root = np.sqrt(np.where(self.upper, self.n0 - 1.0, self.n1 - 1.0))
         self.everything = Groups(np.zeros(m, dtype=np.int64), None, 1)
         self.classes = Groups(self.upper.astype(np.int64), None, 2)

@@ -13,10 +13,11 @@ from scipy import sparse
 
 from rankrls import _resources
 from rankrls._calls import warn
-from rankrls.core.linalg.conjugate_gradients import History, IterationOptions
 from rankrls.core.linalg.factorizations import EigenFactorization, factorize, is_graded
+from rankrls.core.linalg.krylov import History, IterationOptions
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.laplacian import Factor, Objective, edge_targets
+from rankrls.core.preferences.laplacian import Factor, Objective
 from rankrls.core.preferences.query_weights import query_factor, row_blocks, varying_queries
 from rankrls.core.preferences.statistics import Statistics
 from rankrls.core.ridge.iterative import HeldOutRows, IterativeModel, fit_iterative
@@ -90,8 +91,7 @@ class RidgeProblem:
     graph : PreferenceGraph over m rows
     space : Space
         Space of the m rows. ("cg" may have more rows, of which ``rows`` are those of the graph.)
-    loss : dict
-        cost, ties and query_weighting.
+    loss : Loss
     keep_basis : bool
         Whether left-out basis vectors stay in the basis.
     names : sequence of str, optional
@@ -103,14 +103,14 @@ class RidgeProblem:
         self,
         graph: PreferenceGraph,
         space: Space,
-        loss: dict[str, str],
+        loss: Loss,
         *,
         keep_basis: bool = False,
         names: Sequence[str] | None = None,
     ) -> None:
         self.graph, self.space, self.loss = graph, space, loss
         self.keep_basis, self.names = keep_basis, names
-        self.objectives: list[Objective] = graph.objectives(**loss)
+        self.objectives: list[Objective] = graph.objectives(loss)
         self._solvers: list[Any] | None = None
         self._statistics: list[Statistics] | None = None
         self._least = np.inf
@@ -186,7 +186,7 @@ class RidgeProblem:
             assert self._solvers is not None
             return KernelModel(space, used, self._solvers, self._weights, alphas, dtype)
         if len(used) < m:
-            objectives = self.graph[used].objectives(**self.loss)
+            objectives = self.graph[used].objectives(self.loss)
         solvers, weights = self._dual_solvers(space, objectives, used, alphas, for_path=False)
         return KernelModel(space, used, solvers, weights, alphas, dtype)
 
@@ -523,11 +523,11 @@ class RidgeProblem:
     def every_pair_counts(self) -> bool:
         """Whether the objective compares all rows of a query, with equal weights."""
         graph = self.graph
-        if self.loss["cost"] != "magnitude" or graph.n_given_pairs or graph.scores is None:
+        if not self.loss.of_pair.linear or graph.n_given_pairs or graph.scores is None:
             return False
         if graph.sample_weight is not None:
             return False
-        if self.loss["ties"] == "keep":
+        if self.loss.keeps_ties:
             return True
         assert graph.query_codes is not None
         return all(
@@ -540,7 +540,7 @@ class RidgeProblem:
 
         With several queries only "size" has the same κ, 1, for all folds; None otherwise.
         """
-        how = self.loss["query_weighting"]
+        how = self.loss.query_weighting
         if how == "size":
             return np.ones(len(folds))
         if self.graph.n_queries > 1:
@@ -644,7 +644,7 @@ class RidgeProblem:
         values = np.empty((len(alphas), total, graph.n_outputs))
         variance = np.empty(values.shape) if variances else None
         unsafe = np.zeros((len(alphas), len(folds)), dtype=bool)
-        z, weight = edge_targets(graph.magnitude, graph.pair_weight, self.loss["cost"])
+        z, weight = self.loss.of_pair.edges(graph.magnitude, graph.pair_weight)
         edges = Judgements(graph.pairs, weight, z)
         for number, objective in enumerate(self.objectives):
             outputs, seen = objective.outputs, np.zeros(len(alphas), dtype=bool)
@@ -803,7 +803,7 @@ class RidgeProblem:
         if self.is_bipartite():
             found = self._bipartite(alphas).pairs(pairs, alphas)
         else:
-            found = self.ranking(alphas).pairs(pairs, alphas, self.loss["query_weighting"])
+            found = self.ranking(alphas).pairs(pairs, alphas, self.loss.query_weighting)
         for alpha, (out, unsafe) in zip(alphas, found, strict=True):
             for number, refitted in self._refit_pairs(pairs, unsafe, alpha):
                 out[number] = refitted
@@ -834,7 +834,7 @@ class RidgeProblem:
             return
         self._require_pairs()
         self._require_room()
-        weighting = self.loss["query_weighting"]
+        weighting = self.loss.query_weighting
         first = self._first_equal
         results = self.ranking(alphas).concordance(scores, alphas, weighting, threads, first)
         for alpha, (total, unsafe) in zip(alphas, results, strict=True):
@@ -867,7 +867,7 @@ class RidgeProblem:
             solver = self.decompose(alphas)[0]
             made = solver.factorization
             m = len(s)
-            how = self.loss["query_weighting"]
+            how = self.loss.query_weighting
             kappa = m * float(query_factor(how, float(m), m * (m - 1) / 2))
             self._ranking = RankingSpectrum(s, made.values / kappa, made.vectors)
             return self._ranking
@@ -963,7 +963,7 @@ class RidgeProblem:
         graph = self.graph
         if graph.scores is None or graph.n_given_pairs or graph.sample_weight is not None:
             return False
-        if self.loss["cost"] == "magnitude" and self.loss["ties"] == "keep":
+        if self.loss.keeps_ties:
             return False
         if isinstance(self.space, NystroemSpace):
             return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,17 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import f as f_distribution
 
-from rankrls.core.ridge.influence import (
-    Influence,
-    query_influence,
-    row_influence,
-    squared_residuals,
-)
-from rankrls.core.ridge.leave_out import query_folds
-from rankrls.core.ridge.problem import RidgeProblem
+from rankrls import RankRLSCV
+from rankrls.diagnostics import audit
 from rankrls.report._data import Rankings
-from rankrls.report._fit_plan import FitPlan, SharedProblem
-from rankrls.report._heldout import CrossValidated, row_folds
+from rankrls.report._heldout import CrossValidated, FitPlan
 
 __all__ = ["LabelsToCheck", "QueryToCheck", "RowToCheck", "labels_to_check"]
 
@@ -129,11 +121,7 @@ class LabelsToCheck:
 
 
 def labels_to_check(
-    plan: FitPlan,
-    data: Rankings,
-    held: CrossValidated,
-    alpha: float | None,
-    shared: SharedProblem,
+    plan: FitPlan, data: Rankings, held: CrossValidated, alpha: float | None
 ) -> LabelsToCheck:
     """Audit the labels of the training data; without a shortcut, by predictions of folds."""
     plan.tell("Comparing labels with predictions without them")
@@ -141,13 +129,10 @@ def labels_to_check(
     no_p_values = no_rows
     if not no_rows:
         assert alpha is not None
-        alpha = _of_least_squares(plan, data, held, alpha, shared)
-        by_row, no_rows = _try(lambda problem: _row_influence(problem, alpha), shared)
+        alpha = _of_least_squares(plan, data, held, alpha)
+        by_row, no_rows = _audited(plan, data, alpha, "row")
         if data.has_qid:
-            folds = query_folds(data.codes)
-            by_query, no_p_values = _try(
-                lambda problem: query_influence(problem, folds, alpha), shared
-            )
+            by_query, no_p_values = _audited(plan, data, alpha, "query")
     found: dict[str, Any] = {"no_p_values": no_p_values, "no_rows": no_rows}
     if not (no_p_values and no_rows):
         found["alpha"] = alpha
@@ -158,38 +143,32 @@ def labels_to_check(
         found["n_rows"], found["rows_below"] = _below(rows.p_value)
         found["largest_studentised"] = float(np.nanmax(rows.size, initial=0.0))
     if data.has_qid:
-        by_query = _agreement_alone(data, held) if by_query is None else by_query
-        assert by_query.agreement is not None
-        known = np.flatnonzero(np.isfinite(by_query.agreement))
-        found["queries"] = _queries(data, by_query, known, rows)
-        n, found["queries_below"] = _below(by_query.p_value)
+        unknown = np.full(data.n_queries, np.nan)
+        agreement, size, studentised, p_value = (
+            _agreement(data, held),
+            data.sizes - 1,
+            unknown,
+            unknown,
+        )
+        if by_query is not None:
+            agreement, size = by_query.agreement, by_query.size
+            studentised, p_value = by_query.studentised, by_query.p_value
+        known = np.flatnonzero(np.isfinite(agreement))
+        found["queries"] = [
+            QueryToCheck(
+                data.query_name(int(q)),
+                int(data.sizes[q]),
+                float(agreement[q]),
+                float(studentised[q]),
+                float(p_value[q]),
+                [] if rows is None else rows.worst(np.flatnonzero(data.codes == q), N_OF_QUERY),
+            )
+            for q in _lowest(agreement, size, known)
+        ]
+        n, found["queries_below"] = _below(p_value)
         found["n_queries"] = n or len(known)
-        found["least_agreement"] = float(by_query.agreement[known].min(initial=np.inf))
+        found["least_agreement"] = float(agreement[known].min(initial=np.inf))
     return LabelsToCheck(**found)
-
-
-def _of_least_squares(
-    plan: FitPlan, data: Rankings, held: CrossValidated, alpha: float, shared: SharedProblem
-) -> float:
-    """Return the alpha with the smallest squared error on held-out labels, if alpha was chosen.
-
-    The largest if several tie; ``alpha`` itself if the computation would need too much memory.
-    """
-    if plan.fixed is not None or held.path is None or len(held.path.alphas) < 2:
-        return alpha
-    alphas = held.path.alphas
-    try:
-        problem = shared.get().keeping_basis()
-        if data.has_qid:
-            folds = query_folds(data.codes)
-        elif problem.every_pair_counts():
-            folds = [rows for rows, _ in row_folds(plan, data)]
-        else:
-            return alpha
-        squares = squared_residuals(problem, folds, alphas)
-    except (MemoryError, ValueError):
-        return alpha
-    return float(alphas[len(alphas) - 1 - int(np.argmin(squares[::-1]))])
 
 
 def _refusal(plan: FitPlan) -> str:
@@ -204,62 +183,61 @@ def _refusal(plan: FitPlan) -> str:
     return ""
 
 
-def _try(
-    ask: Callable[[RidgeProblem], Influence | None], shared: SharedProblem
-) -> tuple[Influence | None, str]:
-    """Return the result, or None and the reason why there is none."""
+def _of_least_squares(plan: FitPlan, data: Rankings, held: CrossValidated, alpha: float) -> float:
+    """The alpha with the smallest squared error on held-out labels, if alpha was chosen."""
+    if plan.fixed is not None or held.path is None or len(held.path.alphas) < 2:
+        return alpha
+    options = plan.base.get_params()
+    del options["alpha"]
+    cv = "leave-query-out" if data.has_qid else 10
+    search = RankRLSCV(held.path.alphas, cv=cv, scoring="pairwise_r2", **options)
     try:
-        found = ask(shared.get().keeping_basis())
+        return float(search.fit(data.X, data.y, **data.fit_options()).alpha_)
+    except (MemoryError, ValueError):
+        return alpha
+
+
+def _audited(plan: FitPlan, data: Rankings, alpha: float, by: str) -> tuple[Any, str]:
+    """The table of `audit`, or None and the reason why there is none."""
+    try:
+        return audit(plan.with_alpha(alpha), data.X, data.y, by=by, **data.fit_options()), ""
     except MemoryError:
         return None, "Too little memory for these data."
     except ValueError as error:
-        text = str(error).split(". ")[
-            0
-        ]  # only the first sentence; the others are advice for programmers
+        text = str(error).split(". ")[0].split("; ")[0]  # what follows is advice for programmers
         return None, f"{text[:1].upper()}{text[1:]}."
-    if found is None:
-        return None, (
-            "Residuals of single rows are not defined with sample weights, with ties dropped or "
-            "with a cost other than “magnitude”."
-        )
-    return found, ""
 
 
-def _row_influence(problem: RidgeProblem, alpha: float) -> Influence | None:
-    return row_influence(problem, alpha) if problem.every_pair_counts() else None
-
-
-def _agreement_alone(data: Rankings, held: CrossValidated) -> Influence:
-    """Influence with only the correlations of labels with held-out scores by query."""
-    assert held.scores is not None
-    sizes, codes = data.sizes, data.codes
+def _agreement(data: Rankings, held: CrossValidated) -> Array:
+    """Correlation of labels with held-out scores by query; NaN where one of them is constant."""
+    agreement = np.full(data.n_queries, np.nan)
+    if held.scores is None:
+        return agreement
     centred = []
     for values in (data.y, held.scores):
-        around = values - (np.bincount(codes, values) / sizes)[codes]
-        rounding = 8 * np.finfo(float).eps * np.abs(values).max()
-        around[np.abs(around) <= rounding] = 0.0
+        around = values - (np.bincount(data.codes, values) / data.sizes)[data.codes]
+        around[np.abs(around) <= 8 * np.finfo(float).eps * np.abs(values).max()] = 0.0
         centred.append(around / max(float(np.abs(around).max()), np.finfo(float).tiny))
     y, f = centred
-    products, of_y, of_f = (np.bincount(codes, part) for part in (y * f, y * y, f * f))
-    agreement = np.full(len(sizes), np.nan)
+    products, of_y, of_f = (np.bincount(data.codes, part) for part in (y * f, y * y, f * f))
     scale = np.sqrt(of_y) * np.sqrt(of_f)
     np.divide(products, scale, out=agreement, where=scale > 0)
-    unknown = np.full(len(sizes), np.nan)
-    return Influence(
-        size=sizes - 1,
-        leverage=unknown,
-        residual=unknown,
-        studentised=unknown,
-        p_value=unknown,
-        cook=unknown,
-        agreement=np.clip(agreement, -1.0, 1.0),
-    )
+    return np.clip(agreement, -1.0, 1.0)
 
 
 def _below(p_values: Array) -> tuple[int, int]:
     """Number of p-values, and the number below the Bonferroni-corrected level."""
     n = int(np.isfinite(p_values).sum())
     return n, int((p_values < LEVEL / max(1, n)).sum())
+
+
+def _lowest(agreement: Array, size: Array, known: Array) -> Array:
+    """Queries of lowest agreement, which is shrunk towards the mean if comparisons are few."""
+    if not len(known):
+        return known
+    mean = float(np.average(agreement[known], weights=size[known]))
+    shrunk = (size[known] * agreement[known] + SHRINKAGE * mean) / (size[known] + SHRINKAGE)
+    return known[np.argsort(shrunk, kind="stable")[:N_QUERIES]]
 
 
 class _RowTable:
@@ -269,9 +247,8 @@ class _RowTable:
     is the mean weight, studentised residuals change by the factor √(κ̄/κ).
     """
 
-    def __init__(self, data: Rankings, found: Influence) -> None:
-        assert found.weight is not None
-        self.data, self.found = data, found
+    def __init__(self, data: Rankings, found: Any) -> None:
+        self.data, self.residual = data, found.deleted_residual
         known = np.flatnonzero(np.isfinite(found.weight))
         mean = float(found.weight[known].mean()) if len(known) else 1.0
         self.size = found.studentised * np.sqrt(mean / found.weight)
@@ -280,13 +257,14 @@ class _RowTable:
 
     def worst(self, rows: Array, n: int) -> list[RowToCheck]:
         """Return the ``n`` of the given rows with the largest studentised residuals."""
-        size = self.size[rows]
-        rows, size = rows[~np.isnan(size)], size[~np.isnan(size)]
-        return [self._row(int(row)) for row in rows[np.argsort(-size, kind="stable")[:n]]]
+        rows = rows[~np.isnan(self.size[rows])]
+        return [
+            self._row(int(row)) for row in rows[np.argsort(-self.size[rows], kind="stable")[:n]]
+        ]
 
     def _row(self, row: int) -> RowToCheck:
         data = self.data
-        label, missed = float(data.y[row]), float(self.found.residual[row])
+        label, missed = float(data.y[row]), float(self.residual[row])
         return RowToCheck(
             data.document_name(row),
             data.query_name(int(data.codes[row])) if data.has_qid else None,
@@ -296,28 +274,3 @@ class _RowTable:
             float(np.copysign(self.size[row], missed)),
             float(self.p_value[row]),
         )
-
-
-def _queries(
-    data: Rankings, found: Influence, known: Array, rows: _RowTable | None
-) -> list[QueryToCheck]:
-    """Queries of smallest agreement, after shrinking it towards the mean if comparisons are few."""
-    assert found.agreement is not None
-    if not len(known):
-        return []
-    agreement, size = found.agreement[known], found.size[known]
-    mean = float(np.average(agreement, weights=size))
-    shrunk = (size * agreement + SHRINKAGE * mean) / (size + SHRINKAGE)
-    order = known[np.argsort(shrunk, kind="stable")[:N_QUERIES]]
-    sizes = data.sizes
-    return [
-        QueryToCheck(
-            data.query_name(int(q)),
-            int(sizes[q]),
-            float(found.agreement[q]),
-            float(found.studentised[q]),
-            float(found.p_value[q]),
-            [] if rows is None else rows.worst(np.flatnonzero(data.codes == q), N_OF_QUERY),
-        )
-        for q in order
-    ]
