@@ -28,6 +28,7 @@ __all__ = [
     "RankRLSCV",
     "RankSVM",
     "RegularizationPath",
+    "clicks",
     "datasets",
     "diagnostics",
     "exceptions",
@@ -70,6 +71,7 @@ _LAZY = {
 
 #: Packages and modules that are imported on first use.
 _SUBPACKAGES = (
+    "clicks",
     "dask",
     "datasets",
     "diagnostics",
