@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the best alpha")
 @pytest.mark.parametrize("kernel", ["rbf", "poly"])
 def test_the_kernel_and_its_decomposition_are_computed_once(monkeypatch, kernel):
     calls = {"kernel": 0, "eigh": 0}
-    compute, eigh = spaces.pairwise_kernels, factorizations.eigh
+    compute, eigh = spaces.Kernel.__call__, factorizations.eigh
 
     def count(name, function):
         def counted(*args, **kwargs):
@@ -36,7 +36,7 @@ def test_the_kernel_and_its_decomposition_are_computed_once(monkeypatch, kernel)
 
         return counted
 
-    monkeypatch.setattr(spaces, "pairwise_kernels", count("kernel", compute))
+    monkeypatch.setattr(spaces.Kernel, "__call__", count("kernel", compute))
     monkeypatch.setattr(factorizations, "eigh", count("eigh", eigh))
     RankRLSCV(GRID, kernel=kernel).fit(X, y, qid=qid)
     assert calls == {"kernel": 1, "eigh": 1}

@@ -115,7 +115,7 @@ class DaskRanker(IncrementalRanker):
         self.n_queries_ = rows.preferences.crossing.n_queries
         self._flat = rows.flat
         self._with_qid = rows.preferences.with_qid
-        self._ledger = rows.preferences.ledger()
+        self._seen = rows.preferences.seen()
         self._preferences = n_preferences
         self._learned_with = self._terms(kernel)
         self._store_coefficients()
@@ -179,7 +179,6 @@ class DaskRanker(IncrementalRanker):
         local = getattr(estimators, type(self).__name__)(**self.get_params(deep=False))
         fitted = {name: value for name, value in vars(self).items() if name not in vars(local)}
         local.__dict__.update(fitted)
-        local._ledger = self._ledger.copy()
         return local
 
     @explained(qid=NO_QID)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,6 @@ from rankrls._resources import n_threads
 from rankrls._validation import check_length, check_option, encode_qid, refuse_lazy, show
 from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.fold_statistics import FoldStatistics
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.leave_judgements_out import JudgementFolds
 from rankrls.core.ridge.leave_out import HeldOut, query_folds, split_folds
@@ -27,7 +25,6 @@ from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.calibration import JudgementScoring
 from rankrls.estimators.choosing import (
     DEFAULT_ALPHAS,
-    LOSS_METRIC,
     PAIR_METRICS,
     Scoring,
     check_alphas,
@@ -38,13 +35,8 @@ from rankrls.estimators.choosing import (
     read_splits,
     search_alphas,
 )
-from rankrls.estimators.incremental import (
-    BatchStream,
-    IncrementalMethod,
-    IncrementalRanker,
-    named_batch,
-)
-from rankrls.estimators.stream_scores import StreamScores, require_again, require_rest
+from rankrls.estimators.incremental import IncrementalMethod, IncrementalRanker
+from rankrls.estimators.stream import fit_stream_cv
 from rankrls.estimators.validation_rows import split_for_validation
 
 __all__ = ["RankRLSCV", "chosen_alpha", "problem_size"]
@@ -57,8 +49,6 @@ MAX_PAIR_ROWS = 1000
 #: How given pairs may be left out.
 JUDGEMENT_FOLDS = ("leave-judgement-out", "leave-item-out", "leave-group-out")
 
-#: Folds of ``cv="auto"`` where rows come batch by batch.
-STREAM_FOLDS = 5
 
 #: Held-out predictions of given pairs that are kept at a time.
 MAX_HELD_OUT = 2**25
@@ -325,64 +315,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         >>> bool(ranker.best_score_ > 0.3)
         True
         """
-        return self._fit_stream(BatchStream(batches), basis_rows)
-
-    def _fit_stream(self, stream: BatchStream, basis_rows: Any = None) -> Any:
-        grid = None if self.alphas is None else check_alphas("alphas", self.alphas)
-        n_folds = self._stream_folds()
-        scoring = Scoring(self.scoring, self._loss)
-        scoring.require_scores()
-        if scoring.name != LOSS_METRIC:
-            require_again(scoring, stream)
-        progress = Progress(type(self).__name__, self.verbose)
-        with unchanged_on_error(self):
-            kernel = self._check_options()
-            self.__dict__.pop("calibration_", None)
-            learner = self._gather(kernel, stream.read(), basis_rows, n_folds)
-            folds = learner.folds
-            rescaling = stream.rescaling()
-            if rescaling is not None:
-                for fold in folds:
-                    fold.rescale(*rescaling)
-                folds[0].ledger.rescale(*rescaling)
-            held_out = FoldStatistics([f.total for f in folds], scaled=folds[0].basis is None)
-            require_rest([fold.preferences for fold in folds])
-
-            def evaluate(alphas: Array) -> dict[str, Array]:
-                progress(f"{len(alphas)} alphas, {n_folds} folds of queries")
-                if scoring.name == LOSS_METRIC:
-                    found = {"mean_score": held_out.explained_part(alphas).mean(axis=1)}
-                else:
-                    scores = StreamScores(scoring, held_out, learner, alphas)
-                    found = self._score_again(stream, scores)
-                return {**found, "n_refits": np.zeros(len(alphas), dtype=np.int64)}
-
-            best, results = search_alphas(grid, evaluate, held_out.size)
-            self.__dict__.update(chosen_alpha(best, results))
-            progress(f"alpha {self.alpha_:g}, score {self.best_score_:.4f}")
-            preferences = np.sum([fold.preferences for fold in folds], axis=0)
-            whole = replace(folds[0], total=held_out.total(), preferences=preferences)
-            self._settle(whole, kernel)
-        return self
-
-    def _stream_folds(self) -> int:
-        """How many folds of whole queries a stream is cut into."""
-        if isinstance(self.cv, str) and self.cv == "auto":
-            return STREAM_FOLDS
-        if not is_fold_count(self.cv) or self.cv < 2:
-            raise ValueError(
-                f"cv={show(self.cv)}: of batches that come one at a time, folds of whole queries "
-                "are held out; cv must be their number, at least 2, or 'auto'"
-            )
-        return int(self.cv)
-
-    def _score_again(self, stream: BatchStream, scores: StreamScores) -> dict[str, Array]:
-        """Scores of every query by the models without its fold, in another pass."""
-        for batch in stream.read_again():
-            with named_batch(batch.number):
-                X = self._check_rows_of(batch, reset=False)
-                scores.add(X, batch.checked(X.shape[0], scores.n_outputs)[0], batch.qid)
-        return scores.finish()
+        return fit_stream_cv(self, batches, basis_rows)
 
     @property
     def _alpha(self) -> float:

@@ -40,12 +40,12 @@ from rankrls._validation import (
 from rankrls.core.linalg.krylov import DEFAULT_MAX_ITER, History, IterationOptions
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.statistics import Ledger
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.spaces import SOLVERS, Kernel, check_kernel_values, choose_space
 from rankrls.estimators.calibration import margins
 from rankrls.estimators.lost_queries import QueryRequests, warn_of_pooled_queries
+from rankrls.estimators.seen_queries import SeenQueries
 from rankrls.metrics import pairwise_accuracy
 
 __all__ = [
@@ -396,7 +396,7 @@ class Ranker(QueryRequests, BaseEstimator):
         ndarray of shape (n,) or (n, n_outputs)
         """
         X = self._check_new(X)
-        return self._outputs(self._model.predict(X))
+        return self._outputs(self._model.predict(X).astype(X.dtype, copy=False))
 
     def decision_function(self, X: Any) -> Any:
         """The scores of `predict`, for scikit-learn's metrics of two classes.
@@ -566,7 +566,7 @@ class PosteriorMixin:
     _outputs: Callable[[Array], Array]
     _store_model: Callable[..., None]
     solver_: str
-    _ledger: Ledger
+    _seen: SeenQueries
     _preferences: Array
     _learned_with: dict[str, Any]
 
@@ -576,12 +576,12 @@ class PosteriorMixin:
 
     def _note_learned(self, kernel: Kernel, X: Any, graph: PreferenceGraph) -> None:
         """Store which queries ``fit`` used, for later updates, if these are supported."""
-        for name in ("_ledger", "_preferences", "_learned_with", "_pending"):
+        for name in ("_seen", "_preferences", "_learned_with", "_pending"):
             self.__dict__.pop(name, None)
         if self.solver_ not in ("primal", "nystroem"):
             return
-        self._ledger = Ledger()
-        self._ledger.add(graph, None if kernel.precomputed else X)
+        self._seen = SeenQueries()
+        self._seen.add_graph(graph, None if kernel.precomputed else X)
         self._preferences = graph.n_preferences
         self._learned_with = self._terms(kernel)
 
@@ -709,7 +709,7 @@ class PosteriorMixin:
         """
         check_return_std(return_std)
         X = self._check_new(X)
-        scores = self._outputs(self._model.predict(X))
+        scores = self._outputs(self._model.predict(X).astype(X.dtype, copy=False))
         if not return_std:
             return scores
         return scores, self._outputs(np.sqrt(self._model.variance(X)))

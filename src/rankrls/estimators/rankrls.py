@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankrls._calls import explained, takes_queries, unchanged_on_error
-from rankrls._validation import check_positive
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.spaces.spaces import Kernel
-from rankrls.estimators.incremental import BatchStream, IncrementalMethod, IncrementalRanker
+from rankrls.estimators.incremental import IncrementalMethod, IncrementalRanker
 from rankrls.estimators.ranker import graph_accuracy
+from rankrls.estimators.stream import fit_stream
 from rankrls.estimators.validation_rows import split_for_validation
 
 __all__ = ["RankRLS"]
@@ -344,23 +344,8 @@ class RankRLS(IncrementalRanker):
         >>> bool(abs(ranker.coef_ - RankRLS().fit(X, y, qid=qid).coef_).max() < 1e-10)
         True
         """
-        return self._fit_stream(BatchStream(batches), basis_rows)
-
-    def _fit_stream(self, stream: BatchStream, basis_rows: Any = None) -> Any:
-        with unchanged_on_error(self):
-            kernel = self._check_terms(first=True)
-            (learned,) = self._gather(kernel, stream.read(), basis_rows).folds
-            rescaling = stream.rescaling()
-            if rescaling is not None:
-                learned.rescale(*rescaling)
-                learned.ledger.rescale(*rescaling)
-            self._settle(learned, kernel)
-        return self
+        return fit_stream(self, batches, basis_rows)
 
     @property
     def _alpha(self) -> float:
         return self.alpha
-
-    def _check_terms(self, first: bool) -> Kernel:
-        check_positive("alpha", self.alpha)
-        return super()._check_terms(first)
