@@ -108,7 +108,7 @@ def regularization_path(
     if unknown:
         raise TypeError(f"fit has no argument {unknown[0]!r}; it has {', '.join(names)}")
     if conditional:
-        from rankrls.estimators.conditional_path import conditional_path
+        from rankrls.estimators.conditional import conditional_path
 
         return conditional_path(estimator, X, y, fit_params.get("Z"), grid)
     ranker = clone(estimator)
