@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from rankrls._validation import check_integer, check_option
 from rankrls.estimators.auto import AutoRanker
 from rankrls.estimators.greedy import GreedyRankRLS
-from rankrls.estimators.ranker import Ranker
+from rankrls.estimators.ranker import BaseRanker
 from rankrls.preprocessing import QueryScaler
 
 __all__ = [
@@ -181,7 +181,7 @@ def decompose(estimator: Any) -> Parts:
             "GreedyRankRLS instead, alone or at the end of a Pipeline (rankrls fit without --auto "
             "makes one)"
         )
-    if not isinstance(ranker, Ranker | GreedyRankRLS):
+    if not isinstance(ranker, BaseRanker | GreedyRankRLS):
         raise ValueError(
             f"a {type(ranker).__name__} cannot be exported: give a fitted RankRLS, RankRLSCV, "
             "RankSVM or GreedyRankRLS, a Pipeline that ends in one, or a search over it"
