@@ -40,7 +40,7 @@ from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.cell_equations import HeldOutCells
 from rankrls.core.relations.labels import FittedOffsets, FreeOffsets, Observations, free_offsets
 from rankrls.core.relations.pairwise import PAIRWISE, PairwiseKernel, SideValues, sampled_products
-from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, cell_variances
+from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, CellPosterior
 from rankrls.core.relations.problem import (
     LOST,
     SOLVERS,
@@ -791,18 +791,19 @@ class ConditionalRanker(BaseEstimator):
                 "uncertainties need a squared loss and a complete relation, or one of at most "
                 f"{MAX_CELLS} observed pairs, fitted without early_stopping"
             )
-        return cell_variances(self._posterior, self._noise, points)
+        return self._posterior.variances(points)
 
     @cached_property
-    def _posterior(self) -> RelationProblem:
-        """The problem of the observed pairs without their labels, kept for `_variances`."""
+    def _posterior(self) -> CellPosterior:
+        """The posterior of the observed pairs, which does not depend on their labels."""
         p, g = len(self._rows), len(self._ranked)
         labels = Observations.from_matrix(np.zeros((p, g)))
         if hasattr(self, "_observed"):
             rows, cols = np.divmod(self._observed, g)
             labels = Observations(rows, cols, np.zeros(len(rows)), (p, g))
         columns = self._columns and self._columns.stored()
-        return self._problem(Relation(self._rows.stored(), columns, labels, self._two_domains))
+        problem = self._problem(Relation(self._rows.stored(), columns, labels, self._two_domains))
+        return CellPosterior(problem, self._noise)
 
     def __getstate__(self) -> Any:
         state = super().__getstate__()
