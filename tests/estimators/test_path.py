@@ -26,5 +26,5 @@ def _centred(scores):
 
 
 def test_unknown_arguments():
-    with pytest.raises(TypeError, match=r"no argument 'weight'; it has qid, pairs, .*pair_features"):
+    with pytest.raises(TypeError, match=r"no argument 'weight'; it has qid, .*pair_features"):
         regularization_path(RankRLS(), [[0.0], [1.0]], [0, 1], alphas=[1.0], weight=1)
