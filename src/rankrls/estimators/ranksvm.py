@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error
+from rankrls._calls import Progress, takes_queries, unchanged_on_error
 from rankrls._validation import check_integer, check_option, check_positive
 from rankrls.core.hinge.problem import (
     HINGE_SOLVERS,
@@ -21,8 +21,8 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import check_query_weighting
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.ranker import (
-    NO_QID,
-    Ranker,
+    BaseRanker,
+    Preferences,
     check_return_std,
 )
 
@@ -33,7 +33,7 @@ Array = NDArray[Any]
 LOSSES = ("hinge", "squared_hinge")
 
 
-class RankSVM(Ranker):
+class RankSVM(BaseRanker):
     """Ranking support vector machine: learn to rank with the hinge loss on pairs.
 
     Minimises, over linear functions f of the features or functions f of a kernel space,
@@ -118,10 +118,10 @@ class RankSVM(Ranker):
     -----
     The loss and its subgradient over all pairs take O(m log m) time and O(m) memory for m rows,
     whatever the number of different scores; pairs are not materialised (except those of short
-    queries, where that is faster). L-BFGS minimises the hinge, then a smoothed hinge (in up to 300
-    dimensions, Newton's method does). An interior-point method finishes problems with weak
-    regularisation, of up to 3000 features or 8000 kernel rows: it materialises the pairs near the
-    margin, or all of them if they are few compared with the entries of the kernel matrix.
+    queries, where that is faster). L-BFGS minimises the hinge, then a smoothed hinge. An
+    interior-point method finishes problems with weak regularisation, of up to 3000 features or 8000
+    kernel rows: it materialises the pairs near the margin, or all of them if they are few compared
+    with the entries of the kernel matrix.
 
     The gap is computed for the stored coefficients and includes rounding errors of the kernel
     matrix. If it stays above ``tol``, a `ConvergenceWarning` is issued. With the linear kernel and
@@ -146,11 +146,6 @@ class RankSVM(Ranker):
     True
     """
 
-    @explained(
-        C="regularisation is called alpha: 1/(2 C) of a support vector machine on pairs, "
-        "n_queries/(2 C) of SVMrank",
-        alphas="rankrls.regularization_path fits a grid of alphas",
-    )
     def __init__(
         self,
         alpha: float = 1.0,
@@ -229,15 +224,11 @@ class RankSVM(Ranker):
             The fitted estimator.
         """
         alphas = np.array([check_positive("alpha", self.alpha)])
-        preferences = {
-            "qid": qid,
-            "pairs": pairs,
-            "magnitude": magnitude,
-            "pair_weight": pair_weight,
-            "sample_weight": sample_weight,
-        }
+        preferences = Preferences(
+            y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight
+        )
         with unchanged_on_error(self):
-            self._fit_prepared(*self._prepare(X, y, preferences), alphas)
+            self._fit_prepared(*self._prepare(X, preferences), alphas)
         return self
 
     def _fit_prepared(
@@ -287,7 +278,6 @@ class RankSVM(Ranker):
     def _keeps_columns(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "linear"
 
-    @explained(qid=NO_QID)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict scores, higher = preferred.
 

@@ -23,7 +23,7 @@ from rankrls._validation import (
 )
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.calibration import margins
-from rankrls.estimators.exact_problem import check_covariates
+from rankrls.estimators.rankrls import check_covariates
 from rankrls.model_selection import holdout_judgements
 from rankrls.plotting._display import BLUE, Display, as_rankrls, line_styles
 
