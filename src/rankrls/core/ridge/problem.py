@@ -343,9 +343,10 @@ class RidgeProblem(PairHoldOut):
         elif kernel and (loss := max(loss, self._lost_in_basis(alpha))) > LOST_IN_KERNEL:
             self._told = True
             warn(
-                f"kernel {space.kernel.name} has a constant part that is large compared with "
-                "the differences between rows; coefficients are accurate to about "
-                f"{min(loss, 1.0):.0e} (relative). Centre and scale the features, or increase alpha"
+                f"values of kernel {space.kernel.name} are too large for float64 compared with "
+                f"the differences between rows or with alpha={alpha:g}; coefficients are accurate "
+                f"to about {min(loss, 1.0):.0e} (relative). Centre and scale the features, or "
+                "increase alpha"
             )
         elif not kernel and loss > LOST_DIGITS:
             self._told = True
