@@ -194,7 +194,7 @@ def _explain(error: Exception) -> tuple[str, int]:
         return _as_options(one_line(str(error))), BAD_INPUT
     if isinstance(error, MemoryError):
         what = _as_options(one_line(str(error))) or "--debug tells where"
-        return f"there is not enough memory ({what})", UNEXPECTED
+        return f"there is not enough memory ({what})", BAD_INPUT
     kind = type(error).__name__
     return f"unexpected {kind}: {one_line(str(error))} (--debug tells where)", UNEXPECTED
 
