@@ -72,9 +72,24 @@ def test_features_that_are_matched_by_their_order_are_told(table, capsys, tmp_pa
 def test_intervals_by_query(table, capsys):
     run(FIT, capsys)
     found = json.loads(run("evaluate test.csv -m model --json", capsys).out)
-    low, high = found["intervals"]["ndcg@10"]
-    assert low < found["ndcg@10"] < high
+    assert found["ndcg@10_low"] < found["ndcg@10"] < found["ndcg@10_high"]
     assert " to " in run("evaluate test.csv -m model", capsys).out
+
+
+def test_rows_without_a_label(table, capsys):
+    frame = pd.read_csv("train.csv").astype({"grade": float})
+    frame.loc[::10, "grade"] = np.nan
+    frame.to_csv("holes.csv", index=False)
+    fit = FIT.replace("train.csv", "holes.csv")
+    assert "grade" in run(fit, capsys, code=2).err
+    shown = run(f"{fit} --unlabelled drop --json", capsys)
+    assert json.loads(shown.out)["n_rows"] == 288
+    assert "32" in shown.err
+    frame.dropna().to_csv("whole.csv", index=False)
+    run(FIT.replace("train.csv", "whole.csv").replace("model", "other"), capsys)
+    np.testing.assert_allclose(load_model("model")[-1].coef_, load_model("other")[-1].coef_)
+    refused = run("predict test.csv -m model --unlabelled drop", capsys, code=2).err
+    assert "predict needs no labels" in refused
 
 
 def test_ids_that_come_twice(table, capsys):

@@ -246,10 +246,9 @@ class _Measures:
         perfect = int((self.swapped[counted] == 0).sum())
         error = _mean(self.errors)
         means = {name: _mean(values) for name, values in self.lists.items()}
-        intervals = {
-            name: list(mean_interval(values))
-            for name, values in {"pairwise_error": self.errors, **self.lists}.items()
-        }
+        intervals = {}
+        for name, values in {"pairwise_error": self.errors, **self.lists}.items():
+            intervals[f"{name}_low"], intervals[f"{name}_high"] = mean_interval(values)
         return {
             "pairwise_error": error,
             "pairwise_accuracy": 1 - error,
@@ -264,13 +263,16 @@ class _Measures:
             "n_queries_with_pairs": int(counted.sum()),
             "n_queries_without_relevant": int(self.n_without_relevant),
             "n_rows": self.n_rows,
-            "intervals": intervals,
+            **intervals,
         }
 
     def tell(self) -> None:
         """Print the summary."""
         all_ = self.summary()
-        between = {name: _between(interval) for name, interval in all_["intervals"].items()}
+        between = {
+            name: _between(all_[f"{name}_low"], all_[f"{name}_high"])
+            for name in ("pairwise_error", *self.lists)
+        }
         with_pairs = all_["n_queries_with_pairs"]
         lists, before = [], ""
         for metric in self.asked:
@@ -381,7 +383,7 @@ class _RunMeasures:
                             f"{queries(about['n_queries_in_run'])} of those judged"
                             + f", {number(other)} others are left out" * (other > 0)),
                     *((shown_metric(m), number(means[m.text])
-                       + _between(list(mean_interval(self.values[m.text]))) + self._left_out(m))
+                       + _between(*mean_interval(self.values[m.text])) + self._left_out(m))
                       for m in self.asked),
                 ]
             )  # fmt: skip
@@ -395,9 +397,8 @@ class _RunMeasures:
         return f"  ({' and '.join(told)} left out)" if told else ""
 
 
-def _between(interval: list[float]) -> str:
+def _between(low: float, high: float) -> str:
     """An interval of 95 %, if there is one."""
-    low, high = interval
     return "" if np.isnan(low) else f", {low:.4f} to {high:.4f}"
 
 

@@ -133,6 +133,7 @@ class DataOptions:
     delimiter: str | None
     zero_based: bool
     missing: str | None
+    unlabelled: str
     group: str | None
     given: frozenset[str]
 
@@ -241,6 +242,8 @@ def data_options(
                          help="How to impute missing features (empty cells, NA, NaN, NULL): by the "
                          "mean of the feature, by 0, or not at all (error, the default). The "
                          "imputation is part of the model and is applied by predict and evaluate."),
+            click.option("--unlabelled", type=click.Choice(["error", "drop"]), default="error",
+                         show_default=True, help="Rows without a label: stop, or leave them out."),
         ],
     )  # fmt: skip
 
