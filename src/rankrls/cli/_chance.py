@@ -11,7 +11,7 @@ from scipy import sparse
 
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.leave_out import HeldOut
+from rankrls.core.ridge.residuals import HeldOut
 from rankrls.estimators.choosing import LOSS_METRIC, ListScores, Scoring
 
 __all__ = ["Chance", "better_column", "hardly_better"]
