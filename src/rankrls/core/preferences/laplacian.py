@@ -34,7 +34,6 @@ from scipy.linalg import LinAlgError, blas, cholesky, solve_triangular
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator
 
-from rankrls._calls import warn
 from rankrls.core.preferences.costs import Cost, Loss
 from rankrls.core.preferences.query_weights import (
     CANCELLED,
@@ -138,6 +137,13 @@ class Laplacian(ABC):
     @abstractmethod
     def row_weight(self) -> Array:
         """Weight of each row that has an edge, zero for the others, shape (m,)."""
+
+    def lost_digits(self, n_features: int | None) -> float:
+        """Relative rounding error of what light edges determine; 0 if weights are similar.
+
+        ``n_features`` is None for a kernel.
+        """
+        return 0.0
 
     @abstractmethod
     def links(self) -> sparse.coo_array:
@@ -247,6 +253,10 @@ class PooledLaplacian(Laplacian):
         share, codes = self.groups.share, self.groups.codes
         return self.scale * (1 - share) + share**2 * self.between.degree()[codes]
 
+    def lost_digits(self, n_features: int | None) -> float:
+        """Those of the levels."""
+        return self.between.lost_digits(n_features)
+
     def row_weight(self) -> Array:
         """ω in levels that are compared with another level."""
         return np.where(self.scale > 0, self.groups.weight, 0.0)
@@ -306,24 +316,36 @@ class EdgeLaplacian(Laplacian):
             A = self.adjacency.astype(X.dtype, copy=False)
             LD = degree.astype(X.dtype)[:, None] * D - A @ D - A.T @ D
             gram, cross = (D.T @ LD).astype(np.float64), (D.T @ self.r).astype(np.float64)
-            uneven = bool(self.light_edges.any())
+            uneven = bool(self._light.any())
             if uneven or (gram.diagonal() < CANCELLED * _weighted_squares(degree, D)).any():
                 gram, cross = self._sums_of_differences(X)
-        if np.count_nonzero(~self.light_edges) < X.shape[1]:  # the others do not determine all
-            _warn_of_lost_edges(self._lost_digits())
         gram = (gram + gram.T) / 2
         clear_rounding(gram, cross, squares, eps)
         return Moments(gram, cross, mean)
 
     @property
-    def light_edges(self) -> Array:
+    def _light(self) -> Array:
         """Edges of small weight compared with the largest one, shape (l,), bool."""
         return self.weight * UNEVEN < self.weight.max(initial=0.0)
 
-    def _lost_digits(self) -> float:
-        """Rounding error of the heaviest edge relative to all light edges."""
-        light = float(self.weight[self.light_edges].sum())
-        return EPS * float(self.weight.max()) / light if light > 0 else 0.0
+    def lost_digits(self, n_features: int | None) -> float:
+        """Rounding error of the heaviest edge relative to the light edges.
+
+        They do not matter if the other edges are enough to determine all features, or (for a
+        kernel) connect the same rows.
+        """
+        light, m = self._light, self.n_rows
+        if not light.any():
+            return 0.0
+        kept = sparse.csr_array((self.weight * ~light, (self.head, self.tail)), shape=(m, m))
+        kept.eliminate_zeros()
+        if n_features is not None and np.count_nonzero(~light) >= n_features:
+            return 0.0
+        if n_features is None and connected_components(kept)[0] == self._components.n_groups:
+            return 0.0
+        weight = self.weight[light]
+        share = min(m if n_features is None else n_features, len(weight)) / float(weight.sum())
+        return EPS * float(self.weight.max()) * share
 
     def _sums_of_differences(self, X: Array) -> tuple[Array, Array]:
         """Σ w² d dᵀ and Σ w² z d over the edges, d = x_h − x_j, a block of edges at a time."""
@@ -350,7 +372,6 @@ class EdgeLaplacian(Laplacian):
             edges = _merge_edges(*edges, self.n_rows)
         if len(edges[0]) > n_ends:
             return self.independent_factor()
-        _warn_of_lost_edges(self._lost_digits())
         return IncidenceFactor(*edges, self.n_rows)
 
     def independent_factor(self) -> Factor:
@@ -409,6 +430,10 @@ class SumLaplacian(Laplacian):
         """The sum of both."""
         return self.scored.degree() + self.edges.degree()
 
+    def lost_digits(self, n_features: int | None) -> float:
+        """The larger of both."""
+        return max(self.scored.lost_digits(n_features), self.edges.lost_digits(n_features))
+
     def row_weight(self) -> Array:
         """The larger of both."""
         return np.maximum(self.scored.row_weight(), self.edges.row_weight())
@@ -447,9 +472,6 @@ def _weighted_mean(weight: Array, rows: Any) -> Array:
 
 #: Edges are light if their weight is less than the largest one divided by this.
 UNEVEN = 1e6
-
-#: Relative rounding error of the part of light edges above which a warning is issued.
-LOST = 1e-8
 
 #: Maximum number of pairs of distinct scores of a query for a cost without a closed form (about
 #: 4500 distinct scores in one query).
@@ -662,7 +684,14 @@ class GroundedFactor(Factor):
         super().__init__(m, self.free)
         self.R, self.t = L[np.ix_(self.free, self.free)], r[self.free]
         if len(self.free):  # older versions of SciPy do not accept empty matrices
-            self.R = _accurate_cholesky(self.R)
+            try:
+                self.R = cholesky(self.R, lower=True, check_finite=False)
+            except LinAlgError:
+                raise ValueError(
+                    "the weights of the preferences differ by so many orders of magnitude that "
+                    "light ones are lost in rounding; use weights (or for cost='relative' scores "
+                    "and magnitudes) of a smaller range, or leave the light ones out"
+                ) from None
             self.t = solve_triangular(self.R, self.t, lower=True, check_finite=False)
 
     def null(self) -> sparse.csr_array:
@@ -681,35 +710,6 @@ class GroundedFactor(Factor):
         trmm = blas.strmm if differences.dtype == np.float32 else blas.dtrmm
         R = self.R.astype(differences.dtype, copy=False)
         return np.ascontiguousarray(trmm(1.0, R, differences, lower=1, trans_a=1))
-
-
-def _accurate_cholesky(L: Array) -> Array:
-    """Cholesky factor of a grounded Laplacian; a warning if light edges lose their digits."""
-    try:
-        R = cholesky(L, lower=True, check_finite=False)
-    except LinAlgError:
-        raise ValueError(
-            "the weights of the preferences differ by so many orders of magnitude that light ones "
-            f"are lost in rounding; {WEIGHT_ADVICE}"
-        ) from None
-    # A pivot is what is left of a diagonal entry after subtractions.
-    _warn_of_lost_edges(EPS * float((L.diagonal() / R.diagonal() ** 2).max()))
-    return R
-
-
-#: Advice for weights of too large a range.
-WEIGHT_ADVICE = (
-    "use weights (or for cost='relative' scores and magnitudes) of a smaller range, or leave the "
-    "light ones out"
-)
-
-
-def _warn_of_lost_edges(lost: float) -> None:
-    if lost > LOST:
-        warn(
-            "the weights of the preferences differ by so many orders of magnitude that light ones "
-            f"keep a relative precision of only {min(lost, 1.0):.1g}; {WEIGHT_ADVICE}"
-        )
 
 
 def _dense(V: Any) -> Array:
