@@ -356,6 +356,7 @@ def test_finds_corrupted_judge():
     assert table.p_value[2] < 1e-4
 
 
+@pytest.mark.filterwarnings("ignore:the best alpha")
 def test_groups_of_queries_and_chosen_alpha():
     X, y, qid = make_ranking(n_queries=12, random_state=0, return_X_y_qid=True)
     chosen = RankRLSCV([0.1, 10.0], query_weighting="size").fit(X, y, qid=qid)

@@ -29,7 +29,7 @@ from rankrls.core.hinge.function_spaces import (
 from rankrls.core.hinge.losses import HingeLoss, hinge_losses
 from rankrls.core.hinge.minimize import HingeSolution, minimize_hinge
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.spaces.path_model import PathModel
+from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.products import FAR, Offsets, Products, subtract
 from rankrls.core.spaces.spaces import (
     Basis,
@@ -40,7 +40,7 @@ from rankrls.core.spaces.spaces import (
     choose_solver,
 )
 
-__all__ = ["HINGE_SOLVERS", "HingeFit", "HingeModel", "HingeOptions", "HingeProblem"]
+__all__ = ["HINGE_SOLVERS", "HingeFit", "HingeOptions", "HingeProblem"]
 
 Array = NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
@@ -75,23 +75,19 @@ class HingeOptions:
     max_iter: int
 
 
-class HingeModel(PathModel):
-    """A function that minimises a hinge loss; it has no posterior."""
-
-
 @dataclass(frozen=True)
 class HingeFit:
     """A fitted model and information about the solution.
 
     Attributes
     ----------
-    model : HingeModel
+    model : FittedFunction
     solver : str
     n_pairs : int
     objective, gap, n_iter : ndarray of shape (n_alphas, n_outputs)
     """
 
-    model: HingeModel
+    model: FittedFunction
     solver: str
     n_pairs: int
     objective: Array
@@ -255,7 +251,7 @@ class HingeProblem:
         """The largest relative duality gap without a warning."""
         return max(self.options.tol, ROUNDING[self.X.dtype])
 
-    def _model(self, alphas: Array, paths: list[list[HingeSolution]]) -> HingeModel:
+    def _model(self, alphas: Array, paths: list[list[HingeSolution]]) -> FittedFunction:
         """Build the model from the solutions of every output and alpha."""
         X, kernel, basis = self.X, self.kernel, self.basis
 
@@ -265,24 +261,25 @@ class HingeProblem:
 
         if self.solver == "primal":
             coef = gather(lambda s: s.weights)
-            return HingeModel(alphas, coef.astype(X.dtype), None, kernel)
+            return FittedFunction(alphas, kernel, coef.astype(X.dtype))
         a = gather(lambda s: s.row_coefficients)
         if basis is not None:
-            length, kept, rows = len(basis.indices), basis.map.kept, basis.rows
+            length, kept, rows = len(basis.indices), basis.map.kept, None
         else:
             length, kept = X.shape[0], self.used
             rows = None if kernel.precomputed else X[self.used]
         dual_coef = np.zeros((len(alphas), length, a.shape[-1]))
         dual_coef[:, kept] = a
         if not kernel.linear:
-            return HingeModel(alphas, None, dual_coef, kernel, rows, kept, basis)
+            return FittedFunction(alphas, kernel, None, dual_coef, rows, kept, basis=basis)
         if basis is not None:
             coef = np.stack([basis.rows.T @ part for part in a])
         else:
             # The coefficients of all rows sum to zero: centred rows give the same weights.
             rows = self.rows
             coef = gather(lambda s: rows.T @ s.row_coefficients if s.weights is None else s.weights)
-        return HingeModel(alphas, coef.astype(X.dtype), dual_coef, kernel, None, kept, basis)
+        coef = coef.astype(X.dtype)
+        return FittedFunction(alphas, kernel, coef, dual_coef, None, kept, basis=basis)
 
     def _check_gap(self, gap: Array, rounding: Array, n_iter: Array) -> None:
         tol = self.options.tol

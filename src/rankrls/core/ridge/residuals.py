@@ -49,8 +49,9 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: A fold is refitted if the smallest eigenvalue of J_UU is below this.
-SINGULAR = 1e-7
+#: A fold is refitted if the smallest eigenvalue of J_UU is below the first number, or up to the
+#: second one if its relative error may exceed the third.
+SINGULAR, MOST_SINGULAR, MAX_ERROR = 1e-7, 1e-2, 1e-4
 
 #: Eigenvalues of C below this count as zero.
 CUT = 1e-10
@@ -321,6 +322,13 @@ class Residuals:
         W = self.made.whiten(np.eye(len(self.b)), alpha)
         return np.eye(len(self.b)) - alpha * (W @ W.T)
 
+    def least(self, alpha: float) -> float:
+        """Smallest eigenvalue of J_UU that is reliable: its error is eps times the condition."""
+        if self.exact:
+            return SINGULAR
+        error = float(np.finfo(np.float64).eps) * self.made.condition(alpha)
+        return float(np.clip(error / MAX_ERROR, SINGULAR, max(SINGULAR, MOST_SINGULAR)))
+
     def _offsets(self, U: Array) -> Any:
         """N_U N_Uᵀ of the offsets that lie only partly in the terms, shape (B, u, u), or 0."""
         if self.free is None:
@@ -452,7 +460,7 @@ class Residuals:
             rho, bad = rest + _of_alphas(Psi, shrinkage, self.b), ~(J > 0)
         else:
             J, rho = 1.0 - offsets[:, None] - H, t[:, None] - fitted
-            bad = J < SINGULAR
+            bad = [self.least(float(alpha)) for alpha in alphas] > J
         J = np.where(bad, 1.0, J)
         e = rho / J[..., None]  # (B, n_alphas, k)
         cross = np.stack([(P[:, j] * Psi) @ w for j in range(P.shape[1])], axis=1)
@@ -487,7 +495,7 @@ class Residuals:
                 smallest = np.linalg.eigvalsh(J[risky])[:, 0]
                 if not self.exact:
                     smallest = smallest * np.square(scale[risky]).min(axis=(1, 2))
-                bad[a, risky] = smallest < SINGULAR
+                bad[a, risky] = smallest < self.least(alpha)
                 risky = bad[a].copy()
             J[bad[a]] = np.eye(u)
             right = [rho, H_E, H_P] if variances else [rho, H_E]
@@ -525,6 +533,7 @@ class Residuals:
         elif isinstance(self.made, EigenFactorization):
             live = ~self.made.dropped(float(alphas.min()))
         scale, spectral = scale[live], len(self.sigma) > 0
+        least = np.array([self.least(float(alpha)) for alpha in alphas])
         S = np.diag(self.sigma[live]) if spectral else self.made.matrix()
         P, E, b = P[..., live] * scale, E[..., live] * scale, self.b[live] * scale[:, None]
         Psi, t = self.vectors(U)[..., live] * scale, self.t[U]
@@ -545,7 +554,7 @@ class Residuals:
             S_rest = (S_rest + S_rest.T) / 2
             solve = _solve_by_alpha if not spectral or len(alphas) == 1 else _solve_path
             found[:, i], squares, limit = solve(S_rest, before, c, rows, alphas, variances)
-            spread[:, i], bad[:, i] = alphas[:, None] * squares, ~(limit < 1 / SINGULAR)
+            spread[:, i], bad[:, i] = alphas[:, None] * squares, ~(limit * least < 1)
         return found, spread, bad
 
     def without_two(self, e: Array, alpha: float) -> Iterator[tuple[Array, Array, Array]]:
