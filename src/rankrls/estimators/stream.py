@@ -51,6 +51,7 @@ from rankrls.estimators.seen_queries import Projection, SeenQueries, query_keys,
 __all__ = [
     "Batch",
     "BatchSteps",
+    "as_slice",
     "check_folds",
     "choose_by_folds",
     "fit_stream",
@@ -194,6 +195,12 @@ def joined(pieces: Sequence[Rows]) -> Rows:
     return Rows(X, y, query, weight)
 
 
+def as_slice(rows: Array) -> Any:
+    """A slice, which avoids a copy, if these row numbers are consecutive."""
+    together = len(rows) and rows[-1] - rows[0] + 1 == len(rows)
+    return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
+
+
 def stacked(parts: Sequence[Any]) -> Any:
     """Concatenate rows of dense or sparse matrices."""
     if any(map(sparse.issparse, parts)):
@@ -228,10 +235,9 @@ class WholeQueries:
         if goes_on != last:
             yield from self.end()
             self._open, self._key = [rows.take(np.flatnonzero(codes == last))], keys[last]
-        inside: Any = np.flatnonzero((codes != goes_on) & (codes != last))
+        inside = np.flatnonzero((codes != goes_on) & (codes != last))
         if len(inside):
-            if inside[-1] - inside[0] + 1 == len(inside):  # a slice avoids a copy
-                inside = slice(int(inside[0]), int(inside[-1]) + 1)
+            inside = as_slice(inside)
             ended = rows.take(inside)
             self._record(keys, ended, codes[inside])
             yield ended
