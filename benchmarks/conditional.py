@@ -98,7 +98,7 @@ def incomplete_rows(p: int = 1000) -> Iterator[Row]:
 def _iterations(K: np.ndarray, G: np.ndarray, Y: sparse.coo_array) -> tuple[float, float]:
     """Median seconds of an iteration of a fit, and of K @ M @ G between the iterations."""
     ranker = ConditionalRankRLS(1e-3, kernel="precomputed")
-    problem = ranker._problem(*ranker._prepare(K, Y, G))
+    problem = ranker._problem(ranker._read(K, Y, G))
     M = np.random.default_rng(0).standard_normal(Y.shape)
     iterations, products = [], []
     now = the_clock()

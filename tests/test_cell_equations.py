@@ -252,7 +252,7 @@ def test_a_preconditioner_is_the_inverse_where_everything_is_observed(repeated):
         labels = sparse.coo_array(
             (np.r_[labels.data, labels.data], [np.r_[k, k] for k in labels.coords]), Y.shape
         )
-    problem = ranker._problem(*ranker._prepare(X, labels, Z))
+    problem = ranker._problem(ranker._read(X, labels, Z))
     spectra = [side.spectrum().range for side in problem.sides]
     cells = problem.observations.cells
     made = CompletedCells(*spectra, *problem.sides, cells, **problem.loss)
@@ -282,7 +282,7 @@ def identity_problem(weight, **options):
 )
 def test_a_preconditioner_that_is_a_kronecker_product(weight, alpha, dtype):
     ranker, data = identity_problem(weight, loss="regression")
-    problem = ranker._problem(*ranker._prepare(*data))
+    problem = ranker._problem(ranker._read(*data))
     left, right = (side.spectrum() for side in problem.sides)
     cells = problem.observations.cells
     made = CompletedCells(left, right, *problem.sides, cells, **problem.loss)

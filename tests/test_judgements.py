@@ -513,7 +513,7 @@ def test_covariates_are_saved_and_checked(tmp_path):
         RankRLS().fit(X, np.arange(40.0), pair_features=C)
     with pytest.raises(ValueError, match="pair_features need a direct solver"):
         RankRLS(solver="cg").fit(X, pairs=pairs, pair_features=C)
-    with pytest.raises(ValueError, match="got a RankRLSCV: pass RankRLS with its alpha_"):
+    with pytest.raises(ValueError, match=r"got a RankRLSCV\. Pass RankRLS with the alpha_"):
         holdout_judgements(ranker, X, pairs)
     with pytest.raises(ValueError, match=r"rankrls.datasets.load_preferences\(table"):
         RankRLS().fit(X, pairs=[("a", "b")])

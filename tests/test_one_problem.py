@@ -68,12 +68,10 @@ def test_an_explicit_basis_names_rows_of_the_whole_data():
     expected = RankRLS(1.0, **options).fit(X, y, qid=qid)
     np.testing.assert_allclose(ranker.predict(X), expected.predict(X), rtol=1e-10)
     # The score is that of a model of these basis vectors, fitted to the rows that remain.
-    from sklearn.utils import check_random_state
-
-    from rankrls.estimators.validation_rows import split_off
+    from rankrls.estimators.choosing import split_for_validation
 
     graph = PreferenceGraph.from_scores(y, qid=qid)
-    split = split_off(X, graph, 0.1, check_random_state(0))
+    split = split_for_validation(RankRLS(random_state=0), X, graph, None)
     rows = split.rows
     K = lambda A, B: np.exp(-((A[:, None] - B[None]) ** 2).sum(axis=2) / X.shape[1])  # noqa: E731
     L = graph[rows].laplacian() @ np.eye(len(rows))

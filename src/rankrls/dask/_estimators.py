@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-import dask
 import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+import dask
 from rankrls import estimators
 from rankrls._calls import names_queries, unchanged_on_error
 from rankrls.core.preferences.graph import PreferenceGraph
@@ -218,7 +218,7 @@ class DaskRanker(IncrementalRanker):
             )
         return super()._check_new(X)
 
-    def _prepare(self, X: Any, y: Any, preferences: dict[str, Any]) -> NoReturn:
+    def _prepare(self, X: Any, preferences: Any) -> NoReturn:
         raise ValueError(
             f"rankrls.dask.{type(self).__name__} has fit only: take to_local(), or "
             f"rankrls.{type(self).__name__}, for the rest"

@@ -33,7 +33,7 @@ from rankrls.dask import _partitions
 from rankrls.dask._rows import DistributedRows
 from rankrls.dask._scaling import Scaling
 from rankrls.dask._tasks import Tasks
-from rankrls.estimators.choosing import ListScores, Scoring, random_folds
+from rankrls.estimators.choosing import ListScores, Scoring, check_eval_set, random_folds
 from rankrls.estimators.incremental import Learned, store_learned
 from rankrls.estimators.ranker import graph_accuracy
 from rankrls.estimators.stream import (
@@ -42,7 +42,6 @@ from rankrls.estimators.stream import (
     require_addition,
     score_queries,
 )
-from rankrls.estimators.validation_rows import check_eval_set
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 
 __all__ = ["check_columns", "distribute", "fit_cv", "fit_ranker"]

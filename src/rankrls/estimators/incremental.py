@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from rankrls import _resources
 from rankrls._calls import names_lasting_queries, unchanged_on_error, warn
-from rankrls._frames import check_same_rows, clear_errors
 from rankrls._validation import check_positive, show
 from rankrls.core.linalg.factorizations import NotPositiveError
 from rankrls.core.linalg.krylov import History
@@ -30,7 +29,7 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import Statistics, add_batch, batch_statistics
 from rankrls.core.ridge.models import Model, NystroemModel, solve_statistics
 from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
-from rankrls.estimators.ranker import PosteriorMixin, Ranker, canonical, graph_from_arguments
+from rankrls.estimators.ranker import Preferences, RidgeRanker
 from rankrls.estimators.seen_queries import SeenQueries, query_keys
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "IncrementalRanker",
     "Learned",
     "NotIncrementalError",
-    "check_batch",
     "check_terms",
     "first_basis",
     "learned_by",
@@ -221,21 +219,17 @@ def learned_by(ranker: Any) -> Learned | None:
     return Learned(total, basis, dtype, ranker._flat, ranker._preferences, ranker._seen.copy())
 
 
-def update(ranker: Any, sign: int, X: Any, y: Any, preferences: dict[str, Any]) -> None:
-    """Add queries to a ranker (sign 1), or remove them (sign −1), and solve again.
-
-    ``preferences`` are arguments of ``fit``: qid, pairs, magnitude, pair_weight, sample_weight.
-    """
+def update(ranker: Any, sign: int, X: Any, preferences: Preferences) -> None:
+    """Add queries to a ranker (sign 1), or remove them (sign −1), and solve again."""
     with unchanged_on_error(ranker):
         learned = learned_by(ranker)
         first = learned is None
         if first and sign < 0:
             check_is_fitted(ranker)
         kernel = check_terms(ranker, first)
-        by_row = {name: preferences[name] for name in ("qid", "sample_weight")}
-        check_same_rows(X, y=y, **by_row)
-        X = check_batch(ranker, X, reset=first)
-        graph = graph_from_arguments(X.shape[0], y, **preferences)
+        preferences.check_names(X)
+        X = ranker._check_rows(X, reset=first)
+        graph = preferences.graph(X.shape[0])
         if learned is None:
             if not kernel.precomputed:
                 codes = graph.query_codes if graph.has_qid else None
@@ -317,19 +311,6 @@ def check_terms(ranker: Any, first: bool) -> Kernel:
     return kernel
 
 
-def check_batch(ranker: Any, X: Any, *, reset: bool) -> Any:
-    """Validate the features of a batch, the first one if ``reset``."""
-    if not reset:
-        return ranker._check_rows(X)
-    ranker.__dict__.pop("_names_beside", None)
-    precomputed = isinstance(ranker.kernel, str) and ranker.kernel == "precomputed"
-    if precomputed:
-        ranker._check_kernel_names(X)
-    with clear_errors(X):
-        X = validate_data(ranker, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32))
-    return canonical(X, dense=precomputed)
-
-
 def first_basis(ranker: Any, kernel: Kernel, X: Any, rows: Any = None) -> Basis | None:
     """Basis from the first batch, or None for a primal model."""
     if ranker.basis is None and ranker.solver != "nystroem" and rows is None:
@@ -337,7 +318,7 @@ def first_basis(ranker: Any, kernel: Kernel, X: Any, rows: Any = None) -> Basis 
     if ranker.solver == "primal":
         raise ValueError("basis belongs to solver='nystroem'; got solver='primal'")
     if rows is not None:
-        rows = check_batch(ranker, rows, reset=False)
+        rows = ranker._check_rows(rows)
         return Basis.from_rows(kernel, rows, np.arange(rows.shape[0]))
     if kernel.precomputed:
         check_kernel_values(X, ranker.basis)
@@ -353,7 +334,7 @@ def require_memory(n: int, basis: Basis | None, n_folds: int = 1) -> None:
     _resources.require("learning batch by batch", n, n, copies=copies, advice=advice)
 
 
-class IncrementalRanker(PosteriorMixin, Ranker):
+class IncrementalRanker(RidgeRanker):
     """Base class of `RankRLS` and `RankRLSCV`: models of sums over queries, which can change."""
 
     __metadata_request__partial_fit = {"qid": True}  # noqa: RUF012
@@ -427,16 +408,12 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         >>> ranker.forget(X[2:], [1, 0], qid=["b", "b"]).coef_.round(3)
         array([ 0.333, -0.333])
         """
-        preferences = {
-            "qid": qid,
-            "pairs": pairs,
-            "magnitude": magnitude,
-            "pair_weight": pair_weight,
-            "sample_weight": sample_weight,
-        }
+        preferences = Preferences(
+            y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight
+        )
         if not self._alpha_known:
-            return self.fit(X, y, **preferences)
-        update(self, 1, X, y, preferences)
+            return self.fit(X, **vars(preferences))
+        update(self, 1, X, preferences)
         return self
 
     @IncrementalMethod
@@ -482,14 +459,10 @@ class IncrementalRanker(PosteriorMixin, Ranker):
         takes them into account, but if nearly all queries are removed, or alpha is tiny, a new
         fit is more accurate.
         """
-        preferences = {
-            "qid": qid,
-            "pairs": pairs,
-            "magnitude": magnitude,
-            "pair_weight": pair_weight,
-            "sample_weight": sample_weight,
-        }
-        update(self, -1, X, y, preferences)
+        preferences = Preferences(
+            y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight
+        )
+        update(self, -1, X, preferences)
         return self
 
     def _why_not_incremental(self) -> str | None:

@@ -40,7 +40,6 @@ from rankrls.estimators.choosing import (
 )
 from rankrls.estimators.incremental import (
     Learned,
-    check_batch,
     check_terms,
     first_basis,
     require_memory,
@@ -416,7 +415,7 @@ def check_targets(batch: Batch, n_rows: int, n_outputs: int) -> tuple[Array, Arr
 def _check_rows(ranker: Any, batch: Batch, *, reset: bool) -> Any:
     """Check the features of a batch and the names of its columns, which arrays have beside them."""
     check_same_rows(batch.X, y=batch.y, qid=batch.qid, sample_weight=batch.sample_weight)
-    X, names = check_batch(ranker, batch.X, reset=reset), batch.names
+    X, names = ranker._check_rows(batch.X, reset=reset), batch.names
     if names is not None:
         check_length("feature_names", names, X.shape[1], "columns")
         if reset and not hasattr(ranker, "feature_names_in_"):
@@ -505,7 +504,6 @@ def fit_stream_cv(
         )
     with unchanged_on_error(ranker):
         kernel, steps = check_terms(ranker, first=True), steps or BatchSteps()
-        ranker.__dict__.pop("calibration_", None)
         sums = _sum_stream(ranker, kernel, batches, basis_rows, steps, n_folds)
         first, queries = sums.folds[0], sums.queries
         assert queries is not None

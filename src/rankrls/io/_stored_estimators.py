@@ -173,7 +173,13 @@ RANKER_ADVICE = {
 }
 
 #: Results of cross-validation.
-CHOSEN = {"alpha_": POSITIVE, "best_score_": NUMBER, "cv_results_": CV_RESULTS}
+CHOSEN = {
+    "alpha_": POSITIVE,
+    "best_score_": NUMBER,
+    "cv_results_": CV_RESULTS,
+    "gamma_": optional(NUMBER),
+    "noise_variance_": optional(either(NUMBER, array("f", "outputs"))),
+}
 CHOOSING = {"alphas": maybe(NUMBERS), "cv": CV, "scoring": TEXT}
 
 COEFFICIENTS = ("coef_", "dual_coef_", "basis_indices_", "pair_coef_")
@@ -282,10 +288,15 @@ RANKERS = (
             "calibration_": optional(instance("Calibration")),
             "_names_beside": optional(FLAG),
         },
-        derived=COEFFICIENTS,
+        derived=(*COEFFICIENTS, "cv_predictions_"),
         for_learning=tuple(INCREMENTAL_FIELDS),
         check=_check_rankrls,
-        params={**RANKER_PARAMS, **CHOOSING},
+        params={
+            **RANKER_PARAMS,
+            **CHOOSING,
+            "gamma": maybe(either(FINITE, NUMBERS)),
+            "store_cv_predictions": FLAG,
+        },
         dropped=DROPPED,
         advice=RANKER_ADVICE,
         finish=lambda ranker: ranker._store_coefficients(),
