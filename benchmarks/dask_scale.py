@@ -38,8 +38,8 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import LinearSystem
 from rankrls.core.spaces.products import Products
 from rankrls.dask import RankRLS
-from rankrls.dask._rows import Loader
 from rankrls.dask._tasks import FAN_IN
+from rankrls.dask._whole_queries import Loader
 from rankrls.estimators.incremental import Learned
 
 BANDWIDTH = 1.25e9

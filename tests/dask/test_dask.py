@@ -23,7 +23,7 @@ import dask
 import rankrls
 import rankrls.dask
 from cases import COSTS, TIES, WEIGHTINGS
-from rankrls.dask import RankRLS, _fit, _rows, _tasks
+from rankrls.dask import RankRLS, _fit, _tasks, _whole_queries
 from rankrls.dask._fit import distribute
 from rankrls.exceptions import FeatureScaleWarning
 from rankrls.io import load_model, save_model
@@ -434,11 +434,11 @@ def test_warnings():
 def test_rows_that_are_spread_too_much(monkeypatch):
     X, y, qid, _ = problem()
     lazy = da.from_array(X, chunks=(50, -1))
-    monkeypatch.setattr(_rows, "MANY_PIECES", 3)
+    monkeypatch.setattr(_whole_queries, "MANY_PIECES", 3)
     with pytest.warns(UserWarning, match="shuffle or sort the rows by qid first"):
         RankRLS().fit(lazy, y, qid=qid)
-    monkeypatch.setattr(_rows, "MANY_PIECES", 3000)
-    monkeypatch.setattr(_rows, "MAX_MOVED_BYTES", 40)
+    monkeypatch.setattr(_whole_queries, "MANY_PIECES", 3000)
+    monkeypatch.setattr(_whole_queries, "MAX_MOVED_BYTES", 40)
     with pytest.raises(ValueError, match="would have to come together on one worker"):
         RankRLS().fit(lazy, y, qid=qid)
 
@@ -446,13 +446,13 @@ def test_rows_that_are_spread_too_much(monkeypatch):
 def test_only_rows_of_queries_that_cross_partitions_move(monkeypatch):
     X, y, qid, _ = problem()
     qid, moved = np.sort(qid), []
-    together = _rows._together
+    together = _whole_queries._together
 
     def spy(after, pieces, *extras):
         moved.append(np.concatenate([piece[2] for piece in pieces]))
         return together(after, pieces, *extras)
 
-    monkeypatch.setattr(_rows, "_together", spy)
+    monkeypatch.setattr(_whole_queries, "_together", spy)
     RankRLS().fit(da.from_array(X, chunks=(60, -1)), y, qid=qid)
     cut = [q for q in np.unique(qid) if len(np.unique(np.flatnonzero(qid == q) // 60)) > 1]
     assert 0 < len(cut) < 9
@@ -719,7 +719,7 @@ def check_that_a_worker_may_be_killed_between_iterations(cluster, monkeypatch):
     """What it held is computed again from the graph."""
     X, y, qid, _ = problem(11, m=600)
     victim = next(iter(cluster.run(os.getpid).values()))
-    product = _fit._Equations.G
+    product = _fit._DistributedEquations.G
     calls = itertools.count()
 
     def treacherous(self, V):
@@ -727,7 +727,7 @@ def check_that_a_worker_may_be_killed_between_iterations(cluster, monkeypatch):
             os.kill(victim, KILL)
         return product(self, V)
 
-    monkeypatch.setattr(_fit._Equations, "G", treacherous)
+    monkeypatch.setattr(_fit._DistributedEquations, "G", treacherous)
     lazy = da.from_array(X, chunks=(100, -1))
     ranker = precise(RankRLS(solver="cg")).fit(lazy, y, qid=qid)
     assert ranker.n_iter_ >= 3

@@ -26,13 +26,14 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import Objective, ScatterLaplacian
 from rankrls.core.preferences.query_weights import Groups, query_factor
 from rankrls.core.preferences.statistics import UNDERFLOW, RankingStatistics, add_batch
-from rankrls.core.ridge.iterative import IterativeModel, LinearSystem
+from rankrls.core.ridge.iterative import LinearSystem, join_outputs
+from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.products import Offsets, Products
 from rankrls.core.spaces.spaces import DEFAULT_BASIS, Basis, Kernel, choose_basis
 from rankrls.dask import _partitions
-from rankrls.dask._rows import DistributedRows
 from rankrls.dask._scaling import Scaling
 from rankrls.dask._tasks import Tasks
+from rankrls.dask._whole_queries import DistributedRows
 from rankrls.estimators.choosing import ListScores, Scoring, check_eval_set, random_folds
 from rankrls.estimators.incremental import Learned, store_learned
 from rankrls.estimators.ranker import graph_accuracy
@@ -450,7 +451,7 @@ def _fit_cg(
     if not summary.squares.any():
         raise ValueError(UNDERFLOW)
     outputs = [np.flatnonzero(summary.groups == g) for g in np.unique(summary.groups)]
-    systems = [_Equations(graph, keys, part, summary, rows) for part in outputs]
+    systems = [_DistributedEquations(graph, keys, part, summary, rows) for part in outputs]
     with np.errstate(over="ignore", invalid="ignore"):
         if eval_set is None:
             W, history = converge(systems, alphas, iteration)
@@ -464,7 +465,8 @@ def _fit_cg(
             )
     for name in ("_seen", "_preferences", "_learned_with", "_pending"):
         ranker.__dict__.pop(name, None)
-    ranker._model = IterativeModel(outputs, W, alphas, rows.dtype)
+    coef = join_outputs(outputs, W, rows.dtype)
+    ranker._model = FittedFunction(alphas[: len(coef)], coef=coef)
     ranker._flat, ranker._with_qid, ranker.solver_ = flat, rows.with_qid, "cg"
     ranker.n_pairs_, ranker.n_queries_ = int(n_pairs.sum()), rows.n_queries
     _store_history(ranker, history)
@@ -476,7 +478,7 @@ def _store_history(ranker: Any, history: History) -> None:
     ranker._store_coefficients()
 
 
-class _Equations:
+class _DistributedEquations:
     """G = XᵀLX, never formed, and C = Xᵀr for some outputs that share L; see `Equations`.
 
     A product G V takes one round trip, for any number of columns.

@@ -13,8 +13,8 @@ from typing import Any
 
 from sklearn.base import clone
 
-from rankrls.dask._rows import DistributedRows, Loader
 from rankrls.dask._tasks import Tasks
+from rankrls.dask._whole_queries import DistributedRows, Loader
 from rankrls.estimators.incremental import Learned
 from rankrls.estimators.scalers import merged, rescaling, scaled
 

@@ -16,7 +16,7 @@ from rankrls._calls import names_queries, unchanged_on_error
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.dask import _partitions
 from rankrls.dask._fit import check_columns, distribute, fit_cv, fit_ranker
-from rankrls.dask._rows import DistributedRows, Loader
+from rankrls.dask._whole_queries import DistributedRows, Loader
 from rankrls.estimators.incremental import IncrementalRanker
 from rankrls.estimators.scalers import SCALERS, taken_apart
 from rankrls.metrics import pairwise_accuracy
