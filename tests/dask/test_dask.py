@@ -878,7 +878,7 @@ def test_a_warning_about_digits_names_columns():
     lazy, y = dd.from_pandas(table, npartitions=3), np.arange(300.0) % 7
     message = "The largest is 'price', 1e\\+12 times the smallest, 'rate'"
     with pytest.warns(match=message), pytest.warns(FeatureScaleWarning):
-        model = RankRLS(1e-14).fit(lazy, y)
+        model = RankRLS(1e-20).fit(lazy, y)
     with pytest.warns(match=message):
         model.to_local().partial_fit(table, y)
 
