@@ -17,6 +17,7 @@ from rankrls.core.relations.labels import (
     TableOffsets,
     free_offsets,
 )
+from rankrls.core.relations.pairwise import RelationLoss
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import Side
 from rankrls.io import load_model, save_model
@@ -62,7 +63,7 @@ def test_solvers_agree_with_the_dense_system(offsets, ranking, observed, linear)
     every = tuple(part.ravel() for part in np.indices((p, g)))
     sides = (Side(K, X), Side(G, Z)) if linear else (Side(K), Side(G))
     observations = Observations(rows, cols, y, (p, g))
-    problem = RelationProblem(*sides, observations, ranking=ranking, offsets=offsets)
+    problem = RelationProblem(*sides, observations, RelationLoss(ranking, offsets=offsets))
     for alpha in ALPHAS:
         expected = dense_model(K, G, rows, cols, y, alpha, free)
         for solver in ("auto", "cg", "dual", "primal", "closed"):

@@ -32,9 +32,9 @@ from rankrls._frames import (
 )
 from rankrls._validation import check_integer, check_option, check_positive, show
 from rankrls.core.linalg.krylov import IterationOptions
-from rankrls.core.relations.cell_equations import HeldOutCells
+from rankrls.core.relations.incomplete import HeldOutCells
 from rankrls.core.relations.labels import FittedOffsets, FreeOffsets, Observations, free_offsets
-from rankrls.core.relations.pairwise import PAIRWISE, PairwiseKernel, SideValues
+from rankrls.core.relations.pairwise import PAIRWISE, PairwiseKernel, RelationLoss, SideValues
 from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, cell_variances
 from rankrls.core.relations.problem import (
     LOST,
@@ -428,15 +428,8 @@ class ConditionalRanker(NamedScores, BaseEstimator):
         ranking = self.loss == "ranking"
         if ranking:  # the ranking loss has row offsets, which include a constant
             offsets = FreeOffsets(columns=offsets.columns)
-        return RelationProblem(
-            left,
-            right,
-            observations,
-            ranking=ranking,
-            sign=SIGNS[self.relation],
-            offsets=offsets,
-            pairwise=self._pairwise,
-        )
+        loss = RelationLoss(ranking, SIGNS[self.relation], offsets, self._pairwise)
+        return RelationProblem(left, right, observations, loss)
 
     def _require_functions(self, problem: RelationProblem) -> None:
         """Raise an error if only the zero function has the symmetry of the relation."""

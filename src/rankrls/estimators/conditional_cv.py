@@ -22,7 +22,7 @@ from rankrls.core.relations.cv import (
     cross_validate,
     unpaired,
 )
-from rankrls.core.relations.holdout_gradient import holdout_error, holdout_errors
+from rankrls.core.relations.holdout import holdout_error, holdout_errors
 from rankrls.core.relations.labels import Observations
 from rankrls.core.relations.pairwise import PAIRWISE
 from rankrls.core.relations.problem import RelationProblem

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import eigvalsh
 
 from rankrls import _resources
 from rankrls._calls import warn
@@ -223,13 +222,9 @@ class Objects:
         self._require_gram()
         if isinstance(self.kernel, KernelSum):
             K = self.gram()
-            floor = self.kernel.identity_weight
-            if floor > 0.0 and not self.kernel.positive:
-                floor = max(0.0, float(eigvalsh(K, subset_by_index=[0, 0])[0]))
             if self.profile is not None:
-                parts = self.kernel.profiles
-                return ProfiledSide(K, parts, self.profile, free, floor=floor)
-            return Side(K, floor=floor, parts=lambda: self.parts(self.others(self.X)))
+                return ProfiledSide(K, self.kernel.profiles, self.profile, free)
+            return Side(K, parts=lambda: self.parts(self.others(self.X)))
         if not self.kernel.linear:
             return Side(self.gram())
         if not sparse.issparse(X):

@@ -95,10 +95,18 @@ class Cells:
         """Row-major indices into the p × g matrix, shape (q,)."""
         return self.rows * self.shape[1] + self.cols
 
-    @property
-    def full(self) -> bool:
-        """Whether every pair of the relation is observed."""
-        return len(self) == self.shape[0] * self.shape[1]
+    def table(self, values: Array) -> sparse.csr_array:
+        """Store values of the cells in a sparse matrix of shape (p, g)."""
+        pointers = np.searchsorted(self.rows, np.arange(self.shape[0] + 1))
+        return sparse.csr_array((values, self.cols, pointers), shape=self.shape)
+
+    def sums(self, values: Array) -> tuple[Array, Array]:
+        """Sum values (q,) by row and by column, shapes (p,) and (g,)."""
+        p, g = self.shape
+        return (
+            np.bincount(self.rows, values, minlength=p),
+            np.bincount(self.cols, values, minlength=g),
+        )
 
 
 class Observations:

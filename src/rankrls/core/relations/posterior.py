@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form, damped
-from rankrls.core.relations.edges import EdgeKernel
+from rankrls.core.relations.incomplete import CellKernel
 from rankrls.core.relations.labels import Cells
 from rankrls.core.relations.problem import RelationProblem
 
@@ -73,7 +73,7 @@ def cell_variances(problem: RelationProblem, alpha: float, points: CellPoints) -
     block = problem.block()
     prior = np.outer(points.left_prior, points.right_prior)
     if block is not None and block.Y.shape == problem.observations.shape:
-        form = closed_form(*problem.sides, block.Y, **problem.loss)
+        form = closed_form(*problem.sides, block.Y, problem.loss)
         assert isinstance(form, CompleteSpectrum)
         explained = _explained_by_all(form, alpha / block.multiplicity, points)
     else:
@@ -97,7 +97,7 @@ def _explained_by_all(form: CompleteSpectrum, alpha: float, points: CellPoints) 
 def _explained_by_cells(problem: RelationProblem, alpha: float, points: CellPoints) -> Array:
     cells = problem.observations.cells
     rows, columns = problem.sides
-    S = EdgeKernel(rows.K, columns.K, (cells.rows, cells.cols)).dense()
+    S = CellKernel((rows.values, columns.values), cells, problem.loss).dense()
     S[np.diag_indices_from(S)] += alpha / cells.weight
     factor = cho_factor(S, lower=True, check_finite=False)
     T = _offset_columns(problem, cells)

@@ -109,7 +109,7 @@ def _regression(problem: RelationProblem, active: Array) -> RelationProblem:
     repeat = cells.weight.astype(np.int64)
     rows, cols, y = (np.repeat(part, repeat) for part in (cells.rows, cells.cols, cells.y))
     observations = Observations(rows, cols, y, problem.observations.shape)
-    return RelationProblem(*problem.sides, observations, **problem.model)
+    return RelationProblem(*problem.sides, observations, problem.loss)
 
 
 def _objective(cells: Cells, scores: Array, penalty: float) -> float:
