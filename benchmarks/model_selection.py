@@ -21,6 +21,7 @@ from timing import Row, print_table, seconds
 from rankrls import RankRLS, RankRLSCV, regularization_path
 from rankrls._resources import n_threads
 from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.estimators.ranker import Preferences
 from rankrls.model_selection import (
     leave_pair_out_score,
     leave_query_out_predict,
@@ -31,7 +32,7 @@ ALPHAS = 2.0 ** np.arange(-15, 16)
 
 
 def problem(ranker: RankRLS, X: np.ndarray, y: np.ndarray) -> RidgeProblem:
-    return ranker._problem(*ranker._prepare(X, y, {}))
+    return ranker._problem(*ranker._prepare(X, Preferences(y)))
 
 
 def pair_rows(m: int = 2000) -> Iterator[Row]:

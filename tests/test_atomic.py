@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -214,6 +215,40 @@ def test_a_real_signal_leaves_no_file(tmp_path, number):
     done = run(script, cwd=tmp_path)
     assert done.returncode == {signal.SIGTERM: 143, signal.SIGINT: -signal.SIGINT}[number]
     assert os.listdir(tmp_path) == []
+
+
+def test_the_next_call_clears_what_a_killed_call_left(tmp_path):
+    script = """
+    import os, signal
+    with atomic_file("f") as file:
+        file.write(b"half")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    for _ in range(2):
+        run(script, cwd=tmp_path)
+    assert len(os.listdir(tmp_path)) == 1  # the second call has cleared what the first left
+    (tmp_path / ".g.0123456789abcdef.tmp").write_bytes(b"of another file")
+    with atomic_file(str(tmp_path / "f")) as outer:
+        outer.write(b"slow")
+        with atomic_file(str(tmp_path / "f")) as inner:  # leaves alone what is being written
+            inner.write(b"quick")
+        assert (tmp_path / "f").read_bytes() == b"quick"
+    assert (tmp_path / "f").read_bytes() == b"slow"
+    assert sorted(os.listdir(tmp_path)) == [".g.0123456789abcdef.tmp", "f"]
+
+
+def test_many_threads_write_the_same_file(tmp_path):
+    path = tmp_path / "f"
+
+    def write(number):
+        with atomic_file(str(path)) as file:
+            file.write(bytes([number]) * 1000)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(64)))
+    assert len(set(path.read_bytes())) == 1
+    assert os.listdir(tmp_path) == ["f"]
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

@@ -184,12 +184,7 @@ CASES = [
     ),
     case("qid without y", fit_pairs(PAIRS, qid=QID), "qid says how the scores y .* no y"),
     # ------------------------------------------------------------------ sample_weight
-    case(
-        "sample_weight short",
-        fit_xy(sample_weight=np.ones(90)),
-        "^sample_weight has 90 entries for 100 rows of X$",
-    ),
-    case("sample_weight short (of y)", fit_xy(sample_weight=np.ones(90)), "has 90 entries for 100"),
+    case("sample_weight short", fit_xy(sample_weight=np.ones(90)), "has 90 entries for 100"),
     case(
         "sample_weight negative",
         fit_xy(sample_weight=put(np.ones(N), -1.0)),

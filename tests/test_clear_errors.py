@@ -23,7 +23,6 @@ from rankrls import (
     metrics,
 )
 from rankrls.model_selection import (
-    cross_val_score,
     permutation_test,
 )
 from rankrls.preprocessing import QueryScaler
@@ -129,49 +128,6 @@ def test_signatures_are_those_that_are_written(kind):
 QID = np.repeat([0, 1, 2], 4)
 SCORES = np.tile([0.0, 1.0, 2.0, 1.0], 3)
 FITTED = RankRLS().fit(X, SCORES, qid=QID)
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("NDCG", "'ndcg'"),
-        ("NDCG@10", "'ndcg@10'"),
-        ("ndcg_at_5", "'ndcg@5'"),
-        ("ndcg_score", "'ndcg'"),
-        ("MAP@3", "'map@3'"),
-        ("MRR", "'mrr'"),
-        ("p@5", "'precision@5'"),
-        ("auc", "of two classes 'pairwise_accuracy' is the AUC, within queries"),
-        ("roc_auc", "of two classes 'pairwise_accuracy' is the AUC, within queries"),
-        ("c-index", "'concordance_index'"),
-    ],
-)
-def test_metrics_by_other_names(name, meant):
-    calls = [
-        lambda: RankRLSCV(scoring=name).fit(X, SCORES, qid=QID),
-        lambda: ConditionalRankRLSCV(scoring=name).fit(X, X @ X.T),
-        lambda: cross_val_score(RankRLS(), X, SCORES, qid=QID, cv=3, scoring=name),
-        lambda: metrics.compare_rankers(SCORES, SCORES, SCORES, qid=QID, metric=name),
-    ]
-    if name == "c-index":  # has no value by query: compare_rankers does not take it
-        calls.pop()
-    for call in calls:
-        with pytest.raises(ValueError, match=f"{name}': .*{meant}"):
-            call()
-    with pytest.raises(ValueError, match="metric must be a function"):
-        metrics.conditional_scores(X @ X.T, X @ X.T, metric=name)
-
-
-def test_functions_by_other_names():
-    with pytest.raises(AttributeError, match="no attribute 'ndcg_score': it is called 'ndcg' here"):
-        metrics.ndcg_score  # noqa: B018
-    with pytest.raises(
-        AttributeError, match="'auc': of two classes 'pairwise_accuracy' is the AUC"
-    ):
-        metrics.auc  # noqa: B018
-    with pytest.raises(AttributeError, match=r"no attribute 'other'$"):
-        metrics.other  # noqa: B018
-    assert not hasattr(metrics, "map")
 
 
 def test_p_values_by_the_name_of_scipy():

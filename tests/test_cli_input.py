@@ -74,7 +74,7 @@ FILES = {
         ("fit ties.dat -m x --stream", "ties.dat: no query has a pair to learn from"),
         ("fit ties.dat -m x --stream", "batches, all labels of a query are equal"),
         ("fit back.dat -m x --stream", "back.dat:3: query '1' comes back after another query; "
-                                       "sort the file by query, or use --in-memory"),
+                                       "sort the rows by query, or read all of them at once"),
         ("fit bad.csv -m x", "bad.csv:2: column 'a' is 'x', not a finite number"),
         ("fit short.csv -m x", "short.csv:2: this line has 2 cells, and the first one has 3"),
         ("fit two.csv -m x", "could both be the column of labels; name it by --label"),
@@ -107,8 +107,7 @@ FILES = {
         ("fit train.dat -m x --one-ranking --cost unit --stream", "--one-ranking needs all rows"),
         ("fit table.csv -m x --format letor", "is not a number (a table? use --input-format csv)"),
         ("fit table.csv -m x --format parquet", "for text, use --input-format csv or --input-for"),
-        ("fit table.csv half.csv -m x --stream", "half.csv: query 2 is in table.csv, too, and batch"
-         "es hold whole queries of one file: move its rows into one file, or use --in-memory"),
+        ("fit half.csv table.csv -m x --stream", "table.csv:4: query '2' comes back after another"),
         ("fit train.dat -m x -c 3", "-c is SVMrank's C, for --loss hinge"),
         ("fit train.dat -m x --loss hinge -c 3 --alpha 1", "-c and --alpha exclude each other"),
         ("fit train.dat -m x --loss hinge --cost unit", "--cost is for --loss squared"),

@@ -126,7 +126,7 @@ CASES = {
     ),
     "unknown relation": (
         fit(X, SQUARE, relation="transitive"),
-        "relation must be one of 'symmetric', 'reciprocal'; got 'transitive'",
+        "relation must be one of 'symmetric', 'reciprocal', None; got 'transitive'",
     ),
     # ------------------------------------------------------------------ X and Z
     "X NaN": (fit(put(X, np.nan, 0), Y, Z), "Input X contains NaN"),
@@ -165,7 +165,7 @@ CASES = {
     ),
     "max_iter": (fit(X, Y, Z, max_iter=0), "max_iter must be an integer >= 1"),
     "tol": (fit(X, Y, Z, tol=0.0), "tol must be finite and > 0"),
-    "early_stopping": (fit(X, Y, Z, early_stopping="yes"), "early_stopping must be True or False"),
+    "early_stopping": (fit(X, Y, Z, early_stopping="yes"), "early_stopping must be one of False"),
     "early stopping of a direct solver": (
         fit(X, Y, Z, early_stopping=True, solver="closed"),
         "early_stopping needs solver='cg'",

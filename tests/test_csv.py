@@ -127,7 +127,7 @@ def test_weights_and_no_header():
         (FILE + b"1,1,1,inf\n", "<stream>:5: column 'b' is 'inf', not a finite number"),
         (FILE + b"1,1,1,1e999\n", "<stream>:5: column 'b' is '1e999', not a finite number"),
         (FILE + b"1,1,1,1_0\n", "<stream>:5: column 'b' is '1_0', not a finite number"),
-        (FILE + b" ,1,1,1\n", "<stream>:5: column 'qid', the query id, is empty"),
+        (FILE + b" ,1,1,1\n", "<stream>:5: column 'qid' is empty; every row needs an id"),
         (FILE + b'1,1,1,"1\n2,2\n', "<stream>:5: this line cannot be read .* mark missing"),
         (FILE + b"1,1,\xff,1\n", "<stream>:5: this is not UTF-8 text"),
         (FILE + b"1,1,\0,1\n", "this is binary data"),

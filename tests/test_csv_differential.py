@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from rankrls.datasets import _csv_text, _source, load_csv, load_ids, load_ranking
+from rankrls.datasets import _csv, _source, load_csv, load_ids, load_ranking
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
@@ -166,7 +166,7 @@ def test_long_files_with_quotes(monkeypatch, delimiter, end, n_bytes):
 @pytest.mark.parametrize("quote", ["", '"'])
 def test_rows_of_empty_cells_are_not_skipped(quote):
     text = f"{quote}label{quote},a,b\n1,2,3\n,,\n0,4,5\n".encode()
-    with pytest.raises(ValueError, match=":3: column 'a' is empty"):
+    with pytest.raises(ValueError, match=":3: column 'label' is empty"):
         load_csv(io.BytesIO(text), target="label")
     text = text.replace(b"\n,,", b"\n2,,")
     read = load_csv(io.BytesIO(text), target="label", missing="nan")
@@ -179,8 +179,7 @@ def test_pyarrow_reads_plain_files(monkeypatch):
     def never(*_):
         raise AssertionError("read by the csv module")
 
-    monkeypatch.setattr(_csv_text.CsvText, "_carefully", never)
-    monkeypatch.setattr(_csv_text.CsvRecords, "rows", property(never))
+    monkeypatch.setattr(_csv.CsvSource, "records", never)
     rows = "".join(f'{i},"word ""{i}""",{i % 2 == 0},{i / 7!r},,NA\n' for i in range(50))
     text = f"label,word,c,d,e,f\n{rows}\n  \n".replace("  \n", "").encode()
     options = {"target": "label", "features": ["c", "d", "e", "f"], "missing": "nan"}

@@ -731,7 +731,7 @@ def test_a_local_model_goes_on_learning(options, lazy_qid, tmp_path):
     reference = rankrls.RankRLS(solver="primal").set_params(**options)
     reference.fit(X[old], y[old], qid=ids[old])
     local = model.to_local()
-    assert local._ledger.queries == reference._ledger.queries
+    assert local._seen.queries == reference._seen.queries
     np.testing.assert_array_equal(local._preferences, reference._preferences)
     save_model(local, tmp_path / "model")
     for ranker in (local, load_model(tmp_path / "model")):
@@ -742,7 +742,7 @@ def test_a_local_model_goes_on_learning(options, lazy_qid, tmp_path):
         same(ranker.predict(X), reference.predict(X), 1e-8)
         with pytest.raises(ValueError, match="was given in an earlier call"):
             ranker.partial_fit(X[old[:30]], y[old[:30]], qid=ids[old[:30]])
-    assert model._ledger.queries == reference._ledger.queries  # the copy has its own
+    assert model._seen.queries == reference._seen.queries  # the copy has its own
 
 
 def test_a_local_model_without_sums():
@@ -899,4 +899,4 @@ def test_query_ids_as_numbers_and_text():
     model = RankRLS().fit(da.from_array(X, chunks=(4, -1)), y, qid=da.concatenate(list(blocks)))
     check_same_fit(model, local, X)
     assert model.n_queries_ == 3
-    assert model.to_local()._ledger.queries == local._ledger.queries
+    assert model.to_local()._seen.queries == local._seen.queries

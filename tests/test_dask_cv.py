@@ -153,7 +153,7 @@ def test_local_class_names_the_other_one():
         ({}, {"qid": None}, "give qid"),
         ({"cv": 41}, {}, "41 folds of 40 queries"),
         ({"cv": "leave-query-out"}, {}, "folds of whole queries"),
-        ({"scoring": "concordance_index"}, {}, "all queries in one place"),
+        ({"scoring": "concordance_index"}, {}, "all queries at once"),
         ({"kernel": "rbf"}, {}, "kernel='linear'"),
         ({"solver": "cg"}, {}, "solver='auto'"),
         ({"early_stopping": True}, {}, "early_stopping"),

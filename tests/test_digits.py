@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 
 from rankrls import RankRLS, RankRLSCV, regularization_path
+from rankrls.estimators.ranker import Preferences
 from rankrls.model_selection import leave_pair_out_predict, leave_query_out_predict
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
@@ -229,7 +230,7 @@ def test_hold_outs_of_smooth_kernels(name, alpha):
         found = model.predict(X[out])
         return found - found.mean()
 
-    kernel, data, graph = ranker._prepare(X, y, {})
+    kernel, data, graph = ranker._prepare(X, Preferences(y))
     folds = [np.array([i, (7 * i + 1) % m]) for i in range(0, m, 9)]
     folds += list(np.array_split(rng.permutation(m), 5))
     held = ranker._problem(kernel, data, graph).leave_out(folds, np.array([alpha]))

@@ -159,7 +159,7 @@ def test_one_thin_side():
     """Weights of features on one side and of kernel values on the other."""
     model = ConditionalRankRLS(0.5, object_kernel="rbf").fit(X, Y, Z)
     assert model.dual_coef_.shape == (P, G)
-    problem = model._problem(*model._prepare(X, Y, Z))
+    problem = model._problem(model._read(X, Y, Z))
     other = problem.solve(np.array([0.5]), "dual", IterationOptions())
     values = (X @ X.T @ A @ model._ranked.gram() for A in (model.dual_coef_, other.coefficients[0]))
     np.testing.assert_allclose(*values, atol=1e-8)

@@ -10,6 +10,7 @@ from rankrls import PreferenceGraph, RankRLS, RankRLSCV
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.spaces import first_equal
+from rankrls.estimators.ranker import Preferences
 from rankrls.model_selection import (
     LeavePairOut,
     holdout_predict,
@@ -301,7 +302,7 @@ def test_nystroem_needs_no_refits(with_qid, kernel):
     basis = np.array([0, 3, 6, 9, 12, 14, 15, 20, 25])
     ranker = RankRLS(kernel=kernel, gamma=0.3, basis=basis, solver="nystroem")
     alphas = np.array([1e-2, 1.0, 1e2])
-    function, data, graph = ranker._prepare(X, y, {"qid": qid})
+    function, data, graph = ranker._prepare(X, Preferences(y, qid))
     held = ranker._problem(function, data, graph).leave_out(folds, alphas)
     assert held.n_refits.tolist() == [0, 0, 0]
     for rows, found in zip(folds, held.predictions, strict=True):
@@ -374,7 +375,7 @@ def test_near_singular_folds_are_refitted_and_counted(monkeypatch):
     rng = np.random.default_rng(41)
     X, y, qid = rng.standard_normal((30, 3)), rng.standard_normal(30), rng.integers(0, 5, 30)
     ranker = RankRLS(0.1)
-    kernel, X_checked, graph = ranker._prepare(X, y, {"qid": qid})
+    kernel, X_checked, graph = ranker._prepare(X, Preferences(y, qid))
     folds = [np.flatnonzero(qid == q) for q in range(5)]
 
     def held():
@@ -499,6 +500,7 @@ def test_equal_rows_of_a_query_are_tied_in_any_order(kernel, k):
             assert (values == values[:, :1]).all()
 
 
+@pytest.mark.filterwarnings("ignore:the best alpha")
 @pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"ties": "drop"}])
 def test_equal_rows_are_tied_in_held_out_pairs(options):
     rng = np.random.default_rng(2)

@@ -9,7 +9,7 @@ from rankrls.core.relations.holdout import holdout_error, holdout_errors
 from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets
 from rankrls.core.relations.pairwise import RelationLoss
 from rankrls.core.relations.sides import Side
-from rankrls.estimators.kernel_weights import descend_weights
+from rankrls.estimators.relation_search import descend_weights
 
 HELD = ("rows", "columns", "entries", "both")
 OFFSETS = (NO_OFFSETS, FreeOffsets(columns=True), FreeOffsets(rows=True, columns=True))

@@ -411,7 +411,7 @@ def test_forget_before_anything():
 
 def dump(ranker):
     """All that a model is: its attributes, down to arrays."""
-    assert getattr(ranker, "_ledger", None) is None or ranker._ledger.queries  # as a dict
+    assert getattr(ranker, "_seen", None) is None or ranker._seen.queries  # as a dict
     return pickle.dumps(ranker.__dict__)
 
 

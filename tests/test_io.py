@@ -31,9 +31,10 @@ from model_files import edit
 from rankrls import GreedyRankRLS, RankRLS, RankRLSCV
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.statistics import Ledger, Statistics
+from rankrls.core.preferences.statistics import Statistics
+from rankrls.estimators.seen_queries import SeenQueries
 from rankrls.io import _archive, _migrations, _model_files, describe_model, load_model, save_model
-from rankrls.io._kinds import INTEGER, LABELS, array, instance, listing
+from rankrls.io._kinds import INTEGER, LISTING, array, instance, listing
 from rankrls.io._records import Record
 from rankrls.io._registry import RECORDS
 from rankrls.io._values import Decoder, Encoder
@@ -138,7 +139,7 @@ def attributes(instance):
 def assert_same(a, b, where=""):
     """The same types, values, dtypes and memory orders, all the way down."""
     assert type(a) is type(b), where
-    if isinstance(a, Ledger):  # which fills its dict when it is first asked
+    if isinstance(a, SeenQueries):  # which fills its dict when it is first asked
         assert a.queries == b.queries, where
     if isinstance(a, np.ndarray):
         assert a.dtype == b.dtype, where
@@ -819,7 +820,7 @@ class Memory:
 MEMORY = Record(
     "Memory",
     __name__,
-    {"statistics": listing(instance("Statistics")), "seen": LABELS, "counts": array("i", "n")},
+    {"statistics": listing(instance("Statistics")), "seen": LISTING, "counts": array("i", "n")},
 )
 
 
@@ -828,15 +829,15 @@ def test_a_new_class_takes_a_record(monkeypatch):
     objectives = PreferenceGraph.from_scores(Y, qid=qid).objectives(Loss("unit", "drop"))
     memory = Memory()
     memory.statistics = [Statistics.of(objective, X) for objective in objectives]
-    memory.seen = {1, "a", 2.5, ("b", 3), np.int64(7), (1, ("c", None)), "1"}
+    memory.seen = [1, "a", 2.5, ("b", 3), (1, ("c", None)), "1"]
     memory.counts = np.array([3, 4])
     encoder = Encoder()
     tree = json.loads(json.dumps(encoder.encode(memory, "memory")))
     back = Decoder(encoder.arrays.__getitem__, free).decode(tree)
     assert back.seen == memory.seen
     assert_same(memory.statistics, back.statistics)
-    total = back.statistics[0] + memory.statistics[0]
-    np.testing.assert_array_equal(total.gram, 2 * memory.statistics[0].gram)
+    back.statistics[0] += memory.statistics[0]
+    np.testing.assert_array_equal(back.statistics[0].gram, 2 * memory.statistics[0].gram)
     memory.counts = 3
     with pytest.raises(ValueError, match="counts of Memory must be an integer array"):
         encoder.encode(memory, "memory")
@@ -857,11 +858,6 @@ VALUES = [
     [1, [2.0, "a"], []],
     (1, (2, "b"), ()),
     {"a": 1, "float": [1.0], "array": None, "object": {"": ()}},
-    {1, 2, -(2**63), 2**63 - 1},
-    {2**63, 5},
-    {"a", "ä"},
-    set(),
-    {(1, "a"), 2.5, np.inf, "x", True},
     np.float32(0.1),
     np.float64(np.nan),
     np.int8(-3),

@@ -425,7 +425,7 @@ FORGED = {
     "part as a model": (lambda m: m.update(model=model_of(m)), "which is not a model"),
     "data as a model": (put(lambda m: m, "model", [1, 2]), "which is not a model"),
     "unknown value": (put(params, "alpha", {"call": "os.system"}), "unknown kind"),
-    "two tags": (put(params, "alpha", {"tuple": [], "set": []}), "wrong parts"),
+    "two tags": (put(params, "alpha", {"tuple": [], "dict": {}}), "wrong parts"),
     "unknown section": (put(lambda m: m["model"], "code", {}), "wrong parts"),
     "section that is none": (put(lambda m: m["model"], "fields", []), "not an object"),
     "unknown parameter": (put(params, "hook", 1), "RankRLS of the rankrls .* has no 'hook'"),
@@ -480,8 +480,6 @@ FORGED = {
     "half": (put(params, "alpha", {"scalar": "float16", "value": 0.1}), "0.1 is not a float16"),
     "scalar type": (put(fields, "n_iter_", {"scalar": "object", "value": 1}), "type of number"),
     "scalar kind": (put(fields, "n_iter_", {"scalar": "int64", "value": "1"}), "is not a int64"),
-    "set of lists": (put(params, "basis", {"set": [[1]]}), "among labels"),
-    "set of nothing": (put(params, "basis", {"set": 5}), "where labels should be"),
     "deep": (put(params, "basis", nested(400)), "recursion"),
     "dict": (put(params, "basis", {"dict": []}), "a dict that is none"),
     "texts": (put(params, "basis", {"strings": [1], "shape": [1], "dtype": "O"}), "something else"),
@@ -630,8 +628,8 @@ def test_random_state_that_points_elsewhere(tmp_path):
 # -- small files that ask for much -----------------------------------------------------------------
 
 
-def ledger(manifest):
-    return fields(manifest)["_ledger"]["fields"]
+def seen(manifest):
+    return fields(manifest)["_seen"]["fields"]
 
 
 def triangles(manifest, add):
@@ -643,9 +641,9 @@ def triangles(manifest, add):
 
 
 def sets(manifest, add):
-    """One array of labels in a hundred sets."""
-    labels = add(np.arange(5000) + 2**40)
-    ledger(manifest)["joined"] = [{"tuple": [{"set": labels}, 3]}] * 100
+    """The same labels in a hundred sets."""
+    labels = [str(2**40 + i) for i in range(5000)]
+    seen(manifest)["joined"] = [{"tuple": [labels, 3]}] * 100
 
 
 def solvers(manifest, add):
@@ -743,63 +741,23 @@ def chain(bits, length):
     return slots
 
 
-def same_hash(n):
-    """Pairs of numbers with the same hash value: that of a tuple can be solved for an entry."""
-    first, second, start = 11400714785074694791, 14029467366897019727, 2870177450012600261
-    inverse, found, target = pow(second, -1, 2**64), [], 0
-    rng = np.random.default_rng(0)
-    while len(found) < n:
-        a = int(rng.integers(2**60))
-        state = (start + a * second) % 2**64
-        state = (state << 31 | state >> 33) * first % 2**64
-        target = target or (state + 12345 * second) % 2**64
-        b = (target - state) * inverse % 2**64
-        if b < 2**61 - 1:
-            found.append((a, b))
-    return found
-
-
-COLLISIONS = {
+def test_labels_with_colliding_hash_values(path):
+    """Queries are looked up as text, whose hash values nobody can predict."""
     # Slots of a table of 2^13, all taken, and then numbers that begin at the first of them.
-    "integers": lambda: list(dict.fromkeys(chain(13, 3000) + [i << 13 for i in range(1, 2000)])),
-    "tuples": lambda: same_hash(2000),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "where"),
-    [
-        ("integers", "labels"),
-        ("integers", "joined"),
-        ("integers", "rankings"),
-        ("digits", "labels"),
-        ("digits", "joined"),
-        ("tuples", "labels"),
-        ("tuples", "joined"),
-    ],
-)
-def test_labels_with_colliding_hash_values(name, where, path):
-    labels = COLLISIONS["integers" if name == "digits" else name]()
-    if name == "tuples":
-        assert len(set(map(hash, labels))) == 1
-        tree = [{"tuple": list(label)} for label in labels]
-    elif name == "digits":  # text that becomes integers
-        tree = [str(label) for label in labels]
+    labels = list(dict.fromkeys(chain(13, 3000) + [i << 13 for i in range(1, 2000)]))
     save_model(RankRLS().fit(X, y, qid=np.arange(8) // 2), path)
 
     def change(manifest, add):
-        stored = add(np.array(labels)) if name == "integers" else tree
-        if where == "labels":
-            counts, sums = (add(np.ones(len(labels), dtype=kind)) for kind in (np.int64, float))
-            ledger(manifest).update(labels=stored, counts=counts, checksums=sums)
-        elif where == "rankings":
-            shapes = [{"tuple": [n, 0, 1]} for n in sorted(labels)]
-            ledger(manifest)["rankings"] = shapes
-        else:
-            ledger(manifest)["joined"] = [{"tuple": [{"set": stored}, 3]}]
+        counts, sums = (add(np.ones(len(labels), dtype=kind)) for kind in (np.int64, float))
+        seen(manifest).update(labels=add(np.array(labels)), counts=counts, checksums=sums)
 
     forge(path, change)
-    refuse(path, "hash values collide")
+    assert all(type(key) is str for key in load_model(path)._seen.queries)
+    for other in ([{"tuple": [1, 2]}] * 4, [1, 2, 3, 4]):
+        forge(path, lambda manifest, add, other=other: seen(manifest).update(labels=other))
+        refuse(path, "labels of queries that are no text")
+        forge(path, lambda m, add, other=other: seen(m).update(joined=[{"tuple": [other, 3]}]))
+        refuse(path, "labels of queries that are no text")
 
 
 def test_threads_are_not_taken_from_a_file(path):
@@ -876,7 +834,7 @@ def test_tuples_as_labels_may_be_nested(path):
     labels[:] = [((((),),), (c // 2,), ()) for c in range(2 * n)]
     ranker = RankRLS().fit(np.eye(2)[np.arange(2 * n) % 2], np.arange(2 * n) % 2, qid=labels)
     save_model(ranker, path)
-    assert load_model(path)._ledger.queries == ranker._ledger.queries
+    assert load_model(path)._seen.queries == ranker._seen.queries
 
 
 # -- every value of a manifest ---------------------------------------------------------------------

@@ -366,6 +366,7 @@ def test_lost_digits_are_warned_of(data):
     assert found[0].filename == __file__
 
 
+@pytest.mark.filterwarnings("ignore:the best alpha")
 def test_warnings_name_the_line_of_the_user(data):
     for ranker in (
         RankRLS(1e-6, early_stopping=True, max_iter=2),

@@ -184,7 +184,7 @@ def test_ties_pull_together():
     assert abs(tied[1] - tied[2]) < 1e-9
     unit = RankRLS(0.1, cost="unit").fit(X, pairs=[(0, 1), (0, 2), (1, 2)], magnitude=[3, 3, 0])
     np.testing.assert_allclose(unit.predict(X), tied)
-    with pytest.raises(ValueError, match=r"magnitude\[2\] is 0 \(a tie\)"):
+    with pytest.raises(ValueError, match=r"magnitude of 0 \(a tie\)"):
         RankRLS(cost="relative").fit(X, pairs=[(0, 1), (0, 2), (1, 2)], magnitude=[1, 1, 0])
     with pytest.raises(ValueError, match="every pair is a tie"):
         RankRLS().fit(X, pairs=[(0, 1)], magnitude=[0])
@@ -513,7 +513,7 @@ def test_covariates_are_saved_and_checked(tmp_path):
         RankRLS().fit(X, np.arange(40.0), pair_features=C)
     with pytest.raises(ValueError, match="pair_features need a direct solver"):
         RankRLS(solver="cg").fit(X, pairs=pairs, pair_features=C)
-    with pytest.raises(ValueError, match="got a RankRLSCV: pass RankRLS with its alpha_"):
+    with pytest.raises(ValueError, match=r"got a RankRLSCV\. Pass RankRLS with the alpha_"):
         holdout_judgements(ranker, X, pairs)
     with pytest.raises(ValueError, match=r"rankrls.datasets.load_preferences\(table"):
         RankRLS().fit(X, pairs=[("a", "b")])

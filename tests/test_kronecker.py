@@ -64,7 +64,7 @@ def test_it_solves_and_predicts_as_the_estimator_does():
     a, info = cg(system, Y[observed], rtol=1e-12)
     assert info == 0
     new = RNG.standard_normal((3, 2))
-    values = KroneckerOperator(model._rows.values(model._rows.others(new)), right, ends=observed)
+    values = KroneckerOperator(model._rows.values(model._rows.new(new)), right, ends=observed)
     np.testing.assert_allclose((values @ a).reshape(3, 9), model.predict(new, Z), atol=1e-8)
 
 

@@ -191,7 +191,7 @@ def test_batches_of_few_rows(rows):
 
 
 def test_a_nul_is_an_error_with_its_place(tmp_path):
-    with pytest.raises(ValueError, match=r"<stream>:2: 'qid:b.x00c' is binary data"):
+    with pytest.raises(ValueError, match=r"<stream>:2: 'b.x00c' is binary data"):
         load_letor(io.BytesIO(b"1 qid:a 1:1\n0 qid:b\0c 1:2\n"))
     with pytest.raises(ValueError, match="<stream>:3: this is binary data"):
         load_csv(io.BytesIO(b"qid,y,a\n1,1,1\nb\0,1,2\n"), target="y", qid="qid")

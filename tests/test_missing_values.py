@@ -160,7 +160,7 @@ def test_labels_weights_and_queries_are_never_missing(tmp_path):
         pq.write_table(pa.table(table, schema=pa.schema(types)), tmp_path / "t.parquet")
         with pytest.raises(ValueError, match=f"row 0: column '{column}' is null; every row needs"):
             list(iter_parquet(tmp_path / "t.parquet", **options))
-    with pytest.raises(ValueError, match=":2: column 'qid', the query id, is empty"):
+    with pytest.raises(ValueError, match=":2: column 'qid' is empty; every row needs an id"):
         load_csv(io.BytesIO(b"qid,label,a\n,1,2\n"), target="label", qid="qid", missing="nan")
 
 

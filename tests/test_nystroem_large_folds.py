@@ -6,6 +6,7 @@ from scipy import sparse
 
 from rankrls import RankRLS
 from rankrls.core.ridge.leave_out import weights_without
+from rankrls.estimators.ranker import Preferences
 from rankrls.model_selection import holdout_predict
 
 ALPHAS = np.array([1e-3, 1.0, 1e4])
@@ -41,7 +42,7 @@ def refitted(options, X, y, qid, held, alpha, basis=BASIS):
 def assert_refits(options, X, y, qid, folds, alphas=ALPHAS, rtol=1e-8, basis=BASIS, refits=0):
     """Predictions of every fold, up to a constant for each query."""
     ranker = RankRLS(**options, basis=basis, solver="nystroem")
-    kernel, data, graph = ranker._prepare(X, y, {"qid": qid})
+    kernel, data, graph = ranker._prepare(X, Preferences(y, qid))
     found = ranker._problem(kernel, data, graph).leave_out(folds, alphas)
     assert found.n_refits.tolist() == [refits] * len(alphas)
     for held, part in zip(folds, found.predictions, strict=True):

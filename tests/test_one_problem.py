@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the best alpha")
 @pytest.mark.parametrize("kernel", ["rbf", "poly"])
 def test_the_kernel_and_its_decomposition_are_computed_once(monkeypatch, kernel):
     calls = {"kernel": 0, "eigh": 0}
-    compute, eigh = spaces.pairwise_kernels, factorizations.eigh
+    compute, eigh = spaces.Kernel.__call__, factorizations.eigh
 
     def count(name, function):
         def counted(*args, **kwargs):
@@ -36,7 +36,7 @@ def test_the_kernel_and_its_decomposition_are_computed_once(monkeypatch, kernel)
 
         return counted
 
-    monkeypatch.setattr(spaces, "pairwise_kernels", count("kernel", compute))
+    monkeypatch.setattr(spaces.Kernel, "__call__", count("kernel", compute))
     monkeypatch.setattr(factorizations, "eigh", count("eigh", eigh))
     RankRLSCV(GRID, kernel=kernel).fit(X, y, qid=qid)
     assert calls == {"kernel": 1, "eigh": 1}
@@ -68,12 +68,10 @@ def test_an_explicit_basis_names_rows_of_the_whole_data():
     expected = RankRLS(1.0, **options).fit(X, y, qid=qid)
     np.testing.assert_allclose(ranker.predict(X), expected.predict(X), rtol=1e-10)
     # The score is that of a model of these basis vectors, fitted to the rows that remain.
-    from sklearn.utils import check_random_state
-
-    from rankrls.estimators.validation_rows import split_off
+    from rankrls.estimators.choosing import split_for_validation
 
     graph = PreferenceGraph.from_scores(y, qid=qid)
-    split = split_off(X, graph, 0.1, check_random_state(0))
+    split = split_for_validation(RankRLS(random_state=0), X, graph, None)
     rows = split.rows
     K = lambda A, B: np.exp(-((A[:, None] - B[None]) ** 2).sum(axis=2) / X.shape[1])  # noqa: E731
     L = graph[rows].laplacian() @ np.eye(len(rows))

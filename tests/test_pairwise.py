@@ -531,8 +531,8 @@ def test_two_step_by_hand():
     ("options", "message"),
     [
         ({"pairwise": "tensor"}, "pairwise must be one of"),
-        ({"pairwise": "mlpk"}, "pairwise='mlpk' compares objects of one kind.*Z must be None"),
-        ({"pairwise": "ranking"}, "pairwise='ranking' compares objects of one kind"),
+        ({"pairwise": "mlpk"}, "pairwise='mlpk' is for objects of one kind.*Z must be None"),
+        ({"pairwise": "ranking"}, "pairwise='ranking' is for objects of one kind"),
         ({"alpha": (1.0, 2.0)}, "is a pair, which only pairwise='two-step' takes"),
         ({"alpha": (1.0, 2.0, 3.0), "pairwise": "two-step"}, "a number or a pair"),
         ({"alpha": (1.0, 0.0), "pairwise": "two-step"}, "alpha must be"),

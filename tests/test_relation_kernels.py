@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
 from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets, Observations
 from rankrls.core.relations.sides import profile_kernel
-from rankrls.estimators.kernel_weights import search_weights
+from rankrls.estimators.relation_search import search_weights
 from rankrls.io import load_model, save_model
 from rankrls.metrics import pairwise_accuracy
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict

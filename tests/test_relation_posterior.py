@@ -105,9 +105,9 @@ def test_several_kernels(complete, tmp_path):
     kernel = ["rbf", "identity", "profile", "constant"]
     model = ConditionalRankRLS(ALPHA, kernel=kernel, loss="regression").fit(X, Y, Z)
     rows, columns = model._rows, model._columns
-    K, G = rows.values(rows.others(X)), columns.values(columns.others(Z))
+    K, G = rows.values(rows.new(X)), columns.values(columns.new(Z))
     new = X[:1] + 0.1
-    left = np.vstack([K[2:4], rows.values(rows.others(new))])
+    left = np.vstack([K[2:4], rows.values(rows.new(new))])
     prior = np.outer(np.append(K.diagonal()[2:4], 1.0), G.diagonal())
     _, variance = dense(K, G, prior, left, G, Y, "regression", "rows", False)
     points = np.vstack([X[2:4], new]), Z

@@ -177,15 +177,15 @@ def test_what_is_wrong(folder):
         (lambda: load_ranking(FLAT, group="few.query"), "sizes for one file of rows"),
         (lambda: load_ranking(["S0.txt", "S1.csv"]), "S1.csv: .* 'csv', and S0.txt is 'letor'"),
         (lambda: [*iter_ranking(["S0.txt", "S1.csv"])], "S1.csv: .* 'csv', and S0.txt is 'letor'"),
-        (lambda: [*iter_ranking(["all.txt", "S1.txt"])], "query 7 is in all.txt, too, .* move"),
+        (lambda: [*iter_ranking(["all.txt", "S1.txt"])], "S1.txt:1: query '7' comes back"),
         (lambda: load_ranking(["S0.csv", "S1.txt"]), "S1.txt"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
-    plain = load_ranking(["S0.txt", "flat1.txt"], group="auto")  # every row has an id
-    assert plain.qid is not None
+    with pytest.raises(ValueError, match=r"flat1.txt: .* by a file of sizes, and by qid: in S0"):
+        load_ranking(["S0.txt", "flat1.txt"], group="auto")
     (folder / "flat1.txt.query").unlink()
-    with pytest.raises(ValueError, match=r"flat1.txt: the rows have no query ids, .* S0.txt have"):
+    with pytest.raises(ValueError, match=r"flat1.txt: .* not at all, and by qid: in S0.txt"):
         load_ranking(["S0.txt", "flat1.txt"], need=("target",))
 
 

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankrls import _sorting
-from rankrls._sorting import argsort_within, distribute, stable_argsort, value_parts
+from rankrls._sorting import argsort_within, stable_argsort
 from rankrls._validation import encode_qid
 
 rng = np.random.default_rng(0)
@@ -49,37 +48,6 @@ def test_stable_argsort():
     codes = rng.integers(0, 20, N)
     np.testing.assert_array_equal(stable_argsort(codes, 20), np.argsort(codes, kind="stable"))
     np.testing.assert_array_equal(stable_argsort(codes, 2**60), np.argsort(codes, kind="stable"))
-
-
-@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
-@pytest.mark.parametrize("size", [1, 10, 300, 10_000])
-@pytest.mark.parametrize("chunk", [7, 2**16])
-def test_parts_are_intervals(values, size, chunk, monkeypatch):
-    monkeypatch.setattr(_sorting, "CHUNK", chunk)
-    part, n_parts = value_parts(values, size)
-    assert part.max() < n_parts <= 1 + 3 * len(values) / size
-    by_value = part[np.argsort(values)].astype(int)
-    assert (np.diff(by_value) >= 0).all()
-    counts, low, high = np.bincount(part), {}, {}
-    for p in np.unique(part):
-        low[p], high[p] = values[part == p].min(), values[part == p].max()
-    highs, lows = list(high.values()), list(low.values())
-    assert all(a < b for a, b in zip(highs[:-1], lows[1:], strict=True))
-    for p in np.flatnonzero(counts >= 2 * size):  # its values are nearly equal, or equal
-        n_again = value_parts(values[part == p], size)[1]
-        assert n_again > 1 or low[p] == high[p]
-
-
-@pytest.mark.parametrize("n_parts", [1, 5, 300, 70_000])
-@pytest.mark.parametrize("chunk", [7, 2**16])
-def test_distribute(n_parts, chunk, monkeypatch):
-    monkeypatch.setattr(_sorting, "CHUNK", chunk)
-    part = rng.integers(0, n_parts, N).astype(np.min_scalar_type(n_parts))
-    rows, other = np.arange(N), rng.normal(size=N)
-    bounds, (first, second) = distribute(part, n_parts, rows, other)
-    np.testing.assert_array_equal(first, np.argsort(part, kind="stable"))
-    np.testing.assert_array_equal(second, other[first])
-    np.testing.assert_array_equal(bounds[1:], np.cumsum(np.bincount(part, minlength=n_parts)))
 
 
 INTEGERS = [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64]

@@ -110,11 +110,11 @@ CASES = {
 def state(estimator):
     """All that an estimator knows, as bytes; queries by label, however far they were read."""
     known = dict(sorted(estimator.__dict__.items()))
-    ledger = known.pop("_ledger", None)
-    if ledger is not None:
-        known["queries"] = sorted(ledger.queries.items())
-        known["rankings"] = sorted((n, c) for n, c in ledger.rankings.items() if c)
-        known["joined"] = ledger.joined
+    seen = known.pop("_seen", None)
+    if seen is not None:
+        known["queries"] = sorted(seen.queries.items())
+        known["rankings"] = seen.rankings
+        known["joined"] = seen.joined
     return pickle.dumps(known)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rankrls.estimators.conditional_cv import ConditionalRankRLSCV
     from rankrls.estimators.greedy import GreedyRankRLS
     from rankrls.estimators.regularization_path import RegularizationPath, regularization_path
+    from rankrls.leaderboards import leaderboard
     from rankrls.rankings import rank
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "RankRLSCV",
     "RankSVM",
     "RegularizationPath",
+    "clicks",
     "datasets",
     "diagnostics",
     "exceptions",
@@ -34,6 +36,8 @@ __all__ = [
     "graph_kernels",
     "io",
     "kronecker",
+    "leaderboard",
+    "leaderboards",
     "metrics",
     "model_selection",
     "plotting",
@@ -59,6 +63,7 @@ _LAZY = {
     "RankRLSCV": "estimators",
     "RankSVM": "estimators",
     "RegularizationPath": "estimators.regularization_path",
+    "leaderboard": "leaderboards",
     "rank": "rankings",
     "regularization_path": "estimators.regularization_path",
 }
@@ -66,6 +71,7 @@ _LAZY = {
 
 #: Packages and modules that are imported on first use.
 _SUBPACKAGES = (
+    "clicks",
     "dask",
     "datasets",
     "diagnostics",
@@ -75,6 +81,7 @@ _SUBPACKAGES = (
     "graph_kernels",
     "io",
     "kronecker",
+    "leaderboards",
     "metrics",
     "model_selection",
     "plotting",

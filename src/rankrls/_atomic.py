@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import io
 import os
 import re
@@ -10,7 +11,13 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import IO
+from typing import IO, Any
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - not POSIX
+    fcntl = None
 
 __all__ = ["atomic_file", "is_stream"]
 
@@ -25,9 +32,9 @@ def atomic_file(path: str) -> Iterator[IO[bytes]]:
     """Open a file that replaces ``path`` when it is complete, and is deleted after an error.
 
     It is created in the same directory, written, flushed to the disk, and renamed. A reader of
-    ``path`` therefore sees either the old or the new content. Links are followed, and the mode
-    and owner of an existing file are kept. Pipes and devices are not replaced but written to
-    directly.
+    ``path`` therefore sees either the old or the new content. What a call that was killed left
+    behind is deleted by the next. Links are followed, and the mode and owner of an existing file
+    are kept. Pipes and devices are not replaced but written to directly.
     """
     with _named(path):
         if is_stream(path):
@@ -74,25 +81,43 @@ def _replacement(path: str) -> Iterator[IO[bytes]]:
         raise IsADirectoryError(errno.EISDIR, "a directory, not the name of a file", path)
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, "no such directory", folder)
-    temporary = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.tmp")
+    prefix = os.path.join(folder, f".{name[:100]}.")
+    _clear_leftovers(prefix)
+    temporary = f"{prefix}{secrets.token_hex(8)}.tmp"
     try:  # the name is set before the file exists, so that it is deleted after any interrupt
         with _created(temporary, path) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            if fcntl is not None:  # while the file is locked
+                os.replace(temporary, path)
+        if fcntl is None:  # pragma: no cover - open files cannot be renamed
+            os.replace(temporary, path)
     except BaseException:
         with suppress(FileNotFoundError):  # already renamed, or never created
             os.unlink(temporary)
         raise
-    _sync_folder(folder)
+    if os.name == "posix":  # flush the directory, so that the new name is permanent
+        with suppress(OSError):  # the file itself is already complete
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 def _created(temporary: str, path: str) -> IO[bytes]:
-    """Create a file with the owner and the permissions of ``path``, if that exists."""
+    """Create and lock a file with the owner and the permissions of ``path``, if that exists."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     before = os.stat(path) if os.path.exists(path) else None
-    descriptor = os.open(temporary, flags, 0o666 if before is None else 0o600)
+    while True:
+        descriptor = os.open(temporary, flags, 0o666 if before is None else 0o600)
+        if fcntl is not None:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            break
+        os.close(descriptor)  # another call deleted it as a leftover before it was locked
     if before is not None and os.name == "posix":
         with suppress(PermissionError):  # only the administrator can change the owner
             os.chown(temporary, before.st_uid, before.st_gid)
@@ -101,16 +126,18 @@ def _created(temporary: str, path: str) -> IO[bytes]:
     return open(descriptor, "wb")
 
 
-def _sync_folder(folder: str) -> None:
-    """Flush the directory, if the system supports it, so that the new name is permanent."""
-    if os.name != "posix":  # pragma: no cover
+def _clear_leftovers(prefix: str) -> None:
+    """Delete temporary files of calls that were killed: nobody holds their locks."""
+    if fcntl is None:  # pragma: no cover - not POSIX
         return
-    with suppress(OSError):  # the file itself is already complete
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    for path in glob.glob(f"{glob.escape(prefix)}{'[0-9a-f]' * 16}.tmp"):
+        with suppress(OSError):  # in use, not ours, or already deleted
+            descriptor = os.open(path, os.O_WRONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(path)
+            finally:
+                os.close(descriptor)
 
 
 class _Forward(io.FileIO):

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -38,7 +39,6 @@ __all__ = [
     "columns_like_ids",
     "data_frame",
     "feature_names",
-    "first_nan",
     "id_text",
     "is_id_name",
     "kept_names",
@@ -59,6 +59,7 @@ __all__ = [
     "scores_in_order",
     "shown_names",
     "square_in_order",
+    "table_frame",
     "unequal_scales",
     "warn_about_columns",
     "with_columns",
@@ -67,30 +68,22 @@ __all__ = [
 
 Array = NDArray[Any]
 
-_OVERFLOW = (
-    "; if the data have none, a step before, such as a scaler, has overflowed: divide large values "
-    "beforehand"
-)
-
 #: Names of columns that are recognised as query ids, in upper or lower case.
 QUERY_NAMES = ("qid", "query_id", "queryid", "query-id", "query")
 
 
+# -- tables -----------------------------------------------------------------------------------
+
+
 def data_frame(columns: Mapping[str, Any], caller: str = "to_frame") -> Any:
     """Make a pandas data frame of columns; the error without pandas names the ``caller``."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError(f"{caller} needs pandas: pip install pandas") from error
-    return pd.DataFrame({name: np.asarray(values) for name, values in columns.items()})
+    arrays = {name: np.asarray(values) for name, values in columns.items()}
+    return _pandas(caller).DataFrame(arrays)
 
 
 def table_frame(values: Array, rows: Array, columns: Array) -> Any:
     """Make a pandas data frame of values (n, m) with names of its rows and columns."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError("a table with names needs pandas: pip install pandas") from error
+    pd = _pandas("a table with names")
     return pd.DataFrame(values, index=pd.Index(rows), columns=pd.Index(columns))
 
 
@@ -98,669 +91,24 @@ def without_arrow(data: Any) -> Any:
     """A pyarrow table or record batch as a pandas data frame; other data as they are."""
     if not (type(data).__module__.startswith("pyarrow") and hasattr(data, "to_pandas")):
         return data
+    _pandas("a pyarrow table")
+    return data.to_pandas()
+
+
+def _pandas(caller: str) -> Any:
     try:
-        return data.to_pandas()
+        import pandas as pd
     except ImportError as error:
-        raise ImportError("a pyarrow table is read by pandas: pip install pandas") from error
-
-
-def row_names(data: Any) -> Any:
-    """The index of a pandas frame or series, or None; of a list of frames the first that names."""
-    if isinstance(data, list | tuple):
-        found = (row_names(part) for part in data if column_names(part) is not None)
-        return next(filter(names_anything, found), None)
-    index = getattr(data, "index", None)
-    return index if hasattr(index, "get_indexer") else None
-
-
-def column_names(data: Any) -> Any:
-    """The columns of a pandas frame as an index, or None."""
-    columns = getattr(data, "columns", None)
-    return columns if hasattr(columns, "get_indexer") else None
-
-
-def names_anything(names: Any) -> bool:
-    """Whether an index has names, not only row numbers; a part of a frame keeps those it had."""
-    if names is None or type(names).__name__ != "RangeIndex":
-        return names is not None
-    return (names.start, names.step) != (0, 1)
-
-
-def order_of(names: Any, wanted: Any, *, what: str, like: str, advice: str) -> Array | None:
-    """Positions of the objects ``wanted`` in ``names``; None if the order is the same.
-
-    Parameters
-    ----------
-    names, wanted : pandas Index or None
-        None and default indices have no names and are not compared.
-    what, like : str
-        Descriptions of the two in error messages.
-    advice : str
-        Advice in the error message if the names differ.
-
-    Returns
-    -------
-    ndarray of int or None
-
-    Raises
-    ------
-    ValueError
-        If both have names, of different objects.
-    """
-    if names is None or wanted is None or names.equals(wanted):
-        return None
-    order = _permutation(names, wanted)
-    if not (names_anything(names) and names_anything(wanted)):
-        if order is not None:
-            warn(_other_order(what, like, "a table with these labels in the other's order"))
-        return None
-    if order is not None:
-        return order
-    for index, owner in ((names, what), (wanted, like)):
-        if not index.is_unique:
-            twice = shown_names(index[index.duplicated()].unique())
-            raise ValueError(
-                f"{what} and {like} have the same names in another order, and cannot be "
-                f"aligned because {owner} contain {twice} more than once"
-            )
-    parts = [
-        f"{shown_names(here.difference(there, sort=False))} only among {owner}"
-        for here, there, owner in ((names, wanted, what), (wanted, names, like))
-        if len(here.difference(there, sort=False))
-    ]
-    if sorted(map(str, names)) == sorted(map(str, wanted)):
-        advice = (
-            "They are written alike, but of different types (texts and numbers?): convert one, as "
-            "by index.astype(str)"
-        )
-    raise ValueError(f"{what} and {like} have different names: {', '.join(parts)}. {advice}")
-
-
-def _permutation(names: Any, wanted: Any) -> Array | None:
-    """Positions of ``wanted`` in ``names`` if one is a permutation of the other, or None."""
-    if len(names) != len(wanted) or not (names.is_unique and wanted.is_unique):
-        return None
-    try:
-        order = np.asarray(names.get_indexer(wanted))
-    except (TypeError, ValueError):  # labels that cannot be compared
-        return None
-    return order if (order >= 0).all() else None
-
-
-def shown_names(names: Any) -> str:
-    """Some names for an error message."""
-    plain = [name.item() if isinstance(name, np.generic) else name for name in names[:3]]
-    return ", ".join(map(repr, plain)) + ", …" * (len(names) > 3)
-
-
-def square_in_order(K: Any, name: str = "X", *, refuse: bool = False) -> Any:
-    """Return a precomputed kernel matrix with its columns in the order of its rows.
-
-    ``refuse``: raise if they are not; the caller keeps the names in the order that they have.
-    """
-    order = order_of(
-        column_names(K),
-        row_names(K),
-        what=f"the columns of {name}",
-        like=f"the rows of {name}",
-        advice="The rows and columns of a kernel matrix must be the same objects (to ignore the "
-        f"names, pass {name}.to_numpy())",
-    )
-    if order is not None and refuse:
-        raise ValueError(
-            f"the columns of {name} have the names of its rows in another order: pass "
-            f"{name}[{name}.index]"
-        )
-    return K if order is None else K.iloc[:, order]
-
-
-def check_basis_names(K: Any, basis: Any) -> None:
-    """Raise unless column j of kernel values (m, b) has the name of the row ``basis[j]``.
-
-    Columns without names of rows (rows with a default index) are not compared, unless they have
-    the numbers of these rows in another order.
-    """
-    rows, columns = row_names(K), column_names(K)
-    numbers = np.asarray([] if basis is None else basis)
-    if rows is None or columns is None or numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        return
-    if len(numbers) != len(columns) or numbers.min() < 0 or numbers.max() >= len(rows):
-        return  # which has an error of its own
-    wanted = rows[numbers]
-    if names_anything(columns) and not columns.equals(wanted):
-        known = _permutation(columns, wanted) is not None
-        if known or names_anything(rows):
-            kind = "in another order" if known else "not these"
-            raise ValueError(
-                f"the columns of X must have the names of the rows basis, and have them {kind}: "
-                f"{shown_names(columns)} for {shown_names(wanted)}. Set "
-                "basis=X.index.get_indexer(X.columns), or pass X.to_numpy() if the order is right"
-            )
-
-
-def columns_in_order(K: Any, known: Any, name: str = "X", *, refuse: bool = False) -> Any:
-    """Return kernel values with columns in the order of the training objects ``known``, or None."""
-    names = column_names(K)
-    if names is None or known is None:
-        return K
-    import pandas as pd  # K is a frame of it
-
-    order = order_of(
-        names,
-        pd.Index(known),
-        what=f"the columns of {name}",
-        like="the training objects",
-        advice=f"{name} must have one column of kernel values for each training object",
-    )
-    if order is not None and refuse:
-        raise ValueError(
-            f"the columns of {name} have the names of the training objects in another order: "
-            "select them in the order of fit"
-        )
-    return K if order is None else K.iloc[:, order]
-
-
-def kernels_in_order(
-    parts: Any, name: str = "X", *, square: bool = False, known: Any = None
-) -> list[Any]:
-    """Values of several kernels with rows in one order, and columns in that of training objects.
-
-    The order of rows is that of the first part that names them; parts without names are taken as
-    they are.
-
-    Parameters
-    ----------
-    parts : list of array-like
-    name : str
-        Of the list, for errors.
-    square : bool
-        Whether they are kernel matrices, with the same objects as rows and columns.
-    known : array-like or None
-        Names of the training objects, if they are not.
-    """
-    made: list[Any] = []
-    wanted, like = None, ""
-    for number, part in enumerate(parts):
-        own = f"{name}[{number}]"
-        ordered = square_in_order(part, own) if square else columns_in_order(part, known, own)
-        names = object_names(ordered, precomputed=square)
-        order = order_of(
-            names,
-            wanted,
-            what=f"the rows of {own}",
-            like=f"the rows of {like}",
-            advice="Kernel matrices of one list are of the same objects",
-        )
-        if order is not None:
-            ordered = ordered.iloc[order, order] if square else ordered.iloc[order]
-        made.append(ordered)
-        if wanted is None and names_anything(names):
-            wanted, like = names, own
-    return made
-
-
-def kept_names(names: Any) -> Array | None:
-    """Names of objects that a model can keep: texts or integers, each once; otherwise None."""
-    if not names_anything(names) or not names.is_unique:
-        return None
-    if getattr(names.dtype, "kind", "") in "iu":
-        return np.asarray(names.to_numpy(), dtype=np.int64)
-    texts = np.array(names.tolist(), dtype=object)
-    whole = texts.ndim == 1 and all(isinstance(name, str) for name in texts)
-    return texts if whole else None
-
-
-def note_kernel_numbers(estimator: Any, attribute: str, K: Any) -> None:
-    """Store the names of a kernel matrix's columns if they are integers, or delete old ones.
-
-    Names that are text become ``feature_names_in_``.
-    """
-    estimator.__dict__.pop(attribute, None)
-    names = column_names(K)
-    if names_anything(names) and getattr(names.dtype, "kind", "") in "iu":
-        setattr(estimator, attribute, names.to_numpy(dtype=np.int64))
-
-
-def labels_in_order(Y: Any, rows: Any, columns: Any, *, one_domain: bool = False) -> Any:
-    """Return a frame of labels with rows and columns in the order of their objects.
-
-    Parameters
-    ----------
-    Y : array-like
-        Returned unchanged if it is not a pandas frame.
-    rows, columns : pandas Index or None
-        Names of the row objects and of the column objects.
-    one_domain : bool
-        Whether both are the same objects; if these have no names, the rows of Y name them.
-    """
-    if hasattr(Y, "row_names") and hasattr(Y, "column_names"):
-        return _edges_in_order(Y, rows, columns)
-    if column_names(Y) is None:
-        return Y
-    if one_domain and not names_anything(rows):
-        order_of(row_names(Y), rows, what="the rows of Y", like="the rows of X", advice="")
-        rows = columns = row_names(Y)
-    for axis, (names, wanted) in enumerate(((row_names(Y), rows), (column_names(Y), columns))):
-        what = ("index", "columns")[axis]
-        same = one_domain and axis == 1
-        of_objects = "X" if axis == 0 or one_domain else "Z"
-        advice = "Without Z the columns of Y are the same objects as its rows. " * same
-        advice += (
-            f"Pass Y.reindex({what}={of_objects}.index), which fills in NaN for missing labels, "
-            "or Y.to_numpy() if the order is right"
-        )
-        order = order_of(
-            names,
-            wanted,
-            what=f"the {('rows', 'columns')[axis]} of Y",
-            like=f"the rows of {of_objects}",
-            advice=advice,
-        )
-        if order is not None:
-            Y = Y.iloc[order] if axis == 0 else Y.iloc[:, order]
-    return Y
-
-
-def _edges_in_order(Y: Any, rows: Any, columns: Any) -> Any:
-    """Return sparse labels with names (of `load_relations`) in the order of the objects."""
-    coords, shape = list(Y.coords), list(Y.shape)
-    for axis, (own, wanted) in enumerate(((Y.row_names, rows), (Y.column_names, columns))):
-        if not names_anything(wanted):
-            continue
-        place = wanted.get_indexer(own)
-        known = place >= 0
-        if not known[coords[axis]].all():
-            name = own[coords[axis]][~known[coords[axis]]][0]
-            raise ValueError(
-                f"Y has labels of {str(name)!r}, which is not in the index of {'XZ'[axis]}: add "
-                f"the object to {'XZ'[axis]}, or leave its labels out by load_relations("
-                f"{('rows', 'columns')[axis]}={'XZ'[axis]}.index, unknown='drop')"
-            )
-        coords[axis], shape[axis] = place[coords[axis]], len(wanted)
-    return type(Y)((Y.data, tuple(coords)), shape=tuple(shape))
-
-
-def labels_of(seen: Any, rows: Any, columns: Any) -> Any:
-    """Labels of the objects that are named, and no others; NaN, or none stored, for new objects.
-
-    Parameters
-    ----------
-    seen : pandas DataFrame, or sparse labels with names
-    rows, columns : pandas Index of names
-    """
-    frame = column_names(seen) is not None
-    own = (row_names(seen), column_names(seen)) if frame else (seen.row_names, seen.column_names)
-    places = []
-    for names, wanted, what in zip(own, (rows, columns), ("rows", "columns"), strict=True):
-        if not wanted.is_unique or (frame and not names.is_unique):
-            raise ValueError(f"names of {what} are there more than once, so that seen is unclear")
-        places.append(wanted.get_indexer(names))
-        if len(wanted) and not (places[-1] >= 0).any():
-            warn(
-                f"none of the {what} of seen ({shown_names(names)}) is an object that is ranked "
-                f"({shown_names(wanted)}): nothing is left out"
-            )
-    if frame:
-        return seen.reindex(index=rows, columns=columns)
-    i, j = (place[axis] for place, axis in zip(places, seen.coords, strict=True))
-    known = (i >= 0) & (j >= 0)
-    return type(seen)((seen.data[known], (i[known], j[known])), shape=(len(rows), len(columns)))
-
-
-def scores_in_order(Y_score: Any, Y_true: Any) -> Any:
-    """Return a frame of predicted scores with rows and columns in the order of the labels."""
-    if column_names(Y_score) is None:
-        return Y_score
-    for axis, names in enumerate((row_names, column_names)):
-        what = ("rows", "columns")[axis]
-        order = order_of(
-            names(Y_score),
-            names(Y_true),
-            what=f"the {what} of Y_score",
-            like=f"the {what} of Y_true",
-            advice="Select those that are in both",
-        )
-        if order is not None:
-            Y_score = Y_score.iloc[order] if axis == 0 else Y_score.iloc[:, order]
-    return Y_score
-
-
-def object_names(X: Any, *, precomputed: bool) -> Any:
-    """Names of the objects in the rows of X; of a kernel matrix those of its columns, if needed."""
-    rows = row_names(X)
-    if precomputed and not names_anything(rows) and names_anything(column_names(X)):
-        return column_names(X)
-    return rows
-
-
-def check_same_rows(X: Any, of: str = "X", /, **arguments: Any) -> None:
-    """Raise if rows of an argument have the names of the rows of X in another order.
-
-    Rows are matched by position, as in scikit-learn. Unrelated names are ignored. If one of the
-    two is a default index, a warning is issued instead of an error. Arguments beside X must be in
-    memory, as X is.
-
-    Parameters
-    ----------
-    X : array-like
-    of : str
-        Name of X in error messages.
-    **arguments : array-like or None
-        Arguments with one entry per row.
-    """
-    if of == "X":
-        for name, values in {"X": X, **arguments}.items():
-            refuse_lazy(values, name)
-    wanted = row_names(X)
-    if wanted is None:
-        return
-    for name, values in arguments.items():
-        names = row_names(values)
-        if names is None or names.equals(wanted) or _permutation(names, wanted) is None:
-            continue
-        if not (names_anything(names) and names_anything(wanted)):
-            warn(
-                _other_order(f"the rows of {name}", f"the rows of {of}", f"{name}.loc[{of}.index]")
-            )
-            continue
-        where = int(np.argmax(np.asarray(names != wanted)))
-        raise ValueError(
-            f"the rows of {name} have the names of the rows of {of} in another order (row "
-            f"{where} is {shown_names(names[where : where + 1])} in {name} and "
-            f"{shown_names(wanted[where : where + 1])} in {of}): pass {name}.loc[{of}.index]"
-        )
-
-
-def _other_order(what: str, like: str, remedy: str) -> str:
-    """Warning text if one of two indices may consist of row numbers only."""
-    return (
-        f"{what} have the same labels as {like} in another order. They are matched by "
-        "position, because one of the two is a default index, which may only be row numbers. To "
-        f"match them by label, pass {remedy}; to silence this warning, use "
-        "reset_index(drop=True) or to_numpy()"
-    )
-
-
-def feature_names(X: Any) -> Array | None:
-    """Names of the columns of a frame if all of them are text, as in scikit-learn."""
-    columns = getattr(X, "columns", None)
-    if columns is None or not len(columns):
-        return None
-    names = np.asarray(columns, dtype=object)
-    return names if all(isinstance(name, str) for name in names) else None
-
-
-def required_features(estimator: Any) -> list[str] | None:
-    """Names of the columns that a fitted model needs; None if it was fitted to none with names.
-
-    These are its ``feature_names_in_``, without columns that its first step drops: a
-    ``ColumnTransformer``, a ``TableEncoder``, or the encoder of an ``AutoRanker``.
-    """
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is None:
-        return None
-    first = _first_step(estimator)
-    kept: Sequence[int] = range(len(names))
-    if hasattr(first, "_transformer_to_input_indices"):
-        dropped = [name for name, part, _ in first.transformers_ if part == "drop"]
-        places = first._transformer_to_input_indices
-        parts = [columns for name, columns in places.items() if name not in dropped]
-        kept = sorted({int(j) for columns in parts for j in columns})
-    elif hasattr(first, "dropped_") and hasattr(first, "sources_"):
-        kept = sorted(set(first.sources_.tolist()))
-    return [str(names[j]) for j in kept]
-
-
-def chooses_columns(estimator: Any) -> bool:
-    """Whether a model selects columns of a table by their names, so that some may be missing."""
-    names = getattr(estimator, "feature_names_in_", ())
-    return hasattr(_first_step(estimator), "_transformer_to_input_indices") or (
-        len(required_features(estimator) or ()) < len(names)
-    )
-
-
-def _first_step(estimator: Any) -> Any:
-    """The first step of a pipeline, also of one in a search; of an ``AutoRanker`` its encoder."""
-    while hasattr(estimator, "best_estimator_") or hasattr(estimator, "steps"):
-        best = getattr(estimator, "best_estimator_", None)
-        estimator = estimator.steps[0][1] if best is None else best
-    return getattr(estimator, "_table", estimator)
+        raise ImportError(f"{caller} needs pandas: pip install pandas") from error
+    return pd
 
 
 def with_columns(X: Any, names: Sequence[str]) -> Any:
     """Columns of a data frame of pandas or polars by name; missing values for those it lacks."""
-    if hasattr(X, "iloc"):
-        return X.reindex(columns=list(names))
-    lacking = [name for name in names if name not in X.columns]
-    return X.with_columns(**dict.fromkeys(lacking)).select(names)
-
-
-def check_feature_names(names: Any, known: Any, of: str = "X") -> None:
-    """Raise unless the columns have the names ``known``, in the same order; None is no names.
-
-    What scikit-learn does for the X of an estimator, for other tables.
-    """
-    if names is None or known is None or np.array_equal(names, known):
-        return
-    missing = [name for name in known if name not in set(names)]
-    unknown = [name for name in names if name not in set(known)]
-    what = [f"{shown_names(unknown)} unseen before"] * bool(unknown)
-    what += [f"{shown_names(missing)} missing"] * bool(missing)
-    raise ValueError(
-        f"the feature names of {of} should match those of the previous call: "
-        + (", ".join(what) or "they must be in the same order")
-        + " (select the columns by their names)"
-    )
-
-
-#: Warn if the scales of columns differ by more than this factor.
-MAX_RATIO = 1e3
-#: Columns that are zero in more than this fraction of the rows are not compared: their scale shows
-#: how rare a value is, and scaling them would inflate rare values.
-_MAX_ZEROS = 0.9
-#: Number of cells of X from which scales are estimated, and minimum number of rows.
-_SCALE_CELLS, _SCALE_ROWS = 1 << 17, 256
-#: Minimum number of rows to recognise an id by its values, and maximum number of columns that are
-#: inspected completely.
-_ID_ROWS, _ID_COLUMNS = 50, 64
-#: Number of repeated values expected by chance above which their absence indicates an id.
-_REPEATS = 20
-
-_DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
-
-
-# ---------------------------------------------------------------------------- dates
-
-
-@contextmanager
-def clear_errors(
-    X: Any, name: str = "X", filled: str = "as in make_pipeline(SimpleImputer(), RankRLS())"
-) -> Iterator[None]:
-    """Check X for dates, and shorten errors of scikit-learn's checks to one line.
-
-    Text and repeated names name their columns, 1-D data its shape; ``filled`` says how to fill in
-    missing values. The words "Reshape your data" are those that scikit-learn's own tests of
-    estimators look for. A Dask collection is refused: the checks would
-    bring all of it into memory.
-    """
-    refuse_lazy(X, name)
-    refuse_dates(X, name)
-    refuse_equal_names(column_names(X), name)
-    _refuse_unread_names(X, name)
-    try:
-        yield
-    except TypeError:
-        if isinstance(X, list | tuple):  # of which the first row was looked at before
-            refuse_dates(np.array(X, dtype=object), name)
-        raise
-    except ValueError as error:
-        if "Reshape your data" in str(error):
-            shape = np.shape(X)
-            got = f"1-D data of length {shape[0]}" if len(shape) == 1 else show(X)
-            raise ValueError(
-                f"{name} must be 2-D, one row of features for each item; got {got}. Reshape your "
-                f"data: np.reshape({name}, (-1, 1)) if it is a single feature, (1, -1) if it is a "
-                "single row"
-            ) from None
-        if "contains NaN" in str(error):
-            raise ValueError(
-                f"Input {name} contains NaN{first_nan(X)}: fill in missing values first, {filled}"
-                + _OVERFLOW * _has_empty_column(X)
-            ) from None
-        columns = getattr(X, "columns", None)
-        if columns is None or "could not convert string" not in str(error):
-            raise
-        text = [name for name in columns if not _holds_numbers(X[name])]
-        shown = ", ".join(map(repr, text[:5])) + ", …" * (len(text) > 5)
-        raise ValueError(
-            f"{name} has columns that are not numbers: {shown} (drop or encode them; {error})"
-        ) from error
-
-
-def refuse_equal_names(columns: Any, name: str = "X") -> None:
-    """Raise if two of the columns of the frame ``name`` have the same name; None has no names."""
-    if columns is None or getattr(columns, "is_unique", False):
-        return
-    twice = [label for label, count in Counter(columns).items() if count > 1]
-    if twice:
-        raise ValueError(
-            f"{name} has several columns called {shown_names(twice)}: rename them, or drop all but "
-            "one"
-        )
-
-
-def _refuse_unread_names(X: Any, name: str) -> None:
-    """Raise if scikit-learn would silently ignore the names of the columns.
-
-    Frames of polars 2 have no ``__dataframe__``, by which scikit-learn before 1.9 reads them.
-    """
-    if type(X).__module__.startswith("polars") and not hasattr(X, "__dataframe__"):
-        import sklearn
-
-        if tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9):
-            raise ValueError(
-                f"{name} is a polars {type(X).__name__}, whose column names scikit-learn "
-                f"{sklearn.__version__} cannot read: install scikit-learn 1.9 or newer, or pass "
-                f"{name}.to_pandas()"
-            )
-
-
-def first_nan(X: Any) -> str:
-    """Position of the first missing value of a table as text; empty if it is not found."""
-    if sparse.issparse(X):
-        X = sparse.coo_array(X)
-        missing = np.flatnonzero(np.isnan(X.data))
-        missing = missing[np.lexsort((X.col[missing], X.row[missing]))]
-        places = np.column_stack((X.row[missing], X.col[missing]))
-    else:
-        try:
-            places = np.argwhere(np.isnan(np.asarray(X, dtype=np.float64)))
-        except (TypeError, ValueError):
-            return ""
-    if not len(places) or places.shape[1] != 2:
-        return ""
-    row, column = map(int, places[0])
-    names = getattr(X, "columns", None)
-    label = column if names is None else repr(names[column])
-    return f" (first at row {row}, column {label}; {len(places):,} in all)"
-
-
-def _has_empty_column(X: Any) -> bool:
-    """Whether an array has a column of NaN only, as the overflow of a scaler leaves it."""
-    return isinstance(X, np.ndarray) and X.dtype.kind == "f" and bool(np.isnan(X).all(axis=0).any())
-
-
-def _holds_numbers(column: Any) -> bool:
-    try:
-        np.asarray(column, dtype=np.float64)
-    except (ValueError, TypeError):
-        return False
-    return True
-
-
-def refuse_dates(X: Any, name: str = "X") -> None:
-    """Raise if X has dates, times or durations, which would be converted to counts of a unit.
-
-    Parameters
-    ----------
-    X : data frame of pandas, polars or Dask, pyarrow table, array, or lists
-    name : str
-        What an error calls it.
-    """
-    found = _dates(X)
-    if not found:
-        return
-    shown = ", ".join(f"{label} ({kind})" for label, kind in found[:5]) + ", …" * (len(found) > 5)
-    what = "a column" if len(found) == 1 else f"{len(found)} columns"
-    raise ValueError(
-        f"{name} has {what} of dates or times: {shown}. They would be converted to a count of "
-        "nanoseconds or another unit. Drop them, or convert them to a meaningful number such as "
-        "the age in days"
-    )
-
-
-def _dates(X: Any) -> list[tuple[str, str]]:
-    """Label and type of every column that holds dates, times or durations."""
-    if sparse.issparse(X):
-        return []
-    if isinstance(X, np.ndarray):
-        return _dates_of_array(X)
-    if isinstance(X, list | tuple):
-        first = X[0] if len(X) else None
-        cells = first if isinstance(first, list | tuple) else []
-        kinds = [(f"number {j}", cell) for j, cell in enumerate(cells)]
-        return [(label, type(cell).__name__) for label, cell in kinds if isinstance(cell, _DATES)]
-    types = _column_types(X)
-    found = []
-    for j, (label, kind) in enumerate(types):
-        if _is_date_type(kind):
-            found.append((repr(label), str(kind)))
-        elif getattr(kind, "kind", "") == "O" and hasattr(X, "iloc"):
-            cell = _first_date(X.iloc[:, j])
-            if cell is not None:
-                found.append((repr(label), type(cell).__name__))
-    return found
-
-
-def _dates_of_array(X: Array) -> list[tuple[str, str]]:
-    if X.dtype.kind in "mM":
-        return [("all columns", str(X.dtype))]
-    if X.dtype.kind != "O" or X.ndim != 2:
-        return []
-    cells = [(j, _first_date(X[:, j])) for j in range(X.shape[1])]
-    return [(f"number {j}", type(cell).__name__) for j, cell in cells if cell is not None]
-
-
-def _first_date(values: Any) -> Any:
-    """The first date among objects, or None."""
-    for value in values:
-        if isinstance(value, _DATES) or type(value).__name__ == "Period":
-            return value
-    return None
-
-
-def _column_types(X: Any) -> list[tuple[Any, Any]]:
-    """Labels and types of the columns of a data frame or table; empty for anything else."""
-    schema: Any = getattr(X, "schema", None)
-    if hasattr(schema, "types") and hasattr(schema, "names"):  # pyarrow
-        return list(zip(schema.names, schema.types, strict=True))
-    columns, types = getattr(X, "columns", None), getattr(X, "dtypes", None)
-    if columns is None or types is None:
-        return []
-    return list(zip(columns, types, strict=True))
-
-
-def _is_date_type(kind: Any) -> bool:
-    """Whether a dtype of NumPy, pandas, polars or pyarrow is a date, time or duration."""
-    if getattr(kind, "kind", "") in ("m", "M"):  # NumPy and pandas, with time zones
-        return True
-    if callable(getattr(kind, "is_temporal", None)):  # polars
-        return bool(kind.is_temporal())
-    words = ("date", "time", "timestamp", "duration", "period", "month_day")  # pyarrow, periods
-    return not isinstance(kind, np.dtype) and str(kind).lower().startswith(words)
-
-
-# ---------------------------------------------------------------------------- rows of a file
+    frame = nw.from_native(X, eager_only=True)
+    lacking = [name for name in names if name not in frame.columns]
+    missing = [nw.lit(None, nw.Float64).alias(name) for name in lacking]
+    return frame.with_columns(*missing).select(*names).to_native()
 
 
 class RawTable:
@@ -821,7 +169,574 @@ class RawTable:
         return RawTable(first.columns, np.concatenate([t.numbers for t in tables]), text)
 
 
-# ---------------------------------------------------------------------------- ids
+# -- names of rows and columns ----------------------------------------------------------------
+
+
+def row_names(data: Any) -> Any:
+    """The index of a pandas frame or series, or None; of a list of frames the first that names."""
+    if isinstance(data, list | tuple):
+        found = (row_names(part) for part in data if column_names(part) is not None)
+        return next(filter(names_anything, found), None)
+    index = getattr(data, "index", None)
+    return index if hasattr(index, "get_indexer") else None
+
+
+def column_names(data: Any) -> Any:
+    """The columns of a pandas frame as an index, or None."""
+    columns = getattr(data, "columns", None)
+    return columns if hasattr(columns, "get_indexer") else None
+
+
+def names_anything(names: Any) -> bool:
+    """Whether an index has names, not only row numbers; a part of a frame keeps those it had."""
+    if names is None or type(names).__name__ != "RangeIndex":
+        return names is not None
+    return (names.start, names.step) != (0, 1)
+
+
+def object_names(X: Any, *, precomputed: bool) -> Any:
+    """Names of the objects in the rows of X; of a kernel matrix those of its columns, if needed."""
+    rows = row_names(X)
+    if precomputed and not names_anything(rows) and names_anything(column_names(X)):
+        return column_names(X)
+    return rows
+
+
+def kept_names(names: Any) -> Array | None:
+    """Names of objects that a model can keep: texts or integers, each once; otherwise None."""
+    if not names_anything(names) or not names.is_unique:
+        return None
+    if getattr(names.dtype, "kind", "") in "iu":
+        return np.asarray(names.to_numpy(), dtype=np.int64)
+    texts = np.array(names.tolist(), dtype=object)
+    whole = texts.ndim == 1 and all(isinstance(name, str) for name in texts)
+    return texts if whole else None
+
+
+def note_kernel_numbers(estimator: Any, attribute: str, K: Any) -> None:
+    """Store the names of a kernel matrix's columns if they are integers, or delete old ones.
+
+    Names that are text become ``feature_names_in_``.
+    """
+    estimator.__dict__.pop(attribute, None)
+    names = column_names(K)
+    if names_anything(names) and getattr(names.dtype, "kind", "") in "iu":
+        setattr(estimator, attribute, names.to_numpy(dtype=np.int64))
+
+
+def shown_names(names: Any) -> str:
+    """Some names for an error message."""
+    plain = [name.item() if isinstance(name, np.generic) else name for name in names[:3]]
+    return ", ".join(map(repr, plain)) + ", …" * (len(names) > 3)
+
+
+def order_of(names: Any, wanted: Any, *, what: str, like: str, advice: str) -> Array | None:
+    """Positions of the objects ``wanted`` in ``names``; None if the order is the same.
+
+    Both are a pandas Index or None; None and default indices have no names and are not compared.
+    ``what`` and ``like`` describe them in errors, and ``advice`` is for names that differ.
+    """
+    if names is None or wanted is None or names.equals(wanted):
+        return None
+    order = _permutation(names, wanted)
+    if not (names_anything(names) and names_anything(wanted)):
+        if order is not None:
+            warn(_other_order(what, like, "a table with these labels in the other's order"))
+        return None
+    if order is not None:
+        return order
+    for index, of in ((names, what), (wanted, like)):
+        if not index.is_unique:
+            twice = shown_names(index[index.duplicated()].unique())
+            raise ValueError(
+                f"{what} and {like} have the same names in another order, and cannot be "
+                f"aligned because {of} contain {twice} more than once"
+            )
+    parts = [
+        f"{shown_names(here.difference(there, sort=False))} only among {of}"
+        for here, there, of in ((names, wanted, what), (wanted, names, like))
+        if len(here.difference(there, sort=False))
+    ]
+    if sorted(map(str, names)) == sorted(map(str, wanted)):
+        advice = (
+            "They are written alike, but of different types (texts and numbers?): convert one, as "
+            "by index.astype(str)"
+        )
+    raise ValueError(f"{what} and {like} have different names: {', '.join(parts)}. {advice}")
+
+
+def _permutation(names: Any, wanted: Any) -> Array | None:
+    """Positions of ``wanted`` in ``names`` if one is a permutation of the other, or None."""
+    if len(names) != len(wanted) or not (names.is_unique and wanted.is_unique):
+        return None
+    try:
+        order = np.asarray(names.get_indexer(wanted))
+    except (TypeError, ValueError):  # labels that cannot be compared
+        return None
+    return order if (order >= 0).all() else None
+
+
+def _other_order(what: str, like: str, remedy: str) -> str:
+    """Warning text if one of two indices may consist of row numbers only."""
+    return (
+        f"{what} have the same labels as {like} in another order. They are matched by "
+        "position, because one of the two is a default index, which may only be row numbers. To "
+        f"match them by label, pass {remedy}; to silence this warning, use "
+        "reset_index(drop=True) or to_numpy()"
+    )
+
+
+def square_in_order(K: Any, name: str = "X", *, refuse: bool = False) -> Any:
+    """Return a precomputed kernel matrix with its columns in the order of its rows.
+
+    ``refuse``: raise if they are not; the caller keeps the names in the order that they have.
+    """
+    advice = (
+        "The rows and columns of a kernel matrix must be the same objects (to ignore the names, "
+        f"pass {name}.to_numpy())"
+    )
+    what, like = f"the columns of {name}", f"the rows of {name}"
+    order = order_of(column_names(K), row_names(K), what=what, like=like, advice=advice)
+    if order is not None and refuse:
+        raise ValueError(
+            f"{what} have the names of its rows in another order: pass {name}[{name}.index]"
+        )
+    return K if order is None else K.iloc[:, order]
+
+
+def columns_in_order(K: Any, known: Any, name: str = "X", *, refuse: bool = False) -> Any:
+    """Return kernel values with columns in the order of the training objects ``known``, or None."""
+    names = column_names(K)
+    if names is None or known is None:
+        return K
+    what, like = f"the columns of {name}", "the training objects"
+    advice = f"{name} must have one column of kernel values for each training object"
+    order = order_of(names, _pandas(what).Index(known), what=what, like=like, advice=advice)
+    if order is not None and refuse:
+        raise ValueError(
+            f"{what} have the names of {like} in another order: select them in the order of fit"
+        )
+    return K if order is None else K.iloc[:, order]
+
+
+def kernels_in_order(
+    parts: Any, name: str = "X", *, square: bool = False, known: Any = None
+) -> list[Any]:
+    """Values of several kernels with rows in one order, and columns in that of training objects.
+
+    The order of rows is that of the first part that names them; parts without names are taken as
+    they are. ``square``: they are kernel matrices, with the same objects as rows and columns;
+    otherwise ``known`` has the names of the training objects, or None.
+    """
+    ordered: list[Any] = []
+    wanted, like = None, ""
+    for number, part in enumerate(parts):
+        of = f"{name}[{number}]"
+        part = square_in_order(part, of) if square else columns_in_order(part, known, of)
+        names = object_names(part, precomputed=square)
+        order = order_of(
+            names,
+            wanted,
+            what=f"the rows of {of}",
+            like=f"the rows of {like}",
+            advice="Kernel matrices of one list are of the same objects",
+        )
+        if order is not None:
+            part = part.iloc[order, order] if square else part.iloc[order]
+        ordered.append(part)
+        if wanted is None and names_anything(names):
+            wanted, like = names, of
+    return ordered
+
+
+def check_basis_names(K: Any, basis: Any) -> None:
+    """Raise unless column j of kernel values (m, b) has the name of the row ``basis[j]``.
+
+    Columns without names of rows (rows with a default index) are not compared, unless they have
+    the numbers of these rows in another order.
+    """
+    rows, columns = row_names(K), column_names(K)
+    numbers = np.asarray([] if basis is None else basis)
+    if rows is None or columns is None or numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        return
+    if len(numbers) != len(columns) or numbers.min() < 0 or numbers.max() >= len(rows):
+        return  # which has an error of its own
+    wanted = rows[numbers]
+    if names_anything(columns) and not columns.equals(wanted):
+        known = _permutation(columns, wanted) is not None
+        if known or names_anything(rows):
+            kind = "in another order" if known else "not these"
+            raise ValueError(
+                f"the columns of X must have the names of the rows basis, and have them {kind}: "
+                f"{shown_names(columns)} for {shown_names(wanted)}. Set "
+                "basis=X.index.get_indexer(X.columns), or pass X.to_numpy() if the order is right"
+            )
+
+
+def labels_in_order(Y: Any, rows: Any, columns: Any, *, one_domain: bool = False) -> Any:
+    """Return a frame of labels with rows and columns in the order of their objects.
+
+    Parameters
+    ----------
+    Y : array-like
+        Returned unchanged if it has no names.
+    rows, columns : pandas Index or None
+        Names of the row objects and of the column objects.
+    one_domain : bool
+        Whether both are the same objects; if these have no names, the rows of Y name them.
+    """
+    if hasattr(Y, "row_names") and hasattr(Y, "column_names"):
+        return _edges_in_order(Y, rows, columns)
+    if column_names(Y) is None:
+        return Y
+    if one_domain and not names_anything(rows):
+        order_of(row_names(Y), rows, what="the rows of Y", like="the rows of X", advice="")
+        rows = columns = row_names(Y)
+    for axis, (names, wanted) in enumerate(((row_names(Y), rows), (column_names(Y), columns))):
+        of = "X" if axis == 0 or one_domain else "Z"
+        advice = "Without Z the columns of Y are the same objects as its rows. " * (
+            one_domain and axis == 1
+        )
+        advice += (
+            f"Pass Y.reindex({('index', 'columns')[axis]}={of}.index), which fills in NaN for "
+            "missing labels, or Y.to_numpy() if the order is right"
+        )
+        what = f"the {('rows', 'columns')[axis]} of Y"
+        order = order_of(names, wanted, what=what, like=f"the rows of {of}", advice=advice)
+        if order is not None:
+            Y = Y.take(order, axis=axis)
+    return Y
+
+
+def _edges_in_order(Y: Any, rows: Any, columns: Any) -> Any:
+    """Return sparse labels with names (of `load_relations`) in the order of the objects."""
+    coords, shape = list(Y.coords), list(Y.shape)
+    for axis, (names, wanted) in enumerate(((Y.row_names, rows), (Y.column_names, columns))):
+        if not names_anything(wanted):
+            continue
+        place = wanted.get_indexer(names)
+        unknown = names[coords[axis]][place[coords[axis]] < 0]
+        if len(unknown):
+            of = "XZ"[axis]
+            raise ValueError(
+                f"Y has labels of {str(unknown[0])!r}, which is not in the index of {of}: add "
+                f"the object to {of}, or leave its labels out by load_relations("
+                f"{('rows', 'columns')[axis]}={of}.index, unknown='drop')"
+            )
+        coords[axis], shape[axis] = place[coords[axis]], len(wanted)
+    return type(Y)((Y.data, tuple(coords)), shape=tuple(shape))
+
+
+def labels_of(seen: Any, rows: Any, columns: Any) -> Any:
+    """Labels of the objects that are named, and no others; NaN, or none stored, for new objects.
+
+    Parameters
+    ----------
+    seen : pandas DataFrame, or sparse labels with names
+    rows, columns : pandas Index of names
+    """
+    frame = column_names(seen) is not None
+    names = (row_names(seen), column_names(seen)) if frame else (seen.row_names, seen.column_names)
+    places = []
+    for known, wanted, what in zip(names, (rows, columns), ("rows", "columns"), strict=True):
+        if not wanted.is_unique or (frame and not known.is_unique):
+            raise ValueError(f"names of {what} are there more than once, so that seen is unclear")
+        places.append(wanted.get_indexer(known))
+        if len(wanted) and not (places[-1] >= 0).any():
+            warn(
+                f"none of the {what} of seen ({shown_names(known)}) is an object that is ranked "
+                f"({shown_names(wanted)}): nothing is left out"
+            )
+    if frame:
+        return seen.reindex(index=rows, columns=columns)
+    i, j = (place[axis] for place, axis in zip(places, seen.coords, strict=True))
+    kept = (i >= 0) & (j >= 0)
+    return type(seen)((seen.data[kept], (i[kept], j[kept])), shape=(len(rows), len(columns)))
+
+
+def scores_in_order(Y_score: Any, Y_true: Any) -> Any:
+    """Return a frame of predicted scores with rows and columns in the order of the labels."""
+    if column_names(Y_score) is None:
+        return Y_score
+    for axis, names in enumerate((row_names, column_names)):
+        what, like = (f"the {('rows', 'columns')[axis]} of {Y}" for Y in ("Y_score", "Y_true"))
+        advice = "Select those that are in both"
+        order = order_of(names(Y_score), names(Y_true), what=what, like=like, advice=advice)
+        if order is not None:
+            Y_score = Y_score.take(order, axis=axis)
+    return Y_score
+
+
+def check_same_rows(X: Any, of: str = "X", /, **arguments: Any) -> None:
+    """Raise if rows of an argument have the names of the rows of X in another order.
+
+    Rows are matched by position, as in scikit-learn. Unrelated names are ignored. If one of the
+    two is a default index, a warning is issued instead of an error. Arguments beside X must be in
+    memory, as X is. ``of`` is the name of X in error messages.
+    """
+    if of == "X":
+        for name, values in {"X": X, **arguments}.items():
+            refuse_lazy(values, name)
+    wanted = row_names(X)
+    if wanted is None:
+        return
+    for name, values in arguments.items():
+        names = row_names(values)
+        if names is None or names.equals(wanted) or _permutation(names, wanted) is None:
+            continue
+        remedy = f"{name}.loc[{of}.index]"
+        if not (names_anything(names) and names_anything(wanted)):
+            warn(_other_order(f"the rows of {name}", f"the rows of {of}", remedy))
+            continue
+        where = int(np.argmax(np.asarray(names != wanted)))
+        here, there = (shown_names(index[where : where + 1]) for index in (names, wanted))
+        raise ValueError(
+            f"the rows of {name} have the names of the rows of {of} in another order (row "
+            f"{where} is {here} in {name} and {there} in {of}): pass {remedy}"
+        )
+
+
+# -- names of features ------------------------------------------------------------------------
+
+
+def feature_names(X: Any) -> Array | None:
+    """Names of the columns of a frame if all of them are text, as in scikit-learn."""
+    columns = getattr(X, "columns", None)
+    if columns is None or not len(columns):
+        return None
+    names = np.asarray(columns, dtype=object)
+    return names if all(isinstance(name, str) for name in names) else None
+
+
+def check_feature_names(names: Any, known: Any, of: str = "X") -> None:
+    """Raise unless the columns have the names ``known``, in the same order; None is no names.
+
+    What scikit-learn does for the X of an estimator, for other tables.
+    """
+    if names is None or known is None or np.array_equal(names, known):
+        return
+    missing = [name for name in known if name not in set(names)]
+    unknown = [name for name in names if name not in set(known)]
+    what = [f"{shown_names(unknown)} unseen before"] * bool(unknown)
+    what += [f"{shown_names(missing)} missing"] * bool(missing)
+    raise ValueError(
+        f"the feature names of {of} should match those of the previous call: "
+        + (", ".join(what) or "they must be in the same order")
+        + " (select the columns by their names)"
+    )
+
+
+def refuse_equal_names(columns: Any, name: str = "X") -> None:
+    """Raise if two of the columns of the frame ``name`` have the same name; None has no names."""
+    if columns is None or getattr(columns, "is_unique", False):
+        return
+    twice = [label for label, count in Counter(columns).items() if count > 1]
+    if twice:
+        raise ValueError(
+            f"{name} has several columns called {shown_names(twice)}: rename them, or drop all but "
+            "one"
+        )
+
+
+def required_features(estimator: Any) -> list[str] | None:
+    """Names of the columns that a fitted model needs; None if it was fitted to none with names.
+
+    These are its ``feature_names_in_``, without columns that its first step drops: a
+    ``ColumnTransformer``, a ``TableEncoder``, or the encoder of an ``AutoRanker``.
+    """
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return None
+    first = _first_step(estimator)
+    kept: Sequence[int] = range(len(names))
+    if hasattr(first, "_transformer_to_input_indices"):
+        dropped = [name for name, part, _ in first.transformers_ if part == "drop"]
+        places = first._transformer_to_input_indices
+        parts = [columns for name, columns in places.items() if name not in dropped]
+        kept = sorted({int(j) for columns in parts for j in columns})
+    elif hasattr(first, "dropped_") and hasattr(first, "sources_"):
+        kept = sorted(set(first.sources_.tolist()))
+    return [str(names[j]) for j in kept]
+
+
+def chooses_columns(estimator: Any) -> bool:
+    """Whether a model selects columns of a table by their names, so that some may be missing."""
+    names = getattr(estimator, "feature_names_in_", ())
+    return hasattr(_first_step(estimator), "_transformer_to_input_indices") or (
+        len(required_features(estimator) or ()) < len(names)
+    )
+
+
+def _first_step(estimator: Any) -> Any:
+    """The first step of a pipeline, also of one in a search; of an ``AutoRanker`` its encoder."""
+    while hasattr(estimator, "best_estimator_") or hasattr(estimator, "steps"):
+        best = getattr(estimator, "best_estimator_", None)
+        estimator = estimator.steps[0][1] if best is None else best
+    return getattr(estimator, "_table", estimator)
+
+
+# -- dates, text and missing values -----------------------------------------------------------
+
+_DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+
+
+def refuse_dates(X: Any, name: str = "X") -> None:
+    """Raise if X has dates, times or durations, which would be converted to counts of a unit.
+
+    Parameters
+    ----------
+    X : data frame of pandas, polars or Dask, pyarrow table, array, or lists
+    name : str
+        What an error calls it.
+    """
+    found = [] if sparse.issparse(X) else _dates(X)
+    if not found:
+        return
+    shown = ", ".join(f"{label} ({kind})" for label, kind in found[:5]) + ", …" * (len(found) > 5)
+    what = "a column" if len(found) == 1 else f"{len(found)} columns"
+    raise ValueError(
+        f"{name} has {what} of dates or times: {shown}. They would be converted to a count of "
+        "nanoseconds or another unit. Drop them, or convert them to a meaningful number such as "
+        "the age in days"
+    )
+
+
+def _dates(X: Any) -> list[tuple[str, str]]:
+    """Label and type of every column that holds dates, times or durations."""
+    if isinstance(X, list | tuple):
+        rows = X[:1] if len(X) and isinstance(X[0], list | tuple) else []
+        return _dates_of_columns(zip(*rows, strict=False))
+    if isinstance(X, np.ndarray):
+        if X.dtype.kind in "mM":
+            return [("all columns", str(X.dtype))]
+        return _dates_of_columns(X.T) if X.dtype.kind == "O" and X.ndim == 2 else []
+    if all(getattr(kind, "kind", "other") in "fiub" for kind in set(getattr(X, "dtypes", "?"))):
+        return []  # numbers only, which is quickly seen
+    frame = nw.from_native(X, pass_through=True)
+    if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        return []
+    found = []
+    for j, (label, kind) in enumerate(frame.collect_schema().items()):
+        if kind.is_temporal():
+            found.append((repr(label), str(kind)))
+        elif kind in (nw.Object, nw.Unknown) and hasattr(X, "iloc"):  # dates as objects, periods
+            found += [(repr(label), kind) for _, kind in _dates_of_columns([X.iloc[:, j]])]
+    return found
+
+
+def _dates_of_columns(columns: Any) -> list[tuple[str, str]]:
+    """Number and type of the columns of objects that have a date."""
+    found = []
+    for j, column in enumerate(columns):
+        kinds = (type(v).__name__ for v in column if isinstance(v, _DATES) or _is_period(v))
+        found += [(f"number {j}", kind) for kind in [next(kinds, None)] if kind is not None]
+    return found
+
+
+def _is_period(value: Any) -> bool:
+    return type(value).__name__ == "Period"
+
+
+@contextmanager
+def clear_errors(
+    X: Any, name: str = "X", filled: str = "as in make_pipeline(SimpleImputer(), RankRLS())"
+) -> Iterator[None]:
+    """Check X for dates, and shorten errors of scikit-learn's checks to one line.
+
+    Text and repeated names name their columns, 1-D data its shape; ``filled`` says how to fill in
+    missing values. The words "Reshape your data" are those that scikit-learn's own tests of
+    estimators look for. A Dask collection is refused: the checks would bring all of it into memory.
+    """
+    refuse_lazy(X, name)
+    refuse_equal_names(column_names(X), name)
+    refuse_dates(X, name)
+    _refuse_unread_names(X, name)
+    try:
+        yield
+    except TypeError:
+        if isinstance(X, list | tuple):  # of which the first row was looked at before
+            refuse_dates(np.array(X, dtype=object), name)
+        raise
+    except ValueError as error:
+        if "Reshape your data" in str(error):
+            shape = np.shape(X)
+            got = f"1-D data of length {shape[0]}" if len(shape) == 1 else show(X)
+            raise ValueError(
+                f"{name} must be 2-D, one row of features for each item; got {got}. Reshape your "
+                f"data: np.reshape({name}, (-1, 1)) if it is a single feature, (1, -1) if it is a "
+                "single row"
+            ) from None
+        if "contains NaN" in str(error):
+            raise ValueError(
+                f"Input {name} contains NaN{_first_nan(X)}: fill in missing values first, {filled}"
+                + _OVERFLOW * _has_empty_column(X)
+            ) from None
+        columns = getattr(X, "columns", None)
+        if columns is None or "could not convert string" not in str(error):
+            raise
+        text = [column for column in columns if not _holds_numbers(X[column])]
+        shown = ", ".join(map(repr, text[:5])) + ", …" * (len(text) > 5)
+        raise ValueError(
+            f"{name} has columns that are not numbers: {shown} (drop or encode them; {error})"
+        ) from error
+
+
+def _refuse_unread_names(X: Any, name: str) -> None:
+    """Raise if scikit-learn would silently ignore the names of the columns.
+
+    Frames of polars 2 have no ``__dataframe__``, by which scikit-learn before 1.9 reads them.
+    """
+    if type(X).__module__.startswith("polars") and not hasattr(X, "__dataframe__"):
+        import sklearn
+
+        if tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9):
+            raise ValueError(
+                f"{name} is a polars {type(X).__name__}, whose column names scikit-learn "
+                f"{sklearn.__version__} cannot read: install scikit-learn 1.9 or newer, or pass "
+                f"{name}.to_pandas()"
+            )
+
+
+_OVERFLOW = (
+    "; if the data have none, a step before, such as a scaler, has overflowed: divide large values "
+    "beforehand"
+)
+
+
+def _first_nan(X: Any) -> str:
+    """Position of the first missing value of a table as text; empty if it is not found."""
+    if sparse.issparse(X):
+        X = sparse.coo_array(X)
+        missing = np.flatnonzero(np.isnan(X.data))
+        missing = missing[np.lexsort((X.col[missing], X.row[missing]))]
+        places = np.column_stack((X.row[missing], X.col[missing]))
+    else:
+        try:
+            places = np.argwhere(np.isnan(np.asarray(X, dtype=np.float64)))
+        except (TypeError, ValueError):
+            return ""
+    if not len(places) or places.shape[1] != 2:
+        return ""
+    row, column = map(int, places[0])
+    names = getattr(X, "columns", None)
+    label = column if names is None else repr(names[column])
+    return f" (first at row {row}, column {label}; {len(places):,} in all)"
+
+
+def _has_empty_column(X: Any) -> bool:
+    """Whether an array has a column of NaN only, as the overflow of a scaler leaves it."""
+    return isinstance(X, np.ndarray) and X.dtype.kind == "f" and bool(np.isnan(X).all(axis=0).any())
+
+
+def _holds_numbers(column: Any) -> bool:
+    try:
+        np.asarray(column, dtype=np.float64)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+# -- ids --------------------------------------------------------------------------------------
 
 #: Names of ids and positions, in lower case without separators, and last words of such names.
 _ID_NAMES = {
@@ -837,10 +752,15 @@ _RANK_WORDS = {
     *("rank", "ranks", "ranking", "position", "pos", "order", "percentile"),
     *("year", "years", "month", "week", "day", "days", "hour", "age"),
 }
+#: Minimum number of rows to recognise an id by its values, and maximum number of columns that are
+#: inspected completely.
+_ID_ROWS, _ID_COLUMNS = 50, 64
+#: Number of repeated values expected by chance above which their absence indicates an id.
+_REPEATS = 20
 
 
 def columns_like_ids(X: Any, names: Any = None, codes: Any = None) -> list[int]:
-    """Numbers of the columns that look like ids, row numbers or timestamps.
+    """Numbers of the columns that look like ids, row numbers or timestamps, ascending.
 
     Parameters
     ----------
@@ -849,10 +769,6 @@ def columns_like_ids(X: Any, names: Any = None, codes: Any = None) -> list[int]:
     names : sequence of n_features names, optional
     codes : int array of shape (n_rows,), optional
         Query of every row.
-
-    Returns
-    -------
-    list of int, ascending
 
     Notes
     -----
@@ -871,21 +787,21 @@ def columns_like_ids(X: Any, names: Any = None, codes: Any = None) -> list[int]:
     n_rows, n_features = X.shape
     if n_rows < 2:
         return []
-    by_name = [j for j, name in enumerate(names) if is_id_name(name)] if names is not None else []
+    named = [j for j, name in enumerate(names) if is_id_name(name)] if names is not None else []
     found = []
-    for j, values in _whole_columns(X, by_name):
+    for j, values in _whole_columns(X, named):
         n_values = len(np.unique(values))
+        integers = bool((values == np.rint(values)).all())
         scaled = n_values == n_rows and _are_scaled_integers(values)
-        if scaled or (_are_integers(values) and n_values >= min(n_rows, 20)):
+        if scaled or (integers and n_values >= min(n_rows, 20)):
             found.append(j)
     if n_rows >= _ID_ROWS and n_features > 1:
         several = codes is not None and len(codes) > 0 and bool((codes != codes[0]).any())
-        candidates = [j for j in _unique_in_sample(X) if j not in by_name]
+        others = [j for j in _distinct_integers(X) if j not in named]
         if names is not None:
-            candidates = [j for j in candidates if _RANK_WORDS.isdisjoint(_words(names[j]))]
-        candidates = candidates[:_ID_COLUMNS]
-        for j, values in _whole_columns(X, candidates):
-            if _are_integers(values) and _unique_by_design(values, several):
+            others = [j for j in others if _RANK_WORDS.isdisjoint(_words(names[j]))]
+        for j, values in _whole_columns(X, others[:_ID_COLUMNS]):
+            if bool((values == np.rint(values)).all()) and _unique_by_design(values, several):
                 found.append(j)
     return sorted(found)
 
@@ -903,19 +819,9 @@ def _words(name: Any) -> list[str]:
 
 
 def _whole_columns(X: Any, columns: Sequence[int]) -> Iterator[tuple[int, Array]]:
-    if not len(columns):
-        return
-    if sparse.issparse(X):
-        chosen = sparse.csc_array(X[:, list(columns)])
-        for k, j in enumerate(columns):
-            yield j, chosen[:, [k]].toarray()[:, 0]
-    else:
-        for j in columns:
-            yield j, X[:, j]
-
-
-def _are_integers(values: Array) -> bool:
-    return bool((values == np.rint(values)).all())
+    chosen = sparse.csc_array(X[:, list(columns)]) if sparse.issparse(X) and columns else None
+    for k, j in enumerate(columns):
+        yield j, X[:, j] if chosen is None else chosen[:, [k]].toarray()[:, 0]
 
 
 def _are_scaled_integers(values: Array) -> bool:
@@ -926,31 +832,23 @@ def _are_scaled_integers(values: Array) -> bool:
     return bool((np.abs(multiples - np.rint(multiples)) <= 1e-6 * multiples).all())
 
 
-def _sample_rows(X: Any, size: int) -> Any:
-    """A sample of rows, spread evenly over X."""
-    rows = np.unique(np.linspace(0, X.shape[0] - 1, min(size, X.shape[0])).astype(np.int64))
-    return X[rows]
-
-
-def _unique_in_sample(X: Any) -> list[int]:
-    """Columns of distinct integers, judged by a sample of rows."""
-    few = _sample_rows(X, 32)
-    if sparse.issparse(few):  # different integers are zero at most once
-        few = sparse.csc_array(few)
-        columns = np.flatnonzero(np.diff(few.indptr) >= few.shape[0] - 1)
-        few = few[:, columns].toarray()
-    else:
-        columns = np.arange(X.shape[1])
-    integers = (few == np.rint(few)).all(axis=0) & (np.ptp(few, axis=0) >= few.shape[0] - 1)
-    columns = columns[integers]
-    for size in (512, 4096):  # more rows of fewer columns
+def _distinct_integers(X: Any) -> list[int]:
+    """Columns of integers with fewer repeated values than by chance, judged by samples of rows."""
+    columns = np.arange(X.shape[1])
+    for size in (32, 512, 4096):  # more rows of fewer columns
+        rows = np.unique(np.linspace(0, X.shape[0] - 1, min(size, X.shape[0])).astype(np.int64))
+        if sparse.issparse(X):  # different integers are zero at most once
+            part = sparse.csc_array(X[rows][:, columns])
+            full = np.diff(part.indptr) >= len(rows) - 1
+            columns, part = columns[full], part[:, np.flatnonzero(full)].toarray()
+        else:
+            part = X[np.ix_(rows, columns)]
+        part = np.sort(part, axis=0)
+        span = part[-1].astype(np.float64) - part[0] + 1
+        few = (part[1:] == part[:-1]).sum(axis=0) <= _expected_repeats(len(rows), span) / _REPEATS
+        columns = columns[(part == np.rint(part)).all(axis=0) & (span >= len(rows)) & few]
         if not len(columns):
             break
-        more = _sample_rows(X, size)[:, columns]
-        more = np.sort(more.toarray() if sparse.issparse(more) else more, axis=0)
-        repeats = (more[1:] == more[:-1]).sum(axis=0)
-        span = more[-1].astype(np.float64) - more[0] + 1
-        columns = columns[repeats <= _allowed_repeats(more.shape[0], span)]
     return [int(j) for j in columns]
 
 
@@ -959,16 +857,11 @@ def _expected_repeats(n: int, span: Any) -> Any:
     return n * (n - 1) / (2.0 * span)
 
 
-def _allowed_repeats(n: int, span: Any) -> Any:
-    return _expected_repeats(n, span) / _REPEATS
-
-
 def _unique_by_design(values: Array, several_queries: bool) -> bool:
     ordered = np.sort(values)
-    span = float(ordered[-1]) - float(ordered[0]) + 1
+    by_chance = _expected_repeats(len(values), float(ordered[-1]) - float(ordered[0]) + 1)
     repeats = int((ordered[1:] == ordered[:-1]).sum())
-    n = len(values)
-    if _expected_repeats(n, span) >= _REPEATS and repeats <= _allowed_repeats(n, span):
+    if by_chance >= _REPEATS and repeats <= by_chance / _REPEATS:
         return True
     steps = np.diff(values)
     return several_queries and bool((steps > 0).all() or (steps < 0).all())
@@ -983,24 +876,14 @@ def named_columns(columns: Sequence[int], names: Sequence[Any] | None) -> str:
 def id_text(
     columns: Sequence[int], names: Sequence[Any] | None = None, remedy: str | None = None
 ) -> str:
-    """Warning text about columns that look like ids.
-
-    Parameters
-    ----------
-    columns : sequence of int
-        What `columns_like_ids` gives.
-    names : sequence of str, optional
-    remedy : str, optional
-        What to do; by default in Python.
-    """
-    shown = named_columns(columns, names)
+    """Warning text about columns that look like ids, with what to do; by default in Python."""
+    shown, one = named_columns(columns, names), len(columns) == 1
     if remedy is None:
         listed = [str(names[j]) if names is not None else int(j) for j in columns]
         remedy = (
             f"X.drop(columns={listed})" if names is not None else f"np.delete(X, {listed}, axis=1)"
         )
-        remedy = f"drop {'it' if len(columns) == 1 else 'them'}: {remedy}"
-    one = len(columns) == 1
+        remedy = f"drop {'it' if one else 'them'}: {remedy}"
     what = f"column {shown} of X looks like an id" if one else f"columns {shown} of X look like ids"
     return (
         f"{what} or a position. What a model learns from such a column does not carry over to new "
@@ -1008,19 +891,25 @@ def id_text(
     )
 
 
-# ---------------------------------------------------------------------------- scales
+# -- scales -----------------------------------------------------------------------------------
+
+#: Warn if the scales of columns differ by more than this factor.
+MAX_RATIO = 1e3
+#: Columns that are zero in more than this fraction of the rows are not compared: their scale shows
+#: how rare a value is, and scaling them would inflate rare values.
+_MAX_ZEROS = 0.9
+#: Number of cells of X from which scales are estimated, and minimum number of rows.
+_SCALE_CELLS, _SCALE_ROWS = 1 << 17, 256
 
 
 @dataclass(frozen=True)
 class Scales:
-    """Two columns whose scales differ most.
+    """Two columns whose scales differ most: their numbers, and their scales.
 
     Attributes
     ----------
     small, large : int
-        Their numbers.
     low, high : float
-        Their scales.
     """
 
     small: int
@@ -1038,10 +927,6 @@ def unequal_scales(X: Any, codes: Any = None) -> Scales | None:
     codes : int array of shape (n_rows,), optional
         Query of every row, in ``range(n_queries)``; by default all rows are one ranking.
 
-    Returns
-    -------
-    Scales or None
-
     Notes
     -----
     The scale of a column is its standard deviation within queries. Columns that vary within no
@@ -1052,18 +937,30 @@ def unequal_scales(X: Any, codes: Any = None) -> Scales | None:
     n_rows, n_features = X.shape
     if n_features < 2 or n_rows < 2:
         return None
-    rows: Any = _sampled_queries(X, codes)
+    rows = _sampled_rows(X, codes)
     starts = np.zeros(1, dtype=np.int64)
     if codes is not None:
         known = np.asarray(codes)[rows]
         order = np.argsort(known, kind="stable")
         rows, starts = rows[order], np.flatnonzero(np.diff(known[order], prepend=-1))
-    elif len(rows) == n_rows:
-        rows = slice(None)
+    columns = np.arange(n_features)
+    fewest = (1 - _MAX_ZEROS) * len(rows)
+    if sparse.issparse(X):
+        X = sparse.csr_array(X[rows])
+        X.sum_duplicates()
+        filled = np.bincount(X.indices[X.data != 0], minlength=n_features)
+        columns = np.flatnonzero(filled >= fewest)
+        X = sparse.csc_array(X[:, columns])
+    elif codes is not None or len(rows) < n_rows:
+        X = X[rows]
     scale = np.zeros(n_features)
+    step = max(1, _SCALE_CELLS // len(rows))
     with np.errstate(over="ignore", invalid="ignore"):  # fits refuse huge values themselves
-        for columns, block in _blocks(X, rows):
-            scale[columns] = _scale(block, starts)
+        for first in range(0, len(columns), step):
+            block = X[:, first : first + step]
+            block = block.toarray() if sparse.issparse(block) else block
+            enough = np.count_nonzero(block, axis=0) >= fewest
+            scale[columns[first : first + step]] = np.where(enough, _scale(block, starts), 0.0)
     return most_unequal(scale)
 
 
@@ -1081,7 +978,7 @@ def most_unequal(scale: Array) -> Scales | None:
     return Scales(int(small), int(large), float(scale[small]), float(scale[large]))
 
 
-def _sampled_queries(X: Any, codes: Any) -> Array:
+def _sampled_rows(X: Any, codes: Any) -> Array:
     """Rows of a sample of queries, or all rows if they are few."""
     n_rows, per_row = X.shape
     if sparse.issparse(X):
@@ -1097,30 +994,6 @@ def _sampled_queries(X: Any, codes: Any) -> Array:
     chosen[np.linspace(0, n_queries - 1, wanted).astype(np.int64)] = True
     rows = np.flatnonzero(chosen[np.asarray(codes)])
     return rows if len(rows) <= 2 * most else rows[:: -(-len(rows) // most)]
-
-
-def _blocks(X: Any, rows: Any) -> Iterator[tuple[Array, Array]]:
-    """Columns that are not mostly zero, and their values in a sample of rows."""
-    n_rows = X.shape[0] if isinstance(rows, slice) else len(rows)
-    fewest = (1 - _MAX_ZEROS) * n_rows
-    if sparse.issparse(X):
-        X = sparse.csr_array(X[rows])
-        X.sum_duplicates()
-        columns = np.flatnonzero(
-            np.bincount(X.indices[X.data != 0], minlength=X.shape[1]) >= fewest
-        )
-        X = sparse.csc_array(X[:, columns])
-    else:
-        columns = np.arange(X.shape[1])
-    step = max(1, _SCALE_CELLS // n_rows)
-    for first in range(0, len(columns), step):
-        block = X[:, first : first + step]
-        block = block.toarray() if sparse.issparse(block) else block[rows]
-        enough = np.count_nonzero(block, axis=0) >= fewest
-        if enough.all():
-            yield columns[first : first + step], block
-        else:
-            yield columns[first : first + step][enough], block[:, enough]
 
 
 def _scale(X: Array, starts: Array) -> Array:
@@ -1146,13 +1019,7 @@ def scale_text(
 ) -> str:
     """Warning text about unequal scales, with one digit so that the folds of a search agree.
 
-    Parameters
-    ----------
-    scales : Scales
-        What `unequal_scales` gives.
-    names : sequence of str, optional
-    remedy : str, optional
-        What to do; by default in Python.
+    ``remedy`` says what to do; by default in Python.
     """
     if remedy is None:
         remedy = (
@@ -1170,23 +1037,12 @@ def scale_text(
     )
 
 
-# ---------------------------------------------------------------------------- in fits
-
-
 def warn_about_columns(
     X: Any, *, names: Sequence[Any] | None = None, codes: Any = None, scales: bool = True
 ) -> None:
-    """Warn about columns that look like ids or have very different scales.
+    """Warn about columns that look like ids or, if ``scales``, have very different scales.
 
-    Parameters
-    ----------
-    X : ndarray or sparse matrix of shape (n_rows, n_features)
-        Checked rows.
-    names : sequence of n_features names, optional
-    codes : int array of shape (n_rows,), optional
-        Query of every row, in ``range(n_queries)``.
-    scales : bool
-        Whether scales matter.
+    ``codes``: query of every row, in ``range(n_queries)``.
     """
     ids = columns_like_ids(X, names, codes)
     if ids:

@@ -1,4 +1,4 @@
-"""Sorting by packed integer keys, and distribution of rows into parts that fit into a cache.
+"""Sorting by packed integer keys.
 
 NumPy sorts integers in place several times faster than it finds the order of numbers (``argsort``),
 which reads them in random order. So the row number is packed under the key, and keys are sorted.
@@ -11,15 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["argsort_within", "distribute", "stable_argsort", "value_parts"]
+__all__ = ["argsort_within", "stable_argsort"]
 
 Array = NDArray[Any]
-
-#: Number of rows that are processed at a time.
-CHUNK = 2**16
-
-#: Maximum number of bins of the histogram from which parts are made.
-MAX_BINS = 2**20
 
 
 def stable_argsort(codes: Array, n_codes: int) -> Array:
@@ -93,79 +87,3 @@ def _ordered_bits(values: Array) -> Array:
     # Negative numbers are stored as sign and magnitude: the larger, the lower.
     bits ^= (bits >> 63) & np.int64(2**63 - 1)
     return bits.view(np.uint64) ^ np.uint64(2**63)
-
-
-def value_parts(values: Array, size: int) -> tuple[Array, int]:
-    """Divide the range of ``values`` into intervals with about ``size`` rows each.
-
-    Equal values are in the same part. A part has fewer than 2 ``size`` rows, unless its values are
-    nearly equal: the same in the first of the bits that distinguish the smallest from the largest.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows,), float64, finite, not empty
-    size : int
-
-    Returns
-    -------
-    part : ndarray of shape (n_rows,), uint8, uint16 or uint32
-        Number of the interval, ascending with the values.
-    n_parts : int
-    """
-    n_bins = min(max(2 ** (len(values) // 16).bit_length(), 256), MAX_BINS)
-    lowest, highest = _ordered_bits(np.array([values.min(), values.max()]))
-    shift = np.uint64(max(int(highest - lowest).bit_length() - (n_bins - 1).bit_length(), 0))
-
-    def bins(rows: slice) -> Array:
-        return ((_ordered_bits(values[rows]) - lowest) >> shift).view(np.int64)
-
-    counts = np.zeros(n_bins, dtype=np.int64)
-    for rows in _chunks(len(values), n_bins):
-        counts += np.bincount(bins(rows), minlength=n_bins)
-    # A part ends when its size is reached; a bin of that size is a separate part.
-    group, heavy = (np.cumsum(counts) - counts) // size, counts >= size
-    starts = np.zeros(n_bins, dtype=bool)
-    starts[1:] = (group[1:] != group[:-1]) | heavy[1:] | heavy[:-1]
-    n_parts = int(np.count_nonzero(starts)) + 1
-    part_of_bin = np.cumsum(starts).astype(np.min_scalar_type(n_parts))
-    part = np.empty(len(values), dtype=part_of_bin.dtype)
-    for rows in _chunks(len(values)):
-        part[rows] = part_of_bin[bins(rows)]
-    return part, n_parts
-
-
-def distribute(part: Array, n_parts: int, *arrays: Array) -> tuple[Array, list[Array]]:
-    """Gather the rows of every part, in their order, without random access.
-
-    Parameters
-    ----------
-    part : ndarray of shape (n_rows,), unsigned int, in range(n_parts)
-    n_parts : int
-    *arrays : ndarrays of shape (n_rows,)
-
-    Returns
-    -------
-    bounds : ndarray of shape (n_parts + 1,), int64
-        Part p is in rows ``bounds[p]`` to ``bounds[p + 1]``.
-    gathered : list of ndarrays of shape (n_rows,)
-    """
-    bounds = np.zeros(n_parts + 1, dtype=np.int64)
-    for rows in _chunks(len(part)):
-        bounds[1:] += np.bincount(part[rows], minlength=n_parts)
-    np.cumsum(bounds, out=bounds)
-    place = bounds[:-1].copy()
-    gathered = [np.empty_like(array) for array in arrays]
-    for rows in _chunks(len(part)):
-        own = part[rows]
-        order = np.argsort(own, kind="stable")  # a counting sort for small integers
-        counts = np.bincount(own, minlength=n_parts)
-        goal = np.arange(len(own)) + np.repeat(place - np.cumsum(counts) + counts, counts)
-        for array, to in zip(arrays, gathered, strict=True):
-            to[goal] = array[rows][order]
-        place += counts
-    return bounds, gathered
-
-
-def _chunks(n_rows: int, least: int = 0) -> list[slice]:
-    step = max(CHUNK, least)
-    return [slice(start, start + step) for start in range(0, n_rows, step)]

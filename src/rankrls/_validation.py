@@ -6,8 +6,7 @@ This module imports nothing from rankrls.
 from __future__ import annotations
 
 import numbers
-import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
-    "SHORT_METRICS",
     "Queries",
     "as_text",
     "check_finite_array",
     "check_integer",
     "check_length",
     "check_magnitudes",
-    "check_metric_name",
     "check_number",
     "check_option",
     "check_pairs",
@@ -31,34 +28,11 @@ __all__ = [
     "check_weights",
     "encode_qid",
     "label_array",
-    "metric_hint",
     "refuse_lazy",
     "show",
     "written_integer",
 ]
 
-
-#: Short names of metrics, which are accepted wherever metrics are given by name.
-SHORT_METRICS = {
-    "map": "average_precision",
-    "mrr": "reciprocal_rank",
-    "err": "expected_reciprocal_rank",
-}
-
-#: Metrics by their names in other libraries, in lower case.
-_METRIC_NAMES = {
-    "average_precision": ("map", "ap", "mean_average_precision", "average_precision_score"),
-    "reciprocal_rank": ("mrr", "rr", "mean_reciprocal_rank"),
-    "concordance_index": ("cindex", "c_index", "c-index", "concordance"),
-    "ndcg": ("ndcg_score", "ndcg_cut"),
-    "precision": ("p", "prec", "precision_score"),
-    "recall": ("r", "rec", "recall_score"),
-    "expected_reciprocal_rank": ("err",),
-    "pairwise_accuracy": (
-        *("auc", "auroc", "roc_auc", "roc_auc_score", "accuracy", "pairwise"),
-        *("error", "pairwise_error"),
-    ),
-}
 
 #: Strings up to this length are stored in an array of strings; longer ones if it takes at most so
 #: many times the characters of the distinct strings.
@@ -98,42 +72,6 @@ def check_option(name: str, value: Any, allowed: Iterable[str]) -> str:
         choices = ", ".join(repr(a) for a in allowed)
         raise ValueError(f"{name} must be one of {choices}; got {show(value)}")
     return value
-
-
-def metric_hint(
-    value: Any, *, short: bool = False, allowed: Collection[str] | None = None
-) -> str | None:
-    """Advice for a metric that has another name here; None for all other values.
-
-    ``short``: whether the name may be one of `SHORT_METRICS`. ``allowed``: the metrics that the
-    advice may name; by default all.
-    """
-    # "ndcg10", "NDCG_at_10" and "ndcg@10" are cut off at 10.
-    parts = re.fullmatch(r"(.+?)(?:(?:@|_at_|_)?(\d+))?", str(value).lower())
-    if str(value).lower() == "r2":  # not recall, cut off at 2
-        return "it is called 'pairwise_r2' here, for RankRLSCV"
-    for meant, names in _METRIC_NAMES.items():
-        if allowed is not None and meant not in allowed:
-            continue
-        if parts is not None and parts[1] in (meant, *names):
-            pairs = meant == "pairwise_accuracy"
-            meant = parts[1] if short and parts[1] in SHORT_METRICS else meant
-            written = f"{meant}@{parts[2]}" if parts[2] and not pairs else meant
-            if value == written or (pairs and value.startswith(meant)):
-                return None
-            if "au" in parts[1]:
-                return f"of two classes {written!r} is the AUC, within queries"
-            if "error" in parts[1]:
-                return "higher must be better: use 'pairwise_accuracy', 1 − the error"
-            return f"it is called {written!r} here"
-    return None
-
-
-def check_metric_name(argument: str, value: Any, *, allowed: Collection[str] | None = None) -> None:
-    """Raise with advice if a metric has another name here; see `metric_hint`."""
-    hint = metric_hint(value, short=True, allowed=allowed)
-    if hint is not None:
-        raise ValueError(f"{argument}={value!r}: {hint}")
 
 
 def check_positive(name: str, value: Any) -> float:

@@ -7,7 +7,6 @@ and ranker to all rows, without a second pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import copy, deepcopy
 from typing import Any
 
@@ -18,10 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import names_lasting_queries
 from rankrls._frames import check_feature_names
-from rankrls._validation import check_length, encode_qid, refuse_lazy, show
-from rankrls.core.preferences.statistics import as_list
-from rankrls.estimators.incremental import Batch, BatchStream, named_batch
+from rankrls._validation import check_length, encode_qid, refuse_lazy
+from rankrls.estimators import RankRLSCV, stream
+from rankrls.estimators.incremental import learned_by, rescale_features
 from rankrls.estimators.scalers import SCALERS, learn, rescaling, scaled, taken_apart, unlearn
+from rankrls.estimators.seen_queries import query_keys, show_query
 from rankrls.preprocessing import QueryScaler
 
 __all__ = ["fit_stream", "forget", "partial_fit", "require_updatable"]
@@ -66,17 +66,17 @@ def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
     True
     """
     ranker, steps = taken_apart(estimator)
+    fit = ranker.fit_stream  # an error here says why it cannot
     if not steps:
-        return ranker.fit_stream(batches, basis_rows=basis_rows)
+        return fit(batches, basis_rows=basis_rows)
     if basis_rows is not None:
         raise ValueError("basis_rows can only be used with a ranker, not with a pipeline")
-    new = [clone(step) for step in steps]
-    stream = _PreparedStream(batches, new)
-    ranker.fit_stream  # noqa: B018 (an error here says why it cannot)
-    ranker._fit_stream(stream)
-    if stream.names is not None:
-        new[0].feature_names_in_ = stream.names
-    for step, fitted in zip(steps, new, strict=True):
+    prepare = _Prepare([clone(step) for step in steps])
+    fit = stream.fit_stream_cv if isinstance(ranker, RankRLSCV) else stream.fit_stream
+    fit(ranker, batches, steps=prepare)
+    if prepare.names is not None:
+        prepare.steps[0].feature_names_in_ = prepare.names
+    for step, fitted in zip(steps, prepare.steps, strict=True):
         step.__dict__ = fitted.__dict__
     return estimator
 
@@ -99,7 +99,7 @@ def partial_fit(
         The updated estimator; it equals a fit of scaler and ranker to all rows. `RankRLSCV` keeps
         ``alpha_``. If the call fails, the estimator does not change.
     """
-    return _updated(estimator, X, y, qid, sample_weight, adding=True)
+    return _updated(estimator, 1, X, y, qid=qid, sample_weight=sample_weight)
 
 
 @names_lasting_queries
@@ -119,7 +119,7 @@ def forget(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: An
         extreme values of MinMaxScaler and MaxAbsScaler cannot be removed: rows that contain them
         raise an error. If the call fails, the estimator does not change.
     """
-    return _updated(estimator, X, y, qid, sample_weight, adding=False)
+    return _updated(estimator, -1, X, y, qid=qid, sample_weight=sample_weight)
 
 
 def require_updatable(estimator: Any) -> None:
@@ -138,110 +138,104 @@ def require_updatable(estimator: Any) -> None:
     ranker, _ = taken_apart(estimator)
     check_is_fitted(ranker)
     ranker.partial_fit  # noqa: B018 (an error here says why it cannot)
-    ranker._learned()
+    learned_by(ranker)
 
 
-class _PreparedStream(BatchStream):
-    """Batches with features that are transformed by the steps before a ranker.
+class _Prepare(stream.BatchSteps):
+    """The steps before a ranker.
 
     Sums are computed in the scale of the first batch. The scaler is also fitted to all batches.
     """
 
-    def __init__(self, batches: Any, steps: list[Any]) -> None:
-        super().__init__(batches)
-        self._steps = steps
-        self._scaler = steps[-1] if isinstance(steps[-1], SCALERS) else None
-        self._first: Any = None  # the scaler of the first batch
-        self._labels: set[Any] = set()
+    def __init__(self, steps: list[Any]) -> None:
+        self.steps = steps
         self.names: Array | None = None  # given separately from arrays
+        self._scaler: Any = steps[-1] if isinstance(steps[-1], SCALERS) else None
+        self._before = steps if self._scaler is None else steps[:-1]
+        self._first: Any = None  # the scaler of the first batch
+        self._count = 0
+        self._keys: set[str] = set()
 
-    def read(self) -> Iterator[Batch]:
-        for count, batch in enumerate(super().read()):
-            with named_batch(batch.number):
-                X = self._before(batch, fit=count == 0)
-                if self._scaler is not None:
-                    if count == 0:
-                        self._scaler.fit(X)
-                        self._first = deepcopy(self._scaler)
-                    else:
-                        learn(self._scaler, X)
-                    X = scaled(self._first, X)
-                self._check_names(batch.names, first=count == 0)
-            yield batch._replace(X=X, names=None)
+    def learn(self, batch: stream.Batch) -> stream.Batch:
+        fit = self._count == 0
+        self._count += 1
+        X = self._prepared(batch, fit=fit)
+        if self._scaler is not None:
+            if fit:
+                self._first = deepcopy(self._scaler.fit(X))
+            else:
+                learn(self._scaler, X)
+            X = scaled(self._first, X)
+        self._check_names(batch.names, first=fit)
+        return batch._replace(X=X, names=None)
 
-    def read_again(self) -> Iterator[Batch]:
-        for batch in super().read():
-            X = self._before(batch, fit=False)
-            X = X if self._scaler is None else scaled(self._scaler, X)
-            yield batch._replace(X=X, names=None)
+    def transform(self, batch: stream.Batch) -> stream.Batch:
+        X = self._prepared(batch, fit=False)
+        X = X if self._scaler is None else scaled(self._scaler, X)
+        return batch._replace(X=X, names=None)
 
     def rescaling(self) -> tuple[Array, Array] | None:
         return None if self._scaler is None else rescaling(self._first, self._scaler)
 
-    def _before(self, batch: Batch, *, fit: bool) -> Any:
+    def _prepared(self, batch: stream.Batch, *, fit: bool) -> Any:
         """Features before the scaler."""
         X = batch.X
-        for step in self._steps[: None if self._scaler is None else -1]:
-            if isinstance(step, QueryScaler):
+        for step in self._before:
+            by_query = {"qid": batch.qid} if isinstance(step, QueryScaler) else {}
+            if by_query:
                 self._require_whole(batch)
-                X = step.fit_transform(X, qid=batch.qid) if fit else _scaled(step, X, batch.qid)
-            else:
-                X = step.fit_transform(X) if fit else step.transform(X)
+            X = step.fit_transform(X, **by_query) if fit else step.transform(X, **by_query)
         return X
 
     def _check_names(self, names: Any, *, first: bool) -> None:
         """Store the column names of arrays, or compare them with the stored ones."""
         if names is None:
             return
-        check_length("feature_names", names, self._steps[0].n_features_in_, "columns")
-        own = getattr(self._steps[0], "feature_names_in_", None)  # of a data frame
-        if first and own is None:
+        check_length("feature_names", names, self.steps[0].n_features_in_, "columns")
+        of_frame = getattr(self.steps[0], "feature_names_in_", None)
+        if first and of_frame is None:
             self.names = np.array([str(name) for name in names], dtype=object)
         else:
-            check_feature_names(names, self.names if own is None else own, "this batch")
+            check_feature_names(names, self.names if of_frame is None else of_frame, "this batch")
 
-    def _require_whole(self, batch: Batch) -> None:
+    def _require_whole(self, batch: stream.Batch) -> None:
         """Raise if a query of the previous batch continues: it was scaled without these rows."""
         n_rows = batch.X.shape[0] if hasattr(batch.X, "shape") else len(batch.X)
-        labels = set(as_list(encode_qid(batch.qid, n_rows).labels))
-        on = self._labels & labels if batch.number > 1 else set()
+        keys = set(query_keys(encode_qid(batch.qid, n_rows).labels))
+        on = self._keys & keys if batch.number > 1 else set()
         if on:
             raise ValueError(
-                f"query {show(next(iter(on)))} continues from the previous batch, but "
-                "QueryScaler scales whole queries: read batches of whole queries (by_query=True)"
+                f"{show_query(min(on))} continues from the previous batch, but QueryScaler scales "
+                "whole queries: read batches of whole queries (by_query=True)"
             )
-        self._labels = labels
+        self._keys = keys
 
 
-def _updated(estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any, *, adding: bool) -> Any:
+def _updated(estimator: Any, sign: int, X: Any, y: Any, **by_row: Any) -> Any:
     refuse_lazy(X, instead="pass its parts one after the other")
     ranker, steps = taken_apart(estimator)
-    method = "partial_fit" if adding else "forget"
-    given = {"qid": qid, "sample_weight": sample_weight}
-    if not steps:
-        return getattr(ranker, method)(X, y, **given)
-    check_is_fitted(ranker)
-    getattr(ranker, method)  # an error here says why it cannot
-    scaler = steps[-1] if isinstance(steps[-1], SCALERS) else None
+    method = "partial_fit" if sign > 0 else "forget"
+    scaler = None
+    if steps:
+        check_is_fitted(ranker)
+        getattr(ranker, method)  # an error here says why it cannot
+        scaler = steps[-1] if isinstance(steps[-1], SCALERS) else None
     for step in steps if scaler is None else steps[:-1]:
-        X = _scaled(step, X, qid) if isinstance(step, QueryScaler) else step.transform(X)
+        by_query = {"qid": by_row["qid"]} if isinstance(step, QueryScaler) else {}
+        X = step.transform(X, **by_query)
     if scaler is None:
-        getattr(ranker, method)(X, y, **given)
+        getattr(ranker, method)(X, y, **by_row)
         return estimator
     new, other = deepcopy(scaler), copy(ranker)
-    if adding:
+    if sign > 0:
         new.n_samples_seen_ = np.asarray(scaler.n_samples_seen_)[()]  # a file has Python's integers
         learn(new, X)
-        other._rescale_features(*rescaling(scaler, new))
-        other.partial_fit(scaled(new, X), y, **given)
+        rescale_features(other, *rescaling(scaler, new))
+        other.partial_fit(scaled(new, X), y, **by_row)
     else:
-        other.forget(scaled(scaler, X), y, **given)
+        other.forget(scaled(scaler, X), y, **by_row)
         unlearn(new, X)
         if hasattr(other, "_model"):
-            other._rescale_features(*rescaling(scaler, new))
+            rescale_features(other, *rescaling(scaler, new))
     scaler.__dict__, ranker.__dict__ = new.__dict__, other.__dict__
     return estimator
-
-
-def _scaled(step: QueryScaler, X: Any, qid: Any) -> Any:
-    return step.transform(X, qid=qid)

@@ -189,7 +189,7 @@ def test_early_stopping_of_other_kernels_ends_at_the_minimum(pairwise, relation)
     rest = np.where(held.reshape(10, 10), np.nan, Y)
     expected = ConditionalRankRLS(0.5, **options, solver="dual").fit(X, rest).predict(X)
     ranker.set_params(early_stopping=True, n_iter_no_change=1000, max_iter=1000, tol=1e-12)
-    problem = ranker._problem(*ranker._prepare(X, Y, None))
+    problem = ranker._problem(ranker._read(X, Y, None))
     seen = []
     last = HeldOutCells(0.3, np.random.RandomState(0), lambda *_: seen.append(1) or len(seen) / 1e4)
     model = problem.solve(np.array([0.5]), "cg", ranker._iteration_options(), held_out=last)

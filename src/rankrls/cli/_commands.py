@@ -413,6 +413,43 @@ def weights(model: str, top: int | None, feature_names: tuple[str, ...], as_json
     do(model, top, feature_names, as_json)
 
 
+@cli.command(
+    epilog=example(
+        """
+Examples:
+  rankrls leaderboard battles.csv
+  rankrls leaderboard battles.csv --controls length,position --groups prompt -o board.html
+"""
+    )
+)
+@click.argument("judgements", type=FILE)
+@click.option("--controls", metavar="A,B,…", multiple=True, help="Columns of the comparison whose "
+              "effects are removed, such as the difference of length; position: being shown "
+              "first.")  # fmt: skip
+@click.option("--groups", default="auto", show_default=True, metavar="COLUMN", help="Judge, prompt "
+              "or session of a judgement; none: judgements are independent.")  # fmt: skip
+@click.option("--weight", metavar="COLUMN", help="Column of weights, such as numbers of votes.")
+@click.option("--trusted", metavar="A,B,…", multiple=True, help="Groups that are trusted; the "
+              "weight of others is chosen by them.")  # fmt: skip
+@click.option("--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+              default=0.95, show_default=True, metavar="P", help="Of intervals.")  # fmt: skip
+@click.option("--elo", is_flag=True, help="Ratings on the scale of chess, 400 points for a factor "
+              "of ten of the odds, instead of log odds.")  # fmt: skip
+@click.option("--random-state", "seed", type=int, default=0, show_default=True,
+              help="Seed of the draws behind sets of ranks.")  # fmt: skip
+@click.option("-o", "--output", type=FILE, metavar="FILE", help="Page to write, .html.")
+@json_option
+def leaderboard(**values: Any) -> None:
+    """Rate items by pairwise JUDGEMENTS, with intervals and sets of ranks.
+
+    The table has the preferred and the other item (winner, loser), or both items and the outcome
+    (model_a, model_b, winner), in CSV, Parquet or JSON lines.
+    """
+    from rankrls.cli._do_leaderboard import leaderboard as do
+
+    do(**values)
+
+
 @cli.command()
 @click.argument("model", type=FILE)
 @json_option

@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 from rankrls import streaming
+from rankrls._validation import written_integer
 from rankrls.cli._do_predict import rows_for
 from rankrls.cli._estimators import Scorer
 from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work, facts, number, size, to_json
-from rankrls.core.preferences.statistics import as_list
 from rankrls.datasets.formats import sniff
+from rankrls.estimators.seen_queries import query_keys, show_query
 from rankrls.io import save_model
 
 __all__ = ["update"]
@@ -63,7 +64,7 @@ def update(
             qid_column=options.qid_column or getattr(ranker, "_qid_column", None),
             weight=options.weight or getattr(ranker, "_weight_column", None),
         )
-    if ranker._ledger.weighted and options.weight is None:
+    if ranker._seen.weighted and options.weight is None:
         raise ValueError(
             f"{model} was fitted with weights of rows: name their column by --weight (LETOR text "
             "has none: use a table, or update the model in Python)"
@@ -73,9 +74,9 @@ def update(
     with Work(f"Reading {(*data, *forgotten)[0]}") as work:
         adding = _Change(scorer, data, options, streaming.partial_fit, "rows_added")
         forgetting = _Change(scorer, forgotten, options, streaming.forget, "rows_forgotten")
-        forgetting.known = set(ranker._ledger.queries)
+        forgetting.known = set(ranker._seen.queries)
         # What is replaced must go first. Otherwise it goes last: a model of no rows has no scales.
-        replaces = adding.is_large or adding.knows_any(ranker._ledger.queries, work)
+        replaces = adding.is_large or adding.knows_any(ranker._seen.queries, work)
         for change in (forgetting, adding) if replaces else (adding, forgetting):
             about[change.count] = change.make(work)
         if not hasattr(ranker, "_model"):
@@ -134,7 +135,7 @@ class _Change:
         self._scorer, self._change, self.count = scorer, change, count
         self._files: list[DataFile] = []
         self._loaded: Any = None
-        self.known: set[Any] | None = None
+        self.known: set[str] | None = None
         need = ("target",) if options.one_ranking else ("target", "qid")
         # One ranking is one file; queries may lie across files, which are then read as one.
         for some in [[path] for path in paths] if options.one_ranking else [paths] * bool(paths):
@@ -149,7 +150,7 @@ class _Change:
     def knows_any(self, queries: Any, work: Work) -> bool:
         """Whether the rows, which are read, have a query of these."""
         self._loaded = [[file.load(work)] for file in self._files]
-        labels = (as_list(rows.qid) for [rows] in self._loaded
+        labels = (query_keys(rows.qid) for [rows] in self._loaded
                   if rows.qid is not None and "group_file" not in rows)  # fmt: skip
         return any(not queries.keys().isdisjoint(some) for some in labels)
 
@@ -180,14 +181,14 @@ class _Change:
         """Raise if a query is not one of the model as it was."""
         if qid is None or self.known is None:
             return
-        for label in as_list(qid):
-            if label not in self.known:
-                raise ValueError(f"query {label!r} was never added, so it cannot be forgotten")
+        for key in query_keys(qid):
+            if key not in self.known:
+                raise ValueError(f"{show_query(key)} was never added, so it cannot be forgotten")
 
     def _first_number(self) -> int:
         """The first integer after all integer ids of the model's queries."""
-        known = self._scorer.ranker._ledger.queries
-        return max((label for label in known if isinstance(label, int)), default=-1) + 1
+        numbers = map(written_integer, self._scorer.ranker._seen.queries)
+        return max((number for number in numbers if number is not None), default=-1) + 1
 
     def _number_queries(self, rows: Any, file: DataFile, first: int) -> None:
         """Give new numbers to queries that a file of sizes numbers from 0."""

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankrls.cli._options import DataOptions
-from rankrls.metrics.metric_names import NamedMetric
+from rankrls.metrics.metric_names import METRICS, NamedMetric
 
 __all__ = ["Relevance", "refuse_data_options", "refuse_run_options", "shown_metric"]
 
-#: Options that say what is relevant: how they are written, and whose they are.
+#: Options that say what is relevant: how they are written, and the argument.
 OPTIONS = {
-    "threshold": ("--relevant", "relevance_threshold", "map, mrr, precision and recall"),
-    "gain": ("--gain", "gain", "ndcg"),
-    "max_grade": ("--max-grade", "max_grade", "err"),
+    "threshold": ("--relevant", "relevance_threshold"),
+    "gain": ("--gain", "gain"),
+    "max_grade": ("--max-grade", "max_grade"),
 }
 
 
@@ -32,9 +32,11 @@ class Relevance:
     def refuse_unused(self, asked: Sequence[NamedMetric]) -> None:
         """Raise for an option that none of the metrics has."""
         used = {metric.option for metric in asked}
-        for name, (option, argument, metrics) in OPTIONS.items():
+        for name, (option, argument) in OPTIONS.items():
             if name in self.given and argument not in used:
-                raise ValueError(f"{option} is for {metrics}, and none of them is asked for")
+                metrics = [r.short or m for m, r in METRICS.items() if argument in r.takes]
+                listed = " and ".join(filter(None, (", ".join(metrics[:-1]), metrics[-1])))
+                raise ValueError(f"{option} is for {listed}, and none of them is asked for")
         if "undefined" in self.given and used == {None}:
             raise ValueError("--undefined is for metrics of lists, and none of them is asked for")
 
@@ -61,7 +63,7 @@ class Relevance:
 def shown_metric(metric: NamedMetric) -> str:
     """How a metric is called in a result."""
     name, at, cut = metric.text.partition("@")
-    return (name.upper() if name in ("ndcg", "map", "mrr", "err") else name) + at + cut
+    return (name.upper() if len(name) <= 4 else name) + at + cut  # abbreviations in capitals
 
 
 def refuse_data_options(options: DataOptions, instead: str) -> None:

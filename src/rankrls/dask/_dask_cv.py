@@ -31,7 +31,7 @@ from rankrls.estimators.choosing import (
     search_alphas,
 )
 from rankrls.estimators.cv import chosen_alpha
-from rankrls.estimators.stream_scores import require_rest
+from rankrls.estimators.stream import check_folds
 
 __all__ = ["RankRLSCV"]
 
@@ -133,7 +133,7 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
         if qid is None:
             raise ValueError("folds are of whole queries: give qid")
         grid = None if self.alphas is None else check_alphas("alphas", self.alphas)
-        n_folds = self._stream_folds()
+        n_folds = check_folds(self)[1]
         kernel = self._check_options()
         scoring = Scoring(self.scoring, self._loss)
         scoring.require_scores()
@@ -163,7 +163,6 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
         counts = [problem.plan.n_preferences for problem in problems]
         total = np.sum(counts, axis=0)
         rows.preferences.require(total > 0)
-        require_rest(counts)
         progress(f"statistics of {n_folds} folds of queries")
         with np.errstate(over="ignore", invalid="ignore"):  # the solvers reject overflow
             sums = PartitionedProblem.statistics_of(problems, rows.scaling)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls import estimators
-from rankrls._calls import Progress, explained, names_queries, warn
+from rankrls._calls import Progress, names_queries, warn
 from rankrls._frames import clear_errors, id_text, most_unequal, scale_text
 from rankrls._validation import check_option
 from rankrls.core.spaces.spaces import Kernel
@@ -22,7 +22,6 @@ from rankrls.dask._scaling import Scaling
 from rankrls.dask._score import accuracy
 from rankrls.dask._work import Loader
 from rankrls.estimators.incremental import IncrementalRanker
-from rankrls.estimators.ranker import NO_QID
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 
 __all__ = ["MAX_PRIMAL_FEATURES", "DaskRanker", "LazyRows", "refuse_pairs"]
@@ -115,7 +114,7 @@ class DaskRanker(IncrementalRanker):
         self.n_queries_ = rows.preferences.crossing.n_queries
         self._flat = rows.flat
         self._with_qid = rows.preferences.with_qid
-        self._ledger = rows.preferences.ledger()
+        self._seen = rows.preferences.seen()
         self._preferences = n_preferences
         self._learned_with = self._terms(kernel)
         self._store_coefficients()
@@ -179,10 +178,8 @@ class DaskRanker(IncrementalRanker):
         local = getattr(estimators, type(self).__name__)(**self.get_params(deep=False))
         fitted = {name: value for name, value in vars(self).items() if name not in vars(local)}
         local.__dict__.update(fitted)
-        local._ledger = self._ledger.copy()
         return local
 
-    @explained(qid=NO_QID)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict scores; higher is preferred.
 
@@ -252,7 +249,7 @@ class DaskRanker(IncrementalRanker):
             )
         return super()._check_new(X)
 
-    def _prepare(self, X: Any, y: Any, preferences: dict[str, Any]) -> NoReturn:
+    def _prepare(self, X: Any, preferences: Any) -> NoReturn:
         raise ValueError(
             f"rankrls.dask.{type(self).__name__} has fit only: take to_local(), or "
             f"rankrls.{type(self).__name__}, for the rest"

@@ -22,8 +22,8 @@ from rankrls.dask._cg import DistributedEquations
 from rankrls.dask._dask_ranker import MAX_PRIMAL_FEATURES, DaskRanker, refuse_pairs
 from rankrls.dask._partitioned_problem import PartitionedProblem
 from rankrls.dask._scaling import Scaling
+from rankrls.estimators.choosing import check_eval_set
 from rankrls.estimators.ranker import graph_accuracy
-from rankrls.estimators.validation_rows import check_eval_set
 
 __all__ = ["RankRLS"]
 

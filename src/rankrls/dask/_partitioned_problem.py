@@ -23,7 +23,7 @@ from scipy import sparse
 
 from rankrls._calls import warn
 from rankrls.core.preferences.costs import Loss
-from rankrls.core.preferences.statistics import Ledger, Statistics
+from rankrls.core.preferences.statistics import Statistics
 from rankrls.core.spaces.spaces import Basis, Kernel
 from rankrls.dask._census import Census, Counts, Crossing
 from rankrls.dask._partitions import Partitions
@@ -45,6 +45,7 @@ from rankrls.dask._work import (
     preferences_of,
     product,
 )
+from rankrls.estimators.seen_queries import SeenQueries
 
 __all__ = ["DistributedOperator", "PartitionedProblem", "Preferences", "trace"]
 
@@ -127,20 +128,20 @@ class Preferences:
         self.n_outputs = censuses[0].varies.shape[1]
         self.crossing = Crossing(self.censuses, with_qid=self.with_qid)
 
-    def ledger(self) -> Ledger:
+    def seen(self) -> SeenQueries:
         """Return the record of the training queries, for a model that continues to learn."""
-        ledger = Ledger()
-        ledger.weighted = self.weighted
+        seen = SeenQueries()
+        seen.weighted = self.weighted
         if not self.with_qid:
-            ledger.add_ranking(self.n_rows, 0)
-            return ledger
+            seen.rankings.append((self.n_rows, 0))
+            return seen
         labels = self.crossing.labels
         if isinstance(self._labels, np.ndarray):
             labels = self._labels[labels]
         elif self._labels is not None:
             labels = [self._labels[number] for number in labels]
-        ledger.add_queries(labels, self.crossing.sizes)
-        return ledger
+        seen.add(labels, self.crossing.sizes)
+        return seen
 
     @property
     def n_rows(self) -> int:

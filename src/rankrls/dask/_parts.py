@@ -231,7 +231,7 @@ class Share:
         parts = [Statistics.of(objective, Phi[rows]) for rows, objective in self.pieces]
         if not parts:
             return Statistics.empty(self.outputs, Phi.shape[1])
-        total = reduce(operator.add, parts)
+        total = reduce(operator.iadd, parts[1:], parts[0])
         return total if self.counted else replace(total, mass=0.0, mean=np.zeros_like(total.mean))
 
 

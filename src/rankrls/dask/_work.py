@@ -199,7 +199,7 @@ def bucket_statistics(bucket: list[Condensed], pieces: list[list[Any]]) -> list[
 @_overflowing
 def add_statistics(parts: list[list[Statistics]]) -> list[Statistics]:
     """Sum the statistics for each group of outputs."""
-    return [reduce(operator.add, group) for group in zip(*parts, strict=True)]
+    return [reduce(operator.iadd, group[1:], group[0].copy()) for group in zip(*parts, strict=True)]
 
 
 def add_arrays(parts: list[Array]) -> Array:

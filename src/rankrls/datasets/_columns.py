@@ -1,43 +1,150 @@
-"""Columns of an Arrow schema to the arrays of a batch: checked by name, type and value."""
+"""Columns of tables to the arrays of rows: chosen by name, checked by type and value."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import Bunch
 
 from rankrls import _resources
-from rankrls._validation import as_text
-from rankrls.datasets._arrow import Source, pyarrow, readable
-from rankrls.datasets._missing import REMEDY, check_missing
-from rankrls.datasets._query_batches import TableChunk
-from rankrls.datasets._query_ids import as_objects
+from rankrls._calls import warn
+from rankrls._frames import QUERY_NAMES, RawTable
+from rankrls.datasets._cells import REMEDY, QueryIds, as_objects, check_missing, shown
+from rankrls.datasets._rows import FileRows, RowReader, check_dtype
 
 __all__ = [
+    "ROLE_NAMES",
     "Columns",
+    "Source",
+    "TableReader",
     "check_names",
-    "choose_features",
     "droppable",
     "listed",
     "missing_column",
-    "named",
+    "pyarrow",
+    "readable",
+    "text_columns",
 ]
 
 Array = NDArray[Any]
+Place = Callable[[int], str]
+
+#: Names that a column of labels or query ids is looked for by, in any case.
+ROLE_NAMES = {
+    "target": ("label", "relevance", "rel", "grade", "target", "y"),
+    "qid": QUERY_NAMES,
+}
 
 _BLOCK_BYTES = 1 << 21
-
 _MAX_NAME = 80  # characters in a message
 _MAX_GUESSES = 1000  # names that are looked at for one like another
 
 _NO_FRACTION = re.compile(r"\.0+(?!\d)")  # of a second
 _ROW_INDEX = re.compile(r"__index_level_\d+__")  # a data frame's row index, written by pandas
+
+
+def pyarrow() -> Any:
+    """The package, or an error that says how to get it; it is an extra, imported when needed."""
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.csv
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError(
+            "CSV, Parquet and Arrow files are read by pyarrow, which is not installed: "
+            "pip install 'rankrls[arrow]'"
+        ) from error
+    return pyarrow
+
+
+@contextmanager
+def readable(place: str | Callable[[], str], kind: str) -> Iterator[None]:
+    """Turn what pyarrow raises for a damaged file into one ``ValueError``."""
+    try:
+        yield
+    except (OSError, ValueError, MemoryError, OverflowError, pyarrow().ArrowException) as error:
+        what = " ".join(str(error).split())[:200] or type(error).__name__
+        where = place if isinstance(place, str) else place()
+        raise ValueError(
+            f"{where}: the {kind} file is truncated or damaged ({what}); get it again"
+        ) from error
+
+
+class Source:
+    """One open file: its schema, and its rows from the first to the last.
+
+    Parameters
+    ----------
+    file : str
+    kind : str
+        "CSV", "Parquet" or "Arrow".
+    schema : pyarrow.Schema
+    """
+
+    def __init__(self, file: str, kind: str, schema: Any) -> None:
+        self.file, self.kind, self.schema = file, kind, schema
+        self.names: list[str] = schema.names
+
+    def numbers_in_a_row(self, column: str) -> int:
+        """How long a list of the column must be at least, before any is read."""
+        return 0
+
+    def rows(self, columns: Columns, most: float) -> Iterator[FileRows]:
+        """Read all rows, about ``most`` at a time."""
+        raise NotImplementedError
+
+
+class TableReader(RowReader):
+    """Rows of files with named columns.
+
+    Parameters
+    ----------
+    sources : list of callables
+        Each opens one file.
+    columns : Columns
+        Of the first file, ``first``.
+    """
+
+    def __init__(
+        self, sources: list[Callable[[], Source]], first: Source, columns: Columns
+    ) -> None:
+        self._sources, self._first, self.columns = sources, first, columns
+        self.file, self.unlabelled = first.file, columns.unlabelled
+        self._ids = QueryIds(first.file, spelled=first.kind == "CSV")
+
+    def chunks(self, rows: float) -> Iterator[FileRows]:
+        """All rows of all files."""
+        for number, opened in enumerate(self._sources):
+            source = opened() if number else self._first
+            self.columns.check(source)
+            yield from source.rows(self.columns, rows)
+
+    def bunch(self, rows: FileRows) -> Bunch:
+        """What the user gets."""
+        names, text = self.columns.feature_names, self.columns.text
+        data = rows.data
+        if text is not None:
+            places = {name: j for j, name in enumerate(names)}
+            words = {} if rows.text is None else {
+                places[name]: rows.text[:, k] for k, name in enumerate(text)}  # fmt: skip
+            data = RawTable(names, data, words)
+        return Bunch(
+            data=data,
+            target=rows.target,
+            qid=self._ids.array(rows.qid),
+            sample_weight=rows.sample_weight,
+            feature_names=names,
+        )
 
 
 class Columns:
@@ -52,44 +159,90 @@ class Columns:
     dtype : dtype of the features
     missing : {"error", "nan"}
         How to handle features that are null or NaN.
-    text : None, "auto" or sequence of str
-        Features that are text; "auto": those of a type of text, and dates and times.
+    text : None or collection of str
+        Features that are text, among others.
+    unlabelled : {"error", "drop"}
+        How to handle rows whose target is null or NaN.
     """
 
     def __init__(
         self,
         source: Source,
+        *,
         target: Any,
         qid: Any,
         sample_weight: Any,
         features: Any,
         drop: Any,
-        dtype: np.dtype,
+        dtype: Any,
         missing: str,
         text: Any = None,
+        unlabelled: str = "error",
     ) -> None:
         self.target, self.qid, self.sample_weight = target, qid, sample_weight
-        self.dtype, self.keep_missing = dtype, check_missing(missing)
+        self.unlabelled, self.keep_missing = unlabelled, check_missing(missing)
+        self.dtype, self.file_kind = check_dtype(dtype), source.kind
         self.others = [name for name in (target, qid, sample_weight) if name is not None]
-        self.chosen = features is not None
-        self.features = choose_features(source.file, source.names, self.others, features, drop)
-        self.widths: dict[str, int] = {}
-        self._named: set[str] = set()  # columns of lists whose numbers are named one by one
-        if self.chosen:
-            self._join_lists(source)
         for name in self.others:
             if not isinstance(name, str):
                 raise ValueError(
                     f"target, qid and sample_weight are names of columns; got {name!r}"
                 )
+        self.chosen = features is not None
+        self.features = self._choose(source, features, drop)
+        self.widths: dict[str, int] = {}
+        self._named: set[str] = set()  # columns of lists whose numbers are named one by one
+        if self.chosen and source.kind != "CSV":
+            self._join_lists(source)
+        self.listed: set[str] = set()
         self.text: list[str] | None = None
         if text is not None:
-            wanted = _text_columns(source.schema) if text == "auto" else set(text)
-            self.text = [name for name in self.features if name in wanted]
-        self._file_kind = source.kind
-        self.kind: str | None = None
-        source.expect(self)
+            self.text = [name for name in self.features if name in text]
+        self.id_kind: str | None = None
         self.check(source)
+        labels = [name for name in self.features if name.lower() in ROLE_NAMES["target"]]
+        if labels and not self.chosen:
+            warn(
+                f"{source.file}: column {_named(labels[0])} is read as a feature, and is named "
+                f"like labels; if it is another label, leave it out by drop={labels[0]!r} "
+                f"(--drop {labels[0]})"
+            )
+
+    def _choose(self, source: Source, features: Any, drop: Any) -> list[str]:
+        """Columns of the features: those that are named, or all but the others and ``drop``."""
+        file, names, others = source.file, source.names, self.others
+        dropped = [] if drop is None else check_names(drop, "drop")
+        known = set(names)
+        for name in dropped:
+            if name not in known:
+                raise ValueError(f"{file}: {missing_column('drop', name, names)}")
+            if name in others:
+                raise ValueError(f"{file}: column {name!r} is read, and cannot be dropped")
+        if features is not None:
+            chosen = check_names(features)
+            if not chosen and not others:
+                raise ValueError(f"{file}: there is no column to read")
+            both = set(chosen).intersection(dropped)
+            if both:
+                raise ValueError(
+                    f"{file}: column {both.pop()!r} is one of the features, and dropped"
+                )
+            if source.kind == "CSV" and self.qid in chosen:
+                raise ValueError(f"{file}: column {self.qid!r} for qid is also read as numbers")
+            return chosen
+        # The row index that pandas writes into a Parquet file is a feature only by name.
+        without = {*others, *dropped, *filter(_ROW_INDEX.fullmatch, names)}
+        left = [name for name in names if name not in without]
+        if not left:
+            raise ValueError(f"{file}: there is no column left for the features")
+        for name in left if source.kind == "CSV" else ():
+            if name in ("", "Unnamed: 0"):  # as pandas writes, and reads, a row index
+                raise ValueError(
+                    f"{file}: column {name!r} looks like the row numbers of a data frame; write "
+                    f"the file with index=False, leave it out by drop={name!r}, or name the "
+                    "features in features="
+                )
+        return left
 
     @property
     def names(self) -> list[str]:
@@ -106,140 +259,137 @@ class Columns:
         """Names for the columns of ``data``: ``name_0``, ``name_1``, … for lists."""
         names = []
         for name in self.features:
-            listed = name in self.listed
-            names += [f"{name}_{i}" for i in range(self.widths[name])] if listed else [name]
+            is_list = name in self.listed
+            names += [f"{name}_{i}" for i in range(self.widths[name])] if is_list else [name]
         return names
+
+    # ------------------------------------------------------------------ types
 
     def check(self, source: Source) -> None:
         """Raise unless the file has these columns, with types that can be read."""
-        schema, counts = source.schema, Counter(source.names)
+        counts = Counter(source.names)
         given = {"target": self.target, "qid": self.qid, "sample_weight": self.sample_weight}
         for role, name in [*given.items(), *(("features", name) for name in self.features)]:
             if name is not None and name not in counts:
                 raise ValueError(f"{source.file}: {missing_column(role, name, source.names)}")
             if name is not None and counts[name] > 1:
-                raise ValueError(f"{source.file}: two columns are named {named(name)}")
+                raise ValueError(f"{source.file}: two columns are named {_named(name)}")
+        if source.kind == "CSV":
+            self.widths = dict.fromkeys(self.features, 1)
+            return
         types = pyarrow().types
+        kinds = {name: source.schema.field(name).type for name in self.names}
         for role in ("target", "sample_weight"):
-            if given[role] is not None and not _is_number(schema.field(given[role]).type):
-                kind = schema.field(given[role]).type
-                raise ValueError(f"{source.file}: {role}={given[role]!r} is not numeric but {kind}")
-        self.listed = set()
+            name = given[role]
+            if name is not None and not _is_number(kinds[name]):
+                raise ValueError(f"{source.file}: {role}={name!r} is not numeric but {kinds[name]}")
+        text = self.text or ()
+        self.listed = {n for n in self.features if _is_list(kinds[n]) and n not in text}
         for name in self.features:
-            kind = schema.field(name).type
+            kind = kinds[name]
             if name in (self.text or ()):
-                known = _is_text(kind) or _is_time(kind) or _is_number(kind)
-                if not (known or types.is_null(kind)):
-                    raise ValueError(f"{source.file}: column {named(name)} is not text but {kind}")
-                self._width(name, 1, source.file)
-                continue
-            if _is_list(kind):
-                self.listed.add(name)
-                self._require_memory(name, source.numbers_in_a_row(name), source.file)
-                if types.is_fixed_size_list(kind):
-                    self._width(name, kind.list_size, source.file)
-                kind = kind.value_type
-            else:
-                self._width(name, 1, source.file)
-            if not self._is_readable(kind):
-                found = schema.field(name).type
-                hint = droppable(self._no_numbers(schema), text=_is_text(found))
-                hint *= not self.chosen
+                if not (
+                    _is_text(kind) or _is_time(kind) or _is_number(kind) or types.is_null(kind)
+                ):
+                    raise ValueError(f"{source.file}: column {_named(name)} is not text but {kind}")
+            elif not self._is_readable(kind):
+                hint = ""
+                if not self.chosen:
+                    wrong = [n for n in self.features
+                             if n not in text and not self._is_readable(kinds[n])]  # fmt: skip
+                    hint = droppable(wrong, text=_is_text(kind))
                 raise ValueError(
-                    f"{source.file}: column {named(name)} is not numeric but {found}{hint}"
+                    f"{source.file}: column {_named(name)} is not numeric but {kind}{hint}"
                 )
+            if name not in self.listed:
+                self._set_width(name, 1, source.file)
+                continue
+            self._require_memory(name, source.numbers_in_a_row(name), source.file)
+            if types.is_fixed_size_list(kind):
+                self._set_width(name, kind.list_size, source.file)
         if self.qid is not None:
-            self._check_qid(source, schema.field(self.qid).type)
+            kind = _value_type(kinds[self.qid])
+            if not (types.is_integer(kind) or _is_text(kind)):
+                raise ValueError(
+                    f"{source.file}: qid={self.qid!r} must hold integers or strings, and is {kind}"
+                )
+            sort = "integers" if types.is_integer(kind) else "strings"
+            if self.id_kind not in (None, sort):
+                raise ValueError(
+                    f"{source.file}: qid={self.qid!r} holds {sort}, and {self.id_kind} in the "
+                    "first file"
+                )
+            self.id_kind = sort
+
+    def _is_readable(self, kind: Any) -> bool:
+        """Whether values of this type are numbers, or all of them missing where this is allowed."""
+        kind = kind.value_type if _is_list(kind) else kind
+        return _is_number(kind) or (self.keep_missing and pyarrow().types.is_null(kind))
 
     def _join_lists(self, source: Source) -> None:
         """Replace the features of lists, as `feature_names` names them, by their columns."""
-        columns = []
+        columns: list[str] = []
         for name in self.features:
             column, _, number = name.rpartition("_")
-            if name in source.names or column not in source.names or not number.isdigit():
-                columns.append(name)
-                continue
-            if not _is_list(source.schema.field(column).type):
+            is_part = name not in source.names and column in source.names and number.isdigit()
+            if not is_part or not _is_list(source.schema.field(column).type):
                 columns.append(name)
                 continue
             width = self.widths.get(column, 0)
             if int(number) != width or (width and columns[-1] != column):
                 raise ValueError(
-                    f"{source.file}: {named(name)} is a number of the lists in column "
-                    f"{named(column)}, which are read as a whole: name the column in features="
+                    f"{source.file}: {_named(name)} is a number of the lists in column "
+                    f"{_named(column)}, which are read as a whole: name the column in features="
                 )
             columns += [column] if width == 0 else []
             self.widths[column] = width + 1
         self.features, self._named = columns, set(self.widths)
 
-    def _expected(self, name: str) -> str:
-        """How long the lists of a column should be, and why."""
-        if name not in self._named:
-            return f"not {self.widths[name]} as in the first"
-        return f"not {self.widths[name]} as features are named; to read all, name the column"
-
-    def _no_numbers(self, schema: Any) -> list[str]:
-        """Features that are neither numbers, nor lists of them, nor taken as text."""
-        names = [name for name in self.features if name not in (self.text or ())]
-        kinds = {name: schema.field(name).type for name in names}
-        values = {name: k.value_type if _is_list(k) else k for name, k in kinds.items()}
-        return [name for name, kind in values.items() if not self._is_readable(kind)]
-
-    def _is_readable(self, kind: Any) -> bool:
-        """Whether values of this type are numbers, or all of them missing where this is allowed."""
-        return _is_number(kind) or (self.keep_missing and pyarrow().types.is_null(kind))
-
-    def _check_qid(self, source: Source, kind: Any) -> None:
-        types, value = pyarrow().types, _value_type(kind)
-        if types.is_integer(value):
-            sort = "integers"
-        elif _is_text(value):
-            sort = "strings"
-        else:
-            raise ValueError(
-                f"{source.file}: qid={self.qid!r} must hold integers or strings, and is {kind}"
-            )
-        if self.kind not in (None, sort):
-            raise ValueError(
-                f"{source.file}: qid={self.qid!r} holds {sort}, and {self.kind} in the first file"
-            )
-        self.kind = sort
-
-    def _width(self, name: str, width: int, place: str) -> None:
+    def _set_width(self, name: str, width: int, place: str) -> None:
         self._require_memory(name, width, place)
         known = self.widths.setdefault(name, width)
         if known != width:
             raise ValueError(
-                f"{place}: column {named(name)} has {width} numbers in a row, not {known}"
+                f"{place}: column {_named(name)} has {width} numbers in a row, not {known}"
             )
 
     def _require_memory(self, name: str, width: int, place: str) -> None:
         """Raise unless a model of a column of so long lists, and their names, can be held."""
         copies = _resources.VECTORS + _resources.NAME_VECTORS
-        if width <= 1:
-            return
         total = width + sum(n for other, n in self.widths.items() if other != name)
-        if not _resources.fits_features(total, copies):
+        if width > 1 and not _resources.fits_features(total, copies):
             raise ValueError(
-                f"{place}: column {named(name)} has {width:,} numbers in a row, and a model of "
+                f"{place}: column {_named(name)} has {width:,} numbers in a row, and a model of "
                 f"{total:,} features needs {total * 8 * copies / 2**30:.1f} GiB of memory or more"
                 f"{droppable([name])}"
             )
 
-    def measure(self, chunk: TableChunk) -> None:
-        """Find how long the lists are, where the schema does not say."""
-        for name in self.listed - set(self.widths):
-            column = chunk.batch.column(name)
-            if self.keep_missing and column.null_count < len(column):
-                column = column.drop_null()
-            self._width(name, len(column[0]) if column[0].is_valid else 0, chunk.place(0))
-
     # ------------------------------------------------------------------ values
 
-    def data(self, chunk: TableChunk) -> Array:
-        """The features of a chunk, shape (m, n); NaN for text."""
-        data = np.empty((len(chunk.batch), self.n_features), dtype=self.dtype)
-        pieces = [self._feature(chunk, name) for name in self.features]
+    def rows(self, batch: Any, place: Place) -> FileRows:
+        """The arrays of a RecordBatch; ``place`` tells how an error calls a row of it."""
+        for name in self.listed - set(self.widths):  # lists whose length the schema does not say
+            column = batch.column(name)
+            if self.keep_missing and column.null_count < len(column):
+                column = column.drop_null()
+            self._set_width(name, len(column[0]) if column[0].is_valid else 0, place(0))
+        target = weight = qid = text = None
+        if self.target is not None:
+            nullable = self.unlabelled == "drop"
+            target = self._numbers(batch.column(self.target), self.target, place, nullable)
+        if self.sample_weight is not None:
+            column = batch.column(self.sample_weight)
+            weight = self._numbers(column, self.sample_weight, place, False)
+        if self.qid is not None:
+            qid = self._labels(batch.column(self.qid), place)
+        if self.text:
+            text = self._words(batch, place)
+        return FileRows(self._data(batch, place), target, qid, weight, text, place=place)
+
+    def _data(self, batch: Any, place: Place) -> Array:
+        """The features, shape (n_rows, n_features); NaN for text."""
+        data = np.empty((len(batch), self.n_features), dtype=self.dtype)
+        pieces = [self._feature(batch, name, place) for name in self.features]
         size = max(_BLOCK_BYTES // (data.itemsize * max(data.shape[1], 1)), 64)
         for first in range(0, len(data), size):  # columns to rows, within the cache
             block, start = data[first : first + size], 0
@@ -252,42 +402,100 @@ class Columns:
                     start += piece.shape[1]
         return data
 
-    def _feature(self, chunk: TableChunk, name: str) -> Array:
+    def _feature(self, batch: Any, name: str, place: Place) -> Array:
         if name in (self.text or ()):
-            return np.full(len(chunk.batch), np.nan, dtype=self.dtype)
-        column = chunk.batch.column(name)
+            return np.full(len(batch), np.nan, dtype=self.dtype)
+        column = batch.column(name)
+        if name not in self.listed:
+            return self._numbers(column, name, place, self.keep_missing, self.dtype, REMEDY)
         if not self.keep_missing:
-            _require_valid(chunk, name, column, remedy=REMEDY)
-        if name in self.listed:
-            return self._lists(chunk, name, column, self.widths[name])
-        return self._numbers(column, name, chunk.place)
+            self._require_valid(column, name, place, REMEDY)
+        # Lists of equal length are rows, shape (n_rows, width); a missing list is a row of NaN.
+        there, width = np.arange(len(column)), self.widths[name]
+        if column.null_count:
+            there = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+            column = column.drop_null()
+        if not pyarrow().types.is_fixed_size_list(column.type):
+            lengths = np.asarray(column.value_lengths().to_numpy(zero_copy_only=False))
+            for at in np.flatnonzero(lengths != width)[:1]:
+                wanted = f"not {width} as in the first"
+                if name in self._named:
+                    wanted = f"not {width} as features are named; to read all, name the column"
+                raise ValueError(
+                    f"{place(there[at])}: column {_named(name)} has {lengths[at]} numbers in this "
+                    f"row, {wanted}"
+                )
+        where = partial(_place_of_list, place, there, width)
+        numbers = self._numbers(
+            column.flatten(), name, where, self.keep_missing, self.dtype, REMEDY
+        )
+        data = np.full((len(batch), width), np.nan, dtype=self.dtype)
+        data[there] = numbers.reshape(len(there), width)
+        return data
 
-    def _numbers(self, column: Any, name: str, place: Callable[[int], str]) -> Array:
-        """Features as numbers, missing ones as NaN or an error that names their ``place``."""
-        return _numbers(column, name, self.dtype, place, self.keep_missing, REMEDY)
+    def _require_valid(self, column: Any, name: str, place: Place, remedy: str = "") -> None:
+        """Raise if there is a null."""
+        if not column.null_count:
+            return
+        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        blank, need = ("empty", "a number") if self.file_kind == "CSV" else ("null", "a value")
+        need = "an id" if name == self.qid else need
+        hint = droppable([name]) if remedy and self.file_kind == "CSV" and not self.chosen else ""
+        raise ValueError(
+            f"{place(row)}: column {_named(name)} is {blank}; every row needs {need} there"
+            f"{remedy}{hint}"
+        )
 
-    def words(self, chunk: TableChunk) -> Array:
+    def _numbers(
+        self,
+        column: Any,
+        name: str,
+        place: Place,
+        nullable: bool,
+        dtype: Any = np.float64,
+        remedy: str = "",
+    ) -> Array:
+        """A column as finite numbers, and NaN if missing ones are kept."""
+        if not nullable:
+            self._require_valid(column, name, place, remedy)
+        column = _decoded(column)
+        if pyarrow().types.is_decimal(column.type):
+            column = column.cast(pyarrow().float64())
+        with np.errstate(over="ignore", invalid="ignore"):
+            numbers = column.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+            if np.isfinite(numbers.sum()):  # then all of them are
+                return numbers
+        wrong = ~np.isfinite(numbers)
+        if nullable:  # in text files, all that is missing has become null
+            is_text = self.file_kind == "CSV"
+            wrong &= column.is_valid().to_numpy(False) if is_text else ~np.isnan(numbers)
+        for row in np.flatnonzero(wrong)[:1]:
+            value = column[int(row)].as_py()
+            large = f", too large for {np.dtype(dtype)}" if np.isfinite(value) else ""
+            raise ValueError(
+                f"{place(int(row))}: column {_named(name)} is {value}{large}; every cell needs a "
+                f"finite number{remedy if np.isnan(value) else ''}"
+            )
+        return numbers
+
+    def _words(self, batch: Any, place: Place) -> Array:
         """Text of shape (n_rows, n_text), None where there is none."""
-        found = np.empty((len(chunk.batch), len(self.text or ())), dtype=object)
+        found = np.empty((len(batch), len(self.text or ())), dtype=object)
         once: dict[Any, Any] = {None: None}  # equal words are one object
         for k, name in enumerate(self.text or ()):
-            with readable(partial(chunk.place, 0), self._file_kind):
-                words = _as_text(chunk.batch.column(name))
+            with readable(partial(place, 0), self.file_kind):
+                words = _as_text(batch.column(name))
             found[:, k] = [once.setdefault(word, word) for word in words]
         return found
 
-    def values(self, chunk: TableChunk, name: str) -> Array:
-        """A column of numbers in float64: target or weights."""
-        return _numbers(_column(chunk, name), name, np.dtype(np.float64), chunk.place)
-
-    def labels(self, chunk: TableChunk) -> Array:
-        """Query ids, int64 (uint64 if the column is) or str."""
-        column = _column(chunk, self.qid)
-        if self.kind == "integers":
+    def _labels(self, column: Any, place: Place) -> Array:
+        """Query ids: int64 (uint64 if the column is), or str as objects."""
+        self._require_valid(column, self.qid, place)
+        if self.id_kind == "integers":
             numbers = _decoded(column).to_numpy(zero_copy_only=False)
             return numbers if numbers.dtype == np.uint64 else numbers.astype(np.int64, copy=False)
         is_coded = pyarrow().types.is_dictionary(column.type)
-        with readable(partial(chunk.place, 0), self._file_kind):
+        with readable(partial(place, 0), self.file_kind):
             coded = column if is_coded else column.dictionary_encode()
             # The dictionary may be that of many chunks.
             used, codes = np.unique(
@@ -297,78 +505,12 @@ class Columns:
         for number, word in enumerate(words):
             if "\0" in word:
                 row = int(np.argmax(codes == number))
-                raise ValueError(f"{chunk.place(row)}: column {self.qid!r} has a NUL character")
+                raise ValueError(f"{place(row)}: column {self.qid!r} has a NUL character")
         return as_objects(words)[codes]
 
-    def settle(self, labels: Array) -> Array:
-        """Query ids of a batch: the type of the column is that of the ids."""
-        return as_text(labels.tolist()) if labels.dtype == object else labels
 
-    def _lists(self, chunk: TableChunk, name: str, column: Any, width: int) -> Array:
-        """Lists of equal length as rows, shape (m, width); a missing list is a row of NaN."""
-        there = np.arange(len(column))
-        if column.null_count:
-            there = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-            column = column.drop_null()
-        if not pyarrow().types.is_fixed_size_list(column.type):
-            lengths = np.asarray(column.value_lengths().to_numpy(zero_copy_only=False))
-            wrong = np.flatnonzero(lengths != width)
-            if len(wrong):
-                at = wrong[0]
-                raise ValueError(
-                    f"{chunk.place(there[at])}: column {named(name)} has {lengths[at]} numbers in "
-                    f"this row, {self._expected(name)}"
-                )
-        flat = column.flatten()
-        if not self.keep_missing:
-            _require_valid(chunk, name, flat, width, remedy=REMEDY)
-        numbers = self._numbers(flat, name, lambda at: chunk.place(there[at // width]))
-        rows = np.full((len(chunk.batch), width), np.nan, dtype=self.dtype)
-        rows[there] = numbers.reshape(len(there), width)
-        return rows
-
-
-def _column(chunk: TableChunk, name: str) -> Any:
-    column = chunk.batch.column(name)
-    _require_valid(chunk, name, column)
-    return column
-
-
-def _require_valid(
-    chunk: TableChunk, name: str, column: Any, width: int = 1, remedy: str = ""
-) -> None:
-    """Raise if there is a null; ``width`` entries make a row."""
-    if column.null_count:
-        at = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        where = chunk.place(at // width)
-        raise ValueError(f"{where}: column {named(name)} is null; every row needs a value{remedy}")
-
-
-def _numbers(
-    column: Any,
-    name: str,
-    dtype: np.dtype,
-    place: Callable[[int], str],
-    keep_missing: bool = False,
-    remedy: str = "",
-) -> Array:
-    """A column as finite numbers, and NaN if missing ones are kept."""
-    column = _decoded(column)
-    if pyarrow().types.is_decimal(column.type):
-        column = column.cast(pyarrow().float64())
-    with np.errstate(over="ignore", invalid="ignore"):
-        numbers = column.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
-        finite = np.isfinite(numbers.sum())  # if the sum is, all of them are
-    wrong = np.isinf if keep_missing else lambda values: ~np.isfinite(values)
-    if not finite and len(bad := np.flatnonzero(wrong(numbers))):
-        at = int(bad[0])
-        value = column[at].as_py()
-        large = f", too large for {dtype}" if np.isfinite(value) else ""
-        raise ValueError(
-            f"{place(at)}: column {named(name)} is {value}{large}; every cell needs a finite number"
-            f"{remedy if np.isnan(value) else ''}"
-        )
-    return numbers
+def _place_of_list(place: Place, there: Array, width: int, at: int) -> str:
+    return place(there[at // width])
 
 
 def check_names(given: Any, what: str = "features") -> list[str]:
@@ -386,43 +528,13 @@ def check_names(given: Any, what: str = "features") -> list[str]:
     return names
 
 
-def choose_features(
-    file: str, names: list[str], others: list[str], features: Any, drop: Any
-) -> list[str]:
-    """Columns of the features: those that are named, or all but the others and ``drop``.
-
-    The row index that pandas writes into a Parquet file is one only by name.
-    """
-    dropped = [] if drop is None else check_names(drop, "drop")
-    known = set(names)
-    for name in dropped:
-        if name not in known:
-            raise ValueError(f"{file}: {missing_column('drop', name, names)}")
-        if name in others:
-            raise ValueError(f"{file}: column {name!r} is read, and cannot be dropped")
-    if features is not None:
-        chosen = check_names(features)
-        if not chosen and not others:
-            raise ValueError(f"{file}: there is no column to read")
-        both = set(chosen)
-        for name in dropped:
-            if name in both:
-                raise ValueError(f"{file}: column {name!r} is one of the features, and dropped")
-        return chosen
-    left_out = {*others, *dropped, *(name for name in names if _ROW_INDEX.fullmatch(name))}
-    left = [name for name in names if name not in left_out]
-    if not left:
-        raise ValueError(f"{file}: there is no column left for the features")
-    return left
-
-
 def droppable(names: list[str], *, text: bool = False) -> str:
     """What to do about columns that are no numbers; ``text``: whether they can be read as text."""
-    shown = named(names[0]) if len(names) == 1 else f"[{', '.join(map(named, names[:10]))}]"
+    which = _named(names[0]) if len(names) == 1 else f"[{', '.join(map(_named, names[:10]))}]"
     it, more = ("it is", "") if len(names) == 1 else ("they are", ", …" * (len(names) > 10))
     keep = ", or keep text for AutoRanker by load_ranking with text='auto'" * text
     return (
-        f"; if {it} no feature, leave {'it' if len(names) == 1 else 'them'} out by drop={shown}"
+        f"; if {it} no feature, leave {'it' if len(names) == 1 else 'them'} out by drop={which}"
         f"{more}, or name the features in features={keep}"
     )
 
@@ -431,18 +543,17 @@ def missing_column(role: str, name: str, names: list[str]) -> str:
     """Say what columns there are, and which one may be meant."""
     lower = {known.lower(): known for known in names[:_MAX_GUESSES]}
     near = difflib.get_close_matches(name.lower(), lower, n=1)
-    hint = f" (did you mean {named(lower[near[0]])}?)" if near else ""
+    hint = f" (did you mean {_named(lower[near[0]])}?)" if near else ""
     return f"no column {name!r} for {role}{hint}; the columns are {listed(names)}"
-
-
-def named(name: str) -> str:
-    """A name of a column in quotes, shortened."""
-    return repr(name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + "…")
 
 
 def listed(names: list[str]) -> str:
     """The first names of columns, and how many there are."""
-    return ", ".join(map(named, names[:20])) + f", … {len(names)} in all" * (len(names) > 20)
+    return ", ".join(map(_named, names[:20])) + f", … {len(names)} in all" * (len(names) > 20)
+
+
+def _named(name: str) -> str:
+    return shown(name, _MAX_NAME)
 
 
 def _is_list(kind: Any) -> bool:
@@ -457,12 +568,8 @@ def _value_type(kind: Any) -> Any:
 
 def _is_number(kind: Any) -> bool:
     types, kind = pyarrow().types, _value_type(kind)
-    return (
-        types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_boolean(kind)
-        or types.is_decimal(kind)
-    )
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    return any(test(kind) for test in tests)
 
 
 def _is_text(kind: Any) -> bool:
@@ -473,16 +580,12 @@ def _is_text(kind: Any) -> bool:
 def _is_time(kind: Any) -> bool:
     """Whether values are dates, times, timestamps or durations."""
     types, kind = pyarrow().types, _value_type(kind)
-    return (
-        types.is_date(kind)
-        or types.is_time(kind)
-        or types.is_timestamp(kind)
-        or types.is_duration(kind)
-    )
+    return types.is_temporal(kind) and not types.is_interval(kind)
 
 
-def _text_columns(schema: Any) -> set[str]:
-    return {field.name for field in schema if _is_text(field.type) or _is_time(field.type)}
+def text_columns(schema: Any) -> list[str]:
+    """Columns of text, dates and times."""
+    return [field.name for field in schema if _is_text(field.type) or _is_time(field.type)]
 
 
 def _as_text(column: Any) -> list[str | None]:

@@ -12,12 +12,14 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rankrls._streams import name_of
 from rankrls._validation import check_option, refuse_lazy
-from rankrls.datasets._arrow import find_files, open_source, pyarrow, readable
-from rankrls.datasets._csv_source import CsvSource
+from rankrls.datasets._columns import pyarrow, readable
+from rankrls.datasets._csv import CsvSource
+from rankrls.datasets._parquet import find_files, open_source
 from rankrls.datasets._source import text_blocks
 from rankrls.datasets.formats import TABLE_FORMATS, sniff_table
 
@@ -99,10 +101,8 @@ class _CsvTable(NamedTable):
         super().__init__(self._source.file, self._source.names)
 
     def chunks(self, columns: list[str]) -> Iterator[NamedCells]:
-        read = list(dict.fromkeys(columns))
-        self._source.kinds = dict.fromkeys(read, "cell")
-        for chunk in self._source.chunks(read):
-            yield NamedCells([chunk.batch.column(n).to_pylist() for n in columns], chunk.place)
+        for cells, place in self._source.cells(columns):
+            yield NamedCells(cells, place)
 
 
 class _JsonTable(NamedTable):
@@ -164,11 +164,11 @@ class _ArrowTable(NamedTable):
                 kind = source.schema.field(name).type
                 if pyarrow().types.is_nested(kind):
                     raise ValueError(f"{file}: column {name!r} is no name or number, but {kind}")
-            for chunk in source.chunks(read, _ROWS):
-                with readable(chunk.place(0), source.kind):
-                    values = {name: chunk.batch.column(name).to_pylist() for name in read}
+            for place, batch in source.batches(read, _ROWS):
+                with readable(partial(place, 0), source.kind):
+                    values = {name: batch.column(name).to_pylist() for name in read}
                 cells = [[_known(cell) for cell in values[name]] for name in columns]
-                yield NamedCells(cells, chunk.place)
+                yield NamedCells(cells, place)
 
 
 class _FrameTable(NamedTable):

@@ -13,11 +13,10 @@ from sklearn.utils import Bunch
 
 from rankrls._frames import names_anything, row_names
 from rankrls._validation import check_option
+from rankrls.datasets._cells import cell_number, integers_of
 from rankrls.datasets._columns import check_names, missing_column
 from rankrls.datasets._named_columns import NamedTable, open_table
-from rankrls.datasets._numbers import plain_number
 from rankrls.datasets._preference_columns import find_roles, outcomes, text_of
-from rankrls.datasets._query_ids import integers_of
 
 __all__ = ["Vocabulary", "check_column", "finite_cell", "load_preferences", "number_names"]
 
@@ -316,13 +315,11 @@ def _is_tie(cell: Any, name: str, row: int, place: Callable[[int], str]) -> bool
 
 def finite_cell(cell: Any, name: str, row: int, place: Callable[[int], str], least: float) -> float:
     """The number in a cell, which must be finite and at least ``least``."""
-    number = plain_number(cell.strip()) if isinstance(cell, str) else None
-    if number is None and not isinstance(cell, str):
-        try:
-            number = float(cell)
-        except (TypeError, ValueError, OverflowError):
-            number = None
-    if number is None or not np.isfinite(number) or number < least:
+    try:
+        number = cell_number(cell) if isinstance(cell, str) else float(cell)
+    except (TypeError, ValueError, OverflowError):
+        number = np.nan
+    if not np.isfinite(number) or number < least:
         kind = "a finite number >= 0" if least == 0 else "a finite number"
         raise ValueError(f"{place(row)}: column {name!r} is {_shown(cell)}, not {kind}")
     return number

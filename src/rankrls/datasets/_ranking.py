@@ -10,30 +10,21 @@ import numpy as np
 from numpy.typing import DTypeLike
 from sklearn.utils import Bunch
 
-from rankrls._frames import QUERY_NAMES, RawTable
 from rankrls._streams import PathOrFile, name_of
 from rankrls._validation import check_integer, check_option
-from rankrls.datasets._arrow import find_files, open_source
-from rankrls.datasets._columns import check_names, listed, missing_column
-from rankrls.datasets._csv_source import CsvColumns, CsvSource
-from rankrls.datasets._letor import iter_letor, load_letor
-from rankrls.datasets._parquet import iter_parquet
-from rankrls.datasets._query_batches import check_dtype, iter_batches
-from rankrls.datasets._query_sizes import QuerySizes
-from rankrls.datasets._several_files import iterates_several, loads_several
-from rankrls.datasets._source import require_loadable
+from rankrls.datasets._columns import ROLE_NAMES, check_names, listed, missing_column
+from rankrls.datasets._csv import CsvSource
+from rankrls.datasets._letor import LetorReader
+from rankrls.datasets._parquet import find_files, open_source, parquet_reader
+from rankrls.datasets._rows import RowReader, iterate, load
 from rankrls.datasets.formats import FORMATS, sniff
 
 __all__ = ["iter_ranking", "load_ranking"]
 
-#: Names that a column of labels or query ids is looked for by, in any case.
-NAMES = {
-    "target": ("label", "relevance", "rel", "grade", "target", "y"),
-    "qid": QUERY_NAMES,
-}
+_LETOR_OPTIONS = ("n_features", "dtype", "sparse", "zero_based", "beyond", "missing", "group")
+_TABLE_OPTIONS = ("dtype", "missing", "unlabelled", "text")
 
 
-@loads_several
 def load_ranking(
     path: PathOrFile | Sequence[PathOrFile],
     *,
@@ -51,6 +42,7 @@ def load_ranking(
     header: bool = True,
     delimiter: str | None = None,
     missing: str = "error",
+    unlabelled: str = "error",
     text: Any = None,
     need: Sequence[str] = ("target", "qid"),
     group: Any = "auto",
@@ -89,6 +81,8 @@ def load_ranking(
         How to handle missing features (NULL, NA, NaN, None, empty cells, nulls): an
         error, or NaN. In columns of ``text``, only empty cells and nulls are missing; they are
         None.
+    unlabelled : {"error", "drop"}, default="error"
+        How to handle rows without a label: raise an error, or leave them out and warn of how many.
     text : None, "auto" or sequence of str, default=None
         Columns of CSV and Parquet files that may hold text. None: every feature is a number.
         ``"auto"``: a column with a cell that is neither a number nor missing is text, and so are
@@ -146,40 +140,11 @@ def load_ranking(
     >>> load_ranking(io.BytesIO(b"query,relevance,bm25\nshoes,2,5\nshoes,0,4\n")).feature_names
     ['bm25']
     """
-    text = _check_text(text)
-    kind, file = _open(path, format)  # type: ignore[arg-type]
-    roles = {"target": target, "qid": qid}
-    others = {"features": features, "drop": drop, "sample_weight": sample_weight}
-    if kind != "letor" and group not in ("auto", None):
-        raise ValueError(
-            f"{name_of(file)}: group={group!r} is for LETOR text; a table has a column of query ids"
-        )
-    if kind == "letor":
-        _refuse_columns(file, {**roles, **others})
-        sizes = None if qid is None else QuerySizes.of(file, group)
-        letor = partial(load_letor, n_features=n_features, dtype=dtype, sparse=sparse)
-        bunch = letor(file, zero_based=zero_based, beyond=beyond, missing=missing)
-        if sizes is not None:
-            bunch = sizes.whole(bunch)
-        return _from_letor(bunch, name_of(file), qid, need)
-    if kind == "csv":
-        source = CsvSource(file, header, delimiter)
-        found = _find_roles(source.file, source.names, roles, others, need)
-        columns = CsvColumns(source, **found, dtype=check_dtype(dtype), missing=missing, text=text)
-        chunks = columns.find_text() if text == "auto" else columns.chunks()
-        bunch = next(iter_batches(chunks, columns, np.inf, by_query=False, name=source.file))
-        return _finish(bunch, kind, found)
-    found = _parquet_roles(file, roles, others, need)
-    options = {"by_query": False, "missing": missing, "text": text, "dtype": dtype, **found}
-    batches, n_bytes = [], 0
-    for batch in iter_parquet(file, rows=100_000, **options):
-        batches.append(batch)
-        n_bytes += batch.data.nbytes
-        require_loadable(name_of(file), n_bytes, "iter_ranking")
-    return _finish(_joined(batches), kind, found)
+    options = dict(locals())  # all arguments
+    reader, known = _open(options)
+    return _finished(load(reader), options, known)
 
 
-@iterates_several
 def iter_ranking(
     path: PathOrFile | Sequence[PathOrFile],
     *,
@@ -199,6 +164,7 @@ def iter_ranking(
     header: bool = True,
     delimiter: str | None = None,
     missing: str = "error",
+    unlabelled: str = "error",
     text: Any = None,
     need: Sequence[str] = ("target", "qid"),
     group: Any = "auto",
@@ -208,13 +174,15 @@ def iter_ranking(
     Parameters
     ----------
     path : str, path-like or binary file, or a list of them
-        As in :func:`load_ranking`. The rows of a query must be consecutive and in one file.
+        As in :func:`load_ranking`. The rows of a query must be consecutive.
     rows : int, default=100_000
         Largest number of rows of a batch. A batch ends where a query ends; a query with more
         rows than this is a batch of its own. Without query ids a batch has just this many rows.
     by_query : bool, default=True
         False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
-    format, target, qid, features, drop, sample_weight, dtype, header, delimiter, missing, need
+    format, target, qid, features, drop, sample_weight, dtype, header, delimiter, missing
+        As in :func:`load_ranking`.
+    unlabelled, need
         As in :func:`load_ranking`.
     text : None, "auto" or sequence of str, default=None
         As in :func:`load_ranking`; ``"auto"`` for Parquet files only, whose types tell.
@@ -235,113 +203,110 @@ def iter_ranking(
     >>> [batch.qid.tolist() for batch in iter_ranking(file, rows=3)]
     [[1, 1], [2, 2]]
     """
+    options = dict(locals())  # all arguments
     rows = check_integer("rows", rows, least=1)
-    text = _check_text(text)
-    kind, file = _open(path, format)  # type: ignore[arg-type]
-    roles = {"target": target, "qid": qid}
-    others = {"features": features, "drop": drop, "sample_weight": sample_weight}
-    if kind != "letor" and group not in ("auto", None):
+    reader, known = _open(options)
+    if isinstance(reader, LetorReader):
+        reader.find_width()
+    elif known["format"] == "csv" and isinstance(text, str) and text == "auto":
         raise ValueError(
-            f"{name_of(file)}: group={group!r} is for LETOR text; a table has a column of query ids"
+            f"{reader.file}: text='auto' looks at all rows of a CSV file: name the columns of "
+            "text, or use load_ranking"
         )
+    batches = iterate(reader, rows, by_query=by_query)
+    return (_finished(batch, options, known) for batch in batches)
+
+
+def _open(options: dict[str, Any]) -> tuple[RowReader, dict[str, Any]]:
+    """The reader for the arguments of `load_ranking`, and what is known of the data before."""
+    path, text, group = options["path"], options["text"], options["group"]
+    paths = list(path) if isinstance(path, list | tuple) else [path]
+    if not paths:
+        raise ValueError("path is an empty list: name at least one file")
+    if text is not None and not (isinstance(text, str) and text == "auto"):
+        options = {**options, "text": check_names(text, "text")}
+    kind, name = _kind(paths, options["format"]), name_of(paths[0])
+    has_group = not (group is None or (isinstance(group, str) and group == "auto"))
+    if has_group and len(paths) > 1:
+        raise ValueError("group is a file of sizes for one file of rows: read the files one by one")
     if kind == "letor":
-        _refuse_columns(file, {**roles, **others})
-        sizes = None if qid is None else QuerySizes.of(file, group)
-        letor = partial(iter_letor, n_features=n_features, dtype=dtype, sparse=sparse, rows=rows)
-        whole = by_query and qid is not None and sizes is None
-        batches = letor(file, zero_based=zero_based, beyond=beyond, missing=missing, by_query=whole)
-        if sizes is not None:
-            batches = sizes.batches(batches, rows, by_query)
-        return (_from_letor(batch, name_of(file), qid, need) for batch in batches)
+        for role in ("target", "qid", "features", "drop", "sample_weight"):
+            if options[role] is not None and not _is_auto(options[role]):
+                raise ValueError(
+                    f"{name}: this is LETOR text, which has no columns by name: "
+                    f"{role}={options[role]!r} is for CSV and Parquet files"
+                )
+        how = {key: options[key] for key in _LETOR_OPTIONS}
+        reader = LetorReader(paths, qid=options["qid"] is not None, **how)
+        reader.drop_unlabelled(options["unlabelled"])
+        return reader, {"format": kind}
+    if has_group:
+        raise ValueError(
+            f"{name}: group={group!r} is for LETOR text; a table has a column of query ids"
+        )
+    how = {key: options[key] for key in _TABLE_OPTIONS}
     if kind == "csv":
-        source = CsvSource(file, header, delimiter)
-        found = _find_roles(source.file, source.names, roles, others, need)
-        if text == "auto":
-            raise ValueError(
-                f"{source.file}: text='auto' looks at all rows of a CSV file: name the columns of "
-                "text, or use load_ranking"
-            )
-        columns = CsvColumns(source, **found, dtype=check_dtype(dtype), missing=missing, text=text)
-        batches = iter_batches(columns.chunks(), columns, rows, by_query=by_query, name=source.file)
-        return (_finish(batch, kind, found) for batch in batches)
-    found = _parquet_roles(file, roles, others, need)
-    batches = iter_parquet(
-        file, rows=rows, by_query=by_query, missing=missing, text=text, dtype=dtype, **found
-    )
-    return (_finish(batch, kind, found) for batch in batches)
+        header, delimiter = options["header"], options["delimiter"]
+        source = CsvSource(paths[0], header, delimiter)
+        found = _find_roles(source.file, source.names, options)
+        others = [partial(CsvSource, one, header, delimiter) for one in paths[1:]]
+        table = source.reader(others, **found, **how)
+    else:
+        files = find_files(paths if len(paths) > 1 else paths[0])
+        found = _find_roles(files[0], open_source(files[0]).names, options)
+        table = parquet_reader(files, **found, **how)
+    known = {"comments": None, "target_name": found["target"], "qid_name": found["qid"]}
+    return table, {"format": kind, **known}
 
 
-def _open(path: PathOrFile, format: str) -> tuple[str, Any]:
-    """The format of a file, and the file to read on with."""
+def _kind(paths: list[Any], format: str) -> str:
+    """The format of the files, which must be the same."""
     check_option("format", format, ("auto", *FORMATS))
-    return sniff(path) if format == "auto" else (format, path)
+    kinds = [sniff(path)[0] if format == "auto" else format for path in paths]
+    for path, kind in zip(paths, kinds, strict=True):
+        if kind != kinds[0]:
+            raise ValueError(
+                f"{name_of(path)}: this is a file of the kind {kind!r}, and {name_of(paths[0])} is "
+                f"{kinds[0]!r}: read them one by one"
+            )
+    return kinds[0]
 
 
-def _check_text(text: Any) -> Any:
-    """None, "auto" or names of columns."""
-    return text if text is None or text == "auto" else check_names(text, "text")
-
-
-def _from_letor(bunch: Bunch, name: str, qid: Any, need: Sequence[str]) -> Bunch:
-    if qid is None:
-        bunch.qid = None
-    elif bunch.qid is None and "qid" in need:
+def _finished(bunch: Bunch, options: dict[str, Any], known: dict[str, Any]) -> Bunch:
+    """A bunch with all that the user gets."""
+    if bunch.qid is None and options["qid"] is not None and "qid" in options["need"]:
+        path = options["path"]  # of LETOR text; tables have been looked at
+        name = name_of(path[0] if isinstance(path, list | tuple) else path)
         raise ValueError(
             f"{name}: the lines have no query ids (label qid:7 1:0.5 …), and no file {name}.query "
             "has sizes of queries; pass qid=None if all rows are one ranking"
         )
-    bunch.update(
-        sample_weight=None, feature_names=None, format="letor", target_name=None, qid_name=None
-    )
+    bunch.update(known)
     return bunch
 
 
-def _finish(bunch: Bunch, kind: str, found: dict[str, Any]) -> Bunch:
-    bunch.update(comments=None, format=kind, target_name=found["target"], qid_name=found["qid"])
-    return bunch
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
 
 
-def _refuse_columns(file: Any, named: dict[str, Any]) -> None:
-    for role, name in named.items():
-        if name not in ("auto", None):
-            raise ValueError(
-                f"{name_of(file)}: this is LETOR text, which has no columns by name: "
-                f"{role}={name!r} is for CSV and Parquet files"
-            )
-
-
-def _parquet_roles(
-    file: Any, roles: dict[str, Any], others: dict[str, Any], need: Sequence[str]
-) -> dict[str, Any]:
-    if hasattr(file, "read"):
-        raise ValueError(f"{name_of(file)}: Parquet and Arrow files are opened by name")
-    first = find_files(file)[0]
-    return _find_roles(first, open_source(first).names, roles, others, need)
-
-
-def _find_roles(
-    file: str,
-    names: list[str],
-    roles: dict[str, Any],
-    others: dict[str, Any],
-    need: Sequence[str],
-) -> dict[str, Any]:
+def _find_roles(file: str, names: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """All columns by role; those that are features or dropped are not looked at for labels."""
-    used = {what: set() if others[what] is None else set(check_names(others[what], what))
-            for what in ("features", "drop")}  # fmt: skip
-    dropped = _split(others["drop"], names)
-    others, used["drop"] = others | {"drop": dropped or None}, set(dropped)
+    roles = {role: options[role] for role in ("target", "qid")}
+    features = options["features"]
+    used = set() if features is None else set(check_names(features))
+    dropped = _split(options["drop"], names)
     for role, given in roles.items():
-        if given in used["drop"]:
+        if given in dropped:
             raise ValueError(f"{file}: column {given!r} for {role} cannot be dropped")
-    left = [name for name in names if name not in used["drop"]]
-    free = [name for name in left if name not in used["features"]]
+    left = [name for name in names if name not in dropped]
+    free = [name for name in left if name not in used]
     if roles["qid"] is None:  # query ids that are ignored are no features either
-        taken = (roles["target"], others["sample_weight"])
-        ignored = [n for n in free if n.lower() in NAMES["qid"] and n not in taken]
-        others["drop"] = [*dropped, *ignored] or None
+        taken = (roles["target"], options["sample_weight"])
+        dropped += [n for n in free if n.lower() in ROLE_NAMES["qid"] and n not in taken]
+    need = options["need"]
     found = {role: _role(file, role, given, free, left, need) for role, given in roles.items()}
-    return {**found, **others}
+    others = {"features": features, "drop": dropped or None}
+    return {**found, **others, "sample_weight": options["sample_weight"]}
 
 
 def _split(given: Any, names: Sequence[str]) -> list[str]:
@@ -361,7 +326,7 @@ def _role(
         if isinstance(given, str) and given not in free:
             raise ValueError(f"{file}: column {given!r} for {role} is also one of the features")
         return given
-    known = [name for name in free if name.lower() in NAMES[role]]
+    known = [name for name in free if name.lower() in ROLE_NAMES[role]]
     if len(known) == 1 or (not known and role not in need):
         return known[0] if known else None
     what = {"target": "labels", "qid": "query ids"}[role]
@@ -370,20 +335,6 @@ def _role(
         raise ValueError(f"{file}: {which} could both be the column of {what}; name it in {role}=")
     one = ", or pass qid=None if all rows are one ranking" if role == "qid" else ""
     raise ValueError(
-        f"{file}: no column is called {', '.join(NAMES[role])}: name the column of {what} in "
+        f"{file}: no column is called {', '.join(ROLE_NAMES[role])}: name the column of {what} in "
         f"{role}={one}; the columns are {listed(names)}"
     )
-
-
-def _joined(batches: list[Bunch]) -> Bunch:
-    """All batches as one."""
-    if len(batches) == 1:
-        return batches[0]
-    joined = Bunch(feature_names=batches[0].feature_names)
-    for name in ("data", "target", "qid", "sample_weight"):
-        parts = [batch[name] for batch in batches]
-        if isinstance(parts[0], RawTable):
-            joined[name] = RawTable.concatenate(parts)
-        else:
-            joined[name] = None if parts[0] is None else np.concatenate(parts)
-    return joined

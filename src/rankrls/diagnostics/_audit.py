@@ -25,9 +25,9 @@ from rankrls.core.ridge.leave_out import query_folds
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.diagnostics._deletion import change_without_groups, change_without_queries
 from rankrls.estimators import RankRLS, RankRLSCV
-from rankrls.estimators.exact_problem import check_covariates, prepared_problem
-from rankrls.estimators.ranker import graph_accuracy
-from rankrls.estimators.validation_rows import check_eval_set
+from rankrls.estimators.choosing import check_eval_set
+from rankrls.estimators.ranker import Preferences, graph_accuracy
+from rankrls.estimators.rankrls import check_covariates, exact_problem
 
 __all__ = ["Audit", "audit"]
 
@@ -200,11 +200,11 @@ def audit(
             if groups is None
             else f"groups go with by='group', not {by!r}"
         )
-    preferences = {"qid": qid, "pairs": pairs, **fit_params}
+    preferences = Preferences(y, qid, pairs, **fit_params)
     if alpha is not None:
         alpha = check_positive("alpha", alpha)
     estimator = _with_alpha(estimator, fit_params)
-    ranker, problem, grid = prepared_problem(estimator, X, y, alpha, True, preferences)
+    ranker, problem, grid = exact_problem(estimator, X, preferences, alpha, keep_basis=True)
     alpha = float(grid[0])
     graph = problem.graph
     if graph.n_outputs > 1:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls._frames import data_frame
 from rankrls.estimators.greedy import GreedyRankRLS
-from rankrls.estimators.ranker import Ranker
+from rankrls.estimators.ranker import BaseRanker
 
 __all__ = ["Explanation", "explain"]
 
@@ -107,7 +107,7 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None) -> Explanation:
     if isinstance(estimator, GreedyRankRLS):
         check_is_fitted(estimator)
         return _of_features(estimator, np.atleast_2d(estimator.coef_), x_a, x_b)
-    if not isinstance(estimator, Ranker):
+    if not isinstance(estimator, BaseRanker):
         raise ValueError(
             "explain takes a RankRLS, RankRLSCV, RankSVM or GreedyRankRLS, or a pipeline that ends "
             f"in one; got a {type(estimator).__name__}"
@@ -169,7 +169,7 @@ def _one_row(x: Any) -> Any:
 
 def _check_row(name: str, x: Any, estimator: Any) -> Any:
     x = _one_row(x)
-    if isinstance(estimator, Ranker):
+    if isinstance(estimator, BaseRanker):
         rows = estimator._check_new(x)
     else:
         rows = validate_data(estimator, x, accept_sparse=True, reset=False)

@@ -33,8 +33,13 @@ from rankrls.core.preferences.query_weights import varying_queries
 from rankrls.core.ridge.leave_out import query_folds
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.spaces import NystroemSpace
-from rankrls.estimators.lost_queries import QueryRequests, warn_of_pooled_queries
-from rankrls.estimators.ranker import graph_accuracy, require_preferences
+from rankrls.estimators.ranker import (
+    Preferences,
+    QueryRequests,
+    graph_accuracy,
+    require_preferences,
+    warn_of_pooled_queries,
+)
 from rankrls.estimators.rankrls import RankRLS
 from rankrls.estimators.stacking import (
     Choice,
@@ -706,7 +711,8 @@ class CandidateView:
             ranker = self.ranker(label, 1.0)
             if space is None:
                 with _no_column_warnings():
-                    prepared = ranker._prepare(self.rows, targets, data.arguments(compared))
+                    given = Preferences(targets, **data.arguments(compared))
+                    prepared = ranker._prepare(self.rows, given)
                     problem = ranker._problem(*prepared, keep_basis=True)
                 space = problem.space
                 size = self.size

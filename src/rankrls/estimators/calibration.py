@@ -9,11 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_ndtr, ndtr
 
-from rankrls._validation import check_metric_name, check_option, show
+from rankrls._validation import check_option, show
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.ridge.leave_judgements_out import JudgementFolds
 from rankrls.core.ridge.leave_out import HeldOut
+from rankrls.metrics.metric_names import check_metric_name
 
-__all__ = ["LINKS", "Calibration", "JudgementScoring", "fit_calibration", "margins"]
+__all__ = [
+    "LINKS",
+    "Calibration",
+    "JudgementScoring",
+    "by_judgement",
+    "fit_calibration",
+    "margins",
+]
 
 Array = NDArray[Any]
 
@@ -114,6 +124,24 @@ def _probit(slope: float, r: Array, won: Array, weight: Array) -> tuple[float, f
     return float(weight @ (gradient * r)), float(weight @ (curvature * r * r))
 
 
+def by_judgement(values: Array, folds: JudgementFolds, pairs: Array) -> Array:
+    """Held-out values (n_alphas, total, n_outputs) in the order of the pairs; NaN if in no fold.
+
+    If items are left out, (n_alphas, n_pairs, 2, n_outputs): without the preferred item, and
+    without the other one.
+    """
+    n_alphas, _, k = values.shape
+    if folds.what != "item":
+        out = np.full((n_alphas, len(pairs), k), np.nan)
+        out[:, folds.members] = values
+        return out
+    item = np.repeat(folds.labels, folds.sizes)
+    column = (pairs[folds.members, 0] != item).astype(np.int64)
+    out = np.full((n_alphas, len(pairs), 2, k), np.nan)
+    out[:, folds.members, column] = values
+    return out
+
+
 class JudgementScoring:
     """Score held-out differences by their agreement with given pairs.
 
@@ -121,41 +149,72 @@ class JudgementScoring:
     ----------
     scoring : {"pairwise_accuracy", "log_loss"}
     graph : PreferenceGraph with given pairs
+    loss : Loss
+        Defines the targets of the pairs.
     """
 
-    def __init__(self, scoring: Any, graph: PreferenceGraph) -> None:
+    def __init__(self, scoring: Any, graph: PreferenceGraph, loss: Loss) -> None:
         if not isinstance(scoring, str):
             raise ValueError(
                 f"scoring={show(scoring)} is not defined for given pairs; use 'pairwise_accuracy' "
-                "or "
-                "'log_loss'"
+                "or 'log_loss'"
             )
-        check_metric_name("scoring", scoring)
+        check_metric_name("scoring", scoring, allowed=("pairwise_accuracy",))
         check_option("scoring of given pairs", scoring, ("pairwise_accuracy", "log_loss"))
         self.log_loss = scoring == "log_loss"
         self.graph = graph
+        self.z, self.weight = loss.of_pair.edges(graph.magnitude, graph.pair_weight)
         if self.log_loss and graph.n_outputs > 1:
             raise ValueError("scoring='log_loss' needs a single output")
 
-    def scores(self, held: HeldOut, alphas: Array) -> list[float]:
-        """Accuracy or negative log loss for each alpha; higher is better."""
+    def scores(self, held: HeldOut, alphas: Array) -> dict[str, Array]:
+        """Accuracy or negative log loss for each alpha; higher is better.
+
+        Log losses are of calibrated margins, which hardly depend on the size of the differences:
+        among equal ones, the squared error decides.
+        """
         if self.log_loss:
-            of_alphas = enumerate(alphas)
-            return [-self._calibration(held, a, alpha, "logit").log_loss for a, alpha in of_alphas]
+            weight = self.weight[held.rows, None]
+            squares = [float((weight * e**2).sum() / weight.sum()) for e in self._errors(held)]
+            losses = [
+                self._calibration(held, a, alpha, "logit").log_loss
+                for a, alpha in enumerate(alphas)
+            ]
+            return {"mean_score": -np.array(losses), "mean_squared_error": np.array(squares)}
         told = self.graph.preferring[held.rows]
         weight = self.graph.pair_weight[held.rows][told]
         some: Any = slice(None) if told.all() else told
         signs = (np.sign(of_alpha[some]) for of_alpha in held.values)
-        return [float(0.5 + 0.5 * (weight @ sign).mean() / weight.sum()) for sign in signs]
+        scores = [float(0.5 + 0.5 * (weight @ sign).mean() / weight.sum()) for sign in signs]
+        return {"mean_score": np.array(scores)}
 
     def calibrate(self, held: HeldOut, a: int, alpha: float) -> Calibration:
         """Calibrate with the link of the smaller log loss, for alpha number ``a``."""
         found = [self._calibration(held, a, alpha, link) for link in LINKS]
         return min(found, key=lambda made: made.log_loss)
 
+    def noise_variance(self, held: HeldOut, a: int, alpha: float) -> Array:
+        """Variance of the noise of a judgement of weight 1 per output, for alpha number ``a``.
+
+        The model fixes the ratio of the variances of f and of the noise σ². A held-out error e
+        then has the variance (σ²/alpha)(alpha/w + v), where v is the variance for σ² = alpha, so
+        that σ² is the mean of w e²/(1 + w v/alpha).
+        """
+        assert held.variance is not None
+        weight = self.weight[held.rows]
+        used = weight > 0
+        w, v = weight[used, None], held.variance[a, used]
+        e = self._errors(held)[a][used]
+        return (w * e**2 / (1.0 + w * v / alpha)).mean(axis=0)
+
+    def _errors(self, held: HeldOut) -> Array:
+        """Targets minus held-out differences, shape (n_alphas, total, n_outputs)."""
+        return self.z[held.rows, None] - held.values
+
     def _calibration(self, held: HeldOut, a: int, alpha: float, link: str) -> Calibration:
-        numbers = held.rows
-        weight, magnitude = self.graph.pair_weight[numbers], self.graph.magnitude[numbers]
+        weight, magnitude = (
+            values[held.rows] for values in (self.graph.pair_weight, self.graph.magnitude)
+        )
         assert held.variance is not None
         r = margins(held.values[a, :, 0], held.variance[a, :, 0], alpha)
         used = weight > 0

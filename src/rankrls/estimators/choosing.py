@@ -1,26 +1,27 @@
-"""Choice of alpha by cross-validation: grids, folds and scores."""
+"""Choice of alpha by held-out rows: grids, folds, validation rows and scores."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
 
 from rankrls import metrics
 from rankrls._calls import warn as warn_user
-from rankrls._validation import (
-    check_finite_array,
-    check_positive,
-    show,
-)
+from rankrls._frames import check_same_rows
+from rankrls._validation import check_finite_array, check_positive, show
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.query_weights import varying_queries
 from rankrls.core.ridge.fold_statistics import explained_part
 from rankrls.core.ridge.leave_out import HeldOut
-from rankrls.estimators.ranker import graph_accuracy
+from rankrls.estimators.ranker import Preferences, graph_accuracy, require_preferences
 from rankrls.metrics.metric_names import LIST_METRICS, PAIR_METRICS, parse_metric
 
 __all__ = [
@@ -30,21 +31,24 @@ __all__ = [
     "PAIR_METRICS",
     "ListScores",
     "Scoring",
+    "Split",
     "best_of",
     "check_alphas",
+    "check_eval_set",
     "check_rows",
     "choose_alpha",
     "continuation",
     "default_grid",
     "is_fold_count",
     "is_splits",
+    "random_fold_of",
     "random_folds",
     "read_splits",
     "search_alphas",
+    "split_for_validation",
 ]
 
 Array = NDArray[Any]
-
 
 #: Default grid of the cross-validating estimators: 2^-15 … 2^15.
 DEFAULT_ALPHAS = tuple(2.0**exponent for exponent in range(-15, 16))
@@ -66,21 +70,19 @@ EQUAL = 1e-6
 #: Larger powers of two, and their inverses, are never tried.
 MAX_POWER = 125
 
+#: Maximum number of draws: a few rows held out of one ranking may all have the same score.
+MAX_DRAWS = 100
+
+
+# -- grids of alphas ----------------------------------------------------------------------------
+
 
 def check_alphas(
     name: str, values: ArrayLike, *, allow_zero: bool = False, as_given: bool = False
 ) -> Array:
-    """Return a grid of distinct finite numbers > 0 in ascending order, shape (n_alphas,).
+    """Return a grid of finite numbers > 0, ascending and distinct unless ``as_given``.
 
-    Parameters
-    ----------
-    name : str
-        Name of the argument in error messages.
-    values : array-like of shape (n_alphas,), or a number
-    allow_zero : bool
-        Whether 0 is allowed (early stopping regularises without alpha).
-    as_given : bool
-        Whether to keep the order and repeated values.
+    With ``allow_zero`` it may contain 0 (early stopping regularises without alpha).
     """
     grid = check_finite_array(name, np.atleast_1d(np.asarray(values)), ndim=(1,))
     if not grid.size:
@@ -105,9 +107,9 @@ def search_alphas(
         If None, `default_grid`, extended by powers of two as long as the best alpha is at an end.
     evaluate : callable
         From alphas of shape (n,) to a dict of arrays of shape (n,), "mean_score" among them.
+        "mean_squared_error", if there is one, decides among alphas with equal scores.
     size_of_problem : callable
         Returns approximately the largest eigenvalue of the problem, which sets the scale of alpha.
-        Called only if ``alphas`` is None.
 
     Returns
     -------
@@ -115,23 +117,26 @@ def search_alphas(
     found : dict of ndarray of shape (n_alphas,)
         "alpha", ascending, and the results of ``evaluate``.
     """
-    size = size_of_problem() if alphas is None else np.nan
-    grid = default_grid(size) if alphas is None else alphas
-    found = evaluate(grid[: len(DEFAULT_ALPHAS)] if alphas is None else grid)
-    while alphas is None and len(found["mean_score"]) < len(grid):  # bounds the memory
-        done = len(found["mean_score"])
-        found = _joined(found, evaluate(grid[done : done + len(DEFAULT_ALPHAS)]))
-    while alphas is None:
-        more = continuation(grid, found["mean_score"], size)
-        if not len(more):
-            break
+    if alphas is not None:
+        found = evaluate(alphas)
+        best = choose_alpha(alphas, *_criteria(found), size_of_problem=size_of_problem)
+        return best, {"alpha": alphas, **found}
+    size = size_of_problem()
+    grid, n = default_grid(size), len(DEFAULT_ALPHAS)
+    found = evaluate(grid[:n])
+    for start in range(n, len(grid), n):  # in parts, which bounds the memory
+        found = _joined(found, evaluate(grid[start : start + n]))
+    while len(more := continuation(grid, found["mean_score"], size, _criteria(found)[1])):
         scored = evaluate(more)
         found = _joined(found, scored) if more[0] > grid[-1] else _joined(scored, found)
         grid = np.union1d(grid, more)
     # Below the smallest alpha of the default grid, rounding errors would dominate.
-    warn = alphas is not None or best_of(found["mean_score"]) > 0
-    best = choose_alpha(grid, found["mean_score"], warn=warn)
-    return best, {"alpha": grid, **found}
+    warn = best_of(*_criteria(found)) > 0
+    return choose_alpha(grid, *_criteria(found), warn=warn), {"alpha": grid, **found}
+
+
+def _criteria(found: dict[str, Array]) -> tuple[Array, Array | None]:
+    return found["mean_score"], found.get("mean_squared_error")
 
 
 def _joined(first: dict[str, Array], second: dict[str, Array]) -> dict[str, Array]:
@@ -170,16 +175,16 @@ def default_grid(size: float) -> Array:
     return 2.0 ** np.arange(max(low, -MAX_POWER), min(high, MAX_POWER) + 1)
 
 
-def continuation(grid: Array, scores: Array, size: float) -> Array:
+def continuation(grid: Array, scores: Array, size: float, losses: Array | None = None) -> Array:
     """Powers of two beyond the end of a grid with the best score; empty if the best is inside.
 
     If an end is only as good as its neighbour, the grid is extended only upwards and up to the
     largest eigenvalue, because alphas that are too small to matter are equally good, too.
     """
-    best = best_of(scores)
-    powers = 2.0 ** np.arange(1, STEP + 1)
     if len(grid) < 2 or not np.isfinite(scores).all():
         return np.empty(0)
+    best = best_of(scores, losses)
+    powers = 2.0 ** np.arange(1, STEP + 1)
     if best == len(grid) - 1 and (_better(scores[best], scores[best - 1]) or grid[-1] < size):
         more = grid[-1] * powers
         return more[more <= MOST * size]
@@ -189,11 +194,16 @@ def continuation(grid: Array, scores: Array, size: float) -> Array:
     return np.empty(0)
 
 
-def best_of(scores: Array) -> int:
-    """Index of the best score; the last one if several are equally good."""
+def best_of(scores: Array, losses: Array | None = None) -> int:
+    """Index of the best score; if several are equally good, of the least loss, or the last one."""
     best = len(scores) - 1 - int(np.argmax(scores[::-1]))
-    worse = np.flatnonzero(_better(scores[best], scores[best:]))
-    return best + int(worse[0]) - 1 if len(worse) else len(scores) - 1
+    worse = _better(scores[best], scores)
+    if losses is not None:
+        equal = np.flatnonzero(~worse)
+        least = losses[equal].min()
+        return int(equal[losses[equal] - least <= EQUAL * abs(least)][-1])
+    worse[:best] = False
+    return int(np.argmax(worse)) - 1 if worse.any() else len(scores) - 1
 
 
 def _better(score: Any, than: Any) -> Any:
@@ -201,24 +211,41 @@ def _better(score: Any, than: Any) -> Any:
     return score - than > EQUAL * np.abs(score)
 
 
-def choose_alpha(grid: Array, scores: Array, *, warn: bool = True) -> int:
-    """Return the index of the best alpha of an ascending grid, the largest if several tie.
+def choose_alpha(
+    grid: Array,
+    scores: Array,
+    losses: Array | None = None,
+    *,
+    warn: bool = True,
+    size_of_problem: Callable[[], float] | None = None,
+) -> int:
+    """Return the index of the best alpha of an ascending grid; see `best_of`.
 
-    With ``warn``, a warning is issued if an end of the grid is the best and better than its
-    neighbour. If they are equal, for example because stronger regularisation no longer changes the
-    ranking, a longer grid would not help.
+    With ``warn``, a warning is issued if an end of the grid is the best and another alpha may be
+    better: if it is better than its neighbour, or if it is the largest, equally good, and below
+    the largest eigenvalue, beyond which stronger regularisation no longer changes the ranking.
     """
     if not np.isfinite(scores).all():
         raise ValueError(
             f"scoring returned {scores[~np.isfinite(scores)][0]} for alpha="
             f"{grid[~np.isfinite(scores)][0]:g}; it must return a finite number"
         )
-    best = best_of(scores)
-    ends = {0: 1, len(grid) - 1: len(grid) - 2}  # and their neighbours
-    if warn and len(grid) > 1 and best in ends and _better(scores[best], scores[ends[best]]):
+    best, last = best_of(scores, losses), len(grid) - 1
+    if not warn or last == 0 or best not in (0, last):
+        return best
+    open_end = bool(_better(scores[best], scores[1 if best == 0 else last - 1]))
+    if best == last and size_of_problem is not None and scores[best] < 1:
+        open_end = open_end or grid[last] < size_of_problem()
+    if open_end:
         where = "smallest" if best == 0 else "largest"
-        warn_user(f"the best alpha, {grid[best]:g}, is the {where} of the grid: extend alphas")
+        warn_user(
+            f"the best alpha, {grid[best]:g}, is the {where} of the grid: extend alphas, or leave "
+            "alphas=None, which extends the grid itself"
+        )
     return best
+
+
+# -- folds --------------------------------------------------------------------------------------
 
 
 def is_fold_count(cv: Any) -> bool:
@@ -228,30 +255,13 @@ def is_fold_count(cv: Any) -> bool:
 
 def is_splits(cv: Any) -> bool:
     """Whether ``cv`` is a splitter, or an iterable of (train, test)."""
-    if isinstance(cv, str | bytes):
-        return False
-    return hasattr(cv, "split") or isinstance(cv, Iterable)
+    return not isinstance(cv, str | bytes) and (hasattr(cv, "split") or isinstance(cv, Iterable))
 
 
 def random_folds(
     n: int, k: int, rng: np.random.RandomState, *, what: str = "rows", least: int = 1
 ) -> list[Array]:
-    """Divide n items at random into k folds of nearly equal size.
-
-    Parameters
-    ----------
-    n : int
-    k : int
-    rng : RandomState
-    what : str
-        Name of the items in error messages.
-    least : int
-        Minimum number of items in a fold.
-
-    Returns
-    -------
-    list of k int arrays, each ascending
-    """
+    """Divide n items at random into k ascending folds of nearly equal size, at least ``least``."""
     most = n // least
     if most < 2:
         raise ValueError(f"{n} {what} are too few to hold some of them out")
@@ -265,6 +275,15 @@ def random_folds(
     return [np.sort(order[start::k]) for start in range(k)]
 
 
+def random_fold_of(codes: Array, k: int, rng: np.random.RandomState, *, what: str) -> Array:
+    """Number of the random fold of each row, where rows of the same code stay together."""
+    n = int(codes.max()) + 1
+    fold_of = np.empty(n, dtype=np.int64)
+    for number, fold in enumerate(random_folds(n, k, rng, what=what)):
+        fold_of[fold] = number
+    return fold_of[codes]
+
+
 def read_splits(
     cv: Any,
     n: int,
@@ -274,7 +293,7 @@ def read_splits(
     *,
     complement: bool = False,
 ) -> list[tuple[Array, Array]]:
-    """Return the checked (train, test) rows of a splitter or an iterable.
+    """Return the checked (train, test) rows of a splitter or an iterable, each ascending.
 
     Parameters
     ----------
@@ -286,10 +305,6 @@ def read_splits(
         Arguments for a splitter.
     complement : bool
         Whether train must be all rows except the test rows, which exact shortcuts require.
-
-    Returns
-    -------
-    list of tuples of two int arrays, ascending and without a common row
     """
     if hasattr(cv, "split"):
         with warnings.catch_warnings():
@@ -303,20 +318,19 @@ def read_splits(
             raise ValueError(
                 f"split {number} of cv must be a pair (train, test) of row numbers"
             ) from None
-        parts = [
+        train, test = (
             np.sort(check_rows(f"{name} rows of split {number} of cv", part, n))
             for name, part in (("train", train), ("test", test))
-        ]
-        common = len(np.intersect1d(parts[0], parts[1]))
-        if complement and (common or len(parts[0]) + len(parts[1]) != n):
+        )
+        common = len(np.intersect1d(train, test))
+        if complement and (common or len(train) + len(test) != n):
             raise ValueError(
                 f"split {number} of cv does not train on all rows except the test rows, which the "
-                "exact "
-                "shortcut requires; use GridSearchCV for other splits"
+                "exact shortcut requires; use GridSearchCV for other splits"
             )
         if common:
             raise ValueError(f"split {number} of cv has rows both in train and in test")
-        splits.append((parts[0], parts[1]))
+        splits.append((train, test))
     if not splits:
         raise ValueError("cv gives no split")
     return splits
@@ -338,6 +352,104 @@ def check_rows(name: str, rows: Any, n: int) -> Array:
     return rows.astype(np.int64)
 
 
+# -- validation rows ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training preferences over ``rows`` (None: all), and the held-out rows and preferences."""
+
+    graph: PreferenceGraph
+    rows: Array | None
+    X: Any
+    held: PreferenceGraph
+
+
+def split_for_validation(ranker: Any, X: Any, graph: PreferenceGraph, eval_set: Any) -> Split:
+    """Split into training and validation data: ``eval_set``, or a fraction of the rows.
+
+    Whole queries with a pair are held out at random, rows without qid, or given pairs.
+    """
+    if eval_set is not None:
+        rows, held = check_eval_set(
+            eval_set, ranker._check_rows, has_qid=graph.has_qid, n_outputs=graph.n_outputs
+        )
+        return Split(graph, None, rows, held)
+    fraction = check_positive("validation_fraction", ranker.validation_fraction)
+    if fraction >= 1:
+        raise ValueError(f"validation_fraction must be below 1; got {fraction:g}")
+    if graph.scores is not None and graph.n_given_pairs:
+        raise ValueError(
+            "scores and pairs together cannot be split at random without losing pairs; pass "
+            "eval_set=(X_val, y_val, qid_val)"
+        )
+    codes, least = np.arange(graph.n_rows), 2
+    units, what = codes, "rows"
+    if graph.scores is None:
+        units, what, least = np.arange(graph.n_given_pairs), "pairs", 1
+    elif graph.has_qid:
+        assert graph.query_codes is not None
+        codes, least = graph.query_codes, 1
+        units = np.flatnonzero(varying_queries(graph.scores, codes, graph.n_queries).any(axis=1))
+        what = "queries with a pair"
+    n = max(least, round(fraction * len(units)))
+    if n + least > len(units):
+        raise ValueError(
+            f"validation_fraction={fraction:g} of {len(units)} {what} leaves too few; pass eval_set"
+        )
+    rng = check_random_state(ranker.random_state)
+    for _ in range(MAX_DRAWS):
+        drawn = rng.permutation(units)[:n]
+        if graph.scores is None:
+            out = np.isin(units, drawn)
+            held = graph.only_pairs(out)
+            rows = np.unique(held.pairs)
+            split = Split(graph.only_pairs(~out), None, X[rows], held[rows])
+        else:
+            out = np.isin(codes, drawn)
+            kept, rows = np.flatnonzero(~out), np.flatnonzero(out)
+            split = Split(graph[kept], kept, X[rows], graph[rows])
+        if split.graph.has_preference() and split.held.has_preference():
+            return split
+    raise ValueError(
+        f"holding out validation_fraction={fraction:g} leaves one side without a pair; pass "
+        "eval_set, or change validation_fraction"
+    )
+
+
+def check_eval_set(
+    eval_set: Any, check_rows: Callable[[Any], Any], *, has_qid: bool, n_outputs: int
+) -> tuple[Any, PreferenceGraph]:
+    """Check ``eval_set`` = (X, y) or (X, y, qid): features and preferences to validate on.
+
+    ``check_rows`` validates the features; qid and the number of outputs must match the training
+    data.
+    """
+    if not isinstance(eval_set, tuple | list) or len(eval_set) not in (2, 3):
+        raise ValueError(
+            f"eval_set must be (X_val, y_val) or (X_val, y_val, qid_val); got {show(eval_set)}"
+        )
+    if isinstance(eval_set, list) and all(isinstance(part, tuple) for part in eval_set):
+        raise ValueError(
+            "eval_set must be one tuple (X_val, y_val[, qid_val]), not a list of tuples"
+        )
+    X, y, qid = eval_set if len(eval_set) == 3 else (*eval_set, None)
+    check_same_rows(X, "X_val", y_val=y, qid_val=qid)
+    X = check_rows(X)
+    if has_qid and qid is None and not isinstance(y, PreferenceGraph):
+        raise ValueError(
+            "fit has qid, so eval_set needs it too; pass eval_set=(X_val, y_val, qid_val)"
+        )
+    held = Preferences(y, qid).graph(X.shape[0])
+    if held.n_outputs != n_outputs:
+        raise ValueError(f"eval_set has {held.n_outputs} output(s), y has {n_outputs}")
+    require_preferences(held, "validate on (eval_set)")
+    return X, held
+
+
+# -- scores of held-out rows --------------------------------------------------------------------
+
+
 class Scoring:
     """A metric by name or as a function, applied to held-out predictions.
 
@@ -353,30 +465,22 @@ class Scoring:
         self.name = scoring if isinstance(scoring, str) else None
         self.options: dict[str, Any] = {}
         if self.name is None:
-            if not callable(scoring):
-                raise ValueError(f"scoring must be a name or a function; got {scoring!r}")
+            _check_metric_function(scoring)
             self.metric: Callable[..., Any] = scoring
-            return
-        if self.name == "log_loss":  # see `require_scores`
-            return
-        if self.name == LOSS_METRIC and loss is not None:
-            return
-        if self.name in PAIR_METRICS:  # no options to read
+        elif self.name in PAIR_METRICS:  # no options to read
             self.metric = getattr(metrics, self.name)
-            return
-        allowed = PAIR_METRICS + LIST_METRICS + (LOSS_METRIC,) * (loss is not None)
-        named = parse_metric(self.name, "scoring", allowed=allowed)
-        self.metric, self.options = named.function, named.options
+        elif self.name != "log_loss" and not (self.name == LOSS_METRIC and loss is not None):
+            allowed = PAIR_METRICS + LIST_METRICS + (LOSS_METRIC,) * (loss is not None)
+            named = parse_metric(self.name, "scoring", allowed=allowed)
+            self.metric, self.options = named.function, named.options
 
     def require_scores(self) -> None:
         """Raise an error for a metric that is defined only for given pairs."""
         if self.name == "log_loss":
             raise ValueError(
                 "scoring='log_loss' needs given pairs that are left out; it does not work with "
-                "labels "
-                "y, nor with eval_set, early_stopping, solver='cg' or cv='validation', which hold "
-                "out "
-                "rows"
+                "labels y, nor with eval_set, early_stopping, solver='cg' or cv='validation', "
+                "which hold out rows"
             )
 
     def require_pairs(self) -> None:
@@ -387,18 +491,17 @@ class Scoring:
                 f"{', '.join(map(repr, PAIR_METRICS))}; for other metrics use an int cv"
             )
 
-    def require_accuracy(self) -> None:
-        """Raise an error for a metric that is not defined for held-out rows with given pairs."""
-        if self.name not in PAIR_METRICS:
-            raise ValueError(
-                "given pairs have no lists, so the scoring of held-out rows must be one of "
-                f"{', '.join(map(repr, PAIR_METRICS))}; got {show(self.name or self.metric)}"
-            )
-
     @property
     def by_list(self) -> bool:
         """Whether the metric has a score for every held-out list."""
         return self.name not in (None, "concordance_index", LOSS_METRIC)
+
+    def value(self, y_true: Array, y_score: Array, lists: Array, **options: Any) -> Any:
+        """The metric of scores within lists; that of a function must be a number."""
+        found = self.metric(y_true, y_score, qid=lists, **self.options, **options)
+        if self.name is None and (np.ndim(found) or np.asarray(found).dtype.kind not in "fiub"):
+            raise ValueError(f"scoring must return one number, higher = better; got {show(found)}")
+        return found
 
     def spread(self, graph: PreferenceGraph, held: HeldOut) -> dict[str, Array]:
         """Mean, standard deviation and number of the scores of held-out lists, for each alpha.
@@ -407,30 +510,22 @@ class Scoring:
         without scores of single lists (concordance_index, functions) have only the mean. Several
         outputs are averaged.
         """
-        n_alphas = len(held.values)
         if not self.by_list:
             return {"mean_score": self._means(graph, held)}
-        scores = ListScores(self, n_alphas, graph.n_outputs)
+        scores = ListScores(self, len(held.values), graph.n_outputs)
         scores.add(graph, held)
         return scores.spread()
 
     def _means(self, graph: PreferenceGraph, held: HeldOut) -> Array:
         """Mean score over outputs for every alpha: shape (n_alphas,)."""
-        if self.name == LOSS_METRIC:
-            return self._explained(graph, held)
-        shape = (len(held.values), graph.n_outputs)
-        scores = np.empty(shape)
-        for a, j in np.ndindex(shape):
-            scores[a, j] = self._of_output(graph, held, a, j)
-        return scores.mean(axis=1)
-
-    def _explained(self, graph: PreferenceGraph, held: HeldOut) -> Array:
-        """Explained fraction of the squared targets of held-out pairs, shape (n_alphas,)."""
+        if self.name != LOSS_METRIC:
+            shape = (len(held.values), graph.n_outputs)
+            scores = [self._of_output(graph, held, a, j) for a, j in np.ndindex(shape)]
+            return np.reshape(scores, shape).mean(axis=1)
         assert graph.scores is not None
-        assert graph.query_codes is not None
         assert self.loss is not None
-        lists = graph.query_codes[held.rows] * len(held.folds) + held.fold
         weight = None if graph.sample_weight is None else graph.sample_weight[held.rows]
+        lists = _lists(graph, held)
         kept = PreferenceGraph.from_scores(graph.scores[held.rows], qid=lists, sample_weight=weight)
         assert kept.query_codes is not None
         objectives = kept.objectives(self.loss)
@@ -441,10 +536,8 @@ class Scoring:
     ) -> Any:
         """Score of one alpha and output, within queries and folds."""
         assert graph.scores is not None
-        assert graph.query_codes is not None
-        lists = graph.query_codes[held.rows] * len(held.folds) + held.fold
         y_true, y_score = graph.scores[held.rows, j], held.values[a, :, j]
-        return self.metric(y_true, y_score, qid=lists, **self.options, **options)
+        return self.value(y_true, y_score, _lists(graph, held), **options)
 
     def of_rows(self, graph: PreferenceGraph, predictions: Array) -> float:
         """Mean score, over outputs, of predictions of shape (m, n_outputs) for all rows of a graph.
@@ -452,10 +545,36 @@ class Scoring:
         Given pairs have no lists: only the pairwise accuracy is defined for them.
         """
         if graph.scores is None or graph.n_given_pairs:
-            self.require_accuracy()
+            if self.name not in PAIR_METRICS:
+                raise ValueError(
+                    "given pairs have no lists, so the scoring of held-out rows must be one of "
+                    f"{', '.join(map(repr, PAIR_METRICS))}; got {show(self.name or self.metric)}"
+                )
             return graph_accuracy(graph, predictions)
         every = HeldOut([np.arange(graph.n_rows)], predictions[None], np.zeros(1, dtype=np.int64))
         return float(self._means(graph, every)[0])
+
+
+def _lists(graph: PreferenceGraph, held: HeldOut) -> Array:
+    """Number of the query and fold of each held-out row."""
+    assert graph.query_codes is not None
+    return graph.query_codes[held.rows] * len(held.folds) + held.fold
+
+
+def _check_metric_function(scoring: Any) -> None:
+    """Raise unless ``scoring(y_true, y_score, qid=...)`` can be called."""
+    wanted = "the name of a metric, or a function metric(y_true, y_score, qid=...)"
+    if not callable(scoring):
+        raise ValueError(f"scoring must be {wanted}; got {scoring!r}")
+    try:
+        inspect.signature(scoring).bind(None, None, qid=None)
+    except TypeError as error:
+        hint = ""
+        if hasattr(scoring, "_score_func"):
+            hint = " (a scorer of scikit-learn takes an estimator; pass its metric)"
+        raise ValueError(f"scoring must be {wanted}; got {show(scoring)}: {error}{hint}") from None
+    except ValueError:  # a built-in function without a signature
+        return
 
 
 class ListScores:
@@ -489,10 +608,8 @@ class ListScores:
         """Add the scores of another object."""
         for place in np.ndindex(self._mean.shape):
             if other._count[place]:
-                n, mean, squares = (
-                    part[place] for part in (other._count, other._mean, other._squares)
-                )
-                self._join(place, int(n), float(mean), float(squares))
+                n, mean = int(other._count[place]), float(other._mean[place])
+                self._join(place, n, mean, float(other._squares[place]))
 
     def _join(self, place: tuple[int, ...], n: int, mean: float, squares: float) -> None:
         """Combine means and sums of squared deviations."""

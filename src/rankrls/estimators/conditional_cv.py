@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls._calls import Progress, all_or_nothing, explained, warn
-from rankrls._validation import check_integer, check_option
+from rankrls._calls import Progress, all_or_nothing, warn
+from rankrls._validation import check_integer
 from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.cv import (
     RelationFolds,
@@ -23,27 +22,25 @@ from rankrls.core.relations.cv import (
     unpaired,
 )
 from rankrls.core.relations.holdout import holdout_error, holdout_errors
-from rankrls.core.relations.labels import Observations
-from rankrls.core.relations.pairwise import PAIRWISE
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import KernelSum, Side
-from rankrls.estimators.alpha_pairs import check_alpha_grids, check_alpha_pairs, search_pairs
-from rankrls.estimators.choosing import (
-    Scoring,
-    best_of,
-    check_alphas,
-    default_grid,
-    search_alphas,
-)
-from rankrls.estimators.conditional_base import NO_QUERIES, ConditionalRanker
-from rankrls.estimators.kernel_weights import descend_weights, search_weights, without_small
+from rankrls.estimators.choosing import Scoring, best_of, check_alphas, default_grid, search_alphas
+from rankrls.estimators.conditional import ConditionalRanker
 from rankrls.estimators.objects import Objects
 from rankrls.estimators.relation_folds import folds_of
+from rankrls.estimators.relation_inputs import Relation, check_alpha_grids, check_alpha_pairs
+from rankrls.estimators.relation_search import (
+    descend_weights,
+    search_pairs,
+    search_weights,
+    without_small,
+)
 
 __all__ = ["ConditionalRankRLSCV"]
 
 Array = NDArray[Any]
 
+WEIGHTS = ("kernel_weights_", "object_kernel_weights_")
 #: Number of grid points on either side of the best alpha to try with other kernel weights.
 NEIGHBOURS = 1
 #: Approximate number of alphas to try with equal weights before descent.
@@ -145,10 +142,6 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
     True
     """
 
-    early_stopping = False
-    validation_fraction = 0.1
-    n_iter_no_change = 10
-
     def __init__(
         self,
         alphas: ArrayLike | None = None,
@@ -202,7 +195,6 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         self.verbose = verbose
         self.n_jobs = n_jobs
 
-    @explained(qid=NO_QUERIES)
     @all_or_nothing
     def fit(self, X: Any, Y: Any, Z: Any = None) -> ConditionalRankRLSCV:
         """Choose alpha by cross-validation and fit to all labels.
@@ -216,96 +208,48 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         ConditionalRankRLSCV
             The fitted estimator.
         """
-        check_option("pairwise", self.pairwise, tuple(PAIRWISE))
         pairs = self._two_step and self.relation is None
-        alphas: Any = None
-        if self.alphas is not None:
-            read = check_alpha_grids if pairs else partial(check_alphas, "alphas")
-            alphas = read(self.alphas)
+        grid: Any = self.alphas
+        if grid is not None:
+            grid = check_alpha_grids(grid) if pairs else check_alphas("alphas", grid)
         if self.n_folds is not None:
             check_integer("n_folds", self.n_folds, least=2)
         scoring = Scoring(self.scoring)
-        rows, columns, observations = self._prepare(X, Y, Z)
-        progress = Progress(type(self).__name__, self.verbose)
-        problem = self._problem(rows, columns, observations)
-        self._require_functions(problem)
+        relation = self._read(X, Y, Z)
+        problem = self._problem(relation)
         folds = folds_of(
             self.cv,
             problem.observations,
             self.condition_on,
             paired=problem.paired,
-            two_domains=Z is not None,
+            two_domains=relation.two_domains,
             shortcut=problem.has_shortcuts and complete_labels(problem) is not None,
             n_folds=self.n_folds,
             rng=check_random_state(self.random_state),
             X=X,
         )
-        self._warn_of_unknown_objects(folds, rows, columns)
-        options = self._iteration_options()
-
-        def evaluate(
-            grid: Array,
-            problem: RelationProblem,
-            folds: RelationFolds,
-            options: IterationOptions = options,
-            solver: str = self.solver,
-        ) -> dict[str, Array]:
-            scores, n_refits = [], []
-            if self._two_step:
-                grid = check_alpha_pairs("alphas", grid)
-            for part in alpha_chunks(grid, observations.shape):
-                held = cross_validate(
-                    problem,
-                    folds,
-                    self._oriented_alphas(part),
-                    solver=solver,
-                    options=options,
-                    progress=progress,
-                )
-                n_refits.append(held.n_refits)
-                scores += [
-                    float(scoring.metric(held.y, values, qid=held.lists, **scoring.options))
-                    for values in held.predictions
-                ]
-            return {"mean_score": np.array(scores), "n_refits": np.concatenate(n_refits)}
-
-        def search(
-            problem: RelationProblem, folds: RelationFolds, options: IterationOptions = options
-        ) -> tuple[int, dict[str, Array]]:
-            progress(f"choosing alpha, {folds}")
-            made = partial(evaluate, problem=problem, folds=folds, options=options)
-            if pairs:
-                turn = 1 if self.condition_on == "rows" else -1
-                first, second = (side.size for side in problem.sides[::turn])
-                return search_pairs(alphas, made, (first, second))
-            return search_alphas(alphas, made, problem.size)
-
-        if self._chooses_weights(rows, columns):
-            rows, columns, problem = self._with_weights(
-                rows, columns, observations, folds, alphas, search, evaluate, progress
-            )
-        best, results = search(problem, folds)
+        self._warn_of_unknown_objects(folds, relation)
+        search = _Search(self, relation, folds, grid, scoring)
+        if search.open:
+            relation, problem = search.choose_weights()
+        best, results = search.alphas(problem)
         alpha, score = results["alpha"][best].tolist(), float(results["mean_score"][best])
         alpha = tuple(alpha) if pairs else alpha
-        progress(f"alpha {alpha}, score {score:.4f}")
-        model = self._solve(problem, self._check_alpha(alpha), progress)
-        self._store(rows, columns, observations, model, alpha, two_domains=Z is not None)
+        search.progress(f"alpha {alpha}, score {score:.4f}")
         self.alpha_, self.best_score_, self.cv_results_ = alpha, score, results
-        self._store_weights(rows, columns)
-        self._warn_of_lost_digits(problem, model, alpha)
-        self._warn_of_equal_objects()
+        for name, objects in zip(WEIGHTS, relation[:2], strict=True):
+            self.__dict__.pop(name, None)
+            if objects is not None and objects.weights is not None:
+                setattr(self, name, objects.weights)
+        self._fit_relation(relation, self._check_alpha(alpha), problem=problem)
         return self
 
-    def _warn_of_unknown_objects(
-        self, folds: RelationFolds, rows: Objects, columns: Objects | None
-    ) -> None:
+    def _warn_of_unknown_objects(self, folds: RelationFolds, relation: Relation) -> None:
         """Warn if held-out objects have kernels that do not describe new objects."""
-        if not self._pairwise.multiplies:
-            return  # these rank by the kernel of the other side only
-        sides = {"rows": rows, "columns": rows if columns is None else columns}
+        sides = {"rows": relation.rows, "columns": relation.ranked}
         names = list(sides) if self.condition_on == "rows" else list(sides)[::-1]
-        new = {"entries": [], "rows": names[:1], "columns": names[1:]}.get(folds.held, names)
-        for name in new:
+        held = {"entries": [], "rows": names[:1], "columns": names[1:]}.get(folds.held, names)
+        for name in held if self._pairwise.multiplies else ():
             kernel = sides[name].kernel
             if isinstance(kernel, KernelSum) and kernel.blind:
                 warn(
@@ -314,150 +258,178 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
                     "cv='edges' if all objects will be known; otherwise add a kernel of features"
                 )
 
-    def _chooses_weights(self, rows: Objects, columns: Objects | None) -> bool:
-        """Whether a side has several kernels without given weights."""
-        return any(self._open(side, objects) for side, objects in enumerate((rows, columns)))
+    @property
+    def _alpha(self) -> Any:
+        return self.alpha_
 
-    def _open(self, side: int, objects: Objects | None) -> bool:
-        given = (self.kernel_weights, self.object_kernel_weights)[side]
-        if objects is None or given is not None or (side and self._pairwise.several):
-            return False
-        return objects.weights is not None and len(objects.weights) > 1
+    @property
+    def alphas_(self) -> Array:
+        """The grid of alphas, ascending, shape (n_alphas,)."""
+        return self.cv_results_["alpha"]
 
-    def _with_weights(
+
+class _Search:
+    """Choice of alpha, and of kernel weights, by the score of held-out pairs."""
+
+    def __init__(
         self,
-        rows: Objects,
-        columns: Objects | None,
-        observations: Observations,
+        ranker: ConditionalRankRLSCV,
+        relation: Relation,
         folds: RelationFolds,
-        alphas: Array | None,
-        search: Any,
-        evaluate: Any,
-        progress: Progress,
-    ) -> tuple[Objects, Objects | None, RelationProblem]:
-        """Choose kernel weights that rank held-out pairs best; return the objects and the problem.
+        grid: Any,
+        scoring: Scoring,
+    ) -> None:
+        self.ranker, self.relation, self.folds = ranker, relation, folds
+        self.grid, self.scoring = grid, scoring
+        self.options = ranker._iteration_options()
+        self.progress = Progress(type(ranker).__name__, ranker.verbose)
+        self.sides = [relation.rows, relation.ranked][: 1 + (relation.columns is not None)]
+        given = ranker.kernel_weights, ranker.object_kernel_weights
+        #: Sides with several kernels without given weights.
+        self.open = [
+            side
+            for side, objects in enumerate(self.sides)
+            if given[side] is None
+            and not (side and ranker._pairwise.several)
+            and objects.weights is not None
+            and len(objects.weights) > 1
+        ]
+        self._latest: dict[int, tuple[bytes, Side]] = {}
+
+    def evaluate(
+        self, alphas: Array, problem: RelationProblem, *, solver: str | None = None
+    ) -> dict[str, Array]:
+        """Compute the scores of all alphas, and the numbers of refits."""
+        scores, n_refits = [], []
+        if self.ranker._two_step:
+            alphas = check_alpha_pairs("alphas", alphas)
+        for part in alpha_chunks(alphas, self.relation.labels.shape):
+            held = cross_validate(
+                problem,
+                self.folds,
+                self.ranker._oriented_alphas(part),
+                solver=solver or self.ranker.solver,
+                options=self.options,
+                progress=self.progress,
+            )
+            n_refits.append(held.n_refits)
+            scores += [
+                float(self.scoring.metric(held.y, f, qid=held.lists, **self.scoring.options))
+                for f in held.predictions
+            ]
+        return {"mean_score": np.array(scores), "n_refits": np.concatenate(n_refits)}
+
+    def alphas(self, problem: RelationProblem) -> tuple[int, dict[str, Array]]:
+        """Score the grid of alphas; return the index of the best one, and the results."""
+        self.progress(f"choosing alpha, {self.folds}")
+        evaluate = partial(self.evaluate, problem=problem)
+        if not (problem.two_step and not problem.sign):
+            return search_alphas(self.grid, evaluate, problem.size)
+        first, second = (side.size for side in self._turned(problem.sides))
+        return search_pairs(self.grid, evaluate, (first, second))
+
+    def _turned(self, pair: Any) -> Any:
+        """Exchange (conditioning, ranked) and (row, column)."""
+        return pair if self.ranker.condition_on == "rows" else pair[::-1]
+
+    # ------------------------------------------------------------------ kernel weights
+
+    def choose_weights(self) -> tuple[Relation, RelationProblem]:
+        """Choose kernel weights that rank held-out pairs best; return their relation and problem.
 
         If each fold needs a refit, or its own kernels, a few folds are the validation set, and
         systems are solved only as accurately as scores require.
         """
-        profiled = any(
-            objects is not None and objects.profile is not None for objects in (rows, columns)
-        )
-        refitted = observations.matrix is None
-        options = self._iteration_options()
-        options = replace(options, tol=max(options.tol, ROUGH), max_iter=min(options.max_iter, FEW))
-        solver = self.solver
-        if folds.kind == "pairs":
+        whole, options, solver = self.folds, self.options, self.ranker.solver
+        refitted = self.relation.labels.matrix is None
+        profiled = any(objects.profile is not None for objects in self.sides)
+        if whole.kind == "pairs":
             solver = "cg" if solver == "auto" else solver
-            folds = replace(folds, n_pair_folds=min(VALIDATION_FOLDS[0], folds.n_pair_folds))
-        elif folds.kind == "blocks" and (refitted or profiled):
-            step = max(1, len(folds.blocks) // VALIDATION_FOLDS[1])
-            folds = replace(folds, blocks=folds.blocks[::step][: VALIDATION_FOLDS[1]])
-        sides = [rows] if columns is None else [rows, columns]
-        chosen = [side for side, objects in enumerate(sides) if self._open(side, objects)]
-
-        def weighted(weights: list[Array]) -> list[Objects]:
-            made = list(sides)
-            for side, values in zip(chosen, weights, strict=True):
-                made[side] = sides[side].weighted(values)
-            return made
-
-        latest: list[tuple[bytes, Side] | None] = [None] * len(sides)
-
-        def problem(weights: list[Array]) -> RelationProblem:
-            """Build the problem; a side with unchanged weights keeps its decomposition."""
-            made = []
-            for number, objects in enumerate(weighted(weights)):
-                offsets = self._free() if number == 0 else self._free().T
-                key = b"" if objects.weights is None else objects.weights.tobytes()
-                held = latest[number]
-                if held is None or held[0] != key:
-                    held = latest[number] = (key, objects.side(offsets))
-                made.append(held[1])
-            return self._problem_of(made[0], made[-1], observations)
-
-        def returned(
-            weights: list[Array], value: float
-        ) -> tuple[Objects, Objects | None, RelationProblem]:
-            progress(f"weights {[w.round(4).tolist() for w in weights]}, score {value:.4f}")
-            made = weighted(weights)
-            return made[0], made[1] if columns is not None else None, problem(weights)
-
-        start = [np.asarray(sides[side].weights) for side in chosen]
-        most, first = np.inf, problem(start)
-        if self._descends(first):
-            start, value, gain = self._descend(
-                start, alphas, problem, folds, evaluate, sides, chosen
-            )
-            # Offsets of held-out columns affect the score, but not the error.
-            blind = first.ranking and first.offsets.columns and folds.held in ("columns", "both")
-            if gain > SMALL_GAIN and not blind:
-                return returned(start, value)
-            most = AFTER_DESCENT
+            few = min(VALIDATION_FOLDS[0], whole.n_pair_folds)
+            self.folds = replace(whole, n_pair_folds=few)
+        elif whole.kind == "blocks" and (refitted or profiled):
+            step = max(1, len(whole.blocks) // VALIDATION_FOLDS[1])
+            self.folds = replace(whole, blocks=whole.blocks[::step][: VALIDATION_FOLDS[1]])
         with warnings.catch_warnings():  # the last search, with the chosen weights, warns
             warnings.simplefilter("ignore")
-            best, results = search(problem(start), folds, options)
-        grid = results["alpha"]
-        at = best
+            weights, value = self._search_weights(options, solver)
+        self.folds, self.options = whole, options
+        self.progress(f"weights {[w.round(4).tolist() for w in weights]}, score {value:.4f}")
+        made = self._weighted(weights)
+        relation = self.relation._replace(rows=made[0], columns=made[1] if made[1:] else None)
+        return relation, self._problem(weights)
+
+    def _search_weights(self, options: IterationOptions, solver: str) -> tuple[list[Array], float]:
+        start: list[Array] = [np.asarray(self.sides[side].weights) for side in self.open]
+        most, first = np.inf, self._problem(start)
+        plain = first.pairwise.plain and not first.two_step and not first.profiled
+        if plain and complete_labels(first) is not None:
+            start, value, gain = self._descend(start, first)
+            # Offsets of held-out columns affect the score, but not the error.
+            held = self.folds.held in ("columns", "both")
+            if gain > SMALL_GAIN and not (first.ranking and first.offsets.columns and held):
+                return start, value
+            most = AFTER_DESCENT
+        rough, few = max(options.tol, ROUGH), min(options.max_iter, FEW)
+        self.options = replace(options, tol=rough, max_iter=few)
+        at, results = self.alphas(self._problem(start))
+        grid, top = results["alpha"], float(results["mean_score"][at])
+        around = 0 if grid.ndim == 2 else NEIGHBOURS
 
         def score(weights: list[Array]) -> float:
-            nonlocal at
-            around = 0 if grid.ndim == 2 else NEIGHBOURS
-            near = slice(max(0, at - around), at + around + 1)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                trial = evaluate(grid[near], problem(weights), folds, options, solver)
-            found = trial["mean_score"]
-            top = near.start + int(np.argmax(found))
-            value = float(found[top - near.start])
-            if value > seen[0]:
-                at, seen[0] = top, value
+            nonlocal at, top
+            low = max(0, at - around)
+            problem = self._problem(weights)
+            found = self.evaluate(grid[low : at + around + 1], problem, solver=solver)["mean_score"]
+            value = float(found.max())
+            if value > top:
+                at, top = low + int(np.argmax(found)), value
             return value
 
-        seen = [float(results["mean_score"][best])]
-        return returned(*search_weights(start, score, seen[0], most))
+        return search_weights(start, score, top, most)
 
-    @staticmethod
-    def _descends(problem: RelationProblem) -> bool:
-        """Whether the held-out squared error has a closed form, with its gradient."""
-        plain = problem.pairwise.plain and not problem.two_step
-        return plain and not problem.profiled and complete_labels(problem) is not None
+    def _weighted(self, weights: list[Array]) -> list[Objects]:
+        made = list(self.sides)
+        for side, values in zip(self.open, weights, strict=True):
+            made[side] = made[side].weighted(values)
+        return made
+
+    def _problem(self, weights: list[Array]) -> RelationProblem:
+        """Build the problem; a side with unchanged weights keeps its decomposition."""
+        free = self.ranker._free
+        for number, objects in enumerate(self._weighted(weights)):
+            key = b"" if objects.weights is None else objects.weights.tobytes()
+            if self._latest.get(number, (None,))[0] != key:
+                self._latest[number] = key, objects.side(free.T if number else free)
+        sides = [self._latest[number][1] for number in range(len(self.sides))]
+        return self.ranker._problem(self.relation, (sides[0], sides[-1]))
 
     def _descend(
-        self,
-        start: list[Array],
-        alphas: Array | None,
-        problem: Callable[[list[Array]], RelationProblem],
-        folds: RelationFolds,
-        evaluate: Any,
-        sides: list[Objects],
-        chosen: list[int],
+        self, start: list[Array], first: RelationProblem
     ) -> tuple[list[Array], float, float]:
         """Minimise the held-out squared error; return weights, their score and its improvement.
 
         The score selects among the minimiser, the minimiser without its smallest weights, and
         ``start``.
         """
-        held, first = folds.held, problem(start)
-        grid = default_grid(first.size()) if alphas is None else alphas
-        turn = 1 if self.condition_on == "rows" else -1
+        held = self.folds.held
+        grid = default_grid(first.size()) if self.grid is None else self.grid
 
         def error(weights: list[Array], alpha: float) -> tuple[float, list[Array], float]:
             try:
-                found = holdout_error(unpaired(problem(weights)), alpha, held)
+                found = holdout_error(unpaired(self._problem(weights)), alpha, held)
             except ValueError:  # kernels are too indefinite for alpha
                 return np.inf, [], 0.0
-            tables = [found.left, found.right][::turn]
-            if len(sides) == 1:
+            tables = self._turned([found.left, found.right])
+            if len(self.sides) == 1:
                 tables = [tables[0] + tables[1]]
-            return found.value, [sides[s].inner_products(tables[s]) for s in chosen], found.alpha
+            slopes = [self.sides[s].inner_products(tables[s]) for s in self.open]
+            return found.value, slopes, found.alpha
 
         def score(weights: list[Array], alpha: float) -> float:
             at = int(np.argmin(np.abs(np.log(grid / alpha))))
             near = grid[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
-            with warnings.catch_warnings():  # the last search, with the chosen weights, warns
-                warnings.simplefilter("ignore")
-                return float(evaluate(near, problem(weights), folds)["mean_score"].max())
+            return float(self.evaluate(near, self._problem(weights))["mean_score"].max())
 
         few = grid[:: max(1, len(grid) // COARSE)]
         alpha = float(few[np.argmin(holdout_errors(unpaired(first), few, held))])
@@ -469,18 +441,3 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
                 scores.append(score(trial, alpha))
         best = best_of(np.array(scores))
         return trials[best], scores[best], scores[best] - scores[0]
-
-    def _store_weights(self, rows: Objects, columns: Objects | None) -> None:
-        for name, objects in (("kernel_weights_", rows), ("object_kernel_weights_", columns)):
-            self.__dict__.pop(name, None)
-            if objects is not None and objects.weights is not None:
-                setattr(self, name, objects.weights)
-
-    @property
-    def _alpha(self) -> Any:
-        return self.alpha_
-
-    @property
-    def alphas_(self) -> Array:
-        """The grid of alphas, ascending, shape (n_alphas,)."""
-        return self.cv_results_["alpha"]

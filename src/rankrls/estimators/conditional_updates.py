@@ -6,29 +6,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_array
 
-from rankrls._frames import (
-    clear_errors,
-    columns_in_order,
-    labels_in_order,
-    names_anything,
-    row_names,
-)
+from rankrls._frames import labels_in_order, row_names
 from rankrls.core.relations.labels import Observations
-from rankrls.core.spaces.spaces import check_gram
-from rankrls.estimators.objects import Objects, Others, one_matrix
-from rankrls.estimators.relation_inputs import check_relation, read_relation
+from rankrls.estimators.objects import NewObjects, Objects
+from rankrls.estimators.relation_inputs import Relation, check_relation, read_relation
 
 __all__ = ["add_labels", "remove_labels", "remove_objects"]
 
 Array = NDArray[Any]
 
-#: What a ranker is fitted to: row objects, column objects (None: the same) and labels.
-Data = tuple[Objects, Objects | None, Observations]
 
-
-def add_labels(ranker: Any, X: Any, Y: Any, Z: Any) -> Data:
+def add_labels(ranker: Any, X: Any, Y: Any, Z: Any) -> Relation:
     """Join the labels of a ranker and new ones, also of new objects."""
     known = _known_labels(ranker, "partial_fit")
     (i, j, y), labels, (rows, columns) = _read(ranker, X, Y, Z)
@@ -42,10 +31,11 @@ def add_labels(ranker: Any, X: Any, Y: Any, Z: Any) -> Data:
             "their labels first, or pass NaN for them"
         )
     i, j = np.concatenate([old_i, i]), np.concatenate([old_j, j])
-    return rows, columns, Observations(i, j, np.append(old_y, y), shape).as_matrix()
+    labels = Observations(i, j, np.append(old_y, y), shape).as_matrix()
+    return Relation(rows, columns, labels, ranker._two_domains)
 
 
-def remove_labels(ranker: Any, X: Any, Y: Any, Z: Any) -> Data:
+def remove_labels(ranker: Any, X: Any, Y: Any, Z: Any) -> Relation:
     """Remove labels from those of a ranker, which must contain them; objects stay."""
     known = _known_labels(ranker, "forget")
     (i, j, y), labels, (rows, columns) = _read(ranker, X, Y, Z, known=True)
@@ -71,10 +61,10 @@ def remove_labels(ranker: Any, X: Any, Y: Any, Z: Any) -> Data:
         )
     kept = np.ones(len(old_y), dtype=bool)
     kept[chosen] = False
-    return rows, columns, known.select(kept)
+    return Relation(rows, columns, known.select(kept), ranker._two_domains)
 
 
-def remove_objects(ranker: Any, X: Any, Z: Any) -> Data:
+def remove_objects(ranker: Any, X: Any, Z: Any) -> Relation:
     """Remove objects from those of a ranker, with all their labels."""
     labels = _known_labels(ranker, "forget")
     two = ranker._two_domains
@@ -94,7 +84,7 @@ def remove_objects(ranker: Any, X: Any, Z: Any) -> Data:
         kept.append(left)
         sides.append(objects if len(left) == n else objects.only(left))
     columns = None if ranker._columns is None else sides[1]
-    return sides[0], columns, labels.between(*kept)
+    return Relation(sides[0], columns, labels.between(*kept), two)
 
 
 def _known_labels(ranker: Any, method: str) -> Observations:
@@ -135,46 +125,29 @@ def _locate(
     ranker: Any, X: Any, Z: Any, *, known: bool
 ) -> tuple[tuple[Array, Array], tuple[Objects, Objects | None]]:
     """Find X and Z among the objects of both sides, and append new ones (unless ``known``)."""
-    rows, columns = ranker._rows, ranker._columns
-    at_rows, rows = _located(rows, _others(ranker, X, 0, known), known)
+    new = [
+        None if given is None else ranker._read_objects(given, name)
+        for given, name in ((X, "X"), (Z, "Z"))
+    ]
+    columns = ranker._columns
+    at_rows, rows = _located(ranker._rows, new[0], known)
     if ranker._two_domains:
-        at_columns, columns = _located(columns, _others(ranker, Z, 1, known), known)
+        at_columns, columns = _located(columns, new[1], known)
         return (at_rows, at_columns), (rows, columns)
     at_columns = at_rows
-    if Z is not None:
-        others = ranker._check_column_objects(Z)
-        at_columns, rows = _located(rows, rows.others(others.X, others.names, "Z"), known)
+    if new[1] is not None:
+        at_columns, rows = _located(rows, rows.new(new[1].X, new[1].names, "Z"), known)
     if columns is not None:  # the same objects with another kernel
         columns = columns.refitted(rows.X, rows.names)
     return (at_rows, at_columns), (rows, columns)
 
 
-def _others(ranker: Any, X: Any, side: int, known: bool) -> Others | None:
-    """Check objects of an update; those of a precomputed kernel may have values among them."""
-    objects, name = (ranker._ranked, "Z") if side else (ranker._rows, "X")
-    shape: tuple[int, ...] = getattr(X, "shape", ())
-    new = len(shape) == 2 and shape[1] == len(objects) + shape[0]
-    if X is None:
-        return None
-    if known or not (new and one_matrix(objects.kernel)):
-        return ranker._check_column_objects(X) if side else ranker._check_row_objects(X)
-    names = row_names(X)
-    if objects.names is not None and names is not None:
-        X = columns_in_order(X, np.concatenate([objects.names, np.asarray(names)]), name)
-    with clear_errors(X, name):
-        values = check_array(X, dtype=(np.float64, np.float32), input_name=name)
-    check_gram(values[:, len(objects) :])
-    return objects.others(values, names if names_anything(names) else None, name)
-
-
-def _located(objects: Objects, others: Others | None, known: bool) -> tuple[Array, Objects]:
+def _located(objects: Objects, others: NewObjects | None, known: bool) -> tuple[Array, Objects]:
     """Find others among the objects (None: all of them); return the places, and all objects."""
     n = len(objects)
     if others is None:
         return np.arange(n), objects
     name, t = others.name, others.shape[0]
-    if objects.kernel.precomputed and others.shape[1] == n + t:
-        return n + np.arange(t), objects.with_others(others)
     matches = others.known
     count = np.diff(matches.indptr)
     if (count > 1).any():
@@ -195,7 +168,7 @@ def _located(objects: Objects, others: Others | None, known: bool) -> tuple[Arra
         return places, objects
     if known:
         raise ValueError(f"row {new[0]} of {name} is none of the objects of the model")
-    if objects.kernel.precomputed:
+    if objects.kernel.precomputed and others.among is None:
         raise ValueError(
             f"{len(new)} row(s) of {name} are none of the objects of the model: with a precomputed "
             f"kernel, pass new objects alone, with their kernel values with the {n} objects of "
@@ -211,7 +184,7 @@ def _located(objects: Objects, others: Others | None, known: bool) -> tuple[Arra
                 "of fit"
             )
     places[new] = n + np.arange(len(new))
-    return places, objects.with_others(others[new])
+    return places, objects.with_new(others[new])
 
 
 def _first(labels: Observations, mask: Array) -> str:

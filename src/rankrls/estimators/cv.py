@@ -2,52 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from rankrls import _resources
-from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error, warn
+from rankrls._calls import Progress, takes_queries, unchanged_on_error, warn
 from rankrls._resources import n_threads
-from rankrls._validation import check_length, check_option, encode_qid, refuse_lazy, show
+from rankrls._validation import check_length, check_option, encode_qid, show
 from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.fold_statistics import FoldStatistics
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.leave_judgements_out import JudgementFolds
-from rankrls.core.ridge.leave_out import HeldOut, query_folds, split_folds
+from rankrls.core.ridge.leave_out import query_folds, split_folds
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.path_model import predict_path
 from rankrls.core.spaces.spaces import Kernel
-from rankrls.estimators.calibration import JudgementScoring
+from rankrls.estimators.calibration import JudgementScoring, by_judgement
 from rankrls.estimators.choosing import (
     DEFAULT_ALPHAS,
-    LOSS_METRIC,
     PAIR_METRICS,
     Scoring,
     check_alphas,
-    choose_alpha,
     is_fold_count,
     is_splits,
-    random_folds,
+    random_fold_of,
     read_splits,
     search_alphas,
+    split_for_validation,
 )
-from rankrls.estimators.incremental import (
-    BatchStream,
-    IncrementalMethod,
-    IncrementalRanker,
-    named_batch,
-)
-from rankrls.estimators.stream_scores import StreamScores, require_again, require_rest
-from rankrls.estimators.validation_rows import split_for_validation
+from rankrls.estimators.incremental import IncrementalMethod, IncrementalRanker
+from rankrls.estimators.ranker import Preferences
+from rankrls.estimators.stream import fit_stream_cv
 
-__all__ = ["RankRLSCV", "chosen_alpha", "problem_size"]
+__all__ = ["RankRLSCV", "chosen_alpha"]
 
 Array = NDArray[Any]
 
@@ -57,11 +50,32 @@ MAX_PAIR_ROWS = 1000
 #: How given pairs may be left out.
 JUDGEMENT_FOLDS = ("leave-judgement-out", "leave-item-out", "leave-group-out")
 
-#: Folds of ``cv="auto"`` where rows come batch by batch.
-STREAM_FOLDS = 5
 
-#: Held-out predictions of given pairs that are kept at a time.
-MAX_HELD_OUT = 2**25
+#: Attributes that only some fits have.
+OPTIONAL = ("calibration_", "cv_predictions_", "gamma_", "noise_variance_")
+
+
+@dataclass
+class Search:
+    """The scores of a grid of alphas for one kernel, and the model if there is one already."""
+
+    kernel: Kernel
+    problem: RidgeProblem
+    best: int
+    results: dict[str, Array]
+    predictions: dict[float, Array] = field(default_factory=dict)
+    model: Any = None
+    history: History | None = None
+
+    @property
+    def alpha(self) -> float:
+        """The best alpha."""
+        return float(self.results["alpha"][self.best])
+
+    @property
+    def score(self) -> float:
+        """Its score."""
+        return float(self.results["mean_score"][self.best])
 
 
 class RankRLSCV(IncrementalRanker):
@@ -77,8 +91,12 @@ class RankRLSCV(IncrementalRanker):
         values are too small or too large for the data (because of the scale of the features, or
         10^5 rows in one ranking), and as long as the best alpha is at an end of the grid. It is not
         extended with early stopping.
-    kernel, gamma, degree, coef0, kernel_params, cost, ties, query_weighting, solver, basis, \
-max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbose, n_jobs
+    gamma : float or array-like of shape (n_gammas,), optional
+        Parameter of the kernel, as for `RankRLS`. Several values are chosen from, together with
+        alpha and by the same score; each needs a decomposition. The first is taken if several are
+        equally good.
+    kernel, degree, coef0, kernel_params, cost, ties, query_weighting, solver, basis, max_iter, \
+tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbose, n_jobs
         As for `RankRLS`. With ``solver="cg"``, or with an ``eval_set``, alpha is chosen on held-out
         rows instead of by cross-validation (see Notes).
     cv : str, int, splitter or iterable, default="auto"
@@ -111,19 +129,26 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         given pairs, use "pairwise_accuracy" (weighted by pair_weight, without ties) or "log_loss"
         (the negative log loss of calibrated probabilities; a tie counts as half a preference each
         way).
+    store_cv_predictions : bool, default=False
+        Whether to keep the held-out predictions of all alphas in ``cv_predictions_``. Not for
+        leave-pair-out (see `rankrls.model_selection.leave_pair_out_predict`) and held-out rows.
 
     Attributes
     ----------
     alpha_ : float
-        The best alpha; the largest one if several are equally good.
+        The best alpha; the largest one if several are equally good, and for "log_loss" the one of
+        the smallest held-out squared error. With early stopping, the alpha of the best iteration.
+    gamma_ : float
+        The best gamma, if there are several.
     best_score_ : float
         Its cross-validated score. It is the maximum over many alphas and therefore optimistic: to
         estimate performance, cross-validate the whole `RankRLSCV` (nested).
     alphas_ : ndarray of shape (n_alphas,)
         The grid, ascending.
     cv_results_ : dict of ndarray
-        "alpha", "mean_score", and "n_refits" (the number of folds that were refitted) or, with
-        held-out rows, "iteration" (that of the best score; the last one without early stopping).
+        "alpha" (and "gamma", if there are several), "mean_score", and "n_refits" (the number of
+        folds that were refitted) or, with held-out rows, "iteration" (that of the best score; the
+        last one without early stopping). For "log_loss" also "mean_squared_error".
         If the metric has a score for each held-out list (all except concordance_index and
         functions; not for leave-pair-out and held-out rows), also "std_score" and "n_scores": the
         standard deviation of these scores and their number. They share training rows, so
@@ -131,9 +156,19 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
     validation_curve_ : ndarray of shape (n_checks, n_alphas)
         With early stopping, the error (1 − score) of each alpha at ``validation_iterations_``; NaN
         after an alpha has been stopped.
+    cv_predictions_ : ndarray of shape (n_alphas, n_rows[, n_outputs])
+        With ``store_cv_predictions``: predictions of every row by the models without its fold,
+        comparable within folds and queries; NaN for rows that are not held out. For given pairs,
+        differences f(preferred) − f(other) of shape (n_alphas, n_pairs[, n_outputs]); if items are
+        left out, (n_alphas, n_pairs, 2[, n_outputs]), without the preferred and without the other
+        item. With several gammas, those of ``gamma_``.
     calibration_ : Calibration
         If alpha was chosen on held-out pairs: ``link``, ``slope`` and held-out ``log_loss`` of the
         probabilities of `preference_proba`.
+    noise_variance_ : float or ndarray of shape (n_outputs,)
+        If alpha was chosen on held-out pairs: variance σ² of the noise of a judgement of weight 1,
+        from the held-out errors. Deviations of ``predict(X, return_std=True)`` and probabilities
+        are those of the posterior with this variance (and prior covariance (σ²/alpha) k).
     coef_, dual_coef_, basis_indices_, solver_, n_pairs_, n_queries_, …
         As for `RankRLS`, fitted to all rows with ``alpha_``.
 
@@ -157,16 +192,12 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
     True
     """
 
-    @explained(
-        alpha="RankRLSCV chooses it from a grid, alphas; RankRLS takes one alpha",
-        C="the grid of regularisation is called alphas; larger ones are stronger",
-    )
     def __init__(
         self,
         alphas: ArrayLike | None = None,
         *,
         kernel: Any = "linear",
-        gamma: float | None = None,
+        gamma: Any = None,
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
@@ -182,6 +213,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         n_iter_no_change: int = 10,
         cv: Any = "auto",
         scoring: Any = "pairwise_accuracy",
+        store_cv_predictions: bool = False,
         random_state: Any = None,
         verbose: int = 0,
         n_jobs: int | None = None,
@@ -204,6 +236,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         self.n_iter_no_change = n_iter_no_change
         self.cv = cv
         self.scoring = scoring
+        self.store_cv_predictions = store_cv_predictions
         self.random_state = random_state
         self.verbose = verbose
         self.n_jobs = n_jobs
@@ -237,30 +270,22 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         RankRLSCV
             The fitted estimator.
         """
-        by_row = {"X": X, "y": y, "qid": qid, "sample_weight": sample_weight}
-        for name, values in by_row.items():
-            refuse_lazy(values, name, instead="use rankrls.dask.RankRLSCV")
         grid = None
         if self.alphas is not None:
-            grid = check_alphas("alphas", self.alphas, allow_zero=self.early_stopping is True)
-        preferences = {
-            "qid": qid,
-            "pairs": pairs,
-            "magnitude": magnitude,
-            "pair_weight": pair_weight,
-            "pair_features": pair_features,
-            "sample_weight": sample_weight,
-        }
+            grid = check_alphas("alphas", self.alphas, allow_zero=bool(self.early_stopping))
+        preferences = Preferences(
+            y, qid, pairs, magnitude, pair_weight, pair_features, sample_weight
+        )
         with unchanged_on_error(self):
-            kernel, X, graph = self._prepare(X, y, preferences)
-            self.__dict__.pop("calibration_", None)
-            by_judgement = self._by_judgement(graph)
-            if groups is not None and not by_judgement:
+            for name in OPTIONAL:
+                self.__dict__.pop(name, None)
+            kernel, X, graph = self._prepare(X, preferences)
+            judged, by_validation = self._by_judgement(graph), self._by_validation(eval_set)
+            if groups is not None and not judged:
                 raise ValueError(
                     "groups says which given pairs are left out together, with cv='auto', "
                     "'leave-group-out' or a number of folds; pass the query of each row as qid"
                 )
-            by_validation = self._by_validation(eval_set)
             if groups is not None and by_validation:
                 raise ValueError(
                     "groups does not go with eval_set, early_stopping, solver='cg' or "
@@ -268,13 +293,64 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
                     "hold out groups of pairs, or leave out groups"
                 )
             if by_validation:
-                self._fit_by_validation(kernel, X, graph, grid, eval_set, callback)
-            elif by_judgement:
-                self._fit_by_judgements(kernel, X, graph, grid, groups)
+                search = self._search_by_validation(X, graph, grid, eval_set, callback)
+            elif judged:
+                folds = self._judgement_folds(graph, groups)
+                search = self._search_by_judgements(X, graph, grid, folds)
             else:
-                self._fit_by_cross_validation(kernel, X, y, graph, grid)
-            self._note_learned(kernel, X, graph)
+                search = self._search_by_cross_validation(X, y, graph, grid)
+            gammas = self._gammas()
+            found = self._best_search(search, [kernel] if gammas is None else gammas)
+            if found.model is None:
+                alpha = np.array([found.alpha])
+                found.model, found.history = self._solve(found.problem, alpha, callback=callback)
+            assert found.history is not None
+            self._store(found.problem, found.model, found.history)
+            if judged and not by_validation and not kernel.precomputed:
+                self._store_noise(found, folds)
+            self._note_learned(found.kernel, X, graph)
         return self
+
+    def _gammas(self) -> list[Kernel] | None:
+        """Kernels of several gammas, or None if there is one."""
+        if self.gamma is None or np.ndim(self.gamma) == 0:
+            return None
+        values = check_alphas("gamma", self.gamma, as_given=True)
+        kernels = [self._check_kernel(float(gamma)) for gamma in values]
+        if "gamma" not in kernels[0].params:
+            raise ValueError(f"kernel={show(self.kernel)} has no gamma to choose; pass gamma=None")
+        return kernels
+
+    def _check_kernel(self, gamma: Any = None) -> Kernel:
+        kernels = self._gammas() if gamma is None else None
+        if kernels is not None and not hasattr(self, "gamma_"):
+            return kernels[0]
+        return super()._check_kernel(gamma if kernels is None else self.gamma_)
+
+    def _best_search(self, search: Callable[[Kernel], Search], kernels: list[Kernel]) -> Search:
+        """Search alpha for every kernel; keep the best kernel, and store what was chosen."""
+        progress = Progress(type(self).__name__, self.verbose)
+        tables: list[dict[str, Array]] = []
+        best: Search | None = None
+        for kernel in kernels:
+            found = search(kernel)
+            progress(f"alpha {found.alpha:g}, score {found.score:.4f}")
+            tables.append(found.results)
+            if len(kernels) > 1:
+                n = len(found.results["alpha"])
+                tables[-1] = {"gamma": np.full(n, kernel.params["gamma"]), **found.results}
+            if best is None or found.score > best.score:
+                best = found
+        assert best is not None
+        results = {name: np.concatenate([one[name] for one in tables]) for name in tables[0]}
+        self.alpha_, self.best_score_, self.cv_results_ = best.alpha, best.score, results
+        if len(kernels) > 1:
+            self.gamma_ = float(best.kernel.params["gamma"])
+        if self.store_cv_predictions:
+            kept = [best.predictions[alpha] for alpha in best.results["alpha"].tolist()]
+            values = np.stack(kept)
+            self.cv_predictions_ = values[..., 0] if best.problem.graph.flat else values
+        return best
 
     @IncrementalMethod
     def fit_stream(self, batches: Any, *, basis_rows: Any = None) -> Any:
@@ -325,64 +401,12 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         >>> bool(ranker.best_score_ > 0.3)
         True
         """
-        return self._fit_stream(BatchStream(batches), basis_rows)
-
-    def _fit_stream(self, stream: BatchStream, basis_rows: Any = None) -> Any:
-        grid = None if self.alphas is None else check_alphas("alphas", self.alphas)
-        n_folds = self._stream_folds()
-        scoring = Scoring(self.scoring, self._loss)
-        scoring.require_scores()
-        if scoring.name != LOSS_METRIC:
-            require_again(scoring, stream)
-        progress = Progress(type(self).__name__, self.verbose)
-        with unchanged_on_error(self):
-            kernel = self._check_options()
-            self.__dict__.pop("calibration_", None)
-            learner = self._gather(kernel, stream.read(), basis_rows, n_folds)
-            folds = learner.folds
-            rescaling = stream.rescaling()
-            if rescaling is not None:
-                for fold in folds:
-                    fold.rescale(*rescaling)
-                folds[0].ledger.rescale(*rescaling)
-            held_out = FoldStatistics([f.total for f in folds], scaled=folds[0].basis is None)
-            require_rest([fold.preferences for fold in folds])
-
-            def evaluate(alphas: Array) -> dict[str, Array]:
-                progress(f"{len(alphas)} alphas, {n_folds} folds of queries")
-                if scoring.name == LOSS_METRIC:
-                    found = {"mean_score": held_out.explained_part(alphas).mean(axis=1)}
-                else:
-                    scores = StreamScores(scoring, held_out, learner, alphas)
-                    found = self._score_again(stream, scores)
-                return {**found, "n_refits": np.zeros(len(alphas), dtype=np.int64)}
-
-            best, results = search_alphas(grid, evaluate, held_out.size)
-            self.__dict__.update(chosen_alpha(best, results))
-            progress(f"alpha {self.alpha_:g}, score {self.best_score_:.4f}")
-            preferences = np.sum([fold.preferences for fold in folds], axis=0)
-            whole = replace(folds[0], total=held_out.total(), preferences=preferences)
-            self._settle(whole, kernel)
-        return self
-
-    def _stream_folds(self) -> int:
-        """How many folds of whole queries a stream is cut into."""
-        if isinstance(self.cv, str) and self.cv == "auto":
-            return STREAM_FOLDS
-        if not is_fold_count(self.cv) or self.cv < 2:
-            raise ValueError(
-                f"cv={show(self.cv)}: of batches that come one at a time, folds of whole queries "
-                "are held out; cv must be their number, at least 2, or 'auto'"
-            )
-        return int(self.cv)
-
-    def _score_again(self, stream: BatchStream, scores: StreamScores) -> dict[str, Array]:
-        """Scores of every query by the models without its fold, in another pass."""
-        for batch in stream.read_again():
-            with named_batch(batch.number):
-                X = self._check_rows_of(batch, reset=False)
-                scores.add(X, batch.checked(X.shape[0], scores.n_outputs)[0], batch.qid)
-        return scores.finish()
+        if self._gammas() is not None or self.store_cv_predictions:
+            raise ValueError("fit_stream takes one gamma, and keeps no predictions; use fit")
+        fitted = fit_stream_cv(self, batches, basis_rows)
+        for name in OPTIONAL:
+            self.__dict__.pop(name, None)
+        return fitted
 
     @property
     def _alpha(self) -> float:
@@ -392,43 +416,45 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
     def _alpha_known(self) -> bool:
         return hasattr(self, "alpha_")
 
-    def _fit_by_cross_validation(
-        self,
-        kernel: Kernel,
-        X: Any,
-        y: Any,
-        graph: PreferenceGraph,
-        grid: Array | None,
-    ) -> None:
-        """Choose alpha by held-out predictions; the model is another answer of the same problem."""
+    def _search_by_cross_validation(
+        self, X: Any, y: Any, graph: PreferenceGraph, grid: Array | None
+    ) -> Callable[[Kernel], Search]:
+        """Choose alpha by held-out predictions of rows."""
         scoring = Scoring(self.scoring, self._loss)
         scoring.require_scores()
         progress = Progress(type(self).__name__, self.verbose)
-        problem = self._problem(kernel, X, graph)
-        cv = self._resolve(problem)
-        by_pairs = isinstance(cv, str) and cv == "leave-pair-out"
-        folds: list[Array] = []
-        if by_pairs:
-            scoring.require_pairs()
-        else:
-            folds = self._folds(cv, X, y, problem)
+        folds: list[Array] | None = None
 
-        def evaluate(alphas: Array) -> dict[str, Array]:
-            progress(f"{len(alphas)} alphas, {_name(cv)}")
-            if not by_pairs:
-                return _score_folds(problem, folds, alphas, scoring)
-            results = list(problem.pair_accuracies(alphas, n_threads(self.n_jobs)))
-            return {
-                "mean_score": np.array([accuracy.mean() for accuracy, _ in results]),
-                "n_refits": np.array([count for _, count in results]),
-            }
+        def search(kernel: Kernel) -> Search:
+            nonlocal folds
+            problem = self._problem(kernel, X, graph)
+            kept: dict[float, Array] = {}
+            if folds is None:  # the same for all kernels
+                folds = self._folds(X, y, problem, scoring)
 
-        best, results = search_alphas(grid, evaluate, problem.size)
-        chosen = chosen_alpha(best, results)
-        progress(f"alpha {chosen['alpha_']:g}, score {chosen['best_score_']:.4f}")
-        model, history = self._solve(problem, np.array([chosen["alpha_"]]))
-        self._store(problem, model, history)
-        self.__dict__.update(chosen)
+            def score(alphas: Array) -> dict[str, Array]:
+                held = problem.leave_out(folds, alphas)
+                if self.store_cv_predictions:
+                    kept.update(zip(alphas.tolist(), held.by_row(graph.n_rows), strict=True))
+                found = scoring.spread(graph, held)
+                return {"mean_score": found["mean_score"], "n_refits": held.n_refits, **found}
+
+            def evaluate(alphas: Array) -> dict[str, Array]:
+                what = f"{len(folds):,} folds" if folds else "leave-pair-out"
+                progress(f"{len(alphas)} alphas, {what}")
+                if folds:
+                    n = sum(len(rows) for rows in folds) * graph.n_outputs
+                    return _in_parts(score, alphas, n)
+                results = list(problem.pair_accuracies(alphas, n_threads(self.n_jobs)))
+                return {
+                    "mean_score": np.array([accuracy.mean() for accuracy, _ in results]),
+                    "n_refits": np.array([count for _, count in results]),
+                }
+
+            best, results = search_alphas(grid, evaluate, problem.size)
+            return Search(kernel, problem, best, results, kept)
+
+        return search
 
     def _by_judgement(self, graph: PreferenceGraph) -> bool:
         """Whether given pairs are what is held out."""
@@ -439,47 +465,42 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             return True
         return bool(graph.n_given_pairs) and (graph.scores is None or (named and self.cv == "auto"))
 
-    def _fit_by_judgements(
-        self, kernel: Kernel, X: Any, graph: PreferenceGraph, grid: Array | None, groups: Any
-    ) -> None:
-        """Choose alpha by held-out given pairs, and calibrate probabilities on them."""
+    def _search_by_judgements(
+        self, X: Any, graph: PreferenceGraph, grid: Array | None, folds: JudgementFolds
+    ) -> Callable[[Kernel], Search]:
+        """Choose alpha by held-out given pairs."""
+        scoring = JudgementScoring(self.scoring, graph, self._loss)
         progress = Progress(type(self).__name__, self.verbose)
-        problem = self._problem(kernel, X, graph)
-        scoring = JudgementScoring(self.scoring, graph)
-        folds = self._judgement_folds(graph, groups)
-        # As many alphas at a time as leave the predictions of moderate size.
-        step = max(1, MAX_HELD_OUT // (len(folds.members) * graph.n_outputs))
-        calibrated = graph.n_outputs == 1 and not kernel.precomputed
-        # Of single judgements variances cost next to nothing, and calibration needs them.
-        variances = scoring.log_loss or (calibrated and bool((folds.sizes == 1).all()))
-        last: tuple[HeldOut, Array] | None = None
 
-        def evaluate(alphas: Array) -> dict[str, Array]:
-            nonlocal last
-            progress(f"{len(alphas)} alphas, {len(folds):,} folds of pairs")
-            scores, n_refits = [], []
-            for start in range(0, len(alphas), step):
-                last, part = None, alphas[start : start + step]
-                held = problem.leave_judgements_out(folds, part, variances=variances)
-                scores += scoring.scores(held, part)
-                n_refits.append(held.n_refits)
-                last = held, part
-            return {"mean_score": np.array(scores), "n_refits": np.concatenate(n_refits)}
+        def search(kernel: Kernel) -> Search:
+            problem = self._problem(kernel, X, graph)
+            kept: dict[float, Array] = {}
 
-        best, results = search_alphas(grid, evaluate, problem.size)
-        chosen = chosen_alpha(best, results)
-        progress(f"alpha {chosen['alpha_']:g}, score {chosen['best_score_']:.4f}")
-        alpha = np.array([chosen["alpha_"]])
-        model, history = self._solve(problem, alpha)
-        if calibrated:
-            assert last is not None
-            held, of = last
-            if not (variances and alpha[0] in of):
-                held, of = problem.leave_judgements_out(folds, alpha, variances=True), alpha
-            number = int(np.flatnonzero(of == alpha[0])[0])
-            chosen["calibration_"] = scoring.calibrate(held, number, float(alpha[0]))
-        self._store(problem, model, history)
-        self.__dict__.update(chosen)
+            def score(alphas: Array) -> dict[str, Array]:
+                held = problem.leave_judgements_out(folds, alphas, variances=scoring.log_loss)
+                if self.store_cv_predictions:
+                    values = by_judgement(held.values, folds, graph.pairs)
+                    kept.update(zip(alphas.tolist(), values, strict=True))
+                return {**scoring.scores(held, alphas), "n_refits": held.n_refits}
+
+            def evaluate(alphas: Array) -> dict[str, Array]:
+                progress(f"{len(alphas)} alphas, {len(folds):,} folds of pairs")
+                return _in_parts(score, alphas, len(folds.members) * graph.n_outputs)
+
+            best, results = search_alphas(grid, evaluate, problem.size)
+            return Search(kernel, problem, best, results, kept)
+
+        return search
+
+    def _store_noise(self, found: Search, folds: JudgementFolds) -> None:
+        """Calibrate probabilities and estimate the noise on held-out pairs of the best alpha."""
+        graph, alpha = found.problem.graph, found.alpha
+        scoring = JudgementScoring(self.scoring, graph, self._loss)
+        held = found.problem.leave_judgements_out(folds, np.array([alpha]), variances=True)
+        noise = scoring.noise_variance(held, 0, alpha)
+        self.noise_variance_ = float(noise[0]) if graph.flat else noise
+        if graph.n_outputs == 1:
+            self.calibration_ = scoring.calibrate(held, 0, alpha)
 
     def _judgement_folds(self, graph: PreferenceGraph, groups: Any) -> JudgementFolds:
         """The given pairs that are held out together."""
@@ -500,13 +521,9 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             single = labels is None
             return JudgementFolds.single(n) if single else JudgementFolds.of_groups(codes, labels)
         if is_fold_count(cv):
-            units = int(codes.max()) + 1
             what = "pairs" if groups is None else "groups"
-            fold_of = np.empty(units, dtype=np.int64)
             rng = check_random_state(self.random_state)
-            for number, fold in enumerate(random_folds(units, int(cv), rng, what=what)):
-                fold_of[fold] = number
-            return JudgementFolds.of_groups(fold_of[codes])
+            return JudgementFolds.of_groups(random_fold_of(codes, int(cv), rng, what=what))
         if not is_splits(cv):
             raise ValueError(
                 f"cv must be 'auto', {', '.join(map(repr, JUDGEMENT_FOLDS))}, an int, a splitter "
@@ -519,7 +536,7 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
     @property
     def alphas_(self) -> Array:
         """The grid of alphas, ascending, shape (n_alphas,)."""
-        return self.cv_results_["alpha"]
+        return np.unique(self.cv_results_["alpha"])
 
     def _by_validation(self, eval_set: Any) -> bool:
         """Whether alpha is chosen by held-out rows instead of cross-validation."""
@@ -532,31 +549,31 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
             )
         return chosen or asked
 
-    def _fit_by_validation(
-        self,
-        kernel: Kernel,
-        X: Any,
-        graph: PreferenceGraph,
-        grid: Array | None,
-        eval_set: Any,
-        callback: Any,
-    ) -> None:
+    def _search_by_validation(
+        self, X: Any, graph: PreferenceGraph, grid: Array | None, eval_set: Any, callback: Any
+    ) -> Callable[[Kernel], Search]:
+        """Choose alpha, and with early stopping the iteration, by held-out rows."""
         scoring = Scoring(self.scoring, self._loss)
         scoring.require_scores()
-        if kernel.precomputed:
+        if isinstance(self.kernel, str) and self.kernel == "precomputed":
             raise ValueError("kernel='precomputed' cannot be split into rows: use cv instead")
+        if self.store_cv_predictions:
+            raise ValueError("store_cv_predictions needs cross-validation, not held-out rows")
         split = split_for_validation(self, X, graph, eval_set)
         score = partial(scoring.of_rows, split.held)
-        if self.early_stopping:
-            grid = np.array(DEFAULT_ALPHAS) if grid is None else grid
+
+        def stop_early(kernel: Kernel) -> Search:
+            alphas = np.array(DEFAULT_ALPHAS) if grid is None else grid
             problem = self._problem(kernel, X, split.graph)
             held_out = HeldOutRows(split.X, score, split.rows)
-            model, history = self._solve(problem, grid, held_out=held_out, callback=callback)
-            scores = 1 - np.nanmin(history.errors, axis=0)
+            model, history = self._solve(problem, alphas, held_out=held_out, callback=callback)
             iteration = history.iterations[np.nanargmin(history.errors, axis=0)]
-            results = {"alpha": grid, "mean_score": scores, "iteration": iteration}
-            chosen = chosen_alpha(choose_alpha(grid, scores, warn=False), results)
-        else:
+            scores = 1 - np.nanmin(history.errors, axis=0)
+            results = {"alpha": alphas, "mean_score": scores, "iteration": iteration}
+            assert history.best is not None
+            return Search(kernel, problem, history.best, results, model=model, history=history)
+
+        def search(kernel: Kernel) -> Search:
             problem = self._problem(kernel, X, graph)
             rows = np.arange(X.shape[0]) if split.rows is None else split.rows
             trained = problem.on_rows(split.graph, rows)
@@ -570,66 +587,58 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
                     "iteration": np.full(len(alphas), history.n_iter),
                 }
 
-            best, results = search_alphas(grid, evaluate, problem.size)
-            chosen = chosen_alpha(best, results)
+            found = Search(kernel, problem, *search_alphas(grid, evaluate, problem.size))
             if problem.space.solver == "cg" and eval_set is not None:
-                model, number = solved[chosen["alpha_"]]
-                model, history = model.select(number), History(int(results["iteration"][best]))
-            else:
-                alpha = np.array([chosen["alpha_"]])
-                model, history = self._solve(problem, alpha, callback=callback)
-        self._store(problem, model, history)
-        self.__dict__.update(chosen)
+                model, number = solved[found.alpha]
+                found.model = model.select(number)
+                found.history = History(int(found.results["iteration"][found.best]))
+            return found
+
+        return stop_early if self.early_stopping else search
 
     def _curve(self, errors: Array) -> Array:
         return errors
 
-    def _resolve(self, problem: RidgeProblem) -> Any:
-        """What "auto" stands for; strings are checked."""
-        if not isinstance(self.cv, str):
-            return self.cv
-        check_option("cv", self.cv, ("auto", "leave-query-out", "leave-pair-out", "validation"))
-        graph = problem.graph
-        if self.cv != "auto":
-            if self.cv == "leave-query-out" and not graph.has_qid:
+    def _folds(self, X: Any, y: Any, problem: RidgeProblem, scoring: Scoring) -> list[Array]:
+        """The rows that are held out together; none for leave-pair-out."""
+        graph, cv = problem.graph, self.cv
+        if isinstance(cv, str):
+            check_option("cv", cv, ("auto", "leave-query-out", "leave-pair-out", "validation"))
+            if cv == "leave-query-out" and not graph.has_qid:
                 raise ValueError("cv='leave-query-out' needs qid")
-            return self.cv
-        if graph.has_qid:
-            return "leave-query-out"
-        small = graph.n_rows <= MAX_PAIR_ROWS and self.scoring in PAIR_METRICS
-        if small and graph.n_rows >= 4 and problem.can_leave_pairs_out():
-            return "leave-pair-out"
-        return max(2, min(10, graph.n_rows // 5))
-
-    def _folds(self, cv: Any, X: Any, y: Any, problem: RidgeProblem) -> list[Array]:
-        """The rows that are held out together."""
-        graph = problem.graph
-        m = graph.n_rows
-        codes = graph.query_codes if graph.has_qid else np.arange(m)
+            if cv == "auto" and not graph.has_qid:
+                few = 4 <= graph.n_rows <= MAX_PAIR_ROWS and not self.store_cv_predictions
+                if few and scoring.name in PAIR_METRICS and problem.can_leave_pairs_out():
+                    cv = "leave-pair-out"
+                else:
+                    cv = max(2, min(10, graph.n_rows // 5))
+        if isinstance(cv, str) and cv == "leave-pair-out":
+            scoring.require_pairs()
+            if self.store_cv_predictions:
+                raise ValueError(
+                    "store_cv_predictions keeps a prediction of every row; use an int cv, or "
+                    "rankrls.model_selection.leave_pair_out_predict"
+                )
+            return []
+        codes = graph.query_codes if graph.has_qid else np.arange(graph.n_rows)
         assert codes is not None
         if isinstance(cv, str):
             return query_folds(codes)
         if is_fold_count(cv):
-            units = int(codes.max()) + 1
-            if not 2 <= cv <= units:
-                what = "queries" if graph.has_qid else "rows"
-                raise ValueError(f"cv={cv} folds of {units} {what}: it must be from 2 to {units}")
+            what = "queries" if graph.has_qid else "rows"
             rng = check_random_state(self.random_state)
-            fold_of = np.empty(units, dtype=np.int64)
-            for number, fold in enumerate(random_folds(units, int(cv), rng)):
-                fold_of[fold] = number
-            return query_folds(fold_of[codes])
+            return query_folds(random_fold_of(codes, int(cv), rng, what=what))
         if not is_splits(cv):
             raise ValueError(
                 "cv must be 'auto', 'leave-query-out', 'leave-pair-out', an int, a splitter or an "
                 f"iterable of (train, test); got {show(cv)}"
             )
         target = y if isinstance(y, PreferenceGraph) else graph.scores
-        groups = graph.query_codes if graph.has_qid else None
-        folds = [test for _, test in read_splits(cv, m, X, target, groups, complement=True)]
-        meant = getattr(cv, "splits_queries", False)  # LeavePairOut
-        split = graph.has_qid and not meant
-        if split and split_folds(problem.objectives[0].laplacian, folds).any():
+        groups = codes if graph.has_qid else None
+        splits = read_splits(cv, graph.n_rows, X, target, groups, complement=True)
+        folds = [test for _, test in splits]
+        whole = groups is not None and not getattr(cv, "splits_queries", False)  # LeavePairOut
+        if whole and split_folds(problem.objectives[0].laplacian, folds).any():
             warn(
                 f"cv={show(cv)} splits queries: rows of a query are both trained on and held out, "
                 "and a held-out row is compared with the held-out part of its query only. To "
@@ -638,24 +647,13 @@ max_iter, tol, early_stopping, validation_fraction, n_iter_no_change, random_sta
         return folds
 
 
-def _score_folds(
-    problem: RidgeProblem, folds: list[Array], alphas: Array, scoring: Scoring
+def _in_parts(
+    score: Callable[[Array], dict[str, Array]], alphas: Array, n_values: int
 ) -> dict[str, Array]:
-    """Scores of held-out folds for every alpha; as many alphas at a time as fit into memory."""
-    held_out = sum(len(rows) for rows in folds) * problem.graph.n_outputs
-    size = max(1, _resources.budget() // (4 * 8 * max(held_out, 1)))
-    parts = []
-    for first in range(0, len(alphas), size):
-        held = problem.leave_out(folds, alphas[first : first + size])
-        found = scoring.spread(problem.graph, held)
-        parts.append({"mean_score": found.pop("mean_score"), "n_refits": held.n_refits, **found})
+    """Score as many alphas at a time as fit into memory with ``n_values`` predictions each."""
+    size = max(1, _resources.budget() // (4 * 8 * max(n_values, 1)))
+    parts = [score(alphas[first : first + size]) for first in range(0, len(alphas), size)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def problem_size(ranker: RankRLSCV, X: Any, y: Any, **preferences: Any) -> float:
-    """About the largest eigenvalue of the problem of these rows, which places the default grid."""
-    ranker = clone(ranker)
-    return ranker._problem(*ranker._prepare(X, y, preferences)).size()
 
 
 def chosen_alpha(best: int, results: dict[str, Array]) -> dict[str, Any]:
@@ -665,9 +663,3 @@ def chosen_alpha(best: int, results: dict[str, Array]) -> dict[str, Any]:
         "best_score_": float(results["mean_score"][best]),
         "cv_results_": results,
     }
-
-
-def _name(cv: Any) -> str:
-    if is_fold_count(cv):
-        return f"{cv} folds"
-    return cv if isinstance(cv, str) else show(cv)

@@ -13,15 +13,14 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls._calls import Progress, all_or_nothing, takes_queries
-from rankrls._frames import check_same_rows, clear_errors, warn_about_columns
+from rankrls._frames import clear_errors, warn_about_columns
 from rankrls._validation import check_option, check_positive, show
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import Objective
 from rankrls.core.preferences.query_weights import query_factor
 from rankrls.core.ridge.greedy import GreedyPath, select_leave_one_out, select_leave_query_out
-from rankrls.estimators.lost_queries import QueryRequests
-from rankrls.estimators.ranker import graph_from_arguments, require_preferences
+from rankrls.estimators.ranker import Preferences, QueryRequests, require_preferences
 from rankrls.estimators.rankrls import RankRLS
 
 __all__ = ["GreedyRankRLS"]
@@ -178,11 +177,12 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
                 "matrices. Pass X.toarray() if that fits into memory, or select "
                 "features by a cheaper criterion first"
             )
-        check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
+        preferences = Preferences(y, qid, sample_weight=sample_weight)
+        preferences.check_names(X)
         with clear_errors(X):
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         n_select = _count(self.n_features_to_select, X.shape[1])
-        graph = graph_from_arguments(X.shape[0], y, qid=qid, sample_weight=sample_weight)
+        graph = preferences.graph(X.shape[0])
         require_preferences(graph)
         warn_about_columns(
             X,

@@ -1,10 +1,10 @@
-"""Training objects of one side of a relation, with their features and kernels."""
+"""Objects of one side of a relation, known and new: features, names and kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,16 @@ from scipy import sparse
 
 from rankrls import _resources
 from rankrls._calls import warn
-from rankrls._frames import kept_names, shown_names
+from rankrls._frames import (
+    column_names,
+    columns_in_order,
+    kept_names,
+    kernels_in_order,
+    names_anything,
+    object_names,
+    shown_names,
+    square_in_order,
+)
 from rankrls._validation import check_positive, show
 from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets, Observations
 from rankrls.core.relations.sides import (
@@ -25,10 +34,10 @@ from rankrls.core.relations.sides import (
     profile_gamma,
     profile_kernel,
 )
-from rankrls.core.spaces.spaces import Kernel, centre, check_gram, subtract
+from rankrls.core.spaces.spaces import Kernel, centre, check_gram, first_equal, subtract
 from rankrls.estimators.ranker import canonical
 
-__all__ = ["Objects", "Others", "check_numbers", "one_matrix", "read_kernels", "stacked_kernels"]
+__all__ = ["NewObjects", "Objects", "in_order", "n_matrices", "read_kernels"]
 
 Array = NDArray[Any]
 
@@ -59,88 +68,80 @@ class Objects:
 
     @classmethod
     def of(
-        cls,
-        kernel: Kernel | KernelSum,
-        X: Any,
-        names: Array | None = None,
-        sees_differences: bool = False,
+        cls, kernel: Kernel | KernelSum, X: Any, names: Any = None, sees_differences: bool = False
     ) -> Objects:
-        """Build training objects, and check a precomputed kernel matrix.
-
-        The kernels of a sum are divided by their mean values k(x, x).
-        """
+        """Build training objects from checked X; kernels of a sum are divided by their size."""
         X = canonical(X, dense=kernel.precomputed)
-        if isinstance(kernel, KernelSum):
-            made = cls(kernel, X, None, names, sees_differences)
-            for block in made._blocks(X):
+        made = cls(kernel, X, None, kept_names(names), sees_differences)
+        for _, _, block in made._terms(X):
+            if block is not None:
                 check_gram(block)
-            return made.weighted(kernel.weights)
-        if kernel.precomputed:
-            check_gram(X)
-        return cls(kernel, X, None, names, sees_differences)
+        return made.weighted(kernel.weights) if isinstance(kernel, KernelSum) else made
+
+    def __len__(self) -> int:
+        return self.X.shape[0]
+
+    def _terms(self, X: Any) -> Iterator[tuple[float, Kernel, Array | None]]:
+        """Weights and kernels of the sum, with the values in X (n', …) of precomputed ones."""
+        if isinstance(self.kernel, Kernel):
+            yield 1.0, self.kernel, X if self.kernel.precomputed else None
+            return
+        n, k, start = len(self), self.kernel.n_blocks, 0
+        if k and X.shape[1] != k * n:
+            raise ValueError(
+                f"X has {X.shape[1]} columns for {k} precomputed kernels of {n} training objects: "
+                f"pass a list of {k} matrices with {n} columns each"
+            )
+        for weight, kernel in self.kernel:
+            block = X[:, start : start + n] if kernel.precomputed else None
+            start += n * kernel.precomputed
+            yield weight, kernel, block
 
     def weighted(self, weights: Array) -> Objects:
         """Return the objects with other kernel weights; kernels are divided by their mean size."""
         assert isinstance(self.kernel, KernelSum)
-        made = replace(self, kernel=replace(self.kernel, weights=weights / self._sizes))
-        made._keep_matrices(self)
-        return made
-
-    def _keep_matrices(self, other: Objects) -> None:
-        """Copy cached matrices that depend neither on weights nor on labels."""
-        known = vars(other)
-        self.__dict__.update(
-            {k: known[k] for k in ("_matrices", "_sizes", "_centred") if k in known}
-        )
+        return self._changed(kernel=replace(self.kernel, weights=weights / self._sizes))
 
     def given(self, observations: Observations, free: FreeOffsets) -> Objects:
         """Return the objects with profiles of ``observations`` without the offsets ``free``."""
         if not (isinstance(self.kernel, KernelSum) and self.kernel.profiled):
             return self
-        made = replace(self, profile=profile_kernel(observations, free))
-        made._keep_matrices(self)
+        return self._changed(profile=profile_kernel(observations, free))
+
+    def _changed(self, **changes: Any) -> Objects:
+        """Return a copy with cached matrices, which depend neither on weights nor on labels."""
+        made, cached = replace(self, **changes), vars(self)
+        vars(made).update(
+            {name: cached[name] for name in ("_matrices", "_sizes", "_centred") if name in cached}
+        )
         return made
 
     def stored(self) -> Objects:
         """Return the objects without cached kernel matrices."""
         return replace(self)
 
-    def _blocks(self, X: Any) -> list[Array]:
-        """Split X into the values (n', n) of every precomputed kernel."""
-        assert isinstance(self.kernel, KernelSum)
-        n, k = len(self), self.kernel.n_blocks
-        if k and X.shape[1] != k * n:
-            raise ValueError(
-                f"X has {X.shape[1]} columns for {k} precomputed kernels of {n} training objects: "
-                f"pass a list of {k} matrices with {n} columns each"
-            )
-        return [X[:, b * n : (b + 1) * n] for b in range(k)]
+    # ------------------------------------------------------------------ kernels of known objects
 
     @cached_property
     def _matrices(self) -> list[Array | None]:
-        """The kernel matrices of a sum, (n, n); None for identity, constant and profile."""
-        assert isinstance(self.kernel, KernelSum)
-        blocks = iter(self._blocks(self.X))
+        """The kernel matrices, (n, n); None for identity, constant and profile."""
         return [
             None
             if is_featureless(kernel)
-            else np.asarray(next(blocks) if kernel.precomputed else self._between(kernel), float)
-            for kernel in self.kernel.kernels
+            else np.asarray(self._between(kernel) if block is None else block, dtype=np.float64)
+            for _, kernel, block in self._terms(self.X)
         ]
 
     @cached_property
     def _sizes(self) -> Array:
-        """Mean k(x, x) of every kernel of a sum, or 1 if it is not positive."""
-        assert isinstance(self.kernel, KernelSum)
-        blocks = iter(self._blocks(self.X))
+        """Mean k(x, x) of every kernel, or 1 if it is not positive."""
         sizes = []
-        for kernel in self.kernel.kernels:
-            diagonal = np.ones(1)
-            if kernel.precomputed:
-                diagonal = next(blocks).diagonal()
-            elif not is_featureless(kernel):
-                diagonal = kernel.paired(self.X)
-            sizes.append(float(diagonal.mean()))
+        for _, kernel, block in self._terms(self.X):
+            if is_featureless(kernel):
+                sizes.append(1.0)
+            else:
+                diagonal = kernel.paired(self.X) if block is None else block.diagonal()
+                sizes.append(float(diagonal.mean()))
         return np.where(np.array(sizes) > 0, sizes, 1.0)
 
     @property
@@ -148,57 +149,21 @@ class Objects:
         """Weights of the kernels of a sum, as given to `weighted`."""
         return self.kernel.weights * self._sizes if isinstance(self.kernel, KernelSum) else None
 
-    def __len__(self) -> int:
-        return self.X.shape[0]
-
     def gram(self) -> Array:
         """Compute the kernel matrix of shape (n, n), in float64, without profiles."""
-        if isinstance(self.kernel, KernelSum):
-            K = np.zeros((len(self), len(self)))
-            for (weight, kernel), matrix in zip(self.kernel, self._matrices, strict=True):
-                if kernel.metric == "identity":
-                    np.einsum("ii->i", K)[:] += weight
-                elif kernel.metric == "constant":
-                    K += weight
-                elif matrix is not None:
-                    K += weight * matrix
-            return K
-        if self.kernel.precomputed:
-            return np.asarray(self.X, dtype=np.float64)
-        return self._between(self.kernel).astype(np.float64, copy=False)
-
-    def _between(self, kernel: Kernel, X: Any = None) -> Array:
-        """Compute kernel values between X (default: training objects) and training objects."""
-        own = self._rows_for(kernel)
-        return kernel(own) if X is None else kernel(self._shifted(kernel, X), own)
-
-    def _product(self, kernel: Kernel, X: Any, coefficients: Array) -> Array:
-        """Multiply the values of `_between` by coefficients (n, k)."""
-        return kernel.product(self._shifted(kernel, X), self._rows_for(kernel), coefficients)
-
-    @property
-    def features(self) -> Any:
-        """The features of a linear kernel."""
-        return self.X if isinstance(self.kernel, KernelSum) else self._rows_for(self.kernel)
-
-    def _rows_for(self, kernel: Kernel) -> Any:
-        return self._centred[0] if self._centres(kernel) else self.X
-
-    def _shifted(self, kernel: Kernel, X: Any) -> Any:
-        return subtract(X, self._centred[1]) if self._centres(kernel) else X
-
-    def _centres(self, kernel: Kernel) -> bool:
-        # Kernels of a sum are divided by their mean values. Centring would change these.
-        alone = self.sees_differences and not isinstance(self.kernel, KernelSum)
-        return kernel.shift_invariant or (kernel.linear and alone)
-
-    @cached_property
-    def _centred(self) -> tuple[Any, Any]:
-        """Centred features and their means, for kernels that depend on differences only.
-
-        Large means of the features then cost no digits.
-        """
-        return centre(self.X)
+        if not isinstance(self.kernel, KernelSum):
+            matrix = self._matrices[0]
+            assert matrix is not None
+            return matrix
+        K = np.zeros((len(self), len(self)))
+        for (weight, kernel), matrix in zip(self.kernel, self._matrices, strict=True):
+            if kernel.metric == "identity":
+                np.einsum("ii->i", K)[:] += weight
+            elif kernel.metric == "constant":
+                K += weight
+            elif matrix is not None:
+                K += weight * matrix
+        return K
 
     def inner_products(self, S: Array) -> Array:
         """Compute ⟨S, K⟩ for every kernel matrix of a sum, divided by its size; no profiles."""
@@ -211,58 +176,140 @@ class Objects:
                 products.append(float(S.sum() if kernel.metric == "constant" else np.trace(S)))
         return np.array(products) / self._sizes
 
+    @property
+    def features(self) -> Any:
+        """The features of a linear kernel, possibly centred."""
+        return self.X if isinstance(self.kernel, KernelSum) else self._shifted(self.kernel)
+
+    def _shifted(self, kernel: Kernel, X: Any = None) -> Any:
+        """X (default: training objects), minus means if the kernel depends on differences only.
+
+        Large means of the features then cost no digits. The kernels of a sum are divided by their
+        mean values, which centring a linear kernel would change.
+        """
+        alone = self.sees_differences and not isinstance(self.kernel, KernelSum)
+        if not (kernel.shift_invariant or (kernel.linear and alone)):
+            return self.X if X is None else X
+        return self._centred[0] if X is None else subtract(X, self._centred[1])
+
+    @cached_property
+    def _centred(self) -> tuple[Any, Any]:
+        return centre(self.X)
+
+    def _between(self, kernel: Kernel, X: Any = None) -> Array:
+        """Compute kernel values between X (default: training objects) and training objects."""
+        own = self._shifted(kernel)
+        return kernel(own) if X is None else kernel(self._shifted(kernel, X), own)
+
     def side(self, free: FreeOffsets = NO_OFFSETS) -> Side:
         """Return the objects as a side of a relation, with a lazily computed kernel matrix.
 
         ``free`` are the offsets subtracted from the labels of profiles.
         """
         X, n = self.features, len(self)
-        if self.kernel.linear and not sparse.issparse(X) and 8 * X.shape[1] <= n:
-            return Side(self._required_gram, X)  # the kernel matrix is rarely needed
-        self._require_gram()
+
+        def gram() -> Array:
+            advice = "use fewer objects: all n × n kernel values are needed"
+            _resources.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
+            return self.gram()
+
         if isinstance(self.kernel, KernelSum):
-            K = self.gram()
+            K = gram()
             if self.profile is not None:
                 return ProfiledSide(K, self.kernel.profiles, self.profile, free)
-            return Side(K, parts=lambda: self.parts(self.others(self.X)))
+            return Side(K, parts=lambda: list(self.parts(self.new(self.X))))
         if not self.kernel.linear:
-            return Side(self.gram())
-        if not sparse.issparse(X):
-            return Side(self.gram, X)
+            return Side(gram())
+        if not sparse.issparse(X):  # the kernel matrix is rarely needed if there are few features
+            return Side(gram if 8 * X.shape[1] <= n else gram(), X)
         # A dense copy is no larger than the kernel matrix, and its columns keep their digits.
-        dense = X.toarray() if X.shape[1] <= X.shape[0] else None
-        return Side(self.gram, dense, multiplies=False) if dense is not None else Side(self.gram())
+        K = gram()
+        return Side(K, X.toarray(), multiplies=False) if X.shape[1] <= n else Side(K)
 
-    def _require_gram(self) -> None:
-        n, advice = len(self), "use fewer objects: all n × n kernel values are needed"
-        _resources.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
+    # ------------------------------------------------------------------ new objects
 
-    def _required_gram(self) -> Array:
-        self._require_gram()
-        return self.gram()
+    def new(self, X: Any, names: Any = None, name: str = "X", among: Any = None) -> NewObjects:
+        """Wrap other objects with checked features of shape (n', d) for the kernel of this side."""
+        return NewObjects(
+            self, canonical(X, dense=self.kernel.precomputed), names, name, among=among
+        )
 
-    def require_columns(self, X: Any, name: str) -> None:
-        """Raise if X has not the columns of several kernel matrices side by side."""
-        k = self.kernel.n_blocks if isinstance(self.kernel, KernelSum) else 0
-        if k > 1 and getattr(X, "ndim", 0) == 2 and X.shape[1] != self.X.shape[1]:
+    def parts(self, new: NewObjects, coefficients: Array | None = None) -> Iterator[Array]:
+        """Weighted values (n', n) of every kernel of a sum, times coefficients (n, k) if given."""
+        m, n = new.shape[0], len(self)
+        for weight, kernel, block in self._terms(new.X):
+            if kernel.metric == "constant" or weight == 0.0:
+                row = np.ones(n) if coefficients is None else coefficients.sum(axis=0)
+                part: Any = np.tile(row, (m, 1))
+            elif is_featureless(kernel):
+                part = new.known
+                if kernel.metric == "profile":
+                    assert self.profile is not None
+                    part = part @ self.profile ** profile_gamma(kernel)
+                part = part if coefficients is None else part @ coefficients
+                part = part.toarray() if sparse.issparse(part) else part
+            elif block is not None:
+                part = block if coefficients is None else block @ coefficients
+            elif coefficients is None:
+                part = self._between(kernel, new.X)
+            else:
+                own = self._shifted(kernel)
+                part = kernel.product(self._shifted(kernel, new.X), own, coefficients)
+            yield part if weight == 1.0 else weight * part
+
+    def values(
+        self, new: NewObjects, coefficients: Array | None = None, *, explicit: bool = False
+    ) -> Array:
+        """Kernel values (n', n), or features if ``explicit``, times coefficients if given."""
+        if not explicit:
+            return reduce(np.add, self.parts(new, coefficients))
+        if coefficients is not None:
+            return new.X @ coefficients
+        return new.X.toarray() if sparse.issparse(new.X) else new.X
+
+    def paired(self, new: NewObjects, other: NewObjects | None = None) -> Array:
+        """Compute k(x, y) row by row (y = x if ``other`` is None), shape (n',)."""
+        out = np.zeros(new.shape[0])
+        for weight, kernel, block in self._terms(new.X):
+            out += weight * self._paired(kernel, block, new, other)
+        return out
+
+    def _paired(
+        self, kernel: Kernel, block: Array | None, new: NewObjects, other: NewObjects | None
+    ) -> Any:
+        if kernel.metric == "constant" or (kernel.metric == "identity" and other is None):
+            return 1.0
+        if block is None and not is_featureless(kernel):
+            return kernel.paired(new.X, None if other is None else other.X)
+        second = new if other is None else other
+        if kernel.metric == "identity":  # 0 for two objects that differ
+            return np.asarray(new.known.multiply(second.known).sum(axis=1)).ravel()
+        if block is None:
+            assert self.profile is not None
+            products = new.known @ self.profile ** profile_gamma(kernel)
+            values = np.asarray(second.known.multiply(products).sum(axis=1)).ravel()
+            return np.where(new.unknown, 1.0, values) if other is None else values
+        # Values of new objects with known ones are given, and possibly those among new ones.
+        values = np.asarray(second.known.multiply(block).sum(axis=1)).ravel()
+        missing = second.unknown
+        if other is None and new.among is not None:
+            values, missing = np.where(missing, new.among.diagonal(), values), np.zeros(1, bool)
+        elif other is not None and n_matrices(self.kernel) == 1:
+            swapped = np.asarray(new.known.multiply(other.X).sum(axis=1)).ravel()
+            values, missing = np.where(missing, swapped, values), missing & new.unknown
+        if missing.any():
             raise ValueError(
-                f"{name} must be a list of {k} kernel matrices with {len(self)} columns each, one "
-                "for each precomputed kernel"
+                "uncertainties need k(x, x), which kernel='precomputed' does not tell for new "
+                f"objects: row {int(np.argmax(missing))} of {second.name} is none of the training "
+                "objects. Append the kernel values among the new objects as further columns"
             )
-
-    def others(self, X: Any, names: Any = None, name: str = "X") -> Others:
-        """Wrap other objects with checked features of shape (n', d) for the kernel of this side.
-
-        ``names`` are the names of the objects, and ``name`` is the name of the argument.
-        """
-        return Others(self, canonical(X, dense=self.kernel.precomputed), names, name)
+        return values
 
     def equal(self) -> list[Array]:
         """Find groups of objects with equal features (kernel values, if precomputed)."""
-        codes = _codes(self.X)
-        order = np.argsort(codes, kind="stable")
-        ends = np.cumsum(np.bincount(codes))
-        return [group for group in np.split(order, ends[:-1]) if len(group) > 1]
+        codes, counts = np.unique(_codes(self.X), return_inverse=True, return_counts=True)[1:]
+        groups = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
+        return [group for group in groups if len(group) > 1]
 
     def known(self, X: Any, names: Any = None, name: str = "X") -> sparse.csr_array:
         """Match other objects with training objects; return an indicator matrix (n', n).
@@ -277,9 +324,10 @@ class Objects:
         in_order = numbers is None or not (numbers >= 0).any()
         if numbers is not None and len(numbers) == n:
             in_order |= bool((numbers == np.arange(n)).all())
-        if in_order and (X is self.X or (X.shape == self.X.shape and _equal(X, self.X))):
+        codes = None if X is self.X else _codes(self.X, X)
+        if in_order and (codes is None or np.array_equal(codes[:n], codes[n:])):
             return sparse.csr_array(sparse.identity(n, format="csr"))
-        codes = _codes(self.X, X)
+        codes = _codes(self.X, X) if codes is None else codes
         mine, others = codes[:n], codes[n:]
         order = np.argsort(mine, kind="stable")
         first = np.searchsorted(mine[order], others, "left")
@@ -312,118 +360,25 @@ class Objects:
     def _warn_of_other_features(self, rows: Array, names: Any, name: str) -> None:
         if not len(rows) or not isinstance(names[rows[0]], str):  # integers may number any rows
             return
-        shown = shown_names(names[rows])
         warn(
-            f"{shown} of {name} {'has' if len(rows) == 1 else 'have'} the name of a training "
-            "object and other features than in fit: taken as new, without what was learned of "
-            "this object itself"
+            f"{shown_names(names[rows])} of {name} {'has' if len(rows) == 1 else 'have'} the name "
+            "of a training object and other features than in fit: taken as new, without what was "
+            "learned of this object itself"
         )
 
-    def values(self, X: Others, *, explicit: bool = False) -> Array:
-        """Compute kernel values (n', n) of other objects, or their features if ``explicit``."""
-        if explicit:
-            return X.X.toarray() if sparse.issparse(X.X) else X.X
-        if isinstance(self.kernel, KernelSum):
-            return self._sum_product(X, None)
-        return self._between(self.kernel, X.X)
+    # ------------------------------------------------------------------ other training objects
 
-    def parts(self, X: Others) -> list[Array]:
-        """Compute weighted values (n', n) with other objects for every kernel of a sum."""
-        assert isinstance(self.kernel, KernelSum)
-        made = []
-        for one in np.eye(len(self.kernel.kernels)):
-            alone = replace(self, kernel=replace(self.kernel, weights=self.kernel.weights * one))
-            alone._keep_matrices(self)
-            made.append(alone._sum_product(X, None))
-        return made
-
-    def product(self, X: Others, coefficients: Array, *, explicit: bool = False) -> Array:
-        """Multiply kernel values (features, if ``explicit``) by coefficients; shape (n', k)."""
-        if explicit:
-            return X.X @ coefficients
-        if isinstance(self.kernel, KernelSum):
-            return self._sum_product(X, coefficients)
-        return self._product(self.kernel, X.X, coefficients)
-
-    def _sum_product(self, others: Others, coefficients: Array | None) -> Array:
-        """Compute values of a sum of kernels, times coefficients (n, k) unless None."""
-        assert isinstance(self.kernel, KernelSum)
-        n, X = len(self), others.X
-        blocks = iter(self._blocks(X))
-        known = others.known if any(map(is_featureless, self.kernel.kernels)) else None
-        out = np.zeros((X.shape[0], n if coefficients is None else coefficients.shape[1]))
-        for weight, kernel in self.kernel:
-            block = next(blocks) if kernel.precomputed else None
-            if weight == 0.0:
-                continue
-            if kernel.metric == "constant":
-                out += weight if coefficients is None else weight * coefficients.sum(axis=0)
-            elif is_featureless(kernel):
-                right: Any = sparse.identity(n)
-                if kernel.metric == "profile":
-                    assert self.profile is not None
-                    right = self.profile ** profile_gamma(kernel)
-                right = right if coefficients is None else right @ coefficients
-                part = known @ right
-                out += weight * (part.toarray() if sparse.issparse(part) else part)
-            elif coefficients is None:
-                out += weight * (self._between(kernel, X) if block is None else block)
-            elif block is not None:
-                out += weight * (block @ coefficients)
-            else:
-                out += weight * self._product(kernel, X, coefficients)
-        return out
-
-    def paired(self, X: Others, Y: Others | None = None) -> Array:
-        """Compute k(x, y) row by row (y = x if Y is None), shape (n',).
-
-        Precomputed kernels have these values for training objects only. The profile of a new
-        object is unknown.
-        """
-        if isinstance(self.kernel, Kernel) and not self.kernel.precomputed:
-            return self.kernel.paired(X.X, None if Y is None else Y.X)
-        known = X.known
-        other = known if Y is None else Y.known
-        new = np.asarray(known.sum(axis=1)).ravel() == 0.0
-        if self.kernel.precomputed and new.any():
-            raise ValueError(
-                "uncertainties need k(x, x), which kernel='precomputed' does not tell for new "
-                f"objects: row {int(np.flatnonzero(new)[0])} of {X.name} is none of the training "
-                "objects"
-            )
-        if isinstance(self.kernel, Kernel):
-            return _entries(known, other, np.asarray(self.X, dtype=float))
-        out = np.zeros(X.shape[0])
-        blocks = iter(self._blocks(self.X))
-        for weight, kernel in self.kernel:
-            if kernel.metric == "constant":
-                out += weight
-            elif kernel.metric == "identity":
-                same = known.multiply(other).sum(axis=1)  # 0 for two objects that differ
-                out += weight * (1.0 if Y is None else np.asarray(same).ravel())
-            elif kernel.metric == "profile":
-                assert self.profile is not None
-                profile = self.profile ** profile_gamma(kernel)
-                values = _entries(known, other, profile)
-                out += weight * (np.where(new, 1.0, values) if Y is None else values)
-            elif kernel.precomputed:
-                out += weight * _entries(known, other, next(blocks))
-            else:
-                out += weight * kernel.paired(X.X, None if Y is None else Y.X)
-        return out
-
-    def with_others(self, others: Others) -> Objects:
-        """Append other objects, as in a new fit, without profiles."""
-        if self.kernel.precomputed:  # values with these objects, and then among the others
-            n = len(self)
-            X = np.block([[self.X, others.X[:, :n].T], [others.X[:, :n], others.X[:, n:]]])
+    def with_new(self, new: NewObjects) -> Objects:
+        """Append new objects, as in a new fit, without profiles."""
+        if self.kernel.precomputed:
+            X: Any = np.block([[self.X, new.X.T], [new.X, new.among]])
         else:
-            X = (sparse.vstack if sparse.issparse(self.X) else np.vstack)([self.X, others.X])
+            X = (sparse.vstack if sparse.issparse(self.X) else np.vstack)([self.X, new.X])
         names = None
-        if self.names is not None and others.names is not None:
-            new = kept_names(others.names)
-            if new is not None and new.dtype == self.names.dtype:
-                names = np.concatenate([self.names, new])
+        if self.names is not None and new.names is not None:
+            added = kept_names(new.names)
+            if added is not None and added.dtype == self.names.dtype:
+                names = np.concatenate([self.names, added])
         return self.refitted(X, names)
 
     def only(self, kept: Array) -> Objects:
@@ -435,23 +390,17 @@ class Objects:
         """Return other objects with the same kernels, divided by their new mean values."""
         X = canonical(X, dense=self.kernel.precomputed)
         made = Objects(self.kernel, X, None, names, self.sees_differences)
-        weights = self.weights
-        return made if weights is None else made.weighted(weights)
+        return made if self.weights is None else made.weighted(self.weights)
 
     def part(self, chosen: Array, train: Array) -> Any:
         """Return features, or kernel values with ``train``, of the objects ``chosen``."""
         X = self.X[chosen]
-        if isinstance(self.kernel, KernelSum) and self.kernel.precomputed:
-            return np.hstack([block[:, train] for block in self._blocks(X)])
-        return X[:, train] if self.kernel.precomputed else X
+        if not self.kernel.precomputed:
+            return X
+        return np.hstack([block[:, train] for *_, block in self._terms(X) if block is not None])
 
 
-def _entries(first: Any, second: Any, K: Array) -> Array:
-    """Compute entries of K row by row for two indicator matrices of `Objects.known`."""
-    return np.asarray(second.multiply(first @ K).sum(axis=1)).ravel()
-
-
-class Others:
+class NewObjects:
     """Objects to predict for, with their features and matching training objects.
 
     Parameters
@@ -462,34 +411,56 @@ class Others:
     names : pandas Index of length n', or None
     name : str
         Name of X in messages.
+    among : ndarray of shape (n', n'), optional
+        Kernel values among the new objects of a precomputed kernel.
+    rows : ndarray, optional
+        The selected rows of ``of``, if this is a part of other new objects.
     """
 
-    _find: Callable[[], sparse.csr_array]
-
-    def __init__(self, objects: Objects, X: Any, names: Any, name: str) -> None:
-        self.X, self.names, self.name = X, names, name
-        self._find = lambda: objects.known(X, names, name)
+    def __init__(
+        self,
+        objects: Objects,
+        X: Any,
+        names: Any,
+        name: str,
+        *,
+        among: Array | None = None,
+        of: NewObjects | None = None,
+        rows: Any = None,
+    ) -> None:
+        self.objects, self.X, self.names, self.name = objects, X, names, name
+        self.among, self._of, self._rows = among, of, rows
 
     @cached_property
     def known(self) -> sparse.csr_array:
-        """See `Objects.known`."""
-        return self._find()
+        """Indicator matrix of matching training objects, see `Objects.known`."""
+        if self._of is not None:
+            return self._of.known[self._rows]
+        return self.objects.known(self.X, self.names, self.name)
+
+    @property
+    def unknown(self) -> Array:
+        """Mask of the objects that are none of the training objects, shape (n',)."""
+        return np.diff(self.known.indptr) == 0
 
     @property
     def shape(self) -> tuple[int, int]:
         """The shape of X."""
         return self.X.shape
 
-    def __getitem__(self, rows: Array) -> Others:
-        part = object.__new__(Others)
-        part.X, part.name = self.X[rows], self.name
-        part.names = None if self.names is None else self.names[rows]
-        part._find = lambda: self.known[rows]
-        return part
+    def __getitem__(self, rows: Array) -> NewObjects:
+        names = None if self.names is None else self.names[rows]
+        among = None if self.among is None else self.among[np.ix_(rows, rows)]
+        return NewObjects(
+            self.objects, self.X[rows], names, self.name, among=among, of=self, rows=rows
+        )
+
+
+# ---------------------------------------------------------------------- reading
 
 
 def read_kernels(
-    kernel: Any, weights: Any, params: Any, name: str, **common: Any
+    kernel: Any, weights: Any, params: Any, name: str, *, gamma: Any, **common: Any
 ) -> Kernel | KernelSum:
     """Read the kernel, or the sum of kernels, from the parameters of an estimator.
 
@@ -502,40 +473,37 @@ def read_kernels(
         Parameters of the kernel, or of every kernel of a list.
     name : str
         Name of the parameter that contains ``kernel``, for messages.
-    **common
+    gamma, **common
         gamma, degree, coef0, n_jobs.
     """
     several = isinstance(kernel, list | tuple)
     kernels = list(kernel) if several else [kernel]
     if several and not kernels:
         raise ValueError(f"{name} is an empty list: give at least one kernel")
-    if not several and not (isinstance(kernel, str) and kernel in FEATURELESS):
+    featureless = [isinstance(one, str) and one in FEATURELESS for one in kernels]
+    if not several and not featureless[0]:
         if weights is not None:
             raise ValueError(f"{name}_weights are those of several kernels: {name} must be a list")
-        return Kernel.from_options(kernel, kernel_params=params, **common)
-    if params is None or isinstance(params, dict):
-        common_params = params
-        params = [None if _is_featureless_name(one) else common_params for one in kernels]
-        if not several:
-            params = [common_params]
+        return Kernel.from_options(kernel, kernel_params=params, gamma=gamma, **common)
+    if params is None or isinstance(params, dict):  # those of all kernels that take some
+        params = [None if several and known else params for known in featureless]
     if not isinstance(params, list | tuple) or len(params) != len(kernels):
         raise ValueError(f"{name}_params must be a dict, or a list of {len(kernels)} dicts")
     made = []
-    for one, own in zip(kernels, params, strict=True):
-        if isinstance(one, str) and one in FEATURELESS:
+    for one, own, known in zip(kernels, params, featureless, strict=True):
+        if known:
             made.append(_featureless(one, own, name))
-            continue
-        gamma = None if own and "gamma" in own else common["gamma"]
-        made.append(Kernel.from_options(one, kernel_params=own, **common | {"gamma": gamma}))
-    mixed = [one.precomputed for one in made if not is_featureless(one)]
-    if any(mixed) and not all(mixed):
+        else:
+            width = None if own and "gamma" in own else gamma
+            made.append(Kernel.from_options(one, kernel_params=own, gamma=width, **common))
+    mixed = {one.precomputed for one in made if not is_featureless(one)}
+    if len(mixed) == 2:
         raise ValueError(
             f"{name} has 'precomputed' beside kernels of features: compute all kernel matrices, "
             "and pass a list of them"
         )
-    if weights is None:
-        used = np.full(len(made), 1.0 / len(made))
-    else:
+    used = np.full(len(made), 1.0 / len(made))
+    if weights is not None:
         used = np.asarray(weights, dtype=np.float64)
         if used.shape != (len(made),) or not (np.isfinite(used) & (used >= 0)).all():
             raise ValueError(
@@ -547,10 +515,6 @@ def read_kernels(
     return KernelSum(tuple(made), used)
 
 
-def _is_featureless_name(kernel: Any) -> bool:
-    return isinstance(kernel, str) and kernel in FEATURELESS
-
-
 def _featureless(kernel: str, params: Any, name: str) -> Kernel:
     unknown = sorted(set(params or ()) - ({"gamma"} if kernel == "profile" else set()))
     if unknown:
@@ -560,57 +524,57 @@ def _featureless(kernel: str, params: Any, name: str) -> Kernel:
     return Kernel(kernel, {"gamma": check_positive("gamma", params["gamma"])})
 
 
-def stacked_kernels(kernel: Kernel | KernelSum, X: Any, name: str = "X") -> Any:
-    """Stack a list of precomputed kernel matrices horizontally; return other X unchanged."""
-    n_blocks = kernel.n_blocks if isinstance(kernel, KernelSum) else int(kernel.precomputed)
-    listed = isinstance(X, list | tuple) and len(X) > 0 and np.ndim(X[0]) == 2
-    if not n_blocks or not (listed or getattr(X, "ndim", 2) == 3):
-        return X
-    if len(X) != n_blocks:
-        raise ValueError(f"{name} has {len(X)} kernel matrices for {n_blocks} precomputed kernels")
-    if n_blocks == 1:
-        return X[0]
+def n_matrices(kernel: Kernel | KernelSum) -> int:
+    """Number of precomputed kernel matrices in X."""
+    return kernel.n_blocks if isinstance(kernel, KernelSum) else int(kernel.precomputed)
+
+
+def in_order(
+    kernel: Kernel | KernelSum, X: Any, name: str, objects: Objects | None = None
+) -> tuple[Any, Any]:
+    """Align the columns of kernel matrices with the objects; also return names of the rows.
+
+    Parameters
+    ----------
+    kernel : Kernel or KernelSum
+    X : array-like, or list of kernel matrices, which are stacked horizontally
+    name : str
+        Name of X in messages.
+    objects : Objects, optional
+        The training objects, if X are others. None: the rows and columns of X are the same objects.
+    """
+    k = n_matrices(kernel)
+    square, known = objects is None, None if objects is None else objects.names
+    listed = isinstance(X, list | tuple)
+    if k == 1 and column_names(X) is not None:
+        X = square_in_order(X, name) if square else columns_in_order(X, known, name)
+    elif k > 1 and listed:
+        X = kernels_in_order(X, name, square=square, known=known)
+        found = (object_names(part, precomputed=square) for part in X)
+        names = next(filter(names_anything, found), None)
+    if not (k > 1 and listed):
+        names = object_names(X, precomputed=square and k > 0)
+    names = names if square or names_anything(names) else None
+    stacked = listed and len(X) > 0 and np.ndim(X[0]) == 2
+    if not k or not (stacked or getattr(X, "ndim", 2) == 3):
+        width = X.shape[1] if getattr(X, "ndim", 0) == 2 else None
+        if k > 1 and objects is not None and width not in (None, objects.X.shape[1]):
+            raise ValueError(
+                f"{name} must be a list of {k} kernel matrices with {len(objects)} columns "
+                "each, one for each precomputed kernel"
+            )
+        return X, names
+    if len(X) != k:
+        raise ValueError(f"{name} has {len(X)} kernel matrices for {k} precomputed kernels")
     parts = [np.asarray(part) for part in X]
-    if len({part.shape for part in parts}) > 1 or parts[0].ndim != 2:
+    if len({part.shape for part in parts}) > 1:
         shapes = ", ".join(str(part.shape) for part in parts)
         raise ValueError(f"the kernel matrices of {name} must have one shape; got {shapes}")
-    return np.hstack(parts)
-
-
-def one_matrix(kernel: Kernel | KernelSum) -> bool:
-    """Whether X is a single precomputed kernel matrix."""
-    return kernel.precomputed and (not isinstance(kernel, KernelSum) or kernel.n_blocks == 1)
-
-
-def _equal(X: Any, other: Any) -> bool:
-    if sparse.issparse(X) or sparse.issparse(other):
-        return (sparse.csr_array(X) != sparse.csr_array(other)).nnz == 0
-    return np.array_equal(X, other)
+    return (X[0] if k == 1 else np.hstack(parts)), names
 
 
 def _codes(*parts: Any) -> Array:
     """Return integer codes of shape (n,) that are equal for equal rows of all parts."""
     if any(map(sparse.issparse, parts)):
-        # Sparse rows are compared by columns and values. Products with integers would depend on
-        # the order of summation, because of rounding.
-        stacked = sparse.csr_array(sparse.vstack([sparse.csr_array(part) for part in parts]))
-        stacked.eliminate_zeros()
-        stacked.sort_indices()
-        bounds = zip(stacked.indptr[:-1], stacked.indptr[1:], strict=True)
-        keys = [stacked.indices[a:b].tobytes() + stacked.data[a:b].tobytes() for a, b in bounds]
-        return np.unique(np.array(keys, dtype=object), return_inverse=True)[1]
-    dtype = parts[0].dtype
-    rows = np.vstack([np.asarray(part, dtype=dtype) for part in parts]) + dtype.type(0)
-    rows = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.itemsize * rows.shape[1])))
-    return np.unique(rows.ravel(), return_inverse=True)[1]
-
-
-def check_numbers(name: str, values: Any, n: int) -> Array:
-    """Check row indices; return an int64 array of shape (n_edges,)."""
-    array = np.asarray(values)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError(f"{name} must be row numbers (integers, 1-D); got {show(values)}")
-    if array.size and (array.min() < 0 or array.max() >= n):
-        bad = array.min() if array.min() < 0 else array.max()
-        raise ValueError(f"{name} has {bad}, but rows are numbered 0 to {n - 1}")
-    return array.astype(np.int64)
+        return first_equal(sparse.vstack([sparse.csr_array(part) for part in parts], format="csr"))
+    return first_equal(np.vstack([np.asarray(part, dtype=parts[0].dtype) for part in parts]))

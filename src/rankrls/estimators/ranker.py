@@ -1,10 +1,10 @@
-"""Base classes of the rankers: validation, preparation, prediction, scoring."""
+"""Base classes of the rankers: their arguments, validation, prediction, posterior and scoring."""
 
 from __future__ import annotations
 
 import numbers
 from abc import abstractmethod
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls import _resources
-from rankrls._calls import Progress, explained, takes_queries
+from rankrls._calls import Progress, library_frames, takes_queries, warn
 from rankrls._frames import (
     check_basis_names,
     check_same_rows,
@@ -35,132 +35,118 @@ from rankrls._validation import (
     check_option,
     check_positive,
     check_scores,
+    encode_qid,
     show,
 )
 from rankrls.core.linalg.krylov import DEFAULT_MAX_ITER, History, IterationOptions
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.statistics import Ledger
+from rankrls.core.preferences.query_weights import varying_queries
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.spaces import SOLVERS, Kernel, check_kernel_values, choose_space
 from rankrls.estimators.calibration import margins
-from rankrls.estimators.lost_queries import QueryRequests, warn_of_pooled_queries
+from rankrls.estimators.seen_queries import SeenQueries
 from rankrls.metrics import pairwise_accuracy
 
 __all__ = [
-    "NO_QID",
-    "PosteriorMixin",
-    "Ranker",
+    "BaseRanker",
+    "Preferences",
+    "QueryRequests",
+    "RidgeRanker",
     "canonical",
     "check_return_std",
     "graph_accuracy",
-    "graph_from_arguments",
     "require_preferences",
+    "warn_of_pooled_queries",
 ]
 
 Array = NDArray[Any]
 
-NO_QID = (
-    "predict takes no qid, because the score of a row does not depend on its query: predict all "
-    "rows, then sort those of each query by their scores"
-)
+#: Arrays of at most this many numbers are checked without scikit-learn, whose checks take longer
+#: than the predictions of a few rows.
+SMALL = 20_000
+
+
+@dataclass(frozen=True)
+class Preferences:
+    """The arguments of ``fit`` and ``score`` that say what is preferred; see `RankRLS.fit`."""
+
+    y: Any = None
+    qid: Any = None
+    pairs: Any = None
+    magnitude: Any = None
+    pair_weight: Any = None
+    pair_features: Any = None
+    sample_weight: Any = None
+
+    def check_names(self, X: Any) -> None:
+        """Raise if arguments have the names of the rows of X in another order."""
+        by_row = {"qid": self.qid, "sample_weight": self.sample_weight}
+        check_same_rows(X, y=self.y, **by_row)
+        if self.y is not None and not isinstance(self.y, PreferenceGraph):
+            check_same_rows(self.y, "y", **by_row)
+
+    def graph(self, n_rows: int) -> PreferenceGraph:
+        """Validate the arguments and combine them into one graph over ``n_rows`` rows."""
+        y, pairs = self.y, self.pairs
+        given = [name for name, value in vars(self).items() if name != "y" and value is not None]
+        if isinstance(y, PreferenceGraph):
+            if given:
+                raise ValueError(f"y is a PreferenceGraph: {given[0]} must be part of it")
+            if len(y) != n_rows:
+                raise ValueError(f"y is a graph over {len(y)} rows for {n_rows} rows of X")
+            return y
+        for name in given:
+            if pairs is None and name in ("magnitude", "pair_weight", "pair_features"):
+                raise ValueError(f"{name} belongs to pairs, and there are none")
+            if pairs is not None and y is None and name in ("qid", "sample_weight"):
+                raise ValueError(
+                    f"{name} says how the scores y are compared, and there is no y; given pairs "
+                    "are taken as they are (weigh them with pair_weight)"
+                )
+        if pairs is None:
+            return self._graph_of_scores(n_rows)
+        graph = PreferenceGraph.from_pairs(
+            pairs,
+            n_rows=n_rows,
+            magnitude=self.magnitude,
+            pair_weight=self.pair_weight,
+            pair_features=self.pair_features,
+        )
+        return graph if y is None else self._graph_of_scores(n_rows) + graph
+
+    def _graph_of_scores(self, n_rows: int) -> PreferenceGraph:
+        if self.y is None:
+            raise ValueError(
+                "ranking requires y to be passed, but the target y is None: give scores y, "
+                "or pairs of row numbers (preferred, other)"
+            )
+        scores = check_scores(self.y)
+        several = scores.ndim == 2 and scores.shape[1] > 1
+        if several:
+            advice = "fit fewer outputs at a time"
+            _resources.require("fitting several outputs", *scores.shape, copies=6, advice=advice)
+        looks_like_pairs = several and scores.shape[1] == 2 and len(scores) != n_rows
+        hint = " (pairs of row numbers go into pairs=)" if looks_like_pairs else ""
+        check_length("y", scores, n_rows, f"rows of X{hint}")
+        qid = self.qid
+        if isinstance(qid, list | tuple | np.ndarray) and len(qid) != n_rows:
+            sizes = all(isinstance(size, int | np.integer) for size in qid) and sum(qid) == n_rows
+            hint = " (pass sizes of consecutive queries as group)" if sizes else ""
+            check_length("qid", qid, n_rows, f"rows of X{hint}")
+        return PreferenceGraph.from_scores(scores, qid=qid, sample_weight=self.sample_weight)
 
 
 def check_return_std(value: Any) -> bool:
     """Return ``return_std`` if it is a bool (query ids passed by position would be truthy)."""
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"return_std must be True or False; got {show(value)} ({NO_QID})")
-    return bool(value)
-
-
-def graph_from_arguments(
-    n_rows: int,
-    y: Any,
-    *,
-    qid: Any = None,
-    pairs: Any = None,
-    magnitude: Any = None,
-    pair_weight: Any = None,
-    pair_features: Any = None,
-    sample_weight: Any = None,
-) -> PreferenceGraph:
-    """Validate the arguments of ``fit`` and combine them into one graph over ``n_rows`` rows."""
-    if isinstance(y, PreferenceGraph):
-        others = {
-            "qid": qid,
-            "pairs": pairs,
-            "magnitude": magnitude,
-            "pair_weight": pair_weight,
-            "pair_features": pair_features,
-            "sample_weight": sample_weight,
-        }
-        for name, value in others.items():
-            if value is not None:
-                raise ValueError(f"y is a PreferenceGraph: {name} must be part of it")
-        if len(y) != n_rows:
-            raise ValueError(f"y is a graph over {len(y)} rows for {n_rows} rows of X")
-        return y
-    if pairs is None:
-        of_pairs = {
-            "magnitude": magnitude,
-            "pair_weight": pair_weight,
-            "pair_features": pair_features,
-        }
-        for name, value in of_pairs.items():
-            if value is not None:
-                raise ValueError(f"{name} belongs to pairs, and there are none")
-        if y is None:
-            raise ValueError(
-                "ranking requires y to be passed, but the target y is None: give scores y, "
-                "or pairs of row numbers (preferred, other)"
-            )
-    graph = None
-    if y is not None:
-        scores = check_scores(y)
-        if scores.ndim == 2 and scores.shape[1] > 1:
-            advice = "fit fewer outputs at a time"
-            _resources.require("fitting several outputs", *scores.shape, copies=6, advice=advice)
-        hint = ""
-        if scores.ndim == 2 and scores.shape[1] == 2 and len(scores) != n_rows:
-            hint = " (pairs of row numbers go into pairs=)"
-        check_length("y", scores, n_rows, f"rows of X{hint}")
-        check_same_rows(y, "y", qid=qid, sample_weight=sample_weight)
-        for name, value in {"qid": qid, "sample_weight": sample_weight}.items():
-            if isinstance(value, list | tuple | np.ndarray) or hasattr(value, "to_numpy"):
-                wrong = name == "qid" and len(value) != n_rows
-                hint = _sizes_hint(value, n_rows) if wrong else ""
-                check_length(name, value, n_rows, f"rows of X{hint}")
-        graph = PreferenceGraph.from_scores(scores, qid=qid, sample_weight=sample_weight)
-    else:
-        for name, value in {"qid": qid, "sample_weight": sample_weight}.items():
-            if value is not None:
-                raise ValueError(
-                    f"{name} says how the scores y are compared, and there is no y; given pairs "
-                    "are taken as they are (weigh them with pair_weight)"
-                )
-    if pairs is not None:
-        given = PreferenceGraph.from_pairs(
-            pairs,
-            n_rows=n_rows,
-            magnitude=magnitude,
-            pair_weight=pair_weight,
-            pair_features=pair_features,
+        raise ValueError(
+            f"return_std must be True or False; got {show(value)} (predict takes no qid, because "
+            "the score of a row does not depend on its query: predict all rows, then sort those "
+            "of each query by their scores)"
         )
-        graph = given if graph is None else graph + given
-    assert graph is not None
-    return graph
-
-
-def _sizes_hint(qid: Any, n_rows: int) -> str:
-    """Advice for users who pass the sizes of queries, as in other libraries."""
-    try:
-        sizes = np.asarray(qid)
-    except ValueError:  # tuples of different lengths are labels, too
-        return ""
-    if sizes.ndim == 1 and sizes.dtype.kind in "iu" and int(sizes.sum()) == n_rows:
-        return " (pass sizes of consecutive queries as group)"
-    return ""
+    return bool(value)
 
 
 def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> None:
@@ -223,7 +209,57 @@ def graph_accuracy(graph: PreferenceGraph, predictions: Array, added: Array | No
     return float(np.mean(per_output))
 
 
-class Ranker(QueryRequests, BaseEstimator):
+class QueryRequests:
+    """Mixin for estimators whose ``fit`` takes qid, which scikit-learn's routing then requests."""
+
+    __metadata_request__fit = {"qid": True}  # noqa: RUF012 (scikit-learn reads the class)
+
+    def __sklearn_clone__(self) -> Any:
+        """Clone; warn inside a tool of scikit-learn that has ``groups`` but passes no qid."""
+        for frame in library_frames():
+            params = frame.f_locals.get("params")
+            params = params if isinstance(params, dict) else {}
+            groups = frame.f_locals.get("groups")
+            groups = params.get("groups") if groups is None else groups
+            if groups is None or not frame.f_globals["__name__"].startswith("sklearn."):
+                continue
+            with_qid = any(str(key).split("__")[-1] == "qid" for key in params)
+            if not with_qid and _differ_within(groups, frame.f_locals.get("y")):
+                warn(
+                    "groups only define which rows are held out together; "
+                    f"{type(self).__name__} receives no qid and compares rows of different "
+                    "groups. If the groups are queries, use "
+                    "rankrls.model_selection.cross_val_score (cross_validate, cross_val_predict) "
+                    "with qid=, or y=PreferenceGraph.from_scores(y, qid=groups) and "
+                    "cv=QueryKFold() in a search"
+                )
+            break
+        return super().__sklearn_clone__()  # type: ignore[misc]
+
+
+def _differ_within(groups: Any, y: Any) -> bool:
+    """Whether y differs within most groups, unlike, for example, the samples of a patient."""
+    try:
+        scores = np.asarray(y, dtype=np.float64).reshape(len(groups), -1)
+        codes = encode_qid(groups, len(scores)).codes
+    except Exception:  # errors are reported elsewhere; a hint must not fail
+        return False
+    size = np.bincount(codes)
+    varies = varying_queries(scores, codes, len(size)).any(axis=1)
+    return bool((size > 1).any()) and 2 * int(varies.sum()) >= int((size > 1).sum())
+
+
+def warn_of_pooled_queries(name: str) -> None:
+    """Warn if PyTerrier calls ``fit`` without queries, as its default form does."""
+    if any(f.f_globals.get("__name__", "").startswith("pyterrier.") for f in library_frames()):
+        warn(
+            f"PyTerrier calls {name}.fit without queries, so that rows of different queries are "
+            "compared with each other: write pt.ltr.apply_learned_model("
+            'rankrls.pyterrier.PyTerrierLearner(ranker), form="ltr")'
+        )
+
+
+class BaseRanker(QueryRequests, BaseEstimator):
     """An estimator whose ``_model`` predicts scores from rows of X.
 
     A model has ``coef``, ``dual_coef`` (or None), ``n_outputs`` and ``predict(X, index)`` for the
@@ -231,7 +267,7 @@ class Ranker(QueryRequests, BaseEstimator):
     """
 
     kernel: Any
-    gamma: float | None
+    gamma: Any
     degree: float
     coef0: float
     kernel_params: dict[str, Any] | None
@@ -263,57 +299,31 @@ class Ranker(QueryRequests, BaseEstimator):
     def _keeps_columns(self) -> bool:
         """Whether sparse X in CSC format may stay so."""
 
-    def _check_kernel(self) -> Kernel:
+    def _check_kernel(self, gamma: Any = None) -> Kernel:
         return Kernel.from_options(
             self.kernel,
-            gamma=self.gamma,
+            gamma=self.gamma if gamma is None else gamma,
             degree=self.degree,
             coef0=self.coef0,
             kernel_params=self.kernel_params,
             n_jobs=self.n_jobs,
         )
 
-    def _prepare(
-        self, X: Any, y: Any, preferences: dict[str, Any]
-    ) -> tuple[Kernel, Any, PreferenceGraph]:
-        """Validate kernel and X, and make the preference graph."""
+    def _prepare(self, X: Any, preferences: Preferences) -> tuple[Kernel, Any, PreferenceGraph]:
+        """Validate parameters and data, once: the kernel, the rows and the preference graph."""
         kernel = self._check_options()
-        by_row = {name: preferences.get(name) for name in ("qid", "sample_weight")}
-        check_same_rows(X, y=y, **by_row)
-        for name in ("_kernel_numbers", "_names_beside"):
-            self.__dict__.pop(name, None)
-        if kernel.precomputed:
-            self._check_kernel_names(X)
-        with clear_errors(X):
-            X = validate_data(
-                self,
-                X,
-                accept_sparse=("csr", "csc"),
-                dtype=(np.float64, np.float32),
-                ensure_min_samples=2,
-            )
+        preferences.check_names(X)
+        X = self._check_rows(X, reset=True, least=2, columns=self._keeps_columns)
         require_features(X.shape[1])
-        graph = graph_from_arguments(X.shape[0], y, **preferences)
+        graph = preferences.graph(X.shape[0])
         require_preferences(graph)
         if not graph.has_qid:
             warn_of_pooled_queries(type(self).__name__)
-        X = canonical(X, dense=kernel.precomputed, columns=self._keeps_columns)
         if kernel.precomputed:
             check_kernel_values(X, self.basis)
         else:
             self._warn_about_columns(kernel, X, graph.query_codes if graph.has_qid else None)
         return kernel, X, graph
-
-    def _check_kernel_names(self, X: Any) -> None:
-        """Check that columns of precomputed kernel values have the names of their rows; keep them.
-
-        Names that are text are kept by scikit-learn.
-        """
-        if column_names(X) is not None and X.shape[0] != X.shape[1]:
-            check_basis_names(X, self.basis)
-        else:
-            square_in_order(X, refuse=True)
-        note_kernel_numbers(self, "_kernel_numbers", X)
 
     def _warn_about_columns(self, kernel: Kernel, X: Any, codes: Array | None) -> None:
         """Warn about ids and unequal scales, except with kernels that are functions."""
@@ -324,15 +334,58 @@ class Ranker(QueryRequests, BaseEstimator):
             scales=isinstance(kernel.metric, str),
         )
 
-    def _store_model(self, model: Any, graph: PreferenceGraph, solver: str, n_pairs: int) -> None:
-        """Store a model and the data it was fitted to."""
-        self._model = model
-        self.solver_ = solver
-        self.n_pairs_ = n_pairs
-        self.n_queries_ = graph.n_queries
-        self._flat = graph.flat
-        self._with_qid = graph.has_qid
-        self._store_coefficients()
+    def _check_new(self, X: Any) -> Any:
+        if not hasattr(self, "_model"):
+            check_is_fitted(self)
+        return self._check_rows(X)
+
+    def _check_rows(
+        self, X: Any, *, reset: bool = False, least: int = 1, columns: bool = False
+    ) -> Any:
+        """Validate features, or kernel values; ``reset``: of the first data, not of new ones."""
+        if not reset and self._is_checked(X):
+            return X
+        precomputed = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        if reset:
+            for name in ("_kernel_numbers", "_names_beside"):
+                self.__dict__.pop(name, None)
+        if precomputed and not reset:
+            # Names that are text are those of features to scikit-learn, which compares them.
+            columns_in_order(X, self._kernel_numbers, refuse=True)
+        elif precomputed:
+            if column_names(X) is not None and X.shape[0] != X.shape[1]:
+                check_basis_names(X, self.basis)
+            else:
+                square_in_order(X, refuse=True)
+            note_kernel_numbers(self, "_kernel_numbers", X)
+        asked: Any = self
+        if self._names_beside and not hasattr(X, "columns"):
+            # Arrays of a stream have no names, and scikit-learn would warn about every one.
+            asked = object.__new__(type(self))
+            asked.__dict__.update(self.__dict__)
+            del asked.feature_names_in_
+        with clear_errors(X):
+            X = validate_data(
+                asked,
+                X,
+                accept_sparse=("csr", "csc"),
+                dtype=(np.float64, np.float32),
+                ensure_min_samples=least,
+                reset=reset,
+            )
+        return canonical(X, dense=precomputed, columns=columns)
+
+    def _is_checked(self, X: Any) -> bool:
+        """Whether new rows are a small array that needs no conversion."""
+        return bool(
+            type(X) is np.ndarray
+            and X.ndim == 2
+            and X.dtype in (np.float64, np.float32)
+            and 0 < X.size <= SMALL
+            and X.shape[1] == self.n_features_in_
+            and not hasattr(self, "feature_names_in_")
+            and np.isfinite(X).all()
+        )
 
     def _store_coefficients(self) -> None:
         for name in ("coef_", "dual_coef_", "basis_indices_", "pair_coef_"):
@@ -352,36 +405,6 @@ class Ranker(QueryRequests, BaseEstimator):
         """Drop the axis of outputs if y had none."""
         return values[..., 0] if self._flat else values
 
-    def _check_new(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return self._check_rows(X)
-
-    def _check_rows(self, X: Any) -> Any:
-        if isinstance(self.kernel, str) and self.kernel == "precomputed":
-            # Names that are text are those of features to scikit-learn, which compares them.
-            columns_in_order(X, self._kernel_numbers, refuse=True)
-        with clear_errors(X):
-            X = validate_data(
-                self._asked_for_names(X),
-                X,
-                accept_sparse=("csr", "csc"),
-                dtype=(np.float64, np.float32),
-                reset=False,
-            )
-        return canonical(X, dense=self.kernel == "precomputed")
-
-    def _asked_for_names(self, X: Any, reset: bool = False) -> Any:
-        """Estimator that validates the feature names of X; arrays of a stream have none.
-
-        Their names are given separately, and scikit-learn would warn about every array.
-        """
-        if reset or not self._names_beside or hasattr(X, "columns"):
-            return self
-        nameless = object.__new__(type(self))
-        nameless.__dict__.update(self.__dict__)
-        del nameless.feature_names_in_
-        return nameless
-
     def predict(self, X: Any) -> Any:
         """Predict scores; higher is preferred.
 
@@ -396,7 +419,7 @@ class Ranker(QueryRequests, BaseEstimator):
         ndarray of shape (n,) or (n, n_outputs)
         """
         X = self._check_new(X)
-        return self._outputs(self._model.predict(X))
+        return self._outputs(self._model.predict(X).astype(X.dtype, copy=False))
 
     def decision_function(self, X: Any) -> Any:
         """The scores of `predict`, for scikit-learn's metrics of two classes.
@@ -468,18 +491,12 @@ class Ranker(QueryRequests, BaseEstimator):
                 "y=PreferenceGraph.from_scores(y, qid=qid), or scikit-learn's metadata routing; to "
                 "cross-validate: rankrls.model_selection.cross_val_score with qid)"
             )
-        check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
-        predictions = self.predict(X)
-        graph = graph_from_arguments(
-            len(predictions),
-            y,
-            qid=qid,
-            sample_weight=sample_weight,
-            pairs=pairs,
-            magnitude=magnitude,
-            pair_weight=pair_weight,
-            pair_features=pair_features,
+        preferences = Preferences(
+            y, qid, pairs, magnitude, pair_weight, pair_features, sample_weight
         )
+        preferences.check_names(X)
+        predictions = self.predict(X)
+        graph = preferences.graph(len(predictions))
         if graph.scores is not None and graph.n_outputs != self._model.n_outputs:
             raise ValueError(
                 f"the model has {self._model.n_outputs} output(s), y has {graph.n_outputs}"
@@ -537,36 +554,17 @@ def canonical(X: Any, *, dense: bool, columns: bool = False) -> Any:
     return rows
 
 
-class PosteriorMixin:
-    """Mixin of `RankRLS` and `RankRLSCV`: least squares and its posterior."""
+class RidgeRanker(BaseRanker):
+    """Base class of `RankRLS` and `RankRLSCV`: least squares and its posterior."""
 
     cost: str
     ties: str
     early_stopping: bool
     validation_fraction: float
     n_iter_no_change: int
-
-    _solvers: tuple[str, ...] = SOLVERS
-
-    # Of `Ranker`.
-    kernel: Any
-    query_weighting: Any
-    solver: str
-    basis: Any
-    max_iter: int | None
-    tol: float
-    random_state: Any
-    verbose: int
-    n_jobs: int | None
-    _model: Any
-    _flat: bool
-    _check_kernel: Callable[[], Kernel]
-    _check_new: Callable[[Any], Any]
-    _check_covariates: Callable[[Any, int], Array | None]
-    _outputs: Callable[[Array], Array]
-    _store_model: Callable[..., None]
     solver_: str
-    _ledger: Ledger
+    noise_variance_: Any
+    _seen: SeenQueries
     _preferences: Array
     _learned_with: dict[str, Any]
 
@@ -574,14 +572,33 @@ class PosteriorMixin:
     def _keeps_columns(self) -> bool:
         return self.solver == "cg"
 
+    @property
+    def _loss(self) -> Loss:
+        """The checked options of the loss."""
+        return Loss(self.cost, self.ties, self.query_weighting)
+
+    def _check_options(self) -> Kernel:
+        _ = self._loss
+        check_option("solver", self.solver, SOLVERS)
+        if not isinstance(self.early_stopping, bool | np.bool_):
+            raise ValueError(f"early_stopping must be True or False; got {self.early_stopping!r}")
+        return self._check_kernel()
+
+    def _check_alpha(self, name: str, value: Any) -> float:
+        if self.early_stopping and isinstance(value, numbers.Real) and value == 0:
+            return 0.0
+        if isinstance(value, str):
+            raise ValueError(f"{name} must be a number > 0; got {value!r}. RankRLSCV chooses alpha")
+        return check_positive(name, value)
+
     def _note_learned(self, kernel: Kernel, X: Any, graph: PreferenceGraph) -> None:
         """Store which queries ``fit`` used, for later updates, if these are supported."""
-        for name in ("_ledger", "_preferences", "_learned_with", "_pending"):
+        for name in ("_seen", "_preferences", "_learned_with", "_pending"):
             self.__dict__.pop(name, None)
         if self.solver_ not in ("primal", "nystroem"):
             return
-        self._ledger = Ledger()
-        self._ledger.add(graph, None if kernel.precomputed else X)
+        self._seen = SeenQueries()
+        self._seen.add_graph(graph, None if kernel.precomputed else X)
         self._preferences = graph.n_preferences
         self._learned_with = self._terms(kernel)
 
@@ -589,21 +606,11 @@ class PosteriorMixin:
         """Parameters that must not change between updates."""
         return {**vars(self._loss), "kernel": kernel.metric, "kernel parameters": kernel.params}
 
-    @property
-    def _loss(self) -> Loss:
-        return Loss(self.cost, self.ties, self.query_weighting)
-
     def _problem(
-        self,
-        kernel: Kernel,
-        X: Any,
-        graph: PreferenceGraph,
-        *,
-        keep_basis: bool = False,
-        basis: Any = None,
+        self, kernel: Kernel, X: Any, graph: PreferenceGraph, *, keep_basis: bool = False
     ) -> RidgeProblem:
         """Set up the problem: choose its space and draw its basis, once."""
-        solver, basis = self.solver, self.basis if basis is None else basis
+        solver, basis = self.solver, self.basis
         if graph.pair_features is not None:
             if solver == "cg" or self.early_stopping:
                 raise ValueError("pair_features need a direct solver: leave solver='auto'")
@@ -633,49 +640,38 @@ class PosteriorMixin:
         callback: Any = None,
     ) -> tuple[Any, History]:
         """The model for all ``alphas``, or with held-out rows for the best of them."""
+        if callback is not None and not callable(callback):
+            raise ValueError(f"callback must be a function of one argument; got {show(callback)}")
+        max_iter = DEFAULT_MAX_ITER if self.max_iter is None else self.max_iter
         progress = Progress(type(self).__name__, self.verbose)
-        iteration = self._iteration(progress, callback)
-        solver = problem.space.solver
-        progress(f"solver {solver}, {problem.n_pairs:,} pairs")
+        options = IterationOptions(
+            check_positive("tol", self.tol),
+            check_integer("max_iter", max_iter, least=1),
+            check_integer("n_iter_no_change", self.n_iter_no_change, least=1),
+            callback,
+            progress,
+        )
+        progress(f"solver {problem.space.solver}, {problem.n_pairs:,} pairs")
         model: Any
-        if solver == "cg":
-            model, history = problem.iterate(alphas, iteration, n_threads(self.n_jobs), held_out)
+        if problem.space.solver == "cg":
+            model, history = problem.iterate(alphas, options, n_threads(self.n_jobs), held_out)
         else:
             model, history = problem.solve(alphas), History(n_iter=1)
         progress("solved")
         return model, history
 
     def _store(self, problem: RidgeProblem, model: Any, history: History) -> None:
-        """Store a fitted model."""
+        """Store a fitted model and what is known of its data."""
         graph = problem.graph
-        self._store_model(model, graph, problem.space.solver, problem.n_pairs)
+        self._model = model
+        self.solver_ = problem.space.solver
+        self.n_pairs_ = problem.n_pairs
+        self.n_queries_ = graph.n_queries
         self.n_iter_ = history.n_iter
+        self._flat = graph.flat
+        self._with_qid = graph.has_qid
+        self._store_coefficients()
         self._store_validation(history)
-
-    def _iteration(self, progress: Progress, callback: Any) -> IterationOptions:
-        """The checked parameters of solver="cg"."""
-        if callback is not None and not callable(callback):
-            raise ValueError(f"callback must be a function of one argument; got {show(callback)}")
-        max_iter = DEFAULT_MAX_ITER
-        if self.max_iter is not None:
-            max_iter = check_integer("max_iter", self.max_iter, least=1)
-        patience = check_integer("n_iter_no_change", self.n_iter_no_change, least=1)
-        tol = check_positive("tol", self.tol)
-        return IterationOptions(tol, max_iter, patience, callback, progress)
-
-    def _check_alpha(self, name: str, value: Any) -> float:
-        if self.early_stopping is True and isinstance(value, numbers.Real) and value == 0:
-            return 0.0
-        if isinstance(value, str):
-            raise ValueError(f"{name} must be a number > 0; got {value!r}. RankRLSCV chooses alpha")
-        return check_positive(name, value)
-
-    def _check_options(self) -> Kernel:
-        _ = self._loss  # checks its options
-        check_option("solver", self.solver, self._solvers)
-        if not isinstance(self.early_stopping, bool | np.bool_):
-            raise ValueError(f"early_stopping must be True or False; got {self.early_stopping!r}")
-        return self._check_kernel()
 
     def _store_validation(self, history: History) -> None:
         for name in ("best_iteration_", "validation_curve_", "validation_iterations_"):
@@ -689,7 +685,6 @@ class PosteriorMixin:
         """Validation errors of the only alpha, shape (n_checks,)."""
         return errors[:, 0]
 
-    @explained(qid=NO_QID)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict scores; higher is preferred.
 
@@ -709,10 +704,17 @@ class PosteriorMixin:
         """
         check_return_std(return_std)
         X = self._check_new(X)
-        scores = self._outputs(self._model.predict(X))
+        scores = self._outputs(self._model.predict(X).astype(X.dtype, copy=False))
         if not return_std:
             return scores
-        return scores, self._outputs(np.sqrt(self._model.variance(X)))
+        return scores, self._outputs(np.sqrt(self._model.variance(X) * self._noise()[1]))
+
+    def _noise(self) -> tuple[Any, Any]:
+        """Noise variance of a judgement of weight 1, and the scale of the model's variances."""
+        alpha = self._model.alpha
+        if not hasattr(self, "noise_variance_"):
+            return alpha, 1.0
+        return self.noise_variance_, self.noise_variance_ / alpha
 
     def preference_proba(
         self, X_a: Any, X_b: Any, *, pair_features: Any = None, noisy: bool | None = None
@@ -727,15 +729,16 @@ class PosteriorMixin:
             for items that are presented in the same way.
         noisy : bool, optional
             True is the probability for a new judgement of weight 1 under the posterior, with noise
-            variance alpha. False is that for the scores, without noise. None is that for a new
-            judgement, calibrated on held-out ones, if the model has a ``calibration_``
-            (`RankRLSCV` fitted to pairs), and the same as False otherwise.
+            variance σ² (``noise_variance_`` if the model has one, alpha otherwise). False is that
+            for the scores, without noise. None is that for a new judgement, calibrated on held-out
+            ones, if the model has a ``calibration_`` (`RankRLSCV` fitted to pairs), and the same as
+            False otherwise.
 
         Returns
         -------
         ndarray of shape (n,) or (n, n_outputs)
             With μ and v the posterior mean and variance of f(a) − f(b): Φ(μ/√v), noisy
-            Φ(μ/√(v + alpha)), calibrated g(slope · μ/√(1 + v/alpha)) with the link g; 1/2 where
+            Φ(μ/√(v + σ²)), calibrated g(slope · μ/√(1 + v/σ²)) with the link g; 1/2 where
             nothing tells a and b apart.
         """
         X_a, X_b = self._check_new(X_a), self._check_new(X_b)
@@ -757,8 +760,8 @@ class PosteriorMixin:
         if noisy is None and calibration is not None:
             margin = margins(difference, variance, self._model.alpha)
             return self._outputs(calibration.proba(margin))
-        if noisy:
-            variance = variance + self._model.alpha
+        noise, scale = self._noise()
+        variance = variance * scale + (noise if noisy else 0.0)
         z = np.where(difference > 0, np.inf, np.where(difference < 0, -np.inf, 0.0))
         np.divide(difference, np.sqrt(variance), out=z, where=variance > 0)
         return self._outputs(ndtr(z))

@@ -1,4 +1,4 @@
-"""``RankRLS``: the estimator."""
+"""``RankRLS``: the estimator, and the problem it would solve."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 
-from rankrls._calls import explained, takes_queries, unchanged_on_error
+from rankrls._calls import takes_queries, unchanged_on_error
 from rankrls._validation import check_positive
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
+from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.spaces import Kernel
-from rankrls.estimators.incremental import BatchStream, IncrementalMethod, IncrementalRanker
-from rankrls.estimators.ranker import graph_accuracy
-from rankrls.estimators.validation_rows import split_for_validation
+from rankrls.estimators.choosing import check_alphas, split_for_validation
+from rankrls.estimators.incremental import IncrementalMethod, IncrementalRanker
+from rankrls.estimators.ranker import Preferences, graph_accuracy
+from rankrls.estimators.stream import fit_stream
 
-__all__ = ["RankRLS"]
+__all__ = ["RankRLS", "check_covariates", "exact_problem"]
 
 Array = NDArray[Any]
 
@@ -149,11 +152,6 @@ class RankRLS(IncrementalRanker):
     1.0
     """
 
-    @explained(
-        C="regularisation is called alpha; a larger one is stronger",
-        regparam="regularisation is called alpha",
-        alphas="RankRLSCV chooses alpha from a grid",
-    )
     def __init__(
         self,
         alpha: float = 1.0,
@@ -262,17 +260,12 @@ class RankRLS(IncrementalRanker):
         alphas = np.array([self._check_alpha("alpha", self.alpha)])
         if eval_set is not None and not self.early_stopping:
             raise ValueError("eval_set is what early stopping stops by: set early_stopping=True")
-        preferences = {
-            "qid": qid,
-            "pairs": pairs,
-            "magnitude": magnitude,
-            "pair_weight": pair_weight,
-            "pair_features": pair_features,
-            "sample_weight": sample_weight,
-        }
+        preferences = Preferences(
+            y, qid, pairs, magnitude, pair_weight, pair_features, sample_weight
+        )
         with unchanged_on_error(self):
-            kernel, X, graph = self._prepare(X, y, preferences)
-            self._fit_prepared(kernel, X, graph, alphas, eval_set=eval_set, callback=callback)
+            prepared = self._prepare(X, preferences)
+            self._fit_prepared(*prepared, alphas, eval_set=eval_set, callback=callback)
         return self
 
     def _fit_prepared(
@@ -285,15 +278,11 @@ class RankRLS(IncrementalRanker):
         eval_set: Any = None,
         callback: Any = None,
     ) -> None:
-        """Fit for all ``alphas``, and store which queries were used, for later updates.
-
-        The fitted attributes are those of the first alpha.
-        """
+        """Fit for all ``alphas``; the fitted attributes are those of the first."""
         held_out = None
         if self.early_stopping:
             split = split_for_validation(self, X, graph, eval_set)
-            score = partial(graph_accuracy, split.held)
-            held_out = HeldOutRows(split.X, score, split.rows)
+            held_out = HeldOutRows(split.X, partial(graph_accuracy, split.held), split.rows)
             graph = split.graph
         problem = self._problem(kernel, X, graph)
         model, history = self._solve(problem, alphas, held_out=held_out, callback=callback)
@@ -344,23 +333,52 @@ class RankRLS(IncrementalRanker):
         >>> bool(abs(ranker.coef_ - RankRLS().fit(X, y, qid=qid).coef_).max() < 1e-10)
         True
         """
-        return self._fit_stream(BatchStream(batches), basis_rows)
-
-    def _fit_stream(self, stream: BatchStream, basis_rows: Any = None) -> Any:
-        with unchanged_on_error(self):
-            kernel = self._check_terms(first=True)
-            (learned,) = self._gather(kernel, stream.read(), basis_rows).folds
-            rescaling = stream.rescaling()
-            if rescaling is not None:
-                learned.rescale(*rescaling)
-                learned.ledger.rescale(*rescaling)
-            self._settle(learned, kernel)
-        return self
+        return fit_stream(self, batches, basis_rows)
 
     @property
     def _alpha(self) -> float:
         return self.alpha
 
-    def _check_terms(self, first: bool) -> Kernel:
-        check_positive("alpha", self.alpha)
-        return super()._check_terms(first)
+
+def exact_problem(
+    estimator: RankRLS,
+    X: Any,
+    preferences: Preferences,
+    alphas: ArrayLike | None = None,
+    *,
+    keep_basis: bool = False,
+) -> tuple[RankRLS, RidgeProblem, Array]:
+    """A clone that knows the features of X, the problem that it would solve, and the alphas.
+
+    Parameters
+    ----------
+    estimator : RankRLS
+        Gives the parameters; it stays as it is.
+    X : as for ``fit``
+    preferences : Preferences
+    alphas : array-like of shape (n_alphas,), or None for the estimator's alpha
+    keep_basis : bool
+        Whether basis vectors that are left out stay in the basis.
+    """
+    if not isinstance(estimator, RankRLS):
+        raise ValueError(
+            f"estimator must be a RankRLS; got a {type(estimator).__name__}. Pass RankRLS with the "
+            "alpha_ and the parameters of a RankRLSCV, or a grid as alphas; transform X before, "
+            "by the steps of a pipeline. Any estimator is refitted by leave_pair_out_auc, and by "
+            "scikit-learn's cross_val_score with LeavePairOut or QueryKFold"
+        )
+    if alphas is None:
+        grid = np.array([check_positive("alpha", estimator.alpha)])
+    else:
+        grid = check_alphas("alphas", alphas, as_given=True)
+    ranker = clone(estimator)
+    prepared = ranker._prepare(X, preferences)
+    return ranker, ranker._problem(*prepared, keep_basis=keep_basis), grid
+
+
+def check_covariates(estimator: Any, pair_features: Any) -> None:
+    """Refuse to leave away the covariates of the pairs that an estimator was fitted to."""
+    if pair_features is None and hasattr(estimator, "pair_coef_"):
+        raise ValueError(
+            "the estimator was fitted with pair_features: give those of these pairs, too"
+        )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls._calls import Progress, explained, takes_queries, unchanged_on_error
+from rankrls._calls import Progress, takes_queries, unchanged_on_error
 from rankrls._validation import check_integer, check_option, check_positive
 from rankrls.core.hinge.problem import (
     HINGE_SOLVERS,
@@ -21,8 +21,8 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import check_query_weighting
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.ranker import (
-    NO_QID,
-    Ranker,
+    BaseRanker,
+    Preferences,
     check_return_std,
 )
 
@@ -33,7 +33,7 @@ Array = NDArray[Any]
 LOSSES = ("hinge", "squared_hinge")
 
 
-class RankSVM(Ranker):
+class RankSVM(BaseRanker):
     """Ranking support vector machine: learn to rank with the hinge loss on pairs.
 
     Minimises, over linear functions f of the features or functions f of a kernel space,
@@ -146,11 +146,6 @@ class RankSVM(Ranker):
     True
     """
 
-    @explained(
-        C="regularisation is called alpha: 1/(2 C) of a support vector machine on pairs, "
-        "n_queries/(2 C) of SVMrank",
-        alphas="rankrls.regularization_path fits a grid of alphas",
-    )
     def __init__(
         self,
         alpha: float = 1.0,
@@ -229,15 +224,11 @@ class RankSVM(Ranker):
             The fitted estimator.
         """
         alphas = np.array([check_positive("alpha", self.alpha)])
-        preferences = {
-            "qid": qid,
-            "pairs": pairs,
-            "magnitude": magnitude,
-            "pair_weight": pair_weight,
-            "sample_weight": sample_weight,
-        }
+        preferences = Preferences(
+            y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight
+        )
         with unchanged_on_error(self):
-            self._fit_prepared(*self._prepare(X, y, preferences), alphas)
+            self._fit_prepared(*self._prepare(X, preferences), alphas)
         return self
 
     def _fit_prepared(
@@ -287,7 +278,6 @@ class RankSVM(Ranker):
     def _keeps_columns(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "linear"
 
-    @explained(qid=NO_QID)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict scores, higher = preferred.
 

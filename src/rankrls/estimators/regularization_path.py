@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from rankrls._calls import tells
-from rankrls._validation import check_finite_array, check_positive
 from rankrls.core.spaces.path_model import predict_path
+from rankrls.estimators.choosing import check_alphas
+from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.rankrls import RankRLS
 from rankrls.estimators.ranksvm import RankSVM
 
@@ -68,8 +68,8 @@ def regularization_path(
     X, y : as for ``fit``
     alphas : array-like of shape (n_alphas,), > 0
     **fit_params
-        qid, pairs, magnitude, pair_weight and sample_weight (Z for a `ConditionalRankRLS`), as for
-        ``fit``.
+        qid, pairs, magnitude, pair_weight, pair_features and sample_weight (Z for a
+        `ConditionalRankRLS`), as for ``fit``.
 
     Returns
     -------
@@ -102,23 +102,17 @@ def regularization_path(
             "estimator must be a RankRLS, a RankSVM or a ConditionalRankRLS; got a "
             f"{type(estimator).__name__}"
         )
-    grid = check_finite_array("alphas", np.atleast_1d(alphas), ndim=(1,))
-    if grid.size == 0:
-        raise ValueError("alphas is empty; give at least one number > 0")
-    check_positive("alphas", float(grid.min()))
-    names: tuple[str, ...] = ("qid", "pairs", "magnitude", "pair_weight", "sample_weight")
-    if conditional:
-        names = ("Z",)
+    grid = check_alphas("alphas", alphas, as_given=True)
+    names = ["Z"] if conditional else [part.name for part in fields(Preferences)][1:]
     unknown = sorted(set(fit_params) - set(names))
     if unknown:
         raise TypeError(f"fit has no argument {unknown[0]!r}; it has {', '.join(names)}")
     if conditional:
-        from rankrls.estimators.conditional_path import conditional_path
+        from rankrls.estimators.conditional import conditional_path
 
         return conditional_path(estimator, X, y, fit_params.get("Z"), grid)
     ranker = clone(estimator)
-    preferences = {name: fit_params.get(name) for name in names}
-    ranker._fit_prepared(*ranker._prepare(X, y, preferences), grid)
+    ranker._fit_prepared(*ranker._prepare(X, Preferences(y, **fit_params)), grid)
     model = ranker._model
     return RegularizationPath(
         alphas=grid,

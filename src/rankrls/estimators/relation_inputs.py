@@ -1,15 +1,30 @@
-"""Check the options and labels of conditional rankers: shape, content, symmetry."""
+"""What conditional rankers are given: labels of a relation, symmetries, and pairs of alphas."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls._validation import check_positive, show
 from rankrls.core.relations.labels import Observations
+from rankrls.estimators.choosing import check_alphas
+from rankrls.estimators.objects import Objects
 
-__all__ = ["SIGNS", "check_pairwise", "check_relation", "read_relation", "require_labels"]
+__all__ = [
+    "SIGNS",
+    "Relation",
+    "check_alpha_grids",
+    "check_alpha_pairs",
+    "check_fraction",
+    "check_numbers",
+    "check_relation",
+    "one_of",
+    "read_relation",
+    "require_labels",
+]
 
 Array = NDArray[Any]
 
@@ -17,39 +32,46 @@ Array = NDArray[Any]
 SIGNS = {None: 0, "symmetric": 1, "reciprocal": -1}
 
 
-def check_pairwise(ranker: Any) -> None:
-    """Raise an error if the pairwise kernel is incompatible with other options."""
-    pairwise, relation = ranker.pairwise, ranker.relation
-    opposite = {"mlpk": ("reciprocal", "symmetric"), "ranking": ("symmetric", "reciprocal")}
-    if pairwise in opposite and relation == opposite[pairwise][0]:
-        raise ValueError(
-            f"pairwise={pairwise!r} has {opposite[pairwise][1]} functions only, and none that are "
-            f"{relation} but zero: set relation=None or {opposite[pairwise][1]!r}"
-        )
-    if pairwise == "pairs" and relation is not None:
-        raise ValueError(f"pairwise='pairs' is not for relation={relation!r}: set relation=None")
-    free = ranker._free()
-    if pairwise in ("additive", "ranking") and free.rows and free.columns:
-        raise ValueError(
-            f"pairwise={pairwise!r} has nothing left to learn beside offsets of rows and columns: "
-            "set another pairwise kernel or fit_offsets"
-        )
-    if pairwise != "two-step":
-        return
-    if ranker.loss == "squared_hinge":
-        raise ValueError("pairwise='two-step' needs loss='regression' or 'ranking'")
-    if ranker.fit_offsets is not False:
-        raise ValueError(
-            f"fit_offsets={ranker.fit_offsets!r} is not for pairwise='two-step': set "
-            "fit_offsets=False, and add the kernel 'constant' on both sides for an offset"
-        )
-    if relation is not None and ranker.loss == "ranking":
-        raise ValueError(
-            f"pairwise='two-step' with relation={relation!r} needs loss='regression': centring the "
-            "rows is no symmetric step"
-        )
-    if ranker.early_stopping is True:
-        raise ValueError("pairwise='two-step' is not iterative: set early_stopping=False")
+class Relation(NamedTuple):
+    """Objects and labels that a ranker is fitted to.
+
+    Attributes
+    ----------
+    rows : Objects
+    columns : Objects or None
+        None: those of ``rows``, with the same kernel.
+    labels : Observations
+    two_domains : bool
+        Whether rows and columns are objects of two kinds.
+    """
+
+    rows: Objects
+    columns: Objects | None
+    labels: Observations
+    two_domains: bool
+
+    @property
+    def ranked(self) -> Objects:
+        """The objects of the columns."""
+        return self.rows if self.columns is None else self.columns
+
+
+def one_of(*allowed: Any) -> Callable[[str, Any], None]:
+    """Return a check that a parameter is one of some values: names, booleans or None."""
+
+    def check(name: str, value: Any) -> None:
+        plain = bool(value) if isinstance(value, np.bool_) else value
+        if not (isinstance(plain, str | bool | None) and plain in allowed):
+            choices = ", ".join(map(repr, allowed))
+            raise ValueError(f"{name} must be one of {choices}; got {show(value)}")
+
+    return check
+
+
+def check_fraction(name: str, value: Any) -> None:
+    """Raise unless a parameter is a number between 0 and 1."""
+    if check_positive(name, value) >= 1:
+        raise ValueError(f"{name} must be below 1; got {value:g}")
 
 
 def read_relation(Y: Any, p: int, g: int, *, one_domain: bool) -> Observations:
@@ -76,29 +98,25 @@ def require_labels(observations: Observations, *, ranking: bool, condition_on: s
     """Raise an error if the labels contain nothing to learn. Rows are conditioning objects."""
     if observations.n_edges == 0:
         raise ValueError("Y has no observed label: every entry is NaN, or none is stored")
-    if not ranking or observations.shape[1] < 1:
+    if not ranking:
         return
-    if observations.matrix is not None:
-        Y = observations.matrix
-        blocks = (Y[start : start + 16] for start in range(0, len(Y), 16))
-        if any((block[:, :1] != block).any() for block in blocks):
+    hint, Y = "", observations.matrix
+    if Y is not None:
+        if any((Y[i : i + 16, :1] != Y[i : i + 16]).any() for i in range(0, len(Y), 16)):
             return
     else:
         cells = observations.cells
         same = cells.rows[1:] == cells.rows[:-1]
         if (same & (cells.y[1:] != cells.y[:-1])).any():
             return
-    line = condition_on[:-1]
-    values = observations.cells.y if observations.matrix is None else None
-    hint = ""
-    if values is not None and (values == values[0]).all():
-        hint = (
-            " (what a sparse Y does not store, and NaN, is unknown; if it stands for 0, pass "
-            "Y.toarray() or fill it in)"
-        )
+        if (cells.y == cells.y[0]).all():
+            hint = (
+                " (what a sparse Y does not store, and NaN, is unknown; if it stands for 0, pass "
+                "Y.toarray() or fill it in)"
+            )
     raise ValueError(
-        f"there is nothing to rank: no {line} of Y has two observed pairs with different labels"
-        f"{hint}"
+        f"there is nothing to rank: no {condition_on[:-1]} of Y has two observed pairs with "
+        f"different labels{hint}"
     )
 
 
@@ -110,33 +128,77 @@ def check_relation(observations: Observations, relation: str | None) -> None:
     sign = SIGNS[relation]
     if sign == 0:
         return
-    if observations.matrix is not None:
-        Y = observations.matrix
-    else:
+    Y = observations.matrix
+    if Y is None:
         rows, cols, y = observations.lists
         Y = np.full(observations.shape, np.nan)
         Y[rows, cols] = y
-    difference = np.abs(Y - sign * Y.T)
-    difference[np.isnan(difference)] = 0.0
+    difference = np.nan_to_num(np.abs(Y - sign * Y.T))
     size = float(np.nanmax(np.abs(Y), initial=0.0))
     if difference.max(initial=0.0) <= 1e-6 * size:
         return
     i, j = (int(k) for k in np.unravel_index(np.argmax(difference), difference.shape))
-    if sign == 1:
+    formula, hint = "", ". If both measure the same thing, pass (Y + Y.T) / 2"
+    if sign == -1:
+        formula, hint = " (Y = −Y.T)", ""
+        total = (Y + Y.T)[~np.isnan(Y) & ~np.isnan(Y.T)]
+        if total.size and (np.abs(total - total[0]) <= 1e-6 * size).all() and total[0] != 0:
+            hint = (
+                f". Y + Y.T is {total[0]:g} everywhere, as of probabilities: subtract "
+                f"{total[0] / 2:g} from Y"
+            )
+        elif i == j:
+            hint = ". An object has no preference over itself: leave the diagonal out (NaN), or 0"
+    shown = f"Y[{i}, {j}] = {Y[i, j]:g} but Y[{j}, {i}] = {Y[j, i]:g}{hint}"
+    raise ValueError(f"Y contradicts relation={relation!r}{formula}: {shown}")
+
+
+def check_alpha_pairs(
+    name: str, values: Any, *, single: bool = False, one_alpha: bool = False
+) -> Array:
+    """Return pairs (row, column) of alphas > 0, shape (n_alphas, 2).
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument in messages.
+    values : number, array-like of shape (n_alphas,) or (n_alphas, 2)
+        A number is the alpha of both sides.
+    single : bool
+        One number or one pair is expected.
+    one_alpha : bool
+        Whether both alphas must be equal, as for a relation between objects of one kind.
+    """
+    given = np.asarray(values)
+    given = given[None] if single or given.ndim == 0 else given
+    if given.ndim not in (1, 2) or (given.ndim == 2 and given.shape[1] != 2):
+        shape = "a number or a pair (row, column)" if single else "numbers or pairs (row, column)"
+        raise ValueError(f"{name} must be {shape}; got {show(values)}")
+    flat = check_alphas(name, given.ravel(), as_given=True)
+    pairs = np.repeat(flat, 2).reshape(-1, 2) if given.ndim == 1 else flat.reshape(-1, 2)
+    if one_alpha and (pairs[:, 0] != pairs[:, 1]).any():
         raise ValueError(
-            f"Y contradicts relation='symmetric': Y[{i}, {j}] = {Y[i, j]:g} but "
-            f"Y[{j}, {i}] = {Y[j, i]:g}. If both measure the same thing, pass (Y + Y.T) / 2"
+            f"{name} must be one number with a relation between objects of one kind; got "
+            f"{show(values)}"
         )
-    total = (Y + Y.T)[~np.isnan(Y) & ~np.isnan(Y.T)]
-    hint = ""
-    if total.size and (np.abs(total - total[0]) <= 1e-6 * size).all() and total[0] != 0:
-        hint = (
-            f". Y + Y.T is {total[0]:g} everywhere, as of probabilities: subtract "
-            f"{total[0] / 2:g} from Y"
-        )
-    elif i == j:
-        hint = ". An object has no preference over itself: leave the diagonal out (NaN), or 0"
-    raise ValueError(
-        f"Y contradicts relation='reciprocal' (Y = −Y.T): Y[{i}, {j}] = {Y[i, j]:g} but "
-        f"Y[{j}, {i}] = {Y[j, i]:g}{hint}"
-    )
+    return pairs
+
+
+def check_alpha_grids(values: Any) -> tuple[Array, Array]:
+    """Return ascending grids of the alphas of rows and columns, from one grid or a list of two."""
+    two = isinstance(values, list | tuple | np.ndarray) and len(values) == 2
+    if two and all(np.ndim(part) == 1 for part in values):
+        return check_alphas("alphas[0]", values[0]), check_alphas("alphas[1]", values[1])
+    grid = check_alphas("alphas", values)
+    return grid, grid
+
+
+def check_numbers(name: str, values: Any, n: int) -> Array:
+    """Return row indices as int64, shape (n_edges,), from integers in range(n)."""
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ValueError(f"{name} must be row numbers (integers, 1-D); got {show(values)}")
+    if array.size and (array.min() < 0 or array.max() >= n):
+        bad = array.min() if array.min() < 0 else array.max()
+        raise ValueError(f"{name} has {bad}, but rows are numbered 0 to {n - 1}")
+    return array.astype(np.int64)

@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from rankrls.core.preferences.query_weights import row_blocks
+from rankrls.core.preferences.statistics import merged_means
 from rankrls.estimators.cv import RankRLSCV
 from rankrls.estimators.rankrls import RankRLS
 from rankrls.preprocessing import QueryScaler
@@ -124,15 +125,15 @@ def learn(scaler: Any, X: Any) -> None:
 
 
 def _add_moments(scaler: StandardScaler, b: Any, mean: Any, var: Any) -> None:
-    """Add means and variances of b rows: S = S_a + S_b + ab/n (x̄_a − x̄_b)² with n = a + b."""
+    """Add the means and variances of b rows."""
     if scaler.mean_ is None:
         return
     a = scaler.n_samples_seen_
-    n, shift = a + b, mean - scaler.mean_
-    scaler.mean_ = scaler.mean_ + b / n * shift
+    n = a + b
+    scaler.mean_, between, shift = merged_means(a, scaler.mean_, b, mean)
     if scaler.var_ is None:
         return
-    scaler.var_ = (a * scaler.var_ + b * var + a * b / n * shift**2) / n
+    scaler.var_ = (a * scaler.var_ + b * var + between * shift**2) / n
     # Constant features keep their scale, by the bound of scikit-learn.
     eps = float(np.finfo(np.float64).eps)
     constant = scaler.var_ <= n * eps * scaler.var_ + (n * eps * scaler.mean_) ** 2

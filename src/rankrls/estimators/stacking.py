@@ -95,10 +95,10 @@ class Judge:
         for number, rows in enumerate(_rows_of_lists(self.lists)):
             qid = np.zeros(len(rows), dtype=np.int64)
             if np.ptp(self.y[rows]) > 0:
-                values[number] = scoring.metric(self.y[rows], scores[rows], qid=qid)
+                values[number] = scoring.value(self.y[rows], scores[rows], qid)
             else:
                 with suppress(ValueError):  # it may be undefined if all labels are equal
-                    values[number] = scoring.metric(self.y[rows], scores[rows], qid=qid)
+                    values[number] = scoring.value(self.y[rows], scores[rows], qid)
         return values
 
     def judge(self, space: int, alphas: Array, scores: Array) -> HeldOutScores:

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankrls.estimators.auto import AutoRanker
 from rankrls.estimators.greedy import GreedyRankRLS
-from rankrls.estimators.ranker import Ranker
+from rankrls.estimators.ranker import BaseRanker
 from rankrls.preprocessing import QueryScaler
 
 __all__ = ["Affine", "Imputation", "Parts", "take_apart"]
@@ -99,7 +99,7 @@ class Parts:
     Attributes
     ----------
     steps : list of Affine or Imputation
-    ranker : Ranker or GreedyRankRLS, fitted
+    ranker : BaseRanker or GreedyRankRLS, fitted
     n_features : int
         Number of features of the input rows.
     feature_names : list of str or None
@@ -123,7 +123,7 @@ def take_apart(estimator: Any) -> Parts:
             "instead, "
             "alone or at the end of a Pipeline (rankrls fit without --auto makes one)"
         )
-    if not isinstance(ranker, Ranker | GreedyRankRLS):
+    if not isinstance(ranker, BaseRanker | GreedyRankRLS):
         raise ValueError(
             f"a {type(ranker).__name__} cannot be exported: give a fitted RankRLS, RankRLSCV, "
             "RankSVM or GreedyRankRLS, a Pipeline that ends in one, or a search over it"

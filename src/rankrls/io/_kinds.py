@@ -25,7 +25,6 @@ __all__ = [
     "INDICES",
     "INTEGER",
     "ITEMS",
-    "LABELS",
     "LISTING",
     "NAMES",
     "NUMBER",
@@ -129,7 +128,6 @@ SIZE = Kind(lambda v, axes: _is_count(v, axes) and v >= 1, "an integer >= 1")
 FLAG = Kind(lambda value, axes: isinstance(value, bool | np.bool_), "True or False")
 TEXT = Kind(lambda value, axes: isinstance(value, str), "text")
 LISTING = Kind(lambda value, axes: isinstance(value, list), "a list")
-LABELS = Kind(lambda value, axes: isinstance(value, set), "a set of labels")
 NAMES = Kind(_is_names, "a 1-D array of names")
 ITEMS = Kind(_is_names, "a 1-D array of Python objects")
 NUMBER_TYPE = Kind(lambda value, axes: is_number_type(value), "a type of numbers, as np.float64")

@@ -1,16 +1,13 @@
-"""Storage of query labels, which are mostly integers or text."""
+"""Checks of labels that become the keys of a dict."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._validation import show
-
-__all__ = ["check_hashes", "compact", "expand", "ordered"]
+__all__ = ["check_hashes"]
 
 Array = NDArray[Any]
 
@@ -19,35 +16,6 @@ FEW = 256
 
 #: Maximum number of probes for each label; one or two are usual.
 MAX_PROBES = 100
-
-
-def compact(labels: Iterable[Any]) -> Any:
-    """Return a list of labels, or an array if all are integers, in the given order.
-
-    A NumPy number and the Python number equal to it are the same label.
-    """
-    plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
-    if plain and all(type(label) is int and -(2**63) <= label < 2**63 for label in plain):
-        return np.array(plain, dtype=np.int64)
-    return plain
-
-
-def ordered(labels: Iterable[Any]) -> list[Any]:
-    """Return the labels of a set in a reproducible order."""
-    return sorted(labels, key=lambda label: (type(label).__name__, repr(label)))
-
-
-def expand(stored: Any) -> list[Any]:
-    """Return the list passed to `compact`; raise a ``ValueError`` if the data are invalid."""
-    labels = stored.tolist() if isinstance(stored, np.ndarray) and stored.ndim == 1 else stored
-    if type(labels) is not list:
-        raise ValueError(f"{show(stored)} where labels should be")
-    try:
-        for label in labels:
-            hash(label)
-    except TypeError as error:
-        raise ValueError(f"something among labels that is none: {error}") from error
-    return labels
 
 
 def check_hashes(labels: list[Any]) -> None:

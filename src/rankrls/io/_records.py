@@ -158,9 +158,6 @@ class EstimatorRecord(Record):
         Advice for parameters that cannot be stored.
     for_learning : tuple of str
         Fields that are stored only with the solvers, because only incremental learning uses them.
-    why_not_learning : callable, optional
-        ``why_not_learning(estimator)`` returns the reason why these fields cannot be stored, or an
-        empty text if they can.
     finish : callable, optional
         ``finish(estimator)`` recomputes the derived attributes.
     n_out : callable, optional
@@ -172,7 +169,6 @@ class EstimatorRecord(Record):
     pack_params: Callable[[Any], dict[str, Any]] | None = None
     advice: Mapping[str, str] = field(default_factory=dict)
     for_learning: tuple[str, ...] = ()
-    why_not_learning: Callable[[Any], str] | None = None
     finish: Callable[[Any], Any] | None = None
     n_out: Callable[[Any], int | None] | None = None
 

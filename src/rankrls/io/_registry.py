@@ -11,10 +11,10 @@ from rankrls.io._stored_composites import COMPOSITES
 from rankrls.io._stored_encoders import ENCODERS
 from rankrls.io._stored_estimators import (
     CALIBRATION,
-    CHECKSUM,
     ESTIMATORS,
-    LEDGER,
+    PROJECTION,
     RANDOM_STATE,
+    SEEN_QUERIES,
 )
 from rankrls.io._stored_models import KERNELS, MODELS, SOLVERS
 from rankrls.io._stored_preferences import PREFERENCES
@@ -36,8 +36,8 @@ ALL = (
     OBJECTS,
     OBSERVATIONS,
     KERNEL_SUM,
-    LEDGER,
-    CHECKSUM,
+    SEEN_QUERIES,
+    PROJECTION,
     CALIBRATION,
     RANDOM_STATE,
     *MODELS,

@@ -7,22 +7,19 @@ attributes. If its model is of a new class, the model needs its own `Record`.
 
 from __future__ import annotations
 
-from itertools import groupby, pairwise
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from rankrls._validation import check_option, check_positive
-from rankrls.core.preferences.statistics import Ledger, as_list
+from rankrls._validation import check_option, check_positive, written_integer
 from rankrls.estimators.calibration import LINKS
+from rankrls.estimators.seen_queries import SeenQueries, query_keys
 from rankrls.io._kinds import (
     COUNT,
     FINITE,
     FLAG,
     INDICES,
     INTEGER,
-    LABELS,
     LISTING,
     NAMES,
     NUMBER,
@@ -42,23 +39,22 @@ from rankrls.io._kinds import (
     tuple_of,
     within,
 )
-from rankrls.io._labels import check_hashes, compact, expand
 from rankrls.io._records import EstimatorRecord, Record, call, fill
 
 __all__ = [
     "CALIBRATION",
-    "CHECKSUM",
     "CHOOSING",
     "CHOSEN",
     "DROPPED",
     "EARLY_STOPPING",
     "ESTIMATORS",
     "KERNEL_PARAMS",
-    "LEDGER",
     "OUTPUT",
+    "PROJECTION",
     "RANDOM_STATE",
     "RANKER_ADVICE",
     "SEEN",
+    "SEEN_QUERIES",
     "VERBOSE",
     "check_metric",
     "check_seen",
@@ -161,7 +157,7 @@ RANKER_FIELDS = {
 
 #: State that ``partial_fit`` and ``forget`` need, if available.
 INCREMENTAL_FIELDS = {
-    "_ledger": optional(instance("Ledger")),
+    "_seen": optional(instance("SeenQueries")),
     "_preferences": optional(array("i", "outputs")),
     "_learned_with": optional(mapping(either(TEXT, KERNEL_PARAMS))),
 }
@@ -174,12 +170,16 @@ RANKER_ADVICE = {
     "basis": _only_for_fitting("basis", "list(rows)"),
     "alphas": _only_for_fitting("alphas", "list(alphas)"),
     "random_state": _only_for_fitting("random_state", "None"),
-    "_ledger": "labels of queries can be stored if they are numbers, text or tuples of these; "
-    "save_model(..., uncertainty=False) leaves them out",
 }
 
 #: Results of cross-validation.
-CHOSEN = {"alpha_": POSITIVE, "best_score_": NUMBER, "cv_results_": CV_RESULTS}
+CHOSEN = {
+    "alpha_": POSITIVE,
+    "best_score_": NUMBER,
+    "cv_results_": CV_RESULTS,
+    "gamma_": optional(NUMBER),
+    "noise_variance_": optional(either(NUMBER, array("f", "outputs"))),
+}
 CHOOSING = {"alphas": maybe(NUMBERS), "cv": CV, "scoring": TEXT}
 
 COEFFICIENTS = ("coef_", "dual_coef_", "basis_indices_", "pair_coef_")
@@ -249,9 +249,9 @@ def _check_rankrls(ranker: Any) -> None:
         counted = len(ranker._preferences) == ranker._model.n_outputs
         require(counted, "preferences of other outputs than a model")
         require(bool((ranker._preferences >= 0).all()), "a negative number of preferences")
-        checksum = ranker._ledger.checksum
-        if checksum is not None:
-            sizes = (len(checksum.v), len(checksum.u))
+        projection = ranker._seen.projection
+        if projection is not None:
+            sizes = (len(projection.v), len(projection.u))
             expected = (ranker.n_features_in_, ranker._model.n_outputs)
             require(sizes == expected, "checksums of other features or outputs than a model")
         terms = ranker._terms(ranker._check_options())
@@ -263,24 +263,6 @@ def _check_ranksvm(ranker: Any) -> None:
     _check_ranker(ranker)
     sizes = {np.size(ranker.objective_), np.size(ranker.gap_)}
     require(sizes == {ranker._model.n_outputs}, "objectives of other outputs than a model")
-
-
-def _why_not_learning(ranker: Any) -> str:
-    """Return why a model cannot be updated once stored, or an empty text if it can."""
-    ledger = getattr(ranker, "_ledger", None)
-    if ledger is None or all(map(_storable, ledger.queries)):
-        return ""
-    return (
-        "the ids of the queries are neither numbers nor text, and are not stored: the model in "
-        "the file predicts as this one does, but cannot be updated (partial_fit, forget)"
-    )
-
-
-def _storable(label: Any) -> bool:
-    """Return whether a query id can be stored as data."""
-    if isinstance(label, tuple):
-        return all(map(_storable, label))
-    return isinstance(label, str | int | float)
 
 
 RANKERS = (
@@ -306,11 +288,15 @@ RANKERS = (
             "calibration_": optional(instance("Calibration")),
             "_names_beside": optional(FLAG),
         },
-        derived=COEFFICIENTS,
+        derived=(*COEFFICIENTS, "cv_predictions_"),
         for_learning=tuple(INCREMENTAL_FIELDS),
-        why_not_learning=_why_not_learning,
         check=_check_rankrls,
-        params={**RANKER_PARAMS, **CHOOSING},
+        params={
+            **RANKER_PARAMS,
+            **CHOOSING,
+            "gamma": maybe(either(FINITE, NUMBERS)),
+            "store_cv_predictions": FLAG,
+        },
         dropped=DROPPED,
         advice=RANKER_ADVICE,
         finish=lambda ranker: ranker._store_coefficients(),
@@ -340,88 +326,78 @@ RANKERS = (
 EMPTY = Kind(lambda value, axes: value == [], "an empty list")
 
 
-def _pack_ledger(ledger: Ledger) -> dict[str, Any]:
-    labels, counts = list(ledger.queries), list(ledger.queries.values())
-    known: dict[str, Any] = {"weighted": True} if ledger.weighted else {}
-    if ledger.checksum is not None and labels:
-        sums = np.array([ledger.checksums.get(label, np.nan) for label in labels])
+def _pack_seen(seen: SeenQueries) -> dict[str, Any]:
+    keys = list(seen.queries)
+    known: dict[str, Any] = {"weighted": True} if seen.weighted else {}
+    if seen.projection is not None and keys:
+        sums = np.array([checksum for _, checksum in seen.queries.values()])
         known |= {
-            "checksum": ledger.checksum,
+            "projection": seen.projection,
             "checksums": np.where(np.isfinite(sums), sums, np.nan),
         }
+    numbers = [written_integer(key) for key in keys]
+    whole = all(n is not None and -(2**63) <= n < 2**63 for n in numbers)
     return {
         **known,
-        "labels": compact(labels),
-        "counts": np.array(counts, dtype=np.int64),
-        "rankings": [
-            (rows, pairs, n)
-            for rows, calls in sorted(ledger.rankings.items())
-            for pairs, n in sorted(calls.items())
-        ],
-        "joined": [(set(labels), n_pairs) for labels, n_pairs in ledger.joined],
+        "labels": np.array(numbers, dtype=np.int64) if whole and keys else keys,
+        "counts": np.array([count for count, _ in seen.queries.values()], dtype=np.int64),
+        "rankings": seen.rankings,
+        "joined": [(sorted(some), n_pairs) for some, n_pairs in seen.joined],
     }
 
 
-def _unpack_ledger(cls: type[Any], values: dict[str, Any]) -> Ledger:
-    labels, counts = as_list(expand(values["labels"])), values["counts"]
-    check_hashes(labels)
+def _unpack_seen(cls: type[Any], values: dict[str, Any]) -> SeenQueries:
+    labels, counts = _stored_keys(values["labels"]), values["counts"]
     known = set(labels)
     require(len(labels) == len(counts) == len(known), "queries without a number of rows")
     require(bool((counts > 0).all()), "queries without rows")
-    ledger = cls()
-    _check_rankings(values["rankings"])
-    for rows, pairs, n in values["rankings"]:
-        ledger.add_ranking(rows, pairs, n)
-    together = [(as_list(some), n_pairs) for some, n_pairs in values["joined"]]
-    for joined, _ in together:
-        check_hashes(joined)
-        size = len(known)
-        known.difference_update(joined)
-        good = joined and len(known) == size - len(joined)
-        require(bool(good), "joined queries that are unknown, or were joined before")
-    sums, ledger.checksum = values.get("checksums"), values.get("checksum")
-    require((sums is None) == (ledger.checksum is None), "checksums of an unknown kind")
-    ledger.add_queries(labels, counts, sums)
-    ledger.weighted = values.get("weighted", False)
-    ledger.joined = [(frozenset(joined), n_pairs) for joined, n_pairs in together]
-    return ledger
+    seen = cls()
+    for stored, n_pairs in values["joined"]:
+        keys = _stored_keys(stored)
+        joined = frozenset(keys)
+        good = len(joined) == len(keys) > 0 and joined <= known
+        require(good, "joined queries that are unknown, or were joined before")
+        known -= joined
+        seen.joined.append((joined, n_pairs))
+    seen.projection, sums = values.get("projection"), values.get("checksums")
+    require((sums is None) == (seen.projection is None), "checksums of an unknown kind")
+    seen.rankings, seen.weighted = values["rankings"], values.get("weighted", False)
+    seen.add(labels, counts, sums)
+    return seen
 
 
-def _check_rankings(rankings: list[tuple[int, int, int]]) -> None:
-    """Raise an error unless rankings are sorted, unique and efficient to hash."""
-    shapes = [(rows, pairs) for rows, pairs, _ in rankings]
-    ascending = all(a < b for a, b in pairwise(shapes))
-    require(ascending and all(n >= 1 for *_, n in rankings), "rankings that are counted twice")
-    for _, calls in groupby(shapes, key=itemgetter(0)):
-        check_hashes([pairs for _, pairs in calls])
-    check_hashes([rows for rows, _ in groupby(shapes, key=itemgetter(0))])
+def _stored_keys(stored: Any) -> list[str]:
+    """Return keys of queries, which are text: hash values of numbers could be made to collide."""
+    text = isinstance(stored, np.ndarray) or all(type(key) is str for key in stored)
+    require(text, "labels of queries that are no text")
+    return query_keys(stored)
 
 
-def _cost_of_ledger(values: dict[str, Any]) -> int:
-    """Return the memory of a set of labels and of the check of their hash values."""
-    return 160 * len(values["counts"]) + 400 * len(values["rankings"])
+def _cost_of_seen(values: dict[str, Any]) -> int:
+    """Return the memory of a dict and of a set of queries."""
+    return 400 * len(values["counts"]) + 200 * len(values["rankings"])
 
 
-LEDGER = Record(
-    "Ledger",
-    "rankrls.core.preferences.statistics",
+SEEN_QUERIES = Record(
+    "SeenQueries",
+    "rankrls.estimators.seen_queries",
     {
         "labels": either(LISTING, array("i", "q")),
         "counts": array("i", "q"),
-        "rankings": either(EMPTY, listing(tuple_of(COUNT, COUNT, COUNT))),
-        "joined": either(EMPTY, listing(tuple_of(LABELS, COUNT))),
+        "rankings": either(EMPTY, listing(tuple_of(COUNT, COUNT))),
+        "joined": either(EMPTY, listing(tuple_of(LISTING, COUNT))),
         "weighted": optional(FLAG),
-        "checksum": optional(instance("Checksum")),
+        "projection": optional(instance("Projection")),
         "checksums": optional(array("f", "q", nan=True, infinite=False)),
     },
-    pack=_pack_ledger,
-    unpack=_unpack_ledger,
-    cost=_cost_of_ledger,
+    pack=_pack_seen,
+    unpack=_unpack_seen,
+    cost=_cost_of_seen,
 )
 
-CHECKSUM = Record(
-    "Checksum",
-    "rankrls.core.preferences.statistics",
+PROJECTION = Record(
+    "Projection",
+    "rankrls.estimators.seen_queries",
     {"v": array("f", "n"), "u": array("f", "k"), "shift": FINITE},
 )
 

@@ -207,6 +207,7 @@ ADVICE = {**RANKER_ADVICE, "object_kernel": RANKER_ADVICE["kernel"]}
 def _pack_conditional(ranker: Any) -> dict[str, Any]:
     """Return the attributes; omit labels and pair coefficients if the model has few features."""
     stored = dict(vars(ranker))
+    stored.pop("_posterior", None)
     if "_left_factor" in stored:
         stored.pop("dual_coef_", None)
         stored.pop("_labels", None)
@@ -255,8 +256,6 @@ def _check_conditional(ranker: Any) -> None:
 
 
 def _check_rankrls(ranker: Any) -> None:
-    ranker._iteration_options()
-    ranker._held_out()
     _check_conditional(ranker)
     ranker._check_alpha(ranker.alpha)
 

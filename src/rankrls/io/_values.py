@@ -6,7 +6,6 @@ JSON object with a tag for its type:
     {"float": "nan"}                                 also "inf" and "-inf"
     {"scalar": "float32", "value": 0.5}              a NumPy number
     {"tuple": […]}  {"dict": {…}}
-    {"set": […]}                                     labels; integers as an array
     {"array": 3}                                     the third array of the file
     {"strings": […], "shape": […], "dtype": "U"}     an array of text ("O": of Python strings)
     {"items": […], "shape": […]}                     an array of Python objects, each a value
@@ -30,11 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankrls._calls import warn
 from rankrls._validation import show
 from rankrls.io._functions import function_named, name_of
 from rankrls.io._kinds import is_number_type, require, within
-from rankrls.io._labels import check_hashes, compact, expand, ordered
 from rankrls.io._records import EstimatorRecord, Record
 from rankrls.io._registry import record_named, record_of
 
@@ -67,7 +64,6 @@ TAGS: dict[str, set[str]] = {
     "scalar": {"value"},
     "tuple": set(),
     "dict": set(),
-    "set": set(),
     "array": set(),
     "strings": {"shape", "dtype"},
     "items": {"shape"},
@@ -116,8 +112,6 @@ class Encoder:
             if wrong:
                 raise ValueError(f"{where} has the key {show(wrong[0])}: keys must be text")
             return {"dict": {k: self.encode(v, f"{where}[{k!r}]") for k, v in value.items()}}
-        if type(value) is set:
-            return {"set": self.encode(compact(ordered(value)), f"a label in {where}")}
         if isinstance(value, np.generic):
             return self._scalar(value, where)
         if type(value) in (np.ndarray, np.memmap):
@@ -180,10 +174,7 @@ class Encoder:
         if isinstance(record, EstimatorRecord):
             _require_flat(self._nesting)
             advice = record.advice
-            why = "" if record.why_not_learning is None else record.why_not_learning(value)
-            left_out = record.for_learning if why or not self.uncertainty else ()
-            if why and self.uncertainty:
-                warn(why)
+            left_out = () if self.uncertainty else record.for_learning
         encoded: dict[str, Any] = {"object": record.name}
         self._nesting += is_estimator
         for section, values in record.take(value).items():
@@ -256,14 +247,6 @@ class Decoder:
         require(type(tree["dict"]) is dict, "a dict that is none")
         self._charge(64 + 120 * len(tree["dict"]), "a dict")
         return {key: self.decode(value) for key, value in tree["dict"].items()}
-
-    def _set(self, tree: Any) -> set[Any]:
-        stored = self.decode(tree["set"])
-        # The entries of a set, their objects, and the check of their hash values.
-        self._charge(200 * (len(stored) if hasattr(stored, "__len__") else 0), "a set of labels")
-        labels = expand(stored)
-        check_hashes(labels)
-        return set(labels)
 
     def _array(self, tree: Any) -> Array:
         return self._array_of(tree["array"])

@@ -7,13 +7,22 @@ queries can be given as ``group`` instead of ``qid``.
 
 from typing import TYPE_CHECKING
 
-from rankrls._validation import metric_hint as _metric_hint
-from rankrls.metrics._binary import average_precision, precision, recall, reciprocal_rank
-from rankrls.metrics._cascade import expected_reciprocal_rank
-from rankrls.metrics._compare import RankerComparison, compare_rankers, compare_runs
+from rankrls.metrics._compare import (
+    RankerComparison,
+    compare_rankers,
+    compare_runs,
+    mean_interval,
+)
 from rankrls.metrics._conditional_scores import conditional_scores
 from rankrls.metrics._evaluate import evaluate, evaluate_run
-from rankrls.metrics._ndcg import ndcg
+from rankrls.metrics._lists import (
+    average_precision,
+    expected_reciprocal_rank,
+    ndcg,
+    precision,
+    recall,
+    reciprocal_rank,
+)
 from rankrls.metrics._pairwise import concordance_index, pairwise_accuracy, pairwise_error
 from rankrls.metrics._scorers import (
     average_precision_scorer,
@@ -26,6 +35,7 @@ from rankrls.metrics._scorers import (
     recall_scorer,
     reciprocal_rank_scorer,
 )
+from rankrls.metrics.metric_names import metric_hint as _metric_hint
 
 __all__ = [
     "RankerComparison",
@@ -41,6 +51,7 @@ __all__ = [
     "expected_reciprocal_rank",
     "expected_reciprocal_rank_scorer",
     "make_ranking_scorer",
+    "mean_interval",
     "ndcg",
     "ndcg_scorer",
     "pairwise_accuracy",
@@ -58,6 +69,6 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> None:
         """Raise an AttributeError that names the metric meant by another library's name."""
-        hint = _metric_hint(name)
+        hint = _metric_hint(name, short=False)
         more = f": {hint}" if hint else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{more}")

@@ -21,17 +21,19 @@ from rankrls._validation import (
     check_scores,
     encode_qid,
 )
-from rankrls.metrics._arguments import check_labels_and_scores
 from rankrls.metrics._evaluate import evaluate, run_values
+from rankrls.metrics._inputs import check_labels_and_scores
 from rankrls.metrics.metric_names import COMPARED_METRICS, LIST_METRICS, parse_metric
 from rankrls.rankings import Qrels, RankTable
 
-__all__ = ["RankerComparison", "compare_rankers", "compare_runs"]
+__all__ = ["RankerComparison", "compare_rankers", "compare_runs", "mean_interval"]
 
 Array = NDArray[Any]
 _METHODS = ("permutation", "wilcoxon", "t")
 # Number of signs drawn at a time, 32 MB as float64.
 _CHUNK = 1 << 22
+# Values that differ by less, relative to their size, are equal but for rounding.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class RankerComparison:
     difference : float
         ``mean_a - mean_b``.
     confidence_interval : tuple of float
-        Student's t interval of the mean difference; NaN for a single query.
+        Of the mean difference, by :func:`mean_interval`.
     confidence_level : float
         Confidence level of the interval.
     p_value : float
@@ -147,7 +149,7 @@ def compare_rankers(
     Raises
     ------
     ValueError
-        If an argument is invalid, or if the metric is undefined for every query.
+        If an argument is invalid, or if the metric is defined for fewer than two queries.
 
     Notes
     -----
@@ -155,9 +157,9 @@ def compare_rankers(
     likely under the null hypothesis, and the p-value is the share of flips with
     ``|Σ ±d_q| >= |Σ d_q|``. When flips are drawn at random, the observed signs count as one of
     them: p = (1 + hits) / (1 + drawn). Queries for which the metric is undefined (no preference, or
-    no relevant row with ``undefined="skip"``) are excluded. The confidence interval is
-    mean ± t · std / √n for every ``method``; it is reliable for more than about thirty queries.
-    Queries are assumed to be independent.
+    no relevant row with ``undefined="skip"``) are excluded. Differences that are equal but for
+    rounding are equal. The confidence interval is that of :func:`mean_interval` for every
+    ``method``. Queries are assumed to be independent.
 
     Examples
     --------
@@ -192,7 +194,7 @@ def compare_rankers(
     codes = encode_qid(qid, len(score_a), of="rows of y_score_a").codes
 
     a, b = (_values(by_query, labels, score, codes) for score in (score_a, score_b))
-    return test.compare(name, a, b)
+    return test.compare(name, a, b, None if callable(metric) else (-1.0, 1.0))
 
 
 def compare_runs(
@@ -260,18 +262,22 @@ class _PairedTest:
     ) -> None:
         self._method = check_option("method", method, _METHODS)
         self._n_permutations = check_integer("n_permutations", n_permutations, least=1)
-        _check_level(confidence_level)
-        self._level, self._random_state = float(confidence_level), random_state
+        self._level, self._random_state = _check_level(confidence_level), random_state
 
-    def compare(self, name: str, a: Array, b: Array) -> RankerComparison:
-        """Compare values of shape (n_queries,), NaN where a metric is undefined."""
+    def compare(
+        self, name: str, a: Array, b: Array, bounds: tuple[float, float] | None = (-1.0, 1.0)
+    ) -> RankerComparison:
+        """Compare values (n_queries,), NaN where a metric is undefined; bounds of differences."""
         defined = ~(np.isnan(a) | np.isnan(b))
-        if not defined.any():
+        if defined.sum() < 2:
+            known = "no query" if not defined.any() else "only one query"
             raise ValueError(
-                f"{name} is undefined for every query, so the rankers cannot be compared"
+                f"{name} is defined for {known}, and rankers are compared by their values on "
+                "several queries"
             )
         a, b = a[defined], b[defined]
         d = a - b
+        d[np.abs(d) <= _ROUNDING * np.maximum(np.abs(a), np.abs(b))] = 0.0
         if self._method == "permutation":
             rng = check_random_state(self._random_state)
             p_value = _sign_flip_p(d, self._n_permutations, rng)
@@ -283,7 +289,7 @@ class _PairedTest:
             mean_a=float(a.mean()),
             mean_b=float(b.mean()),
             difference=float(d.mean()),
-            confidence_interval=_interval(d, self._level),
+            confidence_interval=mean_interval(d, confidence_level=self._level, bounds=bounds),
             confidence_level=self._level,
             p_value=p_value,
             n_queries=len(d),
@@ -291,6 +297,59 @@ class _PairedTest:
             n_b_better=int((d < 0).sum()),
             n_equal=int((d == 0).sum()),
         )
+
+
+def mean_interval(
+    values: ArrayLike,
+    *,
+    confidence_level: float = 0.95,
+    bounds: tuple[float, float] | None = (0.0, 1.0),
+) -> tuple[float, float]:
+    """Confidence interval of the mean of a metric over queries.
+
+    Parameters
+    ----------
+    values : array-like of shape (n_queries,)
+        Values by query, such as those of ``evaluate(…, average=None)``; NaN is left out.
+    confidence_level : float, default=0.95
+        Level of the interval, between 0 and 1.
+    bounds : tuple of float or None, default=(0, 1)
+        Smallest and largest value that the metric can have; None if they are unknown.
+
+    Returns
+    -------
+    low, high : float
+        NaN without a query, and without bounds if there is only one query.
+
+    Notes
+    -----
+    Student's interval, mean ± t · std / √n, within the bounds; it is reliable for more than about
+    thirty queries, which are assumed to be independent. If all n values are equal, to c say, it
+    would have no width, although other values may just not have been seen. They have probability
+    at most ε = 1 − (1 − confidence_level)^(1/n), about 3/n at 95 %, so that the mean is between
+    c − ε (c − low bound) and c + ε (high bound − c).
+
+    Examples
+    --------
+    >>> from rankrls.metrics import mean_interval
+    >>> mean_interval([0.5, 0.75, 1.0, 0.25])
+    (0.111..., 1.0)
+    >>> mean_interval([0.0] * 30)  # no error was seen
+    (0.0, 0.095...)
+    """
+    level = _check_level(confidence_level)
+    known = np.asarray(values, dtype=np.float64)
+    known = known[~np.isnan(known)]
+    n = len(known)
+    if n == 0 or (n == 1 and bounds is None):
+        return np.nan, np.nan
+    mean, (low, high) = float(known.mean()), bounds or (-np.inf, np.inf)
+    if np.ptp(known) > _ROUNDING * np.abs(known).max():
+        below = above = float(stdtrit(n - 1, 0.5 + level / 2) * known.std(ddof=1) / np.sqrt(n))
+    else:
+        unseen = 1 - (1 - level) ** (1 / n)
+        below, above = (unseen * gap if bounds else 0.0 for gap in (mean - low, high - mean))
+    return max(low, mean - below), min(high, mean + above)
 
 
 def _metric(metric: Any, options: dict[str, Any]) -> tuple[str, Callable[..., Any]]:
@@ -313,9 +372,10 @@ def _metric(metric: Any, options: dict[str, Any]) -> tuple[str, Callable[..., An
     return name, by_query
 
 
-def _check_level(level: Any) -> None:
+def _check_level(level: Any) -> float:
     if not isinstance(level, numbers.Real) or not 0 < float(level) < 1:
         raise ValueError(f"confidence_level must be a number between 0 and 1; got {level!r}")
+    return float(level)
 
 
 def _values(by_query: Callable[..., Any], y: Array, score: Array, codes: Array) -> Array:
@@ -355,27 +415,19 @@ def _sign_flip_p(d: Array, n_permutations: int, rng: Any) -> float:
 
 
 def _wilcoxon_p(d: Array) -> float:
+    """P-value of the signed-rank test; sizes that are equal but for rounding are ties."""
     if not d.any():
         return 1.0
     from scipy.stats import wilcoxon  # slow to import
 
-    return float(wilcoxon(d).pvalue)
+    size = np.sort(np.abs(d))
+    first = np.diff(size, prepend=-1.0) > _ROUNDING * size
+    rank = np.cumsum(first)[np.searchsorted(size, np.abs(d))] - (size[0] == 0)
+    return float(wilcoxon(np.sign(d) * rank).pvalue)
 
 
 def _t_p(d: Array) -> float:
-    if not d.any():
-        return 1.0
-    if len(d) < 2:
-        raise ValueError("the t-test needs at least two queries; use method='permutation'")
     error = d.std(ddof=1) / np.sqrt(len(d))
     if error == 0:
-        return 0.0
+        return 0.0 if d.any() else 1.0
     return float(2 * stdtr(len(d) - 1, -abs(d.mean()) / error))
-
-
-def _interval(d: Array, level: float) -> tuple[float, float]:
-    """Student's confidence interval of the mean."""
-    if len(d) < 2:
-        return (np.nan, np.nan)
-    margin = stdtrit(len(d) - 1, 0.5 + level / 2) * d.std(ddof=1) / np.sqrt(len(d))
-    return (float(d.mean() - margin), float(d.mean() + margin))

@@ -18,22 +18,16 @@ from rankrls._validation import (
     check_option,
     show,
 )
-from rankrls.metrics._arguments import (
-    ListInputs,
-    check_average,
-    check_lists,
-    check_undefined,
-    value_by_query,
-)
-from rankrls.metrics.metric_names import LIST_METRICS, NamedMetric, parse_metrics
+from rankrls.metrics._inputs import ListInputs, check_average, check_lists, check_undefined
+from rankrls.metrics.metric_names import LIST_METRICS, METRICS, NamedMetric, parse_metrics
 from rankrls.rankings import Qrels, RankTable, as_labels
 
 __all__ = ["evaluate", "evaluate_run", "run_values"]
 
 Array = NDArray[Any]
 
-#: Default metrics.
-METRICS = ("ndcg@10", "map", "mrr", "precision@10")
+#: Metrics that are evaluated by default.
+DEFAULT = ("ndcg@10", "map", "mrr", "precision@10")
 
 Values = dict[str, Any]
 
@@ -43,7 +37,7 @@ def evaluate(
     y_true: ArrayLike,
     y_score: ArrayLike,
     *,
-    metrics: str | Sequence[str] = METRICS,
+    metrics: str | Sequence[str] = DEFAULT,
     qid: ArrayLike | None = None,
     gain: Literal["exponential", "linear"] = "exponential",
     relevance_threshold: float = 1.0,
@@ -96,34 +90,32 @@ def evaluate(
     ...          metrics="ndcg@2,map,recall@1")
     {'ndcg@2': 0.91311..., 'map': 0.91666..., 'recall@1': 0.75}
     """
-    asked = parse_metrics(metrics)
+    named = parse_metrics(metrics)
     inputs = check_lists(y_true, y_score, qid, None, undefined, average)
     if not inputs.single:
         raise ValueError("y_true and y_score must be 1-D; evaluate one output at a time")
     options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
-    found: Values = {}
-    if average is None:
-        found["query"] = as_labels(inputs.queries.labels)
-    for metric in asked:
+    values: Values = {} if average else {"query": as_labels(inputs.queries.labels)}
+    for metric in named:
         if metric.is_list:
-            found[metric.text] = _of_lists(metric, inputs, options)
-        elif metric.name == "concordance_index":
-            if average is None:
-                raise ValueError(
-                    "concordance_index has no value by query; use average='query' or leave it out "
-                    "of metrics"
-                )
-            found[metric.text] = metric(y_true, y_score, qid=qid)
+            values[metric.text] = _of_lists(metric, inputs, options)
+        elif "average" in METRICS[metric.name].takes:
+            values[metric.text] = metric(y_true, y_score, qid=qid, average=average)
+        elif average is None:
+            raise ValueError(
+                f"{metric.name} has no value by query; use average='query' or leave it out of "
+                "metrics"
+            )
         else:
-            found[metric.text] = metric(y_true, y_score, qid=qid, average=average)
-    return found
+            values[metric.text] = metric(y_true, y_score, qid=qid)
+    return values
 
 
 def evaluate_run(
     run: RankTable,
     qrels: Qrels,
     *,
-    metrics: str | Sequence[str] = METRICS,
+    metrics: str | Sequence[str] = DEFAULT,
     gain: Literal["exponential", "linear"] = "exponential",
     relevance_threshold: float = 1.0,
     max_grade: float = 4.0,
@@ -183,28 +175,26 @@ def evaluate_run(
     >>> evaluate_run(run, qrels, metrics=["map", "recall@3"])
     {'map': 0.25, 'recall@3': 0.5}
     """
-    asked = parse_metrics(metrics, allowed=LIST_METRICS)
+    named = parse_metrics(metrics, allowed=LIST_METRICS)
     check_average(average, ("query",))
     options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
-    found = run_values(
-        run, qrels, asked, options, ties=ties, undefined=undefined, missing_queries=missing_queries
+    values = run_values(
+        run, qrels, named, options, ties=ties, undefined=undefined, missing_queries=missing_queries
     )
     if average is None:
-        return found
-    for metric in asked:
-        values = found[metric.text]
-        if np.isnan(values).all():
+        return values
+    for metric in named:
+        if np.isnan(values[metric.text]).all():
             raise ValueError(
                 f"{metric.text} is undefined: no judged query has a relevant row or is in the run"
             )
-        found[metric.text] = float(np.nanmean(values))
-    return {metric.text: found[metric.text] for metric in asked}
+    return {metric.text: float(np.nanmean(values[metric.text])) for metric in named}
 
 
 def run_values(
     run: RankTable,
     qrels: Qrels,
-    asked: Sequence[NamedMetric],
+    named: Sequence[NamedMetric],
     options: dict[str, Any],
     *,
     ties: str,
@@ -221,21 +211,19 @@ def run_values(
             f"{show(threshold)}"
         )
     inputs = _aligned(run, qrels, ties, check_undefined(undefined))
-    assert inputs.retrieved is not None
-    found: Values = {"query": inputs.queries.labels}
-    codes, n_queries = inputs.queries.codes, len(inputs.queries)
-    absent = np.bincount(codes[inputs.retrieved], minlength=n_queries) == 0
-    for metric in asked:
-        values = _of_lists(metric, inputs, options)
+    retrieved = inputs.queries.codes[inputs.retrieved]
+    absent = np.bincount(retrieved, minlength=len(inputs.queries)) == 0
+    values: Values = {"query": inputs.queries.labels}
+    for metric in named:
+        values[metric.text] = _of_lists(metric, inputs, options)
         if missing_queries == "skip":
-            values[absent] = np.nan
-        found[metric.text] = values
-    return found
+            values[metric.text][absent] = np.nan
+    return values
 
 
 def _of_lists(metric: NamedMetric, inputs: ListInputs, options: dict[str, Any]) -> Any:
-    inputs = replace(inputs, k=metric.k)
-    return value_by_query(inputs, metric.values(inputs, options[str(metric.option)]))
+    option = {} if metric.option is None else {metric.option: options[metric.option]}
+    return metric.function(replace(inputs, k=metric.k), None, **option)
 
 
 def _aligned(run: RankTable, qrels: Qrels, ties: str, undefined: float) -> ListInputs:
@@ -282,9 +270,9 @@ def _aligned(run: RankTable, qrels: Qrels, ties: str, undefined: float) -> ListI
     level = np.zeros(len(y))
     level[:n_run] = 1 + _levels(score, run.id[judged], ties)
     retrieved = np.arange(len(y)) < n_run
-    return ListInputs(
-        y[:, None], level[:, None], Queries(codes, names), None, undefined, None, True, retrieved
-    )
+    queries = Queries(codes, names)
+    columns = y[:, None], level[:, None]
+    return ListInputs(*columns, queries, undefined, None, True, retrieved=retrieved)
 
 
 def _levels(score: Array, id: Array, ties: str) -> Array:
@@ -313,6 +301,5 @@ def _numbered(known: Array, others: Array) -> tuple[Array, Array, Array]:
     labels = sorted(set(words[0]))
     number = {label: place for place, label in enumerate(labels)}
     of_known = np.array([number[word] for word in words[0]], dtype=np.int64)
-    of_others = np.array([number.setdefault(word, len(number)) for word in words[1]],
-                         dtype=np.int64)  # fmt: skip
-    return of_known, of_others, as_text(labels)
+    of_others = np.array([number.setdefault(word, len(number)) for word in words[1]])
+    return of_known, of_others.astype(np.int64), as_text(labels)

@@ -16,9 +16,8 @@ from rankrls._validation import (
     check_weights,
     encode_qid,
 )
-from rankrls.metrics._arguments import check_average, check_labels_and_scores
-from rankrls.metrics._counting import count_pairs
-from rankrls.metrics._given import check_within, count_given, edge_weight, scaled
+from rankrls.metrics._counting import PairCounts, count_pairs
+from rankrls.metrics._inputs import check_average, check_labels_and_scores
 
 __all__ = ["concordance_index", "pairwise_accuracy", "pairwise_error"]
 
@@ -112,28 +111,20 @@ def pairwise_error(
     check_option("ties", ties, _TIE_COST)
     check_average(average, ("query", "pair"))
     labels, score = check_labels_and_scores(y_true, y_score, qid=qid, sample_weight=sample_weight)
-    n_rows = len(score)
-    single = score.ndim == 1
-    score = score.reshape(n_rows, -1)
+    n_rows, single = len(score), score.ndim == 1
     weight = None
     if sample_weight is not None:
-        weight = scaled(check_weights("sample_weight", sample_weight, n_rows, of="rows of y_score"))
+        weight = _scaled(check_weights("sample_weight", sample_weight, n_rows, "rows of y_score"))
     queries = encode_qid(qid, n_rows, of="rows of y_score")
-
+    outputs = score.reshape(n_rows, -1).T
     if pairs is not None:
         if labels is not None:
             raise ValueError(
                 "y_true and pairs are both given, and either defines the preferences; pass only "
-                "one "
-                "of them (y_true=None with pairs)"
+                "one of them (y_true=None with pairs)"
             )
-        edges = check_pairs(pairs, n_rows)
-        check_within(edges, queries)
-        of_pair = edge_weight(edges, weight, pair_weight)
-        if magnitude is not None:
-            told = check_magnitudes(magnitude, len(edges)) > 0
-            edges, of_pair = edges[told], None if of_pair is None else of_pair[told]
-        parts = [count_given(s, edges, queries, of_pair) for s in score.T]
+        edges, of_pair = _given_pairs(pairs, queries, weight, pair_weight, magnitude)
+        parts = [_count_given(column, edges, queries, of_pair) for column in outputs]
     else:
         if pair_weight is not None:
             raise ValueError("pair_weight is given without pairs; use sample_weight with y_true")
@@ -143,14 +134,53 @@ def pairwise_error(
             )
         if labels is None:
             raise ValueError("there are no preferences; give y_true or pairs")
-        columns = zip(labels.reshape(n_rows, -1).T, score.T, strict=True)
-        parts = [_count_labels(y, s, queries, weight) for y, s in columns]
-
-    cost = _TIE_COST[ties]
+        columns = zip(labels.reshape(n_rows, -1).T, outputs, strict=True)
+        parts = [count_pairs(y, s, queries.codes, len(queries), weight) for y, s in columns]
     # For each output: error and total weight of the preferences of each query.
-    wrong = np.column_stack([discordant + cost * tied for _, discordant, tied in parts])
-    total = np.column_stack([comparable for comparable, _, _ in parts])
+    wrong = np.column_stack([part.discordant + _TIE_COST[ties] * part.tied for part in parts])
+    total = np.column_stack([part.comparable for part in parts])
     return _averaged(wrong, total, average, single)
+
+
+def _given_pairs(
+    pairs: Any, queries: Queries, weight: Array | None, pair_weight: Any, magnitude: Any
+) -> tuple[Array, Array | None]:
+    """Check given pairs, and multiply their weights; None if all weights are one."""
+    edges = check_pairs(pairs, len(queries.codes))
+    ends = queries.codes[edges]
+    across = np.flatnonzero(ends[:, 0] != ends[:, 1])
+    if len(across):
+        where = int(across[0])
+        one, other = (queries.labels[code] for code in ends[where])
+        raise ValueError(
+            f"pairs[{where}] = {tuple(edges[where].tolist())} compares rows of two queries: "
+            f"qid {one} and {other}"
+        )
+    of_pair = None if weight is None else weight[edges].prod(axis=1)
+    if pair_weight is not None:
+        own = _scaled(check_weights("pair_weight", pair_weight, len(edges), of="pairs"))
+        of_pair = own if of_pair is None else own * of_pair
+    if magnitude is not None:
+        differs = check_magnitudes(magnitude, len(edges)) > 0
+        edges, of_pair = edges[differs], None if of_pair is None else of_pair[differs]
+    return edges, of_pair
+
+
+def _scaled(weight: Array) -> Array:
+    """Scale weights by a power of two so that the largest is near one and products stay finite."""
+    return np.ldexp(weight, -np.frexp(weight.max())[1]) if weight.any() else weight
+
+
+def _count_given(score: Array, edges: Array, queries: Queries, weight: Array | None) -> PairCounts:
+    """Number or weight of given pairs of each query: all, in the wrong order, with equal scores."""
+    query = queries.codes[edges[:, 0]]
+    preferred, other = score[edges[:, 0]], score[edges[:, 1]]
+
+    def total(chosen: Any) -> Array:
+        chosen_weight = None if weight is None else weight[chosen]
+        return np.bincount(query[chosen], weights=chosen_weight, minlength=len(queries))
+
+    return PairCounts(total(slice(None)), total(preferred < other), total(preferred == other))
 
 
 @takes_queries
@@ -170,35 +200,14 @@ def pairwise_accuracy(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,) or (n_rows, n_outputs), or None
-        Labels, higher = preferred; None if ``pairs`` are given.
-    y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
-        Predicted scores, higher = preferred; several outputs are averaged.
-    qid : array-like of shape (n_rows,), optional
-        Query label of each row. If None, all rows form one query.
-    pairs : array-like of shape (n_pairs, 2), optional
-        Preferences (preferred, other), as row indices, instead of ``y_true``.
-    ties : {"half", "error"}, default="half"
-        Whether a tied *prediction* counts as half correct or as an error. Not the estimators'
-        ``ties``, which is about tied labels.
-    average : {"query", "pair"} or None, default="query"
-        "query" averages over the queries that have a preference, "pair" pools the preferences of
-        all queries, and None returns one value for each query.
-    sample_weight : array-like of shape (n_rows,), optional
-        Non-negative row weights; the weight of a preference is the product of its row weights.
-    pair_weight : array-like of shape (n_pairs,), optional
-        Non-negative weights of ``pairs``.
-    magnitude : array-like of shape (n_pairs,), optional
-        Magnitudes of ``pairs``; pairs of magnitude 0 were judged equal and do not count.
+    y_true, y_score, qid, pairs, ties, average, sample_weight, pair_weight, magnitude
+        As in :func:`pairwise_error`. With ``ties="half"``, a tied prediction counts as half
+        correct.
 
     Returns
     -------
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
         One minus `pairwise_error` for the same arguments.
-
-    See Also
-    --------
-    pairwise_error : Describes all parameters in detail.
 
     Notes
     -----
@@ -268,13 +277,6 @@ def concordance_index(
     """
     value = pairwise_accuracy(y_true, y_score, qid=qid, average="pair", sample_weight=sample_weight)
     return float(value)
-
-
-def _count_labels(
-    y: Array, score: Array, queries: Queries, weight: Array | None
-) -> tuple[Array, Array, Array]:
-    counts = count_pairs(y, score, queries.codes, len(queries), weight)
-    return counts.comparable, counts.discordant, counts.tied
 
 
 def _averaged(

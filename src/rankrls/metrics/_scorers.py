@@ -8,10 +8,7 @@ from typing import Any
 from sklearn import config_context
 from sklearn.metrics import make_scorer
 
-from rankrls.metrics._binary import average_precision, precision, recall, reciprocal_rank
-from rankrls.metrics._cascade import expected_reciprocal_rank
-from rankrls.metrics._ndcg import ndcg
-from rankrls.metrics._pairwise import concordance_index, pairwise_accuracy
+from rankrls.metrics._pairwise import pairwise_accuracy
 from rankrls.metrics.metric_names import LIST_METRICS, PAIR_METRICS, parse_metric
 from rankrls.rankings import predicts_by_query
 
@@ -111,11 +108,11 @@ def make_ranking_scorer(
         return scorer.set_score_request(qid=True)
 
 
-pairwise_accuracy_scorer = make_ranking_scorer(pairwise_accuracy)
-concordance_index_scorer = make_ranking_scorer(concordance_index)
-ndcg_scorer = make_ranking_scorer(ndcg)
-average_precision_scorer = make_ranking_scorer(average_precision)
-reciprocal_rank_scorer = make_ranking_scorer(reciprocal_rank)
-precision_scorer = make_ranking_scorer(precision)
-recall_scorer = make_ranking_scorer(recall)
-expected_reciprocal_rank_scorer = make_ranking_scorer(expected_reciprocal_rank)
+pairwise_accuracy_scorer = make_ranking_scorer("pairwise_accuracy")
+concordance_index_scorer = make_ranking_scorer("concordance_index")
+ndcg_scorer = make_ranking_scorer("ndcg")
+average_precision_scorer = make_ranking_scorer("average_precision")
+reciprocal_rank_scorer = make_ranking_scorer("reciprocal_rank")
+precision_scorer = make_ranking_scorer("precision")
+recall_scorer = make_ranking_scorer("recall")
+expected_reciprocal_rank_scorer = make_ranking_scorer("expected_reciprocal_rank")

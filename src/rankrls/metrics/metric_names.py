@@ -1,61 +1,107 @@
-"""Parsing of metric names such as ``ndcg@10``, ``map`` and ``recall@100``."""
+"""The table of metrics that have names, and the names as they are written, such as ``ndcg@10``.
+
+`METRICS` is used wherever a metric is given by name: `evaluate`, scorers, comparisons, ``scoring``
+of estimators and the command line. To add a metric, write a function and a row of the table; what
+the metric takes (a cut-off, an option of `evaluate`, ``average``) is read from its signature.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from rankrls._validation import SHORT_METRICS, check_metric_name, check_option
-from rankrls.metrics import _binary, _cascade, _ndcg, _pairwise
-from rankrls.metrics._arguments import ListInputs, check_k
+from rankrls._validation import check_option
+from rankrls.metrics._inputs import check_k
+from rankrls.metrics._lists import (
+    average_precision,
+    expected_reciprocal_rank,
+    ndcg,
+    precision,
+    recall,
+    reciprocal_rank,
+)
+from rankrls.metrics._pairwise import concordance_index, pairwise_accuracy, pairwise_error
 
 __all__ = [
     "COMPARED_METRICS",
     "LIST_METRICS",
+    "METRICS",
+    "OPTIONS",
     "PAIR_METRICS",
     "NamedMetric",
+    "check_metric_name",
+    "metric_hint",
     "parse_metric",
     "parse_metrics",
 ]
 
-#: List metrics: the public function, the function of checked arguments, and the option that
-#: defines relevance.
-_LISTS: dict[str, tuple[Callable[..., Any], Callable[..., Any], str]] = {
-    "ndcg": (_ndcg.ndcg, _ndcg.ndcg_values, "gain"),
-    "average_precision": (
-        _binary.average_precision,
-        _binary.average_precision_values,
-        "relevance_threshold",
-    ),
-    "reciprocal_rank": (
-        _binary.reciprocal_rank,
-        _binary.reciprocal_rank_values,
-        "relevance_threshold",
-    ),
-    "precision": (_binary.precision, _binary.precision_values, "relevance_threshold"),
-    "recall": (_binary.recall, _binary.recall_values, "relevance_threshold"),
-    "expected_reciprocal_rank": (
-        _cascade.expected_reciprocal_rank,
-        _cascade.expected_reciprocal_rank_values,
-        "max_grade",
-    ),
-}
+#: Options of `evaluate` that define what is relevant; a list metric takes one of them.
+OPTIONS = ("gain", "relevance_threshold", "max_grade")
 
-#: Pairwise metrics, which have no cut-off.
-_PAIRS: dict[str, Callable[..., Any]] = {
-    "pairwise_accuracy": _pairwise.pairwise_accuracy,
-    "concordance_index": _pairwise.concordance_index,
-    "pairwise_error": _pairwise.pairwise_error,
-}
 
-LIST_METRICS = tuple(_LISTS)
+@dataclass(frozen=True)
+class Metric:
+    """A row of the table.
 
-#: Metrics for which higher is better.
-PAIR_METRICS = ("pairwise_accuracy", "concordance_index")
+    Attributes
+    ----------
+    function : callable
+        ``function(y_true, y_score, *, qid, …)``, whose name is the name of the metric.
+    short : str or None
+        A short name that is accepted as well.
+    elsewhere : tuple of str
+        Names in other libraries, in lower case, for advice.
+    error : bool
+        Whether lower is better.
+    """
+
+    function: Callable[..., Any]
+    short: str | None = None
+    elsewhere: tuple[str, ...] = ()
+    error: bool = False
+
+    @cached_property
+    def takes(self) -> frozenset[str]:
+        """Names of the function's arguments."""
+        return frozenset(inspect.signature(self.function).parameters)
+
+
+METRICS = {
+    row.function.__name__: row
+    for row in (
+        Metric(pairwise_accuracy, None, ("auc", "auroc", "roc_auc", "roc_auc_score", "accuracy",
+                                         "pairwise", "error", "pairwise_error")),
+        Metric(concordance_index, None, ("cindex", "c_index", "c-index", "concordance")),
+        Metric(pairwise_error, error=True),
+        Metric(ndcg, None, ("ndcg_score", "ndcg_cut")),
+        Metric(average_precision, "map", ("ap", "mean_average_precision", "map_cut",
+                                          "average_precision_score")),
+        Metric(reciprocal_rank, "mrr", ("rr", "mean_reciprocal_rank", "recip_rank")),
+        Metric(precision, None, ("p", "prec", "precision_score")),
+        Metric(recall, None, ("r", "rec", "recall_score")),
+        Metric(expected_reciprocal_rank, "err"),
+    )
+}  # fmt: skip
+
+#: Metrics of ranked lists, which have a cut-off.
+LIST_METRICS = tuple(name for name, row in METRICS.items() if "k" in row.takes)
+
+#: Pairwise metrics for which higher is better.
+PAIR_METRICS = tuple(
+    name for name, row in METRICS.items() if name not in LIST_METRICS and not row.error
+)
 
 #: Metrics with a value for each query, for which higher is better.
-COMPARED_METRICS = ("pairwise_accuracy", *LIST_METRICS)
+COMPARED_METRICS = tuple(
+    name for name, row in METRICS.items() if "average" in row.takes and not row.error
+)
+
+_SHORT = {row.short: name for name, row in METRICS.items() if row.short is not None}
 
 
 @dataclass(frozen=True)
@@ -79,17 +125,17 @@ class NamedMetric:
     @property
     def is_list(self) -> bool:
         """Whether it is a list metric rather than a pairwise metric."""
-        return self.name in _LISTS
+        return self.name in LIST_METRICS
 
     @property
     def option(self) -> str | None:
-        """The option that defines relevance; None for pairwise metrics."""
-        return _LISTS[self.name][2] if self.is_list else None
+        """The option that defines relevance; None if there is none."""
+        return next((option for option in OPTIONS if option in METRICS[self.name].takes), None)
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The function in `rankrls.metrics`."""
-        return _LISTS[self.name][0] if self.is_list else _PAIRS[self.name]
+        """The function of the metric."""
+        return METRICS[self.name].function
 
     @property
     def options(self) -> dict[str, Any]:
@@ -100,10 +146,6 @@ class NamedMetric:
         """Evaluate scores."""
         return self.function(y_true, y_score, **self.options, **others)
 
-    def values(self, inputs: ListInputs, option: Any) -> Callable[[Any, Any], Any]:
-        """Return the function that computes a list metric with the cut-off of ``inputs``."""
-        return _LISTS[self.name][1](inputs, option)
-
 
 def parse_metric(
     text: Any, argument: str = "metric", *, allowed: Iterable[str] | None = None
@@ -113,21 +155,22 @@ def parse_metric(
     Parameters
     ----------
     text : str
-        ``name`` or ``name@k``, with the name of a function, or map, mrr or err.
+        ``name`` or ``name@k``, with the name of a function, or a short name such as map.
     argument : str
         Name of the argument, for error messages.
     allowed : iterable of str, optional
         Names of the functions that are accepted; by default all.
     """
     name, at, cut = text.partition("@") if isinstance(text, str) else (text, "", "")
-    if isinstance(name, str) and name in SHORT_METRICS:
-        name = SHORT_METRICS[name]
-    choices = (*PAIR_METRICS, "pairwise_error", *_LISTS) if allowed is None else tuple(allowed)
+    if isinstance(name, str):
+        name = _SHORT.get(name, name)
+    choices = tuple(METRICS) if allowed is None else tuple(allowed)
     if name not in choices:
         check_metric_name(argument, text, allowed=choices)
-    short = [word for word, meant in SHORT_METRICS.items() if meant in choices]
-    check_option(argument, name, (*choices, *short))
-    if at and name not in _LISTS:
+    check_option(
+        argument, name, (*choices, *(s for s, meant in _SHORT.items() if meant in choices))
+    )
+    if at and name not in LIST_METRICS:
         raise ValueError(
             f"{argument}={text!r}: {name} has no cut-off; only list metrics have one, as in "
             "'ndcg@10'"
@@ -157,3 +200,48 @@ def parse_metrics(
         if metric.text in [other.text for other in parsed[:place]]:
             raise ValueError(f"{argument}: {metric.text!r} comes twice")
     return parsed
+
+
+def metric_hint(
+    value: Any, *, short: bool = True, allowed: Collection[str] | None = None
+) -> str | None:
+    """Advice for a metric that has another name here, or is misspelt; otherwise None.
+
+    ``short``: whether the name may be a short one. ``allowed``: the metrics that the advice may
+    name; by default all.
+    """
+    if str(value).lower() == "r2":  # not recall, cut off at 2
+        return "it is called 'pairwise_r2' here, for RankRLSCV"
+    # "ndcg10", "NDCG_at_10" and "ndcg@10" are cut off at 10.
+    parts = re.fullmatch(r"(.+?)(?:(?:@|_at_|_)?(\d+))?", str(value).lower())
+    if parts is None:
+        return None
+    name, cut = parts[1], parts[2]
+    rows = {meant: row for meant, row in METRICS.items() if allowed is None or meant in allowed}
+    names = {other: meant for meant, row in rows.items() for other in row.elsewhere}
+    names |= {row.short: row.short if short else meant for meant, row in rows.items() if row.short}
+    names |= {meant: meant for meant in rows}
+    close = (
+        name if name in names else next(iter(difflib.get_close_matches(name, names, 1, 0.7)), None)
+    )
+    if close is None:
+        return None
+    here = names[close]
+    if cut and _SHORT.get(here, here) in LIST_METRICS:
+        here = f"{here}@{cut}"
+    if value == here:
+        return None
+    if close != name:
+        return f"did you mean {here!r}?"
+    if "au" in name:
+        return f"of two classes {here!r} is the AUC, within queries"
+    if "error" in name:
+        return "higher must be better: use 'pairwise_accuracy', 1 − the error"
+    return f"it is called {here!r} here"
+
+
+def check_metric_name(argument: str, value: Any, *, allowed: Collection[str] | None = None) -> None:
+    """Raise with advice if a metric has another name here; see `metric_hint`."""
+    hint = metric_hint(value, allowed=allowed)
+    if hint is not None:
+        raise ValueError(f"{argument}={value!r}: {hint}")

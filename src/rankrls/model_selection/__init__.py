@@ -13,12 +13,12 @@ from rankrls.model_selection._cross_validation import (
     cross_validate,
 )
 from rankrls.model_selection._exact import (
+    holdout_judgements,
     holdout_predict,
     leave_pair_out_predict,
     leave_pair_out_score,
     leave_query_out_predict,
 )
-from rankrls.model_selection._judgements import holdout_judgements
 from rankrls.model_selection._permutation import PermutationTestResult, permutation_test
 from rankrls.model_selection._relation_holdout import relation_holdout_predict
 from rankrls.model_selection._relation_scores import conditional_cross_val_score

@@ -10,12 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from rankrls._calls import takes_queries, tells
 from rankrls._resources import n_threads
-from rankrls._validation import check_pairs, encode_qid
+from rankrls._validation import check_length, check_option, check_pairs, encode_qid
+from rankrls.core.ridge.leave_judgements_out import JudgementFolds
 from rankrls.core.ridge.leave_out import check_fold, query_folds
 from rankrls.estimators import RankRLS
-from rankrls.estimators.exact_problem import exact_problem
+from rankrls.estimators.calibration import by_judgement
+from rankrls.estimators.ranker import Preferences
+from rankrls.estimators.rankrls import exact_problem
 
 __all__ = [
+    "holdout_judgements",
     "holdout_predict",
     "leave_pair_out_predict",
     "leave_pair_out_score",
@@ -82,12 +86,11 @@ def leave_query_out_predict(
     """
     if qid is None:
         raise ValueError("leave-query-out needs qid, the query of every row")
-    problem, grid, flat = exact_problem(
-        estimator, X, y, alphas, keep_basis, {"qid": qid, **fit_params}
-    )
+    preferences = Preferences(y, qid, **fit_params)
+    _, problem, grid = exact_problem(estimator, X, preferences, alphas, keep_basis=keep_basis)
     codes = encode_qid(qid, problem.graph.n_rows).codes
     held = problem.leave_out(query_folds(codes), grid)
-    return shaped(held.by_row(len(codes)), flat, alphas)
+    return shaped(held.by_row(len(codes)), problem.graph.flat, alphas)
 
 
 @takes_queries
@@ -139,12 +142,11 @@ def holdout_predict(
     >>> for fold, part in zip(folds, parts):
     ...     scores[:, fold] = part
     """
-    problem, grid, flat = exact_problem(
-        estimator, X, y, alphas, keep_basis, {"qid": qid, **fit_params}
-    )
+    preferences = Preferences(y, qid, **fit_params)
+    _, problem, grid = exact_problem(estimator, X, preferences, alphas, keep_basis=keep_basis)
     rows = [check_fold(number, fold, problem.graph.n_rows) for number, fold in enumerate(folds)]
     held = problem.leave_out(rows, grid)
-    return [shaped(part, flat, alphas) for part in held.predictions]
+    return [shaped(part, problem.graph.flat, alphas) for part in held.predictions]
 
 
 @tells("predictions of every pair without it")
@@ -178,12 +180,12 @@ def leave_pair_out_predict(
     Each pair requires the solution of a 2 × 2 system in the eigenbasis of the centred kernel (P1
     §3.4); all pairs together take a few array operations for each alpha.
     """
-    problem, grid, flat = exact_problem(estimator, X, y, alphas, False, {})
+    _, problem, grid = exact_problem(estimator, X, Preferences(y), alphas)
     chosen = problem.default_pairs() if pairs is None else check_pairs(
         pairs, problem.graph.n_rows
     )  # fmt: skip
     out = np.stack([part for part, _ in problem.leave_pairs_out(chosen, grid)])
-    return shaped(out, flat, alphas)
+    return shaped(out, problem.graph.flat, alphas)
 
 
 @tells("predictions of every pair without it")
@@ -204,9 +206,122 @@ def leave_pair_out_score(estimator: RankRLS, X: Any, y: Any) -> float:
     >>> round(leave_pair_out_score(RankRLS(100.0), X[:60], y[:60]), 3)
     0.984
     """
-    problem, grid, _ = exact_problem(estimator, X, y, None, False, {})
+    _, problem, grid = exact_problem(estimator, X, Preferences(y))
     accuracy, _ = next(problem.pair_accuracies(grid, n_threads(estimator.n_jobs)))
     return float(accuracy.mean())
+
+
+@tells("predictions of judgements without them")
+def holdout_judgements(
+    estimator: RankRLS,
+    X: Any,
+    pairs: ArrayLike,
+    *,
+    by: str = "judgement",
+    groups: Any = None,
+    folds: Iterable[ArrayLike] | None = None,
+    magnitude: ArrayLike | None = None,
+    pair_weight: ArrayLike | None = None,
+    pair_features: ArrayLike | None = None,
+    alphas: ArrayLike | None = None,
+    return_std: bool = False,
+    **fit_params: Any,
+) -> Any:
+    """Predict each judgement by the model trained without it, without refitting.
+
+    Parameters
+    ----------
+    estimator : RankRLS
+        Defines the parameters; it need not be fitted.
+    X : array-like or sparse matrix of shape (n_items, n_features)
+    pairs : array-like of shape (n_pairs, 2)
+        Row numbers (preferred, other).
+    by : {"judgement", "item", "group", "fold"}, default="judgement"
+        What is left out when a judgement is predicted: only the judgement itself, or all judgements
+        of one of its items, of its group, or of its fold.
+    groups : array-like of shape (n_pairs,), optional
+        Group of each judgement, such as its judge, prompt or session. Used with ``by="group"``.
+    folds : iterable of int arrays, optional
+        Indices of the judgements to leave out together, each in at most one fold. Used with
+        ``by="fold"``.
+    magnitude, pair_weight : array-like of shape (n_pairs,), optional
+    pair_features : array-like of shape (n_pairs, n_pair_features), optional
+        As for ``fit``. The predictions then include their effect: f(preferred) − f(other) + cᵀγ.
+    alphas : array-like of shape (n_alphas,), optional
+        Grid of values to use instead of the estimator's alpha; the whole grid costs little more
+        than one value.
+    return_std : bool, default=False
+        Whether to also return the posterior standard deviations of the differences, without the
+        noise of a new judgement.
+    **fit_params
+        y, qid and sample_weight, if there are scores in addition to the judgements.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs[, n_outputs]), or (n_pairs, 2[, n_outputs]) by item
+        f(preferred) − f(other), with a leading axis for ``alphas``. With ``by="item"``, the first
+        column is predicted without the judgements of the preferred item, the second without those
+        of the other item. NaN for judgements that are in no fold. With ``return_std``, a pair of
+        such arrays.
+
+    Notes
+    -----
+    Only judgements are left out; the rows of X and the Nyström basis stay the same. The small
+    systems of the folds are solved in the eigenbasis of the full problem; a fold whose system is
+    singular to working precision is refitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.datasets import make_preference_pairs
+    >>> data = make_preference_pairs(random_state=0)
+    >>> held_out = holdout_judgements(RankRLS(10.0), data.data, data.pairs)
+    >>> bool((held_out > 0).mean() > 0.7)
+    True
+    """
+    check_option("by", by, ("judgement", "item", "group", "fold"))
+    for name, value, needed in (("groups", groups, "group"), ("folds", folds, "fold")):
+        if (value is not None) != (by == needed):
+            raise ValueError(
+                f"by={by!r} needs {name}" if by == needed else f"{name} goes with by={needed!r}"
+            )
+    given = Preferences(
+        fit_params.pop("y", None),
+        pairs=pairs,
+        magnitude=magnitude,
+        pair_weight=pair_weight,
+        pair_features=pair_features,
+        **fit_params,
+    )
+    _, problem, grid = exact_problem(estimator, X, given, alphas)
+    graph, n_pairs = problem.graph, problem.graph.n_given_pairs
+    if by == "judgement":
+        left_out = JudgementFolds.single(n_pairs)
+    elif by == "item":
+        left_out, _ = JudgementFolds.of_items(graph.pairs)
+    elif by == "group":
+        check_length("groups", groups, n_pairs, "pairs")
+        coded = encode_qid(groups, n_pairs, name="groups", of="pairs")
+        left_out = JudgementFolds.of_groups(coded.codes, coded.labels)
+    else:
+        parts = [check_fold(number, fold, n_pairs) for number, fold in enumerate(folds or ())]
+        if not parts:
+            raise ValueError("folds is empty; give at least one array of judgements")
+        counts = np.bincount(np.concatenate(parts), minlength=n_pairs)
+        if (counts > 1).any():
+            twice = int(np.argmax(counts > 1))
+            raise ValueError(
+                f"judgement {twice} is in {counts[twice]} folds; put each judgement in one fold "
+                "only"
+            )
+        left_out = JudgementFolds.of_list(parts)
+    held = problem.leave_judgements_out(left_out, grid, variances=return_std)
+    values = [held.values] if held.variance is None else [held.values, np.sqrt(held.variance)]
+    results = [
+        shaped(by_judgement(part, left_out, graph.pairs), graph.flat, alphas) for part in values
+    ]
+    return tuple(results) if return_std else results[0]
 
 
 def shaped(values: Array, flat: bool, alphas: ArrayLike | None) -> Array:

@@ -20,6 +20,7 @@ from rankrls.core.ridge.leave_out import query_folds
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.estimators import RankRLS
 from rankrls.estimators.choosing import check_alphas
+from rankrls.estimators.ranker import Preferences
 from rankrls.metrics import pairwise_accuracy
 
 __all__ = ["PermutationTestResult", "permutation_test"]
@@ -144,7 +145,7 @@ def permutation_test(
     else:
         grid = check_alphas("alphas", alphas)
     ranker = clone(estimator)
-    kernel, X, graph = ranker._prepare(X, y, {"qid": qid})
+    kernel, X, graph = ranker._prepare(X, Preferences(y, qid))
     if graph.n_outputs > 1 or graph.scores is None:
         raise ValueError("permutation_test takes y of shape (n,), one score for each row")
     if graph.n_given_pairs or graph.sample_weight is not None:

@@ -15,10 +15,9 @@ from rankrls.core.relations.cv import complete_holdout, complete_labels
 from rankrls.core.relations.holdout import CompleteHoldout, without
 from rankrls.core.relations.labels import Observations
 from rankrls.core.relations.problem import RelationProblem
-from rankrls.estimators.alpha_pairs import check_alpha_pairs
 from rankrls.estimators.choosing import check_alphas, check_rows
 from rankrls.estimators.conditional import ConditionalRankRLS
-from rankrls.estimators.objects import check_numbers
+from rankrls.estimators.relation_inputs import check_alpha_pairs, check_numbers
 
 __all__ = ["relation_holdout_predict"]
 
@@ -138,7 +137,7 @@ def relation_holdout_predict(
         )
     check_option("leave_out", leave_out, LEAVE_OUT)
     ranker = clone(estimator).set_params(early_stopping=False)
-    prepared = ranker._prepare(X, Y, Z)
+    relation = ranker._read(X, Y, Z)
     estimator._require_squared_loss("relation_holdout_predict")
     if alphas is None:
         grid = ranker._check_alpha(estimator.alpha)
@@ -147,9 +146,8 @@ def relation_holdout_predict(
     else:
         grid = check_alphas("alphas", alphas, as_given=True)
     grid = ranker._oriented_alphas(grid)
-    given = None if folds is None else _read_folds(folds, leave_out, prepared[2], X, Z)
-    problem = ranker._problem(*prepared)
-    ranker._require_functions(problem)
+    given = None if folds is None else _read_folds(folds, leave_out, relation.labels, X, Z)
+    problem = ranker._problem(relation)
     if ranker.condition_on == "columns":
         leave_out = {"rows": "columns", "columns": "rows"}.get(leave_out, leave_out)
         given = None if given is None else [fold.T for fold in given]

@@ -15,7 +15,7 @@ from rankrls._validation import check_integer
 from rankrls.core.relations.cv import BlockFold
 from rankrls.core.relations.labels import Observations
 from rankrls.estimators.choosing import Scoring
-from rankrls.estimators.conditional_base import ConditionalRanker
+from rankrls.estimators.conditional import ConditionalRanker
 from rankrls.estimators.relation_folds import folds_of
 
 __all__ = ["conditional_cross_val_score"]
@@ -83,7 +83,7 @@ def conditional_cross_val_score(
     rng = check_random_state(random_state)
     progress = Progress("conditional_cross_val_score", verbose)
     template = clone(estimator)
-    rows, columns, observations = template._prepare(X, Y, Z)
+    rows, columns, observations, _ = template._read(X, Y, Z)
     seen = observations if template.condition_on == "rows" else observations.T
     folds = folds_of(
         cv,
@@ -161,7 +161,7 @@ class _Refit:
 
     def _model(self) -> Any:
         model = clone(self.template)
-        model._tells_of_equal_objects = False  # in every fold
+        model._warns_of_equal_objects = False  # in every fold
         return model
 
     def _part(self, rows: Array, cols: Array) -> sparse.coo_array:

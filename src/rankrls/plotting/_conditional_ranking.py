@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.stats import rankdata
 from rankrls._frames import scores_in_order
 from rankrls._relation_labels import EdgeList, read_labels
 from rankrls._validation import check_finite_array, check_option
-from rankrls.plotting._matplotlib import pyplot
+from rankrls.plotting._display import Display, pyplot
 
 __all__ = ["ConditionalRankingDisplay"]
 
@@ -20,7 +21,8 @@ Array = NDArray[Any]
 SCALINGS = ("rank", "center", "none")
 
 
-class ConditionalRankingDisplay:
+@dataclass(eq=False, repr=False)
+class ConditionalRankingDisplay(Display):
     """Heat maps of the scores of all pairs and of the true labels, side by side.
 
     Each row (or column) is the list of one conditioning object. Scores learned with the ranking
@@ -53,18 +55,11 @@ class ConditionalRankingDisplay:
     >>> display = ConditionalRankingDisplay.from_predictions(Y, Y + 0.1)  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        Y_true: Array,
-        Y_score: Array,
-        *,
-        condition_on: str = "rows",
-        estimator_name: str | None = None,
-    ) -> None:
-        self.Y_true = Y_true
-        self.Y_score = Y_score
-        self.condition_on = condition_on
-        self.estimator_name = estimator_name
+    Y_true: Array
+    Y_score: Array
+    _: KW_ONLY
+    condition_on: str = "rows"
+    estimator_name: str | None = None
 
     @classmethod
     def from_estimator(
@@ -88,12 +83,11 @@ class ConditionalRankingDisplay:
         **plot_options
             Options of `plot`.
         """
-        name = type(estimator).__name__ if name is None else name
         return cls.from_predictions(
             estimator._labels_in_order(Y, X, Z),
             estimator.predict(X, Z),
             condition_on=estimator.condition_on,
-            name=name,
+            name=cls._name(estimator, name),
             **plot_options,
         )
 
@@ -158,13 +152,13 @@ class ConditionalRankingDisplay:
         rows = _order("row_order", row_order, self.Y_true.shape[0])
         cols = _order("column_order", column_order, self.Y_true.shape[1])
         axis = 1 if self.condition_on == "rows" else 0
-        plt = pyplot()
         if axes is None:
-            _, axes = plt.subplots(1, 2, figsize=(8.4, 4.0), layout="constrained")
+            _, axes = pyplot().subplots(1, 2, figsize=(8.4, 4.0), layout="constrained")
         self.axes_ = np.asarray(axes, dtype=object).ravel()
         if len(self.axes_) != 2:
             raise ValueError(f"axes must be two: scores and truth; got {len(self.axes_)}")
-        self.figure_ = self.axes_[0].figure
+        self.ax_ = self.axes_[0]
+        self.figure_ = self.ax_.figure
         titles = (self.estimator_name or "scores", "truth")
         self.images_ = []
         for ax, values, title in zip(self.axes_, (self.Y_score, self.Y_true), titles, strict=True):
@@ -210,10 +204,7 @@ def _order(name: str, order: Any, n: int) -> Array:
     if order is None:
         return np.arange(n)
     order = np.asarray(order)
-    if (
-        order.ndim != 1
-        or order.dtype.kind not in "iu"
-        or (order.size and not 0 <= order.min() <= order.max() < n)
-    ):
+    numbers = order.ndim == 1 and order.dtype.kind in "iu"
+    if not numbers or (order.size and not 0 <= order.min() <= order.max() < n):
         raise ValueError(f"{name} must be row or column numbers from 0 to {n - 1}")
     return order

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls._validation import check_finite_array, check_integer, check_length
-from rankrls.estimators import RankRLS
-from rankrls.plotting._matplotlib import pyplot
-from rankrls.plotting._style import BLACK, BLUE, GREY, ORANGE
+from rankrls.plotting._display import BLUE, GREY, ORANGE, Display, as_rankrls
 
 __all__ = ["EarlyStoppingDisplay"]
 
 Array = NDArray[Any]
 
 
-class EarlyStoppingDisplay:
+@dataclass(eq=False, repr=False)
+class EarlyStoppingDisplay(Display):
     """Validation error by iteration, with the selected iteration marked.
 
     Use `from_estimator` or `from_predictions` to create it.
@@ -57,26 +57,15 @@ class EarlyStoppingDisplay:
     >>> EarlyStoppingDisplay.from_estimator(ranker)  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        iterations: Array,
-        validation_error: Array,
-        *,
-        best_iteration: int,
-        training_error: tuple[Array, Array] | None = None,
-        others: Array | None = None,
-        alpha: float | None = None,
-        error_name: str = "pairwise error",
-        estimator_name: str | None = None,
-    ) -> None:
-        self.iterations = iterations
-        self.validation_error = validation_error
-        self.best_iteration = best_iteration
-        self.training_error = training_error
-        self.others = others
-        self.alpha = alpha
-        self.error_name = error_name
-        self.estimator_name = estimator_name
+    iterations: Array
+    validation_error: Array
+    _: KW_ONLY
+    best_iteration: int
+    training_error: tuple[Array, Array] | None = None
+    others: Array | None = None
+    alpha: float | None = None
+    error_name: str = "pairwise error"
+    estimator_name: str | None = None
 
     @classmethod
     def from_estimator(
@@ -102,10 +91,6 @@ class EarlyStoppingDisplay:
         ax : matplotlib Axes, optional
         plot_options : dict, optional
             Additional options of `plot`.
-
-        Returns
-        -------
-        EarlyStoppingDisplay
         """
         if not hasattr(estimator, "validation_curve_"):
             raise ValueError(
@@ -135,7 +120,7 @@ class EarlyStoppingDisplay:
             others=others,
             alpha=alpha,
             error_name=_error_name(scoring),
-            estimator_name=type(estimator).__name__ if name is None else name,
+            estimator_name=cls._name(estimator, name),
         )
         return display.plot(ax, **(plot_options or {}))
 
@@ -162,10 +147,6 @@ class EarlyStoppingDisplay:
         training_error : array-like of shape (n_checks,), optional
         name, ax, plot_options
             As for `from_estimator`.
-
-        Returns
-        -------
-        EarlyStoppingDisplay
         """
         x = check_finite_array("iterations", iterations, ndim=(1,))
         if not len(x):
@@ -210,10 +191,7 @@ class EarlyStoppingDisplay:
             Options of ``Axes.plot``.
         """
         check_integer("n_others", n_others, least=0)
-        plt = pyplot()
-        if ax is None:
-            _, ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
+        ax = self._begin(ax, 6.4, 3.8)
         if self.others is not None and n_others and self.others.shape[1]:
             step = -(-self.others.shape[1] // n_others)
             grey = {"color": GREY, "linewidth": 0.7, "alpha": 0.7, "zorder": 1}
@@ -230,23 +208,12 @@ class EarlyStoppingDisplay:
             line = {"color": ORANGE, "linewidth": 1.8, "linestyle": "--", "label": "training"}
             self.training_line_ = _plot_known(ax, *self.training_error, line | (training_kw or {}))
         error = float(self.validation_error[self.iterations == self.best_iteration][0])
-        ax.axvline(self.best_iteration, color=BLACK, linestyle=":", linewidth=1.2)
-        (self.best_point_,) = ax.plot(
-            [self.best_iteration],
-            [error],
-            color=BLACK,
-            marker="D",
-            linestyle=":",
-            linewidth=1.2,
-            label=f"iteration {self.best_iteration}: {error:.4f}",
-        )
-        ax.set_xlabel("iteration")
-        ax.set_ylabel(self.error_name)
+        label = f"iteration {self.best_iteration}: {error:.4f}"
+        self.best_point_ = self._mark(ax, self.best_iteration, error, label, ":")
+        ax.set(xlabel="iteration", ylabel=self.error_name, title=self.estimator_name or "")
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.legend(loc="best", framealpha=0.9, edgecolor="none")
         ax.grid(alpha=0.25)
-        if self.estimator_name:
-            ax.set_title(self.estimator_name)
         return self
 
 
@@ -273,13 +240,11 @@ def _training_error(
         raise ValueError("train must be (X, y) or (X, y, qid)")
     if not hasattr(estimator, "early_stopping") or hasattr(estimator, "condition_on"):
         raise ValueError("training errors are for RankRLS and RankRLSCV")
-    names = set(RankRLS().get_params()) & set(estimator.get_params(deep=False))
-    parameters = {name: getattr(estimator, name) for name in names}
-    parameters |= {"alpha": alpha, "max_iter": last, "n_iter_no_change": last + 1, "verbose": 0}
     X, y, *rest = train
+    limits = {"alpha": alpha, "max_iter": last, "n_iter_no_change": last + 1, "verbose": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # all iterations are needed
-        again = RankRLS(**parameters).fit(
+        again = as_rankrls(estimator, **limits).fit(
             X, y, qid=rest[0] if rest else None, eval_set=tuple(train)
         )
     return again.validation_iterations_, again.validation_curve_

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankrls import metrics
 from rankrls._calls import takes_queries
 from rankrls._validation import check_finite_array, check_integer, check_length, check_option
-from rankrls.plotting._matplotlib import pyplot
-from rankrls.plotting._path_data import deviations, path_coefficients
-from rankrls.plotting._style import BLACK, BLUE, GREY, line_styles
+from rankrls.estimators import regularization_path
+from rankrls.metrics.metric_names import COMPARED_METRICS, parse_metric
+from rankrls.plotting._display import (
+    BLACK,
+    BLUE,
+    GREY,
+    Display,
+    as_rankrls,
+    line_styles,
+    pyplot,
+)
 
 __all__ = ["RegularizationPathDisplay"]
 
@@ -21,7 +29,8 @@ Array = NDArray[Any]
 SPREADS = ("error", "deviation", "none")
 
 
-class RegularizationPathDisplay:
+@dataclass(eq=False, repr=False)
+class RegularizationPathDisplay(Display):
     """Cross-validated score with its spread, and coefficients, plotted against alpha.
 
     Use `from_estimator` or `from_predictions` to create it. The band shows the uncertainty of each
@@ -66,28 +75,19 @@ class RegularizationPathDisplay:
     >>> RegularizationPathDisplay.from_estimator(ranker, X, y, qid=qid)  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        alphas: Array,
-        mean_score: Array,
-        *,
-        std_score: Array | None = None,
-        n_scores: Any = None,
-        coef: Array | None = None,
-        feature_names: list[str] | None = None,
-        best_alpha: float | None = None,
-        score_name: str = "score",
-        estimator_name: str | None = None,
-    ) -> None:
-        self.alphas = alphas
-        self.mean_score = mean_score
-        self.std_score = std_score
-        self.n_scores = n_scores
-        self.coef = coef
-        self.feature_names = feature_names
-        self.best_alpha = best_alpha
-        self.score_name = score_name
-        self.estimator_name = estimator_name
+    alphas: Array
+    mean_score: Array
+    _: KW_ONLY
+    std_score: Array | None = None
+    n_scores: Any = None
+    coef: Array | None = None
+    feature_names: list[str] | None = None
+    best_alpha: float | None = None
+    score_name: str = "score"
+    estimator_name: str | None = None
+
+    def __post_init__(self) -> None:
+        self._standardized = False
 
     @classmethod
     def from_estimator(
@@ -124,10 +124,6 @@ class RegularizationPathDisplay:
             Additional options of `plot`.
         **fit_params
             qid and sample_weight, as for ``fit``.
-
-        Returns
-        -------
-        RegularizationPathDisplay
         """
         results = getattr(estimator, "cv_results_", None)
         if not isinstance(results, dict) or "alpha" not in results:
@@ -143,9 +139,9 @@ class RegularizationPathDisplay:
             )
         coef, names = None, None
         if X is not None:
-            coef = path_coefficients(estimator, X, y, results["alpha"], output, fit_params)
+            coef = _path_coefficients(estimator, X, y, results["alpha"], output, fit_params)
             if standardize:
-                coef = coef * deviations(X)
+                coef = coef * _deviations(X)
             names = getattr(estimator, "feature_names_in_", None)
         scoring = getattr(estimator, "scoring", None)
         display = cls(
@@ -157,7 +153,7 @@ class RegularizationPathDisplay:
             feature_names=None if names is None else list(names),
             best_alpha=estimator.alpha_,
             score_name=scoring.replace("_", " ") if isinstance(scoring, str) else "score",
-            estimator_name=type(estimator).__name__ if name is None else name,
+            estimator_name=cls._name(estimator, name),
         )
         display._standardized = standardize
         return display.plot(ax, **(plot_options or {}))
@@ -192,29 +188,18 @@ class RegularizationPathDisplay:
             Query label of each row. The spread is computed over queries; without qid it is not
             shown.
         scoring : str, default="pairwise_accuracy"
-            Name of a function of `rankrls.metrics` that is defined for single queries, with a
-            cut-off as in "ndcg@10".
+            Name of a metric that is defined for single queries, such as "ndcg@10".
         coef : array-like of shape (n_alphas, n_features), optional
         feature_names : sequence of str, optional
         name, ax, plot_options
             As for `from_estimator`.
-
-        Returns
-        -------
-        RegularizationPathDisplay
         """
         grid = check_finite_array("alphas", alphas, ndim=(1,))
         scores = check_finite_array("y_score", y_score, ndim=(2,))
         check_length("y_score", scores, len(grid), of="alphas")
-        metric, at, cut = scoring.partition("@")
-        check_option("scoring", metric, (
-            "pairwise_accuracy", "ndcg", "average_precision", "reciprocal_rank", "precision"
-        ))  # fmt: skip
-        options = {"k": int(cut)} if at else {}
-        function = getattr(metrics, metric)
-        by_query = np.array(
-            [function(y_true, row, qid=qid, average=None, **options) for row in scores]
-        ).reshape(len(grid), -1)
+        metric = parse_metric(scoring, "scoring", allowed=COMPARED_METRICS)
+        by_query = np.array([metric(y_true, row, qid=qid, average=None) for row in scores])
+        by_query = by_query.reshape(len(grid), -1)
         known = by_query[:, ~np.isnan(by_query[0])]
         if coef is not None:
             coef = check_finite_array("coef", coef, ndim=(2,))
@@ -232,8 +217,6 @@ class RegularizationPathDisplay:
             estimator_name=name,
         )
         return display.plot(ax, **(plot_options or {}))
-
-    _standardized = False
 
     @property
     def best_index(self) -> int:
@@ -270,12 +253,11 @@ class RegularizationPathDisplay:
         """
         check_option("spread", spread, SPREADS)
         check_integer("n_features", n_features, least=0)
-        plt = pyplot()
         self._own_figure = ax is None
         if ax is None:
-            rows = 1 if self.coef is None else 2
-            height = 3.2 if rows == 1 else 5.6
-            _, ax = plt.subplots(rows, 1, sharex=True, figsize=(7.6, height), layout="constrained")
+            rows, height = (1, 3.2) if self.coef is None else (2, 5.6)
+            size = {"figsize": (7.6, height), "layout": "constrained"}
+            _, ax = pyplot().subplots(rows, 1, sharex=True, **size)
         self.axes_ = np.atleast_1d(np.asarray(ax, dtype=object)).ravel()
         if len(self.axes_) > 2 or (len(self.axes_) == 2 and self.coef is None):
             raise ValueError(
@@ -309,16 +291,8 @@ class RegularizationPathDisplay:
                 x, low, high, color=self.score_line_.get_color(), alpha=0.2, lw=0, label=label
             )
         best = self.best_index
-        ax.axvline(self.alphas[best], color=BLACK, linestyle="--", linewidth=1.0)
-        ax.plot(
-            [self.alphas[best]],
-            [self.mean_score[best]],
-            color=BLACK,
-            marker="D",
-            linestyle="--",
-            linewidth=1.0,
-            label=f"alpha = {self.alphas[best]:.4g}: {self.mean_score[best]:.3f}",
-        )
+        label = f"alpha = {self.alphas[best]:.4g}: {self.mean_score[best]:.3f}"
+        self._mark(ax, self.alphas[best], self.mean_score[best], label, "--")
         ax.set_ylabel(self.score_name)
         self._legend(ax, *ax.get_legend_handles_labels())
         ax.grid(alpha=0.25)
@@ -363,3 +337,35 @@ def _alpha_axis(ax: Any, alphas: Array) -> None:
         ax.set_xscale("log")
     elif len(positive):
         ax.set_xscale("symlog", linthresh=float(positive.min()))
+
+
+def _path_coefficients(
+    estimator: Any, X: Any, y: Any, alphas: Array, output: int, fit_params: dict[str, Any]
+) -> Array:
+    """Return coefficients of a fitted `RankRLSCV` for each alpha, (n_alphas, n_features)."""
+    if getattr(estimator, "kernel", None) != "linear":
+        raise ValueError(
+            f"kernel={getattr(estimator, 'kernel', None)!r} has no feature coefficients; "
+            "leave out X and y to show the scores only"
+        )
+    if estimator.early_stopping:
+        raise ValueError(
+            "coefficients of early-stopped models depend on the number of iterations as well as on "
+            "alpha; leave out X and y, or use EarlyStoppingDisplay"
+        )
+    coef = regularization_path(as_rankrls(estimator), X, y, alphas=alphas, **fit_params).coef
+    if coef.ndim == 2:
+        return coef
+    column = check_integer("output", output, least=0)
+    if column >= coef.shape[2]:
+        raise ValueError(f"output={column}, but the model has {coef.shape[2]} outputs")
+    return coef[:, :, column]
+
+
+def _deviations(X: Any) -> Array:
+    """Return the standard deviation of each column without densifying sparse matrices."""
+    if hasattr(X, "tocsc"):
+        mean = np.asarray(X.mean(axis=0)).ravel()
+        squares = np.asarray(X.multiply(X).mean(axis=0)).ravel()
+        return np.sqrt(np.maximum(squares - mean**2, 0.0))
+    return np.asarray(X, dtype=np.float64).std(axis=0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from scipy.special import ndtr, xlog1py, xlogy
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import takes_queries
@@ -22,10 +23,9 @@ from rankrls._validation import (
 )
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.calibration import margins
-from rankrls.estimators.exact_problem import check_covariates
+from rankrls.estimators.rankrls import check_covariates
 from rankrls.model_selection import holdout_judgements
-from rankrls.plotting._matplotlib import pyplot
-from rankrls.plotting._style import BLUE, GREY, line_styles
+from rankrls.plotting._display import BLUE, Display, as_rankrls, line_styles
 
 __all__ = ["ReliabilityDisplay"]
 
@@ -37,7 +37,8 @@ _Z = 1.959963984540054
 _DIAGONAL = "calibrated"
 
 
-class ReliabilityDisplay:
+@dataclass(eq=False, repr=False)
+class ReliabilityDisplay(Display):
     """Reliability diagram of preference probabilities.
 
     Judgements are binned by the predicted probability of the item that the model expects to win.
@@ -87,24 +88,14 @@ class ReliabilityDisplay:
     ... )  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        *,
-        prob_pred: Array,
-        prob_true: Array,
-        prob_low: Array,
-        prob_high: Array,
-        counts: Array,
-        log_loss: float,
-        estimator_name: str | None = None,
-    ) -> None:
-        self.prob_pred = prob_pred
-        self.prob_true = prob_true
-        self.prob_low = prob_low
-        self.prob_high = prob_high
-        self.counts = counts
-        self.log_loss = log_loss
-        self.estimator_name = estimator_name
+    _: KW_ONLY
+    prob_pred: Array
+    prob_true: Array
+    prob_low: Array
+    prob_high: Array
+    counts: Array
+    log_loss: float
+    estimator_name: str | None = None
 
     @classmethod
     @takes_queries
@@ -154,24 +145,18 @@ class ReliabilityDisplay:
             fitted model predicts new judgements.
         n_bins, strategy, name, ax, **line_options
             As for `from_predictions`; the default name is the class name of the estimator.
-
-        Returns
-        -------
-        ReliabilityDisplay
         """
         if not isinstance(held_out, bool):
             raise ValueError(f"held_out must be True or False; got {held_out!r}")
-        if groups is not None and not held_out:
-            raise ValueError("groups are used only with held_out=True")
         beside = {"y": y, "qid": qid, "sample_weight": sample_weight}
-        named = [name for name, values in beside.items() if values is not None]
+        beside = {name: values for name, values in beside.items() if values is not None}
+        named = ["groups"] * (groups is not None) + list(beside)
         if named and not held_out:
-            raise ValueError(f"{named[0]} is used only with held_out=True")
+            raise ValueError(f"{named[0]} can be used only with held_out=True")
         check_covariates(estimator, pair_features)
         if held_out:
-            judged = {"magnitude": magnitude, "pair_weight": pair_weight}
-            judged |= {"pair_features": pair_features, "groups": groups}
-            p = _held_out(estimator, X, pairs, judged | {name: beside[name] for name in named})
+            judged = {"magnitude": magnitude, "pair_weight": pair_weight, "groups": groups}
+            p = _held_out(estimator, X, pairs, judged | beside | {"pair_features": pair_features})
         else:
             check_is_fitted(estimator)
             p = _predicted(estimator, X, pairs, pair_features)
@@ -185,7 +170,7 @@ class ReliabilityDisplay:
             sample_weight=pair_weight,
             n_bins=n_bins,
             strategy=strategy,
-            name=type(estimator).__name__ if name is None else name,
+            name=cls._name(estimator, name),
             ax=ax,
             **line_options,
         )
@@ -221,10 +206,6 @@ class ReliabilityDisplay:
         ax : matplotlib Axes, optional
         **line_options
             Options of ``Axes.errorbar``.
-
-        Returns
-        -------
-        ReliabilityDisplay
         """
         p = _within_01("proba", proba)
         won = _within_01("outcome", outcome)
@@ -276,15 +257,11 @@ class ReliabilityDisplay:
         **line_options
             Options of ``Axes.errorbar``.
         """
-        plt = pyplot()
-        new = ax is None
-        if ax is None:
-            _, ax = plt.subplots(figsize=(4.8, 4.8), layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
+        n_drawn = 0 if ax is None else len(ax.containers)
+        first = {"color": BLUE} if ax is None else line_styles(n_drawn + 1)[n_drawn]
+        ax = self._begin(ax, 4.8, 4.8)
         name = self.estimator_name if name is None else name
         label = f"{'' if not name else name + ', '}log loss = {self.log_loss:.3f}"
-        n_drawn = len(ax.containers)
-        first = {"color": BLUE} if new else line_styles(n_drawn + 1)[n_drawn]
         line = {"label": label, "marker": "o", "markersize": 4, "linewidth": 1.5, "capsize": 2}
         around = [self.prob_true - self.prob_low, self.prob_high - self.prob_true]
         self.errorbar_ = ax.errorbar(
@@ -294,9 +271,7 @@ class ReliabilityDisplay:
         self.diagonal_ = None
         if _DIAGONAL not in [other.get_label() for other in ax.get_lines()]:
             low = 0.5 if self.prob_pred.min() >= 0.5 else 0.0
-            (self.diagonal_,) = ax.plot(
-                [low, 1], [low, 1], color=GREY, linestyle="--", linewidth=1.0, label=_DIAGONAL
-            )
+            self.diagonal_ = self._diagonal(ax, low, _DIAGONAL, {})
         ax.set(xlabel="predicted probability", ylabel="part that was won", aspect="equal")
         ax.grid(alpha=0.25)
         ax.legend(loc="lower right", frameon=False)
@@ -310,22 +285,10 @@ def _held_out(estimator: Any, X: Any, pairs: Any, judged: dict[str, Any]) -> Arr
             f"held-out judgements are predicted by RankRLS and RankRLSCV; got a "
             f"{type(estimator).__name__}; use from_predictions"
         )
-    names = set(RankRLS().get_params()) & set(estimator.get_params(deep=False))
-    parameters = {name: getattr(estimator, name) for name in names}
-    if isinstance(estimator, RankRLSCV):
-        check_is_fitted(estimator)
-        parameters["alpha"] = estimator.alpha_
-        if estimator.basis is not None:
-            parameters["basis"] = estimator.basis_indices_
-    alpha = float(parameters["alpha"])
-    mean, std = holdout_judgements(
-        RankRLS(**parameters),
-        X,
-        pairs,
-        by="judgement" if judged["groups"] is None else "group",
-        return_std=True,
-        **judged,
-    )
+    ranker = as_rankrls(estimator)
+    by = "judgement" if judged["groups"] is None else "group"
+    mean, std = holdout_judgements(ranker, X, pairs, by=by, return_std=True, **judged)
+    alpha = float(ranker.alpha)
     r = margins(mean, std**2, alpha)
     calibration = getattr(estimator, "calibration_", None)
     return ndtr(r / np.sqrt(alpha)) if calibration is None else calibration.proba(r)
@@ -334,17 +297,9 @@ def _held_out(estimator: Any, X: Any, pairs: Any, judged: dict[str, Any]) -> Arr
 def _predicted(estimator: Any, X: Any, pairs: Any, pair_features: Any) -> Array:
     rows = check_pairs(pairs, X.shape[0] if hasattr(X, "shape") else len(X))
     noisy = None if hasattr(estimator, "calibration_") else True
-    X_a, X_b = _take(X, rows[:, 0]), _take(X, rows[:, 1])
+    X = np.asarray(X) if isinstance(X, list) else X
+    X_a, X_b = (_safe_indexing(X, side) for side in rows.T)
     return estimator.preference_proba(X_a, X_b, pair_features=pair_features, noisy=noisy)
-
-
-def _take(X: Any, rows: Array) -> Any:
-    """Return rows of an array, a sparse matrix or a data frame."""
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    if sparse.issparse(X):
-        return X.tocsr()[rows]
-    return (np.asarray(X) if isinstance(X, list) else X)[rows]
 
 
 def _within_01(name: str, values: ArrayLike) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import auc, roc_curve
 
 from rankrls._validation import check_finite_array, check_pairs
-from rankrls.core.ridge.leave_pair_out import all_pairs
 from rankrls.model_selection import leave_pair_out_predict, tournament_scores
-from rankrls.plotting._matplotlib import pyplot
-from rankrls.plotting._style import BLUE, GREY
+from rankrls.plotting._display import BLUE, Display
 
 __all__ = ["LeavePairOutRocDisplay"]
 
 Array = NDArray[Any]
 
 
-class LeavePairOutRocDisplay:
+@dataclass(eq=False, repr=False)
+class LeavePairOutRocDisplay(Display):
     """ROC curve from a tournament of all left-out pairs, with the leave-pair-out AUC.
 
     Leave-pair-out cross-validation estimates the AUC by comparing two rows at a time, with a model
@@ -61,20 +61,12 @@ class LeavePairOutRocDisplay:
     >>> display = LeavePairOutRocDisplay.from_estimator(RankRLS(), X, y)  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        *,
-        fpr: Array,
-        tpr: Array,
-        roc_auc: float,
-        leave_pair_out_auc: float,
-        estimator_name: str | None = None,
-    ) -> None:
-        self.fpr = fpr
-        self.tpr = tpr
-        self.roc_auc = roc_auc
-        self.leave_pair_out_auc = leave_pair_out_auc
-        self.estimator_name = estimator_name
+    _: KW_ONLY
+    fpr: Array
+    tpr: Array
+    roc_auc: float
+    leave_pair_out_auc: float
+    estimator_name: str | None = None
 
     @classmethod
     def from_estimator(
@@ -100,28 +92,21 @@ class LeavePairOutRocDisplay:
             Binary labels; the higher one is the positive class.
         name : str, optional
             Name shown in the legend; by default the class name of the estimator.
-        ax : matplotlib Axes, optional
-        plot_chance_level : bool, default=True
-        **line_options
-            Options of ``Axes.plot``.
-
-        Returns
-        -------
-        LeavePairOutRocDisplay
+        ax, plot_chance_level, **line_options
+            As for `plot`.
         """
         labels = _two_levels(y)
-        pairs = all_pairs(len(labels))
         if getattr(estimator, "cost", "") != "magnitude" or estimator.ties != "keep":
             raise ValueError(
                 "the tournament also leaves out pairs of the same class, which needs a RankRLS "
-                "with "
-                "cost='magnitude' and ties='keep'"
+                "with cost='magnitude' and ties='keep'"
             )
+        pairs = np.column_stack(np.triu_indices(len(labels), 1))
         return cls.from_predictions(
             labels,
             leave_pair_out_predict(estimator, X, labels.astype(float), pairs=pairs),
             pairs=pairs,
-            name=type(estimator).__name__ if name is None else name,
+            name=cls._name(estimator, name),
             ax=ax,
             plot_chance_level=plot_chance_level,
             **line_options,
@@ -150,11 +135,7 @@ class LeavePairOutRocDisplay:
         pairs : array-like of shape (n_pairs, 2)
             Row indices of all n(n − 1)/2 pairs, including pairs of the same class.
         name, ax, plot_chance_level, **line_options
-            As for `from_estimator`.
-
-        Returns
-        -------
-        LeavePairOutRocDisplay
+            As for `plot`.
         """
         labels = _two_levels(y_true)
         n = len(labels)
@@ -167,8 +148,7 @@ class LeavePairOutRocDisplay:
                 "be ranked"
             )
         scores = check_finite_array("y_score", y_score, ndim=(2,))
-        wins = tournament_scores(rows, scores, n)
-        fpr, tpr, _ = roc_curve(labels, wins, drop_intermediate=False)
+        fpr, tpr, _ = roc_curve(labels, tournament_scores(rows, scores, n), drop_intermediate=False)
         order = np.sign(labels[rows[:, 0]] - labels[rows[:, 1]])
         right = (np.sign(scores[:, 0] - scores[:, 1]) * order + 1) / 2
         display = cls(
@@ -204,30 +184,21 @@ class LeavePairOutRocDisplay:
         **line_options
             Options of ``Axes.plot`` for the curve.
         """
-        plt = pyplot()
-        new = ax is None
-        if ax is None:
-            _, ax = plt.subplots(figsize=(4.8, 4.8), layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
+        first = {"color": BLUE} if ax is None else {}
+        ax = self._begin(ax, 4.8, 4.8)
         name = self.estimator_name if name is None else name
         label = (
             f"{'' if not name else name + chr(10)}leave-pair-out AUC = "
             f"{self.leave_pair_out_auc:.3f}\ntournament (area) = {self.roc_auc:.3f}"
         )
-        first = {"color": BLUE} if new else {}
         line = {"label": label, "linewidth": 1.8} | first | line_options
         (self.line_,) = ax.plot(self.fpr, self.tpr, **line)
         self.chance_level_ = None
         if plot_chance_level:
-            chance = {"color": GREY, "linestyle": "--", "linewidth": 1.0, "label": "chance (0.5)"}
-            (self.chance_level_,) = ax.plot([0, 1], [0, 1], **chance | (chance_level_kw or {}))
-        ax.set(
-            xlabel="false positive rate",
-            ylabel="true positive rate",
-            xlim=(-0.01, 1.01),
-            ylim=(-0.01, 1.01),
-            aspect="equal",
-        )
+            self.chance_level_ = self._diagonal(ax, 0.0, "chance (0.5)", chance_level_kw or {})
+        limits = (-0.01, 1.01)
+        ax.set(xlabel="false positive rate", ylabel="true positive rate", xlim=limits, ylim=limits)
+        ax.set_aspect("equal")
         ax.grid(alpha=0.25)
         ax.legend(loc="lower right", frameon=False)
         return self

@@ -4,6 +4,7 @@ There are three layers: the analysis (`_analysis` and the modules it uses: plain
 HTML), charts (`_svg`), and the page (`_page` and its template).
 """
 
+from rankrls.report._board import write_leaderboard
 from rankrls.report._errors import Interval, UnitErrors
 from rankrls.report._findings import Finding
 from rankrls.report._heldout import AlphaPath
@@ -19,5 +20,6 @@ __all__ = [
     "Report",
     "RowToCheck",
     "UnitErrors",
+    "write_leaderboard",
     "write_report",
 ]

@@ -24,7 +24,7 @@ from rankrls.report._reproduce import code_lines
 from rankrls.report._svg import bar, columns_chart, histogram, path_chart
 from rankrls.report._words import fixed, number, percent, plural, probability
 
-__all__ = ["render"]
+__all__ = ["page", "render"]
 
 Array = NDArray[Any]
 
@@ -47,21 +47,37 @@ MEMBERS = {
 }
 
 
-def render(a: Analysis, *, title: str | None, limit: int, load_code: str | None = None) -> str:
-    """Render the whole page as text; ``limit`` bounds the table of errors."""
+def page(template: str, *, title: str | None, default: str, **values: Any) -> str:
+    """Fill in a template of this package, with the style, the script and their hashes."""
     try:
         import jinja2
         from markupsafe import Markup, escape
     except ImportError as error:
-        raise ImportError("reports need jinja2: pip install 'rankrls[report]'") from error
+        raise ImportError("pages need jinja2: pip install 'rankrls[report]'") from error
     environment = jinja2.Environment(
         autoescape=True, finalize=_clean, undefined=jinja2.StrictUndefined
     )
     environment.filters |= {"number": number, "percent": percent, "fixed": fixed}
-    environment.filters |= {"probability": probability}
+    environment.filters |= {"probability": probability, "markup": Markup}
     environment.filters["name"] = lambda text: (
         Markup("<bdi>") + escape(_clean(_cut(text) or "(no name)")) + Markup("</bdi>")
     )
+    results = Markup(_json(values.pop("results")))
+    return environment.from_string(_asset(template)).render(
+        title=_cut(title or "") or default,
+        version=__version__,
+        today=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        style=Markup(_asset("style.css")),
+        script=Markup(_asset("script.js")),
+        hash=_hash,
+        plural=plural,
+        results=results,
+        **values,
+    )
+
+
+def render(a: Analysis, *, title: str | None, limit: int, load_code: str | None = None) -> str:
+    """Render the whole page as text; ``limit`` bounds the table of errors."""
     auto = isinstance(a.model, AutoRanker)
     unit = "query" if a.errors.unit == "query" else "row"
     sections = {
@@ -80,35 +96,30 @@ def render(a: Analysis, *, title: str | None, limit: int, load_code: str | None 
     both = ("problem", "warning")
     kept = kept_units(a.errors, limit)
     code = [*([] if load_code is None else [load_code, ""]), *code_lines(a)]
-    style, script = Markup(_asset("style.css")), Markup(_asset("script.js"))
-    return environment.from_string(_asset("page.html")).render(
+    return page(
+        "page.html",
+        title=title,
+        default="Ranking report",
+        results=_results(a),
         a=a,
-        title=_cut(title or "") or "Ranking report",
         kind=type(a.model).__name__,
-        version=__version__,
-        today=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         versions=(
             f"rankrls {__version__}, Python {platform.python_version()}, NumPy {np.__version__}, "
             f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}"
         ),
-        style=style,
-        script=script,
-        hash=_hash,
         sections=sections,
         source=_source(a),
         serious=[(levels.count(level), level) for level in both if level in levels],
         tiles=_tiles(a),
         facts=_facts(a),
-        charts={name: Markup(chart) for name, chart in _charts(a).items()},
+        charts=_charts(a),
         members=_members(a.model) if auto else None,
         kept=kept,
         limit=limit,
         quantiles=_quantiles(a.errors),
         table=_table(a, kept),
-        bar=lambda value, values: Markup(bar(float(value), float(np.abs(values).max()))),
-        plural=plural,
+        bar=lambda value, values: bar(float(value), float(np.abs(values).max())),
         code="\n".join(code),
-        results=Markup(_json(_results(a))),
     )
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rankrls.report._words import number
 
-__all__ = ["bar", "columns_chart", "histogram", "path_chart"]
+__all__ = ["bar", "columns_chart", "forest_chart", "histogram", "path_chart"]
 
 Array = NDArray[Any]
 
@@ -112,6 +112,35 @@ def columns_chart(names: list[str], counts: Array, *, name: str, about: str, axi
     return _svg(name, about, parts)
 
 
+def forest_chart(names: list[str], value: Array, low: Array, high: Array) -> str:
+    """Chart of values with intervals, one line for each name."""
+    first, last, ticks = _axis(float(low.min()), float(high.max()), least=0.0)
+    height, left = TOP + 22 * len(names) + BOTTOM, 150
+
+    def px(x: Any) -> Any:
+        return left + (x - first) / (last - first) * (WIDTH - left - RIGHT)
+
+    parts = []
+    for tick in ticks:
+        parts.append(_text(px(tick), height - BOTTOM + 20, number(tick, 3), "middle"))
+        parts.append(
+            f'<line class="rule" x1="{px(tick):.1f}" x2="{px(tick):.1f}" y1="{TOP}" '
+            f'y2="{height - BOTTOM}"/>'
+        )
+    for k, name in enumerate(names):
+        y = TOP + 22 * k + 11
+        shown = name if len(name) <= 20 else name[:19] + "…"
+        tip = f"{name}: {number(value[k], 3)}, {number(low[k], 3)} to {number(high[k], 3)}"
+        parts.append(_text(left - 7, y + 4.5, shown, "end"))
+        parts.append(
+            f'<line class="line" x1="{px(low[k]):.1f}" x2="{px(high[k]):.1f}" y1="{y}" y2="{y}"/>'
+            f'<circle class="dot" cx="{px(value[k]):.1f}" cy="{y}" r="4">'
+            f"<title>{escape(tip)}</title></circle>"
+        )
+    parts.append(_text((left + WIDTH - RIGHT) / 2, height - 6, "rating", "middle", "axis"))
+    return _svg("Ratings with intervals", f"From {names[0]} to {names[-1]}.", parts, height)
+
+
 def bar(value: float, largest: float) -> str:
     """Decorative bar from the middle, to the right if positive."""
     share = 0.0 if largest <= 0 else min(1.0, abs(value) / largest) * 50
@@ -124,9 +153,9 @@ def bar(value: float, largest: float) -> str:
     )
 
 
-def _svg(name: str, about: str, parts: list[str]) -> str:
+def _svg(name: str, about: str, parts: list[str], height: int = HEIGHT) -> str:
     return (
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" '
         f'aria-label="{escape(name)}. {escape(about)}">{"".join(parts)}</svg>'
     )
 
@@ -172,9 +201,9 @@ def _top(largest: int) -> list[float]:
     return [step * k for k in range(n + 1)]
 
 
-def _axis(low: float, high: float) -> tuple[float, float, list[float]]:
+def _axis(low: float, high: float, least: float = 0.01) -> tuple[float, float, list[float]]:
     """Range and ticks that contain low to high."""
-    if high - low < 0.01:  # do not magnify noise
+    if high - low <= least:  # do not magnify noise
         low, high = max(0.0, (low + high) / 2 - 0.005), (low + high) / 2 + 0.005
     step = _nice((high - low) / 4)
     first, last = np.floor(low / step) * step, np.ceil(high / step) * step

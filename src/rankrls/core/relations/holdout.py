@@ -98,7 +98,7 @@ class Filter:
         self.steps: tuple[Array, Array] | None = None
         if problem.pairwise.name == "two-step":
             first, second = (float(one) for one in alpha)
-            D, E = damped(left.values, first)[:, None], damped(right.values, second)
+            D, E = damped(left.values, first)[:, None], damped(right.values, second)[None]
             self.steps = left.values[:, None] * D, right.values * E
             self.rests = first * D, second * E
             self.phi = self.steps[0] * self.steps[1]

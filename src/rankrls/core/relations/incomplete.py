@@ -784,18 +784,29 @@ def solve_over_objects(
         made = factorize(0.5 * (gram + gram.T), alphas, b, in_range=False, noise=EPS * size)
         beta = made.solve_path(b, alphas)[:, :, 0]
     out = np.empty((len(alphas), p, g))
-    for A, alpha, coordinates in zip(out, alphas, beta, strict=True):
-        residual = cell_loss.target - cell_loss.back(N @ (Phi @ coordinates))
-        dual = cell_loss.forward(residual) / alpha
-        exact = [dual @ part for part in incidence]
-        exact = [half * (exact[0] + sign * exact[1])] if sign else exact
-        sums, start = [], 0
-        for side, own in zip(spectra, exact, strict=True):
-            V, part = side.vectors, coordinates[start : start + len(side.values)]
-            start += len(part)
-            # Functions of norm zero are in the residual only.
-            found = half * part / np.sqrt(half * weight * side.values)
-            sums.append(V @ found + own - V @ (V.T @ own))
+    for A, coordinates in zip(out, beta, strict=True):
+        parts = np.split(coordinates, [len(spectra[0].values)])
+        sums = [
+            side.vectors @ (half * part / np.sqrt(half * weight * side.values))
+            for side, part in zip(spectra, parts, strict=False)
+        ]
         row, column = (sums[0], sign * sums[0]) if sign else sums
-        A[:] = row[:, None] / g + column / p - 0.5 * (row.sum() + column.sum()) / (p * g)
+        # Both have the same total, except for functions of norm zero.
+        outside = [_constants_outside(side) for side in spectra]
+        total = 0.0 if sign == -1 else float((row if outside[0] is None else column).sum())
+        if sign != 1:
+            row, column = (
+                v + part * ((total - v.sum()) / part.sum())
+                for v, part in ((row, outside[0]), (column, outside[-1]))
+                for part in (np.ones(len(v)) if part is None else part,)
+            )
+        A[:] = row[:, None] / g + column / p - total / (p * g)
     return out
+
+
+def _constants_outside(side: Spectrum) -> Array | None:
+    """Return the part of the constants in the null space of the kernel, or None if zero."""
+    one, V = np.ones(len(side.vectors)), side.vectors
+    rest = one - V @ (V.T @ one)
+    rest -= V @ (V.T @ rest)
+    return rest if np.linalg.norm(rest) > len(one) * EPS * np.sqrt(len(one)) * 1e3 else None

@@ -52,6 +52,8 @@ SOLVERS = ("auto", "closed", "primal", "dual", "cg")
 
 #: Maximal number of observed pairs for which "auto" factorises the system over these pairs.
 MAX_DUAL_CELLS = 2000
+#: Up to this number of observed pairs, a system over these converges in fewer iterations.
+FEW_CELLS = 200
 #: Maximal number of observed pairs for which a system that did not converge is factorised.
 MAX_FALLBACK = 6000
 #: Maximal number of multiplications with which "auto" solves for products of features.
@@ -433,7 +435,28 @@ class RelationProblem:
         )
         # n edges for each pair: n Σ(ȳ − f)² + alpha ‖f‖²
         alphas = alphas / block.multiplicity
-        return self._model("closed", (left, right), map(form.inner, alphas), alphas)
+        loss = 0.0 if self.pairwise.spectral else self._instability(parts, block.Y, alphas)
+        return self._model("closed", (left, right), map(form.inner, alphas), alphas, loss=loss)
+
+    def _instability(self, parts: list[Side], Y: Array, alphas: Array) -> float:
+        """Estimate rounding errors of a closed form: solve with the objects in reverse order.
+
+        Both solutions are equal but for rounding errors. Their relative difference is computed if
+        rounding errors of the kernel can exceed alpha.
+        """
+        alpha, size = alphas[[np.argmin(alphas)]], self.pairwise.trace(*(s.values for s in parts))
+        if EPS * size <= LOST * float(alpha[0]):
+            return 0.0
+        tables = []
+        for step in (1, -1):
+            sides = [side.select(np.arange(len(side))[::step]) for side in parts]
+            if parts[1] is parts[0]:
+                sides[1] = sides[0]
+            A = closed_form(*sides, Y[::step, ::step], self.loss).coefficients(alpha)[0]
+            F = self.pairwise.table(sides[0].values, sides[1].values, A)[::step, ::step]
+            tables.append(F - F.mean(axis=1, keepdims=True) if self.ranking else F)
+        largest = max(float(np.abs(F).max()) for F in tables)
+        return float(np.abs(tables[0] - tables[1]).max()) / largest if largest > 0 else 0.0
 
     def _primal(self, alphas: Array) -> RelationModel:
         cells = self.observations.cells
@@ -467,7 +490,7 @@ class RelationProblem:
         few cells.
         """
         cells = self.observations.cells
-        if self._in_eigenvectors(options):
+        if self._in_eigenvectors():
             spectra = self._spectra()
             found = solve_in_eigenvectors(*spectra, cells, alphas, options, self.loss)
             model = self._model("cg", spectra, found.coefficients, alphas, found.n_iter)
@@ -486,7 +509,7 @@ class RelationProblem:
         )
         return model
 
-    def _in_eigenvectors(self, options: IterationOptions) -> bool:
+    def _in_eigenvectors(self) -> bool:
         """Whether conjugate gradients are faster in the eigenvectors of both kernels.
 
         They need kernels with common eigenvectors and eigenvalues that are not negative. A system
@@ -497,7 +520,7 @@ class RelationProblem:
         (p, g), q = self.observations.shape, len(self.observations.cells)
         thin = all(side.by_features and 8 * side.n_features <= len(side) for side in self.sides)
         if not (thin and self.pairwise.plain):
-            few = few_cells(q * (2 if self.sign else 1), p, g) or q <= options.max_iter
+            few = few_cells(q * (2 if self.sign else 1), p, g) or q <= FEW_CELLS
             if (few and not self._loses_digits()) or not _resources.fits(p, g, copies=10):
                 return False
         return all((spectrum.values >= 0).all() for spectrum in self._spectra())

@@ -96,11 +96,7 @@ def _changes(
     inactive cells could otherwise violate their margin.
     """
     residual = cells.weight * (residual - offsets[0][cells.rows] - offsets[1][cells.cols])
-    p, g = cells.shape
-    return TableOffsets(cells, problem.free).solve(
-        np.bincount(cells.rows, residual, minlength=p),
-        np.bincount(cells.cols, residual, minlength=g),
-    )
+    return TableOffsets(cells, problem.free).solve(*cells.sums(residual))
 
 
 def _regression(problem: RelationProblem, active: Array) -> RelationProblem:

@@ -178,7 +178,7 @@ class RidgeProblem:
         return model
 
     def _solve_dual(self, space: DualSpace, alphas: Array) -> Model:
-        dtype, m = space.X.dtype, space.n_rows
+        dtype, m = np.dtype(np.float64), space.n_rows
         used = np.flatnonzero(sum(o.laplacian.row_weight() for o in self.objectives))
         objectives = self.objectives
         decomposed = self._solvers is not None and alphas.min() >= self._least

@@ -1,7 +1,8 @@
-"""Products with explicit features, X V and XᵀU, in blocks of rows distributed over threads.
+"""Centring of rows, and products with explicit features, X V and XᵀU, distributed over threads.
 
-Preferences do not change if a constant is added to a column. `Offsets` are constants to subtract
-from columns whose mean is far from zero, so that products are accurate.
+Preferences do not change if a constant is added to a column. So constants are subtracted from
+columns before any product, in double precision: all means from dense rows of which a copy is needed
+anyway (`centre`), otherwise only means that are large compared with the spread (`Offsets`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from rankrls import _resources
 
-__all__ = ["Offsets", "Products"]
+__all__ = ["Offsets", "Products", "centre", "replace_columns", "subtract"]
 
 Array = NDArray[Any]
 
@@ -29,8 +30,9 @@ BLOCKS_PER_THREAD = 4
 #: Minimum number of stored entries for each thread.
 ENTRIES_PER_THREAD = 100_000
 
-#: A column is centred if its mean is more than this many times its standard deviation.
-FAR = 100.0
+#: A column has an offset if its mean is more than this many times its standard deviation, in double
+#: and in single precision.
+FAR = {8: 100.0, 4: 10.0}
 
 #: Number of rows of a dense matrix, and entries of a sparse one, centred at once.
 ROWS = 4096
@@ -61,12 +63,12 @@ class Offsets:
     @classmethod
     def of(cls, X: Any) -> Offsets | None:
         """Compute the offsets of X, shape (m, n); None if there are none, or too little memory."""
-        m, n = X.shape
+        (m, n), limit = X.shape, FAR[X.dtype.itemsize]
         columns, part = np.arange(n), X
         if sparse.issparse(X):
-            # |mean| > FAR · deviation is possible only if nearly all entries are stored.
+            # |mean| > limit · deviation is possible only if nearly all entries are stored.
             stored = X.indices if X.format == "csr" else np.repeat(columns, np.diff(X.indptr))
-            columns = np.flatnonzero(np.bincount(stored, minlength=n) >= m * (1 - FAR**-2))
+            columns = np.flatnonzero(np.bincount(stored, minlength=n) >= m * (1 - limit**-2))
             part = X[:, columns].tocsr() if len(columns) else X
         if not m or not len(columns):
             return None
@@ -75,7 +77,7 @@ class Offsets:
             first = _dense(part[:1]).astype(np.float64)[0]
             mean = first + _sums(part, first) / m
             deviation = np.sqrt(_sums(part, mean, power=2) / m)
-            far = np.abs(mean) > FAR * deviation
+            far = np.abs(mean) > limit * deviation
         columns, mean, deviation = columns[far], mean[far], deviation[far]
         if not len(columns) or not _resources.fits(m, len(columns), itemsize=X.dtype.itemsize):
             return None
@@ -90,6 +92,45 @@ class Offsets:
         part = _dense(X[:, self.columns]) - self.values.astype(X.dtype)
         part[:, self.constant] = 0.0
         return part
+
+
+def centre(X: Any) -> tuple[Any, Any]:
+    """Return X − 1cᵀ in double precision, and c, shape (n,); 0.0 if nothing is subtracted.
+
+    All dense columns are centred, sparse ones only if they have an offset.
+    """
+    if not sparse.issparse(X):
+        shift = X.mean(axis=0, dtype=np.float64)
+        return X - shift, shift
+    offsets = Offsets.of(X)
+    if offsets is None:
+        return X.astype(np.float64, copy=False), 0.0
+    shift = np.zeros(X.shape[1])
+    shift[offsets.columns] = offsets.values
+    return subtract(X, shift), shift
+
+
+def subtract(X: Any, shift: Any) -> Any:
+    """X − 1cᵀ in double precision for the shift c of `centre`; sparse X stays sparse."""
+    if not isinstance(shift, np.ndarray):
+        return X.astype(np.float64, copy=False)
+    if not sparse.issparse(X):
+        return X - shift
+    columns = np.flatnonzero(shift)
+    return replace_columns(X, columns, X[:, columns].toarray() - shift[columns])
+
+
+def replace_columns(X: Any, columns: Array, D: Array) -> sparse.csr_array:
+    """Replace some columns of sparse X, shape (m, n), by values of shape (m, k)."""
+    rows = np.repeat(np.arange(len(D)), len(columns))
+    moved = sparse.csr_array((D.ravel(), (rows, np.tile(columns, len(D)))), shape=X.shape)
+    others = np.ones(X.shape[1])
+    others[columns] = 0.0
+    out = (sparse.csr_array(X @ sparse.diags_array(others)) + moved).tocsr()
+    # scikit-learn's kernels of sparse rows only accept 32-bit indices.
+    if max(out.nnz, *out.shape) <= np.iinfo(np.int32).max:
+        out.indices, out.indptr = out.indices.astype(np.int32), out.indptr.astype(np.int32)
+    return out
 
 
 class Products(LinearOperator):

@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
+from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.utils.random import sample_without_replacement
 
 from rankrls import _resources
 from rankrls._calls import warn
 from rankrls._validation import check_number, check_positive, show
+from rankrls.core.spaces.products import centre, replace_columns, subtract
 
 __all__ = [
     "DEFAULT_BASIS",
@@ -53,8 +55,8 @@ DIRECT_SIZE = 5000
 #: Number of basis vectors if solver="nystroem" and ``basis`` is None.
 DEFAULT_BASIS = 1000
 
-#: A sparse column whose squared mean is more than this many times its variance has an offset.
-OFFSET = 1e3
+#: Distances are computed from differences of rows if γ‖x‖² is larger than this for some row.
+FAR_ROWS = 1e4
 
 #: Features of the rows that are compared at a time.
 ENTRIES = 2**17
@@ -140,36 +142,48 @@ class Kernel:
         return isinstance(self.metric, str) and self.metric == "precomputed"
 
     def __call__(self, X: Any, Y: Any = None) -> Array:
-        """Kernel matrix of shape (n, n') between the rows of X and of Y (X itself if None)."""
+        """Kernel matrix between the rows of X and of Y (X itself if None), in double precision."""
         if callable(self.metric) and sparse.issparse(X):
             raise ValueError(
                 f"kernel {self.name} is a function of two dense rows, but X is sparse; pass "
                 "X.toarray(), or use a named kernel"
             )
-        K = pairwise_kernels(X, Y, metric=self.metric, n_jobs=self.n_jobs, **self.params)
-        K = K.toarray() if sparse.issparse(K) else np.asarray(K)
+        X = X.astype(np.float64, copy=False)
+        Y = Y if Y is None else Y.astype(np.float64, copy=False)
+        if self.metric == "rbf":
+            K = _rbf(X, Y, self._gamma(X))
+        else:
+            K = pairwise_kernels(X, Y, metric=self.metric, n_jobs=self.n_jobs, **self.params)
+            K = K.toarray() if sparse.issparse(K) else np.asarray(K)
         if not np.isfinite(K).all():
             raise ValueError(f"kernel {self.name} returned NaN or infinity; check its parameters")
         return K
 
+    def _gamma(self, X: Any) -> float:
+        gamma = self.params.get("gamma")
+        return 1.0 / X.shape[1] if gamma is None else float(gamma)
+
     def paired(self, X: Any, Y: Any = None) -> Array:
         """k(x_i, y_i) for every row (y = x if Y is None), shape (n,), without the n × n matrix."""
-        if Y is None and self.metric in ("rbf", "laplacian"):
+        if Y is None and self.shift_invariant:
             return np.ones(X.shape[0])
         Y = X if Y is None else Y
         if callable(self.metric):
             rows = zip(X, Y, strict=True)
             return np.array([float(self.metric(x, y, **self.params)) for x, y in rows])
+        if self.metric == "rbf":
+            return np.exp(-self._gamma(X) * _row_products(X - Y, X - Y))
         if self.linear:
-            product = X.multiply(Y) if sparse.issparse(X) else X * Y
-            return np.asarray(product.sum(axis=1), dtype=float).ravel()
+            return _row_products(X, Y)
         parts = [self(X[part], Y[part]).diagonal() for part in _chunks(X.shape[0], 64)]
         return np.concatenate(parts)
 
     def squared_distance(self, X: Any, Y: Any) -> Array:
         """k(x, x) + k(y, y) − 2 k(x, y) row by row: the prior variance of f(x) − f(y)."""
         if self.linear:
-            return self.paired(X - Y)
+            return _row_products(X - Y, X - Y)
+        if self.metric == "rbf":
+            return -2 * np.expm1(-self._gamma(X) * _row_products(X - Y, X - Y))
         return self.paired(X) + self.paired(Y) - 2 * self.paired(X, Y)
 
     def product(self, X: Any, Y: Any, coefficients: Array) -> Array:
@@ -191,6 +205,37 @@ class Kernel:
         if callable(self.metric):
             return getattr(self.metric, "__name__", repr(self.metric))
         return repr(self.metric)
+
+
+def _row_products(X: Any, Y: Any) -> Array:
+    """⟨x_i, y_i⟩ for every row, shape (n,), in double precision."""
+    product = X.multiply(Y) if sparse.issparse(X) else X * Y
+    return np.asarray(product.sum(axis=1, dtype=np.float64)).ravel()
+
+
+def _rbf(X: Any, Y: Any, gamma: float) -> Array:
+    """exp(−γ‖x − y‖²), shape (n, n'), for rows in double precision.
+
+    ‖x‖² + ‖y‖² − 2⟨x, y⟩ has a rounding error of about eps ‖x‖², which matters for rows that are
+    far from zero: then the distances are computed from differences, which takes longer.
+    """
+    squares = -gamma * _row_products(X, X)
+    others = squares if Y is None else -gamma * _row_products(Y, Y)
+    furthest = -min(squares.min(initial=0.0), others.min(initial=0.0))
+    if furthest > FAR_ROWS:
+        dense = [V.toarray() if sparse.issparse(V) else V for V in (X, X if Y is None else Y)]
+        K = cdist(*dense, "sqeuclidean")
+        K *= -gamma
+    else:
+        K = X @ (X if Y is None else Y).T
+        K = K.toarray() if sparse.issparse(K) else K
+        K *= 2 * gamma
+        K += squares[:, None]
+        K += others
+        np.minimum(K, 0.0, out=K)
+    if Y is None:
+        np.fill_diagonal(K, 0.0)
+    return np.exp(K, out=K)
 
 
 def first_equal(X: Any) -> Array:
@@ -279,49 +324,6 @@ def _chunks(n: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n))
 
 
-def centre(X: Any) -> tuple[Any, Any]:
-    """Return X − 1cᵀ and c: all dense columns are centred, sparse ones if they have an offset.
-
-    A sparse column is made dense only if its mean is large compared with its spread. c is the
-    number 0.0 if nothing is subtracted.
-    """
-    if not sparse.issparse(X):
-        shift = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
-        return X - shift, shift
-    m = X.shape[0]
-    mean = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel() / m
-    squares = np.asarray(X.multiply(X).sum(axis=0, dtype=np.float64)).ravel() / m
-    offset = mean**2 > OFFSET * np.maximum(squares - mean**2, 0.0)
-    offset &= mean != 0
-    if not offset.any():
-        return X, 0.0
-    shift = np.where(offset, mean, 0.0).astype(X.dtype)
-    return subtract(X, shift), shift
-
-
-def subtract(X: Any, shift: Any) -> Any:
-    """X − 1cᵀ for the shift c of `centre`; sparse X stays sparse."""
-    if not isinstance(shift, np.ndarray):
-        return X
-    if not sparse.issparse(X):
-        return X - shift
-    columns = np.flatnonzero(shift)
-    return replace_columns(X, columns, X[:, columns].toarray() - shift[columns])
-
-
-def replace_columns(X: Any, columns: Array, D: Array) -> sparse.csr_array:
-    """Replace some columns of sparse X, shape (m, n), by values of shape (m, k)."""
-    rows = np.repeat(np.arange(len(D)), len(columns))
-    moved = sparse.csr_array((D.ravel(), (rows, np.tile(columns, len(D)))), shape=X.shape)
-    others = np.ones(X.shape[1], dtype=X.dtype)
-    others[columns] = 0.0
-    out = (sparse.csr_array(X @ sparse.diags_array(others)) + moved).tocsr()
-    # scikit-learn's kernels of sparse rows only accept 32-bit indices.
-    if max(out.nnz, *out.shape) <= np.iinfo(np.int32).max:
-        out.indices, out.indptr = out.indices.astype(np.int32), out.indptr.astype(np.int32)
-    return out
-
-
 @dataclass(frozen=True)
 class NystroemMap:
     """φ(x) = Z⁻¹ k(R, x) with K_RR = Z Zᵀ, for basis rows R.
@@ -345,9 +347,9 @@ class NystroemMap:
 
     @classmethod
     def from_gram(cls, K_RR: Array) -> NystroemMap:
-        """Factor the kernel matrix of the basis, shape (r, r)."""
-        pstrf = lapack.spstrf if K_RR.dtype == np.float32 else lapack.dpstrf
-        factor, pivots, rank, info = pstrf(K_RR, lower=1)
+        """Factor the kernel matrix of the basis, shape (r, r), in double precision."""
+        K_RR = K_RR.astype(np.float64, copy=False)
+        factor, pivots, rank, info = lapack.dpstrf(K_RR, lower=1)
         if info < 0 or rank == 0:
             raise ValueError(
                 "the kernel matrix of the basis vectors is zero or not positive semi-definite"
@@ -458,7 +460,8 @@ class Basis:
     def block(self, X: Any) -> Array:
         """Kernel values with the basis vectors that are kept, shape (n, q)."""
         if self.rows is None:
-            return np.asarray(X[:, self.map.kept if self.columns_only else self.kept])
+            columns = self.map.kept if self.columns_only else self.kept
+            return np.asarray(X[:, columns], dtype=np.float64)
         return self.kernel(subtract(X, self.shift), self.rows)
 
     def features(self, X: Any) -> Array:
@@ -522,8 +525,8 @@ class NystroemSpace(Space):
 
     @cached_property
     def features(self) -> Array:
-        """Φ of shape (m, q), in double precision."""
-        return self.basis.map.features(self.block).astype(np.float64, copy=False)
+        """Φ of shape (m, q)."""
+        return self.basis.map.features(self.block)
 
 
 class DualSpace(Space):
@@ -540,9 +543,8 @@ class DualSpace(Space):
         self.rows: Any = None
         self.shift: Any = 0.0
         if not kernel.precomputed:
-            self.rows = X
-            if kernel.linear or kernel.shift_invariant:
-                self.rows, self.shift = centre(X)
+            centred = kernel.linear or kernel.shift_invariant
+            self.rows, self.shift = centre(X) if centred else (X.astype(np.float64), 0.0)
             if self.rows is X:
                 self.rows = X.copy()
 
@@ -553,7 +555,7 @@ class DualSpace(Space):
         advice = "use solver='nystroem' with basis=1000, say"
         _resources.require("the kernel matrix", m, m, copies=4, advice=advice)
         if self.kernel.precomputed:
-            return np.asarray(self.X)
+            return np.asarray(self.X, dtype=np.float64)
         if self.kernel.linear:
             product = self.rows @ self.rows.T
             return product.toarray() if sparse.issparse(product) else product
@@ -672,7 +674,6 @@ def _auto(kernel: Kernel, X: Any, m: int, n: int, basis: Sized | None) -> str:
 
 
 def _require_memory(solver: str, kernel: Kernel, X: Any, m: int, basis: Sized | None) -> None:
-    size = {"copies": 2, "itemsize": X.dtype.itemsize}
     if solver == "primal":
         n = X.shape[1]
         advice = "use solver='cg'"
@@ -680,9 +681,9 @@ def _require_memory(solver: str, kernel: Kernel, X: Any, m: int, basis: Sized | 
     elif solver == "nystroem":
         r = min(DEFAULT_BASIS, X.shape[0]) if basis is None else len(basis)
         advice = "use fewer basis vectors"
-        _resources.require("solver='nystroem'", X.shape[0], r, advice=advice, **size)
+        _resources.require("solver='nystroem'", X.shape[0], r, copies=2, advice=advice)
     elif solver == "dual" and not kernel.precomputed:
         advice = "use solver='nystroem' with basis=1000, say"
         if kernel.linear:
             advice = "use solver='cg'"
-        _resources.require("solver='dual'", m, m, advice=advice, **size)
+        _resources.require("solver='dual'", m, m, copies=2, advice=advice)

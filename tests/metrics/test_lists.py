@@ -14,7 +14,6 @@ from sklearn.metrics import average_precision_score, ndcg_score
 
 import oracles as oracle
 from rankrls.metrics import (
-    _cascade,
     average_precision,
     expected_reciprocal_rank,
     ndcg,
@@ -86,20 +85,11 @@ def test_err_of_many_tied_rows():
     assert actual == pytest.approx(float(exact), rel=1e-12)
 
 
-@pytest.mark.parametrize("k", [None, 1, 30, 5000])
-def test_err_of_large_tie_groups_by_levels(monkeypatch, k):
-    """Levels joined at once are rows joined one by one."""
-    rng = np.random.default_rng(0)
-    y = rng.choice([0, 0, 0, 1, 2, 4], 4000).astype(float)
-    score, qid = rng.integers(0, 2, 4000), np.repeat([0, 1, 2], [3000, 900, 100])
-    options = {"qid": qid, "k": k, "average": None}
-    by_level = expected_reciprocal_rank(y, score, **options)
-    with monkeypatch.context() as patch:
-        patch.setattr(_cascade, "_MANY", 10**9)
-        one_by_one = expected_reciprocal_rank(y, score, **options)
-    np.testing.assert_allclose(by_level, one_by_one, rtol=1e-10)
-    monkeypatch.setattr(_cascade, "_MOST_LEVELS", 2)  # too many levels
-    np.testing.assert_array_equal(expected_reciprocal_rank(y, score, **options), one_by_one)
+def test_err_of_more_places_than_count():
+    """Users of a long tied list stop long before its end: a thousand rows, each the same."""
+    stop = 3 / 16
+    exact = sum((1 - stop) ** (p - 1) * stop / p for p in range(1, 1001))
+    assert expected_reciprocal_rank(np.full(1000, 2.0), np.zeros(1000)) == pytest.approx(exact)
 
 
 def test_err_of_labels_outside_the_scale():

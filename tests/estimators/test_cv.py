@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.metrics import make_scorer, ndcg_score
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -29,11 +30,19 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import cases
 import rankrls.estimators.cv as module
-from rankrls import PreferenceGraph, RankRLS, RankRLSCV, metrics
+from rankrls import AutoRanker, PreferenceGraph, RankRLS, RankRLSCV, metrics
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.estimators.choosing import choose_alpha
+from rankrls.io import load_model, save_model
 from rankrls.metrics import ndcg, pairwise_accuracy
-from rankrls.model_selection import ComponentKFold, LeavePairOut, LeaveQueryOut, QueryKFold
+from rankrls.model_selection import (
+    ComponentKFold,
+    LeavePairOut,
+    LeaveQueryOut,
+    QueryKFold,
+    holdout_judgements,
+    leave_query_out_predict,
+)
 
 N, D = 26, 4
 ALPHAS = (0.03, 1.0, 40.0)
@@ -702,11 +711,11 @@ WITH_QID = {"qid": QID_BAD}
 
 BAD = [
     case("cv unknown", "cv must be one of 'auto', 'leave-query-out'", cv="leave-one-out"),
-    case("cv 0", "cv=0 folds of 26 rows: it must be from 2 to 26", cv=0),
-    case("cv 1", "cv=1 folds of 26 rows: it must be from 2 to 26", cv=1),
-    case("cv negative", "from 2 to 26", cv=-3),
-    case("cv more than rows", "cv=27 folds of 26 rows", cv=27),
-    case("cv more than queries", "cv=7 folds of 6 queries", cv=7, fit=WITH_QID),
+    case("cv 0", "26 rows cannot be held out in 0 folds: there can be 2 to 26", cv=0),
+    case("cv 1", "26 rows cannot be held out in 1 folds", cv=1),
+    case("cv negative", "there can be 2 to 26 folds", cv=-3),
+    case("cv more than rows", "26 rows cannot be held out in 27 folds", cv=27),
+    case("cv more than queries", "6 queries cannot be held out in 7 folds", cv=7, fit=WITH_QID),
     case("cv None", "cv", cv=None),
     case("cv float", "cv", cv=2.5),
     case("cv bool", "cv", cv=True),
@@ -725,8 +734,12 @@ BAD = [
     ),
     case("scoring unknown", "scoring must be one of 'pairwise_accuracy'", scoring="kendall"),
     case("scoring error", "use 'pairwise_accuracy', 1 − the error", scoring="pairwise_error"),
-    case("scoring None", "scoring must be a name or a function; got None", scoring=None),
-    case("scoring number", "scoring must be a name or a function; got 3", scoring=3),
+    case(
+        "scoring None",
+        "scoring must be the name of a metric, .*; got None",
+        scoring=None,
+    ),
+    case("scoring number", "scoring must be the name of a metric, .*; got 3", scoring=3),
     case("scoring MAP", "it is called 'map' here", scoring="MAP"),
     case("scoring r2", "it is called 'pairwise_r2' here", scoring="r2"),
     case("scoring MRR", "it is called 'mrr@5' here", scoring="MRR@5"),
@@ -875,7 +888,12 @@ def test_no_check_is_lost(name):
 
 def test_has_the_parameters_of_rankrls():
     ours, theirs = RankRLSCV().get_params(), RankRLS().get_params()
-    assert set(ours) == (set(theirs) - {"alpha"}) | {"alphas", "cv", "scoring"}
+    assert set(ours) == (set(theirs) - {"alpha"}) | {
+        "alphas",
+        "cv",
+        "scoring",
+        "store_cv_predictions",
+    }
     assert {name: ours[name] for name in theirs if name != "alpha"} == {
         name: value for name, value in theirs.items() if name != "alpha"
     }
@@ -980,7 +998,7 @@ def test_what_verbose_says(capsys):
     fit_cv(X, y, qid=qid, verbose=1)
     said = "".join(capsys.readouterr())
     assert "RankRLSCV" in said
-    assert "leave-query-out" in said
+    assert "6 folds" in said
 
 
 @pytest.mark.parametrize(("scoring", "metric"), [("pairwise_accuracy", None), ("ndcg@3", 3)])
@@ -1030,3 +1048,229 @@ def test_words_for_what_people_try_first():
         RankRLS(alpha="auto").fit(X, y)
     with pytest.raises(ValueError, match="'pairwise_accuracy' is the AUC"):
         RankRLSCV(scoring="roc_auc").fit(X, y)
+
+
+# ---------------------------------------------------------------------- several gammas
+
+
+@pytest.mark.parametrize("cv", ["leave-query-out", 3, "validation"])
+def test_gamma_is_chosen_with_alpha(cv, tmp_path):
+    """As by separate fits for every gamma."""
+    X, y, qid = make(seed=33)
+    gammas = [0.01, 3.0, 0.3]
+    options = {"kernel": "rbf", "cv": cv, "random_state": 0}
+    ranker = RankRLSCV(ALPHAS, gamma=gammas, **options).fit(X, y, qid=qid)
+    single = [RankRLSCV(ALPHAS, gamma=g, **options).fit(X, y, qid=qid) for g in gammas]
+    best = max(single, key=lambda one: one.best_score_)
+    assert (ranker.gamma_, ranker.alpha_, ranker.best_score_) == (
+        best.gamma,
+        best.alpha_,
+        best.best_score_,
+    )
+    assert_allclose(ranker.predict(X), best.predict(X), rtol=1e-12)
+    results = ranker.cv_results_
+    assert_array_equal(results["gamma"], np.repeat(gammas, len(ALPHAS)))
+    for name in ("alpha", "mean_score"):
+        expected = np.concatenate([one.cv_results_[name] for one in single])
+        assert_array_equal(results[name], expected)
+    assert_array_equal(ranker.alphas_, ALPHAS)
+    save_model(ranker, tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert loaded.gamma_ == ranker.gamma_
+    assert_allclose(loaded.predict(X), ranker.predict(X))
+    assert not hasattr(ranker.set_params(gamma=1.0).fit(X, y, qid=qid), "gamma_")
+
+
+def test_gamma_of_judgements_and_updates():
+    X, y, _ = make(seed=34)
+    pairs = np.array([(i, j) if y[i] > y[j] else (j, i) for i, j in itertools.pairwise(range(N))])
+    ranker = RankRLSCV(ALPHAS, kernel="rbf", gamma=(0.1, 1.0)).fit(X, pairs=pairs)
+    single = [RankRLSCV(ALPHAS, kernel="rbf", gamma=g).fit(X, pairs=pairs) for g in (0.1, 1.0)]
+    assert ranker.best_score_ == max(one.best_score_ for one in single)
+    options = {"kernel": "rbf", "gamma": [0.1, 1.0], "basis": [0, 5, 9], "solver": "nystroem"}
+    X, y, qid = make(seed=35)
+    some = np.isin(qid, ["a", "b", "c"])
+    ranker = RankRLSCV(ALPHAS, **options).fit(X[some], y[some], qid=qid[some])
+    other = RankRLS(ranker.alpha_, **{**options, "gamma": ranker.gamma_})
+    other.fit(X[some], y[some], qid=qid[some])
+    for one in (ranker, other):
+        one.partial_fit(X[~some], y[~some], qid=qid[~some])
+    assert_allclose(ranker.predict(X), other.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gamma": []}, "gamma is empty"),
+        ({"gamma": [1.0, -1.0]}, "gamma must be finite and > 0"),
+        ({"gamma": [1.0], "kernel": "linear"}, "kernel='linear' has no gamma to choose"),
+    ],
+)
+def test_bad_gammas(options, message):
+    X, y, qid = make(seed=36)
+    with pytest.raises(ValueError, match=message):
+        RankRLSCV(ALPHAS, **{"kernel": "rbf", **options}).fit(X, y, qid=qid)
+
+
+# ---------------------------------------------------------------------- stored predictions
+
+
+@pytest.mark.parametrize("cv", ["auto", 4])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_stored_predictions_are_those_of_holdout(cv, outputs):
+    X, y, qid = make(seed=37, outputs=outputs)
+    ranker = fit_cv(X, y, qid=qid, cv=cv, random_state=0, store_cv_predictions=True)
+    if cv == "auto":
+        expected = leave_query_out_predict(RankRLS(), X, y, qid=qid, alphas=ALPHAS)
+        assert_allclose(ranker.cv_predictions_, expected)
+    assert ranker.cv_predictions_.shape == (len(ALPHAS), *y.shape)
+    assert not hasattr(fit_cv(X, y, qid=qid), "cv_predictions_")
+
+
+def test_stored_predictions_of_one_ranking_and_of_pairs():
+    X, y, _ = make(seed=38)
+    ranker = fit_cv(X, y, store_cv_predictions=True, random_state=0)
+    assert np.isfinite(ranker.cv_predictions_).all()
+    pairs = np.array([(i, j) if y[i] > y[j] else (j, i) for i, j in itertools.pairwise(range(N))])
+    for cv, by in (("auto", "judgement"), ("leave-item-out", "item")):
+        ranker = RankRLSCV(ALPHAS, cv=cv, store_cv_predictions=True).fit(X, pairs=pairs)
+        expected = holdout_judgements(RankRLS(), X, pairs, by=by, alphas=ALPHAS)
+        assert_allclose(ranker.cv_predictions_, expected)
+    for options in ({"cv": "leave-pair-out"}, {"cv": "validation"}):
+        with pytest.raises(ValueError, match="store_cv_predictions"):
+            fit_cv(X, y, store_cv_predictions=True, **options)
+
+
+# ---------------------------------------------------------------------- the choice
+
+
+def test_the_model_of_early_stopping_is_that_of_alpha():
+    """Errors that differ by less than the tolerance of the choice used to belong to two alphas."""
+    X, y, qid = make(seed=39, m=120)
+    eval_set = (X, y, qid)
+
+    def nearly_flat(y_true, y_score, *, qid):
+        return 0.5 + 1e-8 * float(np.corrcoef(y_true, y_score)[0, 1])
+
+    grid = np.array([0.1, 10.0, 1000.0])
+    ranker = RankRLSCV(grid, early_stopping=True, scoring=nearly_flat, n_iter_no_change=2)
+    ranker.fit(X, y, qid=qid, eval_set=eval_set)
+    assert ranker.best_score_ == max(ranker.cv_results_["mean_score"])
+    assert ranker._model.alpha == ranker.alpha_
+    score = nearly_flat(y, ranker.predict(X), qid=qid)
+    assert score == pytest.approx(ranker.best_score_, rel=0, abs=1e-14)
+    RankRLSCV([0.0, 1.0], early_stopping=np.bool_(True)).fit(X, y, qid=qid, eval_set=eval_set)
+    RankRLS(0.0, early_stopping=np.bool_(True)).fit(X, y, qid=qid, eval_set=eval_set)
+
+
+@pytest.mark.filterwarnings("default:the best alpha")
+def test_a_tie_at_the_end_of_a_grid_is_a_warning():
+    """Accuracies are discrete: equal ones at the end do not mean that larger alphas are no use."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 500)) + rng.standard_normal((30, 1)) * 3
+    y = (X @ rng.standard_normal(500) + 40 * rng.standard_normal(30) > 0).astype(float)
+    grid = 2.0 ** np.arange(-15, 4)
+    with pytest.warns(UserWarning, match="is the largest of the grid: extend alphas, or leave"):
+        ranker = RankRLSCV(grid).fit(X, y)
+    last = ranker.cv_results_["mean_score"][-2:]
+    assert last[0] == last[1] < RankRLSCV().fit(X, y).best_score_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        RankRLSCV(2.0 ** np.arange(20, 40)).fit(X, y)  # no alpha matters any more
+        RankRLSCV([0.1, 1.0]).fit(X[:, :1], X[:, 0])  # nothing is better than 1
+
+
+@pytest.mark.parametrize(
+    "scoring",
+    [
+        make_scorer(ndcg_score),
+        lambda y, s: 0.5,
+        lambda y, s, *, qid: y,
+        lambda y, s, *, qid: None,
+    ],
+)
+@pytest.mark.parametrize("model", [RankRLSCV, AutoRanker])
+def test_metrics_of_another_shape(model, scoring):
+    X, y, qid = make(seed=40)
+    ranker = model(scoring=scoring)
+    if model is AutoRanker:
+        ranker.set_params(effort="quick", random_state=0)
+    with pytest.raises(ValueError, match=r"scoring must (be the name|return one number)"):
+        ranker.fit(X, y, qid=qid)
+
+
+# ---------------------------------------------------------------------- noise of judgements
+
+
+def judged(rng, f, n, noise):
+    """n comparisons with magnitudes f_a − f_b + noise."""
+    a = rng.integers(len(f), size=n)
+    b = (a + rng.integers(1, len(f), size=n)) % len(f)
+    z = f[a] - f[b] + noise * rng.standard_normal(n)
+    pairs = np.where((z > 0)[:, None], np.column_stack([a, b]), np.column_stack([b, a]))
+    return pairs, abs(z)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 1.0, 10.0])
+@pytest.mark.parametrize("noise", [0.1, 2.0])
+def test_deviations_are_those_of_repeated_sampling(alpha, noise):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 6))
+    f = X @ rng.standard_normal(6)
+    scores, deviations, variances = [], [], []
+    for _ in range(60):
+        pairs, magnitude = judged(rng, f, 400, noise)
+        ranker = RankRLSCV([alpha * noise**2]).fit(X, pairs=pairs, magnitude=magnitude)
+        mean, std = ranker.predict(X, return_std=True)
+        scores.append(mean - mean.mean())
+        deviations.append(std)
+        variances.append(ranker.noise_variance_)
+    assert np.mean(variances) == pytest.approx(noise**2, rel=0.1)
+    assert np.mean(deviations) == pytest.approx(np.std(scores, axis=0).mean(), rel=0.15)
+
+
+def test_noise_variance_follows_the_definition(tmp_path):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((15, 4))
+    pairs, magnitude = judged(rng, X[:, 0], 60, 0.5)
+    weight = rng.uniform(0.5, 2, 60)
+    ranker = RankRLSCV([3.0]).fit(X, pairs=pairs, magnitude=magnitude, pair_weight=weight)
+    given = {"magnitude": magnitude, "pair_weight": weight}
+    mean, std = holdout_judgements(RankRLS(3.0), X, pairs, return_std=True, **given)
+    expected = np.mean(weight * (magnitude - mean) ** 2 / (1 + weight * std**2 / 3))
+    assert ranker.noise_variance_ == pytest.approx(expected)
+    plain = RankRLS(3.0).fit(X, pairs=pairs, **given)
+    scale = np.sqrt(expected / 3)
+    assert_allclose(
+        ranker.predict(X, return_std=True)[1], scale * plain.predict(X, return_std=True)[1]
+    )
+    # A change of unit changes the scores, the noise and their deviations alike.
+    other = RankRLSCV([3.0]).fit(X, pairs=pairs, magnitude=10 * magnitude, pair_weight=weight)
+    assert other.noise_variance_ == pytest.approx(100 * expected)
+    for noisy in (True, False):
+        assert_allclose(
+            ranker.preference_proba(X[:5], X[5:10], noisy=noisy),
+            other.preference_proba(X[:5], X[5:10], noisy=noisy),
+        )
+    save_model(ranker, tmp_path / "model")
+    assert load_model(tmp_path / "model").noise_variance_ == ranker.noise_variance_
+    assert not hasattr(ranker.fit(X, X[:, 0]), "noise_variance_")
+
+
+def test_log_loss_does_not_drift_to_the_end_of_the_grid():
+    """Calibrated margins hardly depend on a large alpha: then the squared error decides."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 20))
+    f = 0.1 * X @ rng.standard_normal(20) / np.sqrt(20)
+    a = rng.integers(100, size=600)
+    b = (a + rng.integers(1, 100, size=600)) % 100
+    won = rng.random(600) < 1 / (1 + np.exp(f[b] - f[a]))
+    pairs = np.where(won[:, None], np.column_stack([a, b]), np.column_stack([b, a]))
+    ranker = RankRLSCV(scoring="log_loss").fit(X, pairs=pairs)
+    results = ranker.cv_results_
+    equal = results["mean_score"] >= results["mean_score"].max() * (1 + 1e-6)
+    assert equal.sum() > 3
+    errors = results["mean_squared_error"]
+    assert errors[results["alpha"] == ranker.alpha_] == errors[equal].min()
+    assert ranker.alpha_ < results["alpha"][-1] / 8
+    assert ranker.predict(X, return_std=True)[1].max() < 2 * np.ptp(ranker.predict(X))

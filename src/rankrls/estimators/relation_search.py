@@ -1,4 +1,4 @@
-"""Choice of kernel weights: descent on the held-out error, or a search on the held-out score."""
+"""Searches for kernel weights, and for pairs of alphas, by held-out errors and scores."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-__all__ = ["descend_weights", "search_weights", "without_small"]
+from rankrls.estimators.choosing import EQUAL, best_of, choose_alpha, default_grid
+
+__all__ = ["descend_weights", "search_pairs", "search_weights", "without_small"]
 
 Array = NDArray[Any]
+
+#: Most sweeps over the alphas of each side.
+SWEEPS = 6
 
 #: Factors by which weights are changed, one factor for each sweep over all kernels.
 FACTORS = (4.0, 4.0, 2.0)
@@ -184,3 +189,100 @@ def search_weights(
                 better = attempt(s, k, 0.0)
             moved = moved or better
     return best, top
+
+
+def search_pairs(
+    grids: tuple[Array, Array] | None,
+    evaluate: Callable[[Array], dict[str, Array]],
+    sizes: tuple[float, float],
+) -> tuple[int, dict[str, Array]]:
+    """Score pairs of alphas, and find the best of them.
+
+    Parameters
+    ----------
+    grids : tuple of two ascending arrays, or None
+        All pairs of these. None: those of `default_grid`; first both alphas at a time, then one
+        side after the other, as long as the score gets better.
+    evaluate : callable
+        From pairs (n, 2) to a dict of arrays of shape (n,), "mean_score" among them.
+    sizes : tuple of float
+        About the largest eigenvalues of the two kernels. For the default grids only.
+
+    Returns
+    -------
+    best : int
+    found : dict
+        "alpha" of shape (n_alphas, 2), ascending, and what ``evaluate`` gave, for all pairs tried.
+    """
+    if grids is not None:
+        pairs = np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, 2)
+        found = evaluate(pairs)
+        best = _best_pair(grids, found["mean_score"])
+        return best, {"alpha": pairs, **found}
+    first, second = (default_grid(size) for size in sizes)
+    tried = _Tried(evaluate)
+    length = max(len(first), len(second))
+    steps = np.linspace(0, 1, length)
+    line = [grid[np.rint(steps * (len(grid) - 1)).astype(int)] for grid in (first, second)]
+    at = tried.best(np.column_stack(line))
+    for _ in range(SWEEPS):
+        before = at.copy()
+        for side, grid in enumerate((first, second)):
+            pairs = np.repeat(at[None], len(grid), axis=0)
+            pairs[:, side] = grid
+            at = tried.best(pairs)
+        if (at == before).all():
+            break
+    return tried.results(at)
+
+
+class _Tried:
+    """Scores of pairs, each evaluated once."""
+
+    def __init__(self, evaluate: Callable[[Array], dict[str, Array]]) -> None:
+        self.evaluate = evaluate
+        self.found: dict[tuple[float, float], dict[str, Any]] = {}
+
+    def best(self, pairs: Array) -> Array:
+        """The best of ascending pairs (n, 2); of equally good ones the last."""
+        keys = [(float(a), float(b)) for a, b in pairs]
+        new = list(dict.fromkeys(key for key in keys if key not in self.found))
+        if new:
+            made = self.evaluate(np.array(new))
+            for number, key in enumerate(new):
+                self.found[key] = {name: values[number] for name, values in made.items()}
+        scores = np.array([self.found[key]["mean_score"] for key in keys])
+        _require_finite(pairs, scores)
+        return pairs[best_of(scores)]
+
+    def results(self, at: Array) -> tuple[int, dict[str, Array]]:
+        keys = sorted(self.found)
+        names = self.found[keys[0]]
+        found = {name: np.array([self.found[key][name] for key in keys]) for name in names}
+        return keys.index((float(at[0]), float(at[1]))), {"alpha": np.array(keys), **found}
+
+
+def _best_pair(grids: tuple[Array, Array], scores: Array) -> int:
+    """Number of the best pair of all; of equally good ones the largest alphas.
+
+    Warns where a side's best alpha is an end of its grid.
+    """
+    table = scores.reshape(len(grids[0]), len(grids[1]))
+    pairs = np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, 2)
+    _require_finite(pairs, scores)
+    top = float(scores.max())
+    good = np.argwhere(top - table <= EQUAL * abs(top))
+    i, j = good[np.argmax(np.log(grids[0][good[:, 0]]) + np.log(grids[1][good[:, 1]]))]
+    choose_alpha(grids[0], table[:, j])
+    choose_alpha(grids[1], table[i])
+    return int(i) * len(grids[1]) + int(j)
+
+
+def _require_finite(pairs: Array, scores: Array) -> None:
+    bad = ~np.isfinite(scores)
+    if bad.any():
+        a, b = pairs[bad][0]
+        raise ValueError(
+            f"scoring returned {scores[bad][0]} for alpha=({a:g}, {b:g}); it must return a finite "
+            "number"
+        )

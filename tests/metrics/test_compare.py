@@ -12,6 +12,7 @@ from rankrls.metrics import (
     _compare,
     compare_rankers,
     evaluate,
+    mean_interval,
     ndcg,
     pairwise_accuracy,
 )
@@ -54,7 +55,7 @@ def test_t_and_wilcoxon_equal_scipy(data):
         stats.ttest_rel(a, b).pvalue, rel=1e-10
     )
     assert compare(data, metric="ndcg@5", method="wilcoxon").p_value == pytest.approx(
-        stats.wilcoxon(a - b).pvalue
+        stats.wilcoxon(np.round(a - b, 9)).pvalue  # two differ by 1e-16
     )
 
 
@@ -83,7 +84,7 @@ def test_random_permutations_agree_with_scipy(data):
     assert p_value == pytest.approx(other, abs=4 * np.sqrt(max(other, 1e-3) / 20_000))
 
 
-def test_permutation_holds_its_level_and_its_memory(monkeypatch):
+def test_permutation_holds_its_level_in_parts(monkeypatch):
     rng = np.random.default_rng(0)
     draws = rng.normal(size=(300, 20))
     p_values = [
@@ -150,13 +151,53 @@ def test_options_of_evaluate(data, metric, options):
     assert result.n_queries == (30 if "undefined" in options else 26)
 
 
-def test_one_query():
-    result = compare_rankers([1, 0], [2, 1], [1, 2], qid=[1, 1])
-    assert result.p_value == 1.0
-    assert np.isnan(result.confidence_interval).all()
-    assert "nan" in str(result)
-    with pytest.raises(ValueError, match="at least two queries"):
-        compare_rankers([1, 0], [2, 1], [1, 2], qid=[1, 1], method="t")
+@pytest.mark.parametrize("method", ["permutation", "wilcoxon", "t"])
+def test_one_query_is_refused(method):
+    with pytest.raises(ValueError, match="pairwise_accuracy is defined for only one query"):
+        compare_rankers([1, 0, 1, 1], [2, 1, 1, 1], [1, 2, 1, 1], qid=[1, 1, 2, 2], method=method)
+
+
+def test_differences_equal_but_for_rounding_are_ties():
+    """Differences of 1/3 that are 1/3 ± 1e-16: ranked as ties, as with exact numbers."""
+    n, exact = np.arange(1.0, 9.0), np.arange(1.0, 9.0) % 3 - 1
+    a = {"exact": exact + n, "rounded": exact / 3 + n / 7}
+    b = {"exact": n, "rounded": n / 7}
+
+    def p_value(kind, method):
+        values = iter((a[kind], b[kind]))
+        metric = lambda y, s, qid, average: next(values)  # noqa: E731
+        columns = np.zeros(8), np.zeros(8), np.zeros(8)
+        result = compare_rankers(*columns, qid=np.arange(8), metric=metric, method=method)
+        return result.p_value, result.n_equal, result.n_a_better
+
+    assert len(np.unique(np.abs(a["rounded"] - b["rounded"]))) > 2
+    for method in ("permutation", "wilcoxon", "t"):
+        assert p_value("rounded", method) == pytest.approx(p_value("exact", method), rel=1e-9)
+
+
+def test_intervals_of_means():
+    rng = np.random.default_rng(0)
+    values = np.append(rng.random(40), np.nan)
+    expected = stats.ttest_1samp(values[:-1], 0.5).confidence_interval(0.9)
+    low, high = mean_interval(values, confidence_level=0.9)
+    assert (low, high) == pytest.approx((expected.low, expected.high))
+    assert mean_interval([0.9, 1.0, 1.0])[1] == 1.0  # within the bounds
+    assert np.isnan(mean_interval([np.nan])).all()
+    assert np.isnan(mean_interval([2.0], bounds=None)).all()
+    assert mean_interval([3.0, 3.0], bounds=None) == (3.0, 3.0)
+
+
+@pytest.mark.parametrize(("n", "share"), [(1, 0.9), (10, 0.2), (50, 0.05), (1000, 0.002)])
+def test_intervals_hold_although_no_error_was_seen(n, share):
+    """Errors of 1 with a small probability: the interval misses it in at most 5 % of the data."""
+    low, high = mean_interval(np.zeros(n))
+    assert low == 0.0
+    assert (1 - high) ** n == pytest.approx(0.05)
+    assert mean_interval(np.ones(n)) == pytest.approx((1 - high, 1.0))
+    missed = (1 - share) ** n if share > high else 0.0  # all are zero, and the bound is too low
+    assert missed <= 0.05
+    low, high = mean_interval(np.full(n, 0.25))
+    assert (0.25 - low) / 0.25 == pytest.approx((high - 0.25) / 0.75)
 
 
 BAD = [
@@ -176,7 +217,7 @@ BAD = [
     ({"y_score_b": [1, 2, 3, np.inf]}, "y_score_b contains NaN"),
     ({"y_score_b": [1, 2]}, "equal length"),
     ({"y_true": [1, 1, 1, 1]}, "no preference"),
-    ({"y_true": [0, 0, 0, 0], "metric": "ndcg"}, "ndcg is undefined for every query"),
+    ({"y_true": [0, 0, 0, 0], "metric": "ndcg"}, "ndcg is defined for no query"),
     ({"metric": "concordance_index"}, "metric must be one of 'pairwise_accuracy', 'ndcg'"),
     ({"metric": "cindex"}, "metric must be one of 'pairwise_accuracy', 'ndcg'"),
     ({"metric": "ndcg", "gain": "log"}, "gain must be one of"),

@@ -203,7 +203,7 @@ def test_path_of_predictions():
         ({"alphas": [1.0]}, "5 entries for 1 alphas"),
         ({"coef": coef[:2]}, "coef has 2 entries for 5"),
         ({"coef": coef, "feature_names": ["a"]}, "feature_names has 1"),
-        ({"scoring": "accuracy"}, "scoring must be one of"),
+        ({"scoring": "accuracy"}, "it is called .pairwise_accuracy. here"),
     ]:
         with pytest.raises(ValueError, match=message):
             RegularizationPathDisplay.from_predictions(y, held_out, **({"alphas": alphas} | wrong))
@@ -407,7 +407,7 @@ def test_bad_tournaments():
 
 
 def test_colours_and_dashes_of_lines_differ():
-    styles = plotting._style.line_styles(12)
+    styles = plotting._display.line_styles(12)
     assert len({(style["color"], style["linestyle"]) for style in styles}) == 12
 
 
@@ -516,7 +516,7 @@ def test_reliability_with_scores_beside_judgements():
     ranker = RankRLSCV(scoring="log_loss").fit(X, pairs=pairs, **scores)
     display = ReliabilityDisplay.from_estimator(ranker, X, pairs, **scores)
     assert np.isclose(display.log_loss, ranker.calibration_.log_loss, rtol=1e-9)
-    with pytest.raises(ValueError, match="qid is used only with held_out"):
+    with pytest.raises(ValueError, match="qid can be used only with held_out"):
         ReliabilityDisplay.from_estimator(ranker, X, pairs, qid=scores["qid"], held_out=False)
     C = rng.standard_normal((len(pairs), 1))
     ranker.fit(X, pairs=pairs, pair_features=C)
@@ -544,7 +544,7 @@ def test_reliability_of_bad_input(proba, outcome, options, message):
 
 def test_reliability_of_bad_estimators():
     X, pairs, _, _ = judged()
-    with pytest.raises(ValueError, match="groups are used only with"):
+    with pytest.raises(ValueError, match="groups can be used only with"):
         ReliabilityDisplay.from_estimator(
             RankRLS().fit(X, pairs=pairs), X, pairs, groups=pairs[:, 0], held_out=False
         )

@@ -1,0 +1,651 @@
+"""Labels from click logs, with the effect of the position removed.
+
+The position-based model: P(click) = examination(position) × relevance(query, item). Where items
+were shown at several positions, the examination θ of the positions follows from the counts alone.
+Then clicks / Σ impressions·θ is an unbiased estimate of the relevance, and RankRLS, whose squared
+loss is linear in the labels, learns from it without bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+from scipy.stats import t
+
+from rankrls._calls import warn
+from rankrls._frames import data_frame
+from rankrls._validation import check_option
+
+__all__ = [
+    "ClickLabels",
+    "Examination",
+    "ExpectedClicks",
+    "click_labels",
+    "estimate_examination",
+    "expected_clicks",
+]
+
+Array = NDArray[Any]
+
+#: Clicks on items that were shown elsewhere, too, that a position needs for an estimate of its own.
+MIN_CLICKS = 20
+#: Rows of a file that are read at a time.
+BATCH_ROWS = 1 << 20
+
+
+# -- reading ------------------------------------------------------------------------------------
+
+
+def _tables(log: Any, columns: list[str]) -> Iterator[Any]:
+    """Parts of a log as pyarrow tables of these columns."""
+    try:
+        import pyarrow as pa
+        import pyarrow.csv as pa_csv
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ImportError("click logs are read by pyarrow: pip install 'rankrls[arrow]'") from error
+    if isinstance(log, str) or hasattr(log, "__fspath__"):
+        path = str(log)
+        try:
+            if path.endswith((".parquet", ".pq")):
+                with pq.ParquetFile(path) as file:
+                    _require(columns, file.schema_arrow.names, path)
+                    for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+                        yield pa.table(batch)
+            else:
+                options = pa_csv.ConvertOptions(include_columns=columns)
+                with pa_csv.open_csv(path) as head:
+                    _require(columns, head.schema.names, path)
+                with pa_csv.open_csv(path, convert_options=options) as reader:
+                    for batch in reader:
+                        yield pa.table(batch)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{path}: {str(error).splitlines()[0]}") from error
+    elif isinstance(log, dict):
+        _require(columns, list(log), "the log")
+        yield pa.table({name: pa.array(np.asarray(log[name])) for name in columns})
+    elif hasattr(log, "partitions") and hasattr(log, "npartitions"):  # a Dask data frame
+        for number in range(log.npartitions):
+            yield from _tables(log.partitions[number].compute(), columns)
+    elif hasattr(log, "columns") or hasattr(log, "column_names"):
+        import narwhals as nw
+
+        frame = nw.from_native(log, eager_only=True)
+        _require(columns, frame.columns, "the log")
+        yield frame.select(columns).to_arrow()
+    elif hasattr(log, "__iter__"):
+        for part in log:
+            yield from _tables(part, columns)
+    else:
+        raise ValueError(
+            "log must be a data frame, a dict of columns, a CSV or Parquet file, or an iterable of "
+            f"them; got a {type(log).__name__}"
+        )
+
+
+def _require(columns: list[str], names: Any, where: str) -> None:
+    missing = [name for name in columns if name not in names]
+    if missing:
+        listed = ", ".join(map(repr, names))
+        raise ValueError(f"{where} has no column {missing[0]!r}; its columns are {listed}")
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Impressions and clicks of every (query, item, position) in a log.
+
+    ``row`` numbers the distinct (query, item), sorted by query; ``position`` holds the positions as
+    given.
+    """
+
+    query: Array
+    item: Array
+    row: Array
+    position: Array
+    impressions: Array
+    clicks: Array
+
+
+def _count(log: Any, names: dict[str, str], impressions: str | None) -> _Counts:
+    """Sum a log by query, item and position, part by part."""
+    keys = [names["query"], names["item"], names["position"]]
+    if len(set(keys)) < 3:
+        raise ValueError("query, item and position must be three columns")
+    wanted = [*keys, names["clicks"], *([impressions] if impressions is not None else [])]
+    total: Any = None
+    pending: list[Any] = []
+
+    def merged() -> Any:
+        import pyarrow as pa
+
+        tables = ([] if total is None else [total]) + pending
+        joined = pa.concat_tables(tables, promote_options="permissive")
+        out = joined.group_by(keys).aggregate([("clicks", "sum"), ("impressions", "sum")])
+        return out.rename_columns([*keys, "clicks", "impressions"])
+
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    n_pending = 0
+    for table in _tables(log, wanted):
+        for name in wanted:
+            if table[name].null_count:
+                raise ValueError(f"column {name!r} of the log has empty cells; leave them out")
+        clicks = pc.cast(table[names["clicks"]], pa.float64())
+        shown = pa.array(np.ones(len(table)))
+        if impressions is not None:
+            shown = pc.cast(table[impressions], pa.float64())
+        part = table.select(keys).append_column("clicks", clicks)
+        pending.append(part.append_column("impressions", shown))
+        n_pending += len(part)
+        if n_pending > max(2 * BATCH_ROWS, 0 if total is None else len(total)):
+            total, pending, n_pending = merged(), [], 0
+    if pending:
+        total = merged()
+    if total is None or not len(total):
+        raise ValueError("the log has no rows")
+    total = total.sort_by([(keys[0], "ascending"), (keys[1], "ascending")])
+    try:
+        position = pc.cast(total[keys[2]], pa.float64()).to_numpy()
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"column {keys[2]!r}: positions must be numbers, 1 the first") from error
+    C, shown = total["clicks"].to_numpy(), total["impressions"].to_numpy()
+    if not (np.isfinite(C).all() and np.isfinite(shown).all()) or C.min() < 0 or shown.min() < 0:
+        raise ValueError("clicks and impressions must be numbers >= 0")
+    codes = [pc.dictionary_encode(total[key]).combine_chunks() for key in keys[:2]]
+    query, item = (np.asarray(code.indices, dtype=np.int64) for code in codes)
+    first = np.concatenate([[True], (np.diff(query) != 0) | (np.diff(item) != 0)])
+    names_of = [np.asarray(code.dictionary.to_numpy(zero_copy_only=False)) for code in codes]
+    start = np.flatnonzero(first)
+    return _Counts(
+        names_of[0][query[start]],
+        names_of[1][item[start]],
+        np.cumsum(first) - 1,
+        position,
+        shown,
+        C,
+    )
+
+
+# -- examination --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class Examination:
+    """Probability that a position is examined, relative to the first one.
+
+    Attributes
+    ----------
+    positions : ndarray of shape (n_positions,)
+        Positions of the log, ascending.
+    examination : ndarray of shape (n_positions,)
+        θ, 1 at the first position. With ``model="additive"``, the effect of the position on the
+        feedback, 0 at the first one.
+    std : ndarray of shape (n_positions,)
+        Standard errors, with queries taken as independent; NaN if θ was given.
+    n_clicks : ndarray of shape (n_positions,)
+        Clicks on items that were shown at another position, too: what θ is estimated from.
+    group : ndarray of shape (n_positions,), int
+        Positions with the same number share one estimate.
+    model : {"position", "additive"}
+    """
+
+    positions: Array
+    examination: Array
+    std: Array
+    n_clicks: Array
+    group: Array
+    model: str = "position"
+
+    def __repr__(self) -> str:
+        both = zip(self.positions[:6], self.examination[:6], strict=True)
+        shown = ", ".join(f"{position:g}: {theta:.3f}" for position, theta in both)
+        return f"Examination({shown}{', …' * (len(self.positions) > 6)})"
+
+    def to_frame(self) -> Any:
+        """Return position, examination, std, n_clicks and group as a pandas data frame."""
+        names = ("examination", "std", "n_clicks", "group")
+        columns = {name: getattr(self, name) for name in names}
+        return data_frame({"position": self.positions, **columns})
+
+    def at(self, positions: Array) -> Array:
+        """θ of positions; those that the log did not have get that of the nearest one above."""
+        place = np.searchsorted(self.positions, positions, side="right") - 1
+        return self.examination[np.maximum(place, 0)]
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw the examination by position with 95 % intervals; returns the axes."""
+        from rankrls.plotting._display import pyplot
+
+        if ax is None:
+            _, ax = pyplot().subplots(layout="constrained")
+        error = 1.96 * np.nan_to_num(self.std)
+        ax.errorbar(self.positions, self.examination, yerr=error, fmt="o-", capsize=3)
+        ax.set_xlabel("position")
+        ax.set_ylabel("examination" if self.model == "position" else "effect of the position")
+        ax.set_ylim(bottom=0 if self.model == "position" else None)
+        return ax
+
+
+def estimate_examination(
+    log: Any,
+    *,
+    query: str = "query",
+    item: str = "item",
+    position: str = "position",
+    clicks: str = "clicks",
+    impressions: str | None = None,
+    model: str = "position",
+    monotone: bool = False,
+) -> Examination:
+    """Estimate how often each position is examined, from items shown at several positions.
+
+    Parameters
+    ----------
+    log : data frame, dict of columns, CSV or Parquet file, Dask data frame, or iterable of them
+        A row is one impression of an item, or counts of several. Several logs add up.
+    query, item, position, clicks : str
+        Columns. Positions are numbers; the smallest is the first of the list.
+    impressions : str, optional
+        Column of the number of impressions of a row; by default each row is one.
+    model : {"position", "additive"}, default="position"
+        "position": E[clicks] = impressions × θ(position) × relevance. "additive": the mean feedback
+        is relevance + effect(position), for grades, dwell times and other feedback that is not a
+        count of clicks.
+    monotone : bool, default=False
+        Whether examination must not increase with the position; positions that violate this are
+        estimated together.
+
+    Returns
+    -------
+    Examination
+
+    Raises
+    ------
+    ValueError
+        If no item was shown at two positions with a click: the log then cannot tell examination
+        from relevance.
+
+    Notes
+    -----
+    The clicks of an item, given their sum, are distributed over its positions in proportion to
+    impressions × θ, whatever its relevance. Newton steps maximise this likelihood; standard errors
+    are those of the sandwich, with the scores of a query summed. Positions with fewer than 20 such
+    clicks are estimated together with the position before them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls.clicks import estimate_examination
+    >>> rng = np.random.default_rng(0)
+    >>> n = 20000
+    >>> item, position = rng.integers(5, size=n), rng.integers(1, 4, size=n)
+    >>> clicked = rng.random(n) < (0.1 + 0.1 * item) / position
+    >>> log = {"query": np.zeros(n), "item": item, "position": position, "clicks": clicked}
+    >>> estimate_examination(log).examination.round(1).tolist()
+    [1.0, 0.5, 0.3]
+    """
+    check_option("model", model, ("position", "additive"))
+    names = {"query": query, "item": item, "position": position, "clicks": clicks}
+    counts = _count(log, names, impressions)
+    positions, place = np.unique(counts.position, return_inverse=True)
+    moved = _moved(counts, place, model)
+    informative = np.bincount(place, counts.clicks * moved, minlength=len(positions))
+    if model == "additive":
+        informative = np.bincount(place, counts.impressions * moved, minlength=len(positions))
+    if not informative.any():
+        raise ValueError(
+            "no item with a click was shown at two positions, so the log cannot tell which "
+            "positions are examined from which items are relevant. Show some items at random "
+            "positions (a few per cent of the sessions, or neighbours exchanged), interleave two "
+            "rankers, or give examination= by hand"
+        )
+    group = _pooled(informative, counts, place, moved)
+    fit = _additive if model == "additive" else _position_based
+    while True:
+        theta, std = fit(counts, group[place])
+        rises = np.flatnonzero((np.diff(theta) > 0) & monotone)
+        if not len(rises):
+            break
+        group = np.where(group > rises[0], group - 1, group)
+    return Examination(positions, theta[group], std[group], informative, group, model)
+
+
+def _moved(counts: _Counts, place: Array, model: str) -> Array:
+    """Whether the item of each count was shown at several positions (and clicked at all)."""
+    shown = counts.impressions > 0
+    n_places = np.bincount(counts.row[shown], minlength=len(counts.query))
+    clicked = np.bincount(counts.row, counts.clicks) > 0
+    good = n_places > 1 if model == "additive" else (n_places > 1) & clicked
+    return good[counts.row] & shown
+
+
+def _pooled(informative: Array, counts: _Counts, place: Array, moved: Array) -> Array:
+    """Group of each position; few clicks, or no link to others: that of the one before."""
+    group, total, current = np.zeros(len(informative), dtype=np.int64), 0.0, 0
+    for k, count in enumerate(informative):
+        if total >= MIN_CLICKS:
+            current, total = current + 1, 0.0
+        group[k], total = current, total + count
+    if total < MIN_CLICKS and current:  # the last group
+        group[group == current] = current - 1
+    while group[-1]:
+        n = int(group[-1]) + 1
+        links = sparse.csr_array(
+            (np.ones(moved.sum()), (counts.row[moved], group[place[moved]])),
+            shape=(len(counts.query), n),
+        )
+        part = connected_components(links.T @ links, directed=False)[1]
+        apart = np.flatnonzero(part != part[0])
+        if not len(apart):
+            return group
+        group = np.where(group >= apart[0], group - 1, group)
+    return group
+
+
+def _position_based(counts: _Counts, group: Array) -> tuple[Array, Array]:
+    """θ of each group and its standard error, by Newton steps on log θ; θ of the first is 1."""
+    n, K = len(counts.query), int(group.max()) + 1
+    shown = sparse.csr_array((counts.impressions, (counts.row, group)), shape=(n, K))
+    clicks = sparse.csr_array((counts.clicks, (counts.row, group)), shape=(n, K))
+    total = clicks.sum(axis=1)
+    b, best, step = np.zeros(K), -np.inf, np.zeros(K)
+    for _ in range(100):
+        for halvings in range(30):
+            new = b + step / 2**halvings
+            expected = shown @ np.exp(new)
+            used = total > 0
+            value = clicks.sum(axis=0) @ new - total[used] @ np.log(expected[used])
+            if value >= best - 1e-12 * abs(best):
+                break
+        done = value - best <= 1e-12 * abs(value)
+        b, best = new, value
+        weight = np.zeros(n)
+        np.divide(total, expected, out=weight, where=used)
+        share = shown * np.exp(b)  # rows: impressions × θ
+        scores = clicks - sparse.diags_array(weight) @ share
+        H = (
+            np.diag(weight @ share)
+            - (
+                share.T @ sparse.diags_array(weight / np.where(used, expected, 1.0)) @ share
+            ).toarray()
+        )
+        step = np.zeros(K)
+        step[1:] = np.linalg.lstsq(H[1:, 1:], scores.sum(axis=0)[1:], rcond=None)[0]
+        if done:
+            break
+    return np.exp(b), np.exp(b) * _sandwich(H, scores, counts)
+
+
+def _additive(counts: _Counts, group: Array) -> tuple[Array, Array]:
+    """Effect of each group on the mean feedback, by least squares within items; the first is 0."""
+    n, K = len(counts.query), int(group.max()) + 1
+    shown = sparse.csr_array((counts.impressions, (counts.row, group)), shape=(n, K))
+    clicks = sparse.csr_array((counts.clicks, (counts.row, group)), shape=(n, K))
+    size = np.maximum(shown.sum(axis=1), np.finfo(float).tiny)
+    centred = shown.T @ sparse.diags_array(1.0 / size) @ shown
+    H = np.diag(shown.sum(axis=0)) - centred.toarray()
+    mean = clicks.sum(axis=1) / size
+    right = clicks.sum(axis=0) - mean @ shown
+    b = np.zeros(K)
+    b[1:] = np.linalg.lstsq(H[1:, 1:], right[1:], rcond=None)[0]
+    level = mean - (shown @ b) / size
+    scores = clicks - shown * b - sparse.diags_array(level) @ shown
+    return b, _sandwich(H, sparse.csr_array(scores), counts)
+
+
+def _sandwich(H: Array, scores: Any, counts: _Counts) -> Array:
+    """Standard errors of all but the first coefficient, with scores summed by query."""
+    codes = np.unique(counts.query, return_inverse=True)[1]
+    n = len(codes)
+    by_query = sparse.csr_array((np.ones(n), (codes, np.arange(n))), shape=(codes.max() + 1, n))
+    if by_query.shape[0] < 10:  # too few queries: items
+        by_query = sparse.eye_array(n, format="csr")
+    S = (by_query @ scores).toarray()[:, 1:]
+    inverse = np.linalg.pinv(H[1:, 1:], hermitian=True)
+    n_units = by_query.shape[0]
+    variance = inverse @ (S.T @ S) @ inverse * n_units / max(n_units - 1, 1)
+    return np.concatenate([[0.0], np.sqrt(np.maximum(variance.diagonal(), 0.0))])
+
+
+# -- labels -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class ClickLabels:
+    """Labels of queries and items: y and sample_weight of any ranker.
+
+    Attributes
+    ----------
+    query, item : ndarray of shape (n,)
+    label : ndarray of shape (n,)
+        Clicks over expected examinations: an unbiased estimate of the relevance.
+    weight : ndarray of shape (n,)
+        √examinations, with mean 1: labels of more examinations are more precise.
+    clicks, impressions, examined : ndarray of shape (n,)
+        Sums over the log; ``examined`` is Σ impressions × θ.
+    n_left_out : int
+        Items that were never examined, and have no label.
+    """
+
+    query: Array
+    item: Array
+    label: Array
+    weight: Array
+    clicks: Array
+    impressions: Array
+    examined: Array
+    n_left_out: int = 0
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def __repr__(self) -> str:
+        n_queries = len(np.unique(self.query))
+        return f"ClickLabels({len(self):,} items of {n_queries:,} queries)"
+
+    def to_frame(self) -> Any:
+        """Return the columns as a pandas data frame."""
+        names = ("query", "item", "label", "weight", "clicks", "impressions", "examined")
+        return data_frame({name: getattr(self, name) for name in names})
+
+
+def _given_examination(examination: Any) -> Examination:
+    """An `Examination`, or one made of θ of positions 1, 2, and so on."""
+    if isinstance(examination, Examination):
+        return examination
+    theta = np.asarray(examination, dtype=float)
+    if theta.ndim != 1 or not len(theta) or not np.isfinite(theta).all() or theta.min() < 0:
+        raise ValueError(
+            "examination must come from estimate_examination, or be the examination of positions "
+            f"1, 2, 3 … as numbers >= 0; got {examination!r}"
+        )
+    unknown, number = np.full(len(theta), np.nan), np.arange(len(theta))
+    return Examination(number + 1.0, theta, unknown, np.zeros(len(theta)), number)
+
+
+def click_labels(
+    log: Any,
+    *,
+    query: str = "query",
+    item: str = "item",
+    position: str = "position",
+    clicks: str = "clicks",
+    impressions: str | None = None,
+    examination: Any,
+) -> ClickLabels:
+    """Turn a click log into labels without position bias.
+
+    Parameters
+    ----------
+    log, query, item, position, clicks, impressions
+        As for `estimate_examination`.
+    examination : Examination, or array-like of shape (n_positions,)
+        From `estimate_examination`, or the examination of positions 1, 2, 3 … by hand.
+
+    Returns
+    -------
+    ClickLabels
+
+    Examples
+    --------
+    >>> from rankrls.clicks import click_labels
+    >>> log = {"query": [1, 1], "item": ["a", "b"], "position": [1, 2], "clicks": [30, 20],
+    ...        "n": [100, 100]}
+    >>> click_labels(log, impressions="n", examination=[1.0, 0.5]).label.tolist()
+    [0.3, 0.4]
+    """
+    ex = _given_examination(examination)
+    names = {"query": query, "item": item, "position": position, "clicks": clicks}
+    counts = _count(log, names, impressions)
+    n = len(counts.query)
+    theta = ex.at(counts.position)
+    total, shown = (
+        np.bincount(counts.row, part, minlength=n) for part in (counts.clicks, counts.impressions)
+    )
+    if ex.model == "additive":
+        examined = shown
+        sums = np.bincount(counts.row, counts.clicks - counts.impressions * theta, minlength=n)
+    else:
+        examined = np.bincount(counts.row, counts.impressions * theta, minlength=n)
+        sums = total
+    kept = np.flatnonzero(examined > 0)
+    if not len(kept):
+        raise ValueError(
+            "no item of the log was examined: all impressions or examinations are zero"
+        )
+    weight = np.sqrt(examined[kept])
+    return ClickLabels(
+        counts.query[kept],
+        counts.item[kept],
+        sums[kept] / examined[kept],
+        weight / weight.mean(),
+        total[kept],
+        shown[kept],
+        examined[kept],
+        n - len(kept),
+    )
+
+
+# -- value of another ranking -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ExpectedClicks:
+    """Estimated clicks for one list of each query.
+
+    Attributes
+    ----------
+    value, low, high : float
+        Mean over queries and its confidence interval, with queries taken as independent. With
+        ``other``, the mean of the difference.
+    std : float
+        Standard error.
+    p_value : float
+        Two-sided; of a difference of zero.
+    n_queries : int
+    coverage : float
+        Share of the examination of the new lists that falls on items with at least one expected
+        examination in the log.
+    by_query : ndarray of shape (n_queries,)
+    """
+
+    value: float
+    low: float
+    high: float
+    std: float
+    p_value: float
+    n_queries: int
+    coverage: float
+    by_query: Array
+
+
+def expected_clicks(
+    log: Any,
+    scores: Any,
+    *,
+    other: Any = None,
+    k: int | None = None,
+    confidence: float = 0.95,
+    query: str = "query",
+    item: str = "item",
+    position: str = "position",
+    clicks: str = "clicks",
+    impressions: str | None = None,
+    examination: Any,
+) -> ExpectedClicks:
+    """Estimate the clicks that another ranking of the items of a log would get.
+
+    Parameters
+    ----------
+    log, query, item, position, clicks, impressions, examination
+        As for `click_labels`. Use another part of the log than the one that the ranker was trained
+        on, such as other queries.
+    scores : array-like of shape (n,), or callable
+        Scores of the items in the order of ``click_labels(log, …)``, higher first, or a function of
+        these `ClickLabels` that returns them.
+    other : the same for a second ranking, optional
+        If given, the result is the difference, ``scores`` less ``other``, paired by query.
+    k : int, optional
+        Length of the lists; by default all items of a query are shown.
+    confidence : float, default=0.95
+
+    Returns
+    -------
+    ExpectedClicks
+
+    Notes
+    -----
+    The value of a list is Σ θ(new position) × label. Labels of items with few examinations are
+    noisy. If they take much of the new lists, the log cannot tell, which is warned of.
+    """
+    ex = _given_examination(examination)
+    names: dict[str, Any] = {"query": query, "item": item, "position": position, "clicks": clicks}
+    labels = click_labels(log, **names, impressions=impressions, examination=ex)
+    codes = np.unique(labels.query, return_inverse=True)[1]
+    values, coverage = _list_values(labels, codes, scores, ex, k)
+    if other is not None:
+        second, covered = _list_values(labels, codes, other, ex, k)
+        values, coverage = values - second, min(coverage, covered)
+    n = len(values)
+    if n < 2:
+        raise ValueError("an interval needs at least two queries")
+    if coverage < 0.9:
+        warn(
+            f"{1 - coverage:.0%} of the examination of the new lists falls on items that were "
+            "hardly examined in the log, so it cannot tell their value; show these items to some "
+            "users first"
+        )
+    mean, std = float(values.mean()), float(values.std(ddof=1) / np.sqrt(n))
+    half = float(t.ppf(0.5 + confidence / 2, n - 1)) * std
+    p_value = float(2 * t.sf(abs(mean) / std, n - 1)) if std > 0 else float(mean == 0)
+    return ExpectedClicks(mean, mean - half, mean + half, std, p_value, n, coverage, values)
+
+
+def _list_values(
+    labels: ClickLabels, codes: Array, scores: Any, ex: Examination, k: int | None
+) -> tuple[Array, float]:
+    """Value of every query's list, and the share of examination on items that were examined."""
+    f = np.asarray(scores(labels) if callable(scores) else scores, dtype=float)
+    if f.shape != (len(labels),):
+        raise ValueError(
+            f"scores has shape {f.shape}; it must have one score for each of the {len(labels)} "
+            "items of click_labels(log, …)"
+        )
+    order = np.lexsort((-f, codes))
+    start = np.flatnonzero(np.concatenate([[True], np.diff(codes[order]) != 0]))
+    rank = np.arange(len(f)) - np.repeat(start, np.diff(np.append(start, len(f))))
+    theta = ex.at(ex.positions[0] + rank)
+    if ex.model == "additive":
+        theta = np.ones(len(f))
+    if k is not None:
+        theta = np.where(rank < k, theta, 0.0)
+    values = np.add.reduceat(theta * labels.label[order], start)
+    known = labels.examined[order] >= 1
+    return values, float((theta * known).sum() / max(theta.sum(), np.finfo(float).tiny))

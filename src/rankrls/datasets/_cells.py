@@ -1,0 +1,143 @@
+"""What a cell says: a number, nothing, or text; and query ids as integers or strings."""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls._validation import as_text, check_option, written_integer
+
+__all__ = [
+    "NULLS",
+    "REMEDY",
+    "QueryIds",
+    "as_objects",
+    "cell_number",
+    "check_missing",
+    "integers_of",
+    "is_missing",
+    "is_word",
+    "number_hint",
+    "number_of",
+    "shown",
+]
+
+Array = NDArray[Any]
+
+#: A decimal number; unlike ``float``, neither "nan", "inf" nor "1_000".
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:([,_ '\u00a0\u202f])[0-9]{3})(?:\1[0-9]{3})*(?:\.\d*)?")
+_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
+_BOOLEANS = {"true": 1.0, "false": 0.0}  # in any case
+
+#: Spellings of a number that is not there, in any case; in text they are words like any other.
+_MISSING = ("", "na", "n/a", "nan", "null", "none")
+
+#: All of them: pyarrow tells upper and lower case apart.
+NULLS = ["".join(w) for word in _MISSING for w in product(*({c, c.upper()} for c in word))]
+
+#: The end of the error of a missing feature.
+REMEDY = (
+    "; to keep missing values pass missing='nan', and fill them by sklearn.impute.SimpleImputer "
+    "(rankrls fit --missing mean or --missing zero does both)"
+)
+
+
+def number_of(text: str) -> float:
+    """The number that a word spells in decimal digits, infinite if it is too large; or NaN."""
+    return float(text) if _NUMBER.fullmatch(text) else math.nan
+
+
+def cell_number(text: str) -> float:
+    """The finite number in a cell, 1 and 0 for true and false; or NaN."""
+    text = text.strip()
+    number = number_of(text)
+    return number if math.isfinite(number) else _BOOLEANS.get(text.lower(), math.nan)
+
+
+def is_missing(text: str) -> bool:
+    """Whether a cell stands for a number that is not there."""
+    return text.strip().lower() in _MISSING
+
+
+def is_word(text: str) -> bool:
+    """Whether a cell is text: neither a number, also an infinite one, nor missing."""
+    text = text.strip()
+    return not (_NUMBER.fullmatch(text) or is_missing(text) or text.lower() in _BOOLEANS
+                or _INFINITE.fullmatch(text))  # fmt: skip
+
+
+def number_hint(text: str) -> str:
+    """What may be wrong with a cell that should be a number, for the end of an error."""
+    thousands = _THOUSANDS.fullmatch(text.strip())
+    return " (write numbers without thousands separators)" * (thousands is not None)
+
+
+def check_missing(missing: Any) -> bool:
+    """Whether missing features become NaN; the other choice is an error."""
+    check_option("missing", missing, ("error", "nan"))
+    return missing == "nan"
+
+
+def shown(value: Any, most: int = 40) -> str:
+    """A cell in quotes, shortened."""
+    if isinstance(value, bytes):
+        value = value[: most + 1].decode("utf-8", "backslashreplace")
+    text = str(value)
+    return repr(text if len(text) <= most else text[:most] + "…")
+
+
+def as_objects(words: list[Any]) -> Array:
+    """An array of objects, shape (n,)."""
+    array = np.empty(len(words), dtype=object)
+    array[:] = words
+    return array
+
+
+def integers_of(words: Any) -> dict[Any, int | None]:
+    """The 64-bit integer that each different word is written as (007 is not); None if none."""
+    found = {word: written_integer(word) for word in dict.fromkeys(words)}
+    return {word: None if number is None or not -(2**63) <= number < 2**63 else number
+            for word, number in found.items()}  # fmt: skip
+
+
+class QueryIds:
+    """Query ids as the user gets them: integers if all those of the first batch are, else text.
+
+    Parameters
+    ----------
+    file : str
+        For errors.
+    spelled : bool
+        Whether ids of text files are to be taken as integers where they are written as such.
+    """
+
+    def __init__(self, file: str, spelled: bool) -> None:
+        self._file, self._integers = file, None if spelled else False
+
+    def array(self, labels: Array | None) -> Array | None:
+        """The ids of a batch; ``labels`` are objects, or integers already."""
+        if labels is None or labels.dtype != object:
+            return labels
+        if self._integers is False:
+            return as_text(labels.tolist())
+        starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
+        words = labels[starts].tolist()
+        numbers = integers_of(words)
+        bad = next((word for word, number in numbers.items() if number is None), None)
+        if self._integers is None:
+            self._integers = bad is None
+            return self.array(labels)
+        if bad is not None:
+            raise ValueError(
+                f"{self._file}: query id {shown(bad)} is no 64-bit integer, written as those of "
+                "the first batch; read all rows at once (load_ranking; --in-memory), which looks "
+                "at all ids before it decides"
+            )
+        found = np.array([numbers[word] for word in words], dtype=np.int64)
+        return np.repeat(found, np.diff(starts, append=len(labels)))

@@ -1,0 +1,246 @@
+"""The queries that a model has learned, so that none is added twice or forgotten in other form."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls._validation import show, written_integer
+from rankrls.core.preferences.graph import PreferenceGraph
+
+__all__ = ["Projection", "SeenQueries", "query_keys", "show_query"]
+
+Array = NDArray[Any]
+
+#: Rows that determine the units of the features in checksums.
+UNIT_ROWS = 1000
+
+#: Relative tolerance of checksums, at least, and as a multiple of the rounding error of the rows.
+#: It allows for other orders of summation and for rescaled features, but not for other values.
+TOLERANCE, ROUNDINGS = 1e-8, 1e3
+
+
+def query_keys(labels: Any) -> list[str]:
+    """Convert query ids to text, the same for 2, 2.0 and "2": readers of files return either.
+
+    The hash values of text are not predictable, so that no file can make lookups slow.
+    """
+    values = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    return [value if type(value) is str else _key(value) for value in values]
+
+
+def _key(label: Any) -> str:
+    if isinstance(label, np.generic):
+        label = label.item()
+    if isinstance(label, str):
+        return str(label)
+    if isinstance(label, numbers.Integral):
+        return str(int(label))
+    if isinstance(label, numbers.Real):
+        number = float(label)
+        return str(int(number)) if number.is_integer() else f"float {number!r}"
+    if isinstance(label, tuple):
+        return f"tuple {tuple(map(_key, label))!r}"
+    return f"{type(label).__name__} {label!r}"
+
+
+def show_query(key: str) -> str:
+    """The query of a key in a message: query 2, query 'a'."""
+    return f"query {key if written_integer(key) is not None else show(key)}"
+
+
+class Projection:
+    """One number for each query, from a fixed random projection of its rows.
+
+        c(q) = Σ_{i in q} w_i (1 + y_iᵀu) (1 + shift + x_iᵀv).
+
+    It does not depend on the order of the rows, and follows a change of units of the features.
+
+    Parameters
+    ----------
+    v : ndarray of shape (n_features,)
+    u : ndarray of shape (n_outputs,)
+    shift : float
+    """
+
+    def __init__(self, v: Array, u: Array, shift: float = 0.0) -> None:
+        self.v, self.u, self.shift = v, u, shift
+
+    @classmethod
+    def like(cls, X: Any, y: Array) -> Projection:
+        """Draw one in units in which features and scores of the first rows have size 1."""
+        draw = np.random.default_rng(0).uniform
+        v, u = (draw(0.5, 1.5, part.shape[1]) / _largest(part[:UNIT_ROWS]) for part in (X, y))
+        return cls(v, u)
+
+    def rescaled(self, factor: Array, offset: Array) -> Projection:
+        """The same numbers from features (x − offset) · factor, of shape (n_features,) each."""
+        return Projection(self.v / factor, self.u, self.shift + float(offset @ self.v))
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def of(self, X: Any, y: Array, codes: Array, weight: Array | None, n_queries: int) -> Array:
+        """Numbers of queries; y of shape (m, k), query ``codes`` of shape (m,)."""
+        rows = np.asarray(X @ self.v.astype(X.dtype), dtype=np.float64)
+        rows = (1 + y @ self.u) * (1 + self.shift + rows)
+        return np.bincount(codes, rows if weight is None else rows * weight, n_queries)
+
+    def size(self, X: Any, y: Array, *queries: Any) -> Array:
+        """The same sums of absolute values, to which rounding errors are relative."""
+        positive = Projection(abs(self.v), abs(self.u), abs(self.shift))
+        return positive.of(abs(X), abs(y), *queries)
+
+
+def _largest(values: Any) -> Array:
+    """The largest absolute value of each column; 1 where a division by it could overflow."""
+    largest = abs(values).max(axis=0)
+    largest = np.asarray(largest.todense() if hasattr(largest, "todense") else largest)
+    largest = largest.ravel().astype(np.float64)
+    return np.where(largest > 1e-30, largest, 1.0)
+
+
+class SeenQueries:
+    """Queries, rankings without id, and given pairs that were added.
+
+    Attributes
+    ----------
+    rankings : list of (n_rows, n_pairs)
+        Calls without qid, and their numbers of rows and given pairs.
+    joined : list of (keys, n_pairs)
+        The queries of a call that had given pairs in addition to its scores. They are connected
+        and can only be forgotten together.
+    projection : Projection or None
+        Computes checksums of queries.
+    weighted : bool
+        Whether rows had sample weights.
+    """
+
+    def __init__(self) -> None:
+        self.rankings: list[tuple[int, int]] = []
+        self.joined: list[tuple[frozenset[str], int]] = []
+        self.projection: Projection | None = None
+        self.weighted = False
+        self._queries: dict[str, tuple[int, float]] = {}
+        self._unread: list[tuple[Any, Array, Array | None]] = []
+
+    def copy(self) -> SeenQueries:
+        """Return an independent copy."""
+        other = SeenQueries()
+        other.__dict__.update(vars(self), _queries=dict(self.queries), _unread=[])
+        other.rankings, other.joined = list(self.rankings), list(self.joined)
+        return other
+
+    @property
+    def queries(self) -> dict[str, tuple[int, float]]:
+        """Number of rows and checksum (NaN if unknown) of each query, by key."""
+        for labels, counts, sums in self._unread:  # lazily, so that ``fit`` does not build the dict
+            sums = np.full(len(counts), np.nan) if sums is None else sums
+            known = zip(query_keys(labels), counts.tolist(), sums.tolist(), strict=True)
+            self._queries.update((key, (count, c)) for key, count, c in known if count)
+        self._unread = []
+        return self._queries
+
+    @property
+    def n_queries(self) -> int:
+        """Number of labelled queries and of rankings without a label."""
+        return len(self.queries) + len(self.rankings)
+
+    def add(self, labels: Any, counts: Array, checksums: Array | None = None) -> None:
+        """Record queries with their numbers of rows (0: none), and their checksums if known."""
+        self._unread.append((labels, counts, checksums))
+
+    def add_rows(self, labels: Any, X: Any, y: Array, codes: Array, weight: Array | None) -> None:
+        """Record whole queries with features X (None: unknown) and scores of shape (m, k)."""
+        self.weighted |= weight is not None
+        sums = None
+        if X is not None:
+            self.projection = self.projection or Projection.like(X, y)
+            sums = self.projection.of(X, y, codes, weight, len(labels))
+        self.add(labels, np.bincount(codes, minlength=len(labels)), sums)
+
+    def add_graph(self, graph: PreferenceGraph, X: Any) -> None:
+        """Record the contents of ``graph``, whose rows have the features X (None: unknown)."""
+        if not graph.has_qid:
+            self.weighted |= graph.sample_weight is not None
+            self.rankings.append((graph.n_rows, graph.n_given_pairs))
+            return
+        labels, (y, codes) = graph.query_labels, _scored(graph)
+        self.add_rows(labels, X, y, codes, graph.sample_weight)
+        if graph.n_given_pairs:
+            self.joined.append((frozenset(query_keys(labels)), graph.n_given_pairs))
+
+    def remove(self, graph: PreferenceGraph) -> None:
+        """Remove the contents of ``graph``, which `check_known` has accepted."""
+        if not graph.has_qid:
+            self.rankings.remove((graph.n_rows, graph.n_given_pairs))
+            return
+        keys = query_keys(graph.query_labels)
+        for key in keys:
+            del self.queries[key]
+        self.joined = [entry for entry in self.joined if entry[0].isdisjoint(keys)]
+
+    def check_new(self, keys: Sequence[str], advice: str) -> None:
+        """Raise an error if a query is already recorded."""
+        if not self.queries.keys().isdisjoint(keys):
+            again = next(key for key in keys if key in self.queries)
+            raise ValueError(f"{show_query(again)} {advice}")
+
+    def check_known(self, graph: PreferenceGraph, X: Any, rounding: float) -> None:
+        """Raise an error unless ``graph``, with features X, can be part of what was added.
+
+        ``rounding`` is the relative rounding error of the rows.
+        """
+        if not graph.has_qid:
+            if (graph.n_rows, graph.n_given_pairs) not in self.rankings:
+                pairs = f" and {graph.n_given_pairs} given pairs" if graph.n_given_pairs else ""
+                raise ValueError(
+                    f"no ranking of {graph.n_rows} rows{pairs} was added without qid, so "
+                    "none can be forgotten; give the rows (and pairs) of one earlier call, or qid"
+                )
+            return
+        keys, (y, codes) = query_keys(graph.query_labels), _scored(graph)
+        for key, n_rows in zip(keys, np.bincount(codes).tolist(), strict=True):
+            if key not in self.queries:
+                raise ValueError(f"{show_query(key)} was never added, so it cannot be forgotten")
+            if self.queries[key][0] != n_rows:
+                raise ValueError(
+                    f"{show_query(key)} was added with {self.queries[key][0]} rows, but {n_rows} "
+                    "are to be forgotten; forget whole queries"
+                )
+        self._check_joined(set(keys), graph.n_given_pairs)
+        if self.projection is not None:
+            rows = (X, y, codes, graph.sample_weight, len(keys))
+            known = np.array([self.queries[key][1] for key in keys])
+            error = np.abs(self.projection.of(*rows) - known)
+            tolerance = max(TOLERANCE, ROUNDINGS * rounding)
+            wrong = np.flatnonzero(error > tolerance * self.projection.size(*rows))  # not for NaN
+            if len(wrong):
+                raise ValueError(
+                    f"{show_query(keys[wrong[0]])} was added with other features, scores or "
+                    "weights than those that are to be forgotten; forget rows as they were added"
+                )
+
+    def _check_joined(self, keys: set[str], n_pairs: int) -> None:
+        touched = [entry for entry in self.joined if not entry[0].isdisjoint(keys)]
+        if [pairs for _, pairs in touched] != ([n_pairs] if n_pairs else []):
+            expected = " and ".join(str(pairs) for _, pairs in touched) or "no"
+            raise ValueError(
+                f"these queries were added with {expected} given pairs, but are to be forgotten "
+                f"with {n_pairs}; forget the queries and pairs of one call together"
+            )
+        for joined, _ in touched:
+            if not joined <= keys:
+                raise ValueError(
+                    f"{show_query(min(joined - keys))} was added in one call with given pairs and "
+                    "queries that are to be forgotten; forget them together"
+                )
+
+
+def _scored(graph: PreferenceGraph) -> tuple[Array, Array]:
+    """Scores and query codes of a graph with qid."""
+    assert graph.scores is not None
+    assert graph.query_codes is not None
+    return graph.scores, graph.query_codes

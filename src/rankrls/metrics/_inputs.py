@@ -1,0 +1,242 @@
+"""Checked arguments of metrics, ranked lists with their groups of tied scores, and averages.
+
+Where scores tie, the order of the rows is arbitrary. The list metrics return the expected value
+over all orders of the tied rows, which they compute from the groups of tied rows.
+"""
+
+from __future__ import annotations
+
+import numbers
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls._frames import check_same_rows
+from rankrls._validation import Queries, check_length, check_scores, encode_qid
+from rankrls.metrics._counting import sorted_levels
+
+__all__ = ["ListInputs", "RankedLists", "check_average", "check_k", "check_labels_and_scores",
+           "check_lists", "check_undefined"]  # fmt: skip
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ListInputs:
+    """Checked arguments of a list metric.
+
+    Attributes
+    ----------
+    y_true, y_score : ndarray of shape (n_rows, n_outputs)
+        Labels and predictions.
+    queries : Queries
+        Query number of each row.
+    undefined : float
+        Value of a query without a relevant row; NaN excludes it from the mean.
+    average : {"query", None}
+        "query" for the mean over queries, None for one value per query.
+    single : bool
+        Whether the arguments were one-dimensional.
+    k : int or None
+        Cut-off.
+    retrieved : ndarray of shape (n_rows,), bool, or None
+        Rows that are in the lists; the others have lower scores and occupy no place. If None, all
+        rows are in the lists.
+    """
+
+    y_true: Array
+    y_score: Array
+    queries: Queries
+    undefined: float
+    average: str | None
+    single: bool
+    k: int | None = None
+    retrieved: Array | None = None
+
+    def value(self, metric: Callable[[Array, Array], Array]) -> float | NDArray[np.float64]:
+        """Apply a metric to each output, and average over queries if requested.
+
+        ``metric(y_true, y_score)`` takes columns (n_rows,) and returns values (n_queries,), NaN
+        where a query has no relevant row.
+        """
+        columns = zip(self.y_true.T, self.y_score.T, strict=True)
+        values = np.column_stack([metric(y, score) for y, score in columns])
+        if not np.isnan(self.undefined):
+            values[np.isnan(values)] = self.undefined
+        if self.average is None:
+            return values[:, 0] if self.single else values
+        empty = np.isnan(values).all(axis=0)
+        if empty.any():
+            where = "" if self.single else f" in output {int(np.flatnonzero(empty)[0])}"
+            raise ValueError(
+                f"no query has a relevant row{where}, so undefined='skip' excludes all of them"
+            )
+        return float(np.mean(np.nanmean(values, axis=0)))
+
+    def ranked(self, score: Array, *, all_rows: bool = False) -> RankedLists:
+        """Sort the rows of every query by descending score (n_rows,), up to the cut-off.
+
+        ``all_rows``: whether rows that were not retrieved have places, too.
+        """
+        codes, n_queries = self.queries.codes, len(self.queries)
+        order, group = sorted_levels(-score, codes, n_queries)
+        query_size = np.bincount(codes, minlength=n_queries)
+        starts = np.cumsum(query_size) - query_size
+        first_row = np.flatnonzero(np.diff(group, prepend=-1))
+        places = query_size
+        if self.retrieved is not None and not all_rows:
+            places = np.bincount(codes[self.retrieved], minlength=n_queries)
+        return RankedLists(
+            order=order,
+            rank=np.arange(1, len(score) + 1) - np.repeat(starts, query_size),
+            group=group,
+            first_row=first_row,
+            size=np.diff(first_row, append=len(score)),
+            first_group=group[starts],
+            query_size=query_size,
+            places=places if self.k is None else np.minimum(places, self.k),
+        )
+
+
+@dataclass(frozen=True)
+class RankedLists:
+    """Rows sorted by (query, descending score), cut into groups of equal (query, score).
+
+    Attributes
+    ----------
+    order : ndarray of shape (n_rows,), int
+        Row numbers in sorted order; within a group in no particular order.
+    rank : ndarray of shape (n_rows,), int
+        Place in the query of every sorted row, from 1.
+    group : ndarray of shape (n_rows,), int
+        Number of the group of every sorted row.
+    first_row, size : ndarray of shape (n_groups,), int
+        First sorted row and number of rows of every group.
+    first_group, query_size : ndarray of shape (n_queries,), int
+        First group and number of rows of every query; no query is empty.
+    places : ndarray of shape (n_queries,), int
+        Number of places of each query that count: the retrieved rows, up to the cut-off.
+    """
+
+    order: Array
+    rank: Array
+    group: Array
+    first_row: Array
+    size: Array
+    first_group: Array
+    query_size: Array
+    places: Array
+
+    def sum_groups(self, values: Array) -> Array:
+        """Sum ``values`` of sorted rows, shape (n_rows,), over groups."""
+        if len(self.size) == len(self.rank):
+            return values
+        return np.add.reduceat(values, self.first_row)
+
+    def sum_queries(self, values: Array) -> Array:
+        """Sum ``values`` of groups, shape (n_groups,), over queries."""
+        return np.add.reduceat(values, self.first_group)
+
+    def sum_places(self, values: Array) -> Array:
+        """Sum ``values`` of sorted rows over the places of each query that count."""
+        return self.sum_queries(self.sum_groups(self.at_places(values)))
+
+    def at_places(self, values: Array) -> Array:
+        """Set ``values`` of sorted rows beyond the places that count to zero."""
+        if self.places is not self.query_size:
+            values[self.rank > np.repeat(self.places, self.query_size)] = 0.0
+        return values
+
+    @property
+    def inside(self) -> Array:
+        """Number of places of each group that count, shape (n_groups,)."""
+        if self.places is self.query_size:
+            return self.size
+        n_groups = np.diff(self.first_group, append=len(self.size))
+        return np.clip(np.repeat(self.places, n_groups) - self.before, 0, self.size)
+
+    @property
+    def before(self) -> Array:
+        """Number of rows ranked above each group in its query, shape (n_groups,)."""
+        return self.rank[self.first_row] - 1
+
+    def sum_before(self, values: Array) -> Array:
+        """Sum ``values`` of the groups above each group in its query."""
+        above = np.cumsum(values) - values
+        return above - np.repeat(
+            above[self.first_group], np.diff(self.first_group, append=len(self.size))
+        )
+
+
+def check_labels_and_scores(y_true: Any, y_score: Any, **by_row: Any) -> tuple[Any, Array]:
+    """Return both as float64 arrays of one shape, (n_rows,) or (n_rows, n_outputs).
+
+    Labels may be None. ``by_row`` holds other arguments with one value per row: qid, weights.
+    """
+    check_same_rows(y_true, "y_true", y_score=y_score, **by_row)
+    check_same_rows(y_score, "y_score", **by_row)
+    score = check_scores(y_score, name="y_score")
+    if len(score) == 0:
+        raise ValueError("y_score has no rows; give at least one row to evaluate")
+    if y_true is None:
+        return None, score
+    labels = check_scores(y_true, name="y_true")
+    check_length("y_true", labels, len(score), of="rows of y_score")
+    if labels.shape != score.shape:
+        raise ValueError(
+            f"y_true has shape {labels.shape} and y_score has shape {score.shape}: "
+            "give one column of labels for each column of scores"
+        )
+    return labels, score
+
+
+def check_lists(
+    y_true: Any, y_score: Any, qid: Any, k: Any, undefined: Any, average: Any
+) -> ListInputs:
+    """Check the arguments that all list metrics share; ``y_true`` may be a checked `ListInputs`."""
+    if isinstance(y_true, ListInputs):
+        return y_true
+    if y_true is None:
+        raise ValueError("y_true is None; list metrics need the label of every row")
+    labels, score = check_labels_and_scores(y_true, y_score, qid=qid)
+    n_rows = len(score)
+    check_average(average, ("query",))
+    return ListInputs(
+        labels.reshape(n_rows, -1),
+        score.reshape(n_rows, -1),
+        encode_qid(qid, n_rows, of="rows of y_score"),
+        check_undefined(undefined),
+        average,
+        score.ndim == 1,
+        check_k(k),
+    )
+
+
+def check_k(k: Any) -> int | None:
+    """Return the cut-off as an int >= 1, or None for whole lists."""
+    if k is None:
+        return None
+    if isinstance(k, bool | np.bool_) or not isinstance(k, numbers.Integral) or k < 1:
+        raise ValueError(f"k must be an integer >= 1, or None for the whole list; got {k!r}")
+    return min(int(k), sys.maxsize)  # no list is longer
+
+
+def check_average(average: Any, allowed: tuple[str, ...]) -> None:
+    """Raise unless ``average`` is one of ``allowed`` or None."""
+    if average is not None and not (isinstance(average, str) and average in allowed):
+        choices = ", ".join(repr(a) for a in allowed)
+        raise ValueError(f"average must be one of {choices}, None; got {average!r}")
+
+
+def check_undefined(undefined: Any) -> float:
+    """Return the value to use for undefined queries, NaN for "skip"."""
+    if isinstance(undefined, str) and undefined == "skip":
+        return np.nan
+    number = isinstance(undefined, numbers.Real) and not isinstance(undefined, bool)
+    if number and undefined in (0, 1):
+        return float(undefined)
+    raise ValueError(f"undefined must be one of 0, 1, 'skip'; got {undefined!r}")

@@ -1,0 +1,497 @@
+"""List metrics: NDCG, average precision, reciprocal rank, precision, recall and ERR.
+
+Where scores tie, each metric is the expected value over all orders of the tied rows. Notation: a
+tie group has g rows, r of them relevant; s rows of its query, R of them relevant, rank above it.
+
+A metric checks its arguments by `check_lists`, and computes one value for each query from the
+labels and the `RankedLists` of one output. A row in `metric_names` makes it available by name.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln
+
+from rankrls._calls import takes_queries
+from rankrls._validation import check_number, check_option
+from rankrls.metrics._inputs import ListInputs, RankedLists, check_lists
+
+__all__ = [
+    "average_precision",
+    "expected_reciprocal_rank",
+    "ndcg",
+    "precision",
+    "recall",
+    "reciprocal_rank",
+]
+
+Array = NDArray[Any]
+
+#: 2^y overflows float64 a little above this.
+_LARGEST_EXPONENT = 1000
+
+#: Probabilities below this do not change an expected reciprocal rank.
+_NEGLIGIBLE = 1e-20
+
+
+@takes_queries
+def ndcg(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    qid: ArrayLike | None = None,
+    k: int | None = None,
+    gain: Literal["exponential", "linear"] = "exponential",
+    undefined: float | Literal["skip"] = "skip",
+    average: Literal["query"] | None = "query",
+) -> float | NDArray[np.float64]:
+    """Normalised discounted cumulative gain (NDCG).
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Labels >= 0, higher = more relevant.
+    y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Predicted scores, higher = ranked earlier. Several outputs are evaluated one by one and
+        averaged with equal weights.
+    qid : array-like of shape (n_rows,), optional
+        Query label of each row, in any order. If None, all rows form one query.
+    k : int, optional
+        Only the first ``k`` rows count. If None, all rows count.
+    gain : {"exponential", "linear"}, default="exponential"
+        "exponential" is 2^y − 1, usual for graded relevance in web search; "linear" is y.
+    undefined : {0, 1, "skip"}, default="skip"
+        Value of a query without a relevant row (all labels zero), for which the ratio is 0/0.
+        By default such queries are excluded from the mean, as in the pairwise error, because no
+        order of their rows is better than another. The scorers, ``scoring="ndcg@10"`` of
+        `RankRLSCV`, the report and ``rankrls evaluate`` do the same. scikit-learn uses 0, LightGBM
+        uses 1.
+    average : {"query"} or None, default="query"
+        "query" returns the mean over the queries, None one value for each query.
+
+    Returns
+    -------
+    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        Between 0 and 1. With ``average=None``, an array in the order of the sorted query labels,
+        with NaN for the queries that are skipped.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid, or if all queries are skipped.
+
+    Notes
+    -----
+    With the rows of a query sorted by descending score, π(p) the row at rank p and G the gain,
+
+        DCG = Σ_{p ≤ k} G(y_π(p)) / log2(1 + p),      NDCG = DCG / (DCG of the order of y).
+
+    Where scores tie, DCG is the expected value over all orders of the tied rows: each place of a
+    tie group gets the mean gain of the group, and k may cut through a group.
+
+    Examples
+    --------
+    >>> from rankrls.metrics import ndcg
+    >>> y_true = [2, 1, 0, 0, 1]
+    >>> y_score = [0.3, 0.9, 0.1, 0.8, 0.2]
+    >>> ndcg(y_true, y_score, qid=[1, 1, 1, 2, 2], average=None)
+    array([0.79670758, 0.63092975])
+    >>> ndcg(y_true, y_score, qid=[1, 1, 1, 2, 2], k=1)
+    0.16666666666666666
+    """
+    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
+    check_option("gain", gain, ("exponential", "linear"))
+    for wrong, bound, remedy in (
+        (inputs.y_true < 0, ">= 0 for ndcg", "add a constant, so that 0 means not relevant"),
+        (
+            (inputs.y_true > _LARGEST_EXPONENT) & (gain == "exponential"),
+            f"<= {_LARGEST_EXPONENT} for the exponential gain 2^y - 1",
+            "use gain='linear'",
+        ),
+    ):
+        if wrong.any():
+            where = tuple(np.argwhere(wrong)[0])
+            raise ValueError(
+                f"y_true must be {bound}; row {where[0]} has {inputs.y_true[where]:g} ({remedy})"
+            )
+
+    def one_output(y: Array, score: Array) -> Array:
+        gains = np.exp2(y) - 1.0 if gain == "exponential" else y
+        ideal = _dcg(gains, inputs.ranked(y, all_rows=True))
+        value = np.full(len(ideal), np.nan)
+        np.divide(_dcg(gains, inputs.ranked(score)), ideal, out=value, where=ideal > 0)
+        return np.minimum(value, 1.0, out=value)
+
+    return inputs.value(one_output)
+
+
+def _dcg(gains: Array, lists: RankedLists) -> Array:
+    """Expected DCG of every query: mean gain of each tie group times the discounts there."""
+    discount = 1.0 / np.log2(np.arange(1, int(lists.query_size.max()) + 1) + 1.0)
+    discounts = lists.sum_groups(lists.at_places(discount[lists.rank - 1]))
+    return lists.sum_queries(lists.sum_groups(gains[lists.order]) / lists.size * discounts)
+
+
+@takes_queries
+def average_precision(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    qid: ArrayLike | None = None,
+    k: int | None = None,
+    relevance_threshold: float = 1.0,
+    undefined: float | Literal["skip"] = "skip",
+    average: Literal["query"] | None = "query",
+) -> float | NDArray[np.float64]:
+    """Mean of the precision at the rank of each relevant row (MAP).
+
+    Parameters
+    ----------
+    y_true, y_score, qid, undefined, average
+        As in :func:`ndcg`; labels may be negative. trec_eval and ranx use 0 for a query without a
+        relevant row.
+    k : int, optional
+        Only relevant rows among the first ``k`` count. If None, all of them do.
+    relevance_threshold : float, default=1
+        A row is relevant if its label is at least this. The default suits labels 0/1, -1/+1 and
+        grades 0, 1, 2, … as in trec_eval.
+
+    Returns
+    -------
+    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        Between 0 and 1; with ``average=None``, as in :func:`ndcg`.
+
+    Notes
+    -----
+    With R_all relevant rows in the query and rel_p = 1 if the row at rank p is relevant,
+
+        AP@k = 1/R_all · Σ_{p ≤ k} rel_p · (rel_1 + … + rel_p) / p.
+
+    The denominator is R_all even when k < R_all, as in trec_eval (``map_cut``) and ranx; other
+    libraries use min(R_all, k). Where scores tie, place j of a tie group contributes in expectation
+
+        r/g · (R + 1 + (j − 1)(r − 1)/(g − 1)) / (s + j).
+
+    Without ties and without k this equals scikit-learn's ``average_precision_score``, which treats
+    tied rows as a single threshold instead.
+
+    Examples
+    --------
+    >>> from rankrls.metrics import average_precision
+    >>> average_precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1])
+    0.8333333333333333
+    >>> average_precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], k=2)
+    0.5
+    """
+    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
+
+    def by_query(lists: RankedLists, relevant: Array) -> Array:
+        r, g = lists.sum_groups(relevant), lists.size
+        above, slope = lists.sum_before(r), (r - 1) / np.maximum(g - 1, 1)
+        j = lists.rank - lists.before[lists.group]
+        found = (above + 1)[lists.group] + (j - 1) * slope[lists.group]
+        value = lists.sum_places((r / g)[lists.group] * found / lists.rank)
+        return value / np.maximum(lists.sum_queries(r), 1)
+
+    return _of_relevance(inputs, relevance_threshold, by_query)
+
+
+@takes_queries
+def reciprocal_rank(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    qid: ArrayLike | None = None,
+    k: int | None = None,
+    relevance_threshold: float = 1.0,
+    undefined: float | Literal["skip"] = "skip",
+    average: Literal["query"] | None = "query",
+) -> float | NDArray[np.float64]:
+    """Reciprocal rank of the first relevant row (MRR).
+
+    Parameters
+    ----------
+    y_true, y_score, qid, relevance_threshold, undefined, average
+        As in :func:`average_precision`.
+    k : int, optional
+        The value is 0 if the first relevant row ranks below ``k``. If None, there is no limit.
+
+    Returns
+    -------
+    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        Between 0 and 1; with ``average=None``, as in :func:`ndcg`.
+
+    Notes
+    -----
+    In the first tie group with a relevant row, the first relevant row is at place j with
+    probability C(g − j, r − 1) / C(g, r), so the expected value is
+
+        RR@k = Σ_{j: s + j ≤ k} C(g − j, r − 1) / C(g, r) / (s + j).
+
+    The binomials are computed from log Γ, with full accuracy for tie groups of ordinary size and
+    about nine digits for a million tied rows.
+
+    Examples
+    --------
+    >>> from rankrls.metrics import reciprocal_rank
+    >>> reciprocal_rank([0, 1, 0, 1], [0.9, 0.8, 0.7, 0.1])
+    0.5
+    >>> reciprocal_rank([0, 1], [0.5, 0.5])
+    0.75
+    """
+    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
+
+    def by_query(lists: RankedLists, relevant: Array) -> Array:
+        n_relevant = lists.sum_groups(relevant)
+        decides = (n_relevant > 0) & (lists.sum_before(n_relevant) == 0)
+        rows = np.flatnonzero(decides[lists.group])
+        group = lists.group[rows]
+        value = np.zeros(len(lists.rank))
+        place = lists.rank[rows] - lists.before[group]
+        value[rows] = _first_at(lists.size[group], n_relevant[group], place)
+        return lists.sum_places(value / lists.rank)
+
+    return _of_relevance(inputs, relevance_threshold, by_query)
+
+
+def _first_at(g: Array, r: Array, j: Array) -> Array:
+    """Probability that the first of r relevant rows among g in random order is at place j.
+
+    C(g − j, r − 1) / C(g, r) = r / (g − j + 1) · Π_{t < j − 1} (g − r − t) / (g − t).
+    """
+    possible = j - 1 <= g - r
+    later = np.where(possible, g - r - j + 2, 1)
+    log_none_before = (gammaln(g - r + 1) - gammaln(later)) - (gammaln(g + 1) - gammaln(g - j + 2))
+    return np.where(possible, r / (g - j + 1) * np.exp(log_none_before), 0.0)
+
+
+@takes_queries
+def precision(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    qid: ArrayLike | None = None,
+    k: int | None = None,
+    relevance_threshold: float = 1.0,
+    undefined: float | Literal["skip"] = "skip",
+    average: Literal["query"] | None = "query",
+) -> float | NDArray[np.float64]:
+    """Fraction of relevant rows among the first ``k``.
+
+    Parameters
+    ----------
+    y_true, y_score, qid, relevance_threshold, undefined, average
+        As in :func:`average_precision`.
+    k : int, optional
+        Number of rows at the top of the list that count. If None, all rows of the query.
+
+    Returns
+    -------
+    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        Between 0 and 1; with ``average=None``, as in :func:`ndcg`.
+
+    Notes
+    -----
+    Precision@k = (rel_1 + … + rel_k) / k, also for a query with fewer than k rows: as in
+    trec_eval, the missing rows count as not relevant. Where scores tie, each place of a tie group
+    holds a relevant row with probability r/g.
+
+    Examples
+    --------
+    >>> from rankrls.metrics import precision
+    >>> precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], k=2)
+    0.5
+    >>> precision([1, 0, 1, 0], [0.9, 0.8, 0.8, 0.1], k=2)
+    0.75
+    """
+    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
+
+    def by_query(lists: RankedLists, relevant: Array) -> Array:
+        limit: Any = np.maximum(lists.places, 1) if inputs.k is None else inputs.k
+        return lists.sum_queries(lists.sum_groups(relevant) * lists.inside / lists.size) / limit
+
+    return _of_relevance(inputs, relevance_threshold, by_query)
+
+
+@takes_queries
+def recall(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    qid: ArrayLike | None = None,
+    k: int | None = None,
+    relevance_threshold: float = 1.0,
+    undefined: float | Literal["skip"] = "skip",
+    average: Literal["query"] | None = "query",
+) -> float | NDArray[np.float64]:
+    """Fraction of the relevant rows that are among the first ``k``.
+
+    Parameters
+    ----------
+    y_true, y_score, qid, relevance_threshold, undefined, average
+        As in :func:`average_precision`.
+    k : int, optional
+        Number of rows at the top of the list that count. If None, all rows count and the recall is
+        1.
+
+    Returns
+    -------
+    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        Between 0 and 1; with ``average=None``, as in :func:`ndcg`.
+
+    Notes
+    -----
+    Recall@k = (rel_1 + … + rel_k) / R_all, with R_all relevant rows in the query. Where scores tie,
+    each place of a tie group holds a relevant row with probability r/g.
+
+    Examples
+    --------
+    >>> from rankrls.metrics import recall
+    >>> recall([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], k=2)
+    0.5
+    >>> recall([1, 0, 1, 0], [0.9, 0.8, 0.8, 0.1], k=2)
+    0.75
+    """
+    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
+
+    def by_query(lists: RankedLists, relevant: Array) -> Array:
+        n_relevant = lists.sum_groups(relevant)
+        found = lists.sum_queries(n_relevant * lists.inside / lists.size)
+        return found / np.maximum(lists.sum_queries(n_relevant), 1)
+
+    return _of_relevance(inputs, relevance_threshold, by_query)
+
+
+def _of_relevance(
+    inputs: ListInputs, threshold: Any, by_query: Callable[[RankedLists, Array], Array]
+) -> float | NDArray[np.float64]:
+    """Value of a metric of 0/1 relevance of sorted rows; NaN for queries without a relevant row."""
+    if not isinstance(threshold, numbers.Real) or not -np.inf < float(threshold) < np.inf:
+        raise ValueError(f"relevance_threshold must be a finite number; got {threshold!r}")
+
+    def one_output(y: Array, score: Array) -> Array:
+        lists = inputs.ranked(score)
+        relevant = (y >= float(threshold))[lists.order].astype(np.int64)
+        value = by_query(lists, relevant)
+        value[lists.sum_queries(lists.sum_groups(relevant)) == 0] = np.nan
+        return value
+
+    return inputs.value(one_output)
+
+
+@takes_queries
+def expected_reciprocal_rank(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    qid: ArrayLike | None = None,
+    k: int | None = None,
+    max_grade: float = 4.0,
+    undefined: float | Literal["skip"] = "skip",
+    average: Literal["query"] | None = "query",
+) -> float | NDArray[np.float64]:
+    """Expected reciprocal rank at which a user reading from the top stops (ERR).
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        Grades from 0 to ``max_grade``, higher = more relevant.
+    y_score, qid, k, undefined, average
+        As in :func:`ndcg`.
+    max_grade : float, default=4
+        The highest grade of the scale, whether or not it occurs in ``y_true``. The default, 4, is
+        that of gdeval, ir_measures and the LETOR collections of Yahoo and Microsoft.
+
+    Returns
+    -------
+    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        Between 0 and 1; with ``average=None``, as in :func:`ndcg`.
+
+    Notes
+    -----
+    A row of grade y satisfies the user, who then stops, with probability
+    R = (2^y − 1)/2^max_grade. With R_p this probability at rank p and Q_p = Π_{i ≤ p} (1 − R_i),
+
+        ERR@k = Σ_{p ≤ k} (Q_{p−1} − Q_p) / p.
+
+    Where scores tie, ERR is the expected value over all orders of the tied rows: the expected
+    product of j of the g factors of a tie group is e_j / C(g, j), with e_j the elementary symmetric
+    polynomial.
+
+    References
+    ----------
+    Chapelle, Metzler, Zhang and Grinspan (2009). Expected reciprocal rank for graded relevance.
+    CIKM.
+
+    Examples
+    --------
+    >>> from rankrls.metrics import expected_reciprocal_rank
+    >>> expected_reciprocal_rank([4, 0, 2], [0.9, 0.8, 0.7])
+    0.94140625
+    >>> expected_reciprocal_rank([4, 0], [0.5, 0.5])
+    0.703125
+    """
+    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
+    highest = check_number("max_grade", max_grade, above=0.0)
+    outside = np.argwhere((inputs.y_true < 0) | (inputs.y_true > highest))
+    if len(outside):
+        where = tuple(outside[0])
+        raise ValueError(
+            f"y_true must be from 0 to max_grade={highest:g} for expected_reciprocal_rank; row "
+            f"{where[0]} has {inputs.y_true[where]:g}"
+        )
+
+    def one_output(y: Array, score: Array) -> Array:
+        lists = inputs.ranked(score)
+        stop = np.exp2(y[lists.order] - highest) - np.exp2(-highest)
+        if len(lists.size) < len(stop):  # sums over a tie group do not depend on row order
+            stop = stop[np.lexsort((stop, lists.group))]
+        passed = lists.sum_before(lists.sum_groups(np.log1p(-stop)))
+        reached = np.exp(np.minimum(passed, 0.0))[lists.group]
+        total = lists.sum_places(reached * _stops(stop, lists) / lists.rank)
+        total[lists.sum_queries(lists.sum_groups(stop)) == 0] = np.nan
+        return total
+
+    return inputs.value(one_output)
+
+
+def _stops(stop: Array, lists: RankedLists) -> Array:
+    """Probability that a user who reached the tie group stops at the place of each sorted row.
+
+    It is m_{j−1} − m_j at place j of the group, with m_j the mean product of j of its factors
+    1 − R. Adding a factor a to n others updates m_j ← ((n + 1 − j) m_j + j a m_{j−1})/(n + 1), for
+    all groups at once. Factors equal to 1 go first, since they leave all m_j equal to 1. By
+    Maclaurin's inequality m_j ≤ m_1^j, so m_j is negligible from some j on.
+    """
+    n_positive = lists.sum_groups((stop > 0).astype(np.int64))
+    groups = np.flatnonzero((lists.size > 1) & (n_positive > 0) & (lists.inside > 0))
+    if not len(groups):
+        return stop
+    found = stop.copy()
+    found[np.isin(lists.group, groups)] = 0.0
+    groups = groups[np.argsort(-n_positive[groups], kind="stable")]
+    mean_stop = (lists.sum_groups(stop) / lists.size)[groups]
+    last = np.ceil(np.log(_NEGLIGIBLE) / np.log1p(-np.minimum(mean_stop, 0.99999)))
+    width = np.minimum(lists.inside[groups], last).astype(np.int64) + 1
+    ends = np.cumsum(width)
+    j = np.arange(ends[-1]) - np.repeat(ends - width, width)
+    n = np.repeat(lists.size[groups] - n_positive[groups], width)
+    mean = (j <= n).astype(np.float64)
+    factors = 1.0 - stop[stop > 0]
+    first_factor = (np.cumsum(n_positive) - n_positive)[groups]
+    for step in range(int(n_positive[groups[0]])):
+        active = int(np.searchsorted(-n_positive[groups], -step, side="left"))
+        end = ends[active - 1]
+        a = np.repeat(factors[first_factor[:active] + step], width[:active])
+        now, at = n[:end] + step + 1, j[:end]
+        joined = at * a * np.concatenate([[0.0], mean[: end - 1]])
+        mean[:end] = (np.maximum(now - at, 0) * mean[:end] + joined) / now
+    inner = j > 0
+    rows = np.repeat(lists.first_row[groups], width)[inner] + j[inner] - 1
+    found[rows] = (np.concatenate([[0.0], mean[:-1]]) - mean)[inner]
+    return found

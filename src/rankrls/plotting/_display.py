@@ -1,0 +1,88 @@
+"""What all displays share: axes, colours, the mark of a choice, and refits by RankRLS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from rankrls.estimators import RankRLS, RankRLSCV
+
+__all__ = ["BLACK", "BLUE", "GREY", "ORANGE", "Display", "as_rankrls", "line_styles", "pyplot"]
+
+#: Colours of the Okabe–Ito palette that are dark enough for lines on white.
+BLACK, BLUE, ORANGE, GREEN, PURPLE, SKY = (
+    *("#000000", "#0072B2", "#D55E00"),
+    *("#009E73", "#CC79A7", "#56B4E9"),
+)
+GREY = "#999999"
+
+_COLORS = (BLUE, ORANGE, GREEN, PURPLE, BLACK, SKY)
+_DASHES = ("-", "--", "-.", ":")
+
+
+def pyplot() -> Any:
+    """Return matplotlib.pyplot, or raise an error that says how to install it."""
+    try:
+        import matplotlib.pyplot
+    except ImportError as error:
+        raise ImportError(
+            "plotting needs matplotlib: pip install 'rankrls[plot]' (or pip install matplotlib)"
+        ) from error
+    return matplotlib.pyplot
+
+
+def line_styles(n: int) -> list[dict[str, Any]]:
+    """Return options of n lines that differ in print and for colour-blind readers.
+
+    Colours and dashes repeat only after all combinations.
+    """
+    return [
+        {
+            "color": _COLORS[i % len(_COLORS)],
+            "linestyle": _DASHES[(i + i // (len(_COLORS) * len(_DASHES))) % len(_DASHES)],
+        }
+        for i in range(n)
+    ]
+
+
+def as_rankrls(estimator: Any, **changes: Any) -> RankRLS:
+    """Make a `RankRLS` with the parameters of an estimator, of a `RankRLSCV` with those chosen."""
+    names = set(RankRLS().get_params()) & set(estimator.get_params(deep=False))
+    parameters = {name: getattr(estimator, name) for name in names}
+    if isinstance(estimator, RankRLSCV):
+        check_is_fitted(estimator)
+        parameters["alpha"] = estimator.alpha_
+        if estimator.basis is not None:
+            parameters["basis"] = estimator.basis_indices_
+    return RankRLS(**parameters | changes)
+
+
+class Display:
+    """A plot of one Axes, ``ax_``, with a name or title, ``estimator_name``."""
+
+    ax_: Any
+    figure_: Any
+    estimator_name: str | None
+
+    @staticmethod
+    def _name(estimator: Any, name: str | None) -> str:
+        return type(estimator).__name__ if name is None else name
+
+    def _begin(self, ax: Any, width: float, height: float) -> Any:
+        """Use these axes, or those of a new figure."""
+        if ax is None:
+            _, ax = pyplot().subplots(figsize=(width, height), layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        return ax
+
+    def _diagonal(self, ax: Any, low: float, label: str, options: dict[str, Any]) -> Any:
+        """Draw the diagonal from ``low`` to 1, and finish a plot of rates."""
+        line = {"color": GREY, "linestyle": "--", "linewidth": 1.0, "label": label} | options
+        return ax.plot([low, 1], [low, 1], **line)[0]
+
+    def _mark(self, ax: Any, x: Any, y: float, label: str, linestyle: str) -> Any:
+        """Mark what was chosen, by a point and a vertical line."""
+        line = {"color": BLACK, "linestyle": linestyle, "linewidth": 1.2}
+        ax.axvline(x, **line)
+        return ax.plot([x], [y], marker="D", label=label, **line)[0]

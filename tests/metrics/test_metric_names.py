@@ -1,0 +1,156 @@
+"""Metrics by name: the table, misspelt names, and scorers."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+
+from rankrls import AutoRanker, ConditionalRankRLSCV, RankRLS, RankRLSCV, metrics
+from rankrls import model_selection as ms
+from rankrls._calls import takes_queries
+from rankrls.cli._metric_options import shown_metric
+from rankrls.metrics import _inputs, metric_names
+
+rng = np.random.default_rng(0)
+X, Y, QID = rng.normal(size=(60, 3)), rng.integers(0, 3, 60), rng.integers(0, 12, 60)
+
+
+@takes_queries
+def first_label(y_true, y_score, *, qid=None, k=None, undefined="skip", average="query"):
+    """The mean label of the first k rows: a metric of a few lines."""
+    inputs = _inputs.check_lists(y_true, y_score, qid, k, undefined, average)
+
+    def one_output(y, score):
+        lists = inputs.ranked(score)
+        total = lists.sum_groups(y[lists.order].astype(float))
+        return lists.sum_queries(total / lists.size * lists.inside) / np.maximum(lists.places, 1)
+
+    return inputs.value(one_output)
+
+
+@pytest.fixture
+def _added(monkeypatch):
+    """One function and one row of the table: all that a new metric needs."""
+    row = metric_names.Metric(first_label, "fl", ("first_grade",))
+    monkeypatch.setitem(metric_names.METRICS, "first_label", row)
+    monkeypatch.setitem(metric_names._SHORT, "fl", "first_label")
+    for name in ("LIST_METRICS", "COMPARED_METRICS"):
+        monkeypatch.setattr(metric_names, name, (*getattr(metric_names, name), "first_label"))
+    for module in ("metrics._evaluate", "metrics._scorers", "metrics._compare",
+                   "estimators.choosing"):  # fmt: skip
+        for name in ("LIST_METRICS", "COMPARED_METRICS"):
+            path = f"rankrls.{module}.{name}"
+            monkeypatch.setattr(path, getattr(metric_names, name), raising=False)
+
+
+@pytest.mark.usefixtures("_added")
+def test_a_row_and_a_function_are_a_metric():
+    score = X[:, 0].round()
+    by_query = metrics.evaluate(Y, score, qid=QID, metrics="first_label@2,fl", average=None)
+    for q in range(12):
+        y = Y[q == QID][np.argsort(-X[q == QID, 0].round(), kind="stable")]
+        if len(np.unique(X[q == QID, 0].round())) == len(y):
+            assert by_query["first_label@2"][q] == y[:2].mean()
+        assert by_query["fl"][q] == pytest.approx(y.mean())
+    mean = by_query["first_label@2"].mean()
+    assert metrics.compare_rankers(Y, score, -score, qid=QID, metric="fl@2").mean_a == mean
+    fitted = RankRLSCV(scoring="fl@2").fit(X, Y, qid=QID)
+    scorer = metrics.make_ranking_scorer("first_label@2")
+    with sklearn.config_context(enable_metadata_routing=True):
+        found = scorer(fitted, X, Y, qid=QID)
+    assert found == first_label(Y, fitted.predict(X), qid=QID, k=2)
+    ms.cross_val_score(RankRLS(), X, Y, qid=QID, cv=3, scoring="fl")
+    AutoRanker(scoring="fl@3", effort="quick", random_state=0).fit(X, Y, qid=QID)
+    with pytest.raises(ValueError, match="'first_grade@3': it is called 'first_label@3' here"):
+        metrics.evaluate(Y, score, metrics="first_grade@3")
+    assert shown_metric(metric_names.parse_metric("fl@2")) == "FL@2"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("ndgc@10", "did you mean 'ndcg@10'"),
+        ("ncdg", "did you mean 'ndcg'"),
+        ("recal@5", "did you mean 'recall@5'"),
+        ("pairwise_acuracy", "did you mean 'pairwise_accuracy'"),
+        ("concordence_index", "did you mean 'concordance_index'"),
+        ("NDCG", "it is called 'ndcg' here"),
+        ("NDCG@10", "it is called 'ndcg@10' here"),
+        ("ndcg_at_5", "it is called 'ndcg@5' here"),
+        ("ndcg_cut_10", "it is called 'ndcg@10' here"),
+        ("MAP@3", "it is called 'map@3' here"),
+        ("MRR", "it is called 'mrr' here"),
+        ("P_5", "it is called 'precision@5' here"),
+        ("recip_rank", "it is called 'reciprocal_rank' here"),
+        ("roc_auc", "of two classes 'pairwise_accuracy' is the AUC, within queries"),
+        ("pairwise_error", "higher must be better: use 'pairwise_accuracy'"),
+        ("c-index", "it is called 'concordance_index' here"),
+    ],
+)
+def test_other_names_and_misspelt_names(name, meant):
+    calls = [
+        lambda: RankRLSCV(scoring=name).fit(X, Y, qid=QID),
+        lambda: ConditionalRankRLSCV(scoring=name).fit(X, X @ X.T),
+        lambda: ms.cross_val_score(RankRLS(), X, Y, qid=QID, cv=3, scoring=name),
+        lambda: metrics.make_ranking_scorer(name),
+        lambda: metrics.compare_rankers(Y, Y, Y, qid=QID, metric=name),
+    ]
+    for call in calls[:-1] if "concord" in meant else calls:  # which has no value by query
+        with pytest.raises(ValueError, match=f"{name}': .*{meant}"):
+            call()
+    with pytest.raises(ValueError, match="metric must be a function"):
+        metrics.conditional_scores(X @ X.T, X @ X.T, metric=name)
+
+
+def test_names_that_resemble_nothing():
+    with pytest.raises(ValueError, match=r"metrics must be one of 'pairwise_accuracy', .*'map'"):
+        metrics.evaluate(Y, Y, metrics="kendall")
+    with pytest.raises(AttributeError, match="no attribute 'ndcg_score': it is called 'ndcg' here"):
+        metrics.ndcg_score  # noqa: B018
+    with pytest.raises(AttributeError, match="'auc': of two classes 'pairwise_accuracy' is"):
+        metrics.auc  # noqa: B018
+    with pytest.raises(AttributeError, match="'map': it is called 'average_precision' here"):
+        metrics.map  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'other'$"):
+        metrics.other  # noqa: B018
+
+
+SCORERS = [name for name in metrics.__all__ if name.endswith("_scorer") and "make" not in name]
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_scorers_take_qid_by_metadata_routing(name):
+    scorer, metric = getattr(metrics, name), getattr(metrics, name.removesuffix("_scorer"))
+    cv = GroupKFold(3)
+    with sklearn.config_context(enable_metadata_routing=True):
+        cv = cv.set_split_request(groups="qid")
+        scores = cross_val_score(Ridge(), X, Y, cv=cv, scoring=scorer, params={"qid": QID})
+        search = GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=cv, scoring=scorer)
+        search.fit(X, Y, qid=QID)
+    for (train, test), score in zip(cv.split(X, Y, groups=QID), scores, strict=True):
+        predicted = Ridge().fit(X[train], Y[train]).predict(X[test])
+        assert score == metric(Y[test], predicted, qid=QID[test])
+    np.testing.assert_allclose(search.cv_results_["mean_test_score"][1], scores.mean())
+
+
+def test_scorers_without_routing_take_one_query():
+    model = Ridge().fit(X, Y)
+    expected = metrics.pairwise_accuracy(Y, model.predict(X))
+    assert metrics.pairwise_accuracy_scorer(model, X, Y) == expected
+    options = {"greater_is_better": False, "ties": "error"}
+    loss = metrics.make_ranking_scorer(metrics.pairwise_error, **options)
+    assert loss(model, X, Y) == -metrics.pairwise_error(Y, model.predict(X), ties="error")
+
+
+def test_import_brings_nothing_that_scikit_learn_does_not():
+    code = (
+        "import sys, sklearn.linear_model, rankrls; before = set(sys.modules);"
+        "import rankrls.metrics; new = set(sys.modules) - before;"
+        "print(sorted(m for m in new if not m.startswith('rankrls')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
