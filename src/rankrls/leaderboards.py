@@ -21,7 +21,7 @@ from sklearn.utils import Bunch, check_random_state
 
 from rankrls._calls import warn
 from rankrls._frames import data_frame
-from rankrls._validation import check_option
+from rankrls._validation import check_option, encode_qid
 from rankrls.datasets import load_preferences
 
 __all__ = ["Leaderboard", "leaderboard"]
@@ -177,7 +177,8 @@ class _Judgements:
             raise ValueError(f"control {name!r} is zero in every judgement; leave it out")
         self.groups, self.group = None, np.arange(len(self.y))
         if data.groups is not None:
-            self.groups, self.group = np.unique(np.asarray(data.groups), return_inverse=True)
+            coded = encode_qid(data.groups, len(self.y), name="groups", of="judgements")
+            self.groups, self.group = np.asarray(coded.labels), coded.codes
         same: dict[str, str] = {}
         for name in map(str, self.items):
             other = same.setdefault(" ".join(name.lower().split()), name)
@@ -629,7 +630,7 @@ class Leaderboard:
         """Pairs to judge next: each reduces the sum of the variances of all ratings most.
 
         The variance after a judgement of i and j with a = e_i − e_j and w = p(1 − p) is
-        V − Vaaᵀ V w/(1 + w aᵀVa). Pairs are chosen one after the other.
+        V − Vaaᵀ V w/(1 + w aᵀVa). Pairs are chosen one after the other, each at most once.
         """
         V, n = self.covariance_.copy(), len(self.items_)
         p = expit(self.ratings_[:, None] - self.ratings_)
@@ -643,6 +644,7 @@ class Leaderboard:
             pairs.append(self.items_[[i, j]].tolist())
             u = V[:, i] - V[:, j]
             V -= np.outer(u, u) * (w[i, j] / (1 + w[i, j] * max(u[i] - u[j], 0.0)))
+            w[i, j] = 0.0
         return pairs
 
     def plot(self, *, ax: Any = None, scale: str = "log-odds") -> Any:

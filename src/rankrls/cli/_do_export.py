@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -12,9 +13,6 @@ from rankrls.cli._files import check_output, names_from, output_file, write_all
 from rankrls.cli._output import escaped_json, note
 
 __all__ = ["export"]
-
-#: Search engines that take a weight for each feature.
-ENGINES = ("elasticsearch", "opensearch", "solr")
 
 
 def export(
@@ -30,59 +28,49 @@ def export(
 ) -> None:
     """Write a model for another program."""
     check_output(output or "-", model)
-    for option, given, targets in (
-        ("--store", store is not None, ("solr",)),
-        ("--drop-zeros", drop_zeros, ENGINES),
-        ("--normalizers", normalizers, ENGINES),
-        ("--name", name is not None, (*ENGINES, "vespa")),
-        ("--feature-names", bool(feature_names), (*ENGINES, "sql", "vespa")),
-    ):
-        if given and target not in targets:
-            raise ValueError(f"{option} is for --to {', '.join(targets)}")
     if target == "onnx" and output is None:
         raise ValueError("an ONNX model is not text: name a file by -o (-o - for stdout)")
-    output = "-" if output is None else output
+    given: dict[str, Any] = {
+        "store": store,
+        "drop_zeros": drop_zeros or None,
+        "normalizers": normalizers or None,
+        "name": name,
+        "feature_names": names_from(feature_names),
+    }
+    options = {option: value for option, value in given.items() if value is not None}
+    for option in options:
+        if option not in _parameters(target):
+            known = [one.removeprefix("to_") for one in exports.__all__ if one.startswith("to_")]
+            formats = [other for other in known if option in _parameters(other)]
+            raise ValueError(f"--{option.replace('_', '-')} is for --to {', '.join(formats)}")
     scorer = Scorer(model)
-    options: dict[str, Any] = {"drop_zeros": drop_zeros, "normalizers": normalizers}
-    if target == "solr":
-        options["store"] = store
-    names = names_from(feature_names)
-    content = _content(scorer, target, name or "rankrls", names, options)
+    if "feature_names" in _parameters(target) and scorer.names is None and not feature_names:
+        raise ValueError(
+            f"the model does not know the names of its {scorer.n_features} features: give them by "
+            "--feature-names a,b,c or --feature-names @file"
+        )
+    content = getattr(exports, f"to_{target}")(scorer.model, **options)
+    output = "-" if output is None else output
     with output_file(output) as file:
-        write_all(file, content)
+        write_all(file, _encoded(content))
     if output != "-":
         note(f"{output} written")
-    if target in ENGINES and not normalizers:
+    if "normalizers" in _parameters(target) and not normalizers:
         constant = exports.linear_scores(scorer.model).constant
         if constant:
             note(f"scores of {target} are those of rankrls predict less {constant:.6g} "
                  "(--normalizers keeps them)")  # fmt: skip
 
 
-def _content(
-    scorer: Scorer, target: str, name: str, names: list[str] | None, options: dict[str, Any]
-) -> bytes:
-    estimator = scorer.model
-    if target == "onnx":
-        return exports.to_onnx(estimator).SerializeToString()
-    if target == "svmrank":
-        return exports.to_svmrank(estimator).encode("utf-8")
-    if names is None:
-        names = scorer.names
-    if names is None:
-        raise ValueError(
-            f"the model does not know the names of its {scorer.n_features} features: give them by "
-            "--feature-names a,b,c or --feature-names @file"
-        )
-    if target == "sql":
-        return (exports.to_sql(estimator, names) + "\n").encode("utf-8")
-    if target == "vespa":
-        return (exports.to_vespa(estimator, names, name) + "\n").encode("utf-8")
-    made: Any = {
-        "elasticsearch": exports.to_elasticsearch,
-        "opensearch": exports.to_opensearch,
-        "solr": exports.to_solr,
-    }[target]
-    body = made(estimator, names, name, **options)
-    text = escaped_json(json.dumps(body, indent=2, ensure_ascii=False))
-    return (text + "\n").encode("utf-8")
+def _parameters(target: str) -> Any:
+    """Parameters of the function that writes a format, which are its options."""
+    return inspect.signature(getattr(exports, f"to_{target}")).parameters
+
+
+def _encoded(content: Any) -> bytes:
+    """The bytes of a text, of an object for JSON, or of a model of ONNX."""
+    if hasattr(content, "SerializeToString"):
+        return content.SerializeToString()
+    if isinstance(content, dict):
+        content = escaped_json(json.dumps(content, indent=2, ensure_ascii=False))
+    return (content.rstrip("\n") + "\n").encode("utf-8")

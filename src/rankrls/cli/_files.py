@@ -337,7 +337,7 @@ def names_from(given: Sequence[str]) -> list[str] | None:
 
 def _names_in(given: str) -> list[str]:
     if given.startswith("@"):
-        with open(given[1:], encoding="utf-8") as file:
+        with open(given[1:], encoding="utf-8-sig") as file:
             names = [line.strip() for line in file]
     else:
         names = [name.strip() for name in next(csv.reader([given], skipinitialspace=True), [])]

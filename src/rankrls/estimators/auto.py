@@ -1,11 +1,16 @@
-"""``AutoRanker``: an average of RankRLS models on several transformations of raw data."""
+"""``AutoRanker``: an average of RankRLS models on several transformations of raw data.
+
+A *view* is a transformation of the features with a kernel; a *candidate* is a view with a loss. The
+held-out scores of all candidates and alphas are exact and use the same folds, so candidates are
+compared, chosen and averaged without further fits.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +20,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from rankrls._calls import Progress, all_or_nothing, explained, takes_queries
+from rankrls._calls import Progress, all_or_nothing, takes_queries
 from rankrls._frames import check_same_rows
 from rankrls._resources import at_most, n_threads, require
 from rankrls._validation import (
@@ -27,30 +32,21 @@ from rankrls._validation import (
     encode_qid,
     refuse_lazy,
 )
-from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import varying_queries
 from rankrls.core.ridge.leave_out import query_folds
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.spaces import NystroemSpace
+from rankrls.estimators.choosing import Scoring
 from rankrls.estimators.ranker import (
-    Preferences,
     QueryRequests,
     graph_accuracy,
     require_preferences,
     warn_of_pooled_queries,
 )
 from rankrls.estimators.rankrls import RankRLS
-from rankrls.estimators.stacking import (
-    Choice,
-    HeldOutScores,
-    Judge,
-    choose,
-    nested_folds,
-    nested_scores,
-    stacked,
-)
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
+from rankrls.metrics import pairwise_accuracy
 from rankrls.preprocessing import RankingFeatures, TableEncoder
 
 __all__ = ["AutoRanker"]
@@ -155,6 +151,10 @@ FEWEST_QUERIES, ROWS_PER_QUERY = 10, 10
 #: Largest label that counts as a grade; for grades, 2^y − 1 is tried as a label, too.
 MAX_GRADE = 10
 
+#: The mean of the metric is noisy if there are few queries, so half of the pairwise accuracy, which
+#: uses all pairs of a query, is added to it.
+ACCURACY_SHARE = 0.5
+
 
 class AutoRanker(QueryRequests, BaseEstimator):
     """Automatic ranker for raw tables, without tuning.
@@ -237,11 +237,6 @@ class AutoRanker(QueryRequests, BaseEstimator):
     members_: dict[str, Array]
     estimators_: list[RankRLS]
 
-    @explained(
-        alpha="AutoRanker chooses it; RankRLS takes one alpha, RankRLSCV a grid",
-        alphas="AutoRanker has a grid of its own; RankRLSCV takes one",
-        kernel="AutoRanker chooses among kernels; RankRLS and RankRLSCV take one",
-    )
     def __init__(
         self,
         scoring: Any = "ndcg@10",
@@ -288,18 +283,16 @@ class AutoRanker(QueryRequests, BaseEstimator):
         -------
         self : AutoRanker
         """
-        instead = "fit AutoRanker to a sample of whole queries, use rankrls.dask.RankRLS"
-        refuse_lazy(X, instead=instead)
+        refuse_lazy(
+            X, instead="fit AutoRanker to a sample of whole queries, use rankrls.dask.RankRLS"
+        )
         effort = EFFORTS[check_option("effort", self.effort, tuple(EFFORTS))]
-        threads = n_threads(self.n_jobs)
         rng = check_random_state(self.random_state)
-        progress = Progress("AutoRanker", self.verbose)
         check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
         if y is None:
             raise ValueError("AutoRanker requires y to be passed, but the target y is None")
         y = check_scores(y)
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = y[:, 0]
+        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
         if y.ndim > 1:
             raise ValueError(
                 f"y must have one score for each row; got shape {y.shape}, fit the outputs one by "
@@ -308,10 +301,10 @@ class AutoRanker(QueryRequests, BaseEstimator):
         queries = None if qid is None else encode_qid(qid, len(y))
         if queries is None:
             warn_of_pooled_queries("AutoRanker")
-        weights = (
-            None if sample_weight is None else check_weights("sample_weight", sample_weight, len(y))
-        )
-        with at_most(threads):
+        weights = None
+        if sample_weight is not None:
+            weights = check_weights("sample_weight", sample_weight, len(y))
+        with at_most(n_threads(self.n_jobs)):
             self._table = TableEncoder(drop_ids=self.drop_ids).fit(X, qid=qid)
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
@@ -322,19 +315,18 @@ class AutoRanker(QueryRequests, BaseEstimator):
             if sparse.issparse(table) and table.shape[1] <= MAX_COLUMNS:
                 require("dense rows", *table.shape, copies=3, advice="use RankRLS, or fewer rows")
                 table = table.toarray()
-            data = Training(table, y, queries, weights)
-            require_preferences(data.graph(None))
+            data = Rows(table, y, queries, weights)
+            require_preferences(data.graph(y))
             order = data.canonical_order()
-            self._fit_members(data.take(order), effort, rng, progress)
+            self._fit_members(data.take(order), effort, rng)
             for name in ("held_out_scores_", "nested_scores_"):
                 scores = getattr(self, name)
                 scores[order] = scores.copy()
         return self
 
-    def _fit_members(
-        self, data: Training, effort: Effort, rng: np.random.RandomState, progress: Progress
-    ) -> None:
-        gains = data.has_gains()
+    def _fit_members(self, data: Rows, effort: Effort, rng: np.random.RandomState) -> None:
+        """Compare all candidates, choose among them, and fit those that were chosen."""
+        progress = Progress("AutoRanker", self.verbose)
         compared = data.sample(effort.n_rows, rng)
         some = data.take(compared) if len(compared) < data.n_rows else data
         views = _possible(effort.views, some)
@@ -345,96 +337,57 @@ class AutoRanker(QueryRequests, BaseEstimator):
         self._with_qid = data.queries is not None
         folds, lists = some.folds(rng)
         judge = Judge(self.scoring, some.y, lists)
-        candidates: list[HeldOutScores] = []
-        labels: list[dict[str, Any]] = []
-        spaces: list[CandidateView] = []
+        candidates: list[Candidate] = []
         cache: dict[str, Array] = {}
         for number, view in enumerate(views):
             progress.bar(number, len(views), f"{view.name}, {view.kernel}")
             rows = self._features._view(view.blocks, some.X, some.queries, cache)
             space = CandidateView(view, rows, effort.n_basis, rng)
-            spaces.append(space)
-            for label, alphas, scores in space.held_out(some, effort.losses, folds, gains):
-                candidates.append(judge.judge(number, alphas, scores))
-                labels.append({"view": view.name, "kernel": view.kernel, **label})
+            for label, alphas, scores in space.held_out(some, effort, folds, data.has_gains()):
+                candidates.append(judge.judge(space, label, alphas, scores))
         if not any(np.isfinite(one.metric).any() for one in candidates):
             raise ValueError(f"scoring={self.scoring!r} is not defined for any query of y")
         every = np.arange(judge.n_lists)
         chosen = choose(candidates, every, np.ones(len(some.y), bool), effort.n_members)
         progress(f"{len(candidates)} candidates compared, {len(chosen)} chosen")
-        self._store_choice(candidates, labels, chosen)
+        self.members_ = _table_of(candidates, chosen)
         self.n_compared_ = len(compared)
+        nested = nested_scores(candidates, judge, effort.n_members, rng)
         self.held_out_scores_ = np.full(data.n_rows, np.nan)
-        self.held_out_scores_[compared] = stacked(candidates, chosen, slice(None))
-        defined = np.isfinite(candidates[0].metric[0])
-        folds = nested_folds(defined, N_FOLDS, rng)
-        nested = nested_scores(candidates, judge, effort.n_members, folds)
+        self.held_out_scores_[compared] = stacked(chosen, slice(None))
         self.nested_scores_ = np.full(data.n_rows, np.nan)
         self.nested_scores_[compared] = nested
         self.best_score_ = float(np.nanmean(judge.metric(nested)))
         self.estimators_, self._views, self._factors = [], [], np.array([c.factor for c in chosen])
         for count, one in enumerate(chosen):
             progress.bar(count, len(chosen), "fitting members")
-            candidate = candidates[one.candidate]
-            space, label = spaces[candidate.space], labels[one.candidate]
-            ranker = space.ranker(label, float(candidate.alphas[one.alpha]), compared)
-            self._views.append(list(space.view.blocks))
-            self.estimators_.append(self._fitted(ranker, space, label, data, some, cache))
+            self._views.append(list(one.candidate.space.view.blocks))
+            self.estimators_.append(self._fitted(one, data, compared, cache))
         progress("done")
 
-    def _store_choice(
-        self,
-        candidates: Sequence[HeldOutScores],
-        labels: Sequence[dict[str, Any]],
-        chosen: Sequence[Choice],
-    ) -> None:
-        """Set ``members_``, the table of candidates."""
-
-        def row(number: int, alpha: int, weight: float) -> dict[str, Any]:
-            candidate = candidates[number]
-            score = float(np.nanmean(candidate.metric[alpha]))
-            found = {"alpha": candidate.alphas[alpha], "score": score, "weight": weight}
-            return {**labels[number], **found}
-
-        rows = [row(one.candidate, one.alpha, 1 / len(chosen)) for one in chosen]
-        others = set(range(len(candidates))) - {one.candidate for one in chosen}
-        left = [
-            row(number, int(np.argmax(np.nanmean(candidates[number].criterion, axis=1))), 0.0)
-            for number in sorted(others)
-        ]
-        rows += sorted(left, key=lambda one: -one["score"])
-        self.members_ = {
-            name: np.array(
-                [row[name] for row in rows], dtype=object if isinstance(first, str) else np.float64
-            )
-            for name, first in rows[0].items()
-        }
-
-    def _fitted(
-        self,
-        ranker: RankRLS,
-        space: CandidateView,
-        label: dict[str, Any],
-        data: Training,
-        some: Training,
-        cache: dict[str, Array],
-    ) -> RankRLS:
-        """Fit a member to all rows."""
+    def _fitted(self, one: Choice, data: Rows, compared: Array, cache: dict[str, Array]) -> RankRLS:
+        """Fit a member to all rows, batch by batch if candidates were compared on a sample."""
+        label, space = one.candidate.label, one.candidate.space
         blocks = space.view.blocks
-        with _no_column_warnings():
-            if some is data:
+        ranker = space.ranker(label, float(one.candidate.alphas[one.alpha]), compared)
+        with warnings.catch_warnings():  # transformed columns have their scales on purpose
+            warnings.simplefilter("ignore", FeatureScaleWarning)
+            warnings.simplefilter("ignore", IdColumnWarning)
+            if len(compared) == data.n_rows:
                 rows = self._features._view(blocks, data.X, data.queries, cache)
                 arguments = data.arguments(label["compared"])
                 return ranker.fit(rows, data.labels(label["label"]), **arguments)
+            parts = (data.take(rows, keep_ids=True) for rows in data.batches(BATCH))
             batches = (
                 {
                     "data": self._features._view(blocks, part.X, part.queries, {}),
                     "target": part.labels(label["label"]),
                     **part.arguments(label["compared"]),
                 }
-                for part in data.batches(BATCH)
+                for part in parts
             )
-            return ranker.fit_stream(batches, basis_rows=space.basis_rows)
+            basis = None if space.basis is None else space.rows[space.basis]
+            return ranker.fit_stream(batches, basis_rows=basis)
 
     @takes_queries
     def predict(self, X: Any, *, qid: ArrayLike | None = None) -> Array:
@@ -456,37 +409,28 @@ class AutoRanker(QueryRequests, BaseEstimator):
         if self._with_qid and qid is None:
             raise ValueError(
                 "AutoRanker was fitted with qid, and its members compare a row with the others of "
-                "its "
-                "query; pass qid to predict, too (np.zeros(len(X)) if X is one query)"
+                "its query; pass qid to predict, too (np.zeros(len(X)) if X is one query)"
             )
         if not self._with_qid and qid is not None:
             raise ValueError("AutoRanker was fitted without qid, so predict takes none")
         check_same_rows(X, qid=qid)
         with at_most(n_threads(self.n_jobs)):
-            table = self._like_training(self._table._encoded(X))
+            table = self._table._encoded(X)
+            if not self._features._centres:  # only dense columns are centred
+                table = sparse.csr_array(table)
+            elif sparse.issparse(table):
+                require("dense rows", *table.shape, advice="predict fewer rows at a time")
+                table = table.toarray()
             queries = None if qid is None else encode_qid(qid, table.shape[0])
-            data = Training(table, np.zeros(table.shape[0]), queries, None)
-            scores = np.empty(table.shape[0])
-            for rows in data.query_batches(BATCH):
-                part = data.take(rows)
-                cache: dict[str, Array] = {}
-                scores[rows] = sum(
-                    factor
-                    * member.predict(self._features._view(blocks, part.X, part.queries, cache))
-                    for factor, blocks, member in zip(
-                        self._factors, self._views, self.estimators_, strict=True
-                    )
-                )
+            data = Rows(table, np.zeros(table.shape[0]), queries, None)
+            members = list(zip(self._factors, self._views, self.estimators_, strict=True))
+            scores = np.zeros(table.shape[0])
+            for rows in data.batches(BATCH):
+                part, cache = data.take(rows), dict[str, Array]()
+                for factor, blocks, member in members:
+                    view = self._features._view(blocks, part.X, part.queries, cache)
+                    scores[rows] += factor * member.predict(view)
         return scores
-
-    def _like_training(self, table: Any) -> Any:
-        """Convert the table to dense or sparse, as the rows of ``fit`` were."""
-        if not self._features._centres:  # only dense columns are centred
-            return sparse.csr_array(table)
-        if not sparse.issparse(table):
-            return table
-        require("dense rows", *table.shape, advice="predict fewer rows at a time")
-        return table.toarray()
 
     @takes_queries
     def score(self, X: Any, y: ArrayLike, qid: ArrayLike | None = None) -> float:
@@ -533,11 +477,18 @@ class AutoRanker(QueryRequests, BaseEstimator):
         return tags
 
 
-class Training:
-    """Numeric rows with labels, queries and weights."""
+class Rows:
+    """Numeric rows with labels, queries and weights; ``ids`` are query numbers of a larger set."""
 
-    def __init__(self, X: Any, y: Array, queries: Queries | None, weights: Array | None) -> None:
-        self.X, self.y, self.queries, self.weights = X, y, queries, weights
+    def __init__(
+        self,
+        X: Any,
+        y: Array,
+        queries: Queries | None,
+        weights: Array | None,
+        ids: Array | None = None,
+    ) -> None:
+        self.X, self.y, self.queries, self.weights, self.ids = X, y, queries, weights, ids
 
     @property
     def n_rows(self) -> int:
@@ -548,11 +499,12 @@ class Training:
         """Query number of each row, or None."""
         return None if self.queries is None else self.queries.codes
 
-    def take(self, rows: Array) -> Training:
+    def take(self, rows: Array, *, keep_ids: bool = False) -> Rows:
         """Select rows, which must form whole queries."""
-        queries = None if self.qid is None else encode_qid(self.qid[rows], len(rows))
+        ids = None if self.qid is None else self.qid[rows]
+        queries = None if ids is None else encode_qid(ids, len(rows))
         weights = None if self.weights is None else self.weights[rows]
-        return Training(self.X[rows], self.y[rows], queries, weights)
+        return Rows(self.X[rows], self.y[rows], queries, weights, ids if keep_ids else None)
 
     def canonical_order(self) -> Array:
         """Return an order of the rows that does not depend on their order in the data.
@@ -560,7 +512,9 @@ class Training:
         Basis vectors and folds are drawn at random from this order.
         """
         direction = np.random.RandomState(0).standard_normal(self.X.shape[1])
-        keys = np.asarray(self.X @ (direction / _largest(self.X))).ravel()
+        largest = abs(self.X).max(axis=0)
+        sizes = np.asarray(largest.todense() if sparse.issparse(largest) else largest).ravel()
+        keys = np.asarray(self.X @ (direction / np.where(sizes > 0, sizes, 1.0))).ravel()
         return np.lexsort((self.y, keys, np.zeros(len(keys)) if self.qid is None else self.qid))
 
     def sample(self, most: int, rng: np.random.RandomState) -> Array:
@@ -573,8 +527,6 @@ class Training:
             return np.arange(self.n_rows)
         if self.qid is None:
             return np.sort(rng.choice(self.n_rows, most, replace=False))
-        assert self.queries is not None
-        n_queries = len(self.queries)
         varies = varying_queries(self.y[:, None], self.qid, n_queries)[:, 0]
         # Queries with a pair first; the others carry no information about the order.
         order = np.concatenate(
@@ -585,7 +537,7 @@ class Training:
         taken = order[: max(FEWEST_QUERIES, min(fitting, most // ROWS_PER_QUERY))]
         return np.flatnonzero(np.isin(self.qid, taken))
 
-    def query_batches(self, size: int) -> list[Array]:
+    def batches(self, size: int) -> list[Array]:
         """Batches of whole queries of about ``size`` rows; without queries, of any rows."""
         if self.n_rows <= size:
             return [np.arange(self.n_rows)]
@@ -595,15 +547,6 @@ class Training:
         ends = np.cumsum(np.bincount(self.qid))
         cuts = np.unique(np.searchsorted(ends, np.arange(size, self.n_rows, size)))
         return [rows for rows in np.split(order, ends[cuts]) if len(rows)]
-
-    def batches(self, size: int) -> Iterator[Training]:
-        """Generate the batches as `Training`, with the query numbers of all rows."""
-        for rows in self.query_batches(size):
-            part = self.take(rows)
-            part.names = None if self.qid is None else self.qid[rows]
-            yield part
-
-    names: Array | None = None
 
     def labels(self, label: str) -> Array:
         """y, or the gain 2^y − 1."""
@@ -618,24 +561,21 @@ class Training:
         """Arguments for ``fit``."""
         found: dict[str, Any] = {}
         if compared != ALL_ROWS and self.qid is not None:
-            found["qid"] = self.qid if self.names is None else self.names
+            found["qid"] = self.qid if self.ids is None else self.ids
         if self.weights is not None:
             found["sample_weight"] = self.weights
         return found
 
-    def graph(self, labels: Array | None, compared: str = WITHIN) -> PreferenceGraph:
-        """Preferences of labels (by default y) of shape (n_rows[, n_outputs])."""
-        return PreferenceGraph.from_scores(
-            self.y if labels is None else labels, **self.arguments(compared)
-        )
+    def graph(self, labels: Array, compared: str = WITHIN) -> PreferenceGraph:
+        """Preferences of labels of shape (n_rows[, n_outputs])."""
+        return PreferenceGraph.from_scores(labels, **self.arguments(compared))
 
     def folds(self, rng: np.random.RandomState) -> tuple[list[Array], Array]:
         """Folds, and the index of the held-out list of each row."""
         if self.qid is not None:
             return query_folds(self.qid), self.qid
-        if min(np.count_nonzero(self.y == end) for end in (self.y.min(), self.y.max())) < 2 and (
-            len(np.unique(self.y)) < 3
-        ):
+        ends = [np.count_nonzero(self.y == end) for end in (self.y.min(), self.y.max())]
+        if min(ends) < 2 and len(np.unique(self.y)) < 3:
             raise ValueError(
                 "without qid, rows are held out in folds; at least two labels must have two rows "
                 "or more"
@@ -645,7 +585,7 @@ class Training:
         order = order[np.argsort(self.y[order], kind="stable")]  # all folds have all labels
         lists = np.empty(self.n_rows, dtype=np.int64)
         lists[order] = np.arange(self.n_rows) % k
-        return [np.flatnonzero(lists == number) for number in range(k)], lists
+        return query_folds(lists), lists
 
 
 class CandidateView:
@@ -668,20 +608,15 @@ class CandidateView:
         if view.kernel != "linear" or n > MAX_COLUMNS:
             self.basis = np.sort(rng.choice(m, min(n_basis, m), replace=False))
 
-    @property
-    def basis_rows(self) -> Any:
-        return None if self.basis is None else self.rows[self.basis]
-
     def ranker(
         self, label: dict[str, Any], alpha: float, row_numbers: Array | None = None
     ) -> RankRLS:
         """Return the unfitted ranker of a candidate; its basis is given by row indices."""
         basis = self.basis if row_numbers is None or self.basis is None else row_numbers[self.basis]
-        gamma = None if self.view.kernel == "linear" else self.view.factor / self.size
         return RankRLS(
             alpha,
             kernel=self.view.kernel,
-            gamma=gamma,
+            gamma=None if self.view.kernel == "linear" else self.view.factor / self.size,
             cost=label["cost"],
             query_weighting="query" if label["compared"] == BY_QUERY else "size",
             solver="primal" if basis is None else "nystroem",
@@ -689,49 +624,32 @@ class CandidateView:
         )
 
     def held_out(
-        self,
-        data: Training,
-        losses: Sequence[tuple[str, str]],
-        folds: Sequence[Array],
-        gains: bool,
+        self, data: Rows, effort: Effort, folds: Sequence[Array], gains: bool
     ) -> Iterator[tuple[dict[str, Any], Array, Array]]:
         """Generate (label, alphas, held-out scores of shape (n_alphas, m)) for each loss and label.
 
         ``gains`` says whether gains of the labels are tried, too.
         """
-        space = None
-        for cost, compared in losses:
+        space, size = None, self.size
+        for cost, compared in effort.losses:
             if data.qid is None and (compared, cost) != (ALL_ROWS, "magnitude"):
                 continue  # without queries it is the same, or has no shortcut
             if data.weights is not None and data.qid is not None and compared == ALL_ROWS:
                 continue  # would need a refit for each query
             names = ["y", "gain"] if cost == "magnitude" and gains else ["y"]
-            targets = np.column_stack([data.labels(name) for name in names])
+            graph = data.graph(np.column_stack([data.labels(name) for name in names]), compared)
             label = {"cost": cost, "compared": compared}
             ranker = self.ranker(label, 1.0)
             if space is None:
-                with _no_column_warnings():
-                    given = Preferences(targets, **data.arguments(compared))
-                    prepared = ranker._prepare(self.rows, given)
-                    problem = ranker._problem(*prepared, keep_basis=True)
-                space = problem.space
-                size = self.size
+                kernel = ranker._check_options()
+                space = ranker._problem(kernel, self.rows, graph).space
                 if isinstance(space, NystroemSpace):
                     size = _mean_squared_norm(space.features)
-            graph = data.graph(targets, compared)
-            loss = Loss(cost, ranker.ties, ranker.query_weighting)
-            problem = RidgeProblem(graph, space, loss, keep_basis=True)
+            problem = RidgeProblem(graph, space, ranker._loss, keep_basis=True)
             alphas = ALPHAS * size * (1 / 64 if compared == BY_QUERY else 1.0)
             held = problem.leave_out(folds, alphas).by_row(data.n_rows)
             for j, name in enumerate(names):
                 yield {"cost": cost, "label": name, "compared": compared}, alphas, held[..., j]
-
-
-def _largest(X: Any) -> Array:
-    """Largest absolute value of each column; 1 if all values are 0."""
-    largest = abs(X).max(axis=0)
-    values = np.asarray(largest.todense() if sparse.issparse(largest) else largest).ravel()
-    return np.where(values > 0, values, 1.0)
 
 
 def _mean_squared_norm(rows: Any) -> float:
@@ -744,24 +662,196 @@ def _mean_squared_norm(rows: Any) -> float:
     return squares if squares > 0 else 1.0
 
 
-def _possible(views: Sequence[View], data: Training) -> list[View]:
+def _possible(views: Sequence[View], data: Rows) -> list[View]:
     """Select the views that the data allow, which depend on qid and sparsity."""
     if sparse.issparse(data.X):
         return list(SPARSE_VIEWS)
     if data.qid is not None:
         return list(views)
-    found = []
-    for view in views:
-        blocks = tuple(block for block in view.blocks if block not in ("standard", "rank"))
-        if blocks:
-            found.append(View(blocks, view.kernel, view.factor))
-    return list(dict.fromkeys(found))
+    alone = (
+        replace(view, blocks=tuple(b for b in view.blocks if b not in ("standard", "rank")))
+        for view in views
+    )
+    return list(dict.fromkeys(view for view in alone if view.blocks))
 
 
-@contextmanager
-def _no_column_warnings() -> Iterator[None]:
-    """Suppress warnings about columns, which do not apply to transformed features."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FeatureScaleWarning)
-        warnings.simplefilter("ignore", IdColumnWarning)
-        yield
+# -- the choice of candidates -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """Held-out scores of a view with a loss.
+
+    Attributes
+    ----------
+    space : CandidateView
+    label : dict
+        Its "cost", "label" and "compared".
+    alphas : ndarray of shape (n_alphas,)
+    scores : ndarray of shape (n_alphas, n_rows)
+        Scores with mean 0 in each list.
+    metric : ndarray of shape (n_alphas, n_lists)
+        The user's metric for each held-out list; NaN where it is undefined.
+    criterion : ndarray of shape (n_alphas, n_lists)
+        Criterion by which candidates are chosen.
+    """
+
+    space: Any
+    label: dict[str, Any]
+    alphas: Array
+    scores: Array
+    metric: Array
+    criterion: Array
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A candidate, the index of one of its alphas, and the factor of its scores in the average."""
+
+    candidate: Candidate
+    alpha: int
+    factor: float
+
+
+class Judge:
+    """Evaluate held-out lists: queries, or the folds of a single ranking.
+
+    Parameters
+    ----------
+    scoring : str or callable
+    y : ndarray of shape (n_rows,)
+    lists : ndarray of shape (n_rows,), int
+        Index of the list of each row, in range(n_lists).
+    """
+
+    def __init__(self, scoring: Any, y: Array, lists: Array) -> None:
+        self.scoring = Scoring(scoring)
+        self.scoring.require_scores()
+        self.y, self.lists = y, lists
+        self.sizes = np.bincount(lists)
+        self.n_lists = len(self.sizes)
+
+    def metric(self, scores: Array) -> Array:
+        """Compute the user's metric for each list, shape (n_lists,)."""
+        scoring = self.scoring
+        if scoring.by_list:
+            try:
+                return np.asarray(scoring.value(self.y, scores, self.lists, average=None))
+            except ValueError as error:
+                raise ValueError(
+                    f"scoring={scoring.name!r}: {error} (scoring='pairwise_accuracy' takes any y)"
+                ) from error
+        values = np.full(self.n_lists, np.nan)
+        for number, rows in enumerate(query_folds(self.lists)):
+            y, some, one = self.y[rows], scores[rows], np.zeros(len(rows), dtype=np.int64)
+            if np.ptp(y) > 0:
+                values[number] = scoring.value(y, some, one)
+            else:
+                with suppress(ValueError):  # it may be undefined if all labels are equal
+                    values[number] = scoring.value(y, some, one)
+        return values
+
+    def judge(self, space: Any, label: dict[str, Any], alphas: Array, scores: Array) -> Candidate:
+        """Centre within lists and score held-out predictions of shape (n_alphas, n_rows)."""
+        means = np.stack([np.bincount(self.lists, weights=one) for one in scores]) / self.sizes
+        scores = scores - means[:, self.lists]
+        metric = np.stack([self.metric(one) for one in scores])
+        accuracy = np.stack(
+            [
+                np.asarray(pairwise_accuracy(self.y, one, qid=self.lists, average=None))
+                for one in scores
+            ]
+        )
+        criterion = metric + ACCURACY_SHARE * np.where(np.isnan(accuracy), 0.5, accuracy)
+        return Candidate(space, label, alphas, scores, metric, criterion)
+
+
+def choose(
+    candidates: Sequence[Candidate], some: Array, rows: Array, n_members: int
+) -> list[Choice]:
+    """Choose the best candidate and alpha of each of the best views, based on some of the lists.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+    some : int array
+        Indices of the lists used.
+    rows : bool array of shape (n_rows,)
+        Rows of these lists.
+    n_members : int
+        Maximum number of views in the average.
+
+    Returns
+    -------
+    list of Choice
+        Best first. Factors give the scores of all members the same spread within lists.
+    """
+    best: dict[int, tuple[float, Candidate, int]] = {}
+    for candidate in candidates:
+        values = np.nanmean(candidate.criterion[:, some], axis=1)
+        alpha = len(values) - 1 - int(np.argmax(values[::-1]))  # the largest of equally good ones
+        view = id(candidate.space)
+        if view not in best or values[alpha] > best[view][0]:
+            best[view] = (float(values[alpha]), candidate, alpha)
+    ordered = sorted(best.values(), key=lambda one: -one[0])[:n_members]
+    chosen = []
+    for _, candidate, alpha in ordered:
+        spread = float(np.sqrt(np.mean(candidate.scores[alpha, rows] ** 2)))
+        factor = 1.0 / (len(ordered) * spread) if spread > 0 else 0.0
+        chosen.append(Choice(candidate, alpha, factor))
+    return chosen
+
+
+def stacked(chosen: Sequence[Choice], rows: Any) -> Array:
+    """Held-out scores of the average for some rows."""
+    parts = (one.factor * one.candidate.scores[one.alpha, rows] for one in chosen)
+    return sum(parts, start=np.zeros(()))
+
+
+def nested_scores(
+    candidates: Sequence[Candidate], judge: Judge, n_members: int, rng: np.random.RandomState
+) -> Array:
+    """Held-out scores of averages that were chosen without the fold of the row, shape (n_rows,).
+
+    Lists with a defined metric are distributed evenly over the folds.
+    """
+    defined = np.isfinite(candidates[0].metric[0])
+    k = max(2, min(N_FOLDS, int(defined.sum())))
+    order = np.concatenate([rng.permutation(np.flatnonzero(part)) for part in (defined, ~defined)])
+    scores = np.empty(len(judge.y))
+    for start in range(k):
+        fold = order[start::k]
+        if len(fold):
+            others = np.setdiff1d(np.arange(judge.n_lists), fold)
+            held = np.isin(judge.lists, fold)
+            scores[held] = stacked(choose(candidates, others, ~held, n_members), held)
+    return scores
+
+
+def _table_of(candidates: Sequence[Candidate], chosen: Sequence[Choice]) -> dict[str, Array]:
+    """Table of all candidates, the chosen ones first."""
+
+    def row(one: Candidate, alpha: int, weight: float) -> dict[str, Any]:
+        return {
+            "view": one.space.view.name,
+            "kernel": one.space.view.kernel,
+            **one.label,
+            "alpha": one.alphas[alpha],
+            "score": float(np.nanmean(one.metric[alpha])),
+            "weight": weight,
+        }
+
+    rows = [row(one.candidate, one.alpha, 1 / len(chosen)) for one in chosen]
+    taken = {id(one.candidate) for one in chosen}
+    left = [
+        row(one, int(np.argmax(np.nanmean(one.criterion, axis=1))), 0.0)
+        for one in candidates
+        if id(one) not in taken
+    ]
+    rows += sorted(left, key=lambda one: -one["score"])
+    return {
+        name: np.array(
+            [row[name] for row in rows], dtype=object if isinstance(first, str) else np.float64
+        )
+        for name, first in rows[0].items()
+    }

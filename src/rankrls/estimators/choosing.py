@@ -38,6 +38,7 @@ __all__ = [
     "check_rows",
     "choose_alpha",
     "continuation",
+    "covering_grid",
     "default_grid",
     "is_fold_count",
     "is_splits",
@@ -173,6 +174,13 @@ def default_grid(size: float) -> Array:
         low = min(low, np.rint(np.log2(size * COVERED[1])))
         high = max(high, np.rint(np.log2(size * COVERED[0])))
     return 2.0 ** np.arange(max(low, -MAX_POWER), min(high, MAX_POWER) + 1)
+
+
+def covering_grid(size: float) -> Array:
+    """The default grid with all extensions upwards."""
+    grid = default_grid(size)
+    high = np.floor(np.log2(MOST * size)) if 0 < size < np.inf else 0.0
+    return np.union1d(grid, 2.0 ** np.arange(np.log2(grid[-1]), min(high, MAX_POWER) + 1))
 
 
 def continuation(grid: Array, scores: Array, size: float, losses: Array | None = None) -> Array:

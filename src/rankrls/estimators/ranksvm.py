@@ -118,10 +118,10 @@ class RankSVM(BaseRanker):
     -----
     The loss and its subgradient over all pairs take O(m log m) time and O(m) memory for m rows,
     whatever the number of different scores; pairs are not materialised (except those of short
-    queries, where that is faster). L-BFGS minimises the hinge, then a smoothed hinge (in up to 300
-    dimensions, Newton's method does). An interior-point method finishes problems with weak
-    regularisation, of up to 3000 features or 8000 kernel rows: it materialises the pairs near the
-    margin, or all of them if they are few compared with the entries of the kernel matrix.
+    queries, where that is faster). L-BFGS minimises the hinge, then a smoothed hinge. An
+    interior-point method finishes problems with weak regularisation, of up to 3000 features or 8000
+    kernel rows: it materialises the pairs near the margin, or all of them if they are few compared
+    with the entries of the kernel matrix.
 
     The gap is computed for the stored coefficients and includes rounding errors of the kernel
     matrix. If it stays above ``tol``, a `ConvergenceWarning` is issued. With the linear kernel and

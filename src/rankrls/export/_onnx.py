@@ -13,10 +13,8 @@ from scipy import sparse
 from rankrls import __version__
 from rankrls._validation import check_option
 from rankrls.core.spaces.spaces import Kernel
-from rankrls.export._fold import choose_output, fold
-from rankrls.export._onnx_graph import Graph
-from rankrls.export._output_files import write_bytes
-from rankrls.export._steps import Affine, Imputation, Parts, take_apart
+from rankrls.export._linear import Affine, Imputation, Parts, choose_output, decompose, fold
+from rankrls.export._writers import write_bytes
 
 __all__ = ["to_onnx"]
 
@@ -24,6 +22,9 @@ Array = NDArray[Any]
 
 #: Kernels that are products and elementwise functions of the features.
 KERNELS = ("linear", "rbf", "poly", "polynomial", "sigmoid", "cosine")
+
+#: Supported by runtimes since 2021, and sufficient for all operators used.
+OPSET, IR_VERSION = 13, 7
 
 #: Maximum size of a protocol buffer.
 MAX_BYTES = 2**31 - 2**20
@@ -72,8 +73,8 @@ def to_onnx(
     >>> model = to_onnx(RankRLS(kernel="rbf").fit(X, [0, 1, 2, 3]))
     """
     check_option("dtype", dtype, ("float32", "float64"))
-    parts = take_apart(estimator)
-    graph = Graph(parts.n_features, dtype)
+    parts = decompose(estimator)
+    graph = _Graph(parts.n_features, dtype)
     _require_exact(parts, dtype)
     if hasattr(parts.ranker, "coef_"):
         scores, width = _linear(graph, parts, output)
@@ -90,7 +91,7 @@ def to_onnx(
     return model
 
 
-def _linear(graph: Graph, parts: Parts, output: int | None) -> tuple[str, int | None]:
+def _linear(graph: _Graph, parts: Parts, output: int | None) -> tuple[str, int | None]:
     n_outputs = np.atleast_2d(parts.ranker.coef_).shape[0]
     flat, columns = _columns(parts, n_outputs, output)
     # All steps after the last imputation are combined into one matrix.
@@ -107,7 +108,7 @@ def _linear(graph: Graph, parts: Parts, output: int | None) -> tuple[str, int | 
     return _shaped(graph, scores, flat, len(columns))
 
 
-def _kernel(graph: Graph, parts: Parts, output: int | None) -> tuple[str, int | None]:
+def _kernel(graph: _Graph, parts: Parts, output: int | None) -> tuple[str, int | None]:
     kernel, rows, A = _expansion(parts.ranker)
     flat, columns = _columns(parts, A.shape[1], output)
     A = A[:, columns]
@@ -135,7 +136,7 @@ def _columns(parts: Parts, n_outputs: int, output: int | None) -> tuple[bool, li
     return True, [choose_output(n_outputs, output)]
 
 
-def _shaped(graph: Graph, scores: str, flat: bool, n_outputs: int) -> tuple[str, int | None]:
+def _shaped(graph: _Graph, scores: str, flat: bool, n_outputs: int) -> tuple[str, int | None]:
     """Return the scores, with one axis if ``flat``, and otherwise their number of columns."""
     if not flat:
         return scores, n_outputs
@@ -174,14 +175,14 @@ def _require_exact(parts: Parts, dtype: str) -> None:
                 )
 
 
-def _apply(graph: Graph, steps: list[Affine | Imputation]) -> str:
+def _apply(graph: _Graph, steps: list[Affine | Imputation]) -> str:
     X = graph.X
     for step in steps:
         X = _impute(graph, X, step) if isinstance(step, Imputation) else _step(graph, X, step)
     return X
 
 
-def _impute(graph: Graph, X: str, step: Imputation) -> str:
+def _impute(graph: _Graph, X: str, step: Imputation) -> str:
     X = _step(graph, X, step.affine)
     if np.isnan(step.missing):
         absent = graph.add("IsNaN", X)
@@ -190,7 +191,7 @@ def _impute(graph: Graph, X: str, step: Imputation) -> str:
     return graph.add("Where", absent, graph.constant(step.values), X)
 
 
-def _step(graph: Graph, X: str, step: Affine) -> str:
+def _step(graph: _Graph, X: str, step: Affine) -> str:
     if step.columns is not None:
         X = graph.add("Gather", X, graph.constant(step.columns.astype(np.int64)), axis=1)
     if step.matrix is not None:
@@ -202,7 +203,7 @@ def _step(graph: Graph, X: str, step: Affine) -> str:
     return X
 
 
-def _kernel_matrix(graph: Graph, X: str, kernel: Kernel, rows: Array) -> str:
+def _kernel_matrix(graph: _Graph, X: str, kernel: Kernel, rows: Array) -> str:
     """Add k(x, r) for all rows r, with the kernels as defined in scikit-learn."""
     gamma = kernel.params.get("gamma")
     gamma = 1.0 / rows.shape[1] if gamma is None else float(gamma)
@@ -231,3 +232,96 @@ def _kernel_matrix(graph: Graph, X: str, kernel: Kernel, rows: Array) -> str:
     if kernel.metric == "sigmoid":
         return graph.add("Tanh", product)
     return graph.add("Pow", product, graph.constant(np.array(float(kernel.params["degree"]))))
+
+
+class _Graph:
+    """Nodes of a graph in the order in which they are computed.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of columns of the input "X".
+    dtype : {"float32", "float64"}
+        Type of the input and of the output.
+
+    Attributes
+    ----------
+    X : str
+        Name of the input converted to float64.
+    """
+
+    def __init__(self, n_features: int, dtype: str) -> None:
+        self._onnx = _onnx()
+        self._dtype = np.dtype(dtype)
+        self._n_features = n_features
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self.X = self._cast("X", np.dtype(np.float64))
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Append a node and return the name of its only output."""
+        name = f"{operator.lower()}_{len(self._nodes)}"
+        make = self._onnx.helper.make_node
+        self._nodes.append(make(operator, list(inputs), [name], name=name, **attributes))
+        return name
+
+    def constant(self, values: Array) -> str:
+        """Add a constant array and return its name."""
+        name = f"constant_{len(self._constants)}"
+        make = self._onnx.numpy_helper.from_array
+        self._constants.append(make(np.ascontiguousarray(values).reshape(values.shape), name))
+        return name
+
+    def sum_rows(self, values: str) -> str:
+        """Add sums over columns, shape (n_rows, 1), and return their name."""
+        return self.add("ReduceSum", values, self.constant(np.array([1])), keepdims=1)
+
+    def finish(
+        self, scores: str, width: int | None, properties: dict[str, str], *, version: str
+    ) -> Any:
+        """Return the checked model; ``scores`` has ``width`` columns, or one axis if None."""
+        helper = self._onnx.helper
+        kind = helper.np_dtype_to_tensor_dtype(self._dtype)
+        self._rename(self._cast(scores, self._dtype), "scores")
+        shape: list[Any] = ["n_rows"] if width is None else ["n_rows", width]
+        graph = helper.make_graph(
+            self._nodes,
+            "rankrls",
+            [helper.make_tensor_value_info("X", kind, ["n_rows", self._n_features])],
+            [helper.make_tensor_value_info("scores", kind, shape)],
+            initializer=self._constants,
+        )
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=IR_VERSION,
+            producer_name="rankrls",
+            producer_version=version,
+        )
+        helper.set_model_props(model, properties)
+        self._onnx.checker.check_model(model, full_check=True)
+        return model
+
+    def _cast(self, values: str, dtype: Any) -> str:
+        if self._dtype == np.float64:
+            return self.add("Identity", values)
+        kind = self._onnx.helper.np_dtype_to_tensor_dtype(dtype)
+        return self.add("Cast", values, to=kind)
+
+    def _rename(self, old: str, new: str) -> None:
+        assert self._nodes[-1].output[0] == old
+        self._nodes[-1].output[0] = new
+
+
+def _onnx() -> Any:
+    """Import the onnx package, or raise an error that says how to install it."""
+    try:
+        import onnx
+        import onnx.checker
+        import onnx.helper
+        import onnx.numpy_helper
+    except ImportError as error:
+        raise ImportError(
+            "to_onnx needs onnx: pip install 'rankrls[onnx]' (or pip install onnx)"
+        ) from error
+    return onnx

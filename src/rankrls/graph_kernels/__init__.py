@@ -1,9 +1,14 @@
 """All-paths graph kernel for labelled graphs, and graph representations of sentences (P4 §4)."""
 
-from rankrls.graph_kernels._corpus import Document, Entity, Pair, Sentence
-from rankrls.graph_kernels._features import AllPathsGraphFeatures, all_paths_graph_kernel
+from rankrls.graph_kernels._corpus import (
+    Document,
+    Entity,
+    Pair,
+    Sentence,
+    iter_interaction_corpus,
+)
 from rankrls.graph_kernels._graphs import LabelledGraph
-from rankrls.graph_kernels._reader import iter_interaction_corpus
+from rankrls.graph_kernels._kernel import AllPathsGraphFeatures, all_paths_graph_kernel
 from rankrls.graph_kernels._sentences import Dependency, Token, sentence_graph
 
 __all__ = [

@@ -1,14 +1,23 @@
-"""Data structures for corpora of sentences with entities, parses and interactions."""
+"""Corpora of sentences with entities, parses and interactions, and their XML format."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from rankrls._streams import PathOrFile
 from rankrls.graph_kernels._graphs import LabelledGraph
 from rankrls.graph_kernels._sentences import Dependency, Token, sentence_graph
+from rankrls.graph_kernels._xml import Element, iter_elements
 
-__all__ = ["Document", "Entity", "Pair", "Sentence"]
+__all__ = ["Document", "Entity", "Pair", "Sentence", "iter_interaction_corpus"]
+
+Ranges = list[tuple[int, int]]
+
+_MAX_TOUCHED = 1_000_000  # maximum number of tokens in all entities of a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +73,186 @@ class Document:
 
     id: str
     sentences: tuple[Sentence, ...]
+
+
+def iter_interaction_corpus(
+    path: PathOrFile, *, parser: str | None = None, self_interactions: bool = False
+) -> Iterator[Document]:
+    """Read a corpus of sentences with entities, parses and interactions, document by document.
+
+    The format is the unified XML of the protein interaction corpora AIMed, BioInfer, HPRD50, IEPA
+    and LLL. A ``corpus`` contains ``document`` elements with ``sentence`` elements; each sentence
+    has ``entity`` and ``pair`` elements, and in ``sentenceanalyses`` one or more parses and their
+    tokenizations.
+
+    Parameters
+    ----------
+    path : str, path or binary file
+        XML file, uncompressed or compressed with gzip.
+    parser : str, optional
+        Attribute ``parser`` of the parse to read; required if there are several parses.
+    self_interactions : bool, default=False
+        Whether to keep pairs of an entity with itself.
+
+    Yields
+    ------
+    Document
+        One document at a time, so that memory use does not grow with the file.
+
+    Raises
+    ------
+    ValueError
+        If the file is not such a corpus. The message gives the file name, the line and the id of
+        the element. Files from untrusted sources are safe to read: errors are also raised for a
+        document type declaration, so that no XML entity is expanded or loaded, for documents of
+        more than a million elements, for tags and comments of more than 16 MiB, and for sentences
+        with entities that cover more than a million tokens.
+
+    Notes
+    -----
+    Character offsets start at 0 and include the last character. The tokens of an entity are those
+    that share a character with it. An entity can have several tokens, and a token can belong to
+    several entities.
+
+    Examples
+    --------
+    >>> import io
+    >>> from rankrls.graph_kernels import AllPathsGraphFeatures, iter_interaction_corpus
+    >>> xml = b'''<corpus source="tiny"><document id="d0"><sentence id="s0" text="A binds B">
+    ... <entity id="e0" charOffset="0-0" text="A"/><entity id="e1" charOffset="8-8" text="B"/>
+    ... <pair id="p0" e1="e0" e2="e1" interaction="True"/>
+    ... <sentenceanalyses>
+    ... <parses><parse parser="p" tokenizer="t">
+    ...   <dependency t1="t1" t2="t0" type="nsubj"/><dependency t1="t1" t2="t2" type="dobj"/>
+    ... </parse></parses>
+    ... <tokenizations><tokenization tokenizer="t">
+    ...   <token id="t0" charOffset="0-0" POS="NN" text="A"/>
+    ...   <token id="t1" charOffset="2-6" POS="VBZ" text="binds"/>
+    ...   <token id="t2" charOffset="8-8" POS="NN" text="B"/>
+    ... </tokenization></tokenizations></sentenceanalyses></sentence></document></corpus>'''
+    >>> graphs, interacts = [], []
+    >>> for document in iter_interaction_corpus(io.BytesIO(xml)):
+    ...     for sentence in document.sentences:
+    ...         graphs += [sentence.graph(pair) for pair in sentence.pairs]
+    ...         interacts += [pair.interaction for pair in sentence.pairs]
+    >>> AllPathsGraphFeatures().fit_transform(graphs).shape, interacts
+    ((1, 26), [True])
+    """
+    for element in iter_elements(path, "corpus", "document"):
+        sentences = element.all("sentence")
+        yield Document(
+            element.get("id"), tuple(_sentence(s, parser, self_interactions) for s in sentences)
+        )
+
+
+def _sentence(element: Element, parser: str | None, self_interactions: bool) -> Sentence:
+    parse = _choose_parse(element, parser)
+    tokens, ranges, number = _tokens(element, parse.get("tokenizer"))
+    dependencies = tuple(
+        Dependency(_look_up(d, "t1", number), _look_up(d, "t2", number), d.get("type"))
+        for d in parse.all("dependency")
+    )
+    entities: list[Entity] = []
+    n_touched = 0
+    place = _TokenRanges(ranges)
+    entity_number: dict[str, int] = {}
+    for entity in element.all("entity"):
+        _claim(entity, entity_number)
+        found = place.touched(_ranges(entity))
+        if not found:
+            raise entity.error("covers no token; check its charOffset")
+        n_touched += len(found)
+        if n_touched > _MAX_TOUCHED:
+            raise entity.error(f"and those before it cover over {_MAX_TOUCHED:,} tokens")
+        text, kind = entity.attributes.get("text", ""), entity.attributes.get("type", "")
+        entities.append(Entity(entity.get("id"), text, kind, found))
+    pairs = [_pair(pair, entity_number) for pair in element.all("pair")]
+    kept = tuple(pair for pair in pairs if self_interactions or pair.first != pair.second)
+    text = element.attributes.get("text", "")
+    return Sentence(element.get("id"), text, tokens, dependencies, tuple(entities), kept)
+
+
+def _choose_parse(element: Element, parser: str | None) -> Element:
+    parses = element.all("sentenceanalyses", "parses", "parse")
+    names = [parse.get("parser") for parse in parses]
+    listed = ", ".join(map(repr, names)) or "none"
+    if parser is None:
+        if len(parses) == 1:
+            return parses[0]
+        raise element.error(f"has {len(parses)} parses ({listed}); choose one by parser=…")
+    if names.count(parser) != 1:
+        raise element.error(f"must have exactly one parse by {parser!r}; it has: {listed}")
+    return parses[names.index(parser)]
+
+
+def _tokens(
+    element: Element, tokenizer: str
+) -> tuple[tuple[Token, ...], list[Ranges], dict[str, int]]:
+    """Return tokens in the order of the file, their character ranges, and their indices by id."""
+    found = element.all("sentenceanalyses", "tokenizations", "tokenization")
+    found = [one for one in found if one.get("tokenizer") == tokenizer]
+    if len(found) != 1:
+        raise element.error(f"has {len(found)} tokenizations by {tokenizer!r}; there must be one")
+    tokens, ranges = [], []
+    number: dict[str, int] = {}
+    for token in found[0].all("token"):
+        _claim(token, number)
+        tokens.append(Token(token.get("text"), token.get("POS")))
+        ranges.append(_ranges(token))
+    return tuple(tokens), ranges, number
+
+
+def _pair(element: Element, number: dict[str, int]) -> Pair:
+    told = element.attributes.get("interaction")
+    if told not in ("True", "False", None):
+        raise element.error(f"has interaction={told!r}; it must be 'True' or 'False'")
+    first, second = _look_up(element, "e1", number), _look_up(element, "e2", number)
+    return Pair(element.get("id"), first, second, None if told is None else told == "True")
+
+
+def _claim(element: Element, number: dict[str, int]) -> None:
+    """Assign the next index to the id of an element."""
+    name = element.get("id")
+    if name in number:
+        raise element.error("has the id of an earlier element of its sentence")
+    number[name] = len(number)
+
+
+def _look_up(element: Element, attribute: str, number: dict[str, int]) -> int:
+    name = element.get(attribute)
+    if name not in number:
+        raise element.error(f"refers to {attribute}={name!r}, which its sentence does not have")
+    return number[name]
+
+
+def _ranges(element: Element) -> Ranges:
+    """Parse character ranges such as "0-3,7-9", which include both ends."""
+    given = element.get("charOffset")
+    ranges = []
+    for part in given.split(","):
+        begin, _, end = part.strip().partition("-")
+        if not (begin.isdecimal() and end.isdecimal() and max(len(begin), len(end)) <= 18):
+            raise element.error(f"has charOffset={given[:60]!r}; it must read like '3-7,9-12'")
+        ranges.append((int(begin), int(end)))
+        if ranges[-1][0] > ranges[-1][1]:
+            raise element.error(f"has charOffset={given[:60]!r}, which ends before it begins")
+    return ranges
+
+
+class _TokenRanges:
+    """Character ranges of all tokens of a sentence."""
+
+    def __init__(self, tokens: list[Ranges]) -> None:
+        n_ranges = np.array([len(ranges) for ranges in tokens], dtype=np.intp)
+        self.token = np.repeat(np.arange(len(tokens)), n_ranges)
+        flat = [edges for ranges in tokens for edges in ranges]
+        self.begin, self.end = np.array(flat, dtype=np.int64).reshape(-1, 2).T
+
+    def touched(self, ranges: Ranges) -> tuple[int, ...]:
+        """Return the tokens that share a character with the ranges."""
+        begin, end = np.array(sorted(ranges), dtype=np.int64).T
+        end = np.maximum.accumulate(end)
+        # Among the ranges that begin before a token ends, one must end after the token begins.
+        last = np.searchsorted(begin, self.end, side="right") - 1
+        shared = (last >= 0) & (end[last] >= self.begin)
+        return tuple(np.unique(self.token[shared]).tolist())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -96,28 +95,20 @@ def _from_networkx(graph: Any) -> LabelledGraph:
     summed.
     """
     number = {node: i for i, node in enumerate(graph.nodes)}
-    labels, named = [], False
-    for _, attributes in graph.nodes(data=True):
-        named = named or "labels" in attributes or "label" in attributes
-        labels.append(attributes.get("labels", attributes.get("label", ())))
-    if number and not named:
+    nodes = [attributes for _, attributes in graph.nodes(data=True)]
+    labels = [node.get("labels", node.get("label", ())) for node in nodes]
+    if nodes and not any("labels" in node or "label" in node for node in nodes):
         raise ValueError(
             "no node has an attribute 'labels' (or 'label'); set it to the strings of the node"
         )
-    directed = graph.is_directed()
-    rows, columns, weights = [], [], []
-    for source, target, weight in graph.edges(data="weight", default=1.0):
-        i, j = number[source], number[target]
-        rows.append(i)
-        columns.append(j)
-        weights.append(weight)
-        if not directed and i != j:
-            rows.append(j)
-            columns.append(i)
-            weights.append(weight)
+    edges = [(number[s], number[t], w) for s, t, w in graph.edges(data="weight", default=1.0)]
+    if not graph.is_directed():
+        edges += [(j, i, weight) for i, j, weight in edges if i != j]
+    rows, columns, weights = zip(*edges, strict=True) if edges else ((), (), ())
     data = check_finite_array("edge attribute 'weight'", weights, ndim=(1,))
     shape = (len(number), len(number))
-    return LabelledGraph(sp.coo_array((data, (rows, columns)), shape=shape), labels)
+    places = np.array(rows, dtype=np.int64), np.array(columns, dtype=np.int64)
+    return LabelledGraph(sp.coo_array((data, places), shape=shape), labels)
 
 
 def _check_adjacency(adjacency: Any) -> sp.csr_array:
@@ -132,19 +123,10 @@ def _check_adjacency(adjacency: Any) -> sp.csr_array:
             raise ValueError("adjacency contains NaN or infinity")
     else:
         dense = check_finite_array("adjacency", adjacency, ndim=(2,))
-        matrix = _sparse(dense)
+        matrix = sp.csr_array(dense)
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"adjacency must be square; got shape {matrix.shape}")
     return matrix
-
-
-def _sparse(dense: Any) -> sp.csr_array:
-    """Return ``csr_array(dense)``, three times as fast for small arrays."""
-    rows, columns = dense.shape
-    found = np.flatnonzero(dense)
-    row, column = np.divmod(found.astype(np.int32), max(columns, 1))
-    indptr = np.append(0, np.cumsum(np.bincount(row, minlength=rows)))
-    return sp.csr_array((dense.ravel()[found], column, indptr.astype(np.int32)), shape=dense.shape)
 
 
 def _check_labels(labels: Any, n_nodes: int) -> tuple[tuple[str, ...], ...]:
@@ -152,25 +134,13 @@ def _check_labels(labels: Any, n_nodes: int) -> tuple[tuple[str, ...], ...]:
         raise ValueError(
             f"labels must have one iterable of strings for each node; got {show(labels)}"
         )
-    given = tuple(labels)
-    try:
-        out = tuple((one,) if isinstance(one, str) else tuple(dict.fromkeys(one)) for one in given)
-    except TypeError:
-        out = ()
-    if not out or not set(map(type, chain.from_iterable(out))) <= {str}:
-        out = tuple(_node_labels(node, one) for node, one in enumerate(given))
+    out = []
+    for node, given in enumerate(labels):
+        found = tuple(given) if isinstance(given, Iterable) and type(given) is not str else (given,)
+        for label in found:
+            if not isinstance(label, str):
+                raise ValueError(f"labels of node {node} must be strings; got {show(label)}")
+        out.append(tuple(dict.fromkeys(found)))
     if len(out) != n_nodes:
         raise ValueError(f"labels has {len(out)} entries for {n_nodes} nodes of adjacency")
-    return out
-
-
-def _node_labels(node: int, given: Any) -> tuple[str, ...]:
-    if isinstance(given, str):
-        return (given,)
-    if not isinstance(given, Iterable):
-        raise ValueError(f"labels of node {node} must be strings; got {show(given)}")
-    found = tuple(given)
-    for label in found:
-        if not isinstance(label, str):
-            raise ValueError(f"labels of node {node} must be strings; got {show(label)}")
-    return tuple(dict.fromkeys(found))
+    return tuple(out)

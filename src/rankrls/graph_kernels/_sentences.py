@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -176,13 +177,11 @@ def _steps_on_shortest_paths(
 
 def _distances(neighbours: list[list[int]], start: set[int]) -> dict[int, int]:
     distance = dict.fromkeys(start, 0)
-    border = list(start)
-    while border:
-        reached = []
-        for node in border:
-            for other in neighbours[node]:
-                if other not in distance:
-                    distance[other] = distance[node] + 1
-                    reached.append(other)
-        border = reached
+    queue = deque(start)
+    while queue:
+        node = queue.popleft()
+        for other in neighbours[node]:
+            if other not in distance:
+                distance[other] = distance[node] + 1
+                queue.append(other)
     return distance

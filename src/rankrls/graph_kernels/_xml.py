@@ -43,9 +43,10 @@ class Element:
         else:
             self.children = [child]
 
-    def all(self, tag: str) -> list[Element]:
-        """Return the children with the given tag."""
-        return [child for child in self.children if child.tag == tag]
+    def all(self, tag: str, *inside: str) -> list[Element]:
+        """Return the children with the given tag, or their children of further tags."""
+        found = [child for child in self.children if child.tag == tag]
+        return [one for child in found for one in child.all(*inside)] if inside else found
 
     def get(self, name: str) -> str:
         """Return a required attribute."""

@@ -17,7 +17,9 @@ from rankrls.model_selection._exact import (
     holdout_predict,
     leave_pair_out_predict,
     leave_pair_out_score,
+    leave_pair_out_tournament,
     leave_query_out_predict,
+    tournament_scores,
 )
 from rankrls.model_selection._permutation import PermutationTestResult, permutation_test
 from rankrls.model_selection._relation_holdout import relation_holdout_predict
@@ -28,7 +30,6 @@ from rankrls.model_selection._splitters import (
     LeaveQueryOut,
     QueryKFold,
 )
-from rankrls.model_selection._tournament import leave_pair_out_tournament, tournament_scores
 
 __all__ = [
     "ComponentKFold",

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from rankrls import _resources
 from rankrls._calls import takes_queries, tells
 from rankrls._resources import n_threads
-from rankrls._validation import check_integer, check_option, check_positive
+from rankrls._validation import check_integer, check_option
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.leave_out import query_folds
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.estimators import RankRLS
-from rankrls.estimators.choosing import check_alphas
+from rankrls.estimators.choosing import covering_grid
 from rankrls.estimators.ranker import Preferences
+from rankrls.estimators.rankrls import exact_problem
 from rankrls.metrics import pairwise_accuracy
 
 __all__ = ["PermutationTestResult", "permutation_test"]
@@ -93,10 +93,11 @@ def permutation_test(
     X, y : as for ``fit``, y of shape (n,)
     qid : array-like of shape (n,), optional
         Query label of each row. If given, labels are permuted within queries.
-    alphas : array-like of shape (n_alphas,), optional
+    alphas : array-like of shape (n_alphas,) or "auto", optional
         Grid from which alpha is chosen. The choice is part of the test: for the true labels and for
-        each permutation, the score is the best over the grid. By default only the estimator's alpha
-        is used.
+        each permutation, the score is the best over the grid. "auto" is all powers of two that may
+        matter: from 2^-15 to 1000 times the largest eigenvalue, which labels do not change.
+        By default only the estimator's alpha is used.
     n_permutations : int, default=1000
     cv : {"leave-pair-out", "leave-query-out"}, default="leave-pair-out"
         Use "leave-query-out" with qid.
@@ -126,37 +127,27 @@ def permutation_test(
     >>> result = permutation_test(RankRLS(), X, y, n_permutations=99, random_state=0)
     >>> bool(result.p_value < 0.05)
     True
-    >>> grid = 2.0 ** np.arange(-5, 11)
-    >>> result = permutation_test(RankRLS(), X, y, alphas=grid, n_permutations=99, random_state=0)
+    >>> result = permutation_test(RankRLS(), X, y, alphas="auto", n_permutations=99, random_state=0)
     >>> bool(result.p_value < 0.05)
     True
     """
-    if not isinstance(estimator, RankRLS):
-        raise ValueError(
-            f"estimator must be a RankRLS; got a {type(estimator).__name__} (transform X "
-            "beforehand, "
-            "and pass the grid from which alpha is chosen as alphas; scikit-learn's "
-            "permutation_test_score refits a pipeline or a search)"
-        )
     n_permutations = check_integer("n_permutations", n_permutations, least=1)
     check_option("cv", cv, ("leave-pair-out", "leave-query-out"))
-    if alphas is None:
-        grid = np.array([check_positive("alpha", estimator.alpha)])
-    else:
-        grid = check_alphas("alphas", alphas)
-    ranker = clone(estimator)
-    kernel, X, graph = ranker._prepare(X, Preferences(y, qid))
+    auto = isinstance(alphas, str)
+    if auto:
+        check_option("alphas", alphas, ("auto",))
+    ranker, first, grid = exact_problem(estimator, X, Preferences(y, qid), None if auto else alphas)
+    graph, grid = first.graph, covering_grid(first.size()) if auto else np.unique(grid)
     if graph.n_outputs > 1 or graph.scores is None:
         raise ValueError("permutation_test takes y of shape (n,), one score for each row")
     if graph.n_given_pairs or graph.sample_weight is not None:
         raise ValueError(
             "permutation_test takes scores only, without given pairs or sample weights"
         )
-    if ranker.cost != "magnitude" or ranker.ties != "keep":
+    if not ranker._loss.keeps_ties:
         raise ValueError(
             "permutation_test needs cost='magnitude' and ties='keep', because only then do "
-            "permuted "
-            "labels share one preference graph"
+            "permuted labels share one preference graph"
         )
     if cv == "leave-query-out" and not graph.has_qid:
         raise ValueError("cv='leave-query-out' needs qid")
@@ -173,7 +164,6 @@ def permutation_test(
     batch = max(16, BATCH_NUMBERS // len(s))
     if cv == "leave-query-out":
         batch = max(batch, BATCH_PREDICTIONS // (len(s) * len(grid)))
-    first = ranker._problem(kernel, X, graph)
     threads = n_threads(estimator.n_jobs)
     if cv == "leave-pair-out" and first.can_leave_pairs_out():
         first.ranking(grid)  # decompose once for all batches

@@ -1,36 +1,50 @@
-"""Function spaces of RankSVM: weights of features, or coefficients of a kernel.
+"""Function spaces of RankSVM: weights w of features Φ, or coefficients a of a kernel matrix K.
 
-The two products that a solver needs, f = Φ w and Φᵀδ (or K δ), are computed only in this module.
+The products that a solver needs, f = Φ w and Φᵀδ (or K δ), and the linear systems of Newton's
+method, 2 alpha w + adjoint(L f) = b with L the Laplacian of some pairs, are only in this module.
 """
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.linalg import norm
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import lstsq
+from scipy.linalg import (
+    LinAlgError,
+    LinAlgWarning,
+    cho_factor,
+    cho_solve,
+    lstsq,
+    lu_factor,
+    lu_solve,
+)
+from scipy.linalg.blas import dsymv
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from rankrls.core.hinge.losses import PairHinge
-from rankrls.core.hinge.newton import Inverse, Solve, laplacian, solver_of
 from rankrls.core.spaces.products import Products
 from rankrls.core.spaces.spaces import NystroemMap
 
 __all__ = [
     "MAX_DIMENSION",
-    "BasisFunctionSpace",
-    "FactoredKernelSpace",
     "FeatureSpace",
     "FunctionSpace",
     "GramOperator",
     "KernelSpace",
-    "RowFeatureSpace",
+    "Solve",
+    "factored",
+    "with_row_coefficients",
 ]
 
 Array = NDArray[Any]
+EPS = float(np.finfo(np.float64).eps)
 
 #: Size of the largest matrix that is formed by matrix products and factorised, and of the largest
 #: that only needs a Cholesky factorisation.
@@ -41,10 +55,26 @@ MAX_CHOLESKY = 8000
 #: the rows has a pair.
 MOST_ROWS = 0.8
 
+#: A Laplacian with more than this fraction of non-zero entries is multiplied as a dense matrix.
+DENSE = 0.01
+
 #: Tolerance for stored products K a, relative to their largest entry, and in units of their
 #: rounding error.
 DRIFT = 1e-9
 ROUNDING_UNITS = 16.0
+
+#: ε as a fraction of the mean diagonal of the kernel matrix, and the largest acceptable relative
+#: size of the refinement; the remaining error due to ε is about its square.
+RIDGE = 1e-10
+CORRECTION = 0.01
+
+
+class Solve(Protocol):
+    """Solver that returns x for a right-hand side b."""
+
+    def __call__(self, b: Array, refine: bool = True) -> Array:
+        """Solve, with or without a step of iterative refinement."""
+        ...
 
 
 class FunctionSpace(ABC):
@@ -58,16 +88,14 @@ class FunctionSpace(ABC):
         Size of Newton's linear systems.
     rounding : float
         Rounding error of an entry of the kernel matrix; 0 if there is no kernel matrix.
+    has_newton : bool
+        Whether the systems are small enough for `newton`.
     """
 
     n_rows: int
     dimension: int
     rounding: float = 0.0
-
-    @property
-    def has_newton(self) -> bool:
-        """Whether the systems are small enough for `newton`."""
-        return self.dimension <= MAX_DIMENSION
+    has_newton: bool
 
     @abstractmethod
     def zero(self) -> Array:
@@ -85,6 +113,25 @@ class FunctionSpace(ABC):
     def inner(self, u: Array, v: Array) -> float:
         """⟨u, v⟩."""
 
+    @abstractmethod
+    def coefficients(self, w: Array) -> Array:
+        """The coefficients of w, which are stored and for which `newton` solves."""
+
+    @abstractmethod
+    def from_coefficients(self, coefficients: Array) -> Array:
+        """The vector with these coefficients."""
+
+    @abstractmethod
+    def row_coefficients(self, w: Array) -> Array | None:
+        """Kernel coefficients of rows or basis vectors, shape (m,) or (q,), if w has them."""
+
+    @abstractmethod
+    def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
+        """Solver of 2 alpha w + adjoint(L forward(w)) = b, in coefficients.
+
+        L is the Laplacian of ``pairs`` with the weights ``theta``. None if it cannot be solved.
+        """
+
     def adjoint(self, delta: Array) -> Array:
         """The function Σ_i δ_i k(x_i, ·), so that ⟨w, adjoint(δ)⟩ = fᵀδ."""
         return self.from_coefficients(self.representer(delta))
@@ -93,20 +140,8 @@ class FunctionSpace(ABC):
         """‖w‖²; rounding does not make it negative."""
         return max(self.inner(w, w), 0.0)
 
-    def coefficients(self, w: Array) -> Array:
-        """The coefficients of w, which are stored and for which `newton` solves."""
-        return w
-
-    def from_coefficients(self, coefficients: Array) -> Array:
-        """The vector with these coefficients."""
-        return coefficients.astype(np.float64)
-
     def weights(self, w: Array) -> Array | None:
-        """Weights of the features, shape (n,), if w has them."""
-        return None
-
-    def row_coefficients(self, w: Array) -> Array | None:
-        """Kernel coefficients of rows or basis vectors, shape (m,) or (q,), if w has them."""
+        """Weights of explicit features, shape (n,), if w has them."""
         return None
 
     def stored(self, w: Array) -> tuple[Array, float] | None:
@@ -114,15 +149,8 @@ class FunctionSpace(ABC):
         return None
 
     def consistent(self, w: Array) -> bool:
-        """Whether the cached product in w agrees with its coefficients, up to rounding."""
+        """Whether the product in w agrees with its coefficients, up to rounding."""
         return True
-
-    @abstractmethod
-    def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
-        """Solver of 2 alpha w + adjoint(L forward(w)) = b, in coefficients.
-
-        L is the Laplacian of ``pairs`` with the weights ``theta``. None if it cannot be solved.
-        """
 
 
 class FeatureSpace(FunctionSpace):
@@ -132,11 +160,25 @@ class FeatureSpace(FunctionSpace):
     ----------
     Phi : Products
         Products with features of shape (m, n); float32 is multiplied in float32.
+    to_rows : function, optional
+        Kernel coefficients of rows or basis vectors that represent w.
+    rounding : float
+        Rounding error of an entry of the kernel matrix, if Φ was computed from one.
+    kernel_space : KernelSpace, optional
+        The space of the kernel matrix from which Φ was computed.
     """
 
-    def __init__(self, Phi: Products) -> None:
-        self.Phi = Phi
+    def __init__(
+        self,
+        Phi: Products,
+        to_rows: Callable[[Array], Array] | None = None,
+        rounding: float = 0.0,
+        kernel_space: KernelSpace | None = None,
+    ) -> None:
+        self.Phi, self.to_rows, self.rounding = Phi, to_rows, rounding
+        self.kernel_space = kernel_space
         self.n_rows, self.dimension = Phi.shape
+        self.has_newton = self.dimension <= MAX_DIMENSION
 
     def zero(self) -> Array:
         """See `FunctionSpace`."""
@@ -154,13 +196,33 @@ class FeatureSpace(FunctionSpace):
         """See `FunctionSpace`."""
         return float(u @ v)
 
+    def coefficients(self, w: Array) -> Array:
+        """See `FunctionSpace`."""
+        return w
+
+    def from_coefficients(self, coefficients: Array) -> Array:
+        """See `FunctionSpace`."""
+        return coefficients.astype(np.float64)
+
+    def row_coefficients(self, w: Array) -> Array | None:
+        """See `FunctionSpace`."""
+        return None if self.to_rows is None else self.to_rows(w)
+
     def weights(self, w: Array) -> Array | None:
         """See `FunctionSpace`."""
-        return w[: self.dimension]
+        return w if self.kernel_space is None else None
+
+    def stored(self, w: Array) -> tuple[Array, float] | None:
+        """K a and aᵀK a, which include the rounding errors of a large a."""
+        if self.kernel_space is None or self.to_rows is None:
+            return None
+        a = self.to_rows(w)
+        f = self.kernel_space.times(a)
+        return f, max(float(a @ f), 0.0)
 
     def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
         """Factorise 2 alpha I + ΦᵀLΦ, from the rows that have a pair."""
-        Phi, L = self.Phi.X, laplacian(pairs, theta)
+        Phi, L = self.Phi.X, _laplacian(pairs, theta)
         if sparse.issparse(L):
             rows = np.flatnonzero(np.diff(L.indptr))
             if len(rows) < MOST_ROWS * self.n_rows:
@@ -170,113 +232,15 @@ class FeatureSpace(FunctionSpace):
         matrix = matrix.astype(np.float64, copy=False)
         matrix = 0.5 * (matrix + matrix.T)  # rounding
         matrix[np.diag_indices_from(matrix)] += 2 * alpha
-        return solver_of(matrix)
-
-
-class BasisFunctionSpace(FeatureSpace):
-    """f = Φ w of Nyström features, w = Zᵀa with a the coefficients of the basis vectors.
-
-    Parameters
-    ----------
-    Phi : Products
-        Products with features of shape (m, q).
-    nystroem : NystroemMap
-    scale : float
-        Largest entry of the kernel matrix of the basis vectors.
-    """
-
-    def __init__(self, Phi: Products, nystroem: NystroemMap, scale: float) -> None:
-        super().__init__(Phi)
-        self.nystroem = nystroem
-        self.rounding = float(np.finfo(Phi.X.dtype).eps) * scale
-
-    def weights(self, w: Array) -> None:
-        """None, because Φ are not the user's features."""
-
-    def row_coefficients(self, w: Array) -> Array:
-        """a = Z⁻ᵀw."""
-        return self.nystroem.coefficients(w[None, :, None])[0, :, 0]
-
-
-class FactoredKernelSpace(BasisFunctionSpace):
-    """f = K a with K = ΦΦᵀ, by a pivoted Cholesky factorisation without the null space.
-
-    Parameters
-    ----------
-    Phi : Products
-        Products with features of shape (m, q).
-    nystroem : NystroemMap
-        Map of all m rows, of which q are kept.
-    kernel_space : KernelSpace
-        The kernel space that was factored.
-    """
-
-    def __init__(self, Phi: Products, nystroem: NystroemMap, kernel_space: KernelSpace) -> None:
-        super().__init__(Phi, nystroem, scale=0.0)
-        self.kernel_space, self.rounding = kernel_space, kernel_space.rounding
-
-    @classmethod
-    def of(cls, kernel_space: KernelSpace) -> FactoredKernelSpace | None:
-        """Factor a kernel matrix; None if it is zero, or not positive semi-definite."""
-        K = np.asarray(kernel_space.K, dtype=np.float64)
-        try:
-            nystroem = NystroemMap.from_gram(K)
-        except ValueError:
-            return None
-        Phi = nystroem.features(K[:, nystroem.kept])
-        # The factorisation ends when the largest pivot is not positive.
-        signs, product = kernel_space.probe
-        error = float(np.abs(Phi @ (Phi.T @ signs) - product).max())
-        if error > len(K) ** 1.5 * ROUNDING_UNITS * kernel_space.rounding:
-            return None
-        return cls(Products(Phi), nystroem, kernel_space)
-
-    def row_coefficients(self, w: Array) -> Array:
-        """Coefficients a of all rows: zero for rows not kept, or with sum zero if K was centred."""
-        a = np.zeros(self.n_rows)
-        a[self.nystroem.kept] = super().row_coefficients(w)
-        return a - a.mean() if self.kernel_space.centred else a
-
-    def stored(self, w: Array) -> tuple[Array, float]:
-        """K a and aᵀK a, which include the rounding errors of a large a."""
-        a = self.row_coefficients(w)
-        f = self.kernel_space.times(a)
-        return f, max(float(a @ f), 0.0)
-
-
-class RowFeatureSpace(FeatureSpace):
-    """f = Φ w with w = Φᵀa, which also provides the coefficients a of the rows.
-
-    Unlike K = ΦΦᵀ, the features do not square the condition number: f is computed as in
-    `FeatureSpace`, and a from w.
-    """
-
-    def row_coefficients(self, w: Array) -> Array:
-        """The shortest a with Φᵀa = w and sum zero, of shape (m,)."""
-        X = self.Phi.X
-        Phi = (X.toarray() if sparse.issparse(X) else X).astype(np.float64)
-        Phi -= Phi.mean(axis=0)
-        norms = np.sqrt(np.einsum("ij,ij->j", Phi, Phi))
-        scale = 1.0 / np.where(norms > 0, norms, 1.0)
-        cut = max(X.shape) * float(np.finfo(X.dtype).eps)
-        a = lstsq((Phi * scale).T, scale * w, cond=cut, lapack_driver="gelsy", check_finite=False)[
-            0
-        ]
-        return a - a.mean()
+        return _solver_of(matrix)
 
 
 class GramOperator:
-    """The operator K = X Xᵀ of explicit features; the matrix is never formed.
-
-    Parameters
-    ----------
-    X : Products
-    """
+    """The operator K = X Xᵀ of explicit features; the matrix is never formed."""
 
     def __init__(self, X: Products) -> None:
         self.X = X
         self.shape = (X.shape[0], X.shape[0])
-        self.dtype = X.X.dtype
 
     def __matmul__(self, v: Array) -> Array:
         return self.X.matvec(self.X.rmatvec(v))
@@ -284,11 +248,8 @@ class GramOperator:
     def diagonal(self) -> Array:
         """‖x_i‖², shape (m,)."""
         X = self.X.X
-        if not sparse.issparse(X):
-            return np.einsum("ij,ij->i", X, X)
-        X = X.tocsr()
-        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-        return np.bincount(rows, np.square(X.data), minlength=X.shape[0])
+        product = X.multiply(X) if sparse.issparse(X) else X * X
+        return np.asarray(product.sum(axis=1), dtype=np.float64).ravel()
 
 
 class KernelSpace(FunctionSpace):
@@ -305,16 +266,23 @@ class KernelSpace(FunctionSpace):
     def __init__(self, K: Array | GramOperator, scale: float | None = None) -> None:
         self.K = K
         self.n_rows = self.dimension = K.shape[0]
-        self.inverse = Inverse(K) if isinstance(K, np.ndarray) else None
         self.centred = scale is not None
-        if scale is None:
-            scale = float(np.abs(K.diagonal()).max())
-        self.rounding = float(np.finfo(K.dtype).eps) * scale
+        self.trusted = True
+        self.rounding = EPS * (float(np.abs(K.diagonal()).max()) if scale is None else scale)
+        self.has_newton = isinstance(K, np.ndarray) and self.dimension <= MAX_CHOLESKY
 
-    @property
-    def has_newton(self) -> bool:
-        """See `FunctionSpace`."""
-        return self.inverse is not None and self.dimension <= MAX_CHOLESKY
+    @classmethod
+    def of(cls, K: Array, far: float) -> KernelSpace:
+        """Make the space, with K centred to C K C if a constant would reduce the precision.
+
+        All coefficients sum to zero, so f changes by a constant and ‖f‖² does not change.
+        """
+        mean = K.mean()
+        if np.abs(mean) <= far * K.std():
+            return cls(K)
+        columns = K.mean(axis=0)
+        scale = float(np.abs(K.diagonal()).max())
+        return cls(K - columns - columns[:, None] + mean, scale)
 
     def zero(self) -> Array:
         """See `FunctionSpace`."""
@@ -346,8 +314,8 @@ class KernelSpace(FunctionSpace):
         return w[: self.n_rows]
 
     def times(self, a: Array) -> Array:
-        """K a, in float64."""
-        return np.asarray(self.K @ a.astype(self.K.dtype, copy=False), dtype=np.float64)
+        """K a."""
+        return np.asarray(self.K @ a, dtype=np.float64)
 
     def consistent(self, w: Array) -> bool:
         """Compare sᵀ(K a) with (K s)ᵀa for a fixed vector s of random signs."""
@@ -368,11 +336,147 @@ class KernelSpace(FunctionSpace):
     def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
         """Factorise 2 alpha K⁻¹ + L, or 2 alpha I + L K if the inverse is unreliable."""
         assert isinstance(self.K, np.ndarray)
-        assert self.inverse is not None
-        if self.inverse.trusted or self.dimension > MAX_DIMENSION:
-            solve = self.inverse.solver(alpha, pairs, theta)
+        if self.trusted or self.dimension > MAX_DIMENSION:
+            solve = self._by_inverse(alpha, pairs, theta)
             if solve is not None or self.dimension > MAX_DIMENSION:
                 return solve
-        matrix = np.asarray(laplacian(pairs, theta) @ self.K, dtype=np.float64)
+        matrix = np.asarray(_laplacian(pairs, theta) @ self.K)
         matrix[np.diag_indices_from(matrix)] += 2 * alpha
-        return solver_of(matrix)
+        return _solver_of(matrix)
+
+    @cached_property
+    def inverse(self) -> Array | None:
+        """The lower triangle of (K + ε I)⁻¹; None if K is not positive semi-definite.
+
+        ε makes a singular K invertible; its effect is corrected by a step of iterative refinement.
+        """
+        assert isinstance(self.K, np.ndarray)
+        # K is symmetric, so its transpose has LAPACK's memory order and is copied.
+        shifted = self.K.T.astype(np.float64)
+        shifted[np.diag_indices_from(shifted)] += RIDGE * float(np.trace(self.K)) / self.n_rows
+        factor, info = dpotrf(shifted, lower=1, clean=0, overwrite_a=1)
+        if info != 0:
+            return None
+        inverse, info = dpotri(factor, lower=1, overwrite_c=1)
+        return inverse if info == 0 else None
+
+    def _by_inverse(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
+        """Solver of (2 alpha K⁻¹ + L) f = b, f = K a: one Cholesky factorisation.
+
+        2 alpha I + L K would need a matrix product as well. ``trusted`` becomes false if the effect
+        of ε is not negligible: if ε L is not small compared with 2 alpha where K is singular.
+        """
+        if self.inverse is None or not np.isfinite(theta).all():
+            return None
+        lower, m = self.inverse, self.n_rows
+        G = (2 * alpha) * lower
+        if len(theta):
+            # Position (first row, last row) in the lower triangle, column by column.
+            place = np.minimum(pairs.head, pairs.tail)
+            place *= m
+            place += np.maximum(pairs.head, pairs.tail)
+            np.subtract.at(G.reshape(-1, order="F"), place, theta)
+        G[np.diag_indices(m)] += pairs.degrees(theta)
+        factor, info = dpotrf(G, lower=1, clean=0, overwrite_a=1)
+        if info != 0:
+            return None
+
+        def once(b: Array) -> Array:
+            f = cho_solve((factor, True), b, check_finite=False)
+            return dsymv(1.0, lower, f, lower=1)
+
+        def solve(b: Array, refine: bool = True) -> Array:
+            a = once(b)
+            if not refine:
+                return a
+            Lf = pairs.spread(theta * pairs.differences(self.times(a)))
+            correction = once(b - 2 * alpha * a - Lf)
+            self.trusted &= bool(norm(correction) <= CORRECTION * norm(a))
+            return a + correction
+
+        return solve
+
+
+def factored(kernel_space: KernelSpace) -> FeatureSpace | None:
+    """The space of a kernel matrix as features, K = ΦΦᵀ, which do not square the condition number.
+
+    Φ comes from a pivoted Cholesky factorisation, without the null space. None if K is zero, or not
+    positive semi-definite.
+    """
+    assert isinstance(kernel_space.K, np.ndarray)
+    K = kernel_space.K
+    try:
+        nystroem = NystroemMap.from_gram(K)
+    except ValueError:
+        return None
+    Phi = nystroem.features(K[:, nystroem.kept])
+    # The factorisation ends when the largest pivot is not positive.
+    signs, product = kernel_space.probe
+    error = float(np.abs(Phi @ (Phi.T @ signs) - product).max())
+    if error > len(K) ** 1.5 * ROUNDING_UNITS * kernel_space.rounding:
+        return None
+
+    def to_rows(w: Array) -> Array:
+        """Zero for rows not kept, or with sum zero if K was centred."""
+        a = np.zeros(len(K))
+        a[nystroem.kept] = nystroem.coefficients(w[None, :, None])[0, :, 0]
+        return a - a.mean() if kernel_space.centred else a
+
+    return FeatureSpace(Products(Phi), to_rows, kernel_space.rounding, kernel_space)
+
+
+def with_row_coefficients(features: Products) -> FeatureSpace:
+    """The space f = Φ w with w = Φᵀa, which also provides the coefficients a of the rows."""
+
+    def to_rows(w: Array) -> Array:
+        """The shortest a with Φᵀa = w and sum zero, of shape (m,)."""
+        X = features.X
+        Phi = (X.toarray() if sparse.issparse(X) else X).astype(np.float64)
+        Phi -= Phi.mean(axis=0)
+        norms = np.sqrt(np.einsum("ij,ij->j", Phi, Phi))
+        scale = 1.0 / np.where(norms > 0, norms, 1.0)
+        cut = max(X.shape) * float(np.finfo(X.dtype).eps)
+        system, target = (Phi * scale).T, scale * w
+        a = lstsq(system, target, cond=cut, lapack_driver="gelsy", check_finite=False)[0]
+        return a - a.mean()
+
+    return FeatureSpace(features, to_rows)
+
+
+def _laplacian(pairs: PairHinge, theta: Array) -> Any:
+    """L = DᵀΘD in terms of f, of shape (m, m): dense or sparse."""
+    m, head, tail = pairs.n_rows, pairs.head, pairs.tail
+    if len(theta) > DENSE * m * m:
+        L = np.bincount(head * m + tail, -theta, minlength=m * m).reshape(m, m)
+        L = L + L.T
+        L[np.diag_indices(m)] = -L.sum(axis=1)
+        return L
+    degrees = pairs.degrees(theta)
+    rows = np.flatnonzero(degrees)
+    entries = np.concatenate([-theta, -theta, degrees[rows]])
+    i, j = np.concatenate([head, tail, rows]), np.concatenate([tail, head, rows])
+    return sparse.coo_array((entries, (i, j)), shape=(m, m)).tocsr()
+
+
+def _solver_of(matrix: Array) -> Solve | None:
+    """Solver of matrix x = b, by Cholesky if positive definite, else by LU; None if not finite."""
+    if not np.isfinite(matrix).all():
+        return None
+    symmetric = np.array_equal(matrix, matrix.T)
+    factor: Any = None
+    if symmetric:
+        try:
+            factor = cho_factor(matrix, check_finite=False)
+        except LinAlgError:
+            symmetric = False
+    if not symmetric:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LinAlgWarning)
+            factor = lu_factor(matrix, check_finite=False)
+    once = cho_solve if symmetric else lu_solve
+
+    def solve(b: Array, refine: bool = True) -> Array:
+        x = once(factor, b, check_finite=False)
+        return x + once(factor, b - matrix @ x, check_finite=False) if refine else x
+
+    return solve

@@ -10,11 +10,10 @@ A loss computes dual variables β_e >= 0 of its edges and returns the sums that 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +21,13 @@ from numpy.typing import NDArray
 from rankrls._sorting import stable_argsort
 from rankrls.core.hinge.dominance import Dominance
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.query_weights import Levels, QueryWeights
+from rankrls.core.preferences.query_weights import Levels, QueryWeighting, QueryWeights
 
 __all__ = [
     "HingeLoss",
     "PairHinge",
     "ScoreHinge",
     "ScoredRows",
-    "SumHinge",
     "Violations",
     "hinge_losses",
 ]
@@ -45,8 +43,7 @@ PAIRS_PER_ROW = 8
 SMOOTHED_PER_ROW = 16
 
 
-@dataclass(frozen=True)
-class Violations:
+class Violations(NamedTuple):
     """Dual variables β of all edges at some f, and the loss there.
 
     Attributes
@@ -72,8 +69,7 @@ class Violations:
     conjugate: float = 0.0
 
 
-@dataclass(frozen=True)
-class Sums:
+class Sums(NamedTuple):
     """δ and Σβ as in `Violations`, and Σ_e β_e (f_h − f_j)."""
 
     delta: Array
@@ -81,8 +77,13 @@ class Sums:
     difference: float
 
 
-class HingeLoss(ABC):
-    """The edges of one output.
+def _add(parts: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Sum tuples entry by entry."""
+    return [sum(values) for values in zip(*parts, strict=True)]
+
+
+class HingeLoss:
+    """The edges of one output: those of scores and those of given pairs.
 
     Attributes
     ----------
@@ -92,25 +93,15 @@ class HingeLoss(ABC):
         Σ_e c_e.
     """
 
-    n_rows: int
-    n_pairs: int
-    total: float
+    def __init__(self, parts: Sequence[PairHinge | ScoreHinge]) -> None:
+        self.parts = parts
+        self.n_rows = parts[0].n_rows
+        self.n_pairs = sum(part.n_pairs for part in parts)
+        self.total = sum(part.total for part in parts)
 
-    @abstractmethod
     def step(self, f: Array, t: float) -> Sums:
         """Sums for β = c where f_h − f_j < t, and 0 elsewhere; f has shape (m,)."""
-
-    @abstractmethod
-    def ramp(self, f: Array, t: float) -> Sums:
-        """Sums for β = c max(0, t − (f_h − f_j))."""
-
-    @abstractmethod
-    def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
-        """Materialise the edges with low <= f_h − f_j < high; None if more than ``limit``."""
-
-    @abstractmethod
-    def used(self) -> Array:
-        """Whether each row has an edge, shape (m,), bool."""
+        return Sums(*_add(part.step(f, t) for part in self.parts))
 
     def hinge(self, f: Array) -> Violations:
         """Σ c max(0, z) and its subgradient: β = c where z > 0."""
@@ -120,30 +111,38 @@ class HingeLoss(ABC):
 
     def squared(self, f: Array) -> Violations:
         """Σ c max(0, z)² and its gradient: β = 2 c max(0, z), so that Σ β²/(4c) is the loss."""
-        sums = self.ramp(f, 1.0)
-        loss = sums.beta - sums.difference
-        return Violations(2 * sums.delta, 2 * sums.beta, loss, loss, conjugate=loss)
+        delta, beta, difference = _add(part.ramp(f, 1.0) for part in self.parts)
+        loss = beta - difference
+        return Violations(2 * delta, 2 * beta, loss, loss, conjugate=loss)
 
     def smoothed(self, f: Array, mu: float) -> Violations:
         """Σ c max(0, z), with β = c clip(z/mu, 0, 1): the gradient of the smoothed hinge.
 
-        The smoothed hinge of an edge is c z²/(2 mu) for 0 < z < mu and c (z − mu/2) above. Its β
-        is the difference of two ramps; the slack is Σ c z (1 − z/mu) over 0 < z < mu.
+        The smoothed hinge of an edge is c z²/(2 mu) for 0 < z < mu and c (z − mu/2) above.
         """
-        upper, lower = self.ramp(f, 1.0), self.ramp(f, 1.0 - mu)
-        beta = (upper.beta - lower.beta) / mu
-        difference = (upper.difference - lower.difference) / mu
-        # Σ c max(0, z)² and Σ c max(0, z − mu)²
-        above, beyond = (
-            upper.beta - upper.difference,
-            (1.0 - mu) * lower.beta - lower.difference,
+        return Violations(*_add(part.smoothed(f, mu) for part in self.parts))
+
+    def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
+        """Materialise the edges with low <= f_h − f_j < high; None if more than ``limit``."""
+        found = [part.between(f, low, high, limit) for part in self.parts]
+        kept = [part for part in found if part is not None]
+        if len(kept) < len(found) or sum(part.n_pairs for part in kept) > limit:
+            return None
+        head, tail, weight = (
+            np.concatenate([getattr(part, name) for part in kept])
+            for name in ("head", "tail", "weight")
         )
-        value = (above - beyond) / (2 * mu)
-        slack = max(upper.beta - (beta - difference), 0.0)
-        return Violations((upper.delta - lower.delta) / mu, beta, upper.beta, value, slack)
+        return PairHinge(head, tail, weight, self.n_rows)
+
+    def used(self) -> Array:
+        """Whether each row has an edge, shape (m,), bool."""
+        used = np.zeros(self.n_rows, dtype=bool)
+        for part in self.parts:
+            used[part.rows_used()] = True
+        return used
 
 
-class PairHinge(HingeLoss):
+class PairHinge:
     """Materialised edges.
 
     Parameters
@@ -166,22 +165,13 @@ class PairHinge(HingeLoss):
         weight = rows.edge_weight(upper, lower)
         return cls(rows.order[upper], rows.order[lower], weight, n_rows)
 
-    @classmethod
-    def concatenate(cls, parts: Sequence[PairHinge]) -> PairHinge:
-        """Concatenate the edges of several losses."""
-        head, tail, weight = (
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("head", "tail", "weight")
-        )
-        return cls(head, tail, weight, parts[0].n_rows)
-
     def step(self, f: Array, t: float) -> Sums:
         """See `HingeLoss.step`."""
         upper, lower = f[self.head], f[self.tail]
         return self._sums(upper - lower, np.where(upper < lower + t, self.weight, 0.0))
 
     def ramp(self, f: Array, t: float) -> Sums:
-        """See `HingeLoss.ramp`."""
+        """Sums for β = c max(0, t − (f_h − f_j))."""
         upper, lower = f[self.head], f[self.tail]
         beta = np.maximum((lower + t) - upper, 0.0)
         beta *= self.weight
@@ -205,14 +195,11 @@ class PairHinge(HingeLoss):
         inside = np.flatnonzero((upper < lower + high) & ~(upper < lower + low))
         if len(inside) > limit:
             return None
-        head, tail = self.head[inside], self.tail[inside]
-        return PairHinge(head, tail, self.weight[inside], self.n_rows)
+        return PairHinge(self.head[inside], self.tail[inside], self.weight[inside], self.n_rows)
 
-    def used(self) -> Array:
-        """See `HingeLoss.used`."""
-        used = np.zeros(self.n_rows, dtype=bool)
-        used[self.head] = used[self.tail] = True
-        return used
+    def rows_used(self) -> Array:
+        """Rows that have an edge, some of them several times."""
+        return np.concatenate([self.head, self.tail])
 
     def _sums(self, difference: Array, beta: Array) -> Sums:
         return Sums(self.spread(beta), float(beta.sum()), float(beta @ difference))
@@ -234,15 +221,8 @@ class PairHinge(HingeLoss):
         return degrees
 
 
-class ScoreHinge(HingeLoss):
-    """The edges between all rows of a query with different scores, without materialising them.
-
-    Parameters
-    ----------
-    rows : ScoredRows
-    n_rows : int
-        Length m of f.
-    """
+class ScoreHinge:
+    """The edges between all rows of a query with different scores, without materialising them."""
 
     def __init__(self, rows: ScoredRows, n_rows: int) -> None:
         self.rows = rows
@@ -259,7 +239,7 @@ class ScoreHinge(HingeLoss):
         return self._sums(self.rows.centred(f), below, above)
 
     def ramp(self, f: Array, t: float) -> Sums:
-        """See `HingeLoss.ramp`: Σ_j ω_j (t − f_h + f_j) = (t − f_h) Σ ω_j + Σ ω_j f_j."""
+        """See `PairHinge.ramp`: Σ_j ω_j (t − f_h + f_j) = (t − f_h) Σ ω_j + Σ ω_j f_j."""
         f = f[self.rows.order]
         centred = self.rows.centred(f)
         weight = np.ones_like(f) if self.rows.weight is None else self.rows.weight
@@ -269,18 +249,30 @@ class ScoreHinge(HingeLoss):
         return self._sums(centred, np.maximum(ramp_below, 0.0), np.maximum(ramp_above, 0.0))
 
     def smoothed(self, f: Array, mu: float) -> Violations:
-        """See `HingeLoss.smoothed`; the pairs with 0 < z <= mu are materialised if few."""
+        """See `HingeLoss.smoothed`; the pairs with 0 < z <= mu are materialised if few.
+
+        Otherwise β is the difference of two ramps, and the slack is Σ c z (1 − z/mu) over
+        0 < z < mu.
+        """
         pairs = self.between(f, 1.0 - mu, 1.0, SMOOTHED_PER_ROW * len(self.rows.order))
-        if pairs is None:
-            return super().smoothed(f, mu)
-        beyond, near = self.step(f, 1.0 - mu), pairs.smoothed(f, mu)
-        return Violations(
-            beyond.delta + near.delta,
-            beyond.beta + near.beta,
-            beyond.beta - beyond.difference + near.loss,
-            (1.0 - 0.5 * mu) * beyond.beta - beyond.difference + near.value,
-            near.slack,
-        )
+        if pairs is not None:
+            beyond, near = self.step(f, 1.0 - mu), pairs.smoothed(f, mu)
+            return Violations(
+                beyond.delta + near.delta,
+                beyond.beta + near.beta,
+                beyond.beta - beyond.difference + near.loss,
+                (1.0 - 0.5 * mu) * beyond.beta - beyond.difference + near.value,
+                near.slack,
+            )
+        upper, lower = self.ramp(f, 1.0), self.ramp(f, 1.0 - mu)
+        beta = (upper.beta - lower.beta) / mu
+        difference = (upper.difference - lower.difference) / mu
+        # Σ c max(0, z)² and Σ c max(0, z − mu)²
+        above = upper.beta - upper.difference
+        beyond_mu = (1.0 - mu) * lower.beta - lower.difference
+        slack = max(upper.beta - (beta - difference), 0.0)
+        delta = (upper.delta - lower.delta) / mu
+        return Violations(delta, beta, upper.beta, (above - beyond_mu) / (2 * mu), slack)
 
     def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
         """See `HingeLoss.between`; all pairs are found without comparing any two rows."""
@@ -291,11 +283,9 @@ class ScoreHinge(HingeLoss):
             return None
         return PairHinge.of_rows(self.rows, *pairs, self.n_rows)
 
-    def used(self) -> Array:
-        """See `HingeLoss.used`."""
-        used = np.zeros(self.n_rows, dtype=bool)
-        used[self.rows.order] = True
-        return used
+    def rows_used(self) -> Array:
+        """Rows that have an edge."""
+        return self.rows.order
 
     def _sums(self, f: Array, below: Array, above: Array) -> Sums:
         """δ_i = c ω_i (Σ_j β_ij/c − Σ_h β_hi/c) from the sums over each row's partners."""
@@ -304,55 +294,6 @@ class ScoreHinge(HingeLoss):
         own = below - self.rows.row_scale * above
         delta[self.rows.order] = own
         return Sums(delta, float(below.sum()), float(own @ f))
-
-
-class SumHinge(HingeLoss):
-    """Scores and given pairs together."""
-
-    def __init__(self, parts: tuple[HingeLoss, ...]) -> None:
-        self.parts = parts
-        self.n_rows = parts[0].n_rows
-        self.n_pairs = sum(part.n_pairs for part in parts)
-        self.total = sum(part.total for part in parts)
-
-    def step(self, f: Array, t: float) -> Sums:
-        """See `HingeLoss.step`."""
-        return _add([part.step(f, t) for part in self.parts])
-
-    def ramp(self, f: Array, t: float) -> Sums:
-        """See `HingeLoss.ramp`."""
-        return _add([part.ramp(f, t) for part in self.parts])
-
-    def smoothed(self, f: Array, mu: float) -> Violations:
-        """See `HingeLoss.smoothed`."""
-        parts = [part.smoothed(f, mu) for part in self.parts]
-        return Violations(
-            np.sum([part.delta for part in parts], axis=0),
-            sum(part.beta for part in parts),
-            sum(part.loss for part in parts),
-            sum(part.value for part in parts),
-            sum(part.slack for part in parts),
-        )
-
-    def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
-        """See `HingeLoss.between`."""
-        found = [part.between(f, low, high, limit) for part in self.parts]
-        kept = [part for part in found if part is not None]
-        if len(kept) < len(found) or sum(part.n_pairs for part in kept) > limit:
-            return None
-        return PairHinge.concatenate(kept)
-
-    def used(self) -> Array:
-        """See `HingeLoss.used`."""
-        return np.any([part.used() for part in self.parts], axis=0)
-
-
-def _add(parts: list[Sums]) -> Sums:
-    return Sums(
-        np.sum([part.delta for part in parts], axis=0),
-        sum(part.beta for part in parts),
-        sum(part.difference for part in parts),
-    )
 
 
 @dataclass(frozen=True)
@@ -385,11 +326,11 @@ class ScoredRows:
     scale: Array
 
     @classmethod
-    def of(cls, s: Array, query: Array, weight: Array | None, query_weighting: str) -> ScoredRows:
+    def of(cls, s: Array, query: Array, weight: Array | None, how: QueryWeighting) -> ScoredRows:
         """Sort scores s, all arrays of shape (m,); rows without weight or edges are dropped."""
         n_queries = int(query.max(initial=-1)) + 1
         levels = Levels.of(s, query)
-        counts = QueryWeights.of_rows(query_weighting, query, n_queries, weight, levels)
+        counts = QueryWeights.of_rows(how, query, n_queries, weight, levels)
         kept = counts.edges[query] > 0
         if weight is not None:
             kept &= weight > 0
@@ -458,7 +399,7 @@ def _starts(codes: Array) -> Array:
     return np.flatnonzero(new)
 
 
-def hinge_losses(graph: PreferenceGraph, query_weighting: str) -> list[HingeLoss]:
+def hinge_losses(graph: PreferenceGraph, query_weighting: QueryWeighting) -> list[HingeLoss]:
     """Make the loss of each output of a graph.
 
     Only pairs with different scores are edges, and the margin is always 1. Given pairs have their
@@ -466,24 +407,20 @@ def hinge_losses(graph: PreferenceGraph, query_weighting: str) -> list[HingeLoss
     """
     if graph.pair_features is not None:
         raise ValueError("RankSVM takes no pair_features; RankRLS and RankRLSCV do")
-    given: tuple[HingeLoss, ...] = ()
+    given: list[PairHinge] = []
     if graph.has_pairs():
         used = graph.preferring
         head, tail = graph.pairs[used].T
-        given = (PairHinge(head, tail, graph.pair_weight[used], graph.n_rows),)
+        given = [PairHinge(head, tail, graph.pair_weight[used], graph.n_rows)]
     if graph.scores is None or graph.query_codes is None:
-        return [*given]
-    losses: list[HingeLoss] = []
+        return [HingeLoss(given)]
+    losses = []
     for s in graph.scores.T:
         rows = ScoredRows.of(s, graph.query_codes, graph.sample_weight, query_weighting)
-        parts = given
-        if rows.n_pairs:
-            parts = (_from_rows(rows, graph.n_rows), *given)
-        losses.append(parts[0] if len(parts) == 1 else SumHinge(parts))
+        parts: list[PairHinge | ScoreHinge] = [*given]
+        if 0 < rows.n_pairs <= max(MAX_PAIRS, PAIRS_PER_ROW * len(rows.order)):
+            parts.insert(0, PairHinge.of_rows(rows, *rows.edges(), graph.n_rows))
+        elif rows.n_pairs:
+            parts.insert(0, ScoreHinge(rows, graph.n_rows))
+        losses.append(HingeLoss(parts))
     return losses
-
-
-def _from_rows(rows: ScoredRows, n_rows: int) -> HingeLoss:
-    if rows.n_pairs <= max(MAX_PAIRS, PAIRS_PER_ROW * len(rows.order)):
-        return PairHinge.of_rows(rows, *rows.edges(), n_rows)
-    return ScoreHinge(rows, n_rows)

@@ -9,12 +9,10 @@ reduces the remaining gap:
 
 1. L-BFGS on the hinge itself. With many pairs it is nearly smooth, and it is the cheapest to
    evaluate.
-2. The smoothed hinge, quadratic for violations between 0 and mu, with mu as large as the tolerance
-   allows. The dual variables of pairs in this interval are fractions of c, as in the optimum. In
-   few dimensions Newton's method is used, where the second derivative is the Laplacian of these
-   pairs. Otherwise L-BFGS is used.
-3. An interior-point method over all pairs, or over those near the margin. It is used for weak
-   regularisation in many dimensions, where at least as many pairs as dimensions are at the margin.
+2. L-BFGS on the smoothed hinge, quadratic for violations between 0 and mu, with mu as large as the
+   tolerance allows. The dual variables of pairs in this interval are fractions of c, as in the
+   optimum.
+3. An interior-point method over all pairs, or over those near the margin, for weak regularisation.
 
 A phase ends when its rate of convergence is too slow to close the gap within its iterations.
 
@@ -61,22 +59,9 @@ SMOOTHED_PER_DIMENSION = 0.25
 #: Fraction of the tolerated gap that smoothing may cause.
 SMOOTHING = 0.3
 
-#: Newton's method on the smoothed hinge: maximum number of iterations, number over which its rate
-#: is measured, maximum dimension, and maximum number of pairs in its matrix.
+#: Newton's method on the squared hinge: maximum number of iterations, and of pairs in its matrix.
 NEWTON_ITER = 60
-NEWTON_RATE_ITER = 10
-NEWTON_DIMENSION = 300
 MAX_NEWTON_PAIRS = 200_000
-
-#: With at most this many pairs, the interior-point method costs no more than this many Newton
-#: iterations.
-FEW_PAIRS = 50_000
-NEWTON_FEW = 8
-
-#: The pairs of Newton's matrix are taken from an interval. It is widened by this factor if steps
-#: were shorter than `SHORT`, and narrowed if they were longer than `LONG`.
-WIDEN = 4.0
-SHORT, LONG = 0.3, 0.7
 
 #: Maximum number of pairs that the interior-point method materialises: this number, or this
 #: fraction of the squared dimension (if memory allows this many arrays of them).
@@ -232,11 +217,8 @@ class HingeMinimizer:
             self.run_lbfgs_smoothed(limit=self.max_iter)
             return
         self.run_lbfgs(w, limit=HINGE_ITER, patience=PATIENCE, leave=True)
-        dimension = self.space.dimension
-        newton = NEWTON_ITER if self.loss.n_pairs > FEW_PAIRS else NEWTON_FEW
-        if dimension > NEWTON_DIMENSION or not self.run_newton_smoothed(limit=newton):
-            smoothed = max(SMOOTHED_ITER, int(SMOOTHED_PER_DIMENSION * dimension))
-            self.run_lbfgs_smoothed(limit=smoothed, leave=True)
+        smoothed = max(SMOOTHED_ITER, int(SMOOTHED_PER_DIMENSION * self.space.dimension))
+        self.run_lbfgs_smoothed(limit=smoothed, leave=True)
         self.run_interior_point()
         if thorough:
             self.run_lbfgs_smoothed(limit=self.max_iter)
@@ -293,6 +275,8 @@ class HingeMinimizer:
             if norm2 >= -4 * self.alpha * INDEFINITE * objective:
                 continue
             a = self.space.coefficients(function)
+            exact = self.space.from_coefficients(a)
+            norm2 = self.space.inner(exact, exact)
             # Independent errors of the entries make eigenvalues of up to 2 √m times their size.
             noise = 2 * np.sqrt(self.space.n_rows) * self.space.rounding * float(a @ a)
             if norm2 < -4 * noise:
@@ -470,38 +454,6 @@ class HingeMinimizer:
             point = new
             history.append(point.excess)
 
-    def run_newton_smoothed(self, limit: int) -> bool:
-        """Run Newton's method on the smoothed hinge; return False if its matrix has too many pairs.
-
-        The second derivative is the Laplacian of the pairs with 0 < z < mu, with weights c/mu.
-        If a step along its direction is short, because other pairs reach the margin on the way,
-        pairs from an interval of some ``width`` > mu are included, with weights c/width.
-        """
-        if self.done():
-            return True
-        point, mu = self.smooth(self._best, 1.0)
-        width, history = mu, [point.excess]
-        while len(history) <= limit and self.in_reach(history, limit, NEWTON_RATE_ITER):
-            point, mu = self._smooth_less(point, mu)
-            found = self._newton_pairs(point.f, mu, width)
-            if found is None:
-                return False
-            width, pairs = found
-            solve = self.space.newton(self.alpha, pairs, pairs.weight / width)
-            if solve is None:
-                return False
-            d = self.space.from_coefficients(solve(-self.space.coefficients(point.gradient)))
-            if not self.space.inner(point.gradient, d) < 0:
-                return True
-            smoothed = partial(self.loss.smoothed, mu=mu)
-            point, t = self.search_along(point, d, smoothed, first=1.0)
-            self.n_iter += 1
-            history.append(point.excess)
-            if self.done() or (t == 0 and width >= 1.0):
-                return True
-            width *= WIDEN if t < SHORT else 1.0 / WIDEN if t > LONG else 1.0
-        return True
-
     def run_newton_squared(self, limit: int) -> None:
         """Run Newton's method on the squared hinge, if L-BFGS is slow and violated pairs are few.
 
@@ -524,19 +476,6 @@ class HingeMinimizer:
             self.n_iter += 1
             if t == 0:
                 return
-
-    def _newton_pairs(self, f: Array, mu: float, width: float) -> tuple[float, PairHinge] | None:
-        """Find the pairs with 0 < z < mu, or from a wider interval if these are not too many."""
-        width = max(mu, min(width, 1.0))
-        while True:
-            middle = 1.0 - 0.5 * mu
-            low, high = middle - 0.5 * width, middle + 0.5 * width
-            pairs = self.loss.between(f, low, high, MAX_NEWTON_PAIRS)
-            if pairs is not None:
-                return width, pairs
-            if width <= mu:
-                return None
-            width = max(mu, 0.5 * width)
 
     # -- interior point -----------------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import attrgetter
@@ -19,30 +19,33 @@ from rankrls._calls import Progress, warn
 from rankrls._resources import n_threads
 from rankrls.core.hinge.function_spaces import (
     MAX_DIMENSION,
-    BasisFunctionSpace,
-    FactoredKernelSpace,
     FeatureSpace,
     FunctionSpace,
     GramOperator,
     KernelSpace,
-    RowFeatureSpace,
+    factored,
+    with_row_coefficients,
 )
 from rankrls.core.hinge.losses import HingeLoss, hinge_losses
 from rankrls.core.hinge.minimize import HingeSolution, minimize_hinge
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.spaces.path_model import PathModel
-from rankrls.core.spaces.products import Products
-from rankrls.core.spaces.spaces import Basis, Kernel, choose_basis, choose_solver
+from rankrls.core.spaces.products import FAR, Offsets, Products, subtract
+from rankrls.core.spaces.spaces import (
+    Basis,
+    DualSpace,
+    Kernel,
+    NystroemSpace,
+    choose_basis,
+    choose_solver,
+)
 
 __all__ = ["HINGE_SOLVERS", "HingeFit", "HingeModel", "HingeOptions", "HingeProblem"]
 
 Array = NDArray[Any]
+EPS = float(np.finfo(np.float64).eps)
 
 HINGE_SOLVERS = ("auto", "primal", "dual", "nystroem")
-
-#: Features are centred if their mean exceeds this many standard deviations, for float64 and for
-#: float32, because an offset reduces the precision.
-OFFSET = {np.dtype(np.float64): 1e3, np.dtype(np.float32): 4.0}
 
 #: A gap of this size is due to rounding errors of products, and no warning is issued.
 ROUNDING = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-5}
@@ -160,9 +163,8 @@ class HingeProblem:
     @np.errstate(over="ignore", invalid="ignore")  # the minimizer raises an error on overflow
     def solve(self, alphas: Array) -> HingeFit:
         """Solve for all ``alphas``, each starting from the solution of the next larger one."""
-        with self._products() as features:
-            space = self._space(features)
-            accurate = self._accurate_space(features, space)
+        with ExitStack() as stack:
+            space, accurate = self._spaces(stack)
             paths = [self._path(loss, space, accurate, alphas) for loss in self.losses]
         objective, gap, rounding, n_iter = (
             np.array([[getattr(s, name) for s in path] for path in paths]).T
@@ -174,53 +176,43 @@ class HingeProblem:
             self._model(alphas, paths), self.solver, self.n_pairs, objective, gap, n_iter
         )
 
-    @contextmanager
-    def _products(self) -> Iterator[Products | None]:
-        """Products with the explicit features, if there are any."""
-        if self.solver == "dual" and not self.kernel.linear:
-            yield None
-            return
-        rows = self._rows()
-        Phi = _centred(rows if self.basis is None else self.basis.features(rows))
-        with Products.of(Phi, self.threads) as products:
-            yield products
+    def _spaces(self, stack: ExitStack) -> tuple[FunctionSpace, Callable[[], FunctionSpace] | None]:
+        """The function space to search, and a slower one of the same functions, or None.
+
+        The latter does not square the condition number; None if it has no advantage, or if it is
+        too large.
+        """
+        if self.solver == "nystroem":
+            assert self.basis is not None
+            nystroem = self.basis.map
+            scale = float(np.square(nystroem.Z).sum(axis=1).max())
+            Phi = _without_offsets(NystroemSpace(self.basis, self.X).features)
+
+            def to_rows(w: Array) -> Array:
+                return nystroem.coefficients(w[None, :, None])[0, :, 0]
+
+            return FeatureSpace(Products(Phi), to_rows, EPS * scale), None
+        if self.solver == "primal":
+            rows = _without_offsets(self.X)
+            return FeatureSpace(stack.enter_context(Products.of(rows, self.threads))), None
+        if not self.kernel.linear:
+            K = DualSpace(self.kernel, self._rows()).gram
+            space = KernelSpace.of(K[:, self.used] if self.kernel.precomputed else K, FAR[8])
+        else:
+            rows = self.rows = _without_offsets(self._rows())
+            products = stack.enter_context(Products.of(rows, self.threads))
+            gram = self.kernel(rows) if _forms_gram(rows) else GramOperator(products)
+            space = KernelSpace(gram)
+            m, n = rows.shape
+            if n <= MAX_DIMENSION and m * n**2 <= MAX_DIMENSION**3:
+                return space, cache(lambda: with_row_coefficients(products))
+        if isinstance(space.K, np.ndarray) and space.n_rows <= MAX_DIMENSION:
+            return space, cache(lambda: factored(space) or space)
+        return space, None
 
     def _rows(self) -> Any:
-        """Rows of X that are compared; all rows for the primal solver."""
-        part = self.solver == "dual" and len(self.used) < self.X.shape[0]
-        return self.X[self.used] if part else self.X
-
-    def _space(self, features: Products | None) -> FunctionSpace:
-        """Make the function space to search."""
-        if features is None:
-            if self.kernel.precomputed:
-                return _kernel_space(self._rows()[:, self.used])
-            return _kernel_space(self.kernel(self._rows()))
-        if self.basis is not None:
-            scale = float(np.square(self.basis.map.Z).sum(axis=1).max())
-            return BasisFunctionSpace(features, self.basis.map, scale)
-        if self.solver == "primal":
-            return FeatureSpace(features)
-        if _forms_gram(features.X):
-            return KernelSpace(self.kernel(features.X))
-        return KernelSpace(GramOperator(features))
-
-    def _accurate_space(
-        self, features: Products | None, space: FunctionSpace
-    ) -> Callable[[], FunctionSpace] | None:
-        """Make a slower space of the same functions, without squaring the condition number.
-
-        None if this has no advantage, or if the space is too large.
-        """
-        if not isinstance(space, KernelSpace):
-            return None
-        if features is not None:
-            m, n = features.shape
-            if n <= MAX_DIMENSION and m * n**2 <= MAX_DIMENSION**3:
-                return cache(lambda: RowFeatureSpace(features))
-        if isinstance(space.K, np.ndarray) and space.n_rows <= MAX_DIMENSION:
-            return cache(lambda: FactoredKernelSpace.of(space) or space)
-        return None
+        """Rows of X that are compared, if the solver is dual."""
+        return self.X[self.used] if len(self.used) < self.X.shape[0] else self.X
 
     def _path(
         self,
@@ -267,30 +259,30 @@ class HingeProblem:
         """Build the model from the solutions of every output and alpha."""
         X, kernel, basis = self.X, self.kernel, self.basis
 
-        def gather(name: str) -> Array | None:
+        def gather(values: Callable[[HingeSolution], Any]) -> Array:
             """Stack coefficients, shape (n_alphas, n or number of rows, n_outputs)."""
-            if getattr(paths[0][0], name) is None:
-                return None
-            found = np.stack([[getattr(s, name) for s in path] for path in paths], axis=-1)
-            return found.astype(X.dtype)
+            return np.stack([[values(s) for s in path] for path in paths], axis=-1)
 
-        coef, a = gather("weights"), gather("row_coefficients")
-        if a is None:
-            return HingeModel(alphas, coef, None, kernel)
+        if self.solver == "primal":
+            coef = gather(lambda s: s.weights)
+            return HingeModel(alphas, coef.astype(X.dtype), None, kernel)
+        a = gather(lambda s: s.row_coefficients)
         if basis is not None:
             length, kept, rows = len(basis.indices), basis.map.kept, basis.rows
         else:
             length, kept = X.shape[0], self.used
             rows = None if kernel.precomputed else X[self.used]
-        dual_coef = np.zeros((len(alphas), length, a.shape[-1]), dtype=X.dtype)
+        dual_coef = np.zeros((len(alphas), length, a.shape[-1]))
         dual_coef[:, kept] = a
-        if kernel.linear:
-            if coef is None:
-                # The coefficients of all rows sum to zero: centred rows give the same weights.
-                features = _centred(rows) if basis is None else rows
-                coef = np.stack([features.T @ part for part in a])
-            rows = None
-        return HingeModel(alphas, coef, dual_coef, kernel, rows, kept, basis)
+        if not kernel.linear:
+            return HingeModel(alphas, None, dual_coef, kernel, rows, kept, basis)
+        if basis is not None:
+            coef = np.stack([basis.rows.T @ part for part in a])
+        else:
+            # The coefficients of all rows sum to zero: centred rows give the same weights.
+            rows = self.rows
+            coef = gather(lambda s: rows.T @ s.row_coefficients if s.weights is None else s.weights)
+        return HingeModel(alphas, coef.astype(X.dtype), dual_coef, kernel, None, kept, basis)
 
     def _check_gap(self, gap: Array, rounding: Array, n_iter: Array) -> None:
         tol = self.options.tol
@@ -328,25 +320,11 @@ def _forms_gram(X: Any) -> bool:
     return m <= MAX_DIMENSION or (m**2 < 2 * entries and _resources.fits(m, m, copies=2))
 
 
-def _centred(Phi: Any) -> Any:
-    """Centre dense features if their means would reduce the precision; f changes by a constant."""
-    if sparse.issparse(Phi):
-        return Phi
-    mean, deviation = Phi.mean(axis=0, dtype=np.float64), Phi.std(axis=0, dtype=np.float64)
-    scale = np.where(deviation > 0, deviation, deviation.max(initial=0.0))
-    if (np.abs(mean) <= OFFSET[Phi.dtype] * scale).all():
-        return Phi
-    return (Phi - mean).astype(Phi.dtype)
-
-
-def _kernel_space(K: Array) -> KernelSpace:
-    """Make the space f = K a, with K centred to C K C if a constant would reduce the precision.
-
-    All coefficients sum to zero, so f changes by a constant and ‖f‖² does not change.
-    """
-    mean = K.mean(dtype=np.float64)
-    if np.abs(mean) <= OFFSET[K.dtype] * K.std(dtype=np.float64):
-        return KernelSpace(K)
-    columns = K.mean(axis=0, dtype=np.float64)
-    centred = (K - columns - columns[:, None] + mean).astype(K.dtype)
-    return KernelSpace(centred, scale=float(np.abs(K.diagonal()).max()))
+def _without_offsets(X: Any) -> Any:
+    """X, or X with offsets subtracted, in double precision; f changes by a constant."""
+    offsets = Offsets.of(X)
+    if offsets is None:
+        return X
+    shift = np.zeros(X.shape[1])
+    shift[offsets.columns] = offsets.values
+    return subtract(X, shift)

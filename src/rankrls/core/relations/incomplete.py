@@ -793,20 +793,21 @@ def solve_over_objects(
         row, column = (sums[0], sign * sums[0]) if sign else sums
         # Both have the same total, except for functions of norm zero.
         outside = [_constants_outside(side) for side in spectra]
-        total = 0.0 if sign == -1 else float((row if outside[0] is None else column).sum())
+        level = 0.0 if sign == -1 else float((column if outside[0][1] else row).sum())
         if sign != 1:
-            row, column = (
-                v + part * ((total - v.sum()) / part.sum())
-                for v, part in ((row, outside[0]), (column, outside[-1]))
-                for part in (np.ones(len(v)) if part is None else part,)
-            )
-        A[:] = row[:, None] / g + column / p - total / (p * g)
+            row += outside[0][0] * ((level - row.sum()) / outside[0][0].sum())
+            column = column + outside[-1][0] * ((level - column.sum()) / outside[-1][0].sum())
+        A[:] = row[:, None] / g + column / p - level / (p * g)
     return out
 
 
-def _constants_outside(side: Spectrum) -> Array | None:
-    """Return the part of the constants in the null space of the kernel, or None if zero."""
+def _constants_outside(side: Spectrum) -> tuple[Array, bool]:
+    """Return the part of the constants in the null space of the kernel, if there is one.
+
+    Otherwise, return the constants, and False.
+    """
     one, V = np.ones(len(side.vectors)), side.vectors
     rest = one - V @ (V.T @ one)
     rest -= V @ (V.T @ rest)
-    return rest if np.linalg.norm(rest) > len(one) * EPS * np.sqrt(len(one)) * 1e3 else None
+    found = bool(np.linalg.norm(rest) > len(one) * EPS * np.sqrt(len(one)) * 1e3)
+    return rest if found else one, found

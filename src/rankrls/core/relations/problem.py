@@ -452,7 +452,8 @@ class RelationProblem:
             sides = [side.select(np.arange(len(side))[::step]) for side in parts]
             if parts[1] is parts[0]:
                 sides[1] = sides[0]
-            A = closed_form(*sides, Y[::step, ::step], self.loss).coefficients(alpha)[0]
+            form = closed_form(sides[0], sides[1], Y[::step, ::step], self.loss)
+            A = form.coefficients(alpha)[0]
             F = self.pairwise.table(sides[0].values, sides[1].values, A)[::step, ::step]
             tables.append(F - F.mean(axis=1, keepdims=True) if self.ranking else F)
         largest = max(float(np.abs(F).max()) for F in tables)

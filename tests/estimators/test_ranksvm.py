@@ -128,15 +128,10 @@ def spy_on(monkeypatch, *names):
     return entered
 
 
-@pytest.mark.parametrize(
-    ("dimension", "second"), [(0, "run_lbfgs_smoothed"), (300, "run_newton_smoothed")]
-)
-def test_the_three_phases(dimension, second, monkeypatch):
+def test_the_three_phases(monkeypatch):
     """Each is entered, the last with all pairs and with those near the margin only."""
-    monkeypatch.setattr(solver, "NEWTON_DIMENSION", dimension)
-    entered = spy_on(
-        monkeypatch, "run_lbfgs", "run_lbfgs_smoothed", "run_newton_smoothed", "run_interior_point"
-    )
+    second = "run_lbfgs_smoothed"
+    entered = spy_on(monkeypatch, "run_lbfgs", second, "run_interior_point")
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (120, 3))
     y = np.sin(X[:, 0]) + rng.standard_normal(120)
@@ -158,7 +153,6 @@ def test_pairs_near_the_margin_are_chosen_anew(monkeypatch):
     """A third of the pairs is enough to close the gap of all."""
     monkeypatch.setattr(solver, "MAX_NEAR", 2500)
     monkeypatch.setattr(solver, "NEAR_PER_ENTRY", 0.0)
-    monkeypatch.setattr(solver, "NEWTON_DIMENSION", 0)
     monkeypatch.setattr(solver, "SMOOTHED_ITER", 1)
     monkeypatch.setattr(solver, "SMOOTHED_PER_DIMENSION", 0.0)
     rounds = []
@@ -183,7 +177,6 @@ def test_few_pairs_among_many_ties_are_found(monkeypatch):
     monkeypatch.setattr(losses, "PAIRS_PER_ROW", 0)
     monkeypatch.setattr(solver, "MAX_NEAR", 600)
     monkeypatch.setattr(solver, "NEAR_PER_ENTRY", 0.0)
-    monkeypatch.setattr(solver, "NEWTON_DIMENSION", 0)
     monkeypatch.setattr(solver, "HINGE_ITER", 1)
     monkeypatch.setattr(solver, "SMOOTHED_ITER", 1)
     monkeypatch.setattr(solver, "SMOOTHED_PER_DIMENSION", 0.0)

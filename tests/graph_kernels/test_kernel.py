@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from rankrls.graph_kernels import (
     AllPathsGraphFeatures,
     LabelledGraph,
-    _vocabulary,
+    _kernel,
     all_paths_graph_kernel,
 )
 
@@ -185,20 +185,14 @@ def test_results_do_not_depend_on_the_other_graphs_or_their_order():
     assert np.allclose(back.transform(graphs).toarray(), X.toarray(), rtol=1e-13)
 
 
-@pytest.mark.parametrize("limit", [0, 10**9])
-def test_vocabulary_by_table_and_by_sorting(limit, monkeypatch):
+def test_vocabulary_by_table_and_by_sorting(monkeypatch):
     rng = np.random.default_rng(8)
-    keys = [np.sort(rng.integers(0, 400, size=n)) for n in (0, 30, 50)]
-    monkeypatch.setattr(_vocabulary, "_table_is_small", lambda n_keys, n: n_keys <= limit)
-    vocabulary, columns = _vocabulary.learn(keys, 400)
-    assert vocabulary.tolist() == sorted(set(np.concatenate(keys).tolist()))
-    for part, column in zip(keys, columns, strict=True):
-        assert vocabulary[column].tolist() == part.tolist()
-    wanted = np.array([-1, 7, *vocabulary[::3], 399, -1])
-    place = {int(key): i for i, key in enumerate(vocabulary)}
-    expected = [place.get(int(key), -1) for key in wanted]
-    assert _vocabulary.look_up(vocabulary, wanted, 400).tolist() == expected
-    assert _vocabulary.look_up(vocabulary[:0], wanted, 400).tolist() == [-1] * len(wanted)
+    a, b = ([random_graph(rng, v, "cyclic") for v in (3, 7, 12, 20)] for _ in range(2))
+    b = [(A, [[*node, "new"] for node in labels]) for A, labels in b]
+    expected = all_paths_graph_kernel(a, b), AllPathsGraphFeatures().fit(a).label_pairs_
+    monkeypatch.setattr(_kernel, "_TABLE", 0)
+    np.testing.assert_array_equal(all_paths_graph_kernel(a, b), expected[0])
+    np.testing.assert_array_equal(AllPathsGraphFeatures().fit(a).label_pairs_, expected[1])
 
 
 def test_rows_are_canonical_csr():

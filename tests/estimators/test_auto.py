@@ -15,14 +15,17 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from rankrls import AutoRanker, RankRLS
+from rankrls import AutoRanker, RankRLS, export
+from rankrls.datasets import make_ranking
 from rankrls.estimators import auto
-from rankrls.estimators.stacking import Judge, choose, nested_scores
 from rankrls.exceptions import IdColumnWarning
 from rankrls.io import load_model, save_model
 from rankrls.metrics import ndcg, pairwise_accuracy
 from rankrls.model_selection import QueryKFold, cross_val_predict, cross_val_score
 from rankrls.preprocessing import RankingFeatures
+
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
 
 EXPECTED_FAILURES = {
     "check_sample_weight_equivalence_on_dense_data": "basis vectors and folds are drawn among the "
@@ -61,7 +64,7 @@ def test_held_out_scores_of_members_equal_refits(effort, monkeypatch):
     small = replace(auto.EFFORTS[effort], n_basis=40, n_trees=20)
     monkeypatch.setitem(auto.EFFORTS, effort, small)
     ranker = AutoRanker(effort=effort, random_state=0).fit(X, y, qid=qid)
-    data = auto.Training(ranker._table.transform(X), y, auto.encode_qid(qid, len(y)), None)
+    data = auto.Rows(ranker._table.transform(X), y, auto.encode_qid(qid, len(y)), None)
     expected = np.zeros(len(y))
     chosen = len(ranker.estimators_)
     table = {name: values[:chosen] for name, values in ranker.members_.items()}
@@ -293,7 +296,7 @@ def made_up(values, scores, spaces):
     """Candidates with one alpha whose metric in each list is given."""
     values, scores = np.asarray(values, float), np.asarray(scores, float)
     return [
-        auto.HeldOutScores(space, np.ones(1), score[None], value[None], value[None])
+        auto.Candidate(space, {}, np.ones(1), score[None], value[None], value[None])
         for space, value, score in zip(spaces, values, scores, strict=True)
     ]
 
@@ -305,8 +308,8 @@ def test_nested_choice_does_not_look_at_the_list_it_scores():
     # The first candidate is the best on the whole, because of list 0 alone.
     values = [[1.0, 0.2, 0.2, 0.2], [0.0, 0.3, 0.3, 0.3]]
     candidates = made_up(values, scores, spaces=[0, 1])
-    judge = Judge("pairwise_accuracy", rng.normal(size=20), lists)
-    nested = nested_scores(candidates, judge, 1, [np.array([i]) for i in range(4)])
+    judge = auto.Judge("pairwise_accuracy", rng.normal(size=20), lists)
+    nested = auto.nested_scores(candidates, judge, 1, np.random.RandomState(0))
 
     def spread(one, rows):
         return np.sqrt(np.mean(one[rows] ** 2))
@@ -321,9 +324,9 @@ def test_choice_has_one_candidate_of_each_space():
     rng = np.random.default_rng(0)
     values = [[0.9, 0.9], [0.8, 0.8], [0.7, 0.7]]
     candidates = made_up(values, rng.normal(size=(3, 6)), spaces=[0, 0, 1])
-    chosen = choose(candidates, np.arange(2), np.ones(6, bool), 2)
-    assert [one.candidate for one in chosen] == [0, 2]
-    assert [one.candidate for one in choose(candidates, np.arange(2), np.ones(6, bool), 1)] == [0]
+    for n_members, expected in ((1, [0]), (2, [0, 2])):
+        chosen = auto.choose(candidates, np.arange(2), np.ones(6, bool), n_members)
+        assert [candidates.index(one.candidate) for one in chosen] == expected
 
 
 @pytest.mark.parametrize(
@@ -391,3 +394,62 @@ def test_views_are_those_of_ranking_features():
     queries = auto.encode_qid(qid, len(y))
     mine = ranker._features._view(view, ranker._table.transform(X), queries, {})
     assert_allclose(mine, alone, atol=1e-12)
+
+
+# ---------------------------------------------------------------------- what it does not do
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return make_ranking(n_queries=20, n_features=3, random_state=0, return_X_y_qid=True)
+
+
+@pytest.fixture(scope="module")
+def fitted(rows):
+    X, y, qid = rows
+    return AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+
+
+@pytest.mark.parametrize(
+    "lazy",
+    [da.from_array, lambda X: dd.from_pandas(pd.DataFrame(X), npartitions=2)],
+    ids=["array", "frame"],
+)
+def test_dask_collections(rows, fitted, lazy):
+    X, y, qid = rows
+    for labels in ((y, qid), (da.from_array(y), da.from_array(qid))):
+        with pytest.raises(
+            ValueError, match=r"sample of whole queries, use rankrls\.dask\.RankRLS"
+        ):
+            AutoRanker().fit(lazy(X), labels[0], qid=labels[1])
+        with pytest.raises(ValueError, match="predict one part of whole queries after the other"):
+            fitted.predict(lazy(X), qid=labels[1])
+
+
+@pytest.mark.parametrize("name", ["fit_stream", "partial_fit"])
+def test_batches(fitted, name):
+    assert not hasattr(AutoRanker(), name)
+    assert hasattr(RankRLS(), name)
+    with pytest.raises(
+        AttributeError, match=rf"no {name}, because it compares .* use RankRLS\(\)\.{name}"
+    ):
+        getattr(fitted, name)
+    with pytest.raises(AttributeError, match="'AutoRanker' object has no attribute 'coef_'"):
+        _ = fitted.coef_
+
+
+def test_exports(fitted):
+    for write in (export.to_onnx, export.to_svmrank):
+        with pytest.raises(
+            ValueError, match="an AutoRanker cannot be exported, because it averages"
+        ):
+            write(fitted)
+
+
+def test_sparse_rows_for_a_model_of_dense_ones_and_back(rows):
+    X, y, qid = rows
+    X = np.where(X > 0.5, X, 0.0)
+    S = sparse.csr_array(X)
+    for fit_to, other in ((X, S), (S, X)):
+        ranker = AutoRanker(effort="quick", random_state=0).fit(fit_to, y, qid=qid)
+        assert_allclose(ranker.predict(other, qid=qid), ranker.predict(fit_to, qid=qid), rtol=1e-12)

@@ -27,7 +27,9 @@ from rankrls.export import (
     to_elasticsearch,
     to_opensearch,
     to_solr,
+    to_sql,
     to_svmrank,
+    to_vespa,
 )
 from rankrls.preprocessing import QueryScaler
 
@@ -319,6 +321,21 @@ def test_names_of_the_data_frame():
         assert [f["name"] for f in to_solr(model, list("vwxyz"))["features"]] == list("vwxyz")
     search = GridSearchCV(model, {"rankrls__alpha": [1.0]}, cv=3)
     assert linear_scores(search.fit(pd.DataFrame(X, columns=names), y)).feature_names == names
+
+
+@pytest.mark.parametrize("export", [to_elasticsearch, to_opensearch, to_solr, to_sql, to_vespa])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_own_names_in_another_place_are_refused(export, scaled):
+    """The weights of two features would be exchanged."""
+    pd = pytest.importorskip("pandas")
+    X, y, _ = data()
+    model = make_pipeline(StandardScaler(), RankRLS()) if scaled else RankRLS()
+    model.fit(pd.DataFrame(X, columns=list("abcde")), y)
+    assert export(model, list("abcde")) == export(model)
+    assert export(model, ["a", "b", "c", "other", "e"])
+    for names in (list("edcba"), list("abced"), ["new", "a", "x", "y", "z"]):
+        with pytest.raises(ValueError, match=r"the model's own name of feature \d: give other"):
+            export(model, names)
 
 
 @pytest.mark.parametrize("export", [to_elasticsearch, to_opensearch, to_solr])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rankrls.graph_kernels import Dependency, Pair, Token, iter_interaction_corpus
-from rankrls.graph_kernels._reader import _TokenRanges
+from rankrls.graph_kernels._corpus import _TokenRanges
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<corpus source="Toy">\n'
 SENTENCE = """<sentence id="s0" text="AB binds C-D">
@@ -271,7 +271,7 @@ def test_tokens_of_entities_against_a_double_loop():
 
 
 def test_entities_that_cover_everything(monkeypatch):
-    monkeypatch.setattr("rankrls.graph_kernels._reader._MAX_TOUCHED", 3)
+    monkeypatch.setattr("rankrls.graph_kernels._corpus._MAX_TOUCHED", 3)
     with pytest.raises(ValueError, match=r"<entity id='e2'> and those before it cover over 3"):
         read(CORPUS.replace('"11-11" text="D" type', '"0-99" text="D" type'), parser="one")
 

@@ -1,0 +1,683 @@
+"""Writers of linear models: search engines, SQL, Vespa and SVMrank."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls._streams import written
+from rankrls._validation import check_option, show
+from rankrls.export._linear import Imputation, Parts, choose_output, decompose, elementwise, fold
+
+__all__ = [
+    "to_elasticsearch",
+    "to_opensearch",
+    "to_solr",
+    "to_sql",
+    "to_svmrank",
+    "to_vespa",
+    "write_bytes",
+]
+
+Array = NDArray[Any]
+
+SOLR_CLASS = "org.apache.solr.ltr.model.LinearModel"
+SOLR_NORMALIZER = "org.apache.solr.ltr.norm.StandardNormalizer"
+
+#: The version that svm_rank_classify 1.00 requires in the first line.
+SVMRANK_VERSION = "V6.20"
+
+#: Maximum length in bytes of a document id of Elasticsearch and OpenSearch; the id of a model is
+#: "model-<name>".
+MAX_ID = 512
+
+#: Maximum number of terms in one pair of parentheses: SQLite limits the expression depth to 1000.
+TERMS = 50
+
+#: Quotes around column names, and the escape of a quote inside a name.
+QUOTES = {'"': ('"', '"', '""'), "`": ("`", "`", "``"), "[": ("[", "]", "]]")}
+
+#: A rank feature of Vespa: bm25(title), attribute(age), matches, fieldMatch(title).proximity.
+_RANK_FEATURE = re.compile(r"[A-Za-z_]\w*(\.\w+)*(\([\w\s,.:*-]*\)(\.\w+)*)?", re.ASCII)
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def to_elasticsearch(
+    estimator: Any,
+    feature_names: Any = None,
+    name: str = "rankrls",
+    *,
+    output: int | None = None,
+    drop_zeros: bool = False,
+    normalizers: bool = False,
+    path: Any = None,
+) -> dict[str, Any]:
+    """Export a linear model to the Elasticsearch Learning to Rank plugin (``model/linear``).
+
+    Parameters
+    ----------
+    estimator : fitted estimator with a linear kernel
+        As for `linear_scores`. Scalers in a pipeline are folded into the weights.
+    feature_names : sequence of str, optional
+        Names of the columns of X in the feature set. If None, the column names of the data frame
+        that the estimator was fitted to are used.
+    name : str, default="rankrls"
+        Name of the model.
+    output : int, optional
+        Index of the output to export, for a model with several.
+    drop_zeros : bool, default=False
+        Whether to omit features of weight zero; the plugin treats a missing weight as zero.
+    normalizers : bool, default=False
+        Whether to export scalers as feature normalizers of the plugin (``standard``) instead of
+        folding them into the weights. The scores then equal those of ``predict``, including the
+        constant.
+    path : str or path, optional
+        File to which the body is written, as JSON.
+
+    Returns
+    -------
+    dict
+        The body of ``POST _ltr/_featureset/<feature set>/_createmodel``. Its ``definition`` is a
+        JSON string, as the plugin requires.
+
+    Notes
+    -----
+    The plugin scores a document by Σ weight × feature in 32-bit floats. A feature is 0 if its query
+    does not match the document. The scores are those of ``predict`` minus the constant returned by
+    `linear_scores`, which is the same for all documents and does not change the ranking.
+
+    In a rescore window the constant matters: documents in the window compete with those below it,
+    which keep the score of the first query. If all new scores are far below zero, the whole window
+    is ranked last. With ``normalizers=True`` the average training row scores about zero and good
+    rows score more. Alternatively, add the constant with ``query_weight``, or make the window as
+    large as the result. Lucene does not allow negative query scores elsewhere; features are query
+    scores, so they must be non-negative before training.
+
+    Folding is accurate in float64, but the engine sums in 32 bits. For a feature whose values are
+    large compared with their differences (a year, a timestamp), use ``normalizers``, or subtract a
+    constant in the query that defines the feature.
+
+    This format is for the open-source plugin. Elastic's own learning to rank, to which models are
+    uploaded with Eland, uses another format and is not supported.
+
+    Models cannot be updated in place; give each new version a new name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.export import to_elasticsearch
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
+    >>> ranker = RankRLS().fit(X, [0, 1, 2, 3])
+    >>> body = to_elasticsearch(ranker, ["title_match", "recency"], "films-1")
+    >>> body["model"]["model"]["type"]
+    'model/linear'
+    >>> body["model"]["model"]["definition"]
+    '{"title_match": 0.91..., "recency": 0.06...}'
+    """
+    name = _check_model_name(name)
+    linear = _engine_weights(estimator, feature_names, output, drop_zeros, normalizers)
+    model: dict[str, Any] = {"type": "model/linear"}
+    if normalizers:
+        model["feature_normalizers"] = {
+            name: {"standard": {"mean": mean, "standard_deviation": deviation}}
+            for name, (mean, deviation) in linear.normalizers.items()
+        }
+    model["definition"] = json.dumps(linear.mapping(), ensure_ascii=False, allow_nan=False)
+    body = {"model": {"name": name, "model": model}}
+    _write_json(path, body)
+    return body
+
+
+def to_opensearch(
+    estimator: Any,
+    feature_names: Any = None,
+    name: str = "rankrls",
+    *,
+    output: int | None = None,
+    drop_zeros: bool = False,
+    normalizers: bool = False,
+    path: Any = None,
+) -> dict[str, Any]:
+    """Export a linear model to OpenSearch's Learning to Rank plugin (``model/linear``).
+
+    OpenSearch's plugin is a fork of the Elasticsearch plugin. The request, the model type and the
+    definition are the same, and the notes of `to_elasticsearch` apply.
+
+    Parameters
+    ----------
+    estimator, feature_names, name, output, drop_zeros, normalizers, path
+        As for `to_elasticsearch`.
+
+    Returns
+    -------
+    dict
+        The body of ``POST _ltr/_featureset/<feature set>/_createmodel``.
+    """
+    options: dict[str, Any] = {"output": output, "drop_zeros": drop_zeros, "path": path}
+    return to_elasticsearch(estimator, feature_names, name, normalizers=normalizers, **options)
+
+
+def to_solr(
+    estimator: Any,
+    feature_names: Any = None,
+    name: str = "rankrls",
+    *,
+    store: str | None = None,
+    output: int | None = None,
+    drop_zeros: bool = False,
+    normalizers: bool = False,
+    path: Any = None,
+) -> dict[str, Any]:
+    """Export a linear model to Solr's Learning to Rank module (``LinearModel``).
+
+    Parameters
+    ----------
+    estimator, feature_names, name, output
+        As for `to_elasticsearch`. Feature names must not contain ',' or '=', which are separators
+        in Solr's feature log.
+    store : str, optional
+        Feature store that contains the features. If None, Solr's default store is used.
+    drop_zeros : bool, default=False
+        Whether to omit features of weight zero, so that Solr does not compute them.
+    normalizers : bool, default=False
+        Whether to export scalers as Solr normalizers (``StandardNormalizer``) instead of folding
+        them into the weights. The scores then equal those of ``predict``, including the constant;
+        see the notes of `to_elasticsearch` on rescore windows.
+    path : str or path, optional
+        File to which the model is written, as JSON.
+
+    Returns
+    -------
+    dict
+        The body of ``PUT …/schema/model-store``.
+
+    Notes
+    -----
+    Solr requires a weight for each feature in ``features`` and computes in 32-bit floats. Without
+    ``normalizers``, the scores are those of ``predict`` minus the constant returned by
+    `linear_scores`, which is the same for all documents.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.export import to_solr
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
+    >>> ranker = RankRLS().fit(X, [0, 1, 2, 3])
+    >>> model = to_solr(ranker, ["title", "recency"], "films-1", store="films")
+    >>> model["features"]
+    [{'name': 'title'}, {'name': 'recency'}]
+    >>> sorted(model["params"]["weights"])
+    ['recency', 'title']
+    """
+    name = _check_model_name(name, forbidden="/'\"{}")
+    if store is not None:
+        store = _check_model_name(store, what="store", forbidden="/'\"{}")
+    linear = _engine_weights(
+        estimator,
+        feature_names,
+        output,
+        drop_zeros,
+        normalizers,
+        forbidden=",=",
+        why="Solr writes features as name=value,name=value",
+    )
+    model: dict[str, Any] = {"class": SOLR_CLASS, "name": name}
+    if store is not None:
+        model["store"] = store
+    model["features"] = [linear.solr_feature(feature) for feature in linear.names]
+    model["params"] = {"weights": linear.mapping()}
+    _write_json(path, model)
+    return model
+
+
+def to_sql(
+    estimator: Any,
+    feature_names: Any = None,
+    *,
+    quote: str = '"',
+    output: int | None = None,
+    path: Any = None,
+) -> str:
+    """Export a linear model as an SQL expression that computes the score of a row.
+
+    Parameters
+    ----------
+    estimator : fitted estimator with a linear kernel
+        As for `linear_scores`. Scalers in a pipeline are folded into the weights; a SimpleImputer
+        as its first step becomes ``COALESCE``.
+    feature_names : sequence of str, optional
+        Names of the columns in the table. If None, the column names of the data frame that the
+        estimator was fitted to are used.
+    quote : {'"', "`", "["}, default='"'
+        Quote around names: standard SQL uses ``"name"``, MySQL and BigQuery use backticks, SQL
+        Server uses ``[name]``.
+    output : int, optional
+        Index of the output to export, for a model with several.
+    path : str or path, optional
+        File to which the expression is written.
+
+    Returns
+    -------
+    str
+        The expression, without ``SELECT``.
+
+    Notes
+    -----
+    The scores equal those of ``predict``, including the constant, up to rounding. Numbers are
+    written with an exponent so that databases read them as double precision and not as fixed-point
+    decimals. Columns of weight zero are omitted. A missing value (NULL) makes the score NULL unless
+    the model has an imputer. NaN, which some databases have in addition to NULL, stays NaN.
+    Parentheses keep the sums of wide models within the expression depth that databases allow.
+
+    SQLite reads a double-quoted name that is not a column as text, and text as 0; with
+    ``quote="["`` a misspelt name raises an error there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.export import to_sql
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
+    >>> print(to_sql(RankRLS().fit(X, [0, 1, 2, 3]), ["bm25", "age"]))
+    9.1...E-01 * "bm25" + 6.2...E-02 * "age"
+    """
+    check_option("quote", quote, QUOTES)
+    parts = decompose(estimator)
+    names = _check_feature_names(feature_names, parts)
+    first, last, inner = QUOTES[quote]
+    columns = [first + name.replace(last, inner) + last for name in names]
+    parts, filled = _without_imputers(parts)
+    for column, (missing, value) in filled.items():
+        known = columns[column]
+        if not np.isnan(missing):
+            known = f"NULLIF({known}, {_literal(missing)})"
+        columns[column] = f"COALESCE({known}, {_literal(value)})"
+    text = _expression(parts, columns, output, "the one expression")
+    write_bytes(path, (text + "\n").encode("utf-8"))
+    return text
+
+
+def to_vespa(
+    estimator: Any,
+    feature_names: Any = None,
+    name: str = "rankrls",
+    *,
+    output: int | None = None,
+    path: Any = None,
+) -> str:
+    """Export a linear model as a Vespa rank profile.
+
+    Parameters
+    ----------
+    estimator : fitted estimator with a linear kernel
+        As for `linear_scores`. Scalers in a pipeline are folded into the weights.
+    feature_names : sequence of str, optional
+        Vespa rank features in the order of the columns of X, such as ``bm25(title)`` and
+        ``attribute(popularity)``, or names of functions of the profile. If None, the column names
+        of the data frame that the estimator was fitted to are used. They must be the names in
+        Vespa's ``matchfeatures``.
+    name : str, default="rankrls"
+        Name of the profile.
+    output : int, optional
+        Index of the output to export, for a model with several.
+    path : str or path, optional
+        File to which the profile is written.
+
+    Returns
+    -------
+    str
+        The text of a ``rank-profile``, for a schema or its ``.profile`` file. The profile has a
+        function that computes the score and uses it in the second phase.
+
+    Notes
+    -----
+    The scores equal those of ``predict``, including the constant, up to rounding. Features of
+    weight zero are omitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.export import to_vespa
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
+    >>> ranker = RankRLS().fit(X, [0, 1, 2, 3])
+    >>> print(to_vespa(ranker, ["bm25(title)", "attribute(age)"], "films"))
+    rank-profile films inherits default {
+        function films_score() {
+            expression {
+                9.1...E-01 * bm25(title) + 6.2...E-02 * attribute(age)
+            }
+        }
+        second-phase {
+            expression: films_score()
+        }
+    }
+    """
+    if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
+        raise ValueError(
+            f"name must consist of letters, digits and '_' and begin with a letter; got {name!r}"
+        )
+    parts = decompose(estimator)
+    names = _check_feature_names(feature_names, parts)
+    for i, feature in enumerate(names):
+        if not _RANK_FEATURE.fullmatch(feature):
+            raise ValueError(
+                f"feature_names[{i}] is {feature!r}, which is not a rank feature of Vespa; write, "
+                "for example, bm25(title) or attribute(age)"
+            )
+    expression = _expression(parts, names, output, "the expression of a rank profile")
+    text = (
+        f"rank-profile {name} inherits default {{\n"
+        f"    function {name}_score() {{\n"
+        "        expression {\n"
+        f"            {expression}\n"
+        "        }\n"
+        "    }\n"
+        "    second-phase {\n"
+        f"        expression: {name}_score()\n"
+        "    }\n"
+        "}"
+    )
+    write_bytes(path, (text + "\n").encode("utf-8"))
+    return text
+
+
+def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -> str:
+    """Export a linear model as an SVMrank model file, for ``svm_rank_classify``.
+
+    Parameters
+    ----------
+    estimator : fitted estimator with a linear kernel
+        As for `linear_scores`. Scalers in a pipeline are folded into the weights.
+    path : str or path, optional
+        File to which the text is written.
+    output : int, optional
+        Index of the output to export, for a model with several.
+
+    Returns
+    -------
+    str
+        The text of the file.
+
+    Notes
+    -----
+    The format is SVM-light's: ten lines of parameters (kernel type 0 is linear), the threshold b,
+    and one line for each support vector, beginning with its coefficient. A linear model is one
+    support vector, the weights ``1:w₁ 2:w₂ …``, with coefficient 1, as svm_rank_learn writes it.
+    The first column of X is feature 1, as in files that `rankrls.datasets.load_letor` reads;
+    weights of zero are omitted. The score of a document is ⟨w, x⟩ − b, where b accounts for the
+    shift by scalers, so the scores equal those of ``predict`` up to SVMrank's 32-bit floats and the
+    eight decimals that it prints (rescale y if tiny weights leave too few digits). The first line
+    names the version V6.20 that svm_rank_classify 1.00 checks; for svm_classify of SVM-light 6.02
+    change it to V6.02.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.export import to_svmrank
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
+    >>> print(to_svmrank(RankRLS().fit(X, [0, 1, 2, 3])).splitlines()[-1])
+    1 1:0.91... 2:0.06... #
+    """
+    parts = decompose(estimator)
+    scores = fold(parts, output=output, target="the one vector of weights in the file")
+    w = scores.weights
+    with np.errstate(over="ignore"):
+        rounded = w.astype(np.float32)
+    if not np.isfinite(rounded).all() or not rounded.any():
+        raise ValueError(
+            "the weights are zero or infinite in SVMrank's 32-bit floats; check the model and the "
+            "scale of the features"
+        )
+    header = [
+        f"SVM-light Version {SVMRANK_VERSION}",
+        "0 # kernel type",
+        "3 # kernel parameter -d ",
+        "1 # kernel parameter -g ",
+        "1 # kernel parameter -s ",
+        "1 # kernel parameter -r ",
+        "empty# kernel parameter -u ",
+        f"{len(w)} # highest feature index ",
+        "0 # number of training documents ",
+        "2 # number of support vectors plus 1 ",
+        f"{0.0 - scores.constant:.17g} # threshold b, each following line is a SV "
+        "(starting with alpha*y)",
+    ]
+    words = " ".join(f"{i + 1}:{w[i]:.17g}" for i in np.flatnonzero(w))
+    text = "\n".join([*header, f"1 {words} #"]) + "\n"
+    write_bytes(path, text.encode("ascii"))
+    return text
+
+
+# ---------------------------------------------------------------- search engines
+
+
+@dataclass(frozen=True)
+class _EngineWeights:
+    """Names and weights of features, with mean and deviation of the normalised ones."""
+
+    names: list[str]
+    weights: Array
+    normalizers: dict[str, tuple[float, float]]
+
+    def mapping(self) -> dict[str, float]:
+        """Return the weights by name."""
+        # −0.0 becomes 0.0. Floats are written with a point or an exponent, because older versions
+        # of Solr require a Double.
+        pairs = zip(self.names, self.weights, strict=True)
+        return {name: float(weight) + 0.0 for name, weight in pairs}
+
+    def solr_feature(self, name: str) -> dict[str, Any]:
+        """Return a feature with its normalizer; Solr requires string parameters."""
+        if name not in self.normalizers:
+            return {"name": name}
+        mean, deviation = self.normalizers[name]
+        params = {"avg": repr(mean), "std": repr(deviation)}
+        return {"name": name, "norm": {"class": SOLR_NORMALIZER, "params": params}}
+
+
+def _engine_weights(
+    estimator: Any,
+    given: Any,
+    output: int | None,
+    drop_zeros: bool,
+    normalizers: bool,
+    **rules: str,
+) -> _EngineWeights:
+    """Return names and weights of the features, checked for an engine with 32-bit floats."""
+    parts = decompose(estimator)
+    names = _check_feature_names(given, parts, **rules)
+    weights = fold(parts, output=output).weights
+    scaled: dict[str, tuple[float, float]] = {}
+    if normalizers:
+        columns, scale, shift = elementwise(parts)
+        names = [names[column] for column in columns]
+        W = np.atleast_2d(np.asarray(parts.ranker.coef_, dtype=np.float64))
+        weights = W[choose_output(len(W), output)]
+        scaled = _normalizers(names, scale, shift)
+    with np.errstate(over="ignore"):
+        rounded = weights.astype(np.float32)
+    if not np.isfinite(rounded).all():
+        i = int(np.flatnonzero(~np.isfinite(rounded))[0])
+        raise ValueError(
+            f"the weight {weights[i]:.3g} of {names[i]!r} is too large for the engine's 32-bit "
+            "floats; multiply the feature by a large constant, or drop it if it is nearly constant"
+        )
+    if not rounded.any():
+        raise ValueError(
+            "every weight is zero (in the engine's 32-bit floats): all documents would have the "
+            "same score. Check that the features differ within queries, and that alpha is not huge"
+        )
+    if drop_zeros:
+        kept = np.flatnonzero(rounded)
+        names, weights = [names[i] for i in kept], weights[kept]
+        scaled = {name: scaled[name] for name in names if name in scaled}
+    return _EngineWeights(names, weights, scaled)
+
+
+def _normalizers(names: list[str], scale: Array, shift: Array) -> dict[str, tuple[float, float]]:
+    """Return mean and deviation of each feature: (x − mean)/deviation = scale x + shift."""
+    if (scale == 1).all() and (shift == 0).all():
+        raise ValueError(
+            "normalizers=True needs a pipeline with a scaler, and this model scales no feature"
+        )
+    mean, deviation = -shift / scale + 0.0, 1.0 / scale
+    with np.errstate(over="ignore"):
+        fits = np.isfinite(np.stack([mean, deviation]).astype(np.float32)).all(axis=0)
+        fits &= (scale > 0) & (deviation.astype(np.float32) > 0)
+    if not fits.all():
+        i = int(np.flatnonzero(~fits)[0])
+        raise ValueError(
+            f"the scale {deviation[i]:.3g} of {names[i]!r} does not fit into the engine's 32-bit "
+            "floats: drop the feature, or leave out normalizers"
+        )
+    moved = np.flatnonzero((scale != 1) | (shift != 0))
+    return {names[i]: (float(mean[i]), float(deviation[i])) for i in moved}
+
+
+# ---------------------------------------------------------------- expressions
+
+
+def _without_imputers(parts: Parts) -> tuple[Parts, dict[int, tuple[float, float]]]:
+    """Replace a first imputer by marker and fill value of its columns, and keep the other steps."""
+    steps = list(parts.steps)
+    filled: dict[int, tuple[float, float]] = {}
+    if steps and isinstance(steps[0], Imputation):
+        first = steps[0]
+        columns = range(parts.n_features) if first.columns is None else first.columns
+        values = zip(columns, first.values.tolist(), strict=True)
+        filled = {int(column): (first.missing, value) for column, value in values}
+        steps[0] = first.affine
+    return replace(parts, steps=steps), filled
+
+
+def _expression(parts: Parts, names: Sequence[str], output: int | None, target: str) -> str:
+    """Write the weighted sum of named features, plus the constant."""
+    scores = fold(parts, output=output, target=target)
+    if not scores.weights.any():
+        raise ValueError(
+            "every weight is zero: all rows would have the same score. Check that the features "
+            "differ within queries, and that alpha is not huge"
+        )
+    used = np.flatnonzero(scores.weights).tolist()
+    terms = [(float(scores.weights[i]), f" * {names[i]}") for i in used]
+    if scores.constant:
+        terms.append((scores.constant, ""))
+    words = [_term(number, rest, first=i % TERMS == 0) for i, (number, rest) in enumerate(terms)]
+    return _summed(words)
+
+
+def _term(number: float, rest: str, *, first: bool) -> str:
+    sign = "-" if number < 0 else "+"
+    if first:
+        return _literal(number) + rest
+    return f" {sign} {_literal(abs(number))}{rest}"
+
+
+def _summed(words: list[str]) -> str:
+    """Join terms in nested groups of limited size, each in parentheses."""
+    groups = ["".join(words[i : i + TERMS]) for i in range(0, len(words), TERMS)]
+    while len(groups) > 1:
+        groups = [" + ".join(f"({group})" for group in groups[i : i + TERMS])
+                  for i in range(0, len(groups), TERMS)]  # fmt: skip
+    return groups[0]
+
+
+def _literal(number: float) -> str:
+    """Format a number so that it is read back as the same double."""
+    digits = next(d for d in range(17) if float(f"{number:.{d}E}") == number or d == 16)
+    return f"{number:.{digits}E}" if digits else f"{number:.1E}"
+
+
+# ---------------------------------------------------------------- names and files
+
+
+def _check_feature_names(
+    given: Any, parts: Parts, *, forbidden: str = "", why: str = ""
+) -> list[str]:
+    """Return the name of each feature: ``given``, or those of the training data if None.
+
+    Names must not contain ``forbidden`` characters; ``why`` gives the reason.
+    """
+    fitted, n_features = parts.feature_names, parts.n_features
+    if given is None:
+        if fitted is None:
+            raise ValueError(
+                "the model was fitted to rows without feature names; pass feature_names, the "
+                f"engine's names of the {n_features} features in the order of the columns"
+            )
+        given = fitted
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ValueError(f"feature_names must be a list of names; got {show(given)}")
+    names = list(given)
+    if len(names) != n_features:
+        raise ValueError(f"feature_names has {len(names)} names for {n_features} features")
+    seen: dict[str, int] = {}
+    for i, name in enumerate(names):
+        _check_text(f"feature_names[{i}]", name)
+        found = next((c for c in forbidden if c in name), None)
+        if found is not None:
+            raise ValueError(f"feature_names[{i}] is {name!r}, with {found!r}: {why}")
+        if name in seen:
+            raise ValueError(
+                f"feature_names[{seen[name]}] and feature_names[{i}] are both {name!r}; give "
+                "each feature a different name"
+            )
+        seen[name] = i
+        if fitted is not None and name != fitted[i] and name in fitted:
+            raise ValueError(
+                f"feature_names[{i}] is {name!r}, the model's own name of feature "
+                f"{fitted.index(name)}: give other names in the order of the columns that the "
+                "model was fitted to, or leave feature_names out"
+            )
+    return [str(name) for name in names]
+
+
+def _check_model_name(name: Any, *, what: str = "name", forbidden: str = "/") -> str:
+    """Check that a name can be part of a URL and of an id."""
+    _check_text(what, name)
+    found = next((c for c in name if c.isspace() or c in forbidden), None)
+    if found is not None:
+        raise ValueError(
+            f"{what} is {name!r}, with {found!r}: it becomes a part of a URL and of a query; use "
+            "letters, digits, '_', '-' and '.'"
+        )
+    if len(f"model-{name}".encode()) > MAX_ID:
+        raise ValueError(f"{what} is too long: at most {MAX_ID - len('model-')} bytes")
+    return str(name)
+
+
+def _check_text(what: str, name: Any) -> None:
+    if not isinstance(name, str):
+        raise ValueError(f"{what} must be a string; got {show(name)}")
+    if not name.strip():
+        raise ValueError(f"{what} is empty")
+    if not name.isprintable():
+        raise ValueError(f"{what} is {name!r}; names must not contain control characters")
+
+
+def write_bytes(path: Any, content: bytes) -> None:
+    """Replace the file ``path`` by ``content``; do nothing if path is None."""
+    if path is None:
+        return
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path must be the name of a file; got {show(path)}")
+    with written(os.fspath(path)) as file:
+        file.write(content)
+
+
+def _write_json(path: Any, content: dict[str, Any]) -> None:
+    """Replace the file ``path`` by ``content`` as indented JSON in UTF-8."""
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    write_bytes(path, (text + "\n").encode())
