@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from rankrls import _resources, estimators
-from rankrls._calls import Progress, names_queries, unchanged_on_error
+from rankrls._calls import Progress, unchanged_on_error
 from rankrls._validation import show
 from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
@@ -82,7 +82,6 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
     <class 'rankrls.estimators.cv.RankRLSCV'>
     """
 
-    @names_queries
     def fit(
         self,
         X: Any,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls import estimators
-from rankrls._calls import Progress, names_queries, warn
+from rankrls._calls import Progress, warn
 from rankrls._frames import clear_errors, id_text, most_unequal, scale_text
 from rankrls._validation import check_option
 from rankrls.core.spaces.spaces import Kernel
@@ -203,7 +203,6 @@ class DaskRanker(IncrementalRanker):
             return scores
         return scores, predict_lazily(self._model, X, flat=self._flat, deviation=True)
 
-    @names_queries
     def score(
         self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None, **judgements: Any
     ) -> float:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from rankrls import _resources, estimators
-from rankrls._calls import Progress, names_queries, unchanged_on_error, warn
+from rankrls._calls import Progress, unchanged_on_error, warn
 from rankrls.core.linalg.krylov import History, IterationOptions, converge, stop_early
 from rankrls.core.preferences.statistics import Statistics
 from rankrls.core.ridge.iterative import join_outputs
@@ -79,7 +79,6 @@ class RankRLS(DaskRanker, estimators.RankRLS):
     (2,)
     """
 
-    @names_queries
     def fit(
         self,
         X: Any,

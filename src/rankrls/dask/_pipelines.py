@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
 from rankrls import estimators
-from rankrls._calls import names_queries, unchanged_on_error
+from rankrls._calls import unchanged_on_error
 from rankrls.dask import _partitions
 from rankrls.dask._dask_cv import RankRLSCV
 from rankrls.dask._dask_ranker import DaskRanker
@@ -18,7 +18,6 @@ from rankrls.estimators.scalers import SCALERS, taken_apart
 __all__ = ["fit"]
 
 
-@names_queries
 def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any = None) -> Any:
     """Fit a ranker, or a pipeline of scaler and ranker, to rows on the workers of a cluster.
 
