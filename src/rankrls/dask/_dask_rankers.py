@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import dask
 from rankrls import estimators
-from rankrls._calls import names_queries, unchanged_on_error
+from rankrls._calls import unchanged_on_error
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.dask import _partitions
 from rankrls.dask._fit import check_columns, distribute, fit_cv, fit_ranker
@@ -26,7 +26,6 @@ __all__ = ["RankRLS", "RankRLSCV", "fit"]
 Array = NDArray[Any]
 
 
-@names_queries
 def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any = None) -> Any:
     """Fit a ranker, or a pipeline of scaler and ranker, to rows on the workers of a cluster.
 
@@ -174,7 +173,6 @@ class DaskRanker(IncrementalRanker):
         )
         return values[:, 0] if self._flat else values
 
-    @names_queries
     def score(
         self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None, **judgements: Any
     ) -> float:
@@ -320,7 +318,6 @@ class RankRLS(DaskRanker, estimators.RankRLS):
     (2,)
     """
 
-    @names_queries
     def fit(
         self,
         X: Any,
@@ -416,7 +413,6 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
     <class 'rankrls.estimators.cv.RankRLSCV'>
     """
 
-    @names_queries
     def fit(
         self,
         X: Any,

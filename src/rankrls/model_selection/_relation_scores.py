@@ -14,7 +14,7 @@ from rankrls._calls import Progress, tells
 from rankrls._validation import check_integer
 from rankrls.core.relations.cv import RelationFolds
 from rankrls.estimators.choosing import Scoring
-from rankrls.estimators.conditional import ConditionalRanker
+from rankrls.estimators.conditional_base import ConditionalRanker
 from rankrls.estimators.relation_folds import folds_of
 from rankrls.estimators.relation_inputs import Relation
 
@@ -133,7 +133,7 @@ def _refit(
     sides = relation.rows, relation.ranked
     X, Z = (objects.part(chosen, chosen) for objects, chosen in zip(sides, train, strict=True))
     # Different objects of one kind in rows and columns are objects of two kinds to the model.
-    apart = relation.two_domains or not np.array_equal(*train)
+    apart = relation.two_domains or not np.array_equal(train[0], train[1])
     model.fit(X, Y, Z if apart else None)
     rows, cols, y = held.lists
     new = [side.part(*chosen) for side, *chosen in zip(sides, test, train, strict=True)]
