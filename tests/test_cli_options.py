@@ -64,6 +64,8 @@ def write_files(X, y, qid):
     gaps = frame.copy()
     gaps.loc[::7, "b"] = np.nan
     gaps.to_csv("gaps.csv", index=False)
+    some = frame["label"].where(np.arange(len(y)) % 7 > 0)
+    frame.assign(label=some).to_csv("some.csv", index=False)
     dump_letor(np.column_stack([X, y]), y, "zero.dat", qid=qid, zero_based=True)
     dump_letor(X, y, "zero4.dat", qid=qid, zero_based=True)
     np.savetxt("scores.txt", X[:, 0])
@@ -140,6 +142,7 @@ DATA = {
     "delimiter": ("train.csv", "", "--delimiter ;"),
     "zero_based": ("zero.dat", "", "--zero-based"),
     "missing": ("gaps.csv", "", "--missing zero"),
+    "unlabelled": ("some.csv", "", "--unlabelled drop"),
     "group": ("flat.dat", "--group sizes.txt", "--group halves.txt"),
 }
 
@@ -254,6 +257,7 @@ def cases():
         if command == "update":  # weights count
             table["weight"] = ("train.csv", "--features a,b,c,d", "--weight w")
             table["zero_based"] = ("zero4.dat", "", "--zero-based")
+            table["unlabelled"] = ("some.csv", "--features a,b,c,d", "--unlabelled drop")
         if command == "predict":  # --format says what is written
             table["format"] = ("train.dat", "", "--input-format csv")
         if command == "compare":  # NDCG refuses labels below 0
@@ -299,7 +303,7 @@ def test_an_option_is_used_or_refused(folder, capsys, command, name, base, words
     file, more, option = words
     plain = f"{base.format(file)} {more}"
     code, before, _ = outcome(capsys, plain)
-    assert code == 0 or name in ("missing", "zero_based", "drop")
+    assert code == 0 or name in ("missing", "unlabelled", "zero_based", "drop")
     code, after, err = outcome(capsys, f"{plain} {option}")
     assert code in (0, 2), err
     if code == 0:

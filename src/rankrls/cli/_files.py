@@ -124,6 +124,7 @@ class DataFile:
             "zero_based": options.zero_based,
             "missing": "error" if options.missing in (None, "error") else "nan",
             "group": options.group or "auto",
+            "unlabelled": options.unlabelled or "error",
         }
         if options.one_ranking and options.group:
             raise ValueError("--one-ranking and --group exclude each other")

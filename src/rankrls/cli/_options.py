@@ -134,6 +134,7 @@ class DataOptions:
     zero_based: bool
     missing: str | None
     group: str | None
+    unlabelled: str | None
     given: frozenset[str]
 
 
@@ -176,7 +177,7 @@ def given() -> frozenset[str]:
 def take(kind: Any, values: dict[str, Any]) -> Any:
     """Move the values that a class of options has from a command's arguments into it."""
     names = [field.name for field in fields(kind) if field.name != "given"]
-    return kind(**{name: values.pop(name) for name in names}, given=given())
+    return kind(**{name: values.pop(name, None) for name in names}, given=given())
 
 
 def _all(function: F, options: list[Callable[[F], F]]) -> F:
@@ -241,6 +242,9 @@ def data_options(
                          help="How to impute missing features (empty cells, NA, NaN, NULL): by the "
                          "mean of the feature, by 0, or not at all (error, the default). The "
                          "imputation is part of the model and is applied by predict and evaluate."),
+            *([click.option("--unlabelled", type=click.Choice(["error", "drop"]),
+                            help="Rows without a label: an error (the default), or leave them out "
+                            "and say how many.")] if weights else []),
         ],
     )  # fmt: skip
 
