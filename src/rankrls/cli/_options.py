@@ -133,8 +133,8 @@ class DataOptions:
     delimiter: str | None
     zero_based: bool
     missing: str | None
+    unlabelled: str
     group: str | None
-    unlabelled: str | None
     given: frozenset[str]
 
 
@@ -177,7 +177,7 @@ def given() -> frozenset[str]:
 def take(kind: Any, values: dict[str, Any]) -> Any:
     """Move the values that a class of options has from a command's arguments into it."""
     names = [field.name for field in fields(kind) if field.name != "given"]
-    return kind(**{name: values.pop(name, None) for name in names}, given=given())
+    return kind(**{name: values.pop(name) for name in names}, given=given())
 
 
 def _all(function: F, options: list[Callable[[F], F]]) -> F:
@@ -242,9 +242,8 @@ def data_options(
                          help="How to impute missing features (empty cells, NA, NaN, NULL): by the "
                          "mean of the feature, by 0, or not at all (error, the default). The "
                          "imputation is part of the model and is applied by predict and evaluate."),
-            *([click.option("--unlabelled", type=click.Choice(["error", "drop"]),
-                            help="Rows without a label: an error (the default), or leave them out "
-                            "and say how many.")] if weights else []),
+            click.option("--unlabelled", type=click.Choice(["error", "drop"]), default="error",
+                         show_default=True, help="Rows without a label: stop, or leave them out."),
         ],
     )  # fmt: skip
 
@@ -258,7 +257,8 @@ def model_options(function: F) -> F:
                          help="linear, rbf, poly, sigmoid, cosine, laplacian, …"),
             click.option("--gamma", type=float, help="Of rbf, poly, sigmoid, laplacian and chi2; "
                          "by default 1/n_features."),
-            click.option("--degree", type=float, default=3, show_default=True, help="Of poly."),
+            click.option("--degree", type=float, default=3, show_default=True,
+                         help="Degree of the polynomial kernel."),
             click.option("--coef0", type=float, default=1, show_default=True,
                          help="Of poly and sigmoid."),
             click.option("--cost", type=click.Choice(["magnitude", "unit", "relative"]),
@@ -279,7 +279,7 @@ def model_options(function: F) -> F:
                          "held-out rows, and never from labels."),
             click.option("--solver", default="auto", show_default=True,
                          type=click.Choice(["auto", "primal", "dual", "nystroem", "cg"])),
-            click.option("--basis", "n_components", type=click.IntRange(1),
+            click.option("--basis", "n_components", type=click.IntRange(1, 2**31),
                          metavar="N",
                          help="Nyström approximation with N random rows as basis."),
             click.option("--max-iter", type=click.IntRange(1), metavar="N",
