@@ -32,9 +32,15 @@ from rankrls._frames import (
 from rankrls._relation_labels import EdgeList, read_labels
 from rankrls._validation import check_integer, check_positive, show
 from rankrls.core.linalg.krylov import IterationOptions
-from rankrls.core.relations.cell_equations import HeldOutCells
+from rankrls.core.relations.incomplete import HeldOutCells
 from rankrls.core.relations.labels import FittedOffsets, FreeOffsets, Observations, free_offsets
-from rankrls.core.relations.pairwise import PAIRWISE, PairwiseKernel, SideValues, sampled_products
+from rankrls.core.relations.pairwise import (
+    PAIRWISE,
+    PairwiseKernel,
+    RelationLoss,
+    SideValues,
+    sampled_products,
+)
 from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, CellPosterior
 from rankrls.core.relations.problem import (
     LOST,
@@ -388,14 +394,8 @@ class ConditionalRanker(BaseEstimator):
         ranking = self.loss == "ranking"
         if ranking:  # the ranking loss has row offsets, which include a constant
             offsets = FreeOffsets(columns=offsets.columns)
-        problem = RelationProblem(
-            *sides,
-            labels,
-            ranking=ranking,
-            sign=SIGNS[self.relation],
-            offsets=offsets,
-            pairwise=self._pairwise,
-        )
+        loss = RelationLoss(ranking, SIGNS[self.relation], offsets, self._pairwise)
+        problem = RelationProblem(*sides, labels, loss)
         if problem.is_empty():
             raise ValueError(
                 "relation='reciprocal' leaves no function but f = 0: the kernel matrix of X has "

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import eigvalsh
 
 from rankrls import _resources
 from rankrls._calls import warn
@@ -218,12 +217,10 @@ class Objects:
             return self.gram()
 
         if isinstance(self.kernel, KernelSum):
-            K, floor = gram(), self.kernel.identity_weight
-            if floor > 0.0 and not self.kernel.positive:
-                floor = max(0.0, float(eigvalsh(K, subset_by_index=[0, 0])[0]))
+            K = gram()
             if self.profile is not None:
-                return ProfiledSide(K, self.kernel.profiles, self.profile, free, floor=floor)
-            return Side(K, floor=floor, parts=lambda: list(self.parts(self.new(self.X))))
+                return ProfiledSide(K, self.kernel.profiles, self.profile, free)
+            return Side(K, parts=lambda: list(self.parts(self.new(self.X))))
         if not self.kernel.linear:
             return Side(gram())
         if sparse.issparse(X):
