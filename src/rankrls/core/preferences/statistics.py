@@ -19,9 +19,18 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import Objective, ScatterLaplacian
 from rankrls.core.preferences.query_weights import Groups, query_factor
 
-__all__ = ["RankingStatistics", "Statistics", "add_batch", "batch_statistics", "merged_means"]
+__all__ = [
+    "UNDERFLOW",
+    "RankingStatistics",
+    "Statistics",
+    "add_batch",
+    "batch_statistics",
+    "merged_means",
+]
 
 Array = NDArray[Any]
+
+UNDERFLOW = "the weights are so small that their products underflow; scale them up"
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -224,9 +233,7 @@ def batch_statistics(graph: PreferenceGraph, Phi: Any, loss: Loss) -> list[Stati
         if objective.n_pairs == 0:
             continue
         if not objective.laplacian.row_weight().any():
-            raise ValueError(
-                "the weights are so small that their products underflow; scale them up"
-            )
+            raise ValueError(UNDERFLOW)
         part = Statistics.of(objective, Phi)
         part.require_finite()
         parts.append(part)
@@ -331,6 +338,8 @@ class RankingStatistics:
         if n_pairs == 0:
             return Statistics.empty(self.total.outputs, len(self.total.gram))
         c = float(query_factor(query_weighting, N, self.edge_weight))
+        if not c * N > 0:
+            raise ValueError(UNDERFLOW)
         sums = (self.total.gram, self.total.cross, self.total.energy)
         for array in (*sums, self.total.largest, self.total.largest_energy):
             array *= c * N

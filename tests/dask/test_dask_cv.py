@@ -1,6 +1,5 @@
 """`rankrls.dask.RankRLSCV`: the alpha and the model of `rankrls.RankRLSCV` with the same folds."""
 
-import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -12,6 +11,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
+import dask
 import rankrls
 import rankrls.dask
 from cases import COSTS, TIES, WEIGHTINGS
