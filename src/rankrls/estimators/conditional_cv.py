@@ -21,7 +21,7 @@ from rankrls.core.relations.cv import (
     cross_validate,
     unpaired,
 )
-from rankrls.core.relations.holdout_gradient import holdout_error, holdout_errors
+from rankrls.core.relations.holdout import holdout_error, holdout_errors
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import KernelSum, Side
 from rankrls.estimators.choosing import Scoring, best_of, check_alphas, default_grid, search_alphas

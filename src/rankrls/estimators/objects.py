@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import eigvalsh
 
 from rankrls import _resources
 from rankrls._calls import warn
@@ -209,25 +208,29 @@ class Objects:
         """
         X, n = self.features, len(self)
 
-        def gram() -> Array:
+        def require() -> None:
             advice = "use fewer objects: all n × n kernel values are needed"
             _resources.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
+
+        def gram() -> Array:
+            require()
             return self.gram()
 
         if isinstance(self.kernel, KernelSum):
-            K, floor = gram(), self.kernel.identity_weight
-            if floor > 0.0 and not self.kernel.positive:
-                floor = max(0.0, float(eigvalsh(K, subset_by_index=[0, 0])[0]))
+            K = gram()
             if self.profile is not None:
-                return ProfiledSide(K, self.kernel.profiles, self.profile, free, floor=floor)
-            return Side(K, floor=floor, parts=lambda: list(self.parts(self.new(self.X))))
+                return ProfiledSide(K, self.kernel.profiles, self.profile, free)
+            return Side(K, parts=lambda: list(self.parts(self.new(self.X))))
         if not self.kernel.linear:
             return Side(gram())
-        if not sparse.issparse(X):  # the kernel matrix is rarely needed if there are few features
-            return Side(gram if 8 * X.shape[1] <= n else gram(), X)
-        # A dense copy is no larger than the kernel matrix, and its columns keep their digits.
-        K = gram()
-        return Side(K, X.toarray(), multiplies=False) if X.shape[1] <= n else Side(K)
+        if sparse.issparse(X):
+            # A dense copy is no larger than the kernel matrix, and its columns keep their digits.
+            require()
+            few = X.shape[1] <= n
+            return Side(gram, X.toarray(), multiplies=False) if few else Side(gram())
+        if 8 * X.shape[1] > n:  # otherwise the kernel matrix is rarely needed
+            require()
+        return Side(gram, X)
 
     # ------------------------------------------------------------------ new objects
 

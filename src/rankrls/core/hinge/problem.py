@@ -192,7 +192,8 @@ class HingeProblem:
             rows = _without_offsets(self.X)
             return FeatureSpace(stack.enter_context(Products.of(rows, self.threads))), None
         if not self.kernel.linear:
-            K = DualSpace(self.kernel, self._rows()).gram
+            dual = DualSpace(self.kernel, self._rows())
+            self.rows, self.shift, K = dual.rows, dual.shift, dual.gram
             space = KernelSpace.of(K[:, self.used] if self.kernel.precomputed else K, FAR[8])
         else:
             rows = self.rows = _without_offsets(self._rows())
@@ -252,7 +253,7 @@ class HingeProblem:
         return max(self.options.tol, ROUNDING[self.X.dtype])
 
     def _model(self, alphas: Array, paths: list[list[HingeSolution]]) -> FittedFunction:
-        """Build the model from the solutions of every output and alpha."""
+        """Build the function from the solutions of every output and alpha."""
         X, kernel, basis = self.X, self.kernel, self.basis
 
         def gather(values: Callable[[HingeSolution], Any]) -> Array:
@@ -260,26 +261,24 @@ class HingeProblem:
             return np.stack([[values(s) for s in path] for path in paths], axis=-1)
 
         if self.solver == "primal":
-            coef = gather(lambda s: s.weights)
-            return FittedFunction(alphas, kernel, coef.astype(X.dtype))
+            return FittedFunction(alphas, coef=gather(lambda s: s.weights).astype(X.dtype))
         a = gather(lambda s: s.row_coefficients)
+        length, kept = X.shape[0], self.used
         if basis is not None:
-            length, kept, rows = len(basis.indices), basis.map.kept, None
-        else:
-            length, kept = X.shape[0], self.used
-            rows = None if kernel.precomputed else X[self.used]
+            length, kept = len(basis.indices), basis.map.kept
         dual_coef = np.zeros((len(alphas), length, a.shape[-1]))
         dual_coef[:, kept] = a
-        if not kernel.linear:
-            return FittedFunction(alphas, kernel, None, dual_coef, rows, kept, basis=basis)
-        if basis is not None:
-            coef = np.stack([basis.rows.T @ part for part in a])
-        else:
+        model = FittedFunction(alphas, kernel, dual_coef=dual_coef, kept=kept, basis=basis)
+        if kernel.linear and basis is not None:
+            model.coef = np.stack([basis.rows.T @ part for part in a]).astype(X.dtype)
+        elif kernel.linear:
             # The coefficients of all rows sum to zero: centred rows give the same weights.
             rows = self.rows
             coef = gather(lambda s: rows.T @ s.row_coefficients if s.weights is None else s.weights)
-        coef = coef.astype(X.dtype)
-        return FittedFunction(alphas, kernel, coef, dual_coef, None, kept, basis=basis)
+            model.coef = coef.astype(X.dtype)
+        elif basis is None:
+            model.rows, model.shift = self.rows, self.shift
+        return model
 
     def _check_gap(self, gap: Array, rounding: Array, n_iter: Array) -> None:
         tol = self.options.tol
