@@ -9,6 +9,7 @@ import numpy as np
 
 from fuzz import Target
 from fuzz_mutators import BINARY, TEXT, mutated
+from graph_kernels.test_corpus import CORPUS
 from rankrls.datasets import (
     iter_letor,
     iter_ranking,
@@ -20,7 +21,6 @@ from rankrls.datasets import (
     load_run,
 )
 from rankrls.graph_kernels import iter_interaction_corpus
-from test_interaction_corpus import CORPUS
 
 LETOR = b"".join(
     b"%d qid:%d 1:%.3f 2:%d 7:1e-3 # doc %d\n" % (i % 3, i // 4, i / 7, i, i) for i in range(24)

@@ -386,7 +386,7 @@ def test_pair_features_and_scores_beside_pairs():
     pairs = np.argsort(rng.random((50, 20)), axis=1)[:, :2]
     C = rng.standard_normal((50, 2))
     table = audit(RankRLS(), X, pairs=pairs, pair_features=C)
-    model = RankRLS().fit(X, pairs=pairs[1:], pair_features=C[1:])
+    model = RankRLS().fit(X, pairs=pairs, pair_weight=np.arange(50) > 0, pair_features=C)
     f = model.predict(X)
     d = f[pairs[0, 0]] - f[pairs[0, 1]] + C[0] @ model.pair_coef_
     np.testing.assert_allclose(table.deleted_residual[0], 1 - d)

@@ -230,7 +230,7 @@ CASES = [
     case(
         "magnitude negative",
         fit_pairs(PAIRS, magnitude=[1, 1, -2]),
-        "magnitude must be >= 0 .* entry 2 is -2 .*swap the pair",
+        "magnitude must be >= 0; entry 2 is -2 .*swap the pair",
     ),
     case("magnitude < 0", fit_pairs(PAIRS, magnitude=[1, 1, -2]), "magnitude must be >.* entry 2"),
     case("magnitude NaN", fit_pairs(PAIRS, magnitude=[1, np.nan, 1]), "magnitude contains NaN"),

@@ -149,7 +149,7 @@ def test_pairs_that_are_refitted(monkeypatch):
     data = {"pairs": pairs, "magnitude": magnitude, "pair_weight": weight}
     ranker = RankRLS(0.7, kernel="rbf", gamma=0.2)
     expected = audit(ranker, X, **data, eval_set="leave-one-out").metric_change
-    monkeypatch.setattr("rankrls.core.ridge.leave_two_out.SINGULAR", 2.0)
+    monkeypatch.setattr("rankrls.core.ridge.residuals.TWO_SINGULAR", 2.0)
     found = audit(ranker, X, **data, eval_set="leave-one-out").metric_change
     np.testing.assert_allclose(found, expected, atol=1e-12)
 

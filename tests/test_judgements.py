@@ -184,7 +184,7 @@ def test_ties_pull_together():
     assert abs(tied[1] - tied[2]) < 1e-9
     unit = RankRLS(0.1, cost="unit").fit(X, pairs=[(0, 1), (0, 2), (1, 2)], magnitude=[3, 3, 0])
     np.testing.assert_allclose(unit.predict(X), tied)
-    with pytest.raises(ValueError, match=r"magnitude of 0 \(a tie\)"):
+    with pytest.raises(ValueError, match=r"a magnitude of 0 \(a tie\)"):
         RankRLS(cost="relative").fit(X, pairs=[(0, 1), (0, 2), (1, 2)], magnitude=[1, 1, 0])
     with pytest.raises(ValueError, match="every pair is a tie"):
         RankRLS().fit(X, pairs=[(0, 1)], magnitude=[0])
@@ -391,10 +391,11 @@ def _expanded(X, pairs, C):
 def test_covariates_are_features_of_the_comparison(alpha):
     X, pairs, magnitude, _, C = _with_position(np.random.default_rng(7))
     ranker = RankRLS(alpha).fit(X, pairs=pairs, magnitude=magnitude, pair_features=C)
-    rows, own = _expanded(X, pairs, C)
+    unit = np.sqrt(np.square(C).mean(axis=0))  # in which coefficients are penalised
+    rows, own = _expanded(X, pairs, C / unit)
     expected = RankRLS(alpha).fit(rows, pairs=own, magnitude=magnitude)
     np.testing.assert_allclose(ranker.coef_, expected.coef_[:6], rtol=1e-9)
-    np.testing.assert_allclose(ranker.pair_coef_, expected.coef_[6:], rtol=1e-9)
+    np.testing.assert_allclose(ranker.pair_coef_ * unit, expected.coef_[6:], rtol=1e-9)
     p = ranker.preference_proba(X[pairs[:, 0]], X[pairs[:, 1]], pair_features=C, noisy=True)
     np.testing.assert_allclose(
         p, expected.preference_proba(rows[own[:, 0]], rows[own[:, 1]], noisy=True), rtol=1e-9
@@ -433,7 +434,7 @@ def test_covariates_beside_a_kernel():
     ranker = RankRLS(0.5, kernel="rbf", gamma=0.1).fit(
         X, pairs=pairs, magnitude=magnitude, pair_features=C
     )
-    rows, own = _expanded(X, pairs, C)
+    rows, own = _expanded(X, pairs, C / np.sqrt(np.square(C).mean(axis=0)))
     K = rbf_kernel(rows[:, :6], gamma=0.1) + rows[:, 6:] @ rows[:, 6:].T
     expected = RankRLS(0.5, kernel="precomputed").fit(K, pairs=own, magnitude=magnitude)
     f = expected.predict(K)
@@ -473,8 +474,10 @@ def test_held_out_with_covariates_equals_refits(space, by):
         folds = [np.array([i]) for i in range(0, len(pairs), 17)]
     for a, alpha in enumerate(alphas):
         for number, fold in enumerate(folds):
-            rest = np.setdiff1d(np.arange(len(pairs)), fold)
-            model = RankRLS(alpha, **options).fit(X, pairs=pairs[rest], pair_features=C[rest])
+            # Without weight: the unit of covariates is that of all pairs.
+            weight = np.where(np.isin(np.arange(len(pairs)), fold), 0.0, 1.0)
+            model = RankRLS(alpha, **options)
+            model.fit(X, pairs=pairs, pair_weight=weight, pair_features=C)
             f = model.predict(X)
             expected = f[pairs[fold, 0]] - f[pairs[fold, 1]] + C[fold] @ model.pair_coef_
             got, deviation = found[a, fold], std[a, fold]
@@ -487,6 +490,20 @@ def test_held_out_with_covariates_equals_refits(space, by):
                 X[pairs[fold, 0]], X[pairs[fold, 1]], C[fold]
             )[:, 0]
             np.testing.assert_allclose(deviation**2, variance, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:the best alpha")
+@pytest.mark.parametrize("unit", [1e-9, 1e-4, 1e6])
+def test_the_unit_of_covariates_does_not_matter(unit):
+    X, pairs, magnitude, judge, C = _with_position(np.random.default_rng(10))
+    given = {"pairs": pairs, "magnitude": magnitude}
+    for make in (lambda: RankRLS(0.5), lambda: RankRLSCV(n_jobs=1)):
+        more = {} if type(make()) is RankRLS else {"groups": judge}
+        one = make().fit(X, pair_features=C, **given, **more)
+        other = make().fit(X, pair_features=unit * C, **given, **more)
+        np.testing.assert_allclose(other.pair_coef_ * unit, one.pair_coef_, rtol=1e-8)
+        np.testing.assert_allclose(other.coef_, one.coef_, rtol=1e-8)
+        assert getattr(other, "n_refits_", 0) == 0 or (np.asarray(other.n_refits_) == 0).all()
 
 
 def test_covariates_are_saved_and_checked(tmp_path):

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 import rankrls.core.linalg.factorizations as factorizations
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, RankSVM
-from rankrls.core.ridge.leave_pair_out import ThreadPoolExecutor
+from rankrls.core.ridge.pairs import ThreadPoolExecutor
 from rankrls.core.spaces import spaces
 from rankrls.datasets import make_ranking
 from rankrls.model_selection import leave_pair_out_score, permutation_test
@@ -100,7 +100,7 @@ class Pool(ThreadPoolExecutor):
 
 
 def test_threads_of_leave_pair_out_follow_n_jobs(monkeypatch):
-    monkeypatch.setattr("rankrls.core.ridge.leave_pair_out.ThreadPoolExecutor", Pool)
+    monkeypatch.setattr("rankrls.core.ridge.pairs.ThreadPoolExecutor", Pool)
     Y = np.random.default_rng(0).normal(size=(40, 6))
     leave_pair_out_score(RankRLS(n_jobs=1), X[:40], Y)
     with threadpool_limits(1):

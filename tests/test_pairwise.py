@@ -534,7 +534,7 @@ def test_two_step_by_hand():
         ({"alpha": (1.0, 2.0, 3.0), "pairwise": "two-step"}, "a number or a pair"),
         ({"alpha": (1.0, 0.0), "pairwise": "two-step"}, "alpha must be"),
         ({"pairwise": "two-step", "fit_offsets": True}, "add the kernel 'constant'"),
-        ({"pairwise": "two-step", "early_stopping": True}, "not iterative"),
+        ({"pairwise": "two-step", "early_stopping": True}, "not for early_stopping"),
         ({"pairwise": "two-step", "solver": "cg"}, "closed form only, not solver='cg'"),
         ({"pairwise": "additive", "solver": "closed"}, "solver='closed' is not for"),
         ({"pairwise": "polynomial", "solver": "primal"}, "solver='primal' is not for"),
@@ -554,7 +554,7 @@ def test_options_that_are_refused(options, message):
         ({"pairwise": "mlpk", "relation": "reciprocal"}, "symmetric functions only"),
         ({"pairwise": "ranking", "relation": "symmetric"}, "reciprocal functions only"),
         ({"pairwise": "mlpk", "object_kernel": "rbf"}, "the same kernel on both sides"),
-        ({"pairwise": "mlpk", "kernel": "profile"}, "kernel 'profile' is not for pairwise='mlpk'"),
+        ({"pairwise": "mlpk", "kernel": "profile"}, "kernel='profile' is not for pairwise='mlpk'"),
         ({"pairwise": "two-step", "relation": "symmetric"}, "needs loss='regression'"),
         (
             {"pairwise": "polynomial", "relation": "symmetric", "solver": "closed"},

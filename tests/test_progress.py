@@ -179,13 +179,13 @@ def test_variances_of_many_rows_tell_how_many_are_done(terminal, monkeypatch):
         _, std = ranker.predict(X, return_std=True)
     assert np.allclose(std, expected)
     assert heard == [("posterior variances of rows", done, 40) for done in (0, 10, 20, 30)]
-    spread = ranker._model._spread
+    variance = ranker._model._variance
 
-    def slow(variances):
+    def slow(rows):
         terminal.seen.wait(10.0)
-        return spread(variances)
+        return variance(rows)
 
-    monkeypatch.setattr(ranker._model, "_spread", slow)
+    monkeypatch.setattr(ranker._model, "_variance", slow)
     ranker.predict(X, return_std=True)
     assert "predict 0 s: posterior variances of rows" in terminal.getvalue()
 

@@ -295,3 +295,18 @@ def test_labels_of_an_object_without_features():
     model = ConditionalRankRLS().fit(some, dropped.target, NAMED_Z)
     wanted = ConditionalRankRLS().fit(some, FRAME.loc[some.index], NAMED_Z)
     assert_allclose(model.predict(some, NAMED_Z), wanted.predict(some, NAMED_Z), rtol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"fit_offsets": np.True_}, {"fit_offsets": "global"}])
+def test_sides_without_offsets_have_zeros(options):
+    """Rounding errors of the constant would be taken for offsets of objects."""
+    rng = np.random.default_rng(0)
+    labels = 10.0 ** rng.integers(-3, 4, Y.shape) * rng.standard_normal(Y.shape)
+    for gaps in (0.0, 0.3):
+        table = np.where(rng.random(Y.shape) < gaps, np.nan, labels)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = ConditionalRankRLS(loss="regression", **options).fit(DOUBLE_X, table, DOUBLE_Z)
+        assert not model.row_offsets_.any()
+        assert not model.column_offsets_.any()
+        assert model.offset_ != 0.0

@@ -180,7 +180,7 @@ def test_refusals():
         ConditionalRankRLS(fit_offsets=True, relation="symmetric").fit(X, Y + Y.T)
     with pytest.raises(ValueError, match="no offsets of ranked objects"):
         ConditionalRankRLS(fit_offsets="columns", solver="primal").fit(X, Y)
-    with pytest.raises(ValueError, match="early_stopping does not know"):
+    with pytest.raises(ValueError, match="is not for early_stopping=True"):
         ConditionalRankRLS(fit_offsets="columns", early_stopping=True).fit(X, Y)
 
 

@@ -151,3 +151,38 @@ def test_refusals():
         model.predict(np.zeros((1, 2)), np.zeros((1, 2)), return_std=True)
     with pytest.raises(ValueError, match="compared row by row"):
         model.preference_proba(np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("observed", ["complete", "incomplete"])
+def test_new_objects_of_precomputed_kernels(observed):
+    """Their values among themselves follow those with the training objects, as in partial_fit."""
+    X, Y, Z = data(observed)
+    rng = np.random.default_rng(1)
+    new_X, new_Z = rng.standard_normal((3, 2)), rng.standard_normal((4, 3))
+    new_X[1] = X[2]  # a known object
+    options = {"loss": "regression", "alpha": ALPHA}
+    named = ConditionalRankRLS(kernel="rbf", gamma=0.5, **options).fit(X, Y, Z)
+    given = ConditionalRankRLS(kernel="precomputed", **options)
+    given.fit(rbf_kernel(X, gamma=0.5), Y, rbf_kernel(Z, gamma=0.5))
+    values = [
+        np.hstack([rbf_kernel(new, old, gamma=0.5), rbf_kernel(new, gamma=0.5)])
+        for new, old in ((new_X, X), (new_Z, Z))
+    ]
+    expected = named.predict(new_X, new_Z, return_std=True)
+    found = given.predict(*values, return_std=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(given.predict(*values), expected[0], rtol=1e-8, atol=1e-10)
+    with pytest.raises(ValueError, match="row 0 of X is none of the training objects"):
+        given.predict(values[0][:, :7], values[1], return_std=True)
+
+
+def test_the_problem_is_factorised_once(monkeypatch):
+    X, Y, Z = data("incomplete")
+    model = ConditionalRankRLS(kernel="rbf", loss="regression").fit(X, Y, Z)
+    first = model.predict(X, Z, return_std=True)[1]
+
+    def refuse(*_, **__):
+        raise AssertionError("factorised again")
+
+    monkeypatch.setattr("rankrls.core.relations.posterior.cho_factor", refuse)
+    np.testing.assert_array_equal(model.predict(X, Z, return_std=True)[1], first)

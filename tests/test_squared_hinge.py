@@ -128,7 +128,7 @@ def test_refusals():
     both = sparse.coo_array(([1.0, -1.0, 1.0], ([0, 0, 1], [0, 0, 1])), shape=Y.shape)
     with pytest.raises(ValueError, match=r"one label for each pair; one has both"):
         svm.fit(X, both, Z)
-    with pytest.raises(ValueError, match=r"neither early_stopping nor solver='closed'"):
+    with pytest.raises(ValueError, match=r"is not for solver='closed'"):
         ConditionalRankRLS(loss="squared_hinge", solver="closed").fit(X, Y, Z)
     with pytest.raises(ValueError, match=r"a path of alphas is for loss='ranking'"):
         regularization_path(svm, X, Y, Z=Z, alphas=[1.0])
@@ -144,5 +144,5 @@ def test_no_callback_and_no_two_step():
     ranker = ConditionalRankRLS(1.0, loss="squared_hinge")
     with pytest.raises(ValueError, match="takes no callback"):
         ranker.fit(X, SOME, Z, callback=print)
-    with pytest.raises(ValueError, match="pairwise='two-step' needs loss='regression'"):
+    with pytest.raises(ValueError, match="pairwise='two-step' is not for loss='squared_hinge'"):
         ranker.set_params(pairwise="two-step", alpha=(1.0, 1.0)).fit(X, Y, Z)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import numbers
 import os
 import threading
 from collections import deque
@@ -17,7 +16,7 @@ from typing import Any, TypeVar
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
-from rankrls._validation import show
+from rankrls._validation import is_integer, show
 
 __all__ = [
     "NAME_VECTORS",
@@ -221,7 +220,7 @@ def n_threads(n_jobs: Any) -> int:
     if n_jobs is None:
         most = _blas_threads()
         return most if most == 1 else min(most, _jobs(-1))  # counting cores takes 0.1 ms
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral) or n_jobs == 0:
+    if not is_integer(n_jobs) or n_jobs == 0:
         raise ValueError(f"n_jobs must be None or an integer other than 0; got {show(n_jobs)}")
     return _jobs(int(n_jobs))
 

@@ -27,6 +27,9 @@ __all__ = [
     "check_scores",
     "check_weights",
     "encode_qid",
+    "is_integer",
+    "is_missing",
+    "is_number",
     "label_array",
     "refuse_lazy",
     "show",
@@ -74,6 +77,24 @@ def check_option(name: str, value: Any, allowed: Iterable[str]) -> str:
     return value
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number, of Python or NumPy; truth values are none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer, of Python or NumPy; truth values are none."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, NaT or pandas.NA, which does not say whether it is itself."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        return True
+
+
 def check_positive(name: str, value: Any) -> float:
     """Return ``value`` as a float if it is a finite number above zero."""
     return check_number(name, value, above=0.0)
@@ -82,7 +103,7 @@ def check_positive(name: str, value: Any) -> float:
 def check_number(name: str, value: Any, *, above: float = -np.inf) -> float:
     """Return ``value`` as a float if it is a finite real number larger than ``above``."""
     bound = "" if above == -np.inf else f" > {above:g}"
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+    if not is_number(value):
         raise ValueError(f"{name} must be a number{bound}; got {show(value)}")
     try:
         number = float(value)
@@ -96,7 +117,7 @@ def check_number(name: str, value: Any, *, above: float = -np.inf) -> float:
 
 def check_integer(name: str, value: Any, *, least: int) -> int:
     """Return ``value`` as an int if it is an integer that is not smaller than ``least``."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+    if not is_integer(value) or value < least:
         raise ValueError(f"{name} must be an integer >= {least}; got {show(value)}")
     return int(value)
 
@@ -177,24 +198,22 @@ def check_weights(name: str, weights: ArrayLike, n: int, of: str = "rows of X") 
     array = _as_array(name, weights)
     if array.ndim == 0:
         array = np.full(n, array)
-    array = check_finite_array(name, array, ndim=(1,))
-    check_length(name, array, n, of)
-    if (array < 0).any():
-        where = int(np.flatnonzero(array < 0)[0])
-        raise ValueError(f"{name} must be >= 0; entry {where} is {array[where]:g}")
-    return array
+    return _not_negative(name, array, n, of)
 
 
 def check_magnitudes(magnitude: ArrayLike, n_pairs: int) -> NDArray[Any]:
     """Return the magnitudes of given pairs as a float64 array, all >= 0; 0 is a tie."""
-    array = check_finite_array("magnitude", magnitude, ndim=(1,))
-    check_length("magnitude", array, n_pairs, "pairs")
-    if (array < 0).any():
-        where = int(np.flatnonzero(array < 0)[0])
-        raise ValueError(
-            f"magnitude must be >= 0 (0: judged equal); entry {where} is {array[where]:g} "
-            "(to reverse a preference, swap the pair; to drop it, leave it out)"
-        )
+    advice = " (to reverse a preference, swap the pair; to drop it, leave it out; 0: judged equal)"
+    return _not_negative("magnitude", magnitude, n_pairs, "pairs", advice)
+
+
+def _not_negative(name: str, values: Any, n: int, of: str, advice: str = "") -> NDArray[Any]:
+    array = check_finite_array(name, values, ndim=(1,))
+    check_length(name, array, n, of)
+    negative = np.flatnonzero(array < 0)
+    if len(negative):
+        where = int(negative[0])
+        raise ValueError(f"{name} must be >= 0; entry {where} is {array[where]:g}{advice}")
     return array
 
 
@@ -218,27 +237,27 @@ def check_pairs(pairs: ArrayLike, n_rows: int, *, name: str = "pairs") -> NDArra
                 "of names: rankrls.datasets.load_preferences(table, items=names))"
             )
         raise ValueError(f"{name} must be row numbers (integers); got dtype {array.dtype}{hint}")
-    outside = (array < 0) | (array >= n_rows)
-    if outside.any():
-        where = int(np.flatnonzero(outside.any(axis=1))[0])
-        if (array[where] == -1).any():
-            raise ValueError(
-                f"{name}[{where}] = {tuple(array[where].tolist())} is out of range: -1 is what "
-                "X.index.get_indexer(names) gives for a name that is not in the index; add the "
-                "row to X, or drop the pair"
-            )
-        raise ValueError(
-            f"{name}[{where}] = {tuple(array[where].tolist())} is out of range: "
+    pair = "{}[{}] = {}".format
+    outside = np.flatnonzero(((array < 0) | (array >= n_rows)).any(axis=1))
+    if len(outside):
+        where = int(outside[0])
+        reason = (
             f"rows are numbered 0 to {n_rows - 1} (inside a cross-validation or a search, pass "
             "y=PreferenceGraph.from_pairs(...), which follows the split)"
         )
+        if (array[where] == -1).any():
+            reason = (
+                "-1 is what X.index.get_indexer(names) gives for a name that is not in the index; "
+                "add the row to X, or drop the pair"
+            )
+        shown = pair(name, where, tuple(array[where].tolist()))
+        raise ValueError(f"{shown} is out of range: {reason}")
     array = array.astype(np.int64, copy=False)
-    same = array[:, 0] == array[:, 1]
-    if same.any():
-        where = int(np.flatnonzero(same)[0])
-        raise ValueError(
-            f"{name}[{where}] = {tuple(array[where].tolist())} prefers a row to itself"
-        )
+    same = np.flatnonzero(array[:, 0] == array[:, 1])
+    if len(same):
+        where = int(same[0])
+        shown = pair(name, where, tuple(array[where].tolist()))
+        raise ValueError(f"{shown} prefers a row to itself")
     return array
 
 
@@ -257,13 +276,10 @@ def encode_qid(qid: Any, n_rows: int, *, name: str = "qid", of: str = "rows of X
         raise ValueError(f"{name} must be 1-D, one id for each row; got shape {array.shape}")
     check_length(name, array, n_rows, of)
     if array.dtype.kind in "fcmM":
-        bad = ~np.isfinite(array)
-        if bad.any():
-            where = int(np.flatnonzero(bad)[0])
-            raise ValueError(f"{name} is {array[where]} at row {where}: every row needs an id")
-    if array.dtype.kind == "O":
-        return _encode_objects(name, array)
-    return _encode_sortable(array)
+        bad = np.flatnonzero(~np.isfinite(array))
+        if len(bad):
+            raise ValueError(f"{name} is {array[bad[0]]} at row {bad[0]}: every row needs an id")
+    return _encode_objects(name, array) if array.dtype.kind == "O" else _encode_sortable(array)
 
 
 def as_text(words: list[str]) -> NDArray[Any]:
@@ -280,13 +296,6 @@ def as_text(words: list[str]) -> NDArray[Any]:
     array = np.empty(len(words), dtype=object)
     array[:] = words
     return array
-
-
-def _encode_words(words: NDArray[Any]) -> Queries:
-    """Make an array of objects from strings of very different lengths."""
-    labels = np.array(sorted(set(words)), dtype=object)
-    number = {label: code for code, label in enumerate(labels)}
-    return Queries(np.array([number[word] for word in words], dtype=np.int64), labels)
 
 
 def label_array(name: str, qid: Any) -> NDArray[Any]:
@@ -315,40 +324,39 @@ def _encode_sortable(array: NDArray[Any]) -> Queries:
     if array.dtype.kind in "iu" and len(array):
         low, high = int(array.min()), int(array.max())
         if high - low < 2 * len(array):  # few gaps: a table of all numbers between is enough
-            return _encode_numbers(array, low, high)
+            wide = np.int64 if array.dtype.kind == "i" else np.uint64  # int8 has no range of 255
+            offset = (array.astype(wide, copy=False) - wide(low)).astype(np.int64, copy=False)
+            present = np.zeros(high - low + 1, dtype=bool)
+            present[offset] = True
+            labels = np.flatnonzero(present).astype(wide) + wide(low)
+            return Queries((np.cumsum(present) - 1)[offset], labels.astype(array.dtype))
     labels, codes = np.unique(array, return_inverse=True)
     return Queries(codes.astype(np.int64, copy=False), labels)
 
 
-def _encode_numbers(array: NDArray[Any], low: int, high: int) -> Queries:
-    """The same for integers of a small range."""
-    wide = np.int64 if array.dtype.kind == "i" else np.uint64  # int8 cannot hold a range of 255
-    offset = (array.astype(wide, copy=False) - wide(low)).astype(np.int64, copy=False)
-    present = np.zeros(high - low + 1, dtype=bool)
-    present[offset] = True
-    number = np.cumsum(present) - 1
-    labels = np.flatnonzero(present).astype(wide) + wide(low)
-    return Queries(number[offset], labels.astype(array.dtype))
-
-
 def _encode_objects(name: str, array: NDArray[Any]) -> Queries:
-    kinds = {type(label) for label in array.tolist()}
-    if len(kinds) == 1 and issubclass(next(iter(kinds)), str):
-        words = as_text(array.tolist())
-        return _encode_sortable(words) if words.dtype.kind == "U" else _encode_words(array)
-    numbers_of: dict[Any, int] = {}
-    codes = np.empty(len(array), dtype=np.int64)
+    """Number texts in their order, and other objects by first appearance."""
+    values = array.tolist()
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        words = as_text(values)
+        if words.dtype.kind == "U":
+            return _encode_sortable(words)
+        number = {label: code for code, label in enumerate(sorted(set(values)))}
+        labels = np.array(list(number), dtype=object)
+        return Queries(np.array([number[word] for word in values], dtype=np.int64), labels)
+    number, codes = {}, np.empty(len(array), dtype=np.int64)
     mixed = any(issubclass(kind, str) for kind in kinds)
     for i, label in enumerate(array):
-        if _is_null(label):
+        if is_missing(label):
             raise ValueError(f"{name} contains {label!r} at row {i}: every row needs an id")
-        if mixed and isinstance(label, int | np.integer) and not isinstance(label, bool):
+        if mixed and is_integer(label):
             label = str(label)  # 2 and "2" are the same query, as in updates
         try:
-            codes[i] = numbers_of.setdefault(label, len(numbers_of))
+            codes[i] = number.setdefault(label, len(number))
         except TypeError as error:
             raise ValueError(f"{name} must hold hashable ids; row {i} is {label!r}") from error
-    return Queries(codes, list(numbers_of))
+    return Queries(codes, list(number))
 
 
 def written_integer(text: str) -> int | None:
@@ -357,11 +365,3 @@ def written_integer(text: str) -> int | None:
         return None
     number = int(text)
     return number if str(number) == text else None
-
-
-def _is_null(label: Any) -> bool:
-    """Whether a label is None, NaN or pandas.NA, which does not tell whether it equals itself."""
-    try:
-        return label is None or bool(label != label)
-    except TypeError:
-        return True

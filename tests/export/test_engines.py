@@ -334,9 +334,7 @@ def test_own_names_in_another_place_are_refused(export, scaled):
     assert export(model, list("abcde")) == export(model)
     assert export(model, ["a", "b", "c", "other", "e"])
     for names in (list("edcba"), list("abced"), ["new", "a", "x", "y", "z"]):
-        with pytest.raises(
-            ValueError, match=r"the model's own name of feature \d: give other"
-        ):
+        with pytest.raises(ValueError, match=r"the model's own name of feature \d: give other"):
             export(model, names)
 
 

@@ -231,7 +231,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="dtype must be one of"):
         to_onnx(RankRLS().fit(X, y), dtype="float16")
     ranker = RankRLS(kernel="rbf").fit(X, y)
-    ranker._model._A[0, 2] = np.nan
+    ranker._model.dual_coef[0, 2] = np.nan
     with pytest.raises(ValueError, match="not finite"):
         to_onnx(ranker)
 

@@ -441,16 +441,16 @@ def test_order_and_batches_make_no_difference(monkeypatch):
 
 def test_one_decomposition(monkeypatch):
     """The spectrum of leave-pair-out is computed once for all alphas and batches."""
-    from rankrls.core.ridge import problem
+    from rankrls.core.ridge import pairs
 
     made = []
 
-    class Counted(problem.RankingSpectrum):
+    class Counted(pairs.RankingSpectrum):
         def __init__(self, *args, **options):
             made.append(1)
             super().__init__(*args, **options)
 
-    monkeypatch.setattr(problem, "RankingSpectrum", Counted)
+    monkeypatch.setattr(pairs, "RankingSpectrum", Counted)
     monkeypatch.setattr(module, "BATCH_NUMBERS", 1)
     X, y, _ = make(seed=6)
     permutation_test(RankRLS(kernel="rbf"), X, y, alphas=GRID, n_permutations=50)

@@ -16,7 +16,6 @@ from rankrls import (
     RankRLS,
     RankRLSCV,
     metrics,
-    plotting,
     regularization_path,
 )
 from rankrls.model_selection import (
@@ -406,11 +405,6 @@ def test_bad_tournaments():
 # ------------------------------------------------------------------------------------- all
 
 
-def test_colours_and_dashes_of_lines_differ():
-    styles = plotting._display.line_styles(12)
-    assert len({(style["color"], style["linestyle"]) for style in styles}) == 12
-
-
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'rankrls\[plot\]'"):
@@ -458,14 +452,6 @@ def test_reliability_of_predictions_against_loops():
     assert again.line_.get_color() != display.line_.get_color()
     assert texts(display.ax_)[-1] == f"again, log loss = {again.log_loss:.3f}"
     assert np.ptp(again.counts) <= 1  # of equal numbers
-
-
-def test_reliability_of_sure_predictions():
-    sure = ReliabilityDisplay.from_predictions([0.0, 1.0, 1.0], [0, 1, 1])
-    assert sure.log_loss == 0
-    assert sure.prob_true.tolist() == [0, 1]
-    assert sure.prob_high[0] > 0
-    assert sure.prob_high[1] == 1
 
 
 @pytest.mark.parametrize("by", ["judgement", "group"])

@@ -9,7 +9,7 @@ import numpy as np
 
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.leave_out import HeldOut
+from rankrls.core.ridge.residuals import HeldOut
 from rankrls.estimators.choosing import LOSS_METRIC, ListScores, Scoring
 
 __all__ = ["Chance", "hardly_better"]

@@ -15,8 +15,8 @@ from rankrls._validation import show
 from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.fold_statistics import FoldStatistics
-from rankrls.core.ridge.leave_out import HeldOut
 from rankrls.core.ridge.models import solve_statistics
+from rankrls.core.ridge.residuals import HeldOut
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.dask._dask_ranker import MAX_PRIMAL_FEATURES, DaskRanker, LazyRows, refuse_pairs
 from rankrls.dask._partitioned_problem import PartitionedProblem

@@ -14,8 +14,8 @@ from rankrls import _resources, estimators
 from rankrls._calls import Progress, names_queries, unchanged_on_error, warn
 from rankrls.core.linalg.krylov import History, IterationOptions, converge, stop_early
 from rankrls.core.preferences.statistics import Statistics
-from rankrls.core.ridge.iterative import IterativeModel
-from rankrls.core.ridge.models import Model, NystroemModel, solve_statistics
+from rankrls.core.ridge.iterative import join_outputs
+from rankrls.core.ridge.models import FittedFunction, fit_nystroem, solve_statistics
 from rankrls.core.spaces.products import Products
 from rankrls.core.spaces.spaces import DEFAULT_BASIS, Kernel, choose_basis
 from rankrls.dask._cg import DistributedEquations
@@ -218,7 +218,7 @@ class RankRLS(DaskRanker, estimators.RankRLS):
             (statistics,) = PartitionedProblem.statistics_of([problem], scaling)
             _require_mass(sum(part.mass for part in statistics))
             self.n_pairs_ = _n_pairs(statistics)
-            self._model: Model = solve_statistics(
+            self._model: FittedFunction = solve_statistics(
                 statistics, None, alphas, problem.dtype, getattr(self, "feature_names_in_", None)
             )
             return
@@ -237,7 +237,7 @@ class RankRLS(DaskRanker, estimators.RankRLS):
             return found
 
         dtype = basis.map.Z.dtype
-        self._model = NystroemModel.from_statistics(of_features, basis, alphas, dtype)
+        self._model = fit_nystroem(of_features, basis, alphas, dtype)
 
     @np.errstate(over="ignore", invalid="ignore")
     def _solve_cg(
@@ -270,7 +270,8 @@ class RankRLS(DaskRanker, estimators.RankRLS):
             )
             score = partial(graph_accuracy, graph)
             W, history = stop_early(equations, alphas, options, Products(X), score, n_outputs)
-        self._model = IterativeModel(operator.outputs, W, alphas, problem.dtype)
+        coef = join_outputs(operator.outputs, W, problem.dtype)
+        self._model = FittedFunction(alphas[: len(coef)], coef=coef)
         self.n_iter_ = history.n_iter
         self._store_validation(history)
 

@@ -9,7 +9,7 @@ import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.core.ridge.models import Model
+from rankrls.core.ridge.models import FittedFunction
 from rankrls.dask._partitions import as_array, features, is_frame
 from rankrls.dask._work import Loader
 
@@ -18,7 +18,9 @@ __all__ = ["predict_lazily"]
 Array = NDArray[Any]
 
 
-def predict_lazily(model: Model, X: Any, *, flat: bool, deviation: bool = False) -> da.Array:
+def predict_lazily(
+    model: FittedFunction, X: Any, *, flat: bool, deviation: bool = False
+) -> da.Array:
     """Return scores or standard deviations of the rows of a Dask array or data frame.
 
     Returns
@@ -47,7 +49,11 @@ def predict_lazily(model: Model, X: Any, *, flat: bool, deviation: bool = False)
 
 
 def _predict(
-    block: Any, model: Model, load: Loader, deviation: bool, block_id: tuple[int, ...] = (0,)
+    block: Any,
+    model: FittedFunction,
+    load: Loader,
+    deviation: bool,
+    block_id: tuple[int, ...] = (0,),
 ) -> Array:
     X = Loader(block_id[0], load.dtype, load.n_features)([block])
     if X.shape[0] == 0:

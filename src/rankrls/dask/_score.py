@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.models import Model
+from rankrls.core.ridge.models import FittedFunction
 from rankrls.dask._partitioned_problem import Preferences
 from rankrls.dask._partitions import Partitions
 from rankrls.dask._tasks import Tasks
@@ -30,7 +30,7 @@ Report = tuple[Array, Array, Array, Array, Array | None]
 
 
 def accuracy(
-    model: Model, preferences: Preferences, X: Partitions, dtype: Any, n_features: int
+    model: FittedFunction, preferences: Preferences, X: Partitions, dtype: Any, n_features: int
 ) -> float:
     """Return the accuracy averaged over the queries that have a pair, and over outputs."""
     tasks = Tasks(X.graph, preferences.graph)
@@ -62,7 +62,7 @@ def accuracy(
 
 
 def _report(
-    load: Loader, numbers: Array, blocks: list[Any], graph: PreferenceGraph, model: Model
+    load: Loader, numbers: Array, blocks: list[Any], graph: PreferenceGraph, model: FittedFunction
 ) -> Report:
     assert graph.query_codes is not None
     assert graph.scores is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from itertools import product
 from typing import Any
 
@@ -16,6 +18,7 @@ __all__ = [
     "NULLS",
     "REMEDY",
     "QueryIds",
+    "Vocabulary",
     "as_objects",
     "cell_number",
     "check_missing",
@@ -24,6 +27,7 @@ __all__ = [
     "is_word",
     "number_hint",
     "number_of",
+    "numbers_of",
     "shown",
 ]
 
@@ -51,6 +55,17 @@ REMEDY = (
 def number_of(text: str) -> float:
     """The number that a word spells in decimal digits, infinite if it is too large; or NaN."""
     return float(text) if _NUMBER.fullmatch(text) else math.nan
+
+
+def numbers_of(words: Sequence[str]) -> Array:
+    """The same for many words."""
+    joined = "".join(words)
+    if joined.isascii() and "_" not in joined:
+        with suppress(ValueError):
+            numbers = np.array(list(map(float, words)))
+            if np.isfinite(numbers).all():
+                return numbers
+    return np.array([number_of(word) for word in words])
 
 
 def cell_number(text: str) -> float:
@@ -97,6 +112,23 @@ def as_objects(words: list[Any]) -> Array:
     array = np.empty(len(words), dtype=object)
     array[:] = words
     return array
+
+
+class Vocabulary:
+    """Distinct cells, numbered as they come."""
+
+    def __init__(self) -> None:
+        self._codes: dict[Any, int] = {}
+
+    @property
+    def cells(self) -> list[Any]:
+        """The distinct cells, by number."""
+        return list(self._codes)
+
+    def encode(self, cells: Sequence[Any]) -> Array:
+        """Numbers of cells, shape (n,), new ones after those that were seen."""
+        codes = self._codes
+        return np.array([codes.setdefault(cell, len(codes)) for cell in cells], dtype=np.int64)
 
 
 def integers_of(words: Any) -> dict[Any, int | None]:

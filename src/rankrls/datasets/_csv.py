@@ -47,6 +47,7 @@ _BLANKS = " \t\v\f\x1c\x1d\x1e\x1f\r\n"  # a line of nothing else is skipped
 _BLANK_LINE = re.compile(rb"^[ \t]+\r?$", re.MULTILINE)
 
 _MAX_THREADS = 8
+_HEAD_BYTES = 1 << 20  # that are searched for the delimiter
 _ROWS = 10_000  # of a block that the csv module reads
 _SAMPLE = 1000  # rows that are searched for columns of text, for an error message
 _MAX_CELL_BYTES = csv.field_size_limit()
@@ -264,9 +265,16 @@ class CsvSource(Source):
         super().__init__(name_of(path), "CSV", arrow.schema([]))
         self._text = ((n, as_utf8(self.file, n, data)) for n, data in blocks(path, n_blocks=2))
         self._line, self._data = self._first_block()
-        first = self._data.split(b"\n", 1)[0].decode()
-        unquoted = re.sub(r'"[^"]*("|$)', "", first)
-        self.delimiter = delimiter or max(_DELIMITERS, key=unquoted.count)
+        # Delimiters in quoted cells, which may have several lines, are not counted.
+        while self._data.count(b'"') % 2 and len(self._data) < _HEAD_BYTES:
+            more = next(self._text, None)
+            if more is None:
+                break
+            self._data += more[1]
+        unquoted = re.sub(rb'"[^"]*("|$)', b"", self._data[:_HEAD_BYTES]).split(b"\n", 1)[0]
+        self.delimiter = delimiter or max(
+            _DELIMITERS, key=unquoted.decode("utf-8", "replace").count
+        )
         reader = csv.reader(self._rest(), delimiter=self.delimiter, strict=True)
         try:
             cells = next(reader)

@@ -1,4 +1,4 @@
-"""Generated data: a search-like ranking problem and a set of pairwise judgements."""
+"""Generated data: rankings, judgements of pairs, a relation, and a table as a shop has it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,25 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.utils import Bunch, check_random_state
 
+from rankrls._frames import data_frame
 from rankrls._validation import check_integer
 
-__all__ = ["make_preference_pairs", "make_ranking"]
+__all__ = [
+    "make_preference_pairs",
+    "make_product_search",
+    "make_ranking",
+    "make_rock_paper_scissors",
+]
+
+COLOURS = ("black", "blue", "brown", "green", "grey", "orange", "pink", "red", "white", "yellow")
+GOODS = ("bag", "bowl", "chair", "clock", "desk", "jacket", "lamp", "mug", "rug", "shelf")
+SELLERS = ("north", "south", "west")
+
+#: Who beats whom: rock beats scissors, paper beats rock, scissors beat paper.
+BEATS = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 
 
 def make_ranking(
@@ -105,8 +119,8 @@ def make_ranking(
         raise ValueError(f"n_informative={n_informative} is more than n_features={n_features}")
     if n_levels is not None:
         check_integer("n_levels", n_levels, least=2)
-    check_spread("noise", noise)
-    check_spread("query_effect", query_effect)
+    _check_spread("noise", noise)
+    _check_spread("query_effect", query_effect)
 
     rng = check_random_state(random_state)
     sizes = rng.randint(low, high + 1, size=n_queries)
@@ -195,7 +209,7 @@ def make_preference_pairs(
     check_integer("n_items", n_items, least=2)
     check_integer("n_features", n_features, least=1)
     check_integer("n_pairs", n_pairs, least=1)
-    check_spread("noise", noise)
+    _check_spread("noise", noise)
     rng = check_random_state(random_state)
     data = rng.standard_normal((n_items, n_features))
     coef = _direction(rng, n_features)
@@ -211,6 +225,170 @@ def make_preference_pairs(
         magnitude=magnitude,
         utility=utility,
         coef=coef,
+    )
+
+
+def make_rock_paper_scissors(
+    n_players: int = 100,
+    n_games: int = 1000,
+    *,
+    preference: float = 10.0,
+    keep_draws: bool = False,
+    random_state: Any = None,
+) -> Bunch:
+    r"""Generate games of rock, paper, scissors between players with habits of their own.
+
+    Who wins depends on both players, and not in a transitive way: there is no ranking of all
+    players, but one for every opponent.
+
+    Parameters
+    ----------
+    n_players : int, default=100
+        Number of players, at least 2.
+    n_games : int, default=1000
+        Number of games, each between two different players drawn at random.
+    preference : float, default=10.0
+        How strongly players favour one move, >= 0. With 1 all of them play almost at random,
+        with 100 almost everyone has a single move. (w1, w10 and w100 in the paper.)
+    keep_draws : bool, default=False
+        Whether a draw is a game, too, with the label 0 in both directions. By default all games
+        have a winner: instead of a draw two other players play.
+    random_state : int, RandomState or None, default=None
+        Seed.
+
+    Returns
+    -------
+    data : :class:`~sklearn.utils.Bunch`
+        With the attributes
+
+        data : ndarray of shape (n_players, 3)
+            Features: how often a player plays rock, paper and scissors, rows sum to 1.
+        target : coo_array of shape (n_players, n_players)
+            Games, each as two edges: +1 from the winner to the loser, −1 back (0 and 0 for a
+            draw). Two players may meet several times: entries at the same place are different
+            games.
+        relation : ndarray of shape (n_players, n_players)
+            P(row beats column) − P(column beats row), antisymmetric: what ``target`` is about.
+        games : ndarray of shape (n_games, 2), int64
+            Winner and loser of each game; the two players of a draw in any order.
+        feature_names : list of str
+            Names of the three moves.
+
+    Notes
+    -----
+    After P5 §6.1, which cites Pahikkala et al. (2010) for the details. A player with
+    :math:`u \in [0, 1]^3` drawn uniformly plays move :math:`a` with probability
+
+    .. math:: x_a = \exp(w u_a) / \sum_b \exp(w u_b),
+
+    :math:`w` being ``preference``. What becomes of draws is not said there. The relation is
+    bilinear in the features, :math:`x^T (B - B^T) x'` with :math:`B_{ab} = 1` if move
+    :math:`a` beats :math:`b`, so that a linear kernel can represent it.
+
+    Examples
+    --------
+    >>> from rankrls import ConditionalRankRLS
+    >>> from rankrls.datasets import make_rock_paper_scissors
+    >>> train, test = (make_rock_paper_scissors(random_state=seed) for seed in (0, 1))
+    >>> ranker = ConditionalRankRLS(alpha=1e-6, relation="reciprocal")
+    >>> ranker.fit(train.data, train.target).score(test.data, test.relation) > 0.9
+    True
+    """
+    check_integer("n_players", n_players, least=2)
+    check_integer("n_games", n_games, least=1)
+    _check_spread("preference", preference)
+    rng = check_random_state(random_state)
+    scores = preference * rng.random_sample((n_players, 3))
+    data = np.exp(scores - scores.max(axis=1, keepdims=True))
+    data /= data.sum(axis=1, keepdims=True)
+    wins = data @ BEATS @ data.T
+    games, won = _play(data, n_games, keep_draws, rng)
+    winners, losers = games.T
+    target = sparse.coo_array(
+        (
+            np.concatenate([won, -won]),
+            (np.concatenate([winners, losers]), np.concatenate([losers, winners])),
+        ),
+        shape=(n_players, n_players),
+    )
+    return Bunch(
+        data=data,
+        target=target,
+        relation=wins - wins.T,
+        games=games,
+        feature_names=["rock", "paper", "scissors"],
+    )
+
+
+def make_product_search(
+    n_queries: int = 60, n_products: int = 25, *, random_state: Any = None
+) -> Any:
+    """Generate a table of products found by searches, each with a grade of relevance.
+
+    The table is like those that people have: columns of different scales and of long tails, text,
+    booleans and missing values. Grades depend on the logarithms of clicks and price, and on
+    whether a product of one of the sellers is in stock.
+
+    Parameters
+    ----------
+    n_queries : int, default=60
+        Number of searches.
+    n_products : int, default=25
+        Products of each search.
+    random_state : int, RandomState or None, default=None
+        Seed.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        One row for each product of a search, the rows of a search one after the other.
+
+        query : str
+            What was searched for, such as "red lamp".
+        product : str
+            Name of the product.
+        clicks : int
+            With a long tail.
+        price : float
+            With a long tail; a fifth of the prices are missing.
+        seller : str
+            "north", "south" or "west".
+        in_stock : bool
+            Whether it can be sent.
+        grade : int
+            Relevance from 0 to 3.
+
+    Examples
+    --------
+    >>> from rankrls.datasets import make_product_search
+    >>> table = make_product_search(n_queries=2, n_products=2, random_state=0)
+    >>> list(table.columns)
+    ['query', 'product', 'clicks', 'price', 'seller', 'in_stock', 'grade']
+    >>> list(table["query"])
+    ['black bag', 'black bag', 'blue bag', 'blue bag']
+    """
+    check_integer("n_queries", n_queries, least=1)
+    check_integer("n_products", n_products, least=1)
+    rng = check_random_state(random_state)
+    n = n_queries * n_products
+    query = np.repeat([_search(number) for number in range(n_queries)], n_products)
+    clicks = rng.poisson(np.exp(rng.normal(2, 1.5, size=n)))
+    price = np.exp(rng.normal(3, 1, size=n)).round(2)
+    seller = np.array(SELLERS)[rng.randint(len(SELLERS), size=n)]
+    in_stock = rng.uniform(size=n) < 0.7
+    worth = np.log1p(clicks) - 0.5 * np.log(price + 0.01) + 1.5 * ((seller == "west") & in_stock)
+    grade = np.digitize(worth + rng.normal(size=n), [0.5, 2, 3.5])
+    return data_frame(
+        {
+            "query": query,
+            "product": [f"{text.split()[1]} {1000 + i}" for i, text in enumerate(query)],
+            "clicks": clicks,
+            "price": np.where(rng.uniform(size=n) < 0.2, np.nan, price),
+            "seller": seller,
+            "in_stock": in_stock,
+            "grade": grade,
+        },
+        caller="make_product_search",
     )
 
 
@@ -236,8 +414,43 @@ def _check_n_docs(n_docs: Any) -> tuple[int, int]:
     return low, high
 
 
-def check_spread(name: str, value: Any) -> None:
+def _check_spread(name: str, value: Any) -> None:
     """Raise unless ``value`` is a finite number that is not negative."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not number or not 0 <= float(value) < np.inf:
         raise ValueError(f"{name} must be a finite number >= 0; got {value!r}")
+
+
+def _play(data: Any, n_games: int, keep_draws: bool, rng: np.random.RandomState) -> Any:
+    """Games, shape (n_games, 2): winner and loser; and 1 for each, or 0 if it was a draw."""
+    n_players = len(data)
+    cumulated = np.cumsum(data, axis=1)
+    played: list[Any] = []
+    n_left, empty = n_games, 0
+    while n_left > 0:
+        n = 2 * n_left + 16
+        first = rng.randint(n_players, size=n)
+        second = (first + rng.randint(1, n_players, size=n)) % n_players
+        moves = [
+            np.minimum((rng.random_sample((n, 1)) > cumulated[who]).sum(axis=1), 2)
+            for who in (first, second)
+        ]
+        won, lost = BEATS[moves[0], moves[1]] > 0, BEATS[moves[1], moves[0]] > 0
+        winner, loser = np.where(won, first, second), np.where(won, second, first)
+        counts = (won | lost) | keep_draws
+        found = np.column_stack([winner, loser, won | lost])[counts][:n_left]
+        played.append(found)
+        n_left -= len(found)
+        empty = 0 if len(found) else empty + 1
+        if empty == 1000:
+            raise ValueError("all players play the same move, and nobody ever wins: reduce "
+                             "preference, or draw more players")  # fmt: skip
+    games = np.concatenate(played).astype(np.int64)
+    return games[:, :2], games[:, 2].astype(np.float64)
+
+
+def _search(number: int) -> str:
+    """Colour and good; with a number from the hundred-and-first search on."""
+    good, colour = divmod(number, len(COLOURS))
+    edition, good = divmod(good, len(GOODS))
+    return f"{COLOURS[colour]} {GOODS[good]}" + (f" {edition + 1}" if edition else "")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.datasets._columns import missing_column
+from rankrls.datasets._columns import listed, missing_column
 
 __all__ = ["SIDES", "find_roles", "outcomes", "text_of"]
 
@@ -61,18 +61,8 @@ SIDES = {
 def find_roles(file: str, names: list[str], given: dict[str, Any]) -> dict[str, str]:
     """The columns by role: preferred and other, or first, second and winner; tie and groups.
 
-    Parameters
-    ----------
-    file : str
-    names : list of str
-        The columns that there are.
-    given : dict
-        For each role a name, "auto" or None: for tie and groups None is "not read".
-
-    Returns
-    -------
-    dict
-        Without the roles that have no column.
+    ``given`` has for each role a name, "auto" or None: for tie and groups None is "not read". Roles
+    that have no column are left out.
     """
     for role, name in given.items():
         if name is not None and not isinstance(name, str):
@@ -128,13 +118,12 @@ def _layouts(
 
 
 def _unclear(file: str, names: list[str], found: list[dict[str, str]]) -> str:
-    shown = ", ".join(map(repr, names[:20])) + (f", … {len(names)} in all" * (len(names) > 20))
     if found:
         ways = [", ".join(f"{role}={name!r}" for role, name in one.items()) for one in found[:3]]
         return f"{file}: the columns can be read as {' or as '.join(ways)}: name them"
     return (
         f"{file}: it is not clear which columns hold the judgements: name them by preferred= and "
-        f"other=, or by first=, second= and winner=; the columns are {shown}"
+        f"other=, or by first=, second= and winner=; the columns are {listed(names)}"
     )
 
 
@@ -154,24 +143,11 @@ def outcomes(
     column: str,
     place: Any,
 ) -> Array:
-    """1 where the first item won, −1 where the second did, 0 for ties.
+    """1 where the first item won, −1 where the second did, 0 for ties, shape (n,).
 
-    Parameters
-    ----------
-    first, second, winner : int arrays of shape (n,)
-        Codes: numbers of ``cells``.
-    tied : ndarray of shape (n,), bool
-        Ties that another column tells: there the winner does not count.
-    cells : list
-        What each code stands for.
-    column : str
-        Name of the winner's column.
-    place : callable
-        Row to how an error calls it.
-
-    Returns
-    -------
-    ndarray of shape (n,), int64
+    ``first``, ``second`` and ``winner`` are numbers of ``cells``. Where ``tied``, another column
+    tells that there is no winner. ``column`` is the name of the winner's column; ``place`` tells
+    how an error calls a row.
     """
     unknown = 2
     word = np.full(len(cells), unknown)

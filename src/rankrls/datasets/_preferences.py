@@ -13,7 +13,7 @@ from sklearn.utils import Bunch
 
 from rankrls._frames import names_anything, row_names
 from rankrls._validation import check_option
-from rankrls.datasets._cells import cell_number, integers_of
+from rankrls.datasets._cells import Vocabulary, as_objects, cell_number, integers_of, shown
 from rankrls.datasets._columns import check_names, missing_column
 from rankrls.datasets._named_columns import NamedTable, open_table
 from rankrls.datasets._preference_columns import find_roles, outcomes, text_of
@@ -214,23 +214,6 @@ def check_column(source: NamedTable, role: str, name: Any) -> str:
     return name
 
 
-class Vocabulary:
-    """Distinct cells, numbered as they come."""
-
-    def __init__(self) -> None:
-        self._codes: dict[Any, int] = {}
-
-    @property
-    def cells(self) -> list[Any]:
-        """The distinct cells, by number."""
-        return list(self._codes)
-
-    def encode(self, cells: list[Any]) -> Array:
-        """Numbers of cells, shape (n,), new ones after those that were seen."""
-        codes = self._codes
-        return np.array([codes.setdefault(cell, len(codes)) for cell in cells], dtype=np.int64)
-
-
 class _JudgementColumns:
     """The columns of a table that have roles, as codes and numbers.
 
@@ -326,8 +309,7 @@ def finite_cell(cell: Any, name: str, row: int, place: Callable[[int], str], lea
 
 
 def _shown(cell: Any) -> str:
-    text = cell if isinstance(cell, str) else text_of(cell)
-    return repr(text if len(text) <= 60 else text[:60] + "…")
+    return shown(text_of(cell), 60)
 
 
 def number_names(
@@ -418,24 +400,16 @@ def _distinct(cells: list[Any], source: NamedTable) -> tuple[Array, Array]:
         if numbers.setdefault(text_of(cell), len(named)) == len(named):
             named.append(cell)
     number = np.array([numbers[text_of(cell)] for cell in cells], dtype=np.int64)
-    return number, _settled(named, source)
+    return number, _array(named, spelled=source.is_text)
 
 
-def _settled(cells: list[Any], source: NamedTable) -> Array:
-    """Names as an array; in a file of text as integers if all of them are."""
-    if source.is_text:
-        spelled = integers_of(cells)
-        numbers = [spelled[cell] for cell in cells]
-        if None not in numbers:
-            return np.array(numbers, dtype=np.int64)
-    return _array(cells)
-
-
-def _array(cells: list[Any]) -> Array:
+def _array(cells: list[Any], spelled: bool = False) -> Array:
+    """Names as an array; if ``spelled``, text is taken as integers where all of it is."""
+    numbers = list(integers_of(cells).values()) if spelled else [None]
+    if None not in numbers:
+        return np.array(numbers, dtype=np.int64)
     kinds = {type(cell) for cell in cells}
-    plain = kinds == {int} and all(-(2**63) <= cell < 2**63 for cell in cells)
-    if plain or (kinds == {str} and max(map(len, cells)) <= _LONG):
+    integers = kinds == {int} and all(-(2**63) <= cell < 2**63 for cell in cells)
+    if integers or (kinds == {str} and max(map(len, cells)) <= _LONG):
         return np.array(cells)
-    array = np.empty(len(cells), dtype=object)
-    array[:] = cells
-    return array
+    return as_objects(cells)

@@ -7,7 +7,9 @@ have a line ``query iteration id grade``. Words are separated by blanks or tabs.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from rankrls._calls import warn
 from rankrls._streams import PathOrFile, name_of, written
 from rankrls._validation import as_text, show
+from rankrls.datasets._cells import Vocabulary, numbers_of, shown
 from rankrls.datasets._source import require_loadable, text_blocks
 from rankrls.rankings import Qrels, RankTable
 
@@ -25,6 +28,8 @@ Array = NDArray[Any]
 
 _RUN = ("query", "Q0", "id", "rank", "score", "tag")
 _QRELS = ("query", "iteration", "id", "grade")
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 #: Memory that a line takes while a file is read, beside its characters.
 _BYTES_PER_LINE = 300
@@ -68,29 +73,24 @@ def load_run(path: PathOrFile) -> RankTable:
     >>> load_run(file).id.tolist()
     ['d2', 'd1']
     """
-    lines = _TrecLines(path, _RUN)
-    ranks: list[int] = []
-    scores: list[float] = []
-    for numbers, columns in lines:
-        ranks += lines.integers(numbers, "rank", columns[3])
-        scores += lines.numbers(numbers, "score", columns[4])
-    query, id, line = lines.columns()
-    rank, score = np.array(ranks, dtype=np.int64), np.array(scores)
+    table = _TrecTable(path, _RUN)
+    rank, score, query = table.numbers["rank"], table.numbers["score"], table.query
     # Numbers of queries are in the order of the file.
-    order = np.lexsort((rank, -score, query.codes))
-    codes, place = query.codes[order], rank[order]
+    order = np.lexsort((rank, -score, query))
+    codes, place = query[order], rank[order]
     wrong = np.flatnonzero((codes[1:] == codes[:-1]) & (place[1:] < place[:-1]))
     if len(wrong):
-        later = line[order[wrong[0] + 1]]
+        later = table.line[order[wrong[0] + 1]]
         warn(
-            f"{lines.name}:{later}: ranks and scores are in different orders"
+            f"{table.name}:{later}: ranks and scores are in different orders"
             + f" (in {len(wrong)} places)" * (len(wrong) > 1)
             + "; scores count, as in trec_eval"
         )
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     sizes = np.diff(starts, append=len(codes))
     new = np.arange(len(codes)) - np.repeat(starts, sizes) + 1
-    return RankTable(query.words()[order], new, id.words()[order], score[order])
+    queries, ids = table.words()
+    return RankTable(queries[order], new, ids[order], score[order])
 
 
 def load_qrels(path: PathOrFile) -> Qrels:
@@ -119,12 +119,8 @@ def load_qrels(path: PathOrFile) -> Qrels:
     >>> load_qrels(io.BytesIO(b"7 0 d1 2\n7 0 d2 0\n")).grade
     array([2., 0.])
     """
-    lines = _TrecLines(path, _QRELS)
-    grades: list[float] = []
-    for numbers, columns in lines:
-        grades += lines.numbers(numbers, "grade", columns[3])
-    query, id, _ = lines.columns()
-    return Qrels(query.words(), id.words(), np.array(grades))
+    table = _TrecTable(path, _QRELS)
+    return Qrels(*table.words(), table.numbers["grade"])
 
 
 def dump_run(table: RankTable, path: PathOrFile, *, name: str = "rankrls") -> None:
@@ -223,29 +219,23 @@ def _documents(table: RankTable | Qrels) -> list[tuple[str, str]]:
     query, id = (_words(role, getattr(table, role)) for role in ("query", "id"))
     pairs = list(zip(query, id, strict=True))
     if len(set(pairs)) < len(pairs):
-        seen: set[tuple[str, str]] = set()
-        for pair in pairs:
-            if pair in seen:
-                raise ValueError(
-                    f"id {pair[1]!r} comes twice in query {pair[0]!r}: every id of a query is one "
-                    "document"
-                )
-            seen.add(pair)
+        (query_word, id_word), _ = Counter(pairs).most_common(1)[0]
+        raise ValueError(
+            f"id {id_word!r} comes twice in query {query_word!r}: every id of a query is one "
+            "document"
+        )
     return pairs
 
 
 def _words(role: str, labels: Array) -> list[str]:
     """Labels as words that can be written; each different one is looked at once."""
-    known: dict[Any, str] = {}
+    known = {label: _word(role, label) for label in dict.fromkeys(labels.tolist())}
     written: dict[str, Any] = {}
-    for label in labels.tolist():
-        if label not in known:
-            known[label] = word = _word(role, label)
-            if written.setdefault(word, label) != label:
-                raise ValueError(
-                    f"{role} holds {show(written[word])} and {show(label)}, which are written the "
-                    "same"
-                )
+    for label, word in known.items():
+        if written.setdefault(word, label) != label:
+            raise ValueError(
+                f"{role} holds {show(written[word])} and {show(label)}, which are written the same"
+            )
     return [known[label] for label in labels.tolist()]
 
 
@@ -259,117 +249,89 @@ def _word(role: str, label: Any) -> str:
     return word
 
 
-class _Numbered:
-    """Words by the number of their first appearance."""
+class _TrecTable:
+    """The lines of a file, cut into words: each pair of query and id once.
 
-    def __init__(self) -> None:
-        self._number: dict[str, int] = {}
-        self._codes: list[int] = []
-
-    def add(self, words: Sequence[str]) -> None:
-        number = self._number
-        self._codes += [number.setdefault(word, len(number)) for word in words]
-
-    def __len__(self) -> int:
-        return len(self._number)
-
-    @property
-    def codes(self) -> Array:
-        return np.array(self._codes, dtype=np.int64)
-
-    def words(self) -> Array:
-        """The word of every line."""
-        return as_text(list(self._number))[self.codes]
-
-
-class _TrecLines:
-    """The lines of a file, cut into words; queries and ids are collected.
-
-    Parameters
+    Attributes
     ----------
-    path : str, path-like or binary file
-    names : tuple of str
-        What the words of a line are.
+    query, id : ndarray of shape (n_lines,), int
+        Numbers of words, in the order in which they come.
+    line : ndarray of shape (n_lines,), int
+    numbers : dict of str to ndarray of shape (n_lines,)
+        Rank, score or grade.
     """
 
     def __init__(self, path: PathOrFile, names: tuple[str, ...]) -> None:
-        self.name, self._path, self._names = name_of(path), path, names
-        self._query, self._id = _Numbered(), _Numbered()
-        self._line: list[int] = []
-
-    def __iter__(self) -> Iterator[tuple[list[int], list[list[str]]]]:
-        """Numbers of some lines, and their first words, second words, and so on."""
+        self.name, self._names = name_of(path), names
+        self._vocabularies = Vocabulary(), Vocabulary()
+        parts: dict[str, list[Any]] = {name: [] for name in ("query", "id", "line", *names[3:])}
         n_bytes = 0
-        for first, block in text_blocks(self._path):
-            numbers: list[int] = []
+        for first, block in text_blocks(path):
+            lines: list[int] = []
             flat: list[str] = []  # no list for each line, which the garbage collector would follow
             for number, text in enumerate(block, first):
                 words = _cut(text)
-                if not words:
-                    continue
-                if len(words) != len(self._names):
+                if words and len(words) != len(names):
                     raise ValueError(f"{self.name}:{number}: {self._wrong(words)}")
-                numbers.append(number)
+                lines += [number] if words else []
                 flat += words
-                n_bytes += len(text) + _BYTES_PER_LINE
-            if not numbers:
-                continue
-            columns = [flat[place :: len(self._names)] for place in range(len(self._names))]
-            self._query.add(columns[0])
-            self._id.add(columns[2])
-            self._line += numbers
-            yield numbers, columns
-            require_loadable(f"{self.name}:{numbers[-1]}", n_bytes, "a part of the queries in each")
-        if not self._line:
+                n_bytes += (len(text) + _BYTES_PER_LINE) * bool(words)
+            columns = {name: flat[place :: len(names)] for place, name in enumerate(names)}
+            for name, vocabulary in zip(("query", "id"), self._vocabularies, strict=True):
+                parts[name].append(vocabulary.encode(columns[name]))
+            for name in set(names).intersection(("rank", "score", "grade")):
+                parts[name].append(self._read(lines, name, columns[name]))
+            parts["line"].append(lines)
+            if lines:
+                place = f"{self.name}:{lines[-1]}"
+                require_loadable(place, n_bytes, "a part of the queries in each")
+        if not any(parts["line"]):
             raise ValueError(f"{self.name}: no data: the file has no line with words")
+        self.query, self.id, self.line = (
+            np.concatenate(parts[name]).astype(np.int64) for name in ("query", "id", "line")
+        )
+        self.numbers = {name: np.concatenate(parts[name]) for name in names[3:5] if parts[name]}
+        self._refuse_repeated()
+
+    def words(self) -> tuple[Array, Array]:
+        """Query and id of every line."""
+        query, id = (as_text(vocabulary.cells) for vocabulary in self._vocabularies)
+        return query[self.query], id[self.id]
 
     def _wrong(self, words: list[str]) -> str:
         """What a line is that has not as many words as it should."""
         wanted, found = " ".join(self._names), len(words)
-        what = "a run" if self._names is _RUN else "judgements (qrels)"
+        kinds = {len(_RUN): "a run", len(_QRELS): "judgements (qrels)"}
+        what = kinds[len(self._names)]
         text = f"a line of {what} is '{wanted}', and this one has {found} word{'s' * (found != 1)}"
-        others = {len(_RUN): "a run", len(_QRELS): "judgements (qrels)"}
-        if found in others:
-            text += f": is the file {others[found]}?"
-        return text
+        return text + (f": is the file {kinds[found]}?" if found in kinds else "")
 
-    def numbers(self, lines: list[int], role: str, words: Sequence[str]) -> list[float]:
-        """Finite numbers."""
-        try:
-            values = list(map(float, words))
-        except ValueError:
-            values = [_number(word) for word in words]
-        if not np.isfinite(values).all() or "_" in "".join(words) or not "".join(words).isascii():
-            for line, word in zip(lines, words, strict=True):
-                if not np.isfinite(_number(word)):
-                    raise ValueError(
-                        f"{self.name}:{line}: the {role} {word[:40]!r} is no finite number"
-                    )
-        return values
+    def _read(self, lines: list[int], role: str, words: list[str]) -> Array:
+        """Finite numbers, or integers for ranks."""
+        numbers = numbers_of(words)
+        wrong, kind = ~np.isfinite(numbers), "finite number"
+        if role == "rank":
+            wrong = np.array([_INTEGER.fullmatch(word) is None for word in words], dtype=bool)
+            kind = "integer"
+        for row in np.flatnonzero(wrong)[:1]:
+            raise ValueError(
+                f"{self.name}:{lines[row]}: the {role} {shown(words[row])} is no {kind}"
+            )
+        return np.array(list(map(int, words)), dtype=np.int64) if role == "rank" else numbers
 
-    def integers(self, lines: list[int], role: str, words: Sequence[str]) -> list[int]:
-        """Integers of at most 18 digits."""
-        for line, word in zip(lines, words, strict=True):
-            digits = word.removeprefix("-").removeprefix("+")
-            if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
-                raise ValueError(f"{self.name}:{line}: the {role} {word[:40]!r} is no integer")
-        return list(map(int, words))
-
-    def columns(self) -> tuple[_Numbered, _Numbered, Array]:
-        """Queries and ids of all lines, each pair once; numbers of the lines."""
-        lines = np.array(self._line)
-        pairs = self._query.codes * len(self._id) + self._id.codes
+    def _refuse_repeated(self) -> None:
+        """Raise if an id comes twice in a query."""
+        pairs = self.query * (int(self.id.max()) + 1) + self.id
         order = np.argsort(pairs, kind="stable")
         again = np.flatnonzero(np.diff(pairs[order]) == 0)
         if len(again):
             later = int(order[again + 1].min())
             first = int(np.flatnonzero(pairs == pairs[later])[0])
-            id, query = self._id.words()[later], self._query.words()[later]
+            query, id = self.words()
             raise ValueError(
-                f"{self.name}:{lines[later]}: id {show(str(id))} of query {show(str(query))} was "
-                f"there already, in line {lines[first]}"
+                f"{self.name}:{self.line[later]}: id {show(str(id[later]))} of query "
+                f"{show(str(query[later]))} was there already, in line {self.line[first]}"
             )
-        return self._query, self._id, lines
 
 
 def _cut(text: str) -> list[str]:
@@ -377,11 +339,3 @@ def _cut(text: str) -> list[str]:
     if text.isascii():
         return text.split()
     return [word for word in text.replace("\t", " ").replace("\r", " ").split(" ") if word]
-
-
-def _number(word: str) -> float:
-    """The number that a word spells in ASCII, or NaN."""
-    try:
-        return float(word) if word.isascii() and "_" not in word else np.nan
-    except ValueError:
-        return np.nan

@@ -20,9 +20,8 @@ from rankrls.core.ridge.influence import (
     query_influence,
     row_influence,
 )
-from rankrls.core.ridge.leave_judgements_out import JudgementFolds
-from rankrls.core.ridge.leave_out import query_folds
 from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.core.ridge.residuals import Folds, query_folds
 from rankrls.diagnostics._deletion import change_without_groups, change_without_queries
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.choosing import check_eval_set
@@ -229,7 +228,7 @@ def audit(
         )
     found, labels, folds = _ask(problem, by, groups, alpha, new)
     change = None if found.metric is None else found.metric - found.metric_of_all
-    if isinstance(folds, JudgementFolds) and others:
+    if isinstance(folds, Folds) and others:
         change = change_without_groups(problem, folds, alpha)
     elif others:
         change = change_without_queries(problem, folds, alpha)
@@ -268,14 +267,14 @@ def _ask(
         folds = query_folds(coded.codes)
         labels = np.asarray(coded.labels)
         return query_influence(problem, folds, alpha, new), labels, folds
-    labels, chosen = np.arange(n_pairs), JudgementFolds.single(n_pairs)
+    labels, chosen = np.arange(n_pairs), Folds.single(n_pairs)
     if by == "item":
-        chosen, labels = JudgementFolds.of_items(graph.pairs)
+        chosen, labels = Folds.of_items(graph.pairs)
     elif by == "group":
         check_length("groups", groups, n_pairs, "pairs")
         coded = encode_qid(groups, n_pairs, name="groups", of="pairs")
         labels = np.asarray(coded.labels)
-        chosen = JudgementFolds.of_groups(coded.codes, labels)
+        chosen = Folds.of_groups(coded.codes, labels)
     return judgement_influence(problem, chosen, alpha, new), labels, chosen
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.core.ridge.influence import counted_problem, judgement_terms
-from rankrls.core.ridge.leave_judgements_out import JudgementFolds
-from rankrls.core.ridge.leave_two_out import (
-    residuals_without_two,
+from rankrls.core.ridge.influence import (
+    counted_problem,
+    judgement_terms,
     without_two_folds,
     without_two_groups,
 )
 from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.core.ridge.residuals import Folds
 from rankrls.metrics import pairwise_accuracy
 
 __all__ = ["change_without_groups", "change_without_queries"]
@@ -69,7 +69,7 @@ def change_without_queries(problem: RidgeProblem, folds: Sequence[Array], alpha:
     return np.divide(without - lost, count, out=np.full(n, np.nan), where=count > 0)
 
 
-def change_without_groups(problem: RidgeProblem, folds: JudgementFolds, alpha: float) -> Array:
+def change_without_groups(problem: RidgeProblem, folds: Folds, alpha: float) -> Array:
     """Change of the accuracy of the judgements in all other groups, shape (n_groups,).
 
     Every judgement is in one group.
@@ -120,9 +120,9 @@ def _without_single(
     out, unsure = np.zeros(len(weight)), [np.empty((0, 2), dtype=np.int64)]
     smaller, numbers, _ = counted_problem(problem)
     n = len(numbers)
-    terms, e = judgement_terms(smaller, JudgementFolds.single(n), alpha)
-    for others, residuals, unsafe in residuals_without_two(terms, e):
-        differences = (terms.t[:, None] - residuals) / terms.root[:, None]
+    terms, root, e = judgement_terms(smaller, Folds.single(n), alpha)
+    for others, residuals, unsafe in terms.without_two(e, alpha):
+        differences = (terms.t[:, :1] - residuals) / root[:, None]
         right = weight[numbers][:, None] * _share_right(differences, least)
         right[unsafe] = 0.0
         right[others, np.arange(len(others))] = 0.0

@@ -34,8 +34,8 @@ from rankrls._validation import (
 )
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import varying_queries
-from rankrls.core.ridge.leave_out import query_folds
 from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.core.ridge.residuals import query_folds
 from rankrls.core.spaces.spaces import NystroemSpace
 from rankrls.estimators.choosing import Scoring
 from rankrls.estimators.ranker import (

@@ -12,8 +12,7 @@ from scipy.special import expit, log_expit, log_ndtr, ndtr
 from rankrls._validation import check_option, show
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.leave_judgements_out import JudgementFolds
-from rankrls.core.ridge.leave_out import HeldOut
+from rankrls.core.ridge.residuals import Folds, HeldOut
 from rankrls.metrics.metric_names import check_metric_name
 
 __all__ = [
@@ -124,7 +123,7 @@ def _probit(slope: float, r: Array, won: Array, weight: Array) -> tuple[float, f
     return float(weight @ (gradient * r)), float(weight @ (curvature * r * r))
 
 
-def by_judgement(values: Array, folds: JudgementFolds, pairs: Array) -> Array:
+def by_judgement(values: Array, folds: Folds, pairs: Array) -> Array:
     """Held-out values (n_alphas, total, n_outputs) in the order of the pairs; NaN if in no fold.
 
     If items are left out, (n_alphas, n_pairs, 2, n_outputs): without the preferred item, and

@@ -20,7 +20,7 @@ from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import varying_queries
 from rankrls.core.ridge.fold_statistics import explained_part
-from rankrls.core.ridge.leave_out import HeldOut
+from rankrls.core.ridge.residuals import HeldOut
 from rankrls.estimators.ranker import Preferences, graph_accuracy, require_preferences
 from rankrls.metrics.metric_names import LIST_METRICS, PAIR_METRICS, parse_metric
 

@@ -40,7 +40,7 @@ from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.cell_equations import HeldOutCells
 from rankrls.core.relations.labels import FittedOffsets, FreeOffsets, Observations, free_offsets
 from rankrls.core.relations.pairwise import PAIRWISE, PairwiseKernel, SideValues, sampled_products
-from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, cell_variances
+from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, CellPosterior
 from rankrls.core.relations.problem import (
     LOST,
     SOLVERS,
@@ -147,60 +147,32 @@ class ConditionalRanker(BaseEstimator):
         """Check the parameters, and return the kernels of rows and columns."""
         for name, check in self._checks.items():
             check(name, getattr(self, name))
-        pairwise, relation, offsets = self.pairwise, self.relation, OFFSETS[self.fit_offsets]
-        ranking, early, free = self.loss == "ranking", self.early_stopping, self._free
+        relation, offsets, free = self.relation, OFFSETS[self.fit_offsets], self._free
+        two_step, early, refuse = self._two_step, self.early_stopping, self._refuse
         opposite = {"mlpk": ("reciprocal", "symmetric"), "ranking": ("symmetric", "reciprocal")}
-        wrong, own = opposite.get(pairwise, (0, ""))
-        two_step = pairwise == "two-step"
+        wrong, own = opposite.get(self.pairwise, (0, ""))
         ranked = offsets.columns if self.condition_on == "rows" else offsets.rows
-        refused = [
-            (
-                any(offsets) and relation is not None,
-                f"fit_offsets={self.fit_offsets!r} is not for relation={relation!r}: set "
-                "fit_offsets=False",
-            ),
-            (
-                ranked and early,
-                "early_stopping does not know offsets of ranked objects: set "
-                "early_stopping=False, or fit_offsets=False",
-            ),
-            (
-                relation == wrong,
-                f"pairwise={pairwise!r} has {own} functions only, and none that are {relation} "
-                f"but zero: set relation=None or {own!r}",
-            ),
-            (
-                pairwise == "pairs" and relation is not None,
-                f"pairwise='pairs' is not for relation={relation!r}: set relation=None",
-            ),
-            (
-                pairwise in ("additive", "ranking") and free.rows and free.columns,
-                f"pairwise={pairwise!r} has nothing left to learn beside offsets of rows and "
-                "columns: set another pairwise kernel or fit_offsets",
-            ),
-            (
-                two_step and self.loss == "squared_hinge",
-                "pairwise='two-step' needs loss='regression' or 'ranking'",
-            ),
-            (
-                two_step and any(offsets),
-                f"fit_offsets={self.fit_offsets!r} is not for pairwise='two-step': set "
-                "fit_offsets=False, and add the kernel 'constant' on both sides for an offset",
-            ),
-            (
-                two_step and relation is not None and ranking,
-                f"pairwise='two-step' with relation={relation!r} needs loss='regression': centring "
-                "the rows is no symmetric step",
-            ),
-            (
-                two_step and early,
-                "pairwise='two-step' is not iterative: set early_stopping=False",
-            ),
-        ]
-        for condition, message in refused:
-            if condition:
-                raise ValueError(message)
+        refuse(any(offsets) and relation is not None, "fit_offsets", "relation")
+        refuse(ranked and early, "fit_offsets", "early_stopping")
+        refuse(relation == wrong, "pairwise", "relation", hint=f": it has {own} functions only")
+        refuse(self._pairwise.several and relation is not None, "pairwise", "relation")
+        hint = ": there is nothing left to learn beside offsets of rows and columns"
+        additive = self.pairwise in ("additive", "ranking")
+        refuse(additive and free.rows and free.columns, "pairwise", "fit_offsets", hint=hint)
+        hint = ": add the kernel 'constant' on both sides for an offset"
+        refuse(two_step and any(offsets), "pairwise", "fit_offsets", hint=hint)
+        refuse(two_step and self.loss == "squared_hinge", "pairwise", "loss")
+        paired = two_step and relation is not None and self.loss == "ranking"
+        refuse(paired, "pairwise", "relation", "loss", hint=": it needs loss='regression'")
+        refuse(two_step and early, "pairwise", "early_stopping")
+        refuse(early and self.loss == "squared_hinge", "loss", "early_stopping")
         return self._kernels()
+
+    def _refuse(self, condition: Any, first: str, *others: str, hint: str = "") -> None:
+        """Raise an error if parameters cannot be combined."""
+        if condition:
+            shown = [f"{name}={show(getattr(self, name))}" for name in (first, *others)]
+            raise ValueError(f"{shown[0]} is not for {' and '.join(shown[1:])}{hint}")
 
     def _kernels(self) -> tuple[Kernel | KernelSum, Kernel | KernelSum]:
         """Read the kernels of the row and the column objects."""
@@ -213,27 +185,16 @@ class ConditionalRanker(BaseEstimator):
             gamma = None if isinstance(params, dict) and "gamma" in params else gamma
         elif self.object_kernel_params is not None:
             raise ValueError("object_kernel_params are those of object_kernel, which is None")
-        one_kernel = None  # the option that needs the same kernel on both sides
-        if self.relation is not None:
-            one_kernel = f"relation={self.relation!r}"
-        elif self._pairwise.one_domain:
-            one_kernel = f"pairwise={self.pairwise!r}"
-        if one_kernel and (own or weights is not None):
-            raise ValueError(
-                f"{one_kernel} needs the same kernel on both sides: object_kernel and "
-                "object_kernel_weights must be None"
-            )
-        if one_kernel and _profiled(first):
-            raise ValueError(
-                f"kernel 'profile' is not for {one_kernel}: the labels of an object are in its row "
-                "and in its column"
-            )
+        option = "pairwise" if self.relation is None else "relation"
+        one_kind = self.relation is not None or self._pairwise.one_domain
+        hint = ": it needs the same kernel on both sides"
+        self._refuse(one_kind and own, "object_kernel", option, hint=hint)
+        self._refuse(one_kind and weights is not None, "object_kernel_weights", option, hint=hint)
+        hint = ": the labels of an object are in its row and in its column"
+        self._refuse(one_kind and _profiled(first), "kernel", option, hint=hint)
         if self._pairwise.several:
-            if weights is not None:
-                raise ValueError(
-                    "pairwise='pairs' has one weight for each pair of kernels, in kernel_weights: "
-                    "object_kernel_weights must be None"
-                )
+            hint = ", which has a weight in kernel_weights for each pair of kernels"
+            self._refuse(weights is not None, "object_kernel_weights", "pairwise", hint=hint)
             several = [isinstance(names, list | tuple) for names in (self.kernel, kernel)]
             if not all(several) or len(self.kernel) != len(kernel):
                 raise ValueError(
@@ -244,10 +205,8 @@ class ConditionalRanker(BaseEstimator):
         elif not own and weights is None:
             return first, first
         second = read(kernel, weights, params, "object_kernel", gamma=gamma)
-        if self._pairwise.several and (_profiled(first) or _profiled(second)):
-            raise ValueError(
-                "kernel 'profile' is not for pairwise='pairs': use pairwise='kronecker'"
-            )
+        profiled = _profiled(first) or _profiled(second)
+        self._refuse(self._pairwise.several and profiled, "kernel", "pairwise")
         return first, second
 
     @property
@@ -315,8 +274,7 @@ class ConditionalRanker(BaseEstimator):
     def _read(self, X: Any, Y: Any, Z: Any) -> Relation:
         """Check options, labels, and the objects of both sides."""
         kernels = self._check_options()
-        one_kind = self.relation is not None or self._pairwise.one_domain
-        if one_kind and Z is not None:
+        if Z is not None and (self.relation is not None or self._pairwise.one_domain):
             option = "pairwise" if self.relation is None else "relation"
             raise ValueError(
                 f"{option}={getattr(self, option)!r} is for objects of one kind, the rows of X: Z "
@@ -791,18 +749,19 @@ class ConditionalRanker(BaseEstimator):
                 "uncertainties need a squared loss and a complete relation, or one of at most "
                 f"{MAX_CELLS} observed pairs, fitted without early_stopping"
             )
-        return cell_variances(self._posterior, self._noise, points)
+        return self._posterior.variances(points)
 
     @cached_property
-    def _posterior(self) -> RelationProblem:
-        """The problem of the observed pairs without their labels, kept for `_variances`."""
+    def _posterior(self) -> CellPosterior:
+        """The posterior of the observed pairs, which does not depend on their labels."""
         p, g = len(self._rows), len(self._ranked)
         labels = Observations.from_matrix(np.zeros((p, g)))
         if hasattr(self, "_observed"):
             rows, cols = np.divmod(self._observed, g)
             labels = Observations(rows, cols, np.zeros(len(rows)), (p, g))
         columns = self._columns and self._columns.stored()
-        return self._problem(Relation(self._rows.stored(), columns, labels, self._two_domains))
+        problem = self._problem(Relation(self._rows.stored(), columns, labels, self._two_domains))
+        return CellPosterior(problem, self._noise)
 
     def __getstate__(self) -> Any:
         state = super().__getstate__()
@@ -862,12 +821,8 @@ class ConditionalRanker(BaseEstimator):
             scores = self._pairwise.table(*self._side_values(X, Z), table)
         sign = self._pairwise.symmetry or SIGNS[self.relation]
         scores = 0.5 * (scores + sign * scores.T) if sign and same else np.ascontiguousarray(scores)
-        if offsets is not None:
-            scores += offsets.constant
-            if offsets.rows.any():
-                scores += (X.known @ offsets.rows)[:, None]
-            if offsets.columns.any():
-                scores += Z.known @ offsets.columns
+        rows, columns = _offset_parts(offsets, X, Z)
+        scores += rows[:, None] + columns
         return scores
 
     def _warn_of_unknown(self, X: NewObjects, Z: NewObjects) -> None:
@@ -929,13 +884,8 @@ class ConditionalRanker(BaseEstimator):
             sampled_products(images, values, i, j, out)
         else:
             out = self._pairwise.at(*self._side_values(left, right), self._table(), i, j)
-        if (offsets := self._stored_offsets) is not None:
-            out += offsets.constant
-            if offsets.rows.any():
-                out += (X.known @ offsets.rows)[rows]
-            if offsets.columns.any():
-                out += (Z.known @ offsets.columns)[cols]
-        return out
+        offsets = _offset_parts(self._stored_offsets, X, Z)
+        return out + offsets[0][rows] + offsets[1][cols]
 
     @property
     def coef_(self) -> Array:
@@ -1099,6 +1049,20 @@ def _profiled(kernel: Kernel | KernelSum) -> bool:
 def _warn_about_columns(kernel: Kernel | KernelSum, X: Any, names: Any = None) -> None:
     if not kernel.precomputed and not (isinstance(kernel, KernelSum) and kernel.featureless):
         warn_about_columns(X, names=names, scales=isinstance(kernel.metric, str))
+
+
+def _offset_parts(
+    offsets: FittedOffsets | None, X: NewObjects, Z: NewObjects
+) -> tuple[Array, Array]:
+    """Offsets of row objects, with the constant, and of column objects; new ones have none."""
+    rows, columns = np.zeros(X.shape[0]), np.zeros(Z.shape[0])
+    if offsets is not None:
+        rows += offsets.constant
+        if offsets.rows.any():
+            rows += X.known @ offsets.rows
+        if offsets.columns.any():
+            columns += Z.known @ offsets.columns
+    return rows, columns
 
 
 def _both_names(
@@ -1449,10 +1413,7 @@ class ConditionalRankRLS(ConditionalRanker):
     ) -> RelationModel:
         if self.loss != "squared_hinge":
             return super()._solve(problem, alphas, progress, callback)
-        if self.early_stopping or self.solver == "closed":
-            raise ValueError(
-                "loss='squared_hinge' takes neither early_stopping nor solver='closed'"
-            )
+        self._refuse(self.solver == "closed", "loss", "solver")
         if callback is not None:
             raise ValueError("loss='squared_hinge' takes no callback")
         y = problem.observations.lists[2]

@@ -18,10 +18,9 @@ from rankrls._validation import check_length, check_option, encode_qid, show
 from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
-from rankrls.core.ridge.leave_judgements_out import JudgementFolds
-from rankrls.core.ridge.leave_out import HeldOut, query_folds, split_folds
+from rankrls.core.ridge.models import predict_path
 from rankrls.core.ridge.problem import RidgeProblem
-from rankrls.core.spaces.path_model import predict_path
+from rankrls.core.ridge.residuals import Folds, HeldOut, query_folds, split_folds
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.calibration import JudgementScoring, by_judgement
 from rankrls.estimators.choosing import (
@@ -467,7 +466,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         return bool(graph.n_given_pairs) and (graph.scores is None or (named and self.cv == "auto"))
 
     def _search_by_judgements(
-        self, X: Any, graph: PreferenceGraph, grid: Array | None, folds: JudgementFolds
+        self, X: Any, graph: PreferenceGraph, grid: Array | None, folds: Folds
     ) -> Callable[[Kernel], Search]:
         """Choose alpha by held-out given pairs."""
         scoring = JudgementScoring(self.scoring, graph, self._loss)
@@ -501,7 +500,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
         return search
 
-    def _store_noise(self, found: Search, folds: JudgementFolds) -> None:
+    def _store_noise(self, found: Search, folds: Folds) -> None:
         """Calibrate probabilities and estimate the noise on held-out pairs of the best alpha."""
         graph, alpha = found.problem.graph, found.alpha
         scoring = JudgementScoring(self.scoring, graph, self._loss)
@@ -515,7 +514,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         if graph.n_outputs == 1:
             self.calibration_ = scoring.calibrate(held, number, alpha)
 
-    def _judgement_folds(self, graph: PreferenceGraph, groups: Any) -> JudgementFolds:
+    def _judgement_folds(self, graph: PreferenceGraph, groups: Any) -> Folds:
         """The given pairs that are held out together."""
         n, cv = graph.n_given_pairs, self.cv
         codes, labels = np.arange(n), None
@@ -530,13 +529,13 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             if groups is not None and cv not in ("auto", "leave-group-out"):
                 raise ValueError(f"groups goes with cv='leave-group-out', not with cv={cv!r}")
             if cv == "leave-item-out":
-                return JudgementFolds.of_items(graph.pairs)[0]
+                return Folds.of_items(graph.pairs)[0]
             single = labels is None
-            return JudgementFolds.single(n) if single else JudgementFolds.of_groups(codes, labels)
+            return Folds.single(n) if single else Folds.of_groups(codes, labels)
         if is_fold_count(cv):
             what = "pairs" if groups is None else "groups"
             rng = check_random_state(self.random_state)
-            return JudgementFolds.of_groups(random_fold_of(codes, int(cv), rng, what=what))
+            return Folds.of_groups(random_fold_of(codes, int(cv), rng, what=what))
         if not is_splits(cv):
             raise ValueError(
                 f"cv must be 'auto', {', '.join(map(repr, JUDGEMENT_FOLDS))}, an int, a splitter "
@@ -544,7 +543,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             )
         given = None if groups is None else codes
         splits = read_splits(cv, n, graph.pairs, graph.magnitude, given, complement=True)
-        return JudgementFolds.of_list([test for _, test in splits])
+        return Folds.of_list([test for _, test in splits])
 
     @property
     def alphas_(self) -> Array:

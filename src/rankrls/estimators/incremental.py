@@ -27,7 +27,7 @@ from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import Statistics, add_batch, batch_statistics
-from rankrls.core.ridge.models import Model, NystroemModel, solve_statistics
+from rankrls.core.ridge.models import FittedFunction, solve_statistics
 from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
 from rankrls.estimators.ranker import Preferences, RidgeRanker
 from rankrls.estimators.seen_queries import SeenQueries, query_keys
@@ -160,7 +160,7 @@ class Learned:
         """Φ of shape (m, n): X itself, or the Nyström features."""
         return X if self.basis is None else self.basis.features(X)
 
-    def model(self, alpha: float, names: Any = None) -> Model | None:
+    def model(self, alpha: float, names: Any = None) -> FittedFunction | None:
         """Fit the model, which uses these arrays; None if an output has no preference yet.
 
         Sums over queries are positive semi-definite, and so are their differences, up to rounding.
@@ -214,7 +214,7 @@ def learned_by(ranker: Any) -> Learned | None:
             "to all pairs"
         )
     total = [solver.statistics() for solver in model.solvers]
-    basis = model.basis if isinstance(model, NystroemModel) else None
+    basis = model.basis
     dtype = (model.coef if basis is None else model.dual_coef).dtype
     return Learned(total, basis, dtype, ranker._flat, ranker._preferences, ranker._seen.copy())
 

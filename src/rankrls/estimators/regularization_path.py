@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from rankrls._calls import tells
-from rankrls.core.spaces.path_model import predict_path
+from rankrls.core.ridge.models import predict_path
 from rankrls.estimators.choosing import check_alphas
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.rankrls import RankRLS

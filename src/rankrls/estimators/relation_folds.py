@@ -60,22 +60,21 @@ def folds_of(
         Input of a splitter.
     """
     p, g = observations.shape
-    one = not two_domains
+    structure = cv if isinstance(cv, str) else "auto"
     if isinstance(cv, str):
         check_option("cv", cv, STRUCTURES)
-        structure = ("both" if one else "rows") if cv == "auto" else cv
     elif is_fold_count(cv):
-        structure, n_folds = ("both" if one else "rows"), check_integer("cv", cv, least=2)
+        n_folds = check_integer("cv", cv, least=2)
     elif is_splits(cv):
-        side = "both" if one else condition_on
-        n = p if condition_on == "rows" else g
-        return _given_folds(read_splits(cv, n, X), (p, g), side=side)
+        return _given_folds(cv, (p, g), "both" if not two_domains else condition_on, X)
     else:
         choices = ", ".join(map(repr, STRUCTURES))
         raise ValueError(
             f"cv must be one of {choices}, an int, a splitter or an iterable of (train, test); "
             f"got {show(cv)}"
         )
+    if structure == "auto":
+        structure = "rows" if two_domains else "both"
     if condition_on == "columns":
         structure = {"rows": "columns", "columns": "rows"}.get(structure, structure)
     if structure == "edges" and not shortcut:
@@ -85,7 +84,7 @@ def folds_of(
         structure,
         (p, g),
         paired=paired,
-        same_objects=one,
+        same_objects=not two_domains,
         shortcut=shortcut,
         n_folds=n_folds,
         rng=rng,
@@ -122,47 +121,42 @@ def draw_folds(
     rng : RandomState
     """
     p, g = shape
-    every = np.arange(p), np.arange(g)
     if structure == "edges":
         # Separate folds of pairs for each row. They are small: the cost is quadratic in their size.
         k = n_folds or max(2, g // int(np.clip(g // 10, 2, ENTRIES)))
         return RelationFolds("entries", entries=tuple(object_folds(g, k, rng, "columns", least=2)))
     if structure == "rows" and shortcut and n_folds is None:
         return RelationFolds("leave-row-out")
+    blocks = []
     if paired or (structure == "both" and same_objects):
-        folds = object_folds(p, n_folds, rng, "objects", least=2)
-        return RelationFolds("blocks", tuple(_object_block(p, fold, structure) for fold in folds))
-    if structure == "rows":
-        row_folds = object_folds(p, n_folds, rng, "rows", least=1)
-        column_folds = [every[1]]
-    else:
+        for fold in object_folds(p, n_folds, rng, "objects", least=2):
+            stay = _rest(p, fold)
+            test = {"rows": (fold, stay), "columns": (stay, fold)}.get(structure, (fold, fold))
+            blocks.append(BlockFold((stay, stay), test))
+        return RelationFolds("blocks", tuple(blocks))
+    row_folds, column_folds = [np.arange(p)], [np.arange(g)]
+    if structure != "rows":
         column_folds = object_folds(g, n_folds, rng, "columns", least=2)
-        row_folds = [every[0]]
-        if structure == "both":
-            row_folds = object_folds(p, n_folds, rng, "rows", least=1)
-    return RelationFolds(
-        "blocks",
-        tuple(
-            BlockFold((_rest(p, rows), _rest(g, cols)), (rows, cols))
-            for rows in row_folds
-            for cols in column_folds
-        ),
-    )
+    if structure != "columns":
+        row_folds = object_folds(p, n_folds, rng, "rows", least=1)
+    blocks = [
+        BlockFold((_rest(p, rows), _rest(g, cols)), (rows, cols))
+        for rows in row_folds
+        for cols in column_folds
+    ]
+    return RelationFolds("blocks", tuple(blocks))
 
 
-def _given_folds(
-    splits: list[tuple[Array, Array]], shape: tuple[int, int], *, side: str
-) -> RelationFolds:
+def _given_folds(cv: Any, shape: tuple[int, int], side: str, X: Any) -> RelationFolds:
     """Read given (train, test) objects of rows, columns, or (``side="both"``) both."""
     every = np.arange(shape[0]), np.arange(shape[1])
     blocks = []
-    for train, test in splits:
-        pair = {
-            "rows": ((train, every[1]), (test, every[1])),
-            "columns": ((every[0], train), (every[0], test)),
-            "both": ((train, train), (test, test)),
-        }[side]
-        blocks.append(BlockFold(*pair))
+    for split in read_splits(cv, shape[side == "columns"], X):
+        train, test = (
+            {"rows": (part, every[1]), "columns": (every[0], part)}.get(side, (part, part))
+            for part in split
+        )
+        blocks.append(BlockFold(train, test))
     return RelationFolds("blocks", tuple(blocks))
 
 
@@ -205,12 +199,6 @@ def pair_folds(
         alone = fold == -2
         fold[alone] = rng.randint(k, size=int(alone.sum()))
     return fold, k
-
-
-def _object_block(p: int, fold: Array, structure: str) -> BlockFold:
-    stay = _rest(p, fold)
-    test = {"rows": (fold, stay), "columns": (stay, fold), "both": (fold, fold)}[structure]
-    return BlockFold((stay, stay), test)
 
 
 def _rest(n: int, chosen: Array) -> Array:

@@ -179,10 +179,10 @@ def search_weights(
             if best[s][k] == 0.0:
                 continue
             better = False
-            twin = k == 1 and len(best[s]) == 2  # the first one has been multiplied and divided
-            while not twin and best[s][k] < 1.0 - LEAST and attempt(s, k, factor * best[s][k]):
+            second = k == 1 and len(best[s]) == 2  # the first has been multiplied and divided
+            while not second and best[s][k] < 1.0 - LEAST and attempt(s, k, factor * best[s][k]):
                 better = True
-            if not better and not twin:
+            if not better and not second:
                 while best[s][k] > LEAST and attempt(s, k, best[s][k] / factor):
                     better = True
             if not better and sweep == 0:
@@ -217,60 +217,45 @@ def search_pairs(
     if grids is not None:
         pairs = np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, 2)
         found = evaluate(pairs)
-        best = _best_pair(grids, found["mean_score"])
-        return best, {"alpha": pairs, **found}
-    first, second = (default_grid(size) for size in sizes)
-    tried = _Tried(evaluate)
-    length = max(len(first), len(second))
-    steps = np.linspace(0, 1, length)
-    line = [grid[np.rint(steps * (len(grid) - 1)).astype(int)] for grid in (first, second)]
-    at = tried.best(np.column_stack(line))
-    for _ in range(SWEEPS):
-        before = at.copy()
-        for side, grid in enumerate((first, second)):
-            pairs = np.repeat(at[None], len(grid), axis=0)
-            pairs[:, side] = grid
-            at = tried.best(pairs)
-        if (at == before).all():
-            break
-    return tried.results(at)
+        return _best_pair(grids, pairs, found["mean_score"]), {"alpha": pairs, **found}
+    tried: dict[tuple[float, float], dict[str, Any]] = {}
 
-
-class _Tried:
-    """Scores of pairs, each evaluated once."""
-
-    def __init__(self, evaluate: Callable[[Array], dict[str, Array]]) -> None:
-        self.evaluate = evaluate
-        self.found: dict[tuple[float, float], dict[str, Any]] = {}
-
-    def best(self, pairs: Array) -> Array:
-        """The best of ascending pairs (n, 2); of equally good ones the last."""
+    def best_pair(pairs: Array) -> Array:
+        """The best of ascending pairs (n, 2), of equally good ones the last; each is tried once."""
         keys = [(float(a), float(b)) for a, b in pairs]
-        new = list(dict.fromkeys(key for key in keys if key not in self.found))
-        if new:
-            made = self.evaluate(np.array(new))
-            for number, key in enumerate(new):
-                self.found[key] = {name: values[number] for name, values in made.items()}
-        scores = np.array([self.found[key]["mean_score"] for key in keys])
+        if new := list(dict.fromkeys(key for key in keys if key not in tried)):
+            found = evaluate(np.array(new))
+            tried.update(
+                {key: {name: found[name][i] for name in found} for i, key in enumerate(new)}
+            )
+        scores = np.array([tried[key]["mean_score"] for key in keys])
         _require_finite(pairs, scores)
         return pairs[best_of(scores)]
 
-    def results(self, at: Array) -> tuple[int, dict[str, Array]]:
-        keys = sorted(self.found)
-        names = self.found[keys[0]]
-        found = {name: np.array([self.found[key][name] for key in keys]) for name in names}
-        return keys.index((float(at[0]), float(at[1]))), {"alpha": np.array(keys), **found}
+    both = [default_grid(size) for size in sizes]
+    steps = np.linspace(0, 1, max(map(len, both)))
+    line = [grid[np.rint(steps * (len(grid) - 1)).astype(int)] for grid in both]
+    at = best_pair(np.column_stack(line))
+    for _ in range(SWEEPS):
+        before = at.copy()
+        for side, grid in enumerate(both):
+            pairs = np.repeat(at[None], len(grid), axis=0)
+            pairs[:, side] = grid
+            at = best_pair(pairs)
+        if (at == before).all():
+            break
+    keys = sorted(tried)
+    results = {name: np.array([tried[key][name] for key in keys]) for name in tried[keys[0]]}
+    return keys.index((float(at[0]), float(at[1]))), {"alpha": np.array(keys), **results}
 
 
-def _best_pair(grids: tuple[Array, Array], scores: Array) -> int:
-    """Number of the best pair of all; of equally good ones the largest alphas.
+def _best_pair(grids: tuple[Array, Array], pairs: Array, scores: Array) -> int:
+    """Index of the best pair, with the largest alphas of equally good ones.
 
     Warns where a side's best alpha is an end of its grid.
     """
-    table = scores.reshape(len(grids[0]), len(grids[1]))
-    pairs = np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, 2)
     _require_finite(pairs, scores)
-    top = float(scores.max())
+    table, top = scores.reshape(len(grids[0]), len(grids[1])), float(scores.max())
     good = np.argwhere(top - table <= EQUAL * abs(top))
     i, j = good[np.argmax(np.log(grids[0][good[:, 0]]) + np.log(grids[1][good[:, 1]]))]
     choose_alpha(grids[0], table[:, j])

@@ -28,7 +28,7 @@ from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import RankingStatistics
 from rankrls.core.ridge.fold_statistics import FoldStatistics
-from rankrls.core.ridge.leave_out import HeldOut
+from rankrls.core.ridge.residuals import HeldOut
 from rankrls.core.spaces.spaces import Basis, Kernel
 from rankrls.estimators.choosing import (
     LOSS_METRIC,

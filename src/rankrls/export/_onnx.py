@@ -152,13 +152,11 @@ def _expansion(ranker: Any) -> tuple[Kernel, Array, Array]:
             f"kernel={kernel.name} is not exported: ONNX models are made of products and "
             f"elementwise functions, so the kernel must be one of {', '.join(map(repr, KERNELS))}"
         )
-    if hasattr(model, "_A"):  # KernelModel
-        rows, A, shift = model.rows, model._A[0], model.shift
-    elif hasattr(model, "_a"):  # NystroemModel
-        rows, A, shift = model.basis.rows, model._a[0], model.basis.shift
-    else:  # HingeModel
-        rows, A = model.rows, model.dual_coef[0][model.kept]
-        shift = 0.0 if model.basis is None else model.basis.shift
+    rows, A = model.rows, model.dual_coef[0][model.kept]
+    shift = getattr(model, "shift", 0.0)
+    if model.basis is not None:
+        rows, shift = model.basis.rows, model.basis.shift
+        A = model.dual_coef[0][model.basis.map.kept]
     rows = np.asarray(rows.toarray() if sparse.issparse(rows) else rows, dtype=np.float64)
     return kernel, rows + shift, np.asarray(A, dtype=np.float64)
 

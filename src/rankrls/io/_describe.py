@@ -38,8 +38,8 @@ def _estimator(tree: Any, reader: ArchiveReader) -> dict[str, Any]:
     summary = {name: _sketch(fields[name], reader) for name in public}
     names = summary.pop("feature_names_in_", None)
     if "_model" in fields:
-        without = ("DroppedSolver", "IterativeModel", "HingeModel")
-        summary["uncertainty"] = not any(_holds(fields["_model"], name) for name in without)
+        solvers = fields["_model"].get("fields", {}).get("solvers")
+        summary["uncertainty"] = bool(solvers)
     description["summary"] = summary
     if names is not None:
         description["feature_names"] = names

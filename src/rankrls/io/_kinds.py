@@ -200,11 +200,13 @@ def instance(*names: str) -> Kind:
     return Kind(lambda value, axes: type(value).__name__ in names, f"a {' or '.join(names)}")
 
 
-def listing(kind: Kind) -> Kind:
-    """Return the kind of non-empty lists with entries of the given kind."""
+def listing(kind: Kind, *, empty: bool = False) -> Kind:
+    """Return the kind of lists with entries of the given kind, not empty unless ``empty``."""
 
     def accepts(value: Any, axes: Axes) -> bool:
-        return isinstance(value, list) and bool(value) and all(kind.accepts(v, {}) for v in value)
+        if not isinstance(value, list) or not (value or empty):
+            return False
+        return all(kind.accepts(v, {}) for v in value)
 
     return Kind(accepts, f"a list, each entry {kind.text}")
 

@@ -151,7 +151,7 @@ EARLY_STOPPING = {
 
 RANKER_FIELDS = {
     **COMMON_FIELDS,
-    "_model": instance("LinearModel", "KernelModel", "NystroemModel", "IterativeModel"),
+    "_model": instance("FittedFunction"),
     **EARLY_STOPPING,
 }
 

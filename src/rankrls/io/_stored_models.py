@@ -38,10 +38,6 @@ from rankrls.io._stored_preferences import FACTOR
 
 __all__ = ["KERNELS", "MODELS", "SOLVERS"]
 
-PRIMAL = listing(instance("PrimalSolver", "DroppedSolver"))
-DUAL = listing(instance("DualSolver", "DroppedSolver"))
-
-
 # -- kernels and bases ------------------------------------------------------------------------
 
 
@@ -145,7 +141,6 @@ def _unpack_cholesky(cls: type[Any], values: dict[str, Any]) -> CholeskyFactoriz
     n = (math.isqrt(8 * len(columns) + 1) - 1) // 2
     require(n >= 1 and n * (n + 1) // 2 == len(columns), "a Cholesky factor that is no triangle")
     require(len(values["diagonal"]) == n, "a Cholesky factor with another diagonal")
-    values.pop("size", None)
     C = np.zeros((n, n), dtype=columns.dtype, order="F")
     start = 0
     for j in range(n):
@@ -156,45 +151,11 @@ def _unpack_cholesky(cls: type[Any], values: dict[str, Any]) -> CholeskyFactoriz
     return made
 
 
-def _pack(solver: Any) -> dict[str, Any]:
-    """Return the fields; the factorisation is named state in files."""
-    values = dict(vars(solver))
-    return values | {"state": values.pop("factorization")}
-
-
-def _unpack(cls: type[Any], values: dict[str, Any]) -> Any:
-    values["factorization"] = values.pop("state")
-    if values.pop("noise", None) is not None:  # written by version 0.1
-        values["largest"] = values["factorization"].matrix().diagonal().copy()
-        values["rounding"] = float(np.finfo(np.float64).eps)
-    if "largest" in values and values.get("largest_energy") is None:
-        values["largest_energy"] = values["energy"].copy()
-    return fill(cls, values)
-
-
 def _pack_dual(solver: DualSolver) -> dict[str, Any]:
-    state = solver.factorization
-    packed = PackedCholesky(state) if isinstance(state, CholeskyFactorization) else state
-    return _pack(solver) | {"state": packed}
-
-
-def _unpack_cholesky_matrix(cls: type[Any], values: dict[str, Any]) -> Any:
-    values.pop("size", None)  # written by version 0.1
-    return fill(cls, values)
-
-
-def _unpack_eigen(cls: type[Any], values: dict[str, Any]) -> Any:
-    values.setdefault("floor", float("inf"))  # version 0.1 left out the whole null space
-    return fill(cls, values)
-
-
-def _state_size(state: Any) -> int:
-    return len(next(getattr(state, n) for n in ("C", "vectors", "S") if hasattr(state, n)))
-
-
-def _cost_of_primal(values: dict[str, Any]) -> int:
-    """Return the memory to recompute the diagonal, which version 0.1 did not store."""
-    return 0 if values.get("noise") is None else 2 * 8 * _state_size(values["state"]) ** 2
+    values, made = dict(vars(solver)), solver.factorization
+    if isinstance(made, CholeskyFactorization):
+        values["factorization"] = PackedCholesky(made)
+    return values
 
 
 def _check_eigen(factorization: Any) -> None:
@@ -202,14 +163,10 @@ def _check_eigen(factorization: Any) -> None:
     require(1 <= q <= p, f"{q} eigenvectors of {p} entries")
 
 
-def _check_echelon(factorization: Any) -> None:
-    inside = within(factorization.columns, len(factorization.S), distinct=True)
-    require(inside, "a factor of other columns")
-    require(bool((factorization.triangle.diagonal() != 0).all()), "a factor that is singular")
-
-
 def _check_primal(solver: Any) -> None:
-    require(_state_size(solver.factorization) == len(solver.b), "a solver of two sizes")
+    made = solver.factorization
+    size = len(made.C if isinstance(made, CholeskyFactorization) else made.vectors)
+    require(size == len(solver.b), "a solver of two sizes")
 
 
 def _check_dual(solver: Any) -> None:
@@ -217,170 +174,129 @@ def _check_dual(solver: Any) -> None:
     _check_primal(solver)
 
 
-ANSWERS = {
+COMMON = {
     "n_pairs": COUNT,
     "log_weight": FINITE,
     "outputs": array("i", "k", empty=False),
     "energy": either(array("f", "k"), array("f", "1")),
-    "state": instance(
-        "CholeskyFactorization", "EchelonFactorization", "EigenFactorization", "PackedCholesky"
-    ),
+    "factorization": instance("CholeskyFactorization", "EigenFactorization", "PackedCholesky"),
 }
 
 SOLVERS = (
     Record(
-        "CholeskyState",
+        "CholeskyFactorization",
         "rankrls.core.linalg.factorizations",
-        {
-            "C": array("f", "p p", empty=False),
-            "diagonal": array("f", "p"),
-            "alpha": POSITIVE,
-            "size": optional(NUMBER),
-        },
-        class_name="CholeskyFactorization",
+        {"C": array("f", "p p", empty=False), "diagonal": array("f", "p"), "alpha": POSITIVE},
         derived=("loss", "_others"),
-        unpack=_unpack_cholesky_matrix,
         check=_check_triangle,
     ),
     Record(
         "PackedCholesky",
         __name__,
-        {
-            "columns": array("f", "triangle"),
-            "diagonal": array("f", "p"),
-            "alpha": POSITIVE,
-            "size": optional(NUMBER),
-        },
+        {"columns": array("f", "triangle"), "diagonal": array("f", "p"), "alpha": POSITIVE},
         unpack=_unpack_cholesky,
         cost=_cost_of_triangle,
     ),
     Record(
-        "SpectralState",
+        "EigenFactorization",
         "rankrls.core.linalg.factorizations",
         {
             "null": array("b", "q"),
             "values": array("f", "q"),
             "vectors": array("f", "p q"),
-            "floor": optional(NUMBER),
+            "floor": NUMBER,
             "source": maybe(tuple_of(array("f", "p p"), array("f", "p"))),
         },
-        class_name="EigenFactorization",
         derived=("loss",),
-        unpack=_unpack_eigen,
         check=_check_eigen,
-    ),
-    Record(
-        "EchelonFactorization",
-        "rankrls.core.linalg.factorizations",
-        {
-            "S": array("f", "p p"),
-            "triangle": array("f", "r r"),
-            "columns": array("i", "r"),
-            "scale": array("f", "r"),
-            "A": array("f", "r p"),
-            "gram": array("f", "r r"),
-        },
-        derived=("loss",),
-        check=_check_echelon,
     ),
     Record(
         "PrimalSolver",
         "rankrls.core.ridge.models",
         {
-            **ANSWERS,
+            **COMMON,
             "b": array("f", "n k"),
             "mean": array("f", "n"),
             "mass": FINITE,
-            "largest": optional(array("f", "n")),
-            "largest_energy": optional(array("f", "k")),
-            "rounding": optional(FINITE),
-            "noise": optional(NUMBER),
+            "largest": array("f", "n"),
+            "largest_energy": array("f", "k"),
+            "rounding": FINITE,
         },
-        pack=_pack,
-        unpack=_unpack,
-        cost=_cost_of_primal,
         check=_check_primal,
     ),
     Record(
         "DualSolver",
         "rankrls.core.ridge.models",
         {
-            **ANSWERS,
+            **COMMON,
             "b": array("f", "p k"),
             "factor": FACTOR,
             "share": array("f", "m"),
             "row_means": array("f", "m"),
         },
         pack=_pack_dual,
-        unpack=_unpack,
         check=_check_dual,
     ),
-    Record("DroppedSolver", "rankrls.core.ridge.models", {"outputs": array("i", "k", empty=False)}),
 )
 
 
-# -- models -----------------------------------------------------------------------------------
+# -- fitted functions ---------------------------------------------------------------------------
 
 
-def _check_outputs(model: Any, n_outputs: int) -> None:
-    outputs = np.sort(np.concatenate([solver.outputs for solver in model.solvers]))
-    require(np.array_equal(outputs, np.arange(n_outputs)), "solvers of other outputs than a model")
-
-
-def _check_solvers(model: Any, n: int) -> None:
-    for solver in model.solvers:
-        alpha = getattr(getattr(solver, "factorization", None), "alpha", model.alpha)
-        require(alpha == model.alpha, "a solver of another alpha than its model")
-        sizes = [len(getattr(solver, name)) for name in ("mean", "share") if hasattr(solver, name)]
-        require(all(size == n for size in sizes), "a solver of another size than its model")
-
-
-def _check_alphas(model: Any) -> None:
+def _check_function(model: Any) -> None:
+    """Check that coefficients, rows, basis and solvers belong together."""
     require(bool((model.alphas >= 0).all()), "a model of a negative alpha")
-
-
-def _n_covariates(model: Any) -> int:
-    return 0 if model.pair_coef is None else model.pair_coef.shape[1]
-
-
-def _check_linear(model: Any) -> None:
-    _check_alphas(model)
-    _check_outputs(model, model.coef.shape[2])
-    _check_solvers(model, model.coef.shape[1] + _n_covariates(model))
-
-
-def _check_nystroem(model: Any) -> None:
-    _check_alphas(model)
-    q = len(model.basis.map.kept)
-    kept = model.dual_coef[:, model.basis.map.kept]
-    require(np.array_equal(kept, model._a, equal_nan=True), "coefficients of another basis")
-    require(model.kernel == model.basis.kernel, "a model with two kernels")
-    _check_outputs(model, model._a.shape[2])
-    _check_solvers(model, q + _n_covariates(model))
-    _check_coef(model, model.basis.rows)
-
-
-def _check_kernel_model(model: Any) -> None:
-    _check_alphas(model)
-    require(within(model.used, model.dual_coef.shape[1]), "a model of rows that do not exist")
-    used = model.dual_coef[:, model.used]
-    require(np.array_equal(used, model._A, equal_nan=True), "coefficients of other rows")
-    _check_outputs(model, model._A.shape[2])
-    _check_solvers(model, len(model.used))
-    missing = model.rows is None
-    require(missing == model.kernel.precomputed, "the rows of a model belong to its kernel")
-    _check_coef(model, model.rows)
-
-
-def _check_coef(model: Any, training_rows: Any) -> None:
     require((model.coef is not None) == model.kernel.linear, "weights of a kernel that has none")
-    if model.coef is not None and training_rows is not None:
-        n = training_rows.shape[1]
-        require(model.coef.shape[1] == n, f"weights of {model.coef.shape[1]} features, not {n}")
+    require(model.coef is not None or model.dual_coef is not None, "a model without coefficients")
+    require((model.pair_coef is None) == (model.pair_scale is None), "covariates without a scale")
+    scaled = model.pair_scale is None or bool((model.pair_scale > 0).all())
+    require(scaled, "covariates of a scale that is not positive")
+    basis = model.basis
+    if model.coef is None:
+        require(model.kept is not None, "coefficients of unknown rows")
+        missing = model.expansion[0] is None
+        require(missing == model.kernel.precomputed, "the rows of a model belong to its kernel")
+    if model.kept is not None:
+        known = 0 if model.dual_coef is None else model.dual_coef.shape[1]
+        require(within(model.kept, known), "a model of rows that do not exist")
+    if basis is not None:
+        require(model.kernel == basis.kernel, "a model with two kernels")
+        size = None if model.dual_coef is None else model.dual_coef.shape[1]
+        require(len(basis.indices) == size, "coefficients of another basis")
+        require(np.array_equal(model.kept, basis.map.kept), "rows of another basis")
+        require(model.rows is None, "rows beside those of a basis")
+        if model.coef is not None and basis.rows is not None:
+            n = basis.rows.shape[1]
+            require(model.coef.shape[1] == n, f"weights of {model.coef.shape[1]} features, not {n}")
+    if model.solvers:
+        _check_solvers(model)
+
+
+def _check_solvers(model: Any) -> None:
+    outputs = np.sort(np.concatenate([solver.outputs for solver in model.solvers]))
+    same = np.array_equal(outputs, np.arange(model.n_outputs))
+    require(same, "solvers of other outputs than a model")
+    kinds = {type(solver).__name__ for solver in model.solvers}
+    require(len(kinds) == 1, "solvers of two kinds")
+    n = 0 if model.pair_scale is None else len(model.pair_scale)
+    if kinds == {"DualSolver"}:
+        require(model.kept is not None and model.basis is None, "a solver of unknown rows")
+        missing = model.rows is None
+        require(missing == model.kernel.precomputed, "the rows of a model belong to its kernel")
+        n = len(model.kept)
+    elif model.basis is not None:
+        n += len(model.basis.map.kept)
+    else:
+        require(model.coef is not None, "a solver of features without weights")
+        n += model.coef.shape[1]
+    for solver in model.solvers:
+        alpha = getattr(solver.factorization, "alpha", model.alpha)
+        require(alpha == model.alpha, "a solver of another alpha than its model")
+        size = len(solver.share if kinds == {"DualSolver"} else solver.mean)
+        require(size == n, "a solver of another size than its model")
 
 
 def _check_hinge(model: Any) -> None:
-    _check_alphas(model)
     require((model.coef is not None) == model.kernel.linear, "weights of a kernel that has none")
     if model.dual_coef is None:
         require(model.coef is not None, "a model without coefficients")
@@ -402,6 +318,25 @@ def _check_hinge(model: Any) -> None:
 
 MODELS = (
     Record(
+        "FittedFunction",
+        "rankrls.core.ridge.models",
+        {
+            "alphas": array("f", "a", empty=False),
+            "kernel": instance("Kernel"),
+            "coef": maybe(array("f", "a n k", empty=False)),
+            "dual_coef": maybe(array("f", "a r k", empty=False)),
+            "rows": maybe(rows("q n")),
+            "kept": maybe(array("i", "q")),
+            "shift": either(FINITE, array("f", "n")),
+            "basis": maybe(instance("Basis")),
+            "pair_coef": maybe(array("f", "a c k", empty=False)),
+            "pair_scale": maybe(array("f", "c", empty=False)),
+            "solvers": listing(instance("PrimalSolver", "DualSolver"), empty=True),
+            "dropped": FLAG,
+        },
+        check=_check_function,
+    ),
+    Record(
         "HingeModel",
         "rankrls.core.hinge.problem",
         {
@@ -414,54 +349,5 @@ MODELS = (
             "basis": maybe(instance("Basis")),
         },
         check=_check_hinge,
-    ),
-    Record(
-        "IterativeModel",
-        "rankrls.core.ridge.iterative",
-        {"alphas": array("f", "a", empty=False), "coef": array("f", "a n k", empty=False)},
-        check=_check_alphas,
-    ),
-    Record(
-        "LinearModel",
-        "rankrls.core.ridge.models",
-        {
-            "alphas": array("f", "a", empty=False),
-            "coef": array("f", "a n k", empty=False),
-            "dual_coef": optional(array("f", "a m k", empty=False)),
-            "pair_coef": optional(array("f", "a c k", empty=False)),
-            "solvers": PRIMAL,
-        },
-        check=_check_linear,
-    ),
-    Record(
-        "NystroemModel",
-        "rankrls.core.ridge.models",
-        {
-            "alphas": array("f", "a", empty=False),
-            "basis": instance("Basis"),
-            "kernel": instance("Kernel"),
-            "_a": array("f", "a q k", empty=False),
-            "dual_coef": array("f", "a r k", empty=False),
-            "coef": optional(array("f", "a n k", empty=False)),
-            "pair_coef": optional(array("f", "a c k", empty=False)),
-            "solvers": PRIMAL,
-        },
-        check=_check_nystroem,
-    ),
-    Record(
-        "KernelModel",
-        "rankrls.core.ridge.models",
-        {
-            "alphas": array("f", "a", empty=False),
-            "kernel": instance("Kernel"),
-            "used": array("i", "m"),
-            "_A": array("f", "a m k", empty=False),
-            "dual_coef": array("f", "a r k", empty=False),
-            "rows": maybe(rows("m n")),
-            "shift": either(FINITE, array("f", "n")),
-            "coef": optional(array("f", "a n k", empty=False)),
-            "solvers": DUAL,
-        },
-        check=_check_kernel_model,
     ),
 )

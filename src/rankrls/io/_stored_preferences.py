@@ -31,7 +31,6 @@ FACTOR = instance(
     "PooledFactor",
     "IncidenceFactor",
     "GroundedFactor",
-    "RotatedFactor",
     "StackedFactor",
 )
 
@@ -92,10 +91,6 @@ def _incidence_fits(factor: Any) -> bool:
 def _grounded_fits(factor: Any) -> bool:
     m = factor.shape[0]
     return len(factor.grounded) == m and within(factor.grounded, m) and within(factor.free, m)
-
-
-def _rotated_fits(factor: Any) -> bool:
-    return factor.factor.shape == factor.shape and len(factor.Q) == factor.shape[1]
 
 
 def _stacked_fits(factor: Any) -> bool:
@@ -161,6 +156,5 @@ PREFERENCES = (
         {"grounded": array("i", "m"), "free": array("i", "p"), "R": array("f", "p p")},
         _grounded_fits,
     ),
-    _factor("RotatedFactor", {"factor": FACTOR, "Q": array("f", "p p")}, _rotated_fits),
     _factor("StackedFactor", {"first": FACTOR, "second": FACTOR}, _stacked_fits),
 )

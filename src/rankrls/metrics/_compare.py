@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,6 +19,7 @@ from rankrls._validation import (
     check_option,
     check_scores,
     encode_qid,
+    is_number,
 )
 from rankrls.metrics._evaluate import evaluate, run_values
 from rankrls.metrics._inputs import check_labels_and_scores
@@ -373,7 +373,7 @@ def _metric(metric: Any, options: dict[str, Any]) -> tuple[str, Callable[..., An
 
 
 def _check_level(level: Any) -> float:
-    if not isinstance(level, numbers.Real) or not 0 < float(level) < 1:
+    if not is_number(level) or not 0 < float(level) < 1:
         raise ValueError(f"confidence_level must be a number between 0 and 1; got {level!r}")
     return float(level)
 

@@ -6,7 +6,6 @@ over all orders of the tied rows, which they compute from the groups of tied row
 
 from __future__ import annotations
 
-import numbers
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._frames import check_same_rows
-from rankrls._validation import Queries, check_length, check_scores, encode_qid
+from rankrls._validation import (
+    Queries,
+    check_length,
+    check_scores,
+    encode_qid,
+    is_integer,
+    is_number,
+)
 from rankrls.metrics._counting import sorted_levels
 
 __all__ = ["ListInputs", "RankedLists", "check_average", "check_k", "check_labels_and_scores",
@@ -220,7 +226,7 @@ def check_k(k: Any) -> int | None:
     """Return the cut-off as an int >= 1, or None for whole lists."""
     if k is None:
         return None
-    if isinstance(k, bool | np.bool_) or not isinstance(k, numbers.Integral) or k < 1:
+    if not is_integer(k) or k < 1:
         raise ValueError(f"k must be an integer >= 1, or None for the whole list; got {k!r}")
     return min(int(k), sys.maxsize)  # no list is longer
 
@@ -236,7 +242,6 @@ def check_undefined(undefined: Any) -> float:
     """Return the value to use for undefined queries, NaN for "skip"."""
     if isinstance(undefined, str) and undefined == "skip":
         return np.nan
-    number = isinstance(undefined, numbers.Real) and not isinstance(undefined, bool)
-    if number and undefined in (0, 1):
+    if is_number(undefined) and undefined in (0, 1):
         return float(undefined)
     raise ValueError(f"undefined must be one of 0, 1, 'skip'; got {undefined!r}")

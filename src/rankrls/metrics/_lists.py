@@ -9,7 +9,6 @@ labels and the `RankedLists` of one output. A row in `metric_names` makes it ava
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from rankrls._calls import takes_queries
-from rankrls._validation import check_number, check_option
+from rankrls._validation import check_number, check_option, is_number
 from rankrls.metrics._inputs import ListInputs, RankedLists, check_lists
 
 __all__ = [
@@ -371,7 +370,7 @@ def _of_relevance(
     inputs: ListInputs, threshold: Any, by_query: Callable[[RankedLists, Array], Array]
 ) -> float | NDArray[np.float64]:
     """Value of a metric of 0/1 relevance of sorted rows; NaN for queries without a relevant row."""
-    if not isinstance(threshold, numbers.Real) or not -np.inf < float(threshold) < np.inf:
+    if not is_number(threshold) or not -np.inf < float(threshold) < np.inf:
         raise ValueError(f"relevance_threshold must be a finite number; got {threshold!r}")
 
     def one_output(y: Array, score: Array) -> Array:

@@ -18,9 +18,8 @@ from rankrls._validation import (
     check_pairs,
     encode_qid,
 )
-from rankrls.core.ridge.leave_judgements_out import JudgementFolds
-from rankrls.core.ridge.leave_out import check_fold, query_folds
-from rankrls.core.ridge.leave_pair_out import all_pairs
+from rankrls.core.ridge.pairs import all_pairs
+from rankrls.core.ridge.residuals import Folds, check_fold, query_folds
 from rankrls.estimators import RankRLS
 from rankrls.estimators.calibration import by_judgement
 from rankrls.estimators.ranker import Preferences
@@ -307,13 +306,13 @@ def holdout_judgements(
     _, problem, grid = exact_problem(estimator, X, given, alphas)
     graph, n_pairs = problem.graph, problem.graph.n_given_pairs
     if by == "judgement":
-        left_out = JudgementFolds.single(n_pairs)
+        left_out = Folds.single(n_pairs)
     elif by == "item":
-        left_out, _ = JudgementFolds.of_items(graph.pairs)
+        left_out, _ = Folds.of_items(graph.pairs)
     elif by == "group":
         check_length("groups", groups, n_pairs, "pairs")
         coded = encode_qid(groups, n_pairs, name="groups", of="pairs")
-        left_out = JudgementFolds.of_groups(coded.codes, coded.labels)
+        left_out = Folds.of_groups(coded.codes, coded.labels)
     else:
         parts = [check_fold(number, fold, n_pairs) for number, fold in enumerate(folds or ())]
         if not parts:
@@ -325,7 +324,7 @@ def holdout_judgements(
                 f"judgement {twice} is in {counts[twice]} folds; put each judgement in one fold "
                 "only"
             )
-        left_out = JudgementFolds.of_list(parts)
+        left_out = Folds.of_list(parts)
     held = problem.leave_judgements_out(left_out, grid, variances=return_std)
     values = [held.values] if held.variance is None else [held.values, np.sqrt(held.variance)]
     results = [

@@ -15,8 +15,8 @@ from rankrls._calls import takes_queries, tells
 from rankrls._resources import n_threads
 from rankrls._validation import check_integer, check_option
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.leave_out import query_folds
 from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.core.ridge.residuals import query_folds
 from rankrls.estimators import RankRLS
 from rankrls.estimators.choosing import covering_grid
 from rankrls.estimators.ranker import Preferences

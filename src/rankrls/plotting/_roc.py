@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import auc, roc_curve
 
 from rankrls._validation import check_finite_array, check_pairs
+from rankrls.core.ridge.pairs import all_pairs
 from rankrls.model_selection import leave_pair_out_predict, tournament_scores
 from rankrls.plotting._display import BLUE, Display
 
@@ -101,7 +102,7 @@ class LeavePairOutRocDisplay(Display):
                 "the tournament also leaves out pairs of the same class, which needs a RankRLS "
                 "with cost='magnitude' and ties='keep'"
             )
-        pairs = np.column_stack(np.triu_indices(len(labels), 1))
+        pairs = all_pairs(len(labels))
         return cls.from_predictions(
             labels,
             leave_pair_out_predict(estimator, X, labels.astype(float), pairs=pairs),

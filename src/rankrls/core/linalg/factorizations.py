@@ -2,15 +2,14 @@
 
 ``factorize`` picks the cheaper factorisation: Cholesky for one alpha, an eigendecomposition for
 a path. Both have the same interface. A matrix whose diagonal spans many orders of magnitude
-(features of very different scales) is factorised by Cholesky for each alpha, because the accuracy
-of Cholesky, unlike that of an eigendecomposition, does not depend on the scaling of rows and
-columns.
+(features of very different scales) is factorised by Cholesky for each alpha: the accuracy of
+Cholesky, unlike that of an eigendecomposition, is that of the equilibrated matrix with unit
+diagonal.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from rankrls._resources import few_threads
 __all__ = [
     "CholeskyFactorization",
     "Complement",
-    "EchelonFactorization",
     "EigenFactorization",
     "Factorization",
     "NotPositiveError",
@@ -34,6 +32,8 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
+
+EPS = float(np.finfo(np.float64).eps)
 
 #: Up to this size an eigendecomposition is cheap enough to require full accuracy.
 CHEAP_SIZE = 1000
@@ -47,9 +47,6 @@ NO_COLUMN = 1e-28
 
 #: The spectrum has no gap if eigenvalues exceed the rounding level by less than this factor.
 GAP = 1e3
-
-#: With a larger relative error, a Cholesky factorisation of a graded matrix is not sufficient.
-MAX_LOSS = 1e-9
 
 #: Maximum size in bytes of the cached Cholesky factors of other alphas.
 CACHE = 2**29
@@ -74,13 +71,10 @@ class Factorization(ABC):
     Attributes
     ----------
     loss : float
-        Approximate relative rounding error of solutions for a graded S.
+        Approximate relative rounding error of solutions, if it is larger than usual.
     """
 
     loss: float = 0.0
-
-    #: Whether `whiten` and `whitened_rows` are available.
-    whitens = True
 
     @abstractmethod
     def solve_path(self, B: Array, alphas: Array) -> Array:
@@ -98,11 +92,12 @@ class Factorization(ABC):
         """W with k columns and WᵀW = Bᵀ (S + alpha I)⁻¹ B for B of shape (p, k) in S's range."""
 
     @abstractmethod
-    def whitened_rows(self, M: Array, alphas: Array) -> Iterator[Array]:
-        """For every alpha, W with rows such that W Wᵀ = M (S + alpha I)⁻¹ Mᵀ, M of shape (j, p).
+    def rotate(self, M: Array) -> Array:
+        """Rows of M, shape (…, p), in the coordinates of `metric`: the part without alpha."""
 
-        Parts that do not depend on alpha are computed once. The same array may be yielded again.
-        """
+    @abstractmethod
+    def metric(self, M: Array, alpha: float) -> tuple[Array, Array | None]:
+        """R and w (None: ones) with M (S + alpha I)⁻¹ Mᵀ = R diag(w) Rᵀ, for rotated M."""
 
     @abstractmethod
     def quadratic(self, B: Array, alpha: float) -> Array:
@@ -114,7 +109,7 @@ class Factorization(ABC):
 
     @abstractmethod
     def condition(self, alpha: float) -> float:
-        """Approximate condition number of S + alpha I, with scaled rows and columns if graded."""
+        """Approximate condition number of S + alpha I, of the equilibrated matrix for Cholesky."""
 
     @abstractmethod
     def matrix(self) -> Array:
@@ -134,29 +129,26 @@ class CholeskyFactorization(Factorization):
         self.diagonal = diagonal
 
     @classmethod
-    def of(cls, S: Array, alpha: float) -> CholeskyFactorization | None:
-        """Factorise in place; None if S + alpha I is not positive definite (S is lost)."""
-        made, info = cls._try(S, alpha)
-        return made if info == 0 else None
+    def attempt(cls, S: Array, alpha: float) -> tuple[CholeskyFactorization, bool]:
+        """Factorise in place; also return whether S + alpha I is positive definite.
 
-    @classmethod
-    def _try(cls, S: Array, alpha: float) -> tuple[CholeskyFactorization, int]:
-        """Return the factorisation and LAPACK's status; `matrix` returns S in any case."""
+        `matrix` returns S in any case.
+        """
         diagonal = S.diagonal().copy()
         S.flat[:: len(S) + 1] += alpha
         # In place: the factor takes the lower triangle, the upper one keeps S.
         (potrf,) = get_lapack_funcs(("potrf",), (S,))
         with few_threads(len(S)):
             C, info = potrf(S if S.flags.f_contiguous else S.T, lower=1, clean=0, overwrite_a=1)
-        return cls(C, alpha, diagonal), info
+        return cls(C, alpha, diagonal), info == 0
 
     def _factor(self, alpha: float) -> Array:
         if alpha == self.alpha:
             return self.C
         others: dict[float, Array] = self.__dict__.setdefault("_others", {})
         if alpha not in others:
-            made = CholeskyFactorization.of(self.matrix(), alpha)
-            if made is None:
+            made, positive = CholeskyFactorization.attempt(self.matrix(), alpha)
+            if not positive:
                 raise NotPositiveError(
                     float(max(alpha, np.finfo(float).eps * self.diagonal.max(initial=0.0))),
                     f"the matrix is not positive definite at alpha={alpha:g}; use a larger alpha",
@@ -179,10 +171,14 @@ class CholeskyFactorization(Factorization):
         """C⁻¹B."""
         return solve_triangular(self._factor(alpha), B, lower=True, check_finite=False)
 
-    def whitened_rows(self, M: Array, alphas: Array) -> Iterator[Array]:
+    def rotate(self, M: Array) -> Array:
+        """M itself."""
+        return M
+
+    def metric(self, M: Array, alpha: float) -> tuple[Array, Array | None]:
         """M C⁻ᵀ."""
-        for alpha in alphas:
-            yield self.whiten(np.ascontiguousarray(M.T), float(alpha)).T
+        rows = np.ascontiguousarray(M.reshape(-1, M.shape[-1]).T)
+        return self.whiten(rows, alpha).T.reshape(M.shape), None
 
     def quadratic(self, B: Array, alpha: float) -> Array:
         """‖C⁻¹b‖² for every column."""
@@ -194,10 +190,10 @@ class CholeskyFactorization(Factorization):
         return 2.0 * float(np.log(self._factor(alpha).diagonal().astype(float)).sum())
 
     def condition(self, alpha: float) -> float:
-        """κ(D(S + alpha I)D) with D from the diagonal, as LAPACK estimates it from D C.
+        """κ(D(S + alpha I)D) with unit diagonal, as LAPACK estimates it from D C.
 
-        Rounding errors of a Cholesky solve are bounded by this scaled condition number (van der
-        Sluis), however different the scales of rows and columns are.
+        Rounding errors of a Cholesky solve are bounded by this condition number of the
+        equilibrated matrix (van der Sluis), however different the scales of rows and columns are.
         """
         C = self._factor(alpha)
         shifted = np.maximum(self.diagonal, 0.0) + alpha
@@ -356,14 +352,13 @@ class EigenFactorization(Factorization):
         W /= np.sqrt(self.values + alpha)[:, None]
         return W
 
-    def whitened_rows(self, M: Array, alphas: Array) -> Iterator[Array]:
-        """M V (σ + alpha)^(−1/2)."""
-        rotated = M @ self.vectors
-        out = np.empty_like(rotated)
-        for alpha in alphas:
-            weight = 1.0 / np.sqrt(self.values + alpha)
-            weight[self.dropped(float(alpha))] = 0.0
-            yield np.multiply(rotated, weight, out=out)
+    def rotate(self, M: Array) -> Array:
+        """M V."""
+        return M @ self.vectors
+
+    def metric(self, M: Array, alpha: float) -> tuple[Array, Array | None]:
+        """M V and 1/(σ + alpha)."""
+        return M, np.where(self.dropped(alpha), 0.0, 1.0 / (self.values + alpha))
 
     def quadratic(self, B: Array, alpha: float) -> Array:
         """Σ (vᵀb)²/(σ + alpha), and ‖rest of b‖²/alpha."""
@@ -389,88 +384,6 @@ class EigenFactorization(Factorization):
         if self.source is not None:
             return _symmetric(*self.source)
         return (self.vectors * self.values) @ self.vectors.T
-
-
-class EchelonFactorization(Factorization):
-    """S = AᵀA with A of shape (r, p) in echelon form, for graded S of rank r < p.
-
-    The columns are taken in descending order of the diagonal of S, scaled to a unit diagonal, and
-    those that depend on earlier ones are skipped. The rows of A then go from large to small scales,
-    A Aᵀ is graded in the same way, and (S + alpha I)⁻¹ Aᵀc = Aᵀ(A Aᵀ + alpha I)⁻¹c is accurate at
-    all scales, even if S + alpha I itself is singular to working precision.
-    """
-
-    whitens = False
-
-    def __init__(self, S: Array) -> None:
-        self.S = S
-        p = len(S)
-        diagonal = np.maximum(S.diagonal(), 0.0)
-        order = np.argsort(-diagonal, kind="stable")
-        scale = np.sqrt(diagonal[order])
-        scale[scale == 0] = 1.0
-        schur = S[np.ix_(order, order)] / np.outer(scale, scale)
-        rows, pivots, smallest = [], [], 1.0
-        for j in range(p):
-            pivot = float(schur[j, j])
-            if pivot <= 10 * p * np.finfo(np.float64).eps:
-                continue
-            row = np.zeros(p)
-            row[j:] = schur[j, j:] / np.sqrt(pivot)
-            schur[j + 1 :, j + 1 :] -= np.outer(row[j + 1 :], row[j + 1 :])
-            rows.append(row)
-            pivots.append(j)
-            smallest = min(smallest, pivot)
-        # A column that nearly depends on others is inaccurate.
-        self.loss = float(np.finfo(np.float64).eps) / smallest
-        R = np.array(rows).reshape(len(rows), p)
-        self.triangle = R[:, pivots]
-        self.columns, self.scale = order[pivots], scale[pivots]
-        self.A = np.empty_like(R)
-        self.A[:, order] = R * scale
-        self.gram = self.A @ self.A.T
-
-    def _coordinates(self, B: Array) -> Array:
-        """c with Aᵀc = B, shape (r, k)."""
-        right = B[self.columns] / self.scale[:, None]
-        return solve_triangular(self.triangle, right, trans="T", check_finite=False)
-
-    def _cholesky(self, alpha: float) -> CholeskyFactorization:
-        made = CholeskyFactorization.of(self.gram.copy(), alpha)
-        if made is None:
-            raise NotPositiveError(alpha, f"alpha={alpha:g} is too small for these features")
-        return made
-
-    def solve_path(self, B: Array, alphas: Array) -> Array:
-        """Aᵀ(A Aᵀ + alpha I)⁻¹c."""
-        c = self._coordinates(B)
-        return np.stack([self.A.T @ self._cholesky(float(a)).solve(c, float(a)) for a in alphas])
-
-    def whiten(self, B: Array, alpha: float) -> Array:
-        """Not available; see ``whitens``."""
-        raise TypeError("graded matrices of deficient rank are not whitened")
-
-    def whitened_rows(self, M: Array, alphas: Array) -> Iterator[Array]:
-        """Not available; see ``whitens``."""
-        raise TypeError("graded matrices of deficient rank are not whitened")
-
-    def quadratic(self, B: Array, alpha: float) -> Array:
-        """(‖b‖² − bᵀAᵀ(A Aᵀ + alpha I)⁻¹Ab)/alpha."""
-        explained = self._cholesky(alpha).quadratic(self.A @ B, alpha)
-        return np.maximum(np.einsum("ij,ij->j", B, B) - explained, 0.0) / alpha
-
-    def log_determinant(self, alpha: float) -> float:
-        """Log det(A Aᵀ + alpha I), plus log alpha for each dependent column."""
-        r, p = self.A.shape
-        return self._cholesky(alpha).log_determinant(alpha) + (p - r) * float(np.log(alpha))
-
-    def condition(self, alpha: float) -> float:
-        """Condition number of A Aᵀ + alpha I."""
-        return self._cholesky(alpha).condition(alpha)
-
-    def matrix(self) -> Array:
-        """S, a copy."""
-        return self.S.copy()
 
 
 def factorize(
@@ -516,17 +429,11 @@ def factorize(
     graded = scaled and is_graded(S.diagonal(), alpha)
     if (for_path or len(alphas) > 1) and not graded:
         return EigenFactorization(S, alpha, null=null, noise=noise)
-    made, info = CholeskyFactorization._try(S, alpha)
-    if graded:
-        loss = 1.0
-        if info == 0:
-            loss = float(np.finfo(made.C.dtype).eps) * made.condition(alpha)
-        if loss > MAX_LOSS and in_range and len(B) <= CHEAP_SIZE:
-            return EchelonFactorization(made.matrix())
-        made.loss = loss
-        if info == 0:
-            return made
-    if info == 0 and _accurate(made, B, size, in_range, noise):
+    made, positive = CholeskyFactorization.attempt(S, alpha)
+    if positive and graded:
+        made.loss = float(np.finfo(made.C.dtype).eps) * made.condition(alpha)
+        return made
+    if positive and _accurate(made, B, size, in_range, noise):
         return made
     source = (made.C, made.diagonal) if in_range else None
     S = made.matrix().astype(np.float64, copy=False)

@@ -55,7 +55,6 @@ __all__ = [
     "Objective",
     "PooledFactor",
     "PooledLaplacian",
-    "RotatedFactor",
     "ScatterFactor",
     "ScatterLaplacian",
     "StackedFactor",
@@ -668,24 +667,6 @@ class StackedFactor(Factor):
 
     def _rmatmat(self, V: Array) -> Array:
         return np.vstack([self.first.rmatmat(V), self.second.rmatmat(V)])
-
-
-class RotatedFactor(Factor):
-    """F Q for a factor F and an orthogonal Q, with Qᵀt: another factor of the same L.
-
-    Its coordinates do not belong to components, so it can be used for fits but not for hold-outs.
-    """
-
-    def __init__(self, factor: Factor, Q: Array) -> None:
-        super().__init__(factor.shape[0], factor.owner)
-        self.factor, self.Q = factor, Q
-        self.t = Q.T @ factor.t
-
-    def _matmat(self, B: Array) -> Array:
-        return self.factor.matmat(self.Q @ B)
-
-    def _rmatmat(self, V: Array) -> Array:
-        return self.Q.T @ self.factor.rmatmat(V)
 
 
 # -- objectives ---------------------------------------------------------------------------------

@@ -440,15 +440,14 @@ class TableOffsets:
         return self.split(a, b)
 
     def split(self, rows: Array, columns: Array) -> FittedOffsets:
-        """Split offsets (p,) and (g,) into a constant and deviations from it."""
-        a, b, constant = rows.copy(), columns.copy(), 0.0
-        for values, total in ((a, self.totals[0]), (b, self.totals[1])):
+        """Split offsets (p,) and (g,) into a constant and deviations, zero on sides without any."""
+        constant, deviations = 0.0, []
+        for values, total, free in zip((rows, columns), self.totals, self.free[:2], strict=True):
             seen = total > 0
             mean = float(values[seen].mean()) if seen.any() else 0.0
-            values[seen] -= mean
-            values[~seen] = 0.0
+            deviations.append(np.where(seen & free, values - mean, 0.0))
             constant += mean
-        return FittedOffsets(constant, a, b)
+        return FittedOffsets(constant, *deviations)
 
 
 @dataclass(frozen=True)

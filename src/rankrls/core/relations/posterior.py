@@ -11,6 +11,7 @@ and that of f + c with a free constant c is k₀ − kᵀS⁻¹k + (1 − kᵀS�
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,9 @@ from scipy.linalg import cho_factor, cho_solve
 
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form, damped
 from rankrls.core.relations.edges import EdgeKernel
-from rankrls.core.relations.labels import Cells
 from rankrls.core.relations.problem import RelationProblem
 
-__all__ = ["MAX_CELLS", "CellPoints", "cell_variances"]
+__all__ = ["MAX_CELLS", "CellPoints", "CellPosterior"]
 
 Array = NDArray[Any]
 
@@ -59,8 +59,8 @@ class CellPoints:
     level: float = 1.0
 
 
-def cell_variances(problem: RelationProblem, alpha: float, points: CellPoints) -> Array:
-    """Compute posterior variances of all pairs of ``points``, shape (p', g').
+class CellPosterior:
+    """Posterior variances of pairs; what they have in common is factorised once.
 
     Parameters
     ----------
@@ -68,58 +68,68 @@ def cell_variances(problem: RelationProblem, alpha: float, points: CellPoints) -
         A problem without a sign, without offsets of columns, and without offsets of rows except
         those of the ranking loss. Its labels are not used.
     alpha : float
-    points : CellPoints
     """
-    block = problem.block()
-    prior = np.outer(points.left_prior, points.right_prior)
-    if block is not None and block.Y.shape == problem.observations.shape:
-        form = closed_form(*problem.sides, block.Y, **problem.loss)
+
+    def __init__(self, problem: RelationProblem, alpha: float) -> None:
+        self.problem, self.alpha = problem, alpha
+
+    @cached_property
+    def _form(self) -> tuple[CompleteSpectrum, float] | None:
+        """The closed form of a complete relation, with its alpha, or None."""
+        block = self.problem.block()
+        if block is None or block.Y.shape != self.problem.observations.shape:
+            return None
+        form = closed_form(*self.problem.sides, block.Y, **self.problem.loss)
         assert isinstance(form, CompleteSpectrum)
-        explained = _explained_by_all(form, alpha / block.multiplicity, points)
-    else:
-        explained = _explained_by_cells(problem, alpha, points)
-    return np.maximum(prior - explained, 0.0)
+        return form, self.alpha / block.multiplicity
 
+    @cached_property
+    def _factor(self) -> tuple[Any, Array, Array]:
+        """The Cholesky factor of S, S⁻¹T, and (TᵀS⁻¹T)⁺."""
+        cells, (rows, columns) = self.problem.observations.cells, self.problem.sides
+        S = EdgeKernel(rows.K, columns.K, (cells.rows, cells.cols)).dense()
+        S[np.diag_indices_from(S)] += self.alpha / cells.weight
+        factor = cho_factor(S, lower=True, check_finite=False)
+        T = np.ones((len(cells), int(self.problem.free.constant)))
+        if self.problem.free.rows:
+            T = (cells.rows[:, None] == np.unique(cells.rows)).astype(float)
+        solved = cho_solve(factor, T)
+        return factor, solved, np.linalg.pinv(T.T @ solved, hermitian=True)
 
-def _explained_by_all(form: CompleteSpectrum, alpha: float, points: CellPoints) -> Array:
-    left, right = form.left.range, form.right.range
-    D = damped(np.outer(left.values, right.values), alpha)
-    a, b = points.left @ left.vectors, points.right @ right.vectors
-    explained = a**2 @ D @ (b**2).T
-    if form.constant:
-        ones, (_, size) = form._ones
-        weighted = ones * D
-        total = float(np.vdot(weighted, ones)) + size / alpha
-        explained -= (points.level - a @ weighted @ b.T) ** 2 / total
-    return explained
+    def variances(self, points: CellPoints) -> Array:
+        """Compute the variances of all pairs of ``points``, shape (p', g')."""
+        prior = np.outer(points.left_prior, points.right_prior)
+        by_cells = self._form is None
+        explained = self._explained_by_cells(points) if by_cells else self._explained(points)
+        return np.maximum(prior - explained, 0.0)
 
+    def _explained(self, points: CellPoints) -> Array:
+        assert self._form is not None
+        form, alpha = self._form
+        left, right = form.left.range, form.right.range
+        D = damped(np.outer(left.values, right.values), alpha)
+        a, b = points.left @ left.vectors, points.right @ right.vectors
+        explained = a**2 @ D @ (b**2).T
+        if form.constant:
+            ones, (_, size) = form._ones
+            weighted = ones * D
+            total = float(np.vdot(weighted, ones)) + size / alpha
+            explained -= (points.level - a @ weighted @ b.T) ** 2 / total
+        return explained
 
-def _explained_by_cells(problem: RelationProblem, alpha: float, points: CellPoints) -> Array:
-    cells = problem.observations.cells
-    rows, columns = problem.sides
-    S = EdgeKernel(rows.K, columns.K, (cells.rows, cells.cols)).dense()
-    S[np.diag_indices_from(S)] += alpha / cells.weight
-    factor = cho_factor(S, lower=True, check_finite=False)
-    T = _offset_columns(problem, cells)
-    solved = cho_solve(factor, T)
-    inverse = np.linalg.pinv(T.T @ solved, hermitian=True)
-    p, g = len(points.left), len(points.right)
-    out = np.empty((p, g))
-    size = max(1, WORK // max(len(cells) * g, 1))
-    for start in range(0, p, size):
-        left = points.left[start : start + size][:, cells.rows]
-        k = (left[:, None] * points.right[:, cells.cols]).reshape(-1, len(cells))
-        explained = np.vecdot(k, cho_solve(factor, k.T).T)
-        rest = k @ solved
-        if problem.free.constant:
-            rest = points.level - rest
-        explained -= np.vecdot(rest @ inverse, rest)
-        out[start : start + size] = explained.reshape(-1, g)
-    return out
-
-
-def _offset_columns(problem: RelationProblem, cells: Cells) -> Array:
-    """Build T of shape (q, n_offsets)."""
-    if problem.free.rows:
-        return (cells.rows[:, None] == np.unique(cells.rows)).astype(float)
-    return np.ones((len(cells), int(problem.free.constant)))
+    def _explained_by_cells(self, points: CellPoints) -> Array:
+        cells = self.problem.observations.cells
+        factor, solved, inverse = self._factor
+        p, g = len(points.left), len(points.right)
+        out = np.empty((p, g))
+        size = max(1, WORK // max(len(cells) * g, 1))
+        for start in range(0, p, size):
+            left = points.left[start : start + size][:, cells.rows]
+            k = (left[:, None] * points.right[:, cells.cols]).reshape(-1, len(cells))
+            explained = np.vecdot(k, cho_solve(factor, k.T).T)
+            rest = k @ solved
+            if self.problem.free.constant:
+                rest = points.level - rest
+            explained -= np.vecdot(rest @ inverse, rest)
+            out[start : start + size] = explained.reshape(-1, g)
+        return out

@@ -1,15 +1,12 @@
 """Regression diagnostics: the influence of judgements, items, queries or rows on the model.
 
 A group is a set U of squared terms of the objective that are left out together: edges of given
-pairs, or coordinates of the factor of L. In the spectrum of the problem (see
-`leave_judgements_out`), Ψ_U are their vectors, t_U their targets, ρ_U their residuals,
-H = Ψ diag(σ/(σ + alpha)) Ψᵀ, and e_U the residuals by the model without U, from the exact
-hold-outs. Then
+pairs, or coordinates of the factor of L. With Ψ, H = A diag(w) Aᵀ, t and e as in `residuals`, and
+ρ = J t the residuals of the model with all terms,
 
 - the leverage is trace H_UU;
-- leaving out U changes b by −Ψ_Uᵀe_U: with the rows B of the spectrum, scores without U are
-  B diag(σ/(σ + alpha)) (b − Ψ_Uᵀe_U);
-- Cook's distance is the squared change of all fitted terms, ‖diag(σ/(σ + alpha)) Ψ_Uᵀe_U‖², divided
+- leaving out U changes b by −A_Uᵀe_U: scores of rows P without U are P diag(w) (b − A_Uᵀe_U);
+- Cook's distance is the squared change of all fitted terms, ‖A diag(w) A_Uᵀe_U‖², divided
   by trace(H) s², with s² = tᵀρ/N the estimated noise variance of the N terms;
 - ρ_Uᵀe_U is the cost of fitting U, and F = (ρ_Uᵀe_U/|U|)/((tᵀρ − ρ_Uᵀe_U)/(N − |U|)) has an F
   distribution with |U| and N − |U| degrees of freedom, if f is a Gaussian process with covariance k
@@ -20,7 +17,7 @@ This module solves no systems.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,17 +27,9 @@ from scipy.stats import f as f_distribution
 
 from rankrls import _resources
 from rankrls.core.preferences.laplacian import SumLaplacian
-from rankrls.core.ridge.leave_judgements_out import (
-    CUT,
-    SINGULAR,
-    EdgeSpectrum,
-    EdgeTerms,
-    JudgementFolds,
-    Judgements,
-)
-from rankrls.core.ridge.leave_out import split_folds
-from rankrls.core.ridge.problem import RidgeProblem
-from rankrls.core.spaces.spaces import NystroemSpace
+from rankrls.core.ridge.problem import RidgeProblem, certain, rotated
+from rankrls.core.ridge.residuals import SINGULAR, Folds, HeldOut, Residuals, split_folds
+from rankrls.core.spaces.spaces import DualSpace, NystroemSpace
 
 __all__ = [
     "Influence",
@@ -51,6 +40,8 @@ __all__ = [
     "query_influence",
     "row_influence",
     "squared_residuals",
+    "without_two_folds",
+    "without_two_groups",
 ]
 
 Array = NDArray[Any]
@@ -60,10 +51,6 @@ WORK = 2**21
 
 #: Maximum number of held-out predictions, over all alphas, computed at a time.
 SCORES = 2**25
-
-NO_SPECTRUM = (
-    "the scales of the features are too different for diagnostics; scale them, or increase alpha"
-)
 
 
 @dataclass(frozen=True)
@@ -114,13 +101,14 @@ class NewRows:
 
 
 @dataclass(frozen=True)
-class _AuditedTerms:
+class _Groups:
     """Groups of terms with their held-out residuals.
 
     Attributes
     ----------
-    terms : EdgeTerms, for a single alpha
-    folds : JudgementFolds
+    terms : Residuals
+    alpha : float
+    folds : Folds
         Indices of the terms of each group.
     e : ndarray of shape (total,)
         Residuals without the group, concatenated over groups.
@@ -132,86 +120,66 @@ class _AuditedTerms:
         N.
     energy : float
         tᵀt of all N terms.
-    free : ndarray of shape (l,)
-        Fraction of each term that is absorbed by free offsets, between 0 and 1.
     """
 
-    terms: EdgeTerms
-    folds: JudgementFolds
+    terms: Residuals
+    alpha: float
+    folds: Folds
     e: Array
     size: Array
     scale: Array
     n_terms: int
     energy: float
-    free: Array
 
 
 def judgement_influence(
-    problem: RidgeProblem, folds: JudgementFolds, alpha: float, new: NewRows | None = None
+    problem: RidgeProblem, folds: Folds, alpha: float, new: NewRows | None = None
 ) -> Influence:
     """Diagnostics of groups of given pairs; pairs of zero weight are excluded."""
     counted = problem.graph.pair_weight > 0
     kept = folds.members[counted[folds.members]]
-    sizes = folds.sums(counted).astype(np.int64)
-    mine = JudgementFolds((np.cumsum(counted) - 1)[kept], sizes, folds.what, folds.labels)
+    mine = Folds((np.cumsum(counted) - 1)[kept], folds.sums(counted), folds.what, folds.labels)
     problem, _, used = counted_problem(problem)
     new = _with_columns(problem, new, used)
-    terms, e = judgement_terms(problem, mine, alpha)
-    problem = problem.twin(terms.alphas)
-    z, weight = terms.edges.z, terms.edges.weight
-    n_terms, energy = len(z), float(terms.t @ terms.t)
+    terms, root, e = judgement_terms(problem, mine, alpha)
+    problem = problem.smaller_side()
+    n_terms, energy = len(root), float(np.square(terms.t[:, 0]).sum())
     laplacian = problem.objectives[0].laplacian
     if isinstance(laplacian, SumLaplacian):  # scores are terms, too
         factor = laplacian.scored.independent_factor()
         n_terms += factor.shape[1] - factor.null().shape[1]
         energy += float(np.square(factor.t).sum())
-    groups = _AuditedTerms(
-        terms,
-        mine,
-        e,
-        mine.sizes,
-        mine.sums(weight),
-        n_terms,
-        energy,
-        np.zeros(len(z)),
+    scale = mine.sums(np.square(root))
+    return _influence(
+        _Groups(terms, alpha, mine, e, mine.sizes, scale, n_terms, energy), problem, new
     )
-    return _influence(groups, problem, new)
 
 
 def query_influence(
     problem: RidgeProblem, folds: list[Array], alpha: float, new: NewRows | None = None
 ) -> Influence:
     """Diagnostics of queries or unions of queries, given as rows, which together cover all rows."""
-    grid = np.array([alpha])
+    grid, n = np.array([alpha]), len(folds)
     if split_folds(problem.objectives[0].laplacian, folds).any():
         raise ValueError(
             "a group shares a query or given pairs with the rest; only "
             "groups of whole queries can be audited"
         )
     f = problem.leave_out(folds, grid).by_row(problem.graph.n_rows)[0]
-    problem = problem.twin(grid)
-    laplacian = problem.objectives[0].laplacian
-    factor = laplacian.independent_factor()
-    terms = _coordinate_terms(problem, grid)
+    problem = problem.smaller_side()
+    terms, factor, free = _coordinate_terms(problem, grid)
+    rows = Folds.of_list(folds)
     number = np.empty(problem.graph.n_rows, dtype=np.int64)
-    number[np.concatenate(folds)] = np.repeat(np.arange(len(folds)), [len(rows) for rows in folds])
-    mine = JudgementFolds(
+    number[rows.members] = np.repeat(np.arange(n), rows.sizes)
+    mine = Folds(
         np.argsort(number[factor.owner], kind="stable"),
-        np.bincount(number[factor.owner], minlength=len(folds)),
+        np.bincount(number[factor.owner], minlength=n),
     )
     e = (factor.t - factor.rmatmat(f))[mine.members, 0]
-    free = _null_squares(factor)
-    groups = _AuditedTerms(
-        terms,
-        mine,
-        e,
-        np.rint(mine.sums(1.0 - free)).astype(np.int64),
-        np.bincount(number, laplacian.degree(), minlength=len(folds)),
-        round(len(free) - free.sum()),
-        float(np.square(factor.t).sum()),
-        free,
-    )
-    return _influence(groups, problem, new)
+    size = np.rint(mine.sums(1.0 - free)).astype(np.int64)
+    scale = np.bincount(number, problem.objectives[0].laplacian.degree(), minlength=n)
+    n_terms, energy = round(len(free) - free.sum()), float(np.square(factor.t).sum())
+    return _influence(_Groups(terms, alpha, mine, e, size, scale, n_terms, energy), problem, new)
 
 
 def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = None) -> Influence:
@@ -225,31 +193,20 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
             "by='row' needs cost='magnitude', ties='keep' (or no ties), no sample weights and no "
             "given pairs, because otherwise a row is not a single term of the objective"
         )
-    grid = np.array([alpha])
-    problem = problem.twin(grid)
-    laplacian = problem.objectives[0].laplacian
-    factor = laplacian.independent_factor()
-    terms = _coordinate_terms(problem, grid)
-    free = _null_squares(factor)
-    m = len(free)
-    every = JudgementFolds.single(m)
+    problem = problem.smaller_side()
+    terms, factor, free = _coordinate_terms(problem, np.array([alpha]))
+    m, every = len(free), Folds.single(len(free))
     J, rho = np.empty((2, m))
-    for rows in _blocks(every, len(terms.share)):
-        squares = np.square(terms.vectors(rows))
-        C = 1.0 - free[rows] - squares.sum(axis=1)
-        if terms.spectrum.exact_cuts:
-            C[CUT > C] = 0.0
-        J[rows] = C + squares @ terms.shrinkage[:, 0]
-        rho[rows] = _residuals(terms, rows, C)
-    least = max(float(terms.least()[0, 0]), 0.0 if terms.spectrum.exact_cuts else SINGULAR[0])
-    certain = (free < 1 - 1e-9) & (least < J)
-    e = np.divide(rho, J, out=np.full(m, np.nan), where=certain)
-    kappa = np.divide(laplacian.degree(), 1.0 - free, out=np.zeros(m), where=free < 1 - 1e-9)
-    size = (kappa > 0).astype(np.int64)
-    n_terms = round(len(free) - free.sum())
+    for rows in _blocks(every, len(terms.b)):
+        residuals, J[rows] = terms.residuals(rows, alpha)
+        rho[rows] = residuals[:, 0]
+    within, least = free < 1 - 1e-9, 0.0 if terms.exact else SINGULAR
+    e = np.divide(rho, J, out=np.full(m, np.nan), where=within & (least < J))
+    degree = problem.objectives[0].laplacian.degree()
+    kappa = np.divide(degree, 1.0 - free, out=np.zeros(m), where=within)
+    size, n_terms = (kappa > 0).astype(np.int64), round(len(free) - free.sum())
     energy = float(np.square(factor.t).sum())
-    groups = _AuditedTerms(terms, every, e, size, kappa, n_terms, energy, free)
-    found = _influence(groups, problem, new)
+    found = _influence(_Groups(terms, alpha, every, e, size, kappa, n_terms, energy), problem, new)
     return replace(found, agreement=None, weight=np.where(kappa > 0, kappa, np.nan))
 
 
@@ -280,6 +237,39 @@ def squared_residuals(problem: RidgeProblem, folds: list[Array], alphas: Array) 
     return np.concatenate(found)
 
 
+# -- two groups left out together -------------------------------------------------------------
+
+
+def without_two_folds(
+    problem: RidgeProblem, folds: Sequence[Array], alpha: float
+) -> Iterator[tuple[Array, HeldOut]]:
+    """Predict the rows of each pair of folds by the model without both.
+
+    Yields the indices of folds, shape (n, 2), each pair once, and predictions of the n unions.
+    """
+    rows = Folds.of_list(folds)
+    for two, unions in _unions(rows, np.column_stack(np.triu_indices(len(rows), 1))):
+        yield two, problem.leave_out(unions, np.array([alpha]))
+
+
+def without_two_groups(
+    problem: RidgeProblem, folds: Folds, alpha: float, two: Array | None = None
+) -> Iterator[tuple[Array, HeldOut]]:
+    """Differences of given pairs without two groups: all pairs of groups, or those in ``two``."""
+    if two is None:
+        two = np.column_stack(np.triu_indices(len(folds), 1))
+    for some, unions in _unions(folds, two):
+        yield some, problem.leave_judgements_out(unions, np.array([alpha]))
+
+
+def _unions(folds: Folds, two: Array) -> Iterator[tuple[Array, Folds]]:
+    """Unions of two folds each, in parts with a limited number of members."""
+    block = np.cumsum(folds.sizes[two].sum(axis=1)) // WORK
+    for some in np.split(two, np.flatnonzero(np.diff(block)) + 1) if len(two) else ():
+        members = folds.take(some.ravel()).members
+        yield some, Folds(members, folds.sizes[some].sum(axis=1))
+
+
 # -- terms ------------------------------------------------------------------------------------
 
 
@@ -293,50 +283,25 @@ def counted_problem(problem: RidgeProblem) -> tuple[RidgeProblem, Array, Array]:
 
 
 def judgement_terms(
-    problem: RidgeProblem, folds: JudgementFolds, alpha: float
-) -> tuple[EdgeTerms, Array]:
-    """Terms of given pairs, all of positive weight, and e_U of all folds, shape (total,)."""
+    problem: RidgeProblem, folds: Folds, alpha: float
+) -> tuple[Residuals, Array, Array]:
+    """Residuals of given pairs, all of positive weight, w (l,), and e_U of all folds, (total,)."""
     grid = np.array([alpha])
     held = problem.leave_judgements_out(folds.take(np.flatnonzero(folds.sizes)), grid)
-    problem = problem.twin(grid)
-    graph = problem.graph
-    z, weight = problem.loss.of_pair.edges(graph.magnitude, graph.pair_weight)
-    terms = EdgeTerms(_spectrum(problem, grid), Judgements(graph.pairs, weight, z), grid, False)
-    return terms, terms.root[folds.members] * (z[folds.members] - held.values[0, :, 0])
+    terms, _ = problem.smaller_side().judgement_residuals(0, grid)
+    root = terms.root
+    assert root is not None
+    return terms, root, terms.t[folds.members, 0] - root[folds.members] * held.values[0, :, 0]
 
 
-def _spectrum(problem: RidgeProblem, grid: Array, factor: Any = None) -> EdgeSpectrum:
-    found = next(iter(problem.edge_spectra(0, grid, factor)), None)
-    if found is None:
-        raise ValueError(NO_SPECTRUM)
-    return found[1]
-
-
-def _coordinate_terms(problem: RidgeProblem, grid: Array) -> EdgeTerms:
-    """The coordinates of the factor as edges of weight 1 to a row of zeros."""
-    factor = problem.objectives[0].laplacian.independent_factor()
+def _coordinate_terms(problem: RidgeProblem, grid: Array) -> tuple[Residuals, Any, Array]:
+    """Residuals of all coordinates of the factor, the factor, and their share of free offsets."""
     width = problem.n_coefficients
     advice = "use fewer features or basis vectors, or leave out the diagnostics"
-    _resources.require("diagnostics", factor.shape[1], width, copies=4, advice=advice)
-    spectrum = _spectrum(problem, grid, factor)
-    p, q = spectrum.B.shape
-    spectrum = replace(spectrum, B=np.vstack([spectrum.B, np.zeros((1, q))]))
-    ends = np.column_stack([np.arange(p), np.full(p, p)])
-    return EdgeTerms(spectrum, Judgements(ends, np.ones(p), factor.t[:, 0]), grid, False)
-
-
-def _null_squares(factor: Any) -> Array:
-    """Squared part of each coordinate in the null space of F, between 0 and 1, shape (p,)."""
+    _resources.require("diagnostics", problem.graph.n_rows, width, copies=4, advice=advice)
+    terms, factor, _ = problem.residuals(0, grid, cut=True)
     N = factor.null()
-    return np.asarray(N.multiply(N).sum(axis=1)).ravel()
-
-
-def _residuals(terms: EdgeTerms, U: Array, C: Array) -> Array:
-    """Residuals ρ_U, shape (u,); where the diagonal C of C_UU is zero, b holds the target."""
-    fixed = terms.fixed(U)[:, 0]
-    if terms.spectrum.exact_cuts:
-        fixed[CUT > C] = 0.0
-    return fixed + terms.of_edges(terms.shrunken, U)[0, :, 0]
+    return terms, factor, np.asarray(N.multiply(N).sum(axis=1)).ravel()
 
 
 def _with_columns(problem: RidgeProblem, new: NewRows | None, used: Array) -> NewRows | None:
@@ -351,7 +316,7 @@ def _with_columns(problem: RidgeProblem, new: NewRows | None, used: Array) -> Ne
     return replace(new, X=new.X[:, used])
 
 
-def _blocks(folds: JudgementFolds, q: int) -> Iterator[Array]:
+def _blocks(folds: Folds, q: int) -> Iterator[Array]:
     """Indices of consecutive folds whose terms are processed together."""
     limit, ends = max(1, WORK // max(q, 1)), np.cumsum(folds.sizes)
     first = 0
@@ -366,49 +331,49 @@ def _blocks(folds: JudgementFolds, q: int) -> Iterator[Array]:
 
 
 @np.errstate(divide="ignore", invalid="ignore")
-def _influence(groups: _AuditedTerms, problem: RidgeProblem, new: NewRows | None) -> Influence:
-    terms, folds = groups.terms, groups.folds
-    share, shrinkage = terms.share[:, 0], terms.shrinkage[:, 0]
-    b, n = terms.spectrum.b[:, 0], len(folds)
+def _influence(groups: _Groups, problem: RidgeProblem, new: NewRows | None) -> Influence:
+    terms, folds, alpha = groups.terms, groups.folds, groups.alpha
+    b, n, products = terms.target(alpha)[:, 0], len(folds), terms.products(alpha)
+    _, w = terms.metric(np.zeros((1, len(b))), alpha)
+    diagonal = products if products.ndim == 1 else products.diagonal()
     leverage, squares, cost, moved, targets, predictions, both = np.zeros((7, n))
-    products = _fitted_products(problem, terms)
-    freedom = float(share.sum() if products.ndim == 1 else products.trace())
     metric = None if new is None else np.full(n, np.nan)
     if new is not None:
-        of_new = terms.spectrum.of_rows(problem.inputs_of(new.X)) * share
+        of_new = terms.metric(_new_points(problem, terms, new.X, alpha), alpha)[0] * w
         fitted = of_new @ b
-    for numbers in _blocks(folds, len(share)):
+    for numbers in _blocks(folds, len(b)):
         places = folds.places(numbers)
         U, e = folds.members[places], groups.e[places]
-        t = terms.t[U]
+        t, rho = terms.t[U, 0], terms.residuals(U, alpha)[0][:, 0]
         group = np.repeat(np.arange(len(numbers)), folds.sizes[numbers])
-        Psi = terms.vectors(U)
-        n_here, squared = len(numbers), np.square(Psi)
-        C = 1.0 - groups.free[U] - squared.sum(axis=1)
+        A, _ = terms.metric(terms.vectors(U), alpha)
         for out, values in (
-            (leverage, squared @ share),
+            (leverage, np.square(A) @ w),
             (squares, e * e),
-            (cost, e * _residuals(terms, U, C)),
+            (cost, e * rho),
             (targets, t * t),
             (predictions, np.square(t - e)),
             (both, t * (t - e)),
         ):
-            out[numbers] = np.bincount(group, values, minlength=n_here)
-        Psi *= e[:, None]
+            out[numbers] = np.bincount(group, values, minlength=len(numbers))
         some = np.flatnonzero(folds.sizes[numbers])
         starts = (folds.starts[numbers] - folds.starts[numbers[0]])[some]
-        lost = np.add.reduceat(Psi, starts, axis=0) if len(some) else Psi[:0]
-        product = lost * products if products.ndim == 1 else lost @ products
-        moved[numbers[some]] = np.einsum("ij,ij->i", product, lost)
+        lost = np.add.reduceat(A * e[:, None], starts, axis=0) if len(some) else A[:0]
+        change = lost * w
+        product = change * products if products.ndim == 1 else change @ products
+        moved[numbers[some]] = np.einsum("ij,ij->i", product, change)
         if new is not None and metric is not None:
             scores = fitted[:, None] - of_new @ lost.T
             known = np.isfinite(scores).all(axis=0)
             for place in np.flatnonzero(known):
                 metric[numbers[some[place]]] = new.metric(scores[:, place])
     size, N = groups.size, groups.n_terms
-    counted = size > 0
-    # tᵀρ: the part outside the spectrum plus the part shrunk by alpha.
-    misfit = max(groups.energy - float(b @ b), 0.0) + float(shrinkage @ (b * b))
+    # tᵀρ = tᵀt − tᵀHt, as a sum of the part outside the spectrum and the shrunk part.
+    misfit = max(groups.energy - float(w @ (b * b)), 0.0)
+    if products.ndim == 1:
+        inside = np.divide(b * b, products, out=np.zeros_like(b), where=products > 0)
+        misfit = max(groups.energy - inside.sum(), 0.0) + float((1 - w * products) @ inside)
+    freedom = float(w @ diagonal)
     single = folds.sizes == 1
     residual = np.sqrt(squares / groups.scale)
     residual[single] *= np.sign(groups.e[folds.starts[single]])
@@ -423,19 +388,17 @@ def _influence(groups: _AuditedTerms, problem: RidgeProblem, new: NewRows | None
         "cook": moved / (freedom * misfit / N),
         "agreement": np.clip(both / np.sqrt(targets * predictions), -1.0, 1.0),
     }
-    known = {name: np.where(counted, value, np.nan) for name, value in values.items()}
+    known = {name: np.where(size > 0, value, np.nan) for name, value in values.items()}
     of_all = None if new is None else new.metric(fitted)
     return Influence(size=size, **known, metric=metric, metric_of_all=of_all)
 
 
-def _fitted_products(problem: RidgeProblem, terms: EdgeTerms) -> Array:
-    """D such that cᵀDc is the squared change of all fitted terms if b changes by c, (q, q).
-
-    If the spectrum has eigenvalues, only its diagonal (σ/(σ + alpha))² is returned, shape (q,). For
-    features whitened for one alpha, D = ΨᵀΨ = I − alpha WᵀW, with the whitened unit vectors W.
-    """
-    if np.isfinite(terms.spectrum.values).all():
-        return np.square(terms.share[:, 0])
-    made, n = problem.decompose(terms.alphas)[0].factorization, len(terms.share)
-    W = next(made.whitened_rows(np.eye(n), terms.alphas))
-    return np.eye(n) - float(terms.alphas[0]) * (W.T @ W)
+def _new_points(problem: RidgeProblem, terms: Residuals, X: Any, alpha: float) -> Array:
+    """Points of new rows, in the coordinates of the terms, shape (n, q)."""
+    inputs = problem.inputs_of(X)
+    if not isinstance(problem.space, DualSpace):
+        return rotated(terms.made, inputs, 0)
+    solver = problem.decompose(np.array([alpha]))[0]
+    V = solver.factorization.vectors[:, certain(solver.factorization)]
+    B = solver.factor.rmatmat(np.ascontiguousarray(np.asarray(inputs).T)).T @ V
+    return np.divide(B, terms.sigma, out=np.zeros_like(B), where=terms.sigma != 0)

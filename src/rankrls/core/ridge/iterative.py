@@ -21,11 +21,10 @@ from rankrls.core.linalg.krylov import (
     stop_early,
 )
 from rankrls.core.preferences.laplacian import Objective
-from rankrls.core.ridge.models import Model
-from rankrls.core.spaces.path_model import linear_product, of_alpha
+from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.products import Offsets, Products
 
-__all__ = ["HeldOutRows", "IterativeModel", "LinearSystem", "fit_iterative"]
+__all__ = ["HeldOutRows", "LinearSystem", "fit_iterative", "join_outputs"]
 
 Array = NDArray[Any]
 
@@ -125,66 +124,6 @@ class LinearSystem:
         return out
 
 
-class IterativeModel(Model):
-    """f(x) = ⟨w, x⟩ from conjugate gradients; no factorisation, hence no uncertainties.
-
-    Parameters
-    ----------
-    outputs : sequence of ndarray of int
-        Outputs of each part of the coefficients.
-    coefficients : sequence of ndarray of shape (n_alphas, n, k)
-    alphas : ndarray of shape (n_alphas,)
-    dtype : of the coefficients
-    """
-
-    def __init__(
-        self, outputs: Sequence[Array], coefficients: Sequence[Array], alphas: Array, dtype: Any
-    ) -> None:
-        self.alphas = alphas
-        n_outputs = sum(len(part) for part in outputs)
-        self.coef = np.empty((*coefficients[0].shape[:2], n_outputs), dtype=dtype)
-        for part, values in zip(outputs, coefficients, strict=True):
-            self.coef[..., part] = values
-
-    def select(self, index: int) -> IterativeModel:
-        """Return the model of a single alpha."""
-        assert self.coef is not None
-        every = np.arange(self.n_outputs)
-        coef = self.coef[[index]]
-        return IterativeModel([every], [coef], self.alphas[[index]], coef.dtype)
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of columns of the coefficients."""
-        assert self.coef is not None
-        return self.coef.shape[-1]
-
-    def without_uncertainty(self) -> IterativeModel:
-        """Return the model itself, which has no uncertainties."""
-        return self
-
-    def predict(self, X: Any, index: int | None = 0) -> Array:
-        """X w."""
-        assert self.coef is not None
-        return linear_product(X, of_alpha(self.coef, index))
-
-    def variance(self, X: Any) -> Array:
-        """Not available without a factorisation."""
-        raise _no_factor("uncertainties need")
-
-    def difference_variance(self, X_a: Any, X_b: Any, C: Array | None = None) -> Array:
-        """Not available without a factorisation."""
-        raise _no_factor("preference probabilities need")
-
-    def posterior_root(self, X: Any) -> Array:
-        """Not available without a factorisation."""
-        raise _no_factor("posterior covariances need")
-
-    def log_marginal_likelihood(self) -> Array:
-        """Not available without a factorisation."""
-        raise _no_factor("the marginal likelihood needs")
-
-
 def fit_iterative(
     objectives: Sequence[Objective],
     X: Any,
@@ -193,7 +132,7 @@ def fit_iterative(
     options: IterationOptions,
     threads: int,
     held_out: HeldOutRows | None = None,
-) -> tuple[IterativeModel, History]:
+) -> tuple[FittedFunction, History]:
     """Fit for all ``alphas``, or, with held-out rows, return the best (alpha, iteration).
 
     Parameters
@@ -220,7 +159,15 @@ def fit_iterative(
                 W, history = stop_early(systems, alphas, options, held, held_out.score, n_outputs)
             assert history.best is not None
             alphas = alphas[[history.best]]
-    return IterativeModel(outputs, W, alphas, X.dtype), history
+    return FittedFunction(alphas, coef=join_outputs(outputs, W, X.dtype)), history
+
+
+def join_outputs(outputs: Sequence[Array], parts: Sequence[Array], dtype: Any) -> Array:
+    """Join coefficients (n_alphas, n, k) of some outputs each to those of all outputs."""
+    coef = np.empty((*parts[0].shape[:2], sum(map(len, outputs))), dtype=dtype)
+    for mine, values in zip(outputs, parts, strict=True):
+        coef[..., mine] = values
+    return coef
 
 
 def _warn_of_lost_digits(offsets: Offsets | None, dtype: Any, tol: float) -> None:
@@ -239,11 +186,4 @@ def _warn_of_lost_digits(offsets: Offsets | None, dtype: Any, tol: float) -> Non
         f"its deviations from the mean a relative precision of {offsets.lost[at]:.2g} > "
         f"tol={tol:g} in {np.dtype(dtype)}: {advice} before they are rounded",
         ConvergenceWarning,
-    )
-
-
-def _no_factor(what: str) -> ValueError:
-    return ValueError(
-        f"solver='cg' does not factorise a matrix, which {what}; fit with solver='primal', "
-        "'dual' or 'nystroem'"
     )

@@ -2,58 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from functools import cached_property
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import solve_triangular
 
 from rankrls import _resources
 from rankrls._calls import warn
-from rankrls.core.linalg.factorizations import EigenFactorization, factorize, is_graded
+from rankrls.core.linalg.factorizations import CHEAP_SIZE, EigenFactorization, Factorization
 from rankrls.core.linalg.krylov import History, IterationOptions
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.laplacian import Factor, Objective
+from rankrls.core.preferences.laplacian import (
+    Covariates,
+    EdgeLaplacian,
+    Factor,
+    GroundedFactor,
+    Laplacian,
+    Objective,
+    SumLaplacian,
+)
 from rankrls.core.preferences.query_weights import query_factor, row_blocks, varying_queries
 from rankrls.core.preferences.statistics import Statistics
-from rankrls.core.ridge.iterative import HeldOutRows, IterativeModel, fit_iterative
-from rankrls.core.ridge.leave_judgements_out import (
-    EdgeSpectrum,
-    JudgementFolds,
-    Judgements,
-    leave_judgements_out,
-)
-from rankrls.core.ridge.leave_out import (
-    Folds,
-    HeldOut,
-    LeavingBasis,
-    equalize,
-    leave_out_features,
-    leave_out_kernel,
-    split_folds,
-)
-from rankrls.core.ridge.leave_pair_out import (
-    PAIR_ADVICE,
-    BipartiteSpectrum,
-    RankingSpectrum,
-    all_pairs,
-    n_different_pairs,
-)
+from rankrls.core.ridge.iterative import HeldOutRows, fit_iterative
 from rankrls.core.ridge.models import (
     LOST_DIGITS,
     DualSolver,
-    KernelModel,
-    LinearModel,
-    Model,
-    NystroemModel,
+    FittedFunction,
     PrimalSolver,
+    fit_nystroem,
+    predict_path,
     warn_lost_digits,
 )
-from rankrls.core.spaces.path_model import predict_path
+from rankrls.core.ridge.pairs import MAX_REFITS, NO_SHORTCUT, PairHoldOut
+from rankrls.core.ridge.residuals import (
+    Folds,
+    HeldOut,
+    LeavingBasis,
+    Residuals,
+    equalize,
+    split_folds,
+)
 from rankrls.core.spaces.spaces import (
     Basis,
     DualSpace,
@@ -69,18 +64,17 @@ __all__ = ["RidgeProblem"]
 
 Array = NDArray[Any]
 
-#: Maximum number of refits; more are needed only if the data or the cost have no shortcut.
-MAX_REFITS = 5000
+EPS = float(np.finfo(np.float64).eps)
 
 #: A warning is issued if the estimated relative error of solutions is above this for kernels with a
 #: large constant part, where the estimate is very conservative.
 LOST_IN_KERNEL = 1e-4
 
+#: With a larger error, products of the features are used instead of products of their rows.
+MAX_LOSS = 1e-9
 
-# -- the problem --------------------------------------------------------------------------------
 
-
-class RidgeProblem:
+class RidgeProblem(PairHoldOut):
     """Σ_edges w² (z − (f(x_h) − f(x_j)))² + alpha ‖f‖², for f in a space.
 
     The basis is drawn when the space is made. Kernel values and decompositions are computed at most
@@ -96,6 +90,9 @@ class RidgeProblem:
         Whether left-out basis vectors stay in the basis.
     names : sequence of str, optional
         Names of the features, for warnings.
+    pair_scale : ndarray of shape (c,), optional
+        Unit of each covariate of given pairs, whose coefficients are penalised in this unit: its
+        root mean square if None.
     """
 
     @np.errstate(over="ignore", invalid="ignore")  # the solver raises an error on overflow
@@ -107,20 +104,29 @@ class RidgeProblem:
         *,
         keep_basis: bool = False,
         names: Sequence[str] | None = None,
+        pair_scale: Array | None = None,
     ) -> None:
         self.graph, self.space, self.loss = graph, space, loss
         self.keep_basis, self.names = keep_basis, names
-        self.objectives: list[Objective] = graph.objectives(loss)
+        self.pair_scale = _scale(graph) if pair_scale is None else pair_scale
+        self.objectives: list[Objective] = self._objectives(graph)
         self._solvers: list[Any] | None = None
         self._statistics: list[Statistics] | None = None
         self._least = np.inf
-        self._weights: list[Array | None] = []
-        self._ranking: RankingSpectrum | None = None
         self._other: RidgeProblem | None = None
+        self._told = False
+        self._equal: Array | None = None
         if not any(objective.laplacian.row_weight().any() for objective in self.objectives):
             raise ValueError(
                 "the weights are so small that their products underflow; scale them up"
             )
+
+    def _objectives(self, graph: PreferenceGraph) -> list[Objective]:
+        """The objectives of a graph, with covariates in their units."""
+        found = graph.objectives(self.loss)
+        if self.pair_scale is None:
+            return found
+        return [replace(o, covariates=_scaled(o.covariates, self.pair_scale)) for o in found]
 
     @property
     def n_pairs(self) -> int:
@@ -152,18 +158,28 @@ class RidgeProblem:
         else:
             smaller = type(space)(space.kernel, X[:, rows] if space.kernel.precomputed else X)
         smaller.solver = space.solver
-        return RidgeProblem(graph, smaller, self.loss, names=self.names)
+        return self._like(graph, smaller)
+
+    def _like(self, graph: PreferenceGraph, space: Space) -> RidgeProblem:
+        """The problem of another graph and space, with the same options."""
+        return RidgeProblem(
+            graph,
+            space,
+            self.loss,
+            keep_basis=self.keep_basis,
+            names=self.names,
+            pair_scale=self.pair_scale,
+        )
 
     # -- solutions
 
     @np.errstate(over="ignore", invalid="ignore")  # the solver raises an error on overflow
-    def solve(self, alphas: Array, *, tell: bool = True) -> Model:
+    def solve(self, alphas: Array, *, tell: bool = True) -> FittedFunction:
         """Solve for all ``alphas``; with ``tell``, warn of inaccurate solutions."""
         space, dtype = self.space, self.space.X.dtype
-        model: Model
         if isinstance(space, NystroemSpace):
             self._require_positive(space, float(alphas.min()))
-            model = NystroemModel.from_rows(self.objectives, space, alphas)
+            model = self._solve_nystroem(space, alphas)
         elif isinstance(space, DualSpace):
             model = self._solve_dual(space, alphas)
         else:
@@ -171,24 +187,63 @@ class RidgeProblem:
             statistics = known or [Statistics.of(o, space.X) for o in self.objectives]
             self._statistics = None  # the solvers may overwrite them
             solvers = [PrimalSolver(part, alphas) for part in statistics]
-            C = self.graph.pair_features
-            model = LinearModel(solvers, alphas, dtype, 0 if C is None else C.shape[1])
+            model = FittedFunction.linear(solvers, alphas, dtype, self.pair_scale)
         if tell:
-            self._warn_lost_digits(model)
+            self._tell(model.lost, float(alphas.min()))
         return model
 
-    def _solve_dual(self, space: DualSpace, alphas: Array) -> Model:
-        dtype, m = np.dtype(np.float64), space.n_rows
+    def _solve_nystroem(self, space: NystroemSpace, alphas: Array) -> FittedFunction:
+        dtype = space.block.dtype
+        if self.pair_scale is not None:
+            parts = [Statistics.of(objective, space.features) for objective in self.objectives]
+            solvers = [PrimalSolver(part, alphas, scaled=False) for part in parts]
+            return FittedFunction.nystroem(space.basis, solvers, alphas, dtype, self.pair_scale)
+
+        def statistics(whitened: bool) -> list[Statistics]:
+            Phi = space.basis.map.features(space.block) if whitened else space.block
+            return [Statistics.of(objective, Phi) for objective in self.objectives]
+
+        return fit_nystroem(statistics, space.basis, alphas, dtype)
+
+    def _solve_dual(self, space: DualSpace, alphas: Array) -> FittedFunction:
+        dtype, m, kernel = np.dtype(np.float64), space.n_rows, space.kernel
         used = np.flatnonzero(sum(o.laplacian.row_weight() for o in self.objectives))
-        objectives = self.objectives
+        rows = space.rows
+        if rows is not None and len(used) < m:
+            rows = rows[used]
+        model = FittedFunction(alphas, kernel, rows=rows, kept=used, shift=space.shift)
         decomposed = self._solvers is not None and alphas.min() >= self._least
-        if decomposed and not space.kernel.linear and len(used) == m and dtype == np.float64:
+        if decomposed and not kernel.linear and len(used) == m:
             assert self._solvers is not None
-            return KernelModel(space, used, self._solvers, self._weights, alphas, dtype)
-        if len(used) < m:
-            objectives = self.graph[used].objectives(self.loss)
-        solvers, weights = self._dual_solvers(space, objectives, used, alphas, for_path=False)
-        return KernelModel(space, used, solvers, weights, alphas, dtype)
+            model.solvers = self._solvers
+        else:
+            objectives = self.objectives
+            if len(used) < m:
+                objectives = self._objectives(self.graph[used])
+            model.solvers = self._dual_solvers(space, objectives, used, alphas, for_path=False)
+        A = model._gather([solver.coefficients(alphas) for solver in model.solvers])
+        model.dual_coef = np.zeros((len(alphas), m, A.shape[-1]), dtype=dtype)
+        model.dual_coef[:, used] = A
+        if kernel.linear:
+            model.coef = np.stack([rows.T @ a for a in A]).astype(dtype, copy=False)
+            if model.lost > MAX_LOSS and space.X.shape[1] <= max(len(used), CHEAP_SIZE):
+                other = self._by_features(space, model, alphas)
+                return other if other.lost < model.lost else model
+        return model
+
+    def _by_features(
+        self, space: DualSpace, model: FittedFunction, alphas: Array
+    ) -> FittedFunction:
+        """Solve for the weights of features, if products of their rows have lost digits."""
+        primal = self._like(self.graph, LinearSpace(space.kernel, space.X))
+        found = primal.solve(alphas, tell=False)
+        dual = np.empty((len(alphas), space.n_rows, found.n_outputs))
+        for objective in self.objectives:
+            L, outputs = objective.laplacian, objective.outputs
+            assert found.coef is not None
+            for a, w in enumerate(found.coef[..., outputs]):
+                dual[a][:, outputs] = (L.r - L.apply(space.rows @ w)) / alphas[a]
+        return replace(model, coef=found.coef, dual_coef=dual, solvers=found.solvers)
 
     def _dual_solvers(
         self,
@@ -198,38 +253,32 @@ class RidgeProblem:
         alphas: Array,
         *,
         for_path: bool,
-    ) -> tuple[list[DualSolver], list[Array | None]]:
-        """Make a solver for each objective over the rows ``used``, and weights of features."""
+    ) -> list[DualSolver]:
+        """Make a solver for each objective over the rows ``used``."""
         whole = len(used) == space.n_rows
         if for_path or len(alphas) > 1:  # an eigendecomposition
             m, advice = len(used), "use a Nyström basis (basis=...), or one alpha at a time"
             _resources.require("a path of alphas", m, m, copies=4, advice=advice)
-        solvers: list[DualSolver] = []
-        weights: list[Array | None] = []
         if space.kernel.linear:
             rows = space.rows if whole else space.rows[used]
-            if for_path:
-                rows = rows.astype(np.float64, copy=False)
-            for objective in objectives:
-                solver, Rt = DualSolver.from_features(objective, rows, alphas, for_path=for_path)
-                solvers.append(solver)
-                weights.append(Rt)
-            return solvers, weights
+            rows = rows.astype(np.float64, copy=False)
+            return [
+                DualSolver.from_features(o, rows, alphas, for_path=for_path) for o in objectives
+            ]
         shared = (whole and "gram" in vars(space)) or for_path or space.kernel.precomputed
         if shared:
             K = space.gram if whole else space.gram[np.ix_(used, used)]
         else:  # the kernel matrix is not used again, so it may be overwritten
             K = space.kernel(space.rows if whole else space.rows[used])
-        eps = float(np.finfo(K.dtype).eps)
-        K = K.astype(np.float64, copy=False) if for_path else K
+        eps, solvers = float(np.finfo(K.dtype).eps), []
+        K = K.astype(np.float64, copy=False)
         for number, objective in enumerate(objectives):
             last = number == len(objectives) - 1
             mine = K if last and not (shared and whole) else K.copy(order="K")
             solvers.append(
                 DualSolver.from_kernel(objective, mine, alphas, for_path=for_path, eps=eps)
             )
-            weights.append(None)
-        return solvers, weights
+        return solvers
 
     @np.errstate(over="ignore", invalid="ignore")
     def iterate(
@@ -238,15 +287,11 @@ class RidgeProblem:
         options: IterationOptions,
         threads: int,
         held_out: HeldOutRows | None = None,
-    ) -> tuple[IterativeModel, History]:
+    ) -> tuple[FittedFunction, History]:
         """Solve by conjugate gradients; with held-out rows, return the best (alpha, iteration)."""
+        X = self.space.X
         return fit_iterative(
-            self.objectives,
-            self.space.X,
-            alphas,
-            options=options,
-            threads=threads,
-            held_out=held_out,
+            self.objectives, X, alphas, options=options, threads=threads, held_out=held_out
         )
 
     def _require_positive(self, space: NystroemSpace, alpha: float) -> None:
@@ -279,21 +324,34 @@ class RidgeProblem:
                 f"Use alpha above {missing * degree:.3g}, or a positive semi-definite kernel"
             )
 
-    def _warn_lost_digits(self, model: Model) -> None:
-        loss = max(model.lost, self._lost_in_basis(float(model.alphas.min())))
-        kernel = isinstance(self.space, NystroemSpace) or not self.space.kernel.linear
-        if loss <= (LOST_IN_KERNEL if kernel else LOST_DIGITS):
+    # -- lost digits
+
+    def _tell(self, loss: float, alpha: float) -> None:
+        """Warn once of lost digits; ``loss`` is the estimated relative error of the solutions."""
+        space = self.space
+        kernel = isinstance(space, NystroemSpace) or not space.kernel.linear
+        spread = max(_weight_spread(o.laplacian) for o in self.objectives)
+        if self._told:
             return
-        if kernel:
+        if EPS * spread > LOST_DIGITS:
+            self._told = True
             warn(
-                f"kernel {self.space.kernel.name} has a constant part that is large compared with "
+                f"the weights of the pairs differ by a factor of {spread:.0e}: what the lightest "
+                f"ones tell is accurate to about {min(EPS * spread, 1.0):.0e} (relative). Give "
+                "weights of a similar size, or leave the lightest pairs out"
+            )
+        elif kernel and (loss := max(loss, self._lost_in_basis(alpha))) > LOST_IN_KERNEL:
+            self._told = True
+            warn(
+                f"kernel {space.kernel.name} has a constant part that is large compared with "
                 "the differences between rows; coefficients are accurate to about "
                 f"{min(loss, 1.0):.0e} (relative). Centre and scale the features, or increase alpha"
             )
-        else:
-            X = self.space.X
+        elif not kernel and loss > LOST_DIGITS:
+            self._told = True
+            X = space.X
             squares = (X.multiply(X) if sparse.issparse(X) else X * X).mean(axis=0)
-            warn_lost_digits(model.lost, np.sqrt(np.asarray(squares).ravel()), self.names)
+            warn_lost_digits(loss, np.sqrt(np.asarray(squares).ravel()), self.names)
 
     def _lost_in_basis(self, alpha: float) -> float:
         """Approximate relative error due to a constant part of the kernel of a basis."""
@@ -305,7 +363,7 @@ class RidgeProblem:
         if float((centred * centred).sum(axis=1).max()) > 1e-2 * size:
             return 0.0
         degree = max(float(o.laplacian.degree().max()) for o in self.objectives)
-        return float(np.finfo(Z.dtype).eps) * size * degree / alpha
+        return EPS * size * degree / alpha
 
     @np.errstate(over="ignore", invalid="ignore")
     def size(self) -> float:
@@ -322,21 +380,26 @@ class RidgeProblem:
             size = float(np.abs(space.kernel.paired(space.X)).sum())
         return degree * size
 
-    # -- held-out folds
+    # -- decompositions for hold-outs
 
     def with_graph(self, graph: PreferenceGraph) -> RidgeProblem:
         """The same problem with different scores for the same queries.
 
         For cost magnitude with ties kept, L and therefore the decompositions are the same.
         """
-        other = RidgeProblem(graph, self.space, self.loss, keep_basis=self.keep_basis)
+        other = self._like(graph, self.space)
         if self._solvers is not None:
             mine, theirs = self.objectives[0], other.objectives[0]
             assert len(self.objectives) == len(other.objectives) == 1
             assert mine.n_pairs == theirs.n_pairs
-            other._solvers = [_with_target(self._solvers[0], theirs, self._features())]
-            other._weights = self._weights
-            other._least = self._least
+            solver, features = copy(self._solvers[0]), self._features()
+            solver.energy, solver.outputs = theirs.energy, theirs.outputs
+            if features is None:
+                solver.factor = theirs.laplacian.independent_factor()
+                solver.b = solver.factor.t
+            else:
+                solver.b = features.T @ theirs.laplacian.r
+            other._solvers, other._least, other._told = [solver], self._least, self._told
         if self._ranking is not None:
             assert graph.scores is not None
             other._ranking = self._ranking.with_scores(graph.scores)
@@ -348,27 +411,27 @@ class RidgeProblem:
         """Solvers for any alpha and for hold-outs, made at the first call."""
         if self._solvers is None or alphas.min() < self._least:
             self._least = float(alphas.min())  # the decomposition depends on it
-            features = self._features()
+            space, features = self.space, self._features()
             if features is None:
-                assert isinstance(self.space, DualSpace)
-                every = np.arange(self.space.n_rows)
-                self._solvers, self._weights = self._dual_solvers(
-                    self.space, self.objectives, every, alphas, for_path=True
+                assert isinstance(space, DualSpace)
+                every = np.arange(space.n_rows)
+                self._solvers = list(
+                    self._dual_solvers(space, self.objectives, every, alphas, for_path=True)
                 )
             else:
                 n = features.shape[1]
                 advice = "use fewer features, or refit fold by fold with a splitter"
                 _resources.require("exact hold-out", n, n, copies=3, advice=advice)
-                if isinstance(self.space, NystroemSpace):
-                    self._require_positive(self.space, float(alphas.min()))
+                if isinstance(space, NystroemSpace):
+                    self._require_positive(space, self._least)
                 statistics = [Statistics.of(o, features) for o in self.objectives]
-                scaled = not isinstance(self.space, NystroemSpace)
-                if scaled and features is self.space.X:  # needed for the solution of one alpha
+                scaled = not isinstance(space, NystroemSpace)
+                if scaled and features is space.X:  # needed for the solution of one alpha
                     self._statistics = [part.copy() for part in statistics]
                 self._solvers = [
                     PrimalSolver(part, alphas, for_path=True, scaled=scaled) for part in statistics
                 ]
-                self._weights = [None] * len(statistics)
+            self._tell(max(s.factorization.loss for s in self._solvers), self._least)
         return self._solvers
 
     def _features(self) -> Any:
@@ -378,7 +441,7 @@ class RidgeProblem:
         Phi = self.space.features  # type: ignore[attr-defined]
         return Phi if Phi.dtype == np.float64 else Phi.astype(np.float64)
 
-    def twin(self, alphas: Array) -> RidgeProblem:
+    def smaller_side(self) -> RidgeProblem:
         """The equivalent problem with the smaller matrix, used for hold-outs.
 
         A linear kernel is represented by its features if there are at most as many as rows.
@@ -387,33 +450,79 @@ class RidgeProblem:
         if isinstance(space, NystroemSpace) or not space.kernel.linear:
             return self
         m, n = space.X.shape
-        if self._no_spectrum(alphas):
-            return self
-        dual = n > m
+        dual = n > m and self.pair_scale is None
         if dual == isinstance(space, DualSpace):
             return self
         if self._other is None:
-            other = (DualSpace if dual else LinearSpace)(space.kernel, space.X)
-            self._other = RidgeProblem(self.graph, other, self.loss, names=self.names)
+            self._other = self._like(
+                self.graph, (DualSpace if dual else LinearSpace)(space.kernel, space.X)
+            )
+            self._other._told = self._told
         return self._other
 
-    def _no_spectrum(self, alphas: Array) -> bool:
-        """Whether folds must be refitted because a linear kernel matrix would be inaccurate.
+    def inputs_of(self, X: Any) -> Any:
+        """Inputs of models of this problem, for new rows in the form of X.
 
-        This is the case with more features than rows if the scales of the features are too
-        different for a kernel matrix.
+        Features of shape (n, n_features), or kernel values with the rows of the data, (n, m).
         """
         space = self.space
-        if isinstance(space, NystroemSpace) or not space.kernel.linear:
-            return False
-        return space.X.shape[1] > space.X.shape[0] and self._graded(alphas)
+        if isinstance(space, NystroemSpace):
+            return space.basis.features(X).astype(np.float64, copy=False)
+        if not isinstance(space, DualSpace):
+            return X.astype(np.float64, copy=False)
+        if space.rows is None:
+            return np.asarray(X, dtype=np.float64)
+        rows = subtract(X, space.shift)
+        if not space.kernel.linear:
+            return space.kernel(rows, space.rows)
+        K = rows @ space.rows.T
+        return K.toarray() if sparse.issparse(K) else K
 
-    def _graded(self, alphas: Array) -> bool:
-        """Whether the scales of the features differ too much for a kernel matrix."""
-        X, _ = centre(self.space.X)
-        squares = (X.multiply(X) if sparse.issparse(X) else X * X).sum(axis=0)
-        largest = max(float(o.laplacian.degree().max()) for o in self.objectives)
-        return is_graded(largest * np.asarray(squares).ravel(), float(alphas.min()))
+    def residuals(
+        self, number: int, alphas: Array, *, cut: bool = False
+    ) -> tuple[Residuals, Factor, Callable[[Array], Array]]:
+        """Residuals of the coordinates of L's factor, the factor, and points of rows to predict.
+
+        With ``cut``, rows of a query may be left out, which has a free offset.
+        """
+        objective, solver = self.objectives[number], self.decompose(alphas)[number]
+        made, Phi, k = solver.factorization, self._features(), len(objective.outputs)
+        factor = solver.factor if Phi is None else objective.laplacian.independent_factor()
+        t = np.broadcast_to(factor.t, (len(factor.t), k))
+        free = factor.null() if cut else None
+        if Phi is None:
+            used = certain(made)
+            V, sigma = made.vectors[:, used], made.values[used]
+            points = self._kernel_points(factor, V, sigma)
+            found = Residuals(lambda U: V[U], t, made, V.T @ t, sigma=sigma, free=free)
+            return found, factor, points
+        rows_F, q = factor.rows_of(Phi), Phi.shape[1]
+        if free is not None:
+            rows_F = _centred_rows(rows_F, free, q)
+        mean = np.asarray(Phi.mean(axis=0), dtype=np.float64).ravel()
+
+        def vectors(U: Array) -> Array:
+            return made.rotate(rows_F(U.ravel())).reshape(*U.shape, q)
+
+        def rows(indices: Array) -> Array:
+            return made.rotate(_dense(Phi[indices]) - mean)
+
+        return Residuals(vectors, t, made, made.rotate(solver.b.T).T, free=free), factor, rows
+
+    def _kernel_points(
+        self, factor: Factor, V: Array, sigma: Array, *, constants: bool = False
+    ) -> Callable[[Array], Array]:
+        """Rows of B with f = B diag(σ/(σ + alpha)) b, up to ``constants`` for each component."""
+        live = sigma != 0
+        B = None if constants else factor.recover(V * live)
+        if B is None:
+            assert isinstance(self.space, DualSpace)
+            K = self.space.gram.astype(np.float64, copy=False)
+            B = factor.rmatmat(K).T @ V
+            B = np.divide(B, sigma, out=np.zeros_like(B), where=live)
+        return lambda rows: B[rows]
+
+    # -- held-out folds
 
     @np.errstate(over="ignore", invalid="ignore")
     def leave_out(self, folds: Sequence[Array], alphas: Array) -> HeldOut:
@@ -422,103 +531,73 @@ class RidgeProblem:
             raise ValueError(
                 "with pair_features only given pairs can be left out, not queries or rows"
             )
-        twin = self.twin(alphas)
-        if twin is not self:
-            return twin.leave_out(folds, alphas)
-        graph = self.graph
-        n_outputs, total = graph.n_outputs, sum(len(rows) for rows in folds)
+        smaller = self.smaller_side()
+        if smaller is not self:
+            return smaller.leave_out(folds, alphas)
+        graph, folds = self.graph, Folds.of_list(folds)
         cut = split_folds(self.objectives[0].laplacian, folds)
         self._require_something_left(folds, cut)
-        if not self._no_spectrum(alphas) and (not cut.any() or self.every_pair_counts()):
+        ratio = self._penalty_ratio(folds, cut)
+        if ratio is not None:
             self.decompose(alphas)  # before memory for the predictions is allocated
-        _resources.require(
-            "held-out predictions",
-            *(len(alphas), total, n_outputs),
-            advice="ask for fewer alphas at a time",
-        )
-        values = np.full((len(alphas), total, n_outputs), np.nan)
-        n_refits = np.zeros(len(alphas), dtype=np.int64)
+        shape = (len(alphas), len(folds.members), graph.n_outputs)
+        _resources.require("held-out predictions", *shape, advice="ask for fewer alphas at a time")
+        values, n_refits = np.full(shape, np.nan), np.zeros(len(alphas), dtype=np.int64)
         refits: dict[tuple[int, bytes], Array] = {}  # each entry holds all outputs
-        starts = np.cumsum([0, *(len(rows) for rows in folds)])
         for number, objective in enumerate(self.objectives):
-            single = len(objective.outputs) == n_outputs
-            part = (
-                values if single else np.full((*values.shape[:2], len(objective.outputs)), np.nan)
-            )
-            unsafe = self._shortcut(number, folds, alphas, cut, part)
-            if not single:
+            unsafe = np.ones((len(alphas), len(folds)), dtype=bool)
+            if ratio is not None:
+                part = np.empty((*shape[:2], len(objective.outputs)))
+                part = values if part.shape == shape else part
+                unsafe = self._shortcut(number, folds, alphas, ratio, bool(cut.any()), part)
                 values[..., objective.outputs] = part
             n_refits += unsafe.sum(axis=1)
             refitted = np.flatnonzero(unsafe.any(axis=0)).tolist()
             if len(refitted) > MAX_REFITS:
-                raise ValueError(_no_shortcut(f"{len(refitted):,} refits would be needed"))
+                raise ValueError(f"{len(refitted):,} refits would be needed{NO_SHORTCUT}")
             for i in refitted:
                 bad = np.flatnonzero(unsafe[:, i])
                 key = (i, bad.tobytes())
                 if key not in refits:
                     rest = np.setdiff1d(np.arange(graph.n_rows), folds[i])
                     refits[key] = self.refit(rest, folds[i], alphas[bad], tell=not refits)
-                place = slice(int(starts[i]), int(starts[i + 1]))
+                place = slice(int(folds.starts[i]), int(folds.starts[i] + folds.sizes[i]))
                 for a, one in zip(bad, refits[key], strict=True):
                     values[a, place, objective.outputs] = one[:, objective.outputs].T
         together = graph.query_codes if graph.scores is not None else None
         if together is None:
             together = self.objectives[0].laplacian.components()
-        equalize(values, folds, together, self._first_equal)
+        equalize(values, folds, together, self.first_equal())
         return HeldOut(folds, values, n_refits)
 
-    @cached_property
-    def _first_equal(self) -> Array:
-        return first_equal(self.space.X)
+    def first_equal(self) -> Array:
+        """Index of the first row that equals each row, shape (m,), computed once."""
+        if self._equal is None:
+            self._equal = first_equal(self.space.X)
+        return self._equal
 
     def _shortcut(
-        self, number: int, folds: Sequence[Array], alphas: Array, cut: Array, out: Array
+        self, number: int, folds: Folds, alphas: Array, ratio: Array, cut: bool, out: Array
     ) -> Array:
         """Write predictions without refits into ``out``, and return which are unreliable."""
-        everything = np.ones((len(alphas), len(folds)), dtype=bool)
-        if self._no_spectrum(alphas):
-            return everything
-        ratio = None
-        if cut.any():
-            ratio = self._penalty_ratio(folds) if self.every_pair_counts() else None
-            if ratio is None:
-                return everything
-        solver = self.decompose(alphas)[number]
-        if not solver.factorization.whitens:
-            return everything
-        objective = self.objectives[number]
-        features = self._features()
-        factor = solver.factor if features is None else objective.laplacian.independent_factor()
-        t = np.broadcast_to(factor.t, (len(factor.t), len(objective.outputs)))
-        made = Folds(factor, folds, ratio)
-        if features is None:
-            return leave_out_kernel(
-                solver.factorization, t, lambda: self._kernel_times(factor), made, alphas, out
-            )
-        return leave_out_features(
-            features,
-            solver.factorization,
-            solver.factorization.matrix,
-            solver.b,
-            t,
-            made,
+        residuals, factor, rows = self.residuals(number, alphas, cut=cut)
+        constraints, doubtful = None, np.zeros(len(folds), dtype=bool)
+        if isinstance(self.space, NystroemSpace) and not self.keep_basis:
+            leaving = LeavingBasis.of(self.space)
+            constraints = []
+            for number, fold in enumerate(folds):
+                E, doubtful[number] = leaving.constraints(fold)
+                constraints.append(residuals.made.rotate(E[: 0 if doubtful[number] else None]))
+        unsafe = residuals.without(
+            _coordinates(factor, folds),
+            partial(_members, folds, rows),
             alphas,
             out,
-            self._leaving(features),
+            sizes=folds.sizes,
+            ratio=ratio,
+            constraints=constraints,
         )
-
-    def _kernel_times(self, factor: Any) -> Array:
-        assert isinstance(self.space, DualSpace)
-        K = self.space.gram.astype(np.float64, copy=False)
-        return np.ascontiguousarray(factor.rmatmat(K).T)
-
-    def _leaving(self, Phi: Array) -> LeavingBasis | None:
-        if not isinstance(self.space, NystroemSpace) or self.keep_basis:
-            return None
-        basis = self.space.basis
-        back = basis.map.coefficients(np.eye(len(basis.kept))[None])[0]
-        spare = np.setdiff1d(basis.indices, basis.kept)
-        return LeavingBasis(Phi, back, basis.kept, spare)
+        return unsafe | doubtful
 
     def every_pair_counts(self) -> bool:
         """Whether the objective compares all rows of a query, with equal weights."""
@@ -535,26 +614,30 @@ class RidgeProblem:
             for s in graph.scores.T
         )
 
-    def _penalty_ratio(self, folds: Sequence[Array]) -> Array | None:
-        """Ratio κ/κ' for the remaining rows of one query, shape (n_folds,).
+    def _penalty_ratio(self, folds: Folds, cut: Array) -> Array | None:
+        """Factor κ/κ' of alpha in the models without folds, (n_folds,); None without a shortcut.
 
-        With several queries only "size" has the same κ, 1, for all folds; None otherwise.
+        It is 1 for whole components. If rows of a query are left out, the pairs of the n that stay
+        add up to κ' times their scatter, and only "size" has the same κ' = 1 for several queries.
         """
         how = self.loss.query_weighting
+        if not cut.any():
+            return np.ones(len(folds))
+        if not self.every_pair_counts():
+            return None
         if how == "size":
             return np.ones(len(folds))
         if self.graph.n_queries > 1:
             return None
         m = self.graph.n_rows
-        staying = m - np.array([len(rows) for rows in folds], dtype=float)
 
         def kappa(n: Any) -> Any:
             return n * query_factor(how, n, n * (n - 1) / 2)
 
         with np.errstate(divide="ignore", invalid="ignore"):
-            return kappa(float(m)) / kappa(staying)
+            return kappa(float(m)) / kappa(m - folds.sizes.astype(float))
 
-    def _require_something_left(self, folds: Sequence[Array], cut: Array) -> None:
+    def _require_something_left(self, folds: Folds, cut: Array) -> None:
         """Raise an error if a fold contains all preferences of an output."""
         graph = self.graph
         if graph.scores is None or graph.n_given_pairs:
@@ -585,393 +668,6 @@ class RidgeProblem:
                     f"from{hint}"
                 )
 
-    # -- held-out judgements
-
-    @np.errstate(over="ignore", invalid="ignore")
-    def leave_judgements_out(
-        self, folds: JudgementFolds, alphas: Array, *, variances: bool = False
-    ) -> HeldOut:
-        """Compute f(preferred) − f(other) of given pairs by the models without their folds.
-
-        Parameters
-        ----------
-        folds : JudgementFolds
-            Indices of given pairs that are left out together; the rows and the basis stay the same.
-        alphas : ndarray of shape (n_alphas,)
-        variances : bool
-            Whether to also compute the posterior variances of the differences.
-        """
-        graph = self.graph
-        self._require_judgements_left(folds)
-        unsafe = np.zeros((len(alphas), len(folds)), dtype=bool)
-        counted = graph.pair_weight > 0
-        n_counted = folds.sums(counted)
-        whole = np.flatnonzero(n_counted == folds.sizes)
-        values: Array | None = None
-        variance: Array | None = None
-        if len(whole):
-            used = np.flatnonzero(graph.used_rows())
-            smaller, mine = self, folds.take(whole)
-            pairs = graph.pairs[mine.members]
-            if len(used) < graph.n_rows or not counted.all():
-                smaller = self.on_rows(graph.only_pairs(counted)[used], used)
-                mine = JudgementFolds((np.cumsum(counted) - 1)[mine.members], mine.sizes)
-            found, spread, bad = smaller.twin(alphas)._judgements(mine, alphas, variances)
-            if spread is not None:
-                spread += self._unspanned(pairs)[:, None]
-            if len(whole) == len(folds):
-                values, variance = found, spread
-            unsafe[:, whole] = bad
-        if values is None:
-            values = np.full((len(alphas), len(folds.members), graph.n_outputs), np.nan)
-            variance = np.full(values.shape, np.nan) if variances else None
-            if len(whole):
-                places = folds.places(whole)
-                values[:, places] = found
-                if variance is not None:
-                    variance[:, places] = spread
-        unsafe[:, (n_counted > 0) & (n_counted < folds.sizes)] = True
-        n_refits = unsafe.sum(axis=1)
-        unsafe[:, n_counted == 0] = True  # folds of zero weight share the model of all judgements
-        self._refit_judgements(folds, alphas, unsafe, values, variance)
-        return HeldOut(folds, values, n_refits, variance)
-
-    def _judgements(
-        self, folds: JudgementFolds, alphas: Array, variances: bool
-    ) -> tuple[Array, Array | None, Array]:
-        """Values, variances (or None), and which folds are unreliable."""
-        graph, total = self.graph, len(folds.members)
-        values = np.empty((len(alphas), total, graph.n_outputs))
-        variance = np.empty(values.shape) if variances else None
-        unsafe = np.zeros((len(alphas), len(folds)), dtype=bool)
-        z, weight = self.loss.of_pair.edges(graph.magnitude, graph.pair_weight)
-        edges = Judgements(graph.pairs, weight, z)
-        for number, objective in enumerate(self.objectives):
-            outputs, seen = objective.outputs, np.zeros(len(alphas), dtype=bool)
-            for which, spectrum in self.edge_spectra(number, alphas):
-                seen[which] = True
-                everything = len(which) == len(alphas) and len(outputs) == graph.n_outputs
-                mine = values if everything else np.empty((len(which), total, len(outputs)))
-                spread = None
-                if variance is not None:
-                    single = everything and graph.n_outputs == 1
-                    spread = variance[..., 0] if single else np.empty((len(which), total))
-                bad = leave_judgements_out(spectrum, edges, folds, alphas[which], mine, spread)
-                unsafe[which] |= bad
-                if not everything:
-                    values[np.ix_(which, np.arange(total), outputs)] = mine
-                if variance is not None and spread is not None and not single:
-                    variance[np.ix_(which, np.arange(total), outputs)] = spread[..., None]
-            unsafe[~seen] = True
-        return values, variance, unsafe
-
-    def _unspanned(self, pairs: Array) -> Array:
-        """Variance of differences outside the span of the Nyström basis, shape (n_pairs,)."""
-        space, X = self.space, self.space.X
-        if not isinstance(space, NystroemSpace):
-            return np.zeros(len(pairs))
-        if space.kernel.precomputed:
-            raise ValueError(
-                "variances with a basis need k(x, x), which a precomputed kernel does not provide; "
-                "use a named kernel or a callable, or leave out the basis"
-            )
-        out = np.empty(len(pairs))
-        for block in row_blocks(len(pairs), space.features.shape[1]):
-            a, b = (subtract(X[ends], space.basis.shift) for ends in pairs[block].T)
-            Delta = space.features[pairs[block, 0]] - space.features[pairs[block, 1]]
-            out[block] = space.kernel.squared_distance(a, b) - np.einsum("ij,ij->i", Delta, Delta)
-        return np.maximum(out, 0.0)
-
-    def edge_spectra(
-        self, number: int, alphas: Array, factor: Factor | None = None
-    ) -> Iterator[tuple[Array, EdgeSpectrum]]:
-        """Spectra of an objective, with the indices of the alphas for which they are valid.
-
-        Their vectors belong to the rows, or to the coordinates of ``factor``, which then must be
-        the `independent_factor` of the objective.
-        """
-        if self._no_spectrum(alphas):
-            return
-        solver, features = self.decompose(alphas)[number], self._features()
-        made, every = solver.factorization, np.arange(len(alphas))
-        k = len(self.objectives[number].outputs)
-        if features is None:
-            t = np.broadcast_to(solver.factor.t, (len(solver.factor.t), k))
-            coordinates = factor is not None
-            yield every, EdgeSpectrum.of_kernel(solver.factor, made, t, coordinates=coordinates)
-            return
-        if factor is None:
-            features, _ = centre(features)
-        else:
-            features = factor.rows_of(features)(np.arange(factor.shape[1]))
-        C = self.graph.pair_features
-        if isinstance(made, EigenFactorization):
-            yield every, EdgeSpectrum.of_features(features, C, made, solver.b)
-        elif made.whitens:
-            for a in every:
-                yield np.array([a]), EdgeSpectrum.of_alpha(features, C, made, solver.b, alphas[a])
-
-    def inputs_of(self, X: Any) -> Any:
-        """Inputs of models of this problem, for new rows in the form of X.
-
-        Features of shape (n, n_features), or kernel values with the rows of the data, (n, m).
-        """
-        space = self.space
-        if isinstance(space, NystroemSpace):
-            return space.basis.features(X).astype(np.float64, copy=False)
-        if not isinstance(space, DualSpace):
-            return X.astype(np.float64, copy=False)
-        if space.rows is None:
-            return np.asarray(X, dtype=np.float64)
-        rows = subtract(X, space.shift)
-        if not space.kernel.linear:
-            return space.kernel(rows, space.rows)
-        K = rows @ space.rows.T
-        return K.toarray() if sparse.issparse(K) else K
-
-    def _refit_judgements(
-        self,
-        folds: JudgementFolds,
-        alphas: Array,
-        unsafe: Array,
-        values: Array,
-        variance: Array | None,
-    ) -> None:
-        """Fill in explicit refits where there is no shortcut; folds of zero weight share one."""
-        graph = self.graph
-        refitted = unsafe.any(axis=0)
-        idle = refitted & (folds.sums(graph.pair_weight > 0) == 0)
-        refitted &= ~idle
-        if refitted.sum() > MAX_REFITS:
-            raise ValueError(
-                f"{int(refitted.sum()):,} folds of judgements would have to be refitted, "
-                "because alpha is too small for their features; use larger alphas, or fewer folds"
-            )
-        groups = [(np.array([i]), folds[i]) for i in np.flatnonzero(refitted)]
-        if idle.any():
-            groups.append((np.flatnonzero(idle), np.empty(0, dtype=np.int64)))
-        for numbers, leaving in groups:
-            bad = np.flatnonzero(unsafe[:, numbers[0]])
-            rest = np.setdiff1d(np.arange(graph.n_given_pairs), leaving)
-            other = RidgeProblem(graph.only_pairs(rest), self.space, self.loss)
-            model = other.solve(alphas[bad])
-            places = folds.places(numbers)
-            pairs = graph.pairs[folds.members[places]]
-            rows, end = np.unique(pairs, return_inverse=True)
-            end = end.reshape(pairs.shape)
-            f = predict_path(model, self.space.X[rows])
-            differences = f[:, end[:, 0]] - f[:, end[:, 1]]
-            C = None
-            if graph.pair_features is not None:
-                C = graph.pair_features[folds.members[places]]
-                differences = differences + C @ model.pair_coef
-            values[np.ix_(bad, places)] = differences
-            if variance is not None:
-                ends = self.space.X[pairs[:, 0]], self.space.X[pairs[:, 1]], C
-                for a in bad:
-                    variance[a, places] = other.solve(alphas[[a]]).difference_variance(*ends)
-
-    def _require_judgements_left(self, folds: JudgementFolds) -> None:
-        """Raise an error if a fold contains all preferences and there are no scores."""
-        graph = self.graph
-        if graph.scored_outputs().all():
-            return
-        held = folds.sums(graph.preferring)
-        everything = np.flatnonzero(held == graph.preferring.sum())
-        if len(everything):
-            raise ValueError(
-                f"{folds.name(int(everything[0]))} holds every judgement that prefers one item to "
-                "another, so nothing is left to learn from; give more judgements"
-                + ("" if folds.what == "judgement" else " or leave out less at a time")
-            )
-
-    # -- held-out pairs of one ranking
-
-    def leave_pairs_out(self, pairs: Array, alphas: Array) -> Iterator[tuple[Array, int]]:
-        """For each alpha, predictions (n_pairs, 2, n_outputs) without both rows, and refits."""
-        self._require_pairs(pairs)
-        self._require_room(len(pairs))
-        tied = self._first_equal[pairs[:, 0]] == self._first_equal[pairs[:, 1]]
-        if self._no_spectrum(alphas):
-            for alpha in alphas:
-                out = np.empty((len(pairs), 2, self.graph.n_outputs))
-                for number, refitted in self._refit_pairs(pairs, np.ones(len(pairs), bool), alpha):
-                    out[number] = refitted
-                out[tied, 1] = out[tied, 0]  # of equal rows: they differ by rounding
-                yield out, len(pairs)
-            return
-        if self.is_bipartite():
-            found = self._bipartite(alphas).pairs(pairs, alphas)
-        else:
-            found = self.ranking(alphas).pairs(pairs, alphas, self.loss.query_weighting)
-        for alpha, (out, unsafe) in zip(alphas, found, strict=True):
-            for number, refitted in self._refit_pairs(pairs, unsafe, alpha):
-                out[number] = refitted
-            out[tied, 1] = out[tied, 0]
-            yield out, int(unsafe.sum())
-
-    def pair_accuracies(self, alphas: Array, threads: int) -> Iterator[tuple[Array, int]]:
-        """For each alpha, the leave-pair-out accuracy of each output (n_outputs,), and refits."""
-        if self.graph.scores is None:
-            raise ValueError("leave-pair-out needs scores y")
-        counted = n_different_pairs(self.graph.scores)
-        for total, n_refits in self._concordance(alphas, threads):
-            yield (counted + total) / (2 * counted), n_refits
-
-    def _concordance(self, alphas: Array, threads: int) -> Iterator[tuple[Array, int]]:
-        """For each alpha, Σ sign((s_i − s_j)(f_i − f_j)) over all pairs i < j left out, and refits.
-
-        Shape (n_outputs,).
-        """
-        scores = self.graph.scores
-        assert scores is not None
-        if self.is_bipartite() or self._no_spectrum(alphas):
-            self._require_room(int(n_different_pairs(scores).max()))
-            pairs = self.default_pairs()
-            order = np.sign(scores[pairs[:, 0]] - scores[pairs[:, 1]])
-            for out, n_refits in self.leave_pairs_out(pairs, alphas):
-                yield (np.sign(out[:, 0] - out[:, 1]) * order).sum(axis=0), n_refits
-            return
-        self._require_pairs()
-        self._require_room()
-        weighting = self.loss.query_weighting
-        first = self._first_equal
-        results = self.ranking(alphas).concordance(scores, alphas, weighting, threads, first)
-        for alpha, (total, unsafe) in zip(alphas, results, strict=True):
-            unsafe = unsafe[first[unsafe[:, 0]] != first[unsafe[:, 1]]]
-            everything = np.ones(len(unsafe), dtype=bool)
-            for number, refitted in self._refit_pairs(unsafe, everything, alpha):
-                i, j = unsafe[number]
-                total += np.sign((scores[i] - scores[j]) * (refitted[0] - refitted[1]))
-            yield total, len(unsafe)
-
-    def default_pairs(self) -> Array:
-        """All i < j with different scores, shape (n_pairs, 2); with several outputs all i < j."""
-        graph = self.graph
-        if graph.scores is None:
-            raise ValueError("leave-pair-out needs scores y")
-        pairs = all_pairs(graph.n_rows)
-        if graph.n_outputs == 1:
-            i, j = pairs.T
-            pairs = pairs[graph.scores[i, 0] != graph.scores[j, 0]]
-        return pairs
-
-    def ranking(self, alphas: Array) -> RankingSpectrum:
-        """The problem as ridge regression with a free intercept, decomposed at the first call."""
-        if self._ranking is not None:
-            return self._ranking
-        s = self.graph.scores
-        assert s is not None
-        twin = self.twin(alphas)
-        if twin is self and isinstance(self.space, DualSpace):
-            solver = self.decompose(alphas)[0]
-            made = solver.factorization
-            m = len(s)
-            how = self.loss.query_weighting
-            kappa = m * float(query_factor(how, float(m), m * (m - 1) / 2))
-            self._ranking = RankingSpectrum(s, made.values / kappa, made.vectors)
-            return self._ranking
-        X = self._dense_features(twin)
-        squares = np.einsum("ij,ij->j", X, X)
-        if not is_graded(squares, 0.0):
-            self._ranking = RankingSpectrum.of_features(s, X)
-            return self._ranking
-        made = factorize(X.T @ X, alphas[:1], X.T @ s, in_range=True, scaled=True)
-        self._ranking = RankingSpectrum(
-            s, whitened=lambda nu: next(made.whitened_rows(X, np.array([nu])))
-        )
-        return self._ranking
-
-    def _dense_features(self, twin: RidgeProblem) -> Array:
-        """Features as centred dense rows, shape (m, n)."""
-        X = twin.space.X
-        if sparse.issparse(X):
-            advice = "use fewer features, or refit fold by fold with a splitter"
-            _resources.require("leave-pair-out", *X.shape, copies=2, advice=advice)
-            X = X.toarray()
-        X = np.asarray(X, dtype=np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            X = X - X.mean(axis=0)
-            if not np.isfinite(np.einsum("ij,ij->", X, X) * len(X)):
-                raise ValueError("the numbers overflow float64; scale the features down")
-        return X
-
-    def _bipartite(self, alphas: Array) -> BipartiteSpectrum:
-        assert self.graph.scores is not None
-        s, twin = self.graph.scores[:, 0], self.twin(alphas)
-        if twin is self and isinstance(self.space, DualSpace):
-            return BipartiteSpectrum(s, self.loss, K=self.space.gram.astype(np.float64, copy=False))
-        return BipartiteSpectrum(s, self.loss, X=self._dense_features(twin))
-
-    def _refit_pairs(
-        self, pairs: Array, unsafe: Array, alpha: float
-    ) -> Iterator[tuple[int, Array]]:
-        if unsafe.sum() > MAX_REFITS:
-            raise ValueError(_no_shortcut(f"{int(unsafe.sum()):,} refits would be needed"))
-        everything = np.arange(self.graph.n_rows)
-        for number in np.flatnonzero(unsafe):
-            rest = np.setdiff1d(everything, pairs[number])
-            yield int(number), self.refit(rest, pairs[number], np.array([alpha]))[0]
-
-    def _require_room(self, n_pairs: int = 0) -> None:
-        """Raise an error if the m × m matrices and pair arrays do not fit into memory."""
-        m, k = self.graph.n_rows, self.graph.n_outputs
-        _resources.require("leave-pair-out", m, m, copies=5, advice=PAIR_ADVICE)
-        what = f"leave-pair-out of {n_pairs:,} pairs"
-        _resources.require(what, n_pairs, k, copies=10, advice=PAIR_ADVICE)
-
-    def _require_pairs(self, pairs: Array | None = None) -> None:
-        """Raise an error unless the pairs (default: all of different scores) can be left out."""
-        if not self.can_leave_pairs_out():
-            raise ValueError(_no_shortcut("leave-pair-out"))
-        assert self.graph.scores is not None
-        if self.graph.n_rows < 4:
-            raise ValueError(
-                "leave-pair-out needs at least 4 rows, because two of them are left out"
-            )
-        scores, middle = self.graph.scores, self.graph.n_rows // 2
-        # If at least three rows differ from the median, no pair contains all of them.
-        differ = scores != np.partition(scores, middle, axis=0)[middle]
-        for column in np.flatnonzero(differ.sum(axis=0) <= 2):
-            others = np.flatnonzero(differ[:, column])
-            if len(others):
-                some = self._pairs_with(int(others[0])) if pairs is None else pairs
-                held = np.array([(some == row).any(axis=1) for row in others]).all(axis=0)
-                if held.any():
-                    first = tuple(some[held][0].tolist())
-                    raise ValueError(
-                        f"without the pair {first} all labels are equal, so nothing is left to "
-                        "learn"
-                    )
-
-    def _pairs_with(self, row: int) -> Array:
-        """The pairs of one row among those of `default_pairs`, in the same order."""
-        scores = self.graph.scores
-        assert scores is not None
-        others = np.delete(np.arange(len(scores)), row)
-        if scores.shape[1] == 1:
-            others = others[scores[others, 0] != scores[row, 0]]
-        return np.sort(np.column_stack([np.full(len(others), row), others]), axis=1)
-
-    def can_leave_pairs_out(self) -> bool:
-        """Whether `leave_pairs_out` has its shortcut."""
-        one = self.graph.n_queries == 1 and not isinstance(self.space, NystroemSpace)
-        return self.is_bipartite() or (one and self.every_pair_counts())
-
-    def is_bipartite(self) -> bool:
-        """Whether this is one ranking of two levels in which tied pairs do not count."""
-        graph = self.graph
-        if graph.scores is None or graph.n_given_pairs or graph.sample_weight is not None:
-            return False
-        if self.loss.keeps_ties:
-            return False
-        if isinstance(self.space, NystroemSpace):
-            return False
-        one = graph.n_queries == 1 and graph.n_outputs == 1
-        return one and len(np.unique(graph.scores)) == 2
-
-    # -- refits
-
     def refit(self, rest: Array, held: Array, alphas: Array, *, tell: bool = True) -> Array:
         """Fit to the rows ``rest`` and predict ``held``: (n_alphas, len(held), n_outputs).
 
@@ -999,8 +695,237 @@ class RidgeProblem:
             if kernel.precomputed:
                 train, new = train[:, rest], new[:, rest]
             smaller = DualSpace(kernel, train)
-        model = RidgeProblem(self.graph[rest], smaller, self.loss).solve(alphas, tell=tell)
+        model = self._like(self.graph[rest], smaller).solve(alphas, tell=tell and not self._told)
         return predict_path(model, new)
+
+    # -- held-out judgements
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def leave_judgements_out(
+        self, folds: Folds, alphas: Array, *, variances: bool = False
+    ) -> HeldOut:
+        """Compute f(preferred) − f(other) of given pairs by the models without their folds.
+
+        Parameters
+        ----------
+        folds : Folds
+            Indices of given pairs that are left out together; the rows and the basis stay the same.
+        alphas : ndarray of shape (n_alphas,)
+        variances : bool
+            Whether to also compute the posterior variances of the differences.
+        """
+        self._require_judgements_left(folds)
+        problem = self.touched()[0].smaller_side()
+        graph = problem.graph
+        counted = graph.pair_weight > 0
+        terms = Folds(folds.members[counted[folds.members]], folds.sums(counted))
+        shape = (len(alphas), len(folds.members), graph.n_outputs)
+        values, variance = np.empty(shape), np.empty(shape) if variances else None
+        unsafe = np.zeros((len(alphas), len(folds)), dtype=bool)
+        for number, objective in enumerate(problem.objectives):
+            residuals, points = problem.judgement_residuals(number, alphas)
+            part = np.empty((*shape[:2], len(objective.outputs)))
+            spread = np.empty(shape[:2]) if variances else None
+            unsafe |= residuals.without(
+                terms,
+                partial(_members, folds, points),
+                alphas,
+                part,
+                spread,
+                sizes=folds.sizes,
+            )
+            values[..., objective.outputs] = part
+            if variance is not None and spread is not None:
+                variance[..., objective.outputs] = spread[..., None]
+        if variance is not None:
+            variance += problem._unspanned(graph.pairs[folds.members])[:, None]
+        problem._refit_judgements(folds, alphas, unsafe, values, variance)
+        return HeldOut(folds, values, unsafe.sum(axis=1), variance)
+
+    def touched(self) -> tuple[RidgeProblem, Array]:
+        """The problem of the rows that have an edge or a given pair, and these rows."""
+        graph = self.graph
+        touched = graph.used_rows()
+        touched[graph.pairs.ravel()] = True
+        rows = np.flatnonzero(touched)
+        return (self if touched.all() else self.on_rows(graph[rows], rows)), rows
+
+    def judgement_residuals(
+        self, number: int, alphas: Array
+    ) -> tuple[Residuals, Callable[[Array], Array]]:
+        """Residuals w (z − difference) of given pairs, and points of their differences."""
+        graph, solver = self.graph, self.decompose(alphas)[number]
+        z, weight = self.loss.of_pair.edges(graph.magnitude, graph.pair_weight)
+        made, Phi, root = solver.factorization, self._features(), np.sqrt(weight)
+        k, extra, sigma = len(solver.outputs), None, None
+        t = np.repeat((root * z)[:, None], k, axis=1)
+        if Phi is None:
+            factor = solver.factor
+            used = certain(made)
+            V, sigma = made.vectors[:, used], made.values[used]
+            b = V.T @ np.broadcast_to(factor.t, (len(factor.t), k))
+            assert isinstance(factor, GroundedFactor)
+            B = np.zeros((graph.n_rows, V.shape[1]))
+            if len(factor.free):
+                B[factor.free] = solve_triangular(
+                    factor.R, V, lower=True, trans="T", check_finite=False
+                )
+        else:
+            Phi, _ = centre(Phi)
+            b, n = made.rotate(solver.b.T).T, Phi.shape[1]
+            B = rotated(made, Phi, 0)
+            if self.pair_scale is not None:
+                extra = rotated(made, graph.pair_features / self.pair_scale, n)
+
+        def differences(U: Array, rows: Any = B) -> Array:
+            pairs = graph.pairs[U]
+            out = rows[pairs[..., 0]] - rows[pairs[..., 1]]
+            return out if extra is None else out + extra[U]
+
+        def vectors(U: Array) -> Array:
+            return differences(U) * root[U][..., None]
+
+        points = differences
+        if sigma is not None and not (weight > 0).all():  # pairs of different components
+            of_rows = self._kernel_points(solver.factor, V, sigma, constants=True)
+            points = partial(differences, rows=of_rows(np.arange(graph.n_rows)))
+        return Residuals(vectors, t, made, b, sigma=sigma, root=root), points
+
+    def _unspanned(self, pairs: Array) -> Array:
+        """Variance of differences outside the span of the Nyström basis, shape (n_pairs,)."""
+        space, X = self.space, self.space.X
+        if not isinstance(space, NystroemSpace):
+            return np.zeros(len(pairs))
+        if space.kernel.precomputed:
+            raise ValueError(
+                "variances with a basis need k(x, x), which a precomputed kernel does not provide; "
+                "use a named kernel or a callable, or leave out the basis"
+            )
+        out = np.empty(len(pairs))
+        for block in row_blocks(len(pairs), space.features.shape[1]):
+            a, b = (subtract(X[ends], space.basis.shift) for ends in pairs[block].T)
+            Delta = space.features[pairs[block, 0]] - space.features[pairs[block, 1]]
+            out[block] = space.kernel.squared_distance(a, b) - np.einsum("ij,ij->i", Delta, Delta)
+        return np.maximum(out, 0.0)
+
+    def _refit_judgements(
+        self, folds: Folds, alphas: Array, unsafe: Array, values: Array, variance: Array | None
+    ) -> None:
+        """Replace the values of unreliable folds by those of explicit refits."""
+        graph, refitted = self.graph, np.flatnonzero(unsafe.any(axis=0))
+        if len(refitted) > MAX_REFITS:
+            raise ValueError(
+                f"{len(refitted):,} folds of judgements would have to be refitted, because alpha "
+                "is too small for their features; use larger alphas, or fewer folds"
+            )
+        for number in refitted.tolist():
+            bad, leaving = np.flatnonzero(unsafe[:, number]), folds[number]
+            rest = np.setdiff1d(np.arange(graph.n_given_pairs), leaving)
+            other = self._like(graph.only_pairs(rest), self.space)
+            model = other.solve(alphas[bad], tell=False)
+            place = slice(int(folds.starts[number]), int(folds.starts[number]) + len(leaving))
+            rows, end = np.unique(graph.pairs[leaving], return_inverse=True)
+            end = end.reshape(-1, 2)
+            f = predict_path(model, self.space.X[rows])
+            differences = f[:, end[:, 0]] - f[:, end[:, 1]]
+            C = None if graph.pair_features is None else graph.pair_features[leaving]
+            if C is not None:
+                differences = differences + C @ model.pair_coef
+            values[bad, place] = differences
+            if variance is not None:
+                a, b = (self.space.X[side] for side in graph.pairs[leaving].T)
+                for alpha in bad:
+                    one = other.solve(alphas[[alpha]], tell=False)
+                    variance[alpha, place] = one.difference_variance(a, b, C)
+
+    def _require_judgements_left(self, folds: Folds) -> None:
+        """Raise an error if a fold contains all preferences and there are no scores."""
+        graph = self.graph
+        if graph.scored_outputs().all():
+            return
+        held = folds.sums(graph.preferring)
+        everything = np.flatnonzero(held == graph.preferring.sum())
+        if len(everything):
+            raise ValueError(
+                f"{folds.name(int(everything[0]))} holds every judgement that prefers one item to "
+                "another, so nothing is left to learn from; give more judgements"
+                + ("" if folds.what == "judgement" else " or leave out less at a time")
+            )
+
+
+def _members(folds: Folds, points: Callable[[Array], Array], numbers: Array) -> Array:
+    """Points of the members of some folds."""
+    return points(folds.members[folds.places(numbers)])
+
+
+def certain(made: EigenFactorization) -> Array:
+    """Eigenvectors other than those that certainly belong to the eigenvalue 0, by index."""
+    return np.flatnonzero(~made.null | np.isfinite(made.floor))
+
+
+def _scale(graph: PreferenceGraph) -> Array | None:
+    """Root mean square of each covariate over all given pairs; None without covariates."""
+    if graph.pair_features is None:
+        return None
+    C = graph.pair_features
+    largest = np.abs(C).max(axis=0, initial=0.0)
+    unit = np.where(largest > 0, largest, 1.0)
+    scale = unit * np.sqrt(np.square(C / unit).mean(axis=0))
+    return np.where(scale > 0, scale, 1.0)
+
+
+def _scaled(covariates: Covariates | None, scale: Array) -> Covariates | None:
+    """Covariates divided by their scales."""
+    if covariates is None:
+        return None
+    flow, gram, cross = covariates.flow / scale, covariates.gram, covariates.cross / scale
+    return Covariates(flow, gram / scale / scale[:, None], cross)
+
+
+def _weight_spread(laplacian: Laplacian) -> float:
+    """Ratio of the largest weight of a given pair to the smallest; 1 without given pairs."""
+    edges = laplacian.edges if isinstance(laplacian, SumLaplacian) else laplacian
+    if not isinstance(edges, EdgeLaplacian) or not len(edges.weight):
+        return 1.0
+    return float(edges.weight.max() / edges.weight.min())
+
+
+def rotated(made: Factorization, rows: Any, first: int) -> Array:
+    """Rows of some columns of the features, from ``first`` on, in the coordinates of ``made``."""
+    n = rows.shape[1]
+    if isinstance(made, EigenFactorization):
+        return np.asarray(rows @ made.vectors[first : first + n])
+    out = np.zeros((rows.shape[0], len(made.matrix())))
+    out[:, first : first + n] = _dense(rows)
+    return out
+
+
+def _coordinates(factor: Factor, folds: Folds) -> Folds:
+    """The coordinates of a factor that belong to the rows of each fold."""
+    order = np.argsort(factor.owner, kind="stable")
+    owners = factor.owner[order]
+    if len(owners) == factor.shape[0] and np.array_equal(order, factor.owner):
+        return folds
+    first = np.searchsorted(owners, folds.members, side="left")
+    counts = np.searchsorted(owners, folds.members, side="right") - first
+    offset = np.repeat(first - np.cumsum(counts) + counts, counts)
+    sizes = Folds(np.arange(len(counts)), folds.sizes).sums(counts)
+    return Folds(order[offset + np.arange(int(counts.sum()))], sizes)
+
+
+def _centred_rows(
+    rows_F: Callable[[Array], Array], null: Any, n_columns: int
+) -> Callable[[Array], Array]:
+    """The rows of FᵀΦ without rounding errors along F's null vectors N.
+
+    NᵀFᵀΦ is zero up to the rounding errors of the means of features with an offset; if part of a
+    query is left out, these would remain as a component of the rest.
+    """
+    left = np.zeros((null.shape[1], n_columns))
+    for block in row_blocks(null.shape[0], n_columns):
+        coordinates = np.arange(block.start, block.stop)
+        left += null[coordinates].T @ rows_F(coordinates)
+    return lambda coordinates: rows_F(coordinates) - null[coordinates] @ left
 
 
 def _scatter(X: Any) -> float:
@@ -1014,24 +939,5 @@ def _scatter(X: Any) -> float:
     return float(sum(np.einsum("ij,ij->", block, block) for block in blocks))
 
 
-def _with_target(solver: Any, objective: Objective, features: Any) -> Any:
-    """Return a solver of the same matrix with the right-hand side of another objective."""
-    other = object.__new__(type(solver))
-    vars(other).update(vars(solver))
-    other.energy, other.outputs = objective.energy, objective.outputs
-    if features is None:
-        other.factor = objective.laplacian.independent_factor()
-        other.b = other.factor.t
-    else:
-        other.b = features.T @ objective.laplacian.r
-    return other
-
-
-def _no_shortcut(what: str) -> str:
-    return (
-        f"{what}: there is no exact shortcut. Whole queries (components of the preferences) can "
-        "always "
-        "be left out; rows of a query only with cost='magnitude', ties='keep' (or no ties), no "
-        "sample weights, no given pairs, and one query (or query_weighting='size', no basis); "
-        "pairs of one ranking with two levels also with tied pairs dropped"
-    )
+def _dense(V: Any) -> Array:
+    return np.asarray(V.toarray() if sparse.issparse(V) else V, dtype=np.float64)

@@ -1,16 +1,23 @@
-"""Memory limits: of the machine, of control groups (containers), of the address space."""
+"""Limits of memory and threads."""
 
+from __future__ import annotations
+
+import multiprocessing
 import os
 import subprocess
 import sys
-import tracemalloc
+import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy import sparse
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from rankrls import RankRLS, _resources
-from rankrls._resources import GIB
+from rankrls._resources import GIB, SMALL, at_most, n_threads
+from rankrls.core.preferences.query_weights import Groups, row_blocks
+
+# -- Memory limits: of the machine, of control groups (containers), of the address space
 
 resource = pytest.importorskip("resource")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
@@ -69,10 +76,6 @@ def test_version_2_the_smallest_of_the_group_and_those_above(proc):
         "cg/x/memory.max": GIB,  # beside
     }
     assert _resources.available(proc(["0::/a/b/c"], V2, limits)) == 6 * GIB
-
-
-def test_version_2_own_group_is_the_root_of_a_namespace(proc):
-    assert _resources.available(proc(["0::/"], V2, {"cg/memory.max": 2 * GIB})) == 2 * GIB
 
 
 def test_version_1(proc):
@@ -221,18 +224,113 @@ def test_the_address_space_that_is_left_counts(monkeypatch, tmp_path):
     assert _resources.budget() == GIB
 
 
-def test_deviations_of_many_rows_are_made_block_by_block():
-    """Sparse rows stay sparse, and no n × m matrix of all rows is made."""
-    rng = np.random.default_rng(0)
-    n = 60_000
-    X = sparse.csr_array(
-        (rng.random(2 * n), rng.integers(0, 3000, 2 * n), np.arange(0, 2 * n + 1, 2)),
-        shape=(n, 3000),
-    )
-    ranker = RankRLS(solver="dual").fit(X[:200], rng.standard_normal(200))
-    tracemalloc.start()
-    ranker.predict(X, return_std=True)
-    ranker.preference_proba(X[: n // 2], X[n // 2 :])
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < n * 200 * 8 / 2  # half of the kernel values, a thirtieth of dense rows
+# -- Threads of BLAS: limits, and sums that do not depend on them
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+def test_a_lower_limit_stays():
+    with threadpool_limits(1, user_api="blas"), at_most(2):
+        assert blas_threads() == {1}
+        assert n_threads(None) == 1
+
+
+def test_a_worker_of_dask_has_one_thread_without_a_warning(monkeypatch):
+    worker = SimpleNamespace(daemon=True, name="worker")
+    monkeypatch.setattr(multiprocessing, "current_process", lambda: worker)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert n_threads(None) == n_threads(-1) == n_threads(4) == 1
+        with at_most(1):
+            pass
+
+
+def test_an_error_ends_the_limit():
+    with threadpool_limits(2, user_api="blas"):
+        with pytest.raises(KeyError), at_most(1):
+            raise KeyError
+        assert blas_threads() == {2}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [3, 40, SMALL + 1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_over_blocks_do_not_depend_on_threads(monkeypatch, n, dtype, weighted):
+    rng = np.random.default_rng(n)
+    m = 5 * len(range(*next(row_blocks(10**9, n)).indices(10**9))) + 17
+    m = min(m, 60_000)
+    X = (rng.normal(size=(m, n)) + 1e3 * rng.normal(size=n)).astype(dtype)
+    groups = Groups(rng.integers(0, 50, m), rng.random(m) + 0.1 if weighted else None, 50)
+    r = groups.deviations(rng.normal(size=(m, 2)))
+    scale = groups.weight
+    means = groups.mean(X)
+    D = X.astype(np.float64) - means[groups.codes]
+    found = []
+    for threads in (1, 2, 4):
+        monkeypatch.setattr("rankrls._resources.n_threads", lambda _: threads)  # noqa: B023
+        found.append(groups.scatter(X, means, scale, r))
+    if n <= SMALL:  # with more columns, the threads are those of BLAS
+        for gram, cross in found[1:]:
+            np.testing.assert_array_equal(gram, found[0][0])
+            np.testing.assert_array_equal(cross, found[0][1])
+    tolerance = {"rtol": 1e-3 if dtype == np.float32 else 1e-9}
+    size = float(abs(D.T @ D).max())
+    for gram, cross in found:
+        np.testing.assert_allclose(
+            gram,
+            D.T @ (scale[:, None] * D),
+            atol=size * 1e-4 if dtype == np.float32 else size * 1e-12,
+            **tolerance,
+        )
+        np.testing.assert_allclose(cross, D.T @ r, atol=1e-1 if dtype == np.float32 else 1e-7)
+
+
+def test_sums_leave_blas_as_it_was():
+    X = np.random.default_rng(0).normal(size=(20_000, 30))
+    with threadpool_limits(2, user_api="blas"):
+        RankRLS().fit(X, X[:, 0], qid=np.arange(20_000) // 20)
+        assert blas_threads() == {2}
+
+
+SEVERAL_THREADS = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from threadpoolctl import threadpool_info
+from rankrls import RankRLS
+from rankrls._resources import at_most
+from rankrls.datasets import make_ranking
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+X, y, qid = make_ranking(n_queries=60, n_features=20, random_state=0, return_X_y_qid=True)
+sys.setswitchinterval(1e-6)
+for _ in range(10):
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda alpha: RankRLS(alpha).fit(X, y, qid=qid), range(1, 13)))
+    assert blas_threads() == {2}, blas_threads()
+
+limited, done = threading.Event(), threading.Event()
+
+def hold():
+    with at_most(1):
+        limited.set()
+        assert done.wait(20)
+
+with ThreadPoolExecutor(1) as pool:
+    held = pool.submit(hold)
+    assert limited.wait(20)
+    with at_most(1):
+        assert blas_threads() == {1}
+    assert blas_threads() == {1}  # until the first one ends
+    done.set()
+    held.result()
+assert blas_threads() == {2}
+"""
+
+
+def test_several_threads_leave_blas_as_it_was():
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+    subprocess.run([sys.executable, "-c", SEVERAL_THREADS], env=environment, check=True)

@@ -182,14 +182,6 @@ def test_a_query_much_larger_than_a_batch(tmp_path):
     np.testing.assert_array_equal(np.concatenate([b.qid for b in small]), ids)
 
 
-@pytest.mark.parametrize("rows", [1, 3, 1000])
-def test_batches_of_few_rows(rows):
-    text = b"".join(b"1 qid:%d 1:%d 2:1\n" % (i, i) for i in range(500))
-    found = [batch.data[:, 0] for batch in iter_letor(io.BytesIO(text), rows=rows)]
-    assert len(found) == -(-500 // rows)
-    np.testing.assert_array_equal(np.concatenate(found), range(500))
-
-
 def test_a_nul_is_an_error_with_its_place(tmp_path):
     with pytest.raises(ValueError, match=r"<stream>:2: 'b.x00c' is binary data"):
         load_letor(io.BytesIO(b"1 qid:a 1:1\n0 qid:b\0c 1:2\n"))
@@ -204,9 +196,3 @@ def test_a_nul_is_an_error_with_its_place(tmp_path):
             list(iter_parquet(path, target="label", qid="qid"))
     comment = load_letor(io.BytesIO(b"1 qid:1 1:1 # a\0b \xff\n")).comments
     assert comment == ["a\0b \ufffd"]  # comments are what the file says, as far as it is text
-
-
-@pytest.mark.parametrize("read", [load_letor, lambda file: next(iter_letor(file))])
-def test_a_query_id_that_is_no_text(read):
-    with pytest.raises(ValueError, match=r":2: query id 'b.+xff' is not UTF-8"):
-        read(io.BytesIO(b"1 qid:a 1:1\n0 qid:b\xff 1:2\n"))

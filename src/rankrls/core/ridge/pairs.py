@@ -1,7 +1,8 @@
 """Leave-pair-out for one ranking: predictions for all pairs of rows by array operations.
 
 Two cases have a shortcut: rankings in which every pair has the same weight (`RankingSpectrum`), and
-rankings of two levels with tied pairs dropped (`BipartiteSpectrum`).
+rankings of two levels with tied pairs dropped (`BipartiteSpectrum`). In both, the residuals without
+a pair are those of a 2 × 2 block of J (see `residuals`).
 """
 
 from __future__ import annotations
@@ -13,17 +14,27 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import eigh
 
 from rankrls import _resources
-from rankrls.core.linalg.factorizations import EigenFactorization, rounding_level
+from rankrls.core.linalg.factorizations import (
+    EigenFactorization,
+    factorize,
+    is_graded,
+    rounding_level,
+)
 from rankrls.core.preferences.costs import Loss
+from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import Groups, query_factor
-from rankrls.core.ridge.leave_out import SINGULAR
+from rankrls.core.ridge.residuals import SINGULAR
+from rankrls.core.spaces.spaces import DualSpace, NystroemSpace, Space
 
 __all__ = [
-    "PAIR_ADVICE",
+    "MAX_REFITS",
+    "NO_SHORTCUT",
     "BipartiteSpectrum",
+    "PairHoldOut",
     "RankingSpectrum",
     "all_pairs",
     "n_different_pairs",
@@ -31,6 +42,16 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
+
+#: Maximum number of refits; more are needed only if the data or the cost have no shortcut.
+MAX_REFITS = 5000
+
+NO_SHORTCUT = (
+    ": there is no exact shortcut. Whole queries (components of the preferences) can always be "
+    "left out; rows of a query only with cost='magnitude', ties='keep' (or no ties), no sample "
+    "weights, no given pairs, and one query (or query_weighting='size', no basis); pairs of one "
+    "ranking with two levels also with tied pairs dropped"
+)
 
 #: The 2 × 2 block of B is too inaccurate if it is below this fraction of its terms.
 CANCELLED = 1e-4
@@ -59,6 +80,196 @@ def n_different_pairs(scores: Array) -> Array:
         sizes = np.unique(scores[:, j], return_counts=True)[1].astype(float)
         counted[j] = (m**2 - sizes @ sizes) / 2
     return counted
+
+
+class PairHoldOut:
+    """The part of a `RidgeProblem` that leaves out pairs of rows of one ranking."""
+
+    graph: PreferenceGraph
+    space: Space
+    loss: Loss
+    smaller_side: Callable[[], Any]
+    decompose: Callable[[Array], list[Any]]
+    every_pair_counts: Callable[[], bool]
+    refit: Callable[..., Array]
+    first_equal: Callable[[], Array]
+    _tell: Callable[[float, float], None]
+    _ranking: RankingSpectrum | None = None
+
+    def leave_pairs_out(self, pairs: Array, alphas: Array) -> Iterator[tuple[Array, int]]:
+        """For each alpha, predictions (n_pairs, 2, n_outputs) without both rows, and refits."""
+        self._require_pairs(pairs)
+        self._require_room(len(pairs))
+        first = self.first_equal()
+        tied = first[pairs[:, 0]] == first[pairs[:, 1]]
+        if self.is_bipartite():
+            found = self._bipartite(alphas).pairs(pairs, alphas)
+        else:
+            found = self.ranking(alphas).pairs(pairs, alphas, self.loss.query_weighting)
+        for alpha, (out, unsafe) in zip(alphas, found, strict=True):
+            for number, refitted in self._refit_pairs(pairs, unsafe, alpha):
+                out[number] = refitted
+            out[tied, 1] = out[tied, 0]
+            yield out, int(unsafe.sum())
+
+    def pair_accuracies(self, alphas: Array, threads: int) -> Iterator[tuple[Array, int]]:
+        """For each alpha, the leave-pair-out accuracy of each output (n_outputs,), and refits."""
+        if self.graph.scores is None:
+            raise ValueError("leave-pair-out needs scores y")
+        counted = n_different_pairs(self.graph.scores)
+        for total, n_refits in self._concordance(alphas, threads):
+            yield (counted + total) / (2 * counted), n_refits
+
+    def _concordance(self, alphas: Array, threads: int) -> Iterator[tuple[Array, int]]:
+        """For each alpha, Σ sign((s_i − s_j)(f_i − f_j)) over all pairs i < j left out, and refits.
+
+        Shape (n_outputs,).
+        """
+        scores = self.graph.scores
+        assert scores is not None
+        if self.is_bipartite():
+            self._require_room(int(n_different_pairs(scores).max()))
+            pairs = self.default_pairs()
+            order = np.sign(scores[pairs[:, 0]] - scores[pairs[:, 1]])
+            for out, n_refits in self.leave_pairs_out(pairs, alphas):
+                yield (np.sign(out[:, 0] - out[:, 1]) * order).sum(axis=0), n_refits
+            return
+        self._require_pairs()
+        self._require_room()
+        weighting = self.loss.query_weighting
+        first = self.first_equal()
+        results = self.ranking(alphas).concordance(scores, alphas, weighting, threads, first)
+        for alpha, (total, unsafe) in zip(alphas, results, strict=True):
+            unsafe = unsafe[first[unsafe[:, 0]] != first[unsafe[:, 1]]]
+            everything = np.ones(len(unsafe), dtype=bool)
+            for number, refitted in self._refit_pairs(unsafe, everything, alpha):
+                i, j = unsafe[number]
+                total += np.sign((scores[i] - scores[j]) * (refitted[0] - refitted[1]))
+            yield total, len(unsafe)
+
+    def default_pairs(self) -> Array:
+        """All i < j with different scores, shape (n_pairs, 2); with several outputs all i < j."""
+        graph = self.graph
+        if graph.scores is None:
+            raise ValueError("leave-pair-out needs scores y")
+        pairs = all_pairs(graph.n_rows)
+        if graph.n_outputs == 1:
+            i, j = pairs.T
+            pairs = pairs[graph.scores[i, 0] != graph.scores[j, 0]]
+        return pairs
+
+    def ranking(self, alphas: Array) -> RankingSpectrum:
+        """The problem as ridge regression with a free intercept, decomposed at the first call."""
+        if self._ranking is not None:
+            return self._ranking
+        s = self.graph.scores
+        assert s is not None
+        if isinstance((smaller := self.smaller_side()).space, DualSpace):
+            made = smaller.decompose(alphas)[0].factorization
+            m = len(s)
+            how = self.loss.query_weighting
+            kappa = m * float(query_factor(how, float(m), m * (m - 1) / 2))
+            self._ranking = RankingSpectrum(s, made.values / kappa, made.vectors)
+            return self._ranking
+        X = self._dense_features()
+        squares = np.einsum("ij,ij->j", X, X)
+        if not is_graded(squares, 0.0):
+            self._ranking = RankingSpectrum.of_features(s, X)
+            return self._ranking
+        made = factorize(X.T @ X, alphas[:1], X.T @ s, in_range=True, scaled=True)
+        self._tell(made.loss, float(alphas.min()))
+        self._ranking = RankingSpectrum(s, whitened=lambda nu: made.whiten(X.T, nu).T)
+        return self._ranking
+
+    def _dense_features(self) -> Array:
+        """Features as centred dense rows, shape (m, n)."""
+        X = self.space.X
+        if sparse.issparse(X):
+            advice = "use fewer features, or refit fold by fold with a splitter"
+            _resources.require("leave-pair-out", *X.shape, copies=2, advice=advice)
+            X = X.toarray()
+        X = np.asarray(X, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            X = X - X.mean(axis=0)
+            if not np.isfinite(np.einsum("ij,ij->", X, X) * len(X)):
+                raise ValueError("the numbers overflow float64; scale the features down")
+        return X
+
+    def _bipartite(self, alphas: Array) -> BipartiteSpectrum:
+        assert self.graph.scores is not None
+        s, smaller = self.graph.scores[:, 0], self.smaller_side()
+        smaller.decompose(alphas[:1])  # which warns of lost digits
+        if isinstance(smaller.space, DualSpace):
+            K = smaller.space.gram.astype(np.float64, copy=False)
+            return BipartiteSpectrum(s, self.loss, K=K)
+        return BipartiteSpectrum(s, self.loss, X=self._dense_features())
+
+    def _refit_pairs(
+        self, pairs: Array, unsafe: Array, alpha: float
+    ) -> Iterator[tuple[int, Array]]:
+        if unsafe.sum() > MAX_REFITS:
+            raise ValueError(f"{int(unsafe.sum()):,} refits would be needed{NO_SHORTCUT}")
+        everything = np.arange(self.graph.n_rows)
+        for number in np.flatnonzero(unsafe):
+            rest = np.setdiff1d(everything, pairs[number])
+            yield int(number), self.refit(rest, pairs[number], np.array([alpha]))[0]
+
+    def _require_room(self, n_pairs: int = 0) -> None:
+        """Raise an error if the m × m matrices and pair arrays do not fit into memory."""
+        m, k = self.graph.n_rows, self.graph.n_outputs
+        _resources.require("leave-pair-out", m, m, copies=5, advice=PAIR_ADVICE)
+        what = f"leave-pair-out of {n_pairs:,} pairs"
+        _resources.require(what, n_pairs, k, copies=10, advice=PAIR_ADVICE)
+
+    def _require_pairs(self, pairs: Array | None = None) -> None:
+        """Raise an error unless the pairs (default: all of different scores) can be left out."""
+        if not self.can_leave_pairs_out():
+            raise ValueError(f"leave-pair-out{NO_SHORTCUT}")
+        assert self.graph.scores is not None
+        if self.graph.n_rows < 4:
+            raise ValueError(
+                "leave-pair-out needs at least 4 rows, because two of them are left out"
+            )
+        scores, middle = self.graph.scores, self.graph.n_rows // 2
+        # If at least three rows differ from the median, no pair contains all of them.
+        differ = scores != np.partition(scores, middle, axis=0)[middle]
+        for column in np.flatnonzero(differ.sum(axis=0) <= 2):
+            others = np.flatnonzero(differ[:, column])
+            if len(others):
+                some = self._pairs_with(int(others[0])) if pairs is None else pairs
+                held = np.array([(some == row).any(axis=1) for row in others]).all(axis=0)
+                if held.any():
+                    first = tuple(some[held][0].tolist())
+                    raise ValueError(
+                        f"without the pair {first} all labels are equal, so nothing is left to "
+                        "learn"
+                    )
+
+    def _pairs_with(self, row: int) -> Array:
+        """The pairs of one row among those of `default_pairs`, in the same order."""
+        scores = self.graph.scores
+        assert scores is not None
+        others = np.delete(np.arange(len(scores)), row)
+        if scores.shape[1] == 1:
+            others = others[scores[others, 0] != scores[row, 0]]
+        return np.sort(np.column_stack([np.full(len(others), row), others]), axis=1)
+
+    def can_leave_pairs_out(self) -> bool:
+        """Whether `leave_pairs_out` has its shortcut."""
+        one = self.graph.n_queries == 1 and not isinstance(self.space, NystroemSpace)
+        return self.is_bipartite() or (one and self.every_pair_counts())
+
+    def is_bipartite(self) -> bool:
+        """Whether this is one ranking of two levels in which tied pairs do not count."""
+        graph = self.graph
+        if graph.scores is None or graph.n_given_pairs or graph.sample_weight is not None:
+            return False
+        if self.loss.keeps_ties:
+            return False
+        if isinstance(self.space, NystroemSpace):
+            return False
+        one = graph.n_queries == 1 and graph.n_outputs == 1
+        return one and len(np.unique(graph.scores)) == 2
 
 
 class RankingSpectrum:
@@ -281,8 +492,8 @@ class BipartiteSpectrum:
     ----------
     s : ndarray of shape (m,)
         Scores with exactly two levels.
-    loss : dict
-        cost and query_weighting; ties are dropped.
+    loss : Loss
+        Ties are dropped.
     K : ndarray of shape (m, m), optional
         Kernel matrix.
     X : ndarray of shape (m, n), optional

@@ -347,7 +347,24 @@ def test_well_formed_lines_take_the_quick_path(monkeypatch):
     check_small(load(SMALL.replace(b"\n", b" \r\n").replace(b" 3", b"\t3").replace(b" 1", b"  1")))
 
 
-# Batches
+# Width and batches
+
+WIDE = b"1 qid:1 1:1 2:2\n0 qid:2 1:3 9:4\n1 qid:1 3:5\n"
+
+
+def test_features_beyond_are_dropped_with_one_warning():
+    with pytest.warns(UserWarning, match="<stream>:2: feature 9 is beyond the first 2") as told:
+        read = load_letor(io.BytesIO(WIDE), n_features=2, beyond="drop")
+    assert len(told) == 1
+    np.testing.assert_array_equal(read.data, [[1, 2], [3, 0], [0, 0]])
+    with pytest.warns(UserWarning, match="feature 9 is beyond the first 8"):
+        read = load_letor(io.BytesIO(WIDE), n_features=8, beyond="drop", sparse=True)
+    assert sp.issparse(read.data)
+    assert read.data.nnz == 4
+    wide = load_letor(io.BytesIO(WIDE), n_features=11, beyond="drop")
+    assert wide.data.shape == (3, 11)
+    with pytest.raises(ValueError, match="beyond must be one of"):
+        load_letor(io.BytesIO(WIDE), beyond="keep")
 
 
 def letor_text(sizes, qid=True, n_features=3):
@@ -359,35 +376,6 @@ def letor_text(sizes, qid=True, n_features=3):
         for _ in range(size)
     ]
     return "\n".join(lines).encode()
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.integers(1, 9), min_size=1, max_size=12),
-    st.integers(1, 12),
-    st.sampled_from([1, 50, 200, 1 << 20]),
-    st.booleans(),
-)
-def test_batches(sizes, n_rows, n, with_qid):
-    text = letor_text(sizes, with_qid)
-    whole = load(text)
-    with block_bytes(n):
-        batches = list(iter_letor(io.BytesIO(text), rows=n_rows))
-    assert_array_equal(np.vstack([b.data for b in batches]), whole.data)
-    assert_array_equal(np.concatenate([b.target for b in batches]), whole.target)
-    assert [c for b in batches for c in b.comments] == whole.comments
-    if not with_qid:
-        assert all(b.qid is None for b in batches)
-        assert [len(b.target) for b in batches[:-1]] == [n_rows] * (len(batches) - 1)
-        assert 1 <= len(batches[-1].target) <= n_rows
-        return
-    assert_array_equal(np.concatenate([b.qid for b in batches]), whole.qid)
-    queries = [set(b.qid.tolist()) for b in batches]
-    assert sum(map(len, queries)) == len(sizes)  # none is split
-    for batch, ids, after in zip(batches, queries, [*queries[1:], None], strict=True):
-        assert len(batch.target) <= n_rows or len(ids) == 1
-        if after is not None:  # the next query would not have fitted
-            assert len(batch.target) + sizes[min(after)] > n_rows
 
 
 def test_batch_width_and_layout_are_those_of_the_file():
@@ -422,13 +410,6 @@ def test_streams_and_pipes_need_n_features(tmp_path):
         iter_letor(tmp_path / "fifo")
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 100])
-def test_query_that_comes_back(n_rows):
-    text = b"1 qid:1 1:1\n1 qid:2 1:1\n\n1 qid:1 1:2\n"
-    with pytest.raises(ValueError, match=r"<stream>:4: query '1' comes back.*--in-memory"):
-        list(iter_letor(io.BytesIO(text), rows=n_rows))
-
-
 def test_unordered_features_need_n_features():
     text = b"1 qid:1 3:1 1:1\n"
     with pytest.raises(
@@ -437,20 +418,6 @@ def test_unordered_features_need_n_features():
         list(iter_letor(io.BytesIO(text)))
     (batch,) = iter_letor(io.BytesIO(text), n_features=3)
     assert_array_equal(batch.data, [[1, 0, 1]])
-
-
-def test_type_of_query_ids_is_settled_by_the_first_batch():
-    text = b"1 qid:%s 1:1\n1 qid:%s 1:1\n"
-    ids = [b.qid.tolist() for b in iter_letor(io.BytesIO(text % (b"a", b"1")), rows=1)]
-    assert ids == [["a"], ["1"]]
-    with pytest.raises(ValueError, match="<stream>: query id 'a' is no 64-bit integer"):
-        list(iter_letor(io.BytesIO(text % (b"1", b"a")), rows=1))
-
-
-def test_rows_is_checked_at_once():
-    for bad in (0, 2.5, None, True):
-        with pytest.raises(ValueError, match="rows must be an integer >= 1"):
-            iter_letor(io.BytesIO(SMALL), rows=bad)
 
 
 def test_memory_is_flat():

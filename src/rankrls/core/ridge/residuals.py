@@ -1,0 +1,702 @@
+"""Residuals of ridge regression without any of its terms, without refitting.
+
+RankRLS is ridge regression of targets t on the rows ψ of a matrix Ψ. Its terms are the coordinates
+of a factor L = F Fᵀ (whole queries, or rows of a query) or given pairs. With H = Ψ(S + alpha I)⁻¹Ψᵀ
+for S = ΨᵀΨ, and J = I − H restricted to the terms U that are left out,
+
+    e_U = (J_UU)⁻¹ (J t)_U
+
+are the residuals of U by the model without U, and that model is the solution for the right side
+Ψᵀt − Ψ_Uᵀe_U. Free offsets of queries, with orthonormal columns N, are part of H: J = I − NNᵀ − H.
+
+The error behaves like eps/λ_min(J_UU): where λ_min is below `SINGULAR`, the fold must be refitted.
+With kernels, J is a sum of positive terms, and there is no such limit: for the eigenvectors V, σ of
+S, J = C + V diag(alpha/(σ + alpha)) Vᵀ, where C = I − VVᵀ (− NNᵀ) is a projection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh, qr
+
+from rankrls._resources import few_threads, require
+from rankrls._validation import show
+from rankrls.core.linalg.factorizations import (
+    CholeskyFactorization,
+    EigenFactorization,
+    Factorization,
+)
+from rankrls.core.preferences.laplacian import Laplacian
+from rankrls.core.spaces.spaces import NystroemSpace
+
+__all__ = [
+    "SINGULAR",
+    "Folds",
+    "HeldOut",
+    "LeavingBasis",
+    "Residuals",
+    "check_fold",
+    "equalize",
+    "query_folds",
+    "split_folds",
+]
+
+Array = NDArray[Any]
+
+#: A fold is refitted if the smallest eigenvalue of J_UU is below this.
+SINGULAR = 1e-7
+
+#: Eigenvalues of C below this count as zero.
+CUT = 1e-10
+
+#: Below this, rounding errors of two terms left out together are not small.
+TWO_SINGULAR = 1e-6
+
+#: Maximum size of a work array, and of one that should stay in cache.
+WORK, CACHE = 2**21, 2**17
+
+#: Singular values below the first number count as zero, above the second as non-zero; in between,
+#: the dependence of basis vectors is uncertain.
+_ZERO, _NOT_ZERO = 1e-9, 1e-3
+
+
+# -- folds ------------------------------------------------------------------------------------
+
+
+class Folds(Sequence[Array]):
+    """Rows, coordinates or judgements of each fold, which are left out together.
+
+    Parameters
+    ----------
+    members : ndarray of shape (total,), int
+        Members, concatenated over folds; folds may overlap.
+    sizes : ndarray of shape (n_folds,), int
+    what : str
+        Name of the kind of fold in messages.
+    labels : sequence of length n_folds, optional
+        Names of the folds, if they are not numbered.
+    """
+
+    def __init__(
+        self, members: Array, sizes: Array, what: str = "fold", labels: Any = None
+    ) -> None:
+        self.members, self.sizes = members, sizes
+        self.starts = np.cumsum(sizes) - sizes
+        self.what, self.labels = what, labels
+
+    @classmethod
+    def single(cls, n: int) -> Folds:
+        """One fold for each of n judgements."""
+        return cls(np.arange(n), np.ones(n, dtype=np.int64), "judgement")
+
+    @classmethod
+    def of_groups(cls, codes: Array, labels: Any = None) -> Folds:
+        """One fold for each of the numbers 0, 1, … in ``codes``, shape (l,), all of which occur.
+
+        ``labels`` are the names of the groups.
+        """
+        what = "fold" if labels is None else "group"
+        return cls(np.argsort(codes, kind="stable"), np.bincount(codes), what, labels)
+
+    @classmethod
+    def of_items(cls, pairs: Array) -> tuple[Folds, Array]:
+        """One fold with all judgements of each item; also returns the items (rows)."""
+        items, codes = np.unique(pairs, return_inverse=True)
+        codes = codes.ravel()
+        members = np.argsort(codes, kind="stable") // 2
+        return cls(members, np.bincount(codes), "item", items), items
+
+    @classmethod
+    def of_list(cls, folds: Sequence[Array]) -> Folds:
+        """Folds given as a list."""
+        if isinstance(folds, Folds):
+            return folds
+        members = np.concatenate(folds) if len(folds) else np.empty(0, dtype=np.int64)
+        return cls(members, np.array([len(fold) for fold in folds], dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, number: Any) -> Any:
+        start = int(self.starts[number])
+        return self.members[start : start + int(self.sizes[number])]
+
+    def name(self, number: int) -> str:
+        """Name of a fold in messages."""
+        label = number if self.labels is None else self.labels[number]
+        return f"{self.what} {show(label.item() if isinstance(label, np.generic) else label)}"
+
+    def sums(self, values: Array) -> Array:
+        """Sum values of shape (l,) over each fold, shape (n_folds,)."""
+        values = values.astype(np.int64) if values.dtype == bool else values
+        out, some = np.zeros(len(self), dtype=values.dtype), np.flatnonzero(self.sizes)
+        if len(some):
+            out[some] = np.add.reduceat(values[self.members], self.starts[some])
+        return out
+
+    def take(self, numbers: Array) -> Folds:
+        """Select folds."""
+        labels = numbers if self.labels is None else np.asarray(self.labels)[numbers]
+        members = self.members[self.places(numbers)]
+        return Folds(members, self.sizes[numbers], self.what, labels)
+
+    def places(self, numbers: Array) -> Array:
+        """Positions of the members of some folds, concatenated, shape (total,), int."""
+        sizes = self.sizes[numbers]
+        offset = np.repeat(self.starts[numbers] - np.cumsum(sizes) + sizes, sizes)
+        return offset + np.arange(int(sizes.sum()))
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions of each fold by the model without it.
+
+    Attributes
+    ----------
+    folds : sequence of int arrays
+        The rows (or judgements) of every fold.
+    values : ndarray of shape (n_alphas, total number of rows, n_outputs)
+        Predictions, concatenated over folds, determined up to a constant for each fold (and query).
+    n_refits : ndarray of shape (n_alphas,), int
+        Number of folds that were refitted because the shortcut was unavailable or inaccurate.
+    variance : ndarray of the shape of ``values``, or None
+        Posterior variances of held-out judgements, if requested.
+    """
+
+    folds: Sequence[Array]
+    values: Array
+    n_refits: Array
+    variance: Array | None = None
+
+    @cached_property
+    def rows(self) -> Array:
+        """Row (or judgement) of each prediction, shape (total,)."""
+        return Folds.of_list(self.folds).members
+
+    @cached_property
+    def fold(self) -> Array:
+        """Fold index of each prediction, shape (total,)."""
+        return np.repeat(np.arange(len(self.folds)), Folds.of_list(self.folds).sizes)
+
+    @property
+    def predictions(self) -> list[Array]:
+        """Predictions of each fold, as arrays of shape (n_alphas, len(fold), n_outputs)."""
+        return np.split(self.values, Folds.of_list(self.folds).starts[1:], axis=1)
+
+    def by_row(self, n_rows: int) -> Array:
+        """Predictions in the order of the rows, (n_alphas, n_rows, n_outputs); NaN if missing."""
+        if np.array_equal(self.rows, np.arange(n_rows)):
+            return self.values
+        out = np.full((len(self.values), n_rows, self.values.shape[2]), np.nan)
+        out[:, self.rows] = self.values
+        return out
+
+
+def query_folds(codes: Array) -> list[Array]:
+    """Rows of each query, in the order of the query numbers."""
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+
+
+def equalize(values: Array, folds: Folds, together: Array, first: Array) -> None:
+    """Give equal rows of a fold and query equal predictions, which rounding made different.
+
+    Otherwise ties would be broken by the order of the rows.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_alphas, total number of rows, n_outputs), modified in place
+    together : ndarray of shape (m,)
+        The query of each row, or other sets of rows whose predictions can be compared.
+    first : ndarray of shape (m,)
+        From `first_equal`.
+    """
+    repeated = np.bincount(first, minlength=len(first))[first] > 1
+    if not repeated.any():
+        return
+    rows, fold = folds.members, np.repeat(np.arange(len(folds)), folds.sizes)
+    places = np.flatnonzero(repeated[rows])
+    keys = np.column_stack([fold, together[rows], first[rows]])[places]
+    _, start, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    source = places[start[group.ravel()]]
+    moved = source != places
+    values[:, places[moved]] = values[:, source[moved]]
+
+
+def check_fold(number: int, fold: Any, n_rows: int, name: str = "folds") -> Array:
+    """Return the rows of a fold as int64, checked to be distinct and valid."""
+    rows = np.asarray(fold)
+    if rows.dtype == bool and rows.shape == (n_rows,):
+        rows = np.flatnonzero(rows)
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
+        hint = ""
+        if rows.ndim == 0:
+            hint = "; from a label for each row: [np.flatnonzero(g == k) for k in np.unique(g)]"
+        raise ValueError(f"{name}[{number}] must be a non-empty array of row numbers{hint}")
+    if rows.min() < 0 or rows.max() >= n_rows:
+        raise ValueError(f"{name}[{number}] has row numbers outside 0 to {n_rows - 1}")
+    if len(np.unique(rows)) != len(rows):
+        raise ValueError(f"{name}[{number}] names a row twice")
+    return rows.astype(np.int64)
+
+
+def split_folds(laplacian: Laplacian, folds: Sequence[Array]) -> Array:
+    """Whether each fold splits a component (has some but not all of its rows), shape (n_folds,)."""
+    component = laplacian.components()
+    size = np.bincount(component)
+    folds = Folds.of_list(folds)
+    number = np.repeat(np.arange(len(folds)), folds.sizes)
+    # Number of rows of each (fold, component) that occurs.
+    key, count = np.unique(
+        number * np.int64(len(size)) + component[folds.members], return_counts=True
+    )
+    cut = count != size[key % len(size)]
+    return np.bincount(key[cut] // len(size), minlength=len(folds)) > 0
+
+
+# -- residuals --------------------------------------------------------------------------------
+
+
+class Residuals:
+    """Ridge regression of t on the rows of Ψ, and its models without some of the rows.
+
+    Parameters
+    ----------
+    vectors : function of indices U of terms
+        Rows ψ of these terms, shape (*U.shape, q), in the coordinates of ``made``: rotated to its
+        eigenvectors if it has them. With ``sigma``, rows of V instead.
+    t : ndarray of shape (p, k)
+    made : Factorization of S = ΨᵀΨ
+    b : ndarray of shape (q, k)
+        Ψᵀt in the same coordinates; Vᵀt with ``sigma``.
+    sigma : ndarray of shape (q,), optional
+        Eigenvalues of V, for kernels: J is summed from positive terms.
+    free : sparse array of shape (p, c), optional
+        Orthonormal columns N of free offsets. Those that lie entirely in the terms left out are
+        left out with them.
+    root : ndarray of shape (p,), optional
+        The factors w by which terms of given pairs are multiplied.
+    """
+
+    def __init__(
+        self,
+        vectors: Callable[[Array], Array],
+        t: Array,
+        made: Factorization,
+        b: Array,
+        *,
+        sigma: Array | None = None,
+        free: Any = None,
+        root: Array | None = None,
+    ) -> None:
+        self.vectors, self.t, self.made, self.b = vectors, t, made, b
+        self.free, self.root, self.exact = free, root, sigma is not None
+        self.sigma = made.values if isinstance(made, EigenFactorization) else np.empty(0)
+        if sigma is not None:
+            self.sigma = sigma
+
+    def metric(self, Psi: Array, alpha: float) -> tuple[Array, Array]:
+        """A and w with H = A diag(w) Aᵀ for rows of Ψ; the weights are w (b − Ψᵀe)."""
+        if self.exact:
+            return Psi, self.sigma / (self.sigma + alpha)
+        A, w = self.made.metric(Psi, alpha)
+        return A, np.ones(A.shape[-1]) if w is None else w
+
+    def target(self, alpha: float) -> Array:
+        """Right side b in the coordinates of `metric`, shape (q, k)."""
+        return self.b if self.exact else self.made.metric(self.b.T, alpha)[0].T
+
+    def products(self, alpha: float) -> Array:
+        """AᵀA over all terms, as in `metric`: (q,) if diagonal, otherwise (q, q)."""
+        if self.exact:
+            return np.ones(len(self.b))
+        if len(self.sigma):
+            return self.sigma
+        W = self.made.whiten(np.eye(len(self.b)), alpha)
+        return np.eye(len(self.b)) - alpha * (W @ W.T)
+
+    def _offsets(self, U: Array) -> Any:
+        """N_U N_Uᵀ of the offsets that lie only partly in the terms, shape (B, u, u), or 0."""
+        if self.free is None:
+            return 0.0
+        if U.shape[1] == 1:
+            N = self.free[U[:, 0]]
+            squares = np.square(N.data) * (np.square(N.data) <= 1 - 1e-9)
+            return (N._with_data(squares) @ np.ones(N.shape[1]))[:, None, None]
+        parts = [_partly(self.free[terms])[0].toarray() for terms in U]
+        return np.stack([N @ N.T for N in parts])
+
+    def system(self, U: Array, alphas: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
+        """For each alpha, J_UU (B, u, u), (J t)_U, A and w for terms U of shape (B, u).
+
+        With ``exact``, the terms are rotated to the eigenvectors of C_UU, whose zeros are exact.
+        """
+        Psi, t = self.vectors(U), self.t[U]
+        C = np.eye(U.shape[1]) - self._offsets(U)
+        if self.exact:
+            values, T = np.linalg.eigh(C - Psi @ Psi.transpose(0, 2, 1))
+            values, turned = np.where(values < CUT, 0.0, values), T.transpose(0, 2, 1)
+            rest = np.where(values[..., None] > 0, turned @ (t - Psi @ self.b), 0.0)
+            Psi, C = turned @ Psi, values[..., None] * np.eye(U.shape[1])
+        for alpha in alphas:
+            A, w = self.metric(Psi, float(alpha))
+            weighted = A * (alpha / (self.sigma + alpha) if self.exact else w)
+            product, fitted = weighted @ A.transpose(0, 2, 1), weighted @ self.target(float(alpha))
+            yield (
+                (C + product, rest + fitted, A, w)
+                if self.exact
+                else (C - product, t - fitted, A, w)
+            )
+
+    def residuals(self, U: Array, alpha: float) -> tuple[Array, Array]:
+        """(J t)_U, shape (u, k), and the diagonal of J_UU, for terms U of shape (u,) one by one."""
+        J, rho, _, _ = next(self.system(U[:, None], np.array([alpha])))
+        return rho[:, 0], J[:, 0, 0]
+
+    def without(
+        self,
+        terms: Folds,
+        points: Callable[[Array], Array],
+        alphas: Array,
+        values: Array,
+        variance: Array | None = None,
+        *,
+        sizes: Array | None = None,
+        ratio: Array | None = None,
+        constraints: Sequence[Array] | None = None,
+    ) -> Array:
+        """Predict points of each fold by the model without its terms.
+
+        Parameters
+        ----------
+        terms : Folds
+            Terms that are left out.
+        points : function of fold indices
+            Rows to predict, concatenated over the folds, in the coordinates of ``vectors``.
+        alphas : ndarray of shape (n_alphas,)
+        values : ndarray of shape (n_alphas, total number of points, k)
+            Output array for the predictions, concatenated over folds.
+        variance : ndarray of shape (n_alphas, total number of points), optional
+            Output array for posterior variances of the points.
+        sizes : ndarray of shape (n_folds,), optional
+            Number of points of each fold, if they are not the terms.
+        ratio : ndarray of shape (n_folds,), optional
+            Factor of alpha in the model without each fold.
+        constraints : sequence of ndarray of shape (n_constraints, q), optional
+            E for each fold, with E w = 0 for the weights w without it.
+
+        Returns
+        -------
+        ndarray of shape (n_alphas, n_folds), bool
+            Whether the fold must be refitted.
+        """
+        sizes = terms.sizes if sizes is None else sizes
+        starts, q = np.cumsum(sizes) - sizes, len(self.b)
+        n_constraints = np.zeros(len(terms), int)
+        if constraints is not None:
+            n_constraints = np.array([len(E) for E in constraints], dtype=int)
+        ratio = np.ones(len(terms)) if ratio is None else ratio
+        unsafe = np.zeros((len(alphas), len(terms)), dtype=bool)
+        if not q:  # nothing varies
+            values[:] = 0.0
+            if variance is not None:
+                variance[:] = 0.0
+            return unsafe
+        large = (terms.sizes >= q) & (terms.sizes > 1)
+        keys = np.column_stack([terms.sizes, sizes, n_constraints])
+        for numbers in _batches(keys, q):
+            U = terms.members[terms.places(numbers)].reshape(len(numbers), -1)
+            P = points(numbers).reshape(len(numbers), -1, q)
+            E = np.empty((len(numbers), 0, q))
+            if constraints is not None:
+                E = np.stack([constraints[i] for i in numbers])
+            if large[numbers[0]]:
+                solve = self._downdated
+            elif U.shape[1] == 1 and not E.size and len(self.sigma):
+                solve = self._singles
+            else:
+                solve = self._folds
+            where = _as_slice((starts[numbers][:, None] + np.arange(P.shape[1])).ravel())
+            # Folds of the same size have the same ratio.
+            found, spread, bad = solve(U, P, E, alphas * ratio[numbers[0]], variance is not None)
+            unsafe[:, numbers] = bad
+            values[:, where] = found.reshape(len(alphas), -1, values.shape[2])
+            if variance is not None:
+                variance[:, where] = spread.reshape(len(alphas), -1)
+        return unsafe
+
+    def _singles(
+        self, U: Array, P: Array, E: Array, alphas: Array, variances: bool
+    ) -> tuple[Array, Array, Array]:
+        """Folds of one term each, where J is a number, for all alphas by matrix products.
+
+        Returns predictions (n_alphas, B, r, k), variances of the points (n_alphas, B, r) and
+        whether the folds must be refitted, (n_alphas, B).
+        """
+        Psi, t, offsets = self.vectors(U)[:, 0], self.t[U[:, 0]], np.reshape(self._offsets(U), -1)
+        w = np.stack([self.metric(Psi[:1], alpha)[1] for alpha in alphas], axis=1)  # (q, n_alphas)
+        squares = np.square(Psi)
+        H, fitted = squares @ w, _of_alphas(Psi, w, self.b)
+        if self.exact:
+            C = 1.0 - squares.sum(axis=1) - offsets
+            C = np.where(C < CUT, 0.0, C)[:, None]
+            shrinkage = alphas / (self.sigma[:, None] + alphas)
+            J = C + squares @ shrinkage
+            rest = np.where(C > 0, t - Psi @ self.b, 0.0)[:, None]
+            rho, bad = rest + _of_alphas(Psi, shrinkage, self.b), ~(J > 0)
+        else:
+            J, rho = 1.0 - offsets[:, None] - H, t[:, None] - fitted
+            bad = J < SINGULAR
+        J = np.where(bad, 1.0, J)
+        e = rho / J[..., None]  # (B, n_alphas, k)
+        cross = np.stack([(P[:, j] * Psi) @ w for j in range(P.shape[1])], axis=1)
+        rows = P.reshape(-1, P.shape[2])
+        found = _of_alphas(rows, w, self.b).reshape(*P.shape[:2], len(alphas), -1)
+        found -= cross[..., None] * e[:, None]
+        spread = np.zeros((len(P), P.shape[1], len(alphas)))
+        if variances:
+            spread = (np.square(rows) @ w).reshape(spread.shape) + np.square(cross) / J[:, None]
+        return np.moveaxis(found, 2, 0), np.moveaxis(alphas * spread, 2, 0), bad.T
+
+    def _folds(
+        self, U: Array, P: Array, E: Array, alphas: Array, variances: bool
+    ) -> tuple[Array, Array, Array]:
+        """Folds of a few terms each, by a stack of small systems J for each alpha; as `_singles`.
+
+        With constraints, the weights w (b − Ψ_Uᵀe − Eᵀλ) satisfy E times them = 0.
+        """
+        (B, u), k = U.shape, self.b.shape[1]
+        found = np.empty((len(alphas), B, P.shape[1], k))
+        spread, bad = np.empty(found.shape[:3]), np.zeros((len(alphas), B), dtype=bool)
+        ascending, risky = np.argsort(alphas, kind="stable"), np.ones(B, dtype=bool)
+        systems = self.system(U, alphas[ascending])
+        for a, (J, rho, A, w) in zip(ascending, systems, strict=True):
+            alpha, b = float(alphas[a]), self.target(float(alphas[a]))
+            (E_a, _), (P_a, _) = self.metric(E, alpha), self.metric(P, alpha)
+            weighted = A * w
+            H_E, H_P = weighted @ E_a.transpose(0, 2, 1), weighted @ P_a.transpose(0, 2, 1)
+            scale = np.sqrt(np.maximum(np.einsum("nii->ni", J), np.finfo(float).tiny))[..., None]
+            J = J / (scale * scale.transpose(0, 2, 1))
+            if u and risky.any():  # the smallest alpha has the smallest eigenvalues
+                smallest = np.linalg.eigvalsh(J[risky])[:, 0]
+                if not self.exact:
+                    smallest = smallest * np.square(scale[risky]).min(axis=(1, 2))
+                bad[a, risky] = smallest < SINGULAR
+                risky = bad[a].copy()
+            J[bad[a]] = np.eye(u)
+            right = [rho, H_E, H_P] if variances else [rho, H_E]
+            solved = np.linalg.solve(J, np.concatenate(right, axis=2) / scale) / scale
+            e = solved[..., :k]
+            multipliers = np.zeros((B, 0, k))
+            if E.shape[1]:
+                Y = solved[..., k : k + E.shape[1]]
+                M = (E_a * w) @ E_a.transpose(0, 2, 1) + H_E.transpose(0, 2, 1) @ Y
+                multipliers = np.linalg.pinv(M, hermitian=True) @ (
+                    (E_a * w) @ b - H_E.transpose(0, 2, 1) @ e
+                )
+                e = e + Y @ multipliers
+            left = b - A.transpose(0, 2, 1) @ e - E_a.transpose(0, 2, 1) @ multipliers
+            found[a] = P_a @ (w[:, None] * left)
+            if variances:
+                added = np.einsum("nur,nur->nr", H_P, solved[..., k + E.shape[1] :])
+                spread[a] = alpha * (np.einsum("nrq,nrq->nr", P_a * w, P_a) + added)
+        return found, spread, bad
+
+    def _downdated(
+        self, U: Array, P: Array, E: Array, alphas: Array, variances: bool
+    ) -> tuple[Array, Array, Array]:
+        """Folds of at least q terms, by subtracting them from S; as `_singles`.
+
+        With the columns of Q an orthonormal basis of the w that satisfy E w = 0,
+
+            w = Q (QᵀS'Q + alpha I)⁻¹ Qᵀc',   S' = S − Ψ_Uᵀ C⁻¹ Ψ_U,   c' = b − Ψ_Uᵀ C⁻¹ t_U,
+
+        where C⁻¹ = I + n nᵀ/(1 − nᵀn) for each offset of which U holds the part n.
+        """
+        live, scale = np.ones(len(self.b), dtype=bool), np.ones(len(self.b))
+        if self.exact:
+            live, scale = self.sigma > 0, np.sqrt(np.maximum(self.sigma, 0.0))
+        elif isinstance(self.made, EigenFactorization):
+            live = ~self.made.dropped(float(alphas.min()))
+        scale, spectral = scale[live], len(self.sigma) > 0
+        S = np.diag(self.sigma[live]) if spectral else self.made.matrix()
+        P, E, b = P[..., live] * scale, E[..., live] * scale, self.b[live] * scale[:, None]
+        Psi, t = self.vectors(U)[..., live] * scale, self.t[U]
+        found = np.empty((len(alphas), *P.shape[:2], b.shape[1]))
+        spread, bad = np.empty(found.shape[:3]), np.zeros((len(alphas), len(U)), dtype=bool)
+        by_alpha = not spectral or len(alphas) == 1
+        for i, terms in enumerate(U):
+            S_rest, c = S - Psi[i].T @ Psi[i], b - Psi[i].T @ t[i]
+            if self.free is not None:
+                N, squares = _partly(self.free[terms])
+                N = N.toarray() / np.sqrt(1 - squares)
+                S_rest -= (shift := Psi[i].T @ N) @ shift.T
+                c = c - shift @ (N.T @ t[i])
+            rows, before = P[i], S
+            if E.shape[1]:
+                Q = qr(E[i].T, check_finite=False)[0][:, E.shape[1] :]
+                S_rest, before, c = Q.T @ S_rest @ Q, Q.T @ S @ Q, Q.T @ c
+                rows = rows @ Q
+            S_rest = (S_rest + S_rest.T) / 2
+            made: Any = None
+            for a, alpha in enumerate(alphas):
+                if by_alpha:
+                    made, bad[a, i] = CholeskyFactorization.attempt(S_rest.copy(), float(alpha))
+                    bad[a, i] = not bad[a, i]
+                elif made is None:
+                    made = _Spectrum(S_rest, before)
+                if not bad[a, i]:
+                    bad[a, i] = _inverse_trace(made, before, float(alpha)) > 1 / SINGULAR
+                if not bad[a, i]:
+                    found[a, i] = rows @ made.solve(c, float(alpha))
+                    if variances:
+                        spread[a, i] = alpha * made.quadratic(rows.T, float(alpha))
+        return found, spread, bad
+
+    def without_two(self, e: Array, alpha: float) -> Iterator[tuple[Array, Array, Array]]:
+        """Residuals of each term by the model without it and without another one.
+
+        With e the residuals (l,) of the terms left out one by one, the residual of u without u and
+        g is (e_u + H_ug e_g/J_uu)/(1 − H_ug²/(J_uu J_gg)).
+
+        Yields
+        ------
+        others : ndarray of shape (n,), int
+            The other terms that are left out.
+        residuals : ndarray of shape (l, n)
+            Meaningless for a term paired with itself.
+        unsafe : ndarray of shape (l, n), bool
+            Whether a residual is unreliable.
+        """
+        every = np.arange(len(e))
+        advice = "audit by groups, or with new data as eval_set"
+        require("leaving out two judgements", len(e), len(self.b), copies=4, advice=advice)
+        J = np.maximum(self.residuals(every, alpha)[1], np.finfo(float).tiny)
+        A, w = self.metric(self.vectors(every), alpha)
+        for others in np.array_split(every, max(1, len(e) ** 2 // WORK)):
+            H = A @ (A[others] * w).T
+            left = 1.0 - np.square(H) / (J[:, None] * J[others])
+            unsafe = np.sqrt(J[:, None] * J[others]) * left < TWO_SINGULAR
+            residuals = (e[:, None] + H * (e[others] / J[:, None])) / np.where(unsafe, 1.0, left)
+            unsafe[others, np.arange(len(others))] = False
+            yield others, residuals, unsafe
+
+
+class _Spectrum:
+    """Eigendecomposition of a small symmetric matrix S', which may be indefinite by rounding."""
+
+    def __init__(self, S: Array, before: Array) -> None:
+        with few_threads(len(S)):
+            self.values, self.vectors = eigh(S, driver="evd", check_finite=False)
+        self.before = np.einsum("ij,ij->j", self.vectors, before @ self.vectors)
+
+    def solve(self, B: Array, alpha: float) -> Array:
+        """(S' + alpha I)⁻¹B."""
+        return self.vectors @ ((self.vectors.T @ B) / (self.values[:, None] + alpha))
+
+    def quadratic(self, B: Array, alpha: float) -> Array:
+        """The diagonal of Bᵀ(S' + alpha I)⁻¹B."""
+        return (1.0 / (self.values + alpha)) @ np.square(self.vectors.T @ B)
+
+
+def _inverse_trace(made: Any, before: Array, alpha: float) -> float:
+    """Upper bound of 1/λ_min(J_UU): trace((S + alpha I)(S' + alpha I)⁻¹) less all but one."""
+    n = len(before)
+    if isinstance(made, _Spectrum):
+        left = made.values + alpha
+        ratios = (made.before + alpha) / left
+        return float(ratios.sum()) - n + 1 if (left > 0).all() else np.inf
+    return float(np.trace(made.solve(before + alpha * np.eye(n), alpha))) - n + 1
+
+
+def _partly(N: Any) -> tuple[Any, Array]:
+    """Columns of sparse N that are neither zero nor of unit norm, and their squared norms."""
+    squares = np.asarray(N.multiply(N).sum(axis=0)).ravel()
+    part = np.flatnonzero((squares > 0) & (squares <= 1 - 1e-9))
+    return N[:, part], squares[part]
+
+
+def _batches(keys: Array, q: int) -> Iterator[Array]:
+    """Indices of folds with equal keys (sizes), as many as fit into a work array."""
+    different, kind = np.unique(keys, axis=0, return_inverse=True)
+    order = np.argsort(kind.ravel(), kind="stable")
+    for same, size in zip(
+        np.split(order, np.cumsum(np.bincount(kind.ravel()))[:-1]),
+        different.sum(axis=1),
+        strict=True,
+    ):
+        step = max(256, CACHE // q) if size <= 2 else max(1, WORK // (size * max(q, size)))
+        yield from (same[first : first + step] for first in range(0, len(same), step))
+
+
+def _as_slice(places: Array) -> Any:
+    """Return ascending positions as a slice if they are contiguous."""
+    if not len(places):
+        return places
+    first, last = int(places[0]), int(places[-1])
+    return slice(first, last + 1) if last - first + 1 == len(places) else places
+
+
+def _of_alphas(rows: Array, weight: Array, b: Array) -> Array:
+    """Rows diag(weight) b for each column of the weight: (len(rows), n_alphas, k)."""
+    joined = (weight[:, :, None] * b[:, None]).reshape(len(b), -1)
+    return (rows @ joined).reshape(len(rows), weight.shape[1], -1)
+
+
+# -- basis vectors that are left out ------------------------------------------------------------
+
+
+class LeavingBasis:
+    """Constraints on the weights of Nyström features when basis vectors are left out.
+
+    Kernel coefficients are a = Z⁻ᵀ w. Those of left-out vectors B must be zero, unless vectors that
+    depend on the basis remain: with φ(d) = Σ_j C_dj φ(basis_j) for such a vector d, a_B may be any
+    combination of the rows C_dB. So N a_B = 0, with N the complement of these rows.
+
+    Parameters
+    ----------
+    Phi : ndarray of shape (m, q)
+        Features Φ = K_MR Z⁻ᵀ.
+    back : ndarray of shape (q, q)
+        Z⁻ᵀ.
+    basis : ndarray of shape (q,), int
+        The row of each basis vector.
+    spare : ndarray of int
+        Rows of basis vectors that depend on these and therefore have no feature.
+    """
+
+    def __init__(self, Phi: Array, back: Array, basis: Array, spare: Array) -> None:
+        self.back, self.basis, self.spare = back, basis, spare
+        self.C = Phi[spare] @ back.T  # Φ_basis = Z, hence C = Φ_spare Z⁻¹
+        pivots = 1.0 / np.abs(back.diagonal())
+        rounding = np.finfo(float).eps * (pivots.max() / pivots.min()) ** 2
+        self.rough = len(spare) > 0 and rounding > _ZERO  # dependent, or nearly so?
+
+    @classmethod
+    def of(cls, space: NystroemSpace) -> LeavingBasis:
+        """The constraints of the basis of a space."""
+        basis = space.basis
+        back = basis.map.coefficients(np.eye(len(basis.kept))[None])[0]
+        return cls(space.features, back, basis.kept, np.setdiff1d(basis.indices, basis.kept))
+
+    def constraints(self, rows: Array) -> tuple[Array, bool]:
+        """Constraints E with E w = 0, shape (n_constraints, q), and whether they are unreliable.
+
+        They are unreliable if their number is uncertain, or if only w = 0 satisfies them.
+        """
+        gone, staying = np.isin(self.basis, rows), ~np.isin(self.spare, rows)
+        E, filled = self.back[gone], self.C[staying][:, gone]
+        if self.rough and (gone.any() or not staying.all()):
+            return E, True
+        if not filled.size:
+            return E, len(E) == len(self.back)
+        _, sigma, Vt = np.linalg.svd(filled)
+        doubtful = bool(((sigma > _ZERO) & (sigma < _NOT_ZERO)).any())
+        E = Vt[int((sigma >= _NOT_ZERO).sum()) :] @ E
+        return E, doubtful or len(E) == len(self.back)
