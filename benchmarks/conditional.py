@@ -1,7 +1,8 @@
 """Speed of conditional ranking: ratios against bare decompositions and products in one run.
 
 Run as ``python benchmarks/conditional.py``; ``--memory`` trains on 25 million edges instead and
-tells the peak of memory, ``--linear`` measures few features beside RLScore, if that is there.
+tells the peak of memory, ``--linear`` measures few features beside RLScore, if that is there,
+``--incomplete`` the time to accurate predictions beside SciPy's conjugate gradients.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import resource
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import eigh
+from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 from timing import Row, print_table, seconds, the_clock
@@ -118,6 +121,64 @@ def _iterations(K: np.ndarray, G: np.ndarray, Y: sparse.coo_array) -> tuple[floa
     return float(np.median(iterations)), float(np.median(products))
 
 
+def convergence_rows(p: int = 1000) -> Iterator[Row]:
+    """Time to predictions of all pairs within 1e-6, beside SciPy's CG with the vec trick."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((p, 20)), rng.standard_normal((p, 20))
+    K, G = rbf_kernel(X), rbf_kernel(Z)
+    truth = K @ rng.standard_normal((p, p)) @ G
+    truth = truth / truth.std() + 0.5 * rng.standard_normal((p, p))
+    for n_observed in (p * p // 100, 3 * p * p // 100, p * p // 10, 3 * p * p // 10):
+        flat = np.sort(rng.permutation(p * p)[:n_observed])
+        y = truth.ravel()[flat]
+        Y = sparse.coo_array((y, np.divmod(flat, p)), shape=(p, p))
+        for alpha in (1.0, 0.1):
+            options = {"kernel": "precomputed", "loss": "regression", "max_iter": 1000}
+            ranker = ConditionalRankRLS(alpha, **options)
+            exact = ConditionalRankRLS(alpha, tol=1e-10, **options).fit(K, Y, G).predict(K, G)
+            size = np.linalg.norm(exact)
+            ours = seconds(lambda r=ranker, Y=Y: r.fit(K, Y, G).predict(K, G), 1)
+            error = np.linalg.norm(ranker.predict(K, G) - exact) / size
+            n_iter = _iterations_of_scipy(K, G, flat, y, alpha, exact)
+            theirs = seconds(lambda a=alpha, f=flat, y=y, n=n_iter: _scipy_cg(K, G, f, y, a, n), 1)
+            title = f"{n_observed:,} of {p * p:,} pairs, alpha {alpha:g}: {ranker.n_iter_} "
+            title += f"iterations, error {error:.0e}"
+            yield Row(title, ours, f"SciPy cg, {n_iter} iterations", theirs, 0.5)
+
+
+def _scipy_cg(K, G, flat, y, alpha, n_iter, callback=None):  # type: ignore[no-untyped-def]
+    """Predictions of all pairs after some iterations over the observed pairs."""
+    p, g = len(K), len(G)
+
+    def table(v):  # type: ignore[no-untyped-def]
+        M = np.zeros(p * g)
+        M[flat] = v
+        return K @ M.reshape(p, g) @ G
+
+    def product(v):  # type: ignore[no-untyped-def]
+        return table(v).ravel()[flat] + alpha * v
+
+    operator = LinearOperator((len(y), len(y)), product, dtype=float)
+    watch = None if callback is None else lambda v: callback(table(v))
+    return table(cg(operator, y, rtol=0.0, maxiter=n_iter, callback=watch)[0])
+
+
+def _iterations_of_scipy(K, G, flat, y, alpha, exact):  # type: ignore[no-untyped-def]
+    """How many iterations of SciPy's conjugate gradients leave an error of 1e-6."""
+    count = 0
+    size = np.linalg.norm(exact)
+
+    def watch(F):  # type: ignore[no-untyped-def]
+        nonlocal count
+        count += 1
+        if np.linalg.norm(F - exact) <= 1e-6 * size:
+            raise StopIteration
+
+    with suppress(StopIteration):
+        _scipy_cg(K, G, flat, y, alpha, 2000, watch)
+    return count
+
+
 def linear_rows(sizes: tuple[int, ...] = (1000, 2000), edges: int = 10**6) -> Iterator[Row]:
     """Linear kernels of few features, beside RLScore; its predictions are the same."""
     if importlib.util.find_spec("rlscore") is None:
@@ -189,5 +250,7 @@ if __name__ == "__main__":
         memory()
     elif "--linear" in sys.argv:
         print_table(linear_rows())
+    elif "--incomplete" in sys.argv:
+        print_table(convergence_rows())
     else:
         print_table(speed())

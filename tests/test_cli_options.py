@@ -141,6 +141,7 @@ DATA = {
     "zero_based": ("zero.dat", "", "--zero-based"),
     "missing": ("gaps.csv", "", "--missing zero"),
     "group": ("flat.dat", "--group sizes.txt", "--group halves.txt"),
+    "unlabelled": None,
 }
 
 #: The same for a model of four features without names.
@@ -158,6 +159,7 @@ ROWS = {
     "zero_based": ("zero.dat", "", "--zero-based"),
     "missing": ("holes.csv", "", "--missing zero"),
     "group": ("flat.dat", "--group sizes.txt", "--group halves.txt"),
+    "unlabelled": None,
 }
 
 OWN = {
@@ -181,6 +183,7 @@ OWN = {
         "layout": ("train.dat", "", "--format trec"),
         "top": ("train.dat", "--format csv", "--top 1"),
         "doc_id": ("plain.csv", "--format csv --features a,b,c,d", "--doc-id label"),
+        "duplicates": None,
         "run_name": ("train.dat", "--format trec", "--run-name me"),
     },
     "evaluate": {
@@ -216,6 +219,9 @@ OWN = {
     },
     "update": {
         "forgotten": ("train.dat", "", "--forget others.dat"),
+        "check": None,
+        "dry_run": None,
+        "backup": None,
         "output": None,
         "as_json": None,
     },
@@ -231,6 +237,7 @@ OWN = {
     },
     "report": {
         "test": ("train.dat", "", "--test plain.csv"),
+        "scoring": ("train.dat", "", "--scoring ndcg@2"),
         "output": None,
         "alphas": None,
         "title": ("train.dat", "", "--title Hello"),
@@ -283,6 +290,10 @@ def test_all_options_are_in_the_tables():
         *(("export", name) for name in ("model", "target", "output", "name", "feature_names",
                                         "store", "drop_zeros", "normalizers")),
         *(("weights", name) for name in ("model", "top", "feature_names", "as_json")),
+        *(("leaderboard", name) for name in ("judgements", "controls", "groups", "weight",
+                                             "trusted", "confidence", "elo", "seed", "output",
+                                             "as_json")),
+        *(("split", name) for name in ("data", "train", "test", "share", "qid_column", "seed")),
         ("info", "model"),
         ("info", "as_json"),
         ("demo", "output"),
@@ -307,7 +318,7 @@ def test_an_option_is_used_or_refused(folder, capsys, command, name, base, words
     else:  # what was tried is named, or why the file cannot be read so
         word = option.split()[0]
         assert word in err or name in ABOUT_ROWS, err
-        assert err.count("\n") == 1
+        assert sum("error: " in line for line in err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -409,8 +420,7 @@ def test_options_without_effect_are_refused(folder, capsys, words, message):
     assert main(shlex.split(words)) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("rankrls: error: ")
-    assert err.count("\n") == 1
+    assert err.splitlines()[-1].startswith("rankrls: error: ")
     assert message in err
     assert sorted(os.listdir()) == before
 
@@ -456,23 +466,6 @@ def test_a_column_whose_name_has_a_comma(folder, capsys):
     assert load_model("out.model").feature_names_in_.tolist() == ["d"]
 
 
-def test_names_of_options_as_in_python(folder, capsys):
-    old = "fit train.csv -m {} --label grades --qid-column sessions --weight w --kernel rbf "
-    old += "--n-components 9 --seed 4 --json"
-    new = "fit train.csv -m {} --target grades --qid sessions --sample-weight w --kernel rbf "
-    new += "--basis 9 --random-state 4 --json"
-    assert main(shlex.split(old.format("one"))) == 0
-    told = capsys.readouterr().err
-    assert "warning: --n-components is called --basis now; the old name will go" in told
-    assert "warning: --seed is called --random-state now" in told
-    assert main(shlex.split(new.format("two"))) == 0
-    assert "is called" not in capsys.readouterr().err
-    assert main(shlex.split(old.replace("--seed 4", "--seed=4").format("three"))) == 0
-    assert load_model("three").steps[-1][1].random_state == 4
-    X = pd.read_csv("train.csv")[load_model("one").feature_names_in_]
-    np.testing.assert_array_equal(load_model("one").predict(X), load_model("two").predict(X))
-
-
 def test_parameters_of_python_are_options():
     """Readers and estimators: what the command line has of them, it calls by the same name."""
     options = {text for param in cli.commands["fit"].params for text in param.opts}
@@ -480,7 +473,7 @@ def test_parameters_of_python_are_options():
     reader = {"path", "dtype", "n_features", "sparse", "beyond", "header", "text", "need"}
     assert set(inspect.signature(load_ranking).parameters) - called == reader
     fitting = {"early_stopping", "validation_fraction", "n_iter_no_change", "kernel_params"}
-    running = {"n_jobs", "verbose"}
+    running = {"n_jobs", "verbose", "store_cv_predictions"}
     assert set(inspect.signature(RankRLSCV).parameters) - called == fitting | running
 
 
@@ -518,6 +511,12 @@ def example_folder(data, tmp_path_factory):
     frame["session"], frame["grade"], frame["clicks"] = qid, y, y
     frame["doc"] = np.arange(len(y)) % 100
     frame.to_csv(folder / "train.csv", index=False)
+    frame.rename(columns={"session": "qid"}).to_csv(folder / "all.csv", index=False)
+    names = np.array(["x", "y", "z"])
+    battles = {"model_a": names[np.arange(90) % 3], "model_b": names[np.arange(1, 91) % 3]}
+    battles |= {"winner": np.where(np.arange(90) % 4 > 1, "model_a", "model_b")}
+    battles |= {"length": X[:90, 0], "prompt": np.arange(90) // 3}
+    pd.DataFrame(battles).to_csv(folder / "battles.csv", index=False)
     frame = frame.rename(columns={"session": "qid"}).drop(columns=["clicks", "doc"])
     frame.to_parquet(folder / "train.parquet")
     frame[frame.qid < 5].to_parquet(folder / "old.parquet")

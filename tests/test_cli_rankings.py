@@ -213,7 +213,7 @@ def test_a_comparison_without_a_relevant_row(run):
     with open("two.txt", "w") as file:
         file.write("1\n2\n")
     told = run("compare two.txt two.txt --data zero.csv", code=2).err
-    assert "ndcg@10 is undefined for every query" in told
+    assert "ndcg@10 is defined for no query" in told
 
 
 def test_compare_with_a_third_file(run):

@@ -57,7 +57,7 @@ def test_columns_are_those_of_the_fit(table, tmp_path, monkeypatch, capsys):
     run(f"fit rest.csv -m rest {how}", capsys)
     model, rest = load_model("model")[-1], load_model("rest")[-1]
     np.testing.assert_allclose(model.coef_, rest.coef_, rtol=1e-9)
-    assert (model._label_column, model._weight_column) == ("clicks", "w")
+    assert (model._source["label"], model._source["weight"]) == ("clicks", "w")
 
 
 def scores(model, file, capsys):

@@ -8,9 +8,10 @@ from scipy import sparse
 
 from rankrls import ConditionalRankRLS, regularization_path
 from rankrls.core.linalg.krylov import IterationOptions
-from rankrls.core.relations import cell_equations
-from rankrls.core.relations.direct import solve_by_design, solve_over_products
+from rankrls.core.relations.incomplete import SpectralEquations
 from rankrls.core.relations.labels import FreeOffsets, Observations
+from rankrls.core.relations.pairwise import RelationLoss
+from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import Side
 from rankrls.io import load_model, save_model
 
@@ -104,39 +105,38 @@ OFFSETS = [FreeOffsets(), FreeOffsets(constant=True), FreeOffsets(rows=True)]
 
 @pytest.mark.parametrize(
     ("ranking", "sign", "offsets"),
-    [*product([False], [0], OFFSETS), *product([False, True], [0, 1, -1], OFFSETS[:1])],
-)
-def test_sums_over_rows_are_those_of_all_products(ranking, sign, offsets):
-    side = Side(lambda: X @ X.T, X)
-    other = side if sign else Side(lambda: Z @ Z.T, Z)
-    loss = {"ranking": ranking, "sign": sign, "offsets": offsets}
-    cells = observed(0.3, square=sign != 0).cells
-    spectra = cell_equations.spectra(side, other, **loss)
-    alphas = np.array([0.01, 1.0])
-    got, _ = solve_over_products(*spectra, cells, alphas, **loss)
-    expected = solve_by_design(*spectra, cells, alphas, **loss)
-    np.testing.assert_allclose(got, expected, atol=1e-9 * np.abs(expected).max())
-
-
-@pytest.mark.parametrize(
-    ("ranking", "sign", "offsets"),
     [
         *product([False], [0], [*OFFSETS, FreeOffsets(columns=True), FreeOffsets(True, True)]),
         *product([False, True], [0, 1, -1], OFFSETS[:1]),
     ],
 )
-def test_equations_at_observed_pairs_are_those_of_tables(ranking, sign, offsets):
+def test_products_of_features_over_few_and_many_pairs(ranking, sign, offsets):
+    """One factorisation, and equations at observed pairs or over tables of all pairs."""
     side = Side(lambda: X @ X.T, X)
     other = side if sign else Side(lambda: Z @ Z.T, Z)
-    loss = {"ranking": ranking, "sign": sign, "offsets": offsets}
-    cells = observed(0.1, square=sign != 0).cells
-    spectra = cell_equations.spectra(side, other, **loss)
-    kinds = cell_equations.SpectralEquations, cell_equations.SampledSpectralEquations
-    table, sampled = (kind(*spectra, cells, 0.3, **loss) for kind in kinds)
-    V = RNG.standard_normal((table.rank, 2))
-    np.testing.assert_allclose(sampled.C, table.C, atol=1e-10)
-    np.testing.assert_allclose(sampled.G(V), table.G(V), atol=1e-10)
-    assert sampled.shift == pytest.approx(table.shift)
+    loss = RelationLoss(ranking, sign, offsets)
+    problem = RelationProblem(side, other, observed(0.2, square=sign != 0), loss)
+    cells, alphas = problem.observations.cells, np.array([0.01, 1.0])
+    expected = problem.solve(alphas, "dual").coefficients
+    values = [side.K @ A @ other.K for A in expected]
+    for solver in ("cg",) if offsets.columns else ("primal", "cg"):
+        got = problem.solve(alphas, solver, IterationOptions(tol=1e-11)).coefficients
+        for A, F in zip(got, values, strict=True):
+            difference = side.K @ A @ other.K - F
+            if ranking or offsets.rows or offsets.columns:  # up to the offsets of the loss
+                difference = centred(difference, loss.free)
+            assert np.abs(difference).max() < 1e-7 * np.abs(F).max()
+    equations = SpectralEquations(*problem._spectra(), cells, loss)
+    B = RNG.standard_normal(equations.values.shape)
+    products = []
+    for equations.sampled in (True, False):
+        products.append(equations.product(B, 0.3))
+    np.testing.assert_allclose(*products, atol=1e-10 * np.abs(products[0]).max())
+
+
+def centred(F, free):
+    F = F - F.mean(axis=1, keepdims=True) if free.rows else F
+    return F - F.mean(axis=0) if free.columns else F
 
 
 def test_many_objects_need_no_kernel_matrix(monkeypatch):

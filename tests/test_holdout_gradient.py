@@ -5,8 +5,9 @@ import pytest
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
 from rankrls.core.relations.complete import closed_form
-from rankrls.core.relations.holdout_gradient import holdout_error, holdout_errors
+from rankrls.core.relations.holdout import holdout_error, holdout_errors
 from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets
+from rankrls.core.relations.pairwise import RelationLoss
 from rankrls.core.relations.sides import Side
 from rankrls.estimators.relation_search import descend_weights
 
@@ -23,7 +24,7 @@ def kernels(rng, sizes, rank=None):
 
 
 def problem(K, G, Y, *, ranking=False, offsets=NO_OFFSETS):
-    return closed_form(Side(K), Side(G), Y, ranking=ranking, sign=0, offsets=offsets)
+    return closed_form(Side(K), Side(G), Y, RelationLoss(ranking, offsets=offsets))
 
 
 @pytest.mark.parametrize("offsets", OFFSETS)

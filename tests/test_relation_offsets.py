@@ -17,6 +17,7 @@ from rankrls.core.relations.labels import (
     TableOffsets,
     free_offsets,
 )
+from rankrls.core.relations.pairwise import RelationLoss
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import Side
 from rankrls.io import load_model, save_model
@@ -62,7 +63,7 @@ def test_solvers_agree_with_the_dense_system(offsets, ranking, observed, linear)
     every = tuple(part.ravel() for part in np.indices((p, g)))
     sides = (Side(K, X), Side(G, Z)) if linear else (Side(K), Side(G))
     observations = Observations(rows, cols, y, (p, g))
-    problem = RelationProblem(*sides, observations, ranking=ranking, offsets=offsets)
+    problem = RelationProblem(*sides, observations, RelationLoss(ranking, offsets=offsets))
     for alpha in ALPHAS:
         expected = dense_model(K, G, rows, cols, y, alpha, free)
         for solver in ("auto", "cg", "dual", "primal", "closed"):
@@ -186,8 +187,7 @@ def test_refusals():
 
 @pytest.mark.parametrize("shape", [(9, 7), (7, 9)])
 @pytest.mark.parametrize("kind", ["dense", "sparse", "parts", "isolated", "tree", "unequal"])
-@pytest.mark.parametrize("as_cells", [True, False])
-def test_offsets_of_both_sides_are_those_of_least_squares(shape, kind, as_cells, monkeypatch):
+def test_offsets_of_both_sides_are_those_of_least_squares(shape, kind, monkeypatch):
     monkeypatch.setattr(offsets, "DENSE", 1 if kind == "sparse" else 20)
     rng = np.random.default_rng(0)
     W = (rng.random(shape) < 0.8) * rng.integers(1, 4, shape).astype(float)
@@ -207,7 +207,7 @@ def test_offsets_of_both_sides_are_those_of_least_squares(shape, kind, as_cells,
     weight = W[rows, cols]
     y = 1e4 + rng.standard_normal(len(rows))
     cells = Cells(rows, cols, y, weight, shape)
-    best = TableOffsets(cells if as_cells else W, FreeOffsets(rows=True, columns=True))
+    best = TableOffsets(cells, FreeOffsets(rows=True, columns=True))
     fitted = best.fit(cells, y).at(rows, cols)
     T = np.hstack([rows[:, None] == np.arange(shape[0]), cols[:, None] == np.arange(shape[1])])
     root = np.sqrt(weight)
@@ -226,3 +226,16 @@ def test_parts_that_are_hardly_connected():
     fitted = TableOffsets(cells, FreeOffsets(rows=True, columns=True)).fit(cells, cells.y)
     heavy = W.ravel() >= 1.0
     assert np.abs((fitted.at(rows, cols) - cells.y)[heavy]).max() < 1e-9
+
+
+def test_one_offset_of_all_pairs_does_not_tell_objects_apart():
+    """Offsets of a side that has none are exactly zero, and equal objects need no names."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((6, 2)), rng.standard_normal((5, 2))
+    X[1] = X[0]
+    ranker = ConditionalRankRLS(loss="regression", fit_offsets=True, kernel="rbf")
+    ranker.fit(X, 7.3 + rng.standard_normal((6, 5)), Z)  # a warning would fail
+    assert not ranker.row_offsets_.any()
+    assert not ranker.column_offsets_.any()
+    with pytest.warns(UserWarning, match="fit_offsets='rows' tells objects apart"):
+        ranker.set_params(fit_offsets="rows").fit(X, rng.standard_normal((6, 5)), Z)

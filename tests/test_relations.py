@@ -8,9 +8,10 @@ import oracles
 import relation_cases as cases
 from rankrls.core.relations.complete import PairedRanking
 from rankrls.core.relations.complete import closed_form as closed_form_of_sides
-from rankrls.core.relations.edges import EdgeFactor, EdgeKernel, choose_form
 from rankrls.core.relations.holdout import CompleteHoldout
-from rankrls.core.relations.labels import Observations
+from rankrls.core.relations.incomplete import CellLoss
+from rankrls.core.relations.labels import FreeOffsets, Observations
+from rankrls.core.relations.pairwise import RelationLoss
 from rankrls.core.relations.sides import Side, centred
 from rankrls.estimators.relation_folds import draw_folds, object_folds, pair_folds
 
@@ -43,11 +44,11 @@ def centred_spectrum(G):
 def closed_form(K, G, Y, *, ranking, sign):
     rows = Side(K)
     columns = rows if G is K else Side(G)
-    return closed_form_of_sides(rows, columns, Y, ranking=ranking, sign=sign)
+    return closed_form_of_sides(rows, columns, Y, RelationLoss(ranking, sign))
 
 
 def complete_holdout(K, G, Y, *, ranking, sign=0):
-    return CompleteHoldout(Side(K), Side(G), Y, ranking=ranking, sign=sign)
+    return CompleteHoldout(Side(K), Side(G), Y, RelationLoss(ranking, sign))
 
 
 def close(a, b, tolerance=1e-10):
@@ -55,59 +56,6 @@ def close(a, b, tolerance=1e-10):
 
 
 # ---------------------------------------------------------------------- operators
-
-
-@pytest.mark.parametrize("sign", [0, 1, -1])
-def test_complete_operator(sign):
-    rng = np.random.default_rng(0)
-    K = rng.standard_normal((4, 4))
-    K = K + K.T
-    G = K if sign else rng.standard_normal((3, 3))
-    G = K if sign else G + G.T
-    dense = swapped_kernel(K, sign) if sign else np.kron(K, G)
-    every = tuple(a.ravel() for a in np.indices((4, len(G))))
-    operator = EdgeKernel(K, G, every, sign=sign)
-    v, u = rng.standard_normal(dense.shape[1]), rng.standard_normal((dense.shape[0], 2))
-    assert operator.shape == dense.shape
-    close(operator @ v, dense @ v)
-    close(operator.T @ u, dense.T @ u)
-    close(operator @ np.eye(dense.shape[1]), dense)
-
-
-@pytest.mark.parametrize("sign", [0, 1, -1])
-@pytest.mark.parametrize("form", ["dense", "sampled"])
-@pytest.mark.parametrize("observed", ["complete", "sparse", "multi"])
-def test_edge_operator(sign, form, observed):
-    rng = np.random.default_rng(0)
-    p, g = (5, 5) if sign else (5, 4)
-    X = rng.standard_normal((p, 3))
-    K = X @ X.T
-    G = K if sign else rng.standard_normal((g, g))
-    G = G if sign else G + G.T
-    ends, to = cases.edges(observed, p, g, rng), cases.edges("sparse", p, g, rng)
-    full = swapped_kernel(K, sign) if sign else np.kron(K, G)
-    for target in (None, to):
-        operator = EdgeKernel(K, G, ends, target, sign=sign, form=form)
-        out = ends if target is None else target
-        dense = full[np.ix_(out[0] * g + out[1], ends[0] * g + ends[1])]
-        v, u = rng.standard_normal(len(ends[0])), rng.standard_normal(len(out[0]))
-        assert operator.shape == dense.shape
-        close(operator @ v, dense @ v)
-        close(operator.T @ u, dense.T @ u)
-        close(operator.dense(), dense)
-
-
-def test_sampled_form_in_chunks(monkeypatch):
-    from rankrls.core.relations import pairwise as _operators
-
-    monkeypatch.setattr(_operators, "CHUNK", 3)
-    test_edge_operator(0, "sampled", "multi")
-
-
-def test_form_is_chosen_by_cost():
-    assert choose_form(10**4, 1000, 1000) == "sampled"
-    assert choose_form(10**5, 1000, 1000) == "dense"
-    assert choose_form(10**6, 1000, 1000) == "dense"
 
 
 @pytest.mark.parametrize("observed", cases.OBSERVED)
@@ -119,7 +67,7 @@ def test_factor_of_the_loss(observed, ranking):
     y = rng.standard_normal(len(rows))
     observations = Observations(rows, cols, y, (5, 4))
     cells = observations.cells
-    F = EdgeFactor(cells, centred=ranking)
+    loss = CellLoss(cells, FreeOffsets(rows=ranking))
     B = np.zeros((len(rows), len(cells)))  # edges by cells
     B[np.arange(len(rows)), np.searchsorted(cells.flat, rows * 4 + cols)] = 1.0
     L = np.eye(len(rows))
@@ -128,10 +76,9 @@ def test_factor_of_the_loss(observed, ranking):
         _, counts = np.unique(rows, return_counts=True)
         blocks = block_diag(*[np.eye(n) - 1.0 / n for n in counts])
         L[np.ix_(order, order)] = blocks
-    dense = F @ np.eye(len(cells))
-    close(dense @ dense.T, B.T @ L @ B)
-    close(F.T @ np.eye(len(cells)), dense.T)
-    close(dense @ F.target, B.T @ L @ y)
+    close(loss.apply(np.eye(len(cells))), B.T @ L @ B)
+    close(loss.forward(np.eye(len(cells))).T, loss.back(np.eye(len(cells))))
+    close(loss.forward(loss.target), B.T @ L @ y)
 
 
 @pytest.mark.parametrize("ranking", LOSSES)

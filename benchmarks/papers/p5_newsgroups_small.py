@@ -19,13 +19,13 @@ from collections.abc import Iterator
 
 import numpy as np
 from _common import finish, need, parse, table
+from rankrls.core.relations.cell_equations import CellEquations
 from relations_newsgroups import SETS, VECTORIZERS, read, relation
 from scipy.sparse import vstack
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import ConditionalRankRLSCV
 from rankrls.core.linalg.krylov import IterationOptions, stop_early
-from rankrls.core.relations.cell_equations import CellEquations
 from rankrls.core.relations.labels import Observations
 from rankrls.metrics import conditional_scores, pairwise_accuracy
 

@@ -34,7 +34,6 @@ __all__ = [
     "exceptions",
     "export",
     "graph_kernels",
-    "io",
     "kronecker",
     "leaderboard",
     "leaderboards",

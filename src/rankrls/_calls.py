@@ -34,10 +34,7 @@ from numpy.typing import NDArray
 __all__ = [
     "Progress",
     "all_or_nothing",
-    "explained",
     "library_frames",
-    "names_lasting_queries",
-    "names_queries",
     "progress_goes_to",
     "queries_of_sizes",
     "takes_queries",
@@ -81,13 +78,6 @@ def library_frames() -> Iterator[FrameType]:
 
 # -- sizes of queries -------------------------------------------------------------------------
 
-
-def explained(**hints: str) -> Callable[[F], F]:
-    """Return the function unchanged."""
-    return lambda function: function
-
-
-names_queries = names_lasting_queries = explained()
 
 #: Arguments with one entry per row; the first one that is given is used.
 _BY_ROW = ("X", "y_true", "y", "y_score", "y_score_a", "scores", "data")

@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from rankrls._validation import check_finite_array, check_option, show
-from rankrls.core.relations.edges import SAMPLED_COST
+from rankrls.core.relations.incomplete import SAMPLED_COST
 from rankrls.core.relations.pairwise import sampled_products
 
 __all__ = ["KroneckerOperator"]

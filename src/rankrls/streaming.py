@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from rankrls._calls import names_lasting_queries
 from rankrls._frames import check_feature_names
 from rankrls._validation import check_length, encode_qid, refuse_lazy
 from rankrls.estimators import RankRLSCV, stream
@@ -81,7 +80,6 @@ def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
     return estimator
 
 
-@names_lasting_queries
 def partial_fit(
     estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any = None
 ) -> Any:
@@ -102,7 +100,6 @@ def partial_fit(
     return _updated(estimator, 1, X, y, qid=qid, sample_weight=sample_weight)
 
 
-@names_lasting_queries
 def forget(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any = None) -> Any:
     """Remove queries from a fitted ranker, or from a fitted pipeline of scaler and ranker.
 

@@ -1,6 +1,7 @@
 """Costs and query weightings: the named ones, and those that a user or a maintainer adds."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -120,3 +121,56 @@ def test_query_weights_of_very_different_rows(small, ties):
     for i, j in [(0, 1), (0, 2), (1, 2)]:
         np.testing.assert_allclose(-L[i, j], weight[i] * weight[j] / total, rtol=1e-12)
     np.testing.assert_allclose(L[3:, 3:], [[1, -1], [-1, 1]])
+
+
+def judged(heavy, n_pairs):
+    """Rows, pairs, and weights of which every third is ``heavy``; the solution by differences."""
+    rng = np.random.default_rng(1)
+    rows, pairs = rng.normal(size=(12, 4)), rng.integers(0, 12, (n_pairs, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    weight = np.where(np.arange(len(pairs)) % 3 == 0, heavy, 1.0)
+    given = oracles.edges_of_pairs(pairs, None, weight, cost="magnitude")
+    return rows, pairs, weight, oracles.primal_coefficients(given, rows, 1.0)
+
+
+def right_or_warned(ranker, expected, *args, **options):
+    """A fit that is right to six digits, or warns, or is refused with the reason."""
+    messages, found = [], None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            found = ranker.fit(*args, **options).coef_
+        except ValueError as error:
+            messages.append(str(error))
+    messages += [str(warning.message) for warning in caught]
+    if messages:
+        assert "differ by so many orders of magnitude" in messages[0]
+        return "refused" if found is None else "warned"
+    np.testing.assert_allclose(found, expected, atol=1e-6 * np.abs(expected).max())
+    return "right"
+
+
+@pytest.mark.parametrize("solver", ["primal", "dual"])
+def test_pairs_of_very_different_weight(solver):
+    ranker, outcome = RankRLS(solver=solver), {}
+    for heavy, n_pairs in itertools.product([1e4, 1e8, 1e12, 1e14, 1e16], [8, 40]):
+        X, pairs, weight, expected = judged(heavy, n_pairs)
+        given = {"pairs": pairs, "pair_weight": weight}
+        outcome[heavy, n_pairs] = right_or_warned(ranker, expected, X, **given)
+    assert outcome[1e4, 8] == outcome[1e8, 8] == outcome[1e4, 40] == "right"
+    assert outcome[1e14, 40] == outcome[1e16, 40] == "right"  # heavy pairs determine the weights
+    assert outcome[1e14, 8] == outcome[1e16, 8] == "warned"
+
+
+@pytest.mark.parametrize("solver", ["primal", "dual"])
+@pytest.mark.parametrize("gap", [1e-3, 1e-5, 1e-6, 1e-8])
+def test_relative_cost_of_nearly_equal_scores_with_pairs(solver, gap):
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(12, 20)), np.repeat(np.arange(6.0), 2) + np.tile([0, gap], 6)
+    pairs = [(0, 3), (5, 2), (7, 8), (11, 1)]
+    given = oracles.edges_of_scores(y, cost="relative", ties="drop", query_weighting="pair")
+    given += oracles.edges_of_pairs(pairs, cost="relative")
+    expected = oracles.primal_coefficients(given, X, 1.0)
+    ranker = RankRLS(cost="relative", solver=solver)
+    outcome = right_or_warned(ranker, expected, X, y, pairs=pairs)
+    assert outcome == "right" if gap == 1e-3 else outcome != "right" or gap == 1e-5

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.residuals import HeldOut
 from rankrls.estimators.choosing import LOSS_METRIC, ListScores, Scoring
 
-__all__ = ["Chance", "hardly_better"]
+__all__ = ["Chance", "better_column", "hardly_better"]
 
 #: Standard errors above chance that a score has to be: it is the best of those of many alphas.
 N_ERRORS = 3.0
+
+#: Columns that are tried as rankers of their own: those that correlate most with the labels.
+MAX_COLUMNS = 20
 
 
 class Chance:
@@ -70,9 +75,46 @@ def hardly_better(ranker: Any, y: Any, qid: Any, chance: float | None = None) ->
         return None
     known = f" ± {error:.4f}" if error else ""
     return (
-        f"the held-out {ranker.scoring} of {score:.4f}{known} is hardly better than that of a "
-        f"random order, {chance:.4f}: are the labels, the query ids and the features the right "
+        f"the held-out {ranker.scoring} of {score:.4f}{known} is not better than that of a random "
+        f"order, {chance:.4f}: are the labels, the query ids and the features the right "
         "columns?"
+    )
+
+
+def better_column(ranker: Any, X: Any, y: Any, qid: Any, names: Sequence[str] | None) -> str | None:
+    """Tell if sorting by one column is as good as the held-out score of a ranker; None if not.
+
+    Parameters
+    ----------
+    ranker : RankRLSCV, fitted
+    X : ndarray of shape (n, n_features), or sparse
+    y, qid : what it was fitted to
+    names : names of the features, or None
+    """
+    scoring = Scoring(ranker.scoring, loss=Loss())
+    if scoring.name == LOSS_METRIC or sparse.issparse(X):
+        return None
+    X = np.nan_to_num(np.asarray(X, dtype=np.float64))
+    codes = np.zeros(len(y), dtype=np.int64)
+    if qid is not None:
+        codes = np.unique(qid, return_inverse=True)[1]
+    sizes = np.bincount(codes)
+    target = y - (np.bincount(codes, y) / sizes)[codes]
+    within = np.sqrt(np.maximum((X**2).sum(axis=0), np.finfo(float).tiny))
+    likely = np.argsort(-np.abs(target @ X) / within, kind="stable")[:MAX_COLUMNS]
+    best, place, sign = -np.inf, 0, 1
+    for j in likely:
+        for direction in (1, -1):
+            value = float(scoring.metric(y, direction * X[:, j], qid=qid, **scoring.options))
+            if value > best:
+                best, place, sign = value, int(j), direction
+    if not best >= ranker.best_score_:
+        return None
+    name = f"feature {place + 1}" if names is None else repr(str(names[place]))
+    how = "largest" if sign > 0 else "smallest"
+    return (
+        f"the held-out {ranker.scoring} of {ranker.best_score_:.4f} is not better than that of "
+        f"sorting by {name} alone, {how} first: {best:.4f}"
     )
 
 

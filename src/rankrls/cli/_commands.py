@@ -154,6 +154,9 @@ Examples:
 @click.option("--doc-id", metavar="COLUMN", help="Column of the ids in ranked lists; of LETOR text "
               "the word in comments before them, as in '# docid = d7'. By default rows are "
               "numbered from 0.")  # fmt: skip
+@click.option("--duplicates", type=click.Choice(["first", "keep", "error"]), help="An id that "
+              "comes twice in a query: keep the better place only, keep both, or stop. By default "
+              "both are kept and a warning tells; a TREC run has each id once.")  # fmt: skip
 @click.option("--run-name", metavar="NAME", help="Last word of the lines of a TREC run; rankrls by "
               "default.")  # fmt: skip
 @predicted_data_options
@@ -309,6 +312,12 @@ Examples:
               "given several times.")  # fmt: skip
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="File to write; by default "
               "MODEL is replaced.")  # fmt: skip
+@click.option("--check", type=click.Choice(["warn", "error", "off"]), default="warn",
+              show_default=True, help="What to do if the new queries do not look like those of "
+              "training: features in another range, or an accuracy below the expected "
+              "one.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Change and write nothing; tell what would be done.")
+@click.option("--backup", is_flag=True, help="Keep the previous version as MODEL.bak.")
 @data_options
 @json_option
 def update(**values: Any) -> None:
@@ -376,6 +385,8 @@ Examples:
               help="Page to write.")  # fmt: skip
 @click.option("--alphas", type=Alphas(), help="Grid of alphas; by default 2^-15 … 2^15, extended "
               "if the best alpha is at an end.")  # fmt: skip
+@click.option("--scoring", default="pairwise_accuracy", show_default=True, metavar="METRIC",
+              help="Metric by which alpha is chosen, as in rankrls fit.")  # fmt: skip
 @click.option("--title", help="Title of the page.")
 @auto_options
 @model_options
@@ -446,6 +457,24 @@ def leaderboard(**values: Any) -> None:
     (model_a, model_b, winner), in CSV, Parquet or JSON lines.
     """
     from rankrls.cli._do_leaderboard import leaderboard as do
+
+    do(**values)
+
+
+@cli.command(epilog=example("Example:\n  rankrls split all.csv train.csv test.csv --test 0.2"))
+@click.argument("data", type=FILE)
+@click.argument("train", type=FILE)
+@click.argument("test", type=FILE)
+@click.option("--test", "share", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+              default=0.2, show_default=True, metavar="SHARE", help="Share of the queries that go "
+              "to TEST.")  # fmt: skip
+@click.option("--qid-column", "--qid", "qid_column", metavar="COLUMN", help="Column of the query "
+              "ids (CSV, Parquet).")  # fmt: skip
+@click.option("--random-state", "seed", type=int, default=0, show_default=True,
+              help="Seed of the choice of queries.")  # fmt: skip
+def split(**values: Any) -> None:
+    """Split the file DATA by query into two files of the same format, TRAIN and TEST."""
+    from rankrls.cli._do_split import split as do
 
     do(**values)
 

@@ -23,8 +23,8 @@ from rankrls.cli._options import DataOptions
 from rankrls.cli._output import Work, facts, number, queries, require_stdout, table, to_json, warn
 from rankrls.cli._refusals import refuse_columns
 from rankrls.datasets import load_qrels, load_run
-from rankrls.metrics import evaluate_run, pairwise_error
-from rankrls.metrics.metric_names import LIST_METRICS, NamedMetric, parse_metrics
+from rankrls.metrics import evaluate_run, mean_interval, pairwise_error
+from rankrls.metrics.metric_names import LIST_METRICS, NamedMetric, parse_metric, parse_metrics
 
 __all__ = ["evaluate", "labels_and_scores"]
 
@@ -246,6 +246,11 @@ class _Measures:
         perfect = int((self.swapped[counted] == 0).sum())
         error = _mean(self.errors)
         means = {name: _mean(values) for name, values in self.lists.items()}
+        intervals = {}
+        for name, values in {"pairwise_error": self.errors, **self.lists}.items():
+            bounds = parse_metric(name).bounds
+            low_high = mean_interval(values, bounds=bounds)
+            intervals[f"{name}_low"], intervals[f"{name}_high"] = low_high
         return {
             "pairwise_error": error,
             "pairwise_accuracy": 1 - error,
@@ -260,18 +265,23 @@ class _Measures:
             "n_queries_with_pairs": int(counted.sum()),
             "n_queries_without_relevant": int(self.n_without_relevant),
             "n_rows": self.n_rows,
+            **intervals,
         }
 
     def tell(self) -> None:
         """Print the summary."""
         all_ = self.summary()
+        between = {
+            name: _between(all_[f"{name}_low"], all_[f"{name}_high"])
+            for name in ("pairwise_error", *self.lists)
+        }
         with_pairs = all_["n_queries_with_pairs"]
         lists, before = [], ""
         for metric in self.asked:
             by_label = metric.option == "relevance_threshold"
             aside = self._aside(self.n_without_relevant if by_label else self.n_without_gain)
             aside *= metric.is_list
-            text = number(all_[metric.text]) + aside * (aside != before)
+            text = number(all_[metric.text]) + between[metric.text] + aside * (aside != before)
             lists.append((shown_metric(metric), text))
             before = aside or before
         rows = f"{number(self.n_rows)} in {queries(len(self.names))}"
@@ -284,7 +294,8 @@ class _Measures:
         facts(
             [
                 ("rows", rows),
-                ("pairwise error", f"{number(all_['pairwise_error'])}  (mean over queries)"),
+                ("pairwise error", f"{number(all_['pairwise_error'])}{between['pairwise_error']}"
+                                   "  (mean over queries, 95 % interval)"),
                 *lists,
                 ("swapped pairs", f"{number(all_['swapped_pairs'])} of {number(all_['n_pairs'])} "
                                   f"({share:.2%}){tied}"),
@@ -373,7 +384,9 @@ class _RunMeasures:
                     ("run", f"{number(about['n_retrieved'])} lines, "
                             f"{queries(about['n_queries_in_run'])} of those judged"
                             + f", {number(other)} others are left out" * (other > 0)),
-                    *((shown_metric(m), number(means[m.text]) + self._left_out(m))
+                    *((shown_metric(m), number(means[m.text])
+                       + _between(*mean_interval(self.values[m.text], bounds=m.bounds))
+                       + self._left_out(m))
                       for m in self.asked),
                 ]
             )  # fmt: skip
@@ -385,6 +398,11 @@ class _RunMeasures:
                   "without a relevant row": empty.sum()}  # fmt: skip
         told = [f"{queries(n)} {why}" for why, n in counts.items() if n]
         return f"  ({' and '.join(told)} left out)" if told else ""
+
+
+def _between(low: float, high: float) -> str:
+    """An interval of 95 %, if there is one."""
+    return "" if np.isnan(low) else f", {low:.4f} to {high:.4f}"
 
 
 def _share(part: Any, whole: Any) -> float:

@@ -13,15 +13,21 @@ from sklearn.pipeline import Pipeline
 
 from rankrls import streaming
 from rankrls.cli import _auto_option as auto_option
-from rankrls.cli._chance import Chance, hardly_better
-from rankrls.cli._estimators import make_cv, make_ranker, name_features, tell_search
+from rankrls.cli._chance import Chance, better_column, hardly_better
+from rankrls.cli._estimators import (
+    make_cv,
+    make_ranker,
+    name_features,
+    note_source,
+    tell_search,
+)
 from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._options import AutoOptions, DataOptions, ModelOptions
 from rankrls.cli._output import Work, facts, note, number, queries, say, size, to_json, warn
 from rankrls.cli._preparation import Preparation, scale_of
 from rankrls.cli._refusals import refuse_alpha_options, refuse_auto_options, refuse_model_options
 from rankrls.core.preferences.costs import Loss
-from rankrls.estimators import RankRLSCV, RankSVM
+from rankrls.estimators import RankRLSCV
 from rankrls.estimators.choosing import LOSS_METRIC, Scoring
 from rankrls.io import save_model
 
@@ -80,7 +86,7 @@ def fit(
         if fitted is None:
             fitted = task.fit_in_memory(work)
         work.now(f"Writing {model}")
-        _note_columns(fitted, data_options)
+        _note(fitted, task.about, task.rows.name, data_options.weight)
         save_model(fitted, model, uncertainty=not no_uncertainty)
     seconds = time.perf_counter() - started
     _tell(task, fitted, model, seconds, as_json)
@@ -88,15 +94,11 @@ def fit(
         warn(task.doubt)
 
 
-def _note_columns(model: Any, options: DataOptions) -> None:
-    """Keep the columns that were named in the model, for ``update``."""
-    ranker = model[-1] if isinstance(model, Pipeline) else model
-    if isinstance(ranker, RankSVM):
-        return
-    for name in ("label", "qid_column", "weight"):
-        value = getattr(options, name)
-        if value is not None:
-            setattr(ranker, f"_{name.removesuffix('_column')}_column", value)
+def _note(model: Any, about: dict[str, Any], name: str, weight: str | None) -> None:
+    """Keep the columns and the names of the files in the model."""
+    event = f"fitted to {name} ({about['n_rows']:,} rows)"
+    qid = about["qid_column"] if about["format"] != "letor" else None
+    note_source(model, event, label=about["label_column"], qid=qid, weight=weight)
 
 
 class _Task:
@@ -244,7 +246,9 @@ class _Task:
         with self.rows.named_errors():
             ranker.fit(X, rows.target, qid=rows.qid, sample_weight=rows.sample_weight)
         if isinstance(ranker, RankRLSCV):
-            self.doubt = hardly_better(ranker, rows.target, rows.qid)
+            self.doubt = hardly_better(ranker, rows.target, rows.qid) or better_column(
+                ranker, rows.data, rows.target, rows.qid, rows.feature_names
+            )
         fitted = preparation.with_ranker(ranker, rows.qid is not None)
         name_features(fitted, rows.feature_names)
         return fitted
@@ -291,13 +295,15 @@ def _fit_auto(
     with Work(f"Reading {reader.name}", reader.total) as work:
         rows = reader.load(work)
         ranker = auto_option.fitted(ranker, options, reader, rows, work)
+        about = auto_option.summary(ranker, rows)
+        _note(ranker, about, reader.name, reader.options.weight)
         work.now(f"Writing {path}")
         save_model(ranker, path, uncertainty=uncertainty)
     seconds = time.perf_counter() - started
     doubt = hardly_better(ranker, rows.target, rows.qid)
     if doubt is not None:
         warn(doubt)
-    about = auto_option.summary(ranker, rows) | {"seconds": round(seconds, 3), "file": path}
+    about |= {"seconds": round(seconds, 3), "file": path}
     if as_json:
         to_json(about)
         return
@@ -350,7 +356,7 @@ def _tell(task: _Task, fitted: Any, path: str, seconds: float, as_json: bool) ->
         ("rows", _rows(about)),
         ("features", number(about["n_features"])
          + ("" if about["scale"] == "none" else f", scaled: {about['scale']}")),
-        ("pairs", number(about["n_pairs"]) + (", those of equal labels included" if tied else "")),
+        ("pairs", number(about["n_pairs"]) + (" including ties" if tied else "")),
         ("model", f"{about['model']}, alpha {alpha:g}"
                   + " (not cross-validated)" * (task.alpha is None and about["streamed"])
                   + f", solver {ranker.solver_}" + ", read batch by batch" * about["streamed"]),

@@ -31,6 +31,11 @@ def info(model: str, as_json: bool) -> None:
     if ranker is not None and ranker._table.dropped_:
         lines.append(("left out", left_out(ranker)))
     facts([*lines, ("written by", versions)])
+    parts = [about, *(part for part in about.get("steps", {}).values() if part is not None)]
+    history = [event for part in parts for event in part.get("history", ())]
+    if history:
+        say("\nhistory (best_score_ is that of the first fit)")
+        say("\n".join(f"  {event}" for event in history))
     if ranker is not None:
         say("\nmembers, with their held-out scores")
         tell_members(ranker.members_, about["parameters"]["scoring"])

@@ -17,7 +17,7 @@ from rankrls._resources import in_order
 from rankrls.cli._estimators import Scorer
 from rankrls.cli._files import DataFile, check_output, output_file, write_all
 from rankrls.cli._options import DataOptions
-from rankrls.cli._output import Work, escaped, escaped_json, note
+from rankrls.cli._output import Work, escaped, escaped_json, note, warn
 from rankrls.cli._refusals import refuse_columns
 from rankrls.datasets import dump_run, ids_from_comments
 from rankrls.rankings import RankTable
@@ -38,9 +38,12 @@ def predict(
     layout: str | None,
     top: int | None,
     doc_id: str | None,
+    duplicates: str | None,
     run_name: str | None,
 ) -> None:
     """Write the scores of the rows of a file, or ranked lists."""
+    if duplicates is not None and doc_id is None:
+        raise ValueError("--duplicates is about ids: name their column by --doc-id")
     refuse_columns(options, "predict")
     if layout in INPUT_FORMATS:
         note(
@@ -57,7 +60,8 @@ def predict(
     scorer = Scorer(model)
     check_output(output, *data, model)
     if lists:
-        _write_lists(options, data, scorer, output, layout or "csv", top, doc_id, run_name)
+        shape = (layout or "csv", top, doc_id, duplicates, run_name)
+        _write_lists(options, data, scorer, output, *shape)
         return
     rows = rows_for(scorer, data, options, ("qid",) if scorer.needs_qid else ())
     with Work(f"Scoring {rows.name}", rows.total) as work, output_file(output) as file:
@@ -74,6 +78,7 @@ def _write_lists(
     layout: str,
     top: int | None,
     doc_id: str | None,
+    duplicates: str | None,
     run_name: str | None,
 ) -> None:
     """The rows of every query by falling score, with their names."""
@@ -95,6 +100,10 @@ def _write_lists(
         if doc_id is not None:
             work.now(f"Reading {doc_id} of {rows.name}")
             ids = _ids(rows, comments, doc_id, kind)
+        if ids is not None:
+            kept = _without_duplicates(y, qid, np.asarray(ids), duplicates, layout)
+            y, ids = y[kept], np.asarray(ids)[kept]
+            qid = None if qid is None else qid[kept]
         table = RankTable.from_scores(y, qid=qid, ids=ids, k=top)
     if layout == "trec":
         text = _as_trec(table, run_name or "rankrls")
@@ -104,6 +113,26 @@ def _write_lists(
         text = "\n".join(map(escaped, text.decode("utf-8").split("\n"))).encode("utf-8")
     with output_file(output) as file:
         write_all(file, text)
+
+
+def _without_duplicates(y: Any, qid: Any, ids: Any, duplicates: str | None, layout: str) -> Any:
+    """Rows to rank: all, or the best one of each id of a query."""
+    names, codes = np.unique(ids.astype(str), return_inverse=True)
+    if qid is not None:
+        codes = codes + len(names) * np.unique(qid, return_inverse=True)[1]
+    order = np.lexsort((-y, codes))
+    again = order[1:][np.diff(codes[order]) == 0]  # worse rows of the same id
+    if not len(again) or duplicates == "keep" or (duplicates is None and layout == "trec"):
+        return np.arange(len(y))
+    row = int(again.min())
+    where = "" if qid is None else f" of query {qid[row]!r}"
+    text = f"{len(again):,} rows repeat the id of another row of their query, such as {ids[row]!r}"
+    if duplicates == "error":
+        raise ValueError(f"{text}{where}")
+    if duplicates is None:
+        warn(f"{text}{where}: --duplicates first keeps the better place only")
+        return np.arange(len(y))
+    return np.setdiff1d(np.arange(len(y)), again)
 
 
 def _ids(rows: DataFile, comments: list[str], doc_id: str, kind: str) -> Any:
@@ -174,6 +203,7 @@ def rows_for(
         options,
         named=scorer.names,
         unused=scorer.unused,
+        stored=scorer.source,
         need=need,
         n_features=scorer.n_features,
         beyond=beyond or ("drop" if scorer.ignores_new else "error"),

@@ -32,6 +32,7 @@ def report(
     test: Sequence[str],
     output: str,
     alphas: Any,
+    scoring: str,
     title: str | None,
     as_json: bool,
 ) -> None:
@@ -43,10 +44,10 @@ def report(
     check_output(output, *data, *test)
     refuse_auto_options(auto_options)
     refuse_model_options(model_options)
-    estimator: Any = make_cv(model_options, alphas, "auto", "pairwise_accuracy")
+    estimator: Any = make_cv(model_options, alphas, "auto", scoring)
     raw: dict[str, Any] = {}
     if auto_options.auto:
-        estimator = auto_option.make_auto(auto_options, model_options.seed)
+        estimator = auto_option.make_auto(auto_options, model_options.seed, scoring)
         raw = auto_option.RAW
     reader = DataFile(data, data_options, **raw)
     with Work(f"Reading {reader.name}", reader.total) as work:

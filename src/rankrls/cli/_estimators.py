@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from rankrls.estimators.choosing import Scoring
 from rankrls.io import load_model
 from rankrls.preprocessing import QueryScaler, TableEncoder
 
-__all__ = ["Scorer", "make_cv", "make_ranker", "name_features", "tell_search"]
+__all__ = ["Scorer", "make_cv", "make_ranker", "name_features", "note_source", "tell_search"]
 
 #: Rows from which the eigendecomposition of a kernel matrix takes more than a few seconds.
 MANY_ROWS = 4000
@@ -82,6 +83,16 @@ def name_features(estimator: Any, names: list[str] | None) -> None:
         first.feature_names_in_ = np.array(names, dtype=object)
 
 
+def note_source(model: Any, event: str, **columns: str | None) -> None:
+    """Store the columns of the training files in a model, and an event in its history."""
+    ranker = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    source = dict(getattr(ranker, "_source", {}))
+    source |= {name: column for name, column in columns.items() if column is not None}
+    when = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    source["history"] = [*source.get("history", [])[-99:], f"{when} {event}"]
+    ranker._source = source
+
+
 class Scorer:
     """A model from a file, and what it needs to know of rows.
 
@@ -90,6 +101,7 @@ class Scorer:
     model : estimator
     ranker : estimator
         Its last step, or the model itself.
+    steps : list of transformers
     has_steps : bool
         Whether features are filled in or scaled first.
     n_features : int
@@ -110,6 +122,8 @@ class Scorer:
         Whether the first step chooses columns of a data frame by their names.
     ignores_new : bool
         Whether a feature that was never there in training cannot change a score.
+    source : dict
+        Columns of label, qid and weight that it was fitted to, and its history, as far as known.
     """
 
     def __init__(self, path: str) -> None:
@@ -117,7 +131,7 @@ class Scorer:
             raise ValueError("the model is read from a file, not from stdin")
         self.model = load_model(path)
         steps = self.model.steps if isinstance(self.model, Pipeline) else [("", self.model)]
-        self._steps = [step for _, step in steps[:-1]]
+        self.steps = [step for _, step in steps[:-1]]
         self.has_steps = len(steps) > 1
         self.ranker: BaseEstimator = steps[-1][1]
         if not hasattr(self.ranker, "predict") or not hasattr(self.model, "n_features_in_"):
@@ -130,8 +144,9 @@ class Scorer:
         needed = set(required_features(self.model) or ())
         self.unused = [name for name in self.names or () if name not in needed]
         self.n_features = int(self.model.n_features_in_)
-        self.needs_qid = any(isinstance(step, QueryScaler) for step in self._steps)
-        imputers = [step.strategy for step in self._steps if isinstance(step, SimpleImputer)]
+        self.source: dict[str, Any] = dict(getattr(self.ranker, "_source", {}))
+        self.needs_qid = any(isinstance(step, QueryScaler) for step in self.steps)
+        imputers = [step.strategy for step in self.steps if isinstance(step, SimpleImputer)]
         self.fills_in = imputers[0] if imputers else None
         if isinstance(self.ranker, AutoRanker):
             self.needs_qid |= self.ranker._with_qid
@@ -139,7 +154,7 @@ class Scorer:
         self.takes_tables, self.text = encoder is not None, None
         if encoder is not None:
             self.fills_in, self.text = "median", _text_of(encoder, self.names)
-        self.takes_frames = bool(self._steps) and isinstance(self._steps[0], ColumnTransformer)
+        self.takes_frames = bool(self.steps) and isinstance(self.steps[0], ColumnTransformer)
         if self.takes_frames:  # its steps take text and missing values, or refuse them
             self.takes_tables, self.fills_in, self.text = True, "steps", "auto"
         self.ignores_new = getattr(self.ranker, "kernel", "linear") == "linear"
@@ -153,7 +168,7 @@ class Scorer:
             )
         if self.takes_frames and self.names is not None and not sparse.issparse(X):
             X = (X if isinstance(X, RawTable) else RawTable(self.names, X, {})).to_frame()
-        X = transformed(self._steps, X, qid)
+        X = transformed(self.steps, X, qid)
         if not isinstance(self.ranker, AutoRanker):
             return self.ranker.predict(X)
         one = np.zeros(X.shape[0]) if qid is None else qid
@@ -161,8 +176,8 @@ class Scorer:
 
     def _encoder(self) -> TableEncoder | None:
         """What makes the table of a file numeric, if it need not be."""
-        if self._steps:
-            return self._steps[0] if isinstance(self._steps[0], TableEncoder) else None
+        if self.steps:
+            return self.steps[0] if isinstance(self.steps[0], TableEncoder) else None
         return self.ranker._table if isinstance(self.ranker, AutoRanker) else None
 
 

@@ -8,7 +8,7 @@ import inspect
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, BinaryIO
 
@@ -18,7 +18,7 @@ from rankrls._atomic import is_stream
 from rankrls._frames import RawTable
 from rankrls._streams import without_suffix, written
 from rankrls.cli._options import DataOptions
-from rankrls.cli._output import Work, require_stdout, stdout_errors
+from rankrls.cli._output import Work, require_stdout, stdout_errors, warn
 from rankrls.datasets import iter_ranking, load_ids, load_ranking
 from rankrls.datasets.formats import SUFFIXES, sniff
 
@@ -96,6 +96,9 @@ class DataFile:
     unused : list of str
         Those of them that the model does not use. Their columns are not read, and need not be
         there: tables have missing values in their place.
+    stored : mapping, optional
+        Columns of label and qid that a model was fitted to: those of this file, too, unless the
+        options name others.
     **reading
         Further arguments of `load_ranking`; ``text`` has names of ``named``.
     """
@@ -106,6 +109,7 @@ class DataFile:
         options: DataOptions,
         named: list[str] | None = None,
         unused: Sequence[str] = (),
+        stored: Mapping[str, Any] | None = None,
         **reading: Any,
     ) -> None:
         self.paths, self.options = _expanded(path), options
@@ -124,6 +128,7 @@ class DataFile:
             "zero_based": options.zero_based,
             "missing": "error" if options.missing in (None, "error") else "nan",
             "group": options.group or "auto",
+            "unlabelled": options.unlabelled,
         }
         if options.one_ranking and options.group:
             raise ValueError("--one-ranking and --group exclude each other")
@@ -133,6 +138,7 @@ class DataFile:
         self._letor_names = names_from(options.feature_names)
         _require_different(self._letor_names)
         self.named, self.unused = named, frozenset(unused)
+        self.stored, self._told = dict(stored or {}), False
         self._read: list[str] = []  # those of the named features whose columns are read
         self.id_column: str | None = None  # of a table: no feature, unless it is named as one
         for one in self.paths if self.several else ():
@@ -184,6 +190,7 @@ class DataFile:
 
     def _with_names(self, rows: Any) -> Any:
         """The same rows, with the names of LETOR features or the columns of a model, if given."""
+        self._tell_unnamed(rows.format)
         if rows.format == "letor" and self._letor_names is not None:
             rows.feature_names = self._letor_names
         if isinstance(rows.data, RawTable) and rows.data.shape[1] == len(self._read):
@@ -226,6 +233,10 @@ class DataFile:
         reading = self.reading | {"format": format if self.several else kind}
         if kind == "letor" and self._letor_names is not None:
             reading["n_features"] = len(self._letor_names)
+        for role, name in (("target", "label"), ("qid", "qid")):
+            needed = kind != "letor" and role in reading.get("need", ())
+            if needed and reading[role] == "auto" and name in self.stored:
+                reading[role] = self.stored[name]
         if self.named is not None and kind != "letor":
             self._require_undropped()
             # No other column is read, so that none has to be dropped.
@@ -240,6 +251,21 @@ class DataFile:
         elif self.id_column is not None and kind != "letor" and reading["features"] is None:
             reading["drop"] = [*(reading["drop"] or []), self.id_column]
         return reading
+
+    def _tell_unnamed(self, kind: str) -> None:
+        """Warn if features of a model are matched by their order, once."""
+        known = "n_features" in self.reading and not self._told
+        self._told = True
+        if known and kind == "letor" and self.named is not None and self._letor_names is None:
+            warn(
+                f"the model has names of its features and {self.name} has numbers: feature 1 is "
+                f"taken as {self.named[0]!r}, and so on"
+            )
+        if known and kind != "letor" and self.named is None and self.reading["features"] is None:
+            warn(
+                f"the model has no names of features, so the columns of {self.name} are taken in "
+                "their order; name them by --features to be sure"
+            )
 
     def _features_of_the_model(self, kind: str) -> tuple[list[str], list[str]]:
         """Features that are read, in the order of the model, and their columns.

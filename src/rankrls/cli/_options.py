@@ -133,6 +133,7 @@ class DataOptions:
     delimiter: str | None
     zero_based: bool
     missing: str | None
+    unlabelled: str
     group: str | None
     given: frozenset[str]
 
@@ -241,6 +242,8 @@ def data_options(
                          help="How to impute missing features (empty cells, NA, NaN, NULL): by the "
                          "mean of the feature, by 0, or not at all (error, the default). The "
                          "imputation is part of the model and is applied by predict and evaluate."),
+            click.option("--unlabelled", type=click.Choice(["error", "drop"]), default="error",
+                         show_default=True, help="Rows without a label: stop, or leave them out."),
         ],
     )  # fmt: skip
 
@@ -254,7 +257,8 @@ def model_options(function: F) -> F:
                          help="linear, rbf, poly, sigmoid, cosine, laplacian, …"),
             click.option("--gamma", type=float, help="Of rbf, poly, sigmoid, laplacian and chi2; "
                          "by default 1/n_features."),
-            click.option("--degree", type=float, default=3, show_default=True, help="Of poly."),
+            click.option("--degree", type=float, default=3, show_default=True,
+                         help="Degree of the polynomial kernel."),
             click.option("--coef0", type=float, default=1, show_default=True,
                          help="Of poly and sigmoid."),
             click.option("--cost", type=click.Choice(["magnitude", "unit", "relative"]),
@@ -275,7 +279,7 @@ def model_options(function: F) -> F:
                          "held-out rows, and never from labels."),
             click.option("--solver", default="auto", show_default=True,
                          type=click.Choice(["auto", "primal", "dual", "nystroem", "cg"])),
-            click.option("--basis", "n_components", type=click.IntRange(1),
+            click.option("--basis", "n_components", type=click.IntRange(1, 2**31),
                          metavar="N",
                          help="Nyström approximation with N random rows as basis."),
             click.option("--max-iter", type=click.IntRange(1), metavar="N",

@@ -92,5 +92,7 @@ def refuse_columns(options: DataOptions, command: str) -> None:
             f"--weight counts in training only, and {command} has no use for it; if "
             f"{options.weight!r} is no feature, give it by --drop"
         )
+    if command == "predict" and "unlabelled" in options.given:
+        raise ValueError("--unlabelled is for training and evaluation: predict needs no labels")
     if options.feature_names:
         raise ValueError(f"--feature-names is for training: {command} goes by those of the model")

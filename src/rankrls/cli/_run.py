@@ -64,7 +64,8 @@ REMEDIES: tuple[tuple[str, Any], ...] = (
     (r": read them in smaller batches, with \w+", ": read fewer rows, or use rankrls fit --stream"),
     (r"read fewer rows at a time, with iter_ranking", "read fewer rows"),
     (r"\bleave out group=('[^']*')", r"leave out --group \1"),
-    (r": extend alphas", ": widen --alphas"),
+    (r": extend alphas(, or leave alphas=None, which extends the grid itself)?",
+     ": widen --alphas"),
     (r"name its format", "name it by --format"),
     (r"\bquery_weighting='(\w+)'", r"--query-weighting \1"),
     (r"\b(kernel|solver|cost|ties|scoring|cv)='([\w@-]+)'", r"--\1 \2"),
@@ -82,9 +83,6 @@ REMEDIES: tuple[tuple[str, Any], ...] = (
 
 #: What only commands with --auto can do about columns of text.
 KEEP_TEXT = ", or keep text for AutoRanker by load_ranking with text='auto'"
-
-#: Options that were renamed to what they are called in Python.
-RENAMED = {"--n-components": "--basis", "--seed": "--random-state"}
 
 #: Options that people try first, and what to do instead.
 HINTS = {
@@ -112,7 +110,7 @@ def run(argv: list[str]) -> int:
         cli.main(args=argv, prog_name="rankrls")
     plain = argv[: argv.index("--")] if "--" in argv else argv
     debug = "--debug" in plain
-    argv = [_renamed(word) for word in plain if word != "--debug"] + argv[len(plain) :]
+    argv = [word for word in plain if word != "--debug"] + argv[len(plain) :]
     try:
         with _terminable(), _told_warnings(debug):
             with cli.make_context("rankrls", argv) as context:
@@ -141,15 +139,6 @@ def run(argv: list[str]) -> int:
         except OSError:
             _forget_stdout()
         return code
-
-
-def _renamed(word: str) -> str:
-    """The option by its name of today, and a line about it."""
-    name, equals, value = word.partition("=")
-    if name not in RENAMED:
-        return word
-    warn(f"{name} is called {RENAMED[name]} now; the old name will go in a later release")
-    return RENAMED[name] + equals + value
 
 
 def _open_standard_streams() -> None:
@@ -194,7 +183,7 @@ def _explain(error: Exception) -> tuple[str, int]:
         return _as_options(one_line(str(error))), BAD_INPUT
     if isinstance(error, MemoryError):
         what = _as_options(one_line(str(error))) or "--debug tells where"
-        return f"there is not enough memory ({what})", UNEXPECTED
+        return f"there is not enough memory ({what})", BAD_INPUT
     kind = type(error).__name__
     return f"unexpected {kind}: {one_line(str(error))} (--debug tells where)", UNEXPECTED
 

@@ -21,11 +21,11 @@ from rankrls.core.relations.cv import (
     cross_validate,
     unpaired,
 )
-from rankrls.core.relations.holdout_gradient import holdout_error, holdout_errors
+from rankrls.core.relations.holdout import holdout_error, holdout_errors
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import KernelSum, Side
 from rankrls.estimators.choosing import Scoring, best_of, check_alphas, default_grid, search_alphas
-from rankrls.estimators.conditional import ConditionalRanker
+from rankrls.estimators.conditional_base import ConditionalRanker
 from rankrls.estimators.objects import Objects
 from rankrls.estimators.relation_folds import folds_of
 from rankrls.estimators.relation_inputs import Relation, check_alpha_grids, check_alpha_pairs

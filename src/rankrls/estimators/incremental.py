@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls import _resources
-from rankrls._calls import names_lasting_queries, unchanged_on_error, warn
+from rankrls._calls import unchanged_on_error, warn
 from rankrls._validation import check_positive, show
 from rankrls.core.linalg.factorizations import NotPositiveError
 from rankrls.core.linalg.krylov import History
@@ -352,7 +352,6 @@ class IncrementalRanker(RidgeRanker):
         return True
 
     @IncrementalMethod
-    @names_lasting_queries
     def partial_fit(
         self,
         X: Any,
@@ -417,7 +416,6 @@ class IncrementalRanker(RidgeRanker):
         return self
 
     @IncrementalMethod
-    @names_lasting_queries
     def forget(
         self,
         X: Any,

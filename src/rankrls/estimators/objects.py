@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import eigvalsh
 
 from rankrls import _resources
 from rankrls._calls import warn
@@ -209,25 +208,29 @@ class Objects:
         """
         X, n = self.features, len(self)
 
-        def gram() -> Array:
+        def require() -> None:
             advice = "use fewer objects: all n × n kernel values are needed"
             _resources.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
+
+        def gram() -> Array:
+            require()
             return self.gram()
 
         if isinstance(self.kernel, KernelSum):
-            K, floor = gram(), self.kernel.identity_weight
-            if floor > 0.0 and not self.kernel.positive:
-                floor = max(0.0, float(eigvalsh(K, subset_by_index=[0, 0])[0]))
+            K = gram()
             if self.profile is not None:
-                return ProfiledSide(K, self.kernel.profiles, self.profile, free, floor=floor)
-            return Side(K, floor=floor, parts=lambda: list(self.parts(self.new(self.X))))
+                return ProfiledSide(K, self.kernel.profiles, self.profile, free)
+            return Side(K, parts=lambda: list(self.parts(self.new(self.X))))
         if not self.kernel.linear:
             return Side(gram())
-        if not sparse.issparse(X):  # the kernel matrix is rarely needed if there are few features
-            return Side(gram if 8 * X.shape[1] <= n else gram(), X)
-        # A dense copy is no larger than the kernel matrix, and its columns keep their digits.
-        K = gram()
-        return Side(K, X.toarray(), multiplies=False) if X.shape[1] <= n else Side(K)
+        if sparse.issparse(X):
+            # A dense copy is no larger than the kernel matrix, and its columns keep their digits.
+            require()
+            few = X.shape[1] <= n
+            return Side(gram, X.toarray(), multiplies=False) if few else Side(gram())
+        if 8 * X.shape[1] > n:  # otherwise the kernel matrix is rarely needed
+            require()
+        return Side(gram, X)
 
     # ------------------------------------------------------------------ new objects
 
@@ -406,18 +409,8 @@ class Objects:
 class NewObjects:
     """Objects to predict for, with their features and matching training objects.
 
-    Parameters
-    ----------
-    objects : Objects
-        The training objects.
-    X : ndarray or CSR of shape (n', d)
-    names : pandas Index of length n', or None
-    name : str
-        Name of X in messages.
-    among : ndarray of shape (n', n'), optional
-        Kernel values among the new objects of a precomputed kernel.
-    rows : ndarray, optional
-        The selected rows of ``of``, if this is a part of other new objects.
+    ``among`` are kernel values (n', n') among these objects, of a precomputed kernel. ``rows`` are
+    the selected rows of ``of``, if this is a part of other new objects.
     """
 
     def __init__(
@@ -467,17 +460,7 @@ def read_kernels(
 ) -> Kernel | KernelSum:
     """Read the kernel, or the sum of kernels, from the parameters of an estimator.
 
-    Parameters
-    ----------
-    kernel : str, callable or list of these
-    weights : array-like of shape (n_kernels,) or None
-        Weights of the kernels. None: equal weights that sum to one.
-    params : dict, list of dict or None
-        Parameters of the kernel, or of every kernel of a list.
-    name : str
-        Name of the parameter that contains ``kernel``, for messages.
-    gamma, **common
-        gamma, degree, coef0, n_jobs.
+    ``weights`` None: equal weights that sum to one. ``name`` is the parameter with ``kernel``.
     """
     several = isinstance(kernel, list | tuple)
     kernels = list(kernel) if several else [kernel]
@@ -537,14 +520,8 @@ def in_order(
 ) -> tuple[Any, Any]:
     """Align the columns of kernel matrices with the objects; also return names of the rows.
 
-    Parameters
-    ----------
-    kernel : Kernel or KernelSum
-    X : array-like, or list of kernel matrices, which are stacked horizontally
-    name : str
-        Name of X in messages.
-    objects : Objects, optional
-        The training objects, if X are others. None: the rows and columns of X are the same objects.
+    A list of kernel matrices is stacked horizontally. ``objects`` are the training objects; None:
+    the rows and columns of X are the same objects.
     """
     k = n_matrices(kernel)
     square, known = objects is None, None if objects is None else objects.names

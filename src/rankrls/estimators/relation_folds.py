@@ -40,24 +40,10 @@ def folds_of(
     rng: np.random.RandomState,
     X: Any,
 ) -> RelationFolds:
-    """Build the folds for the parameter ``cv`` of an estimator.
+    """Build the folds for ``cv`` of an estimator; rows are the conditioning objects.
 
-    Parameters
-    ----------
-    cv : str, int, splitter or iterable
-        As in `ConditionalRankRLSCV`.
-    observations : Observations
-        Labels with the conditioning objects as rows.
-    condition_on : {"rows", "columns"}
-        Whether rows of ``observations`` are rows or columns of the user's Y.
-    paired : bool
-        Whether the relation is symmetric or reciprocal.
-    two_domains : bool
-        Whether row and column objects are of different kinds.
-    shortcut, n_folds, rng
-        As in `draw_folds`.
-    X : array-like
-        Input of a splitter.
+    ``paired``: the relation is symmetric or reciprocal. ``X`` is the input of a splitter, and the
+    other parameters are those of `draw_folds`.
     """
     p, g = observations.shape
     structure = cv if isinstance(cv, str) else "auto"
@@ -101,24 +87,11 @@ def draw_folds(
     n_folds: int | None,
     rng: np.random.RandomState,
 ) -> RelationFolds:
-    """Draw folds of rows, columns, objects, or of the pairs of complete rows.
+    """Draw folds of rows, columns, objects ("both"), or of the pairs of complete rows ("edges").
 
-    Parameters
-    ----------
-    structure : {"rows", "columns", "both", "edges"}
-    shape : tuple of int
-        (p, g).
-    paired : bool
-        Whether the relation is symmetric or reciprocal. Objects are then held out with all their
-        pairs, because the mirror image of a pair reveals its label.
-    same_objects : bool
-        Whether rows and columns are the same objects. "both" then holds out objects.
-    shortcut : bool
-        Whether the relation is complete and not paired. Holding out single rows and pairs is then
-        cheap.
-    n_folds : int or None
-        Number of folds. None: single rows if that is cheap, otherwise at most ten folds.
-    rng : RandomState
+    ``paired``: objects are held out with all their pairs, because the mirror image of a pair
+    reveals its label. ``same_objects``: "both" holds out objects. ``shortcut``: the relation is
+    complete and not paired, so that holding out single rows and pairs is cheap.
     """
     p, g = shape
     if structure == "edges":

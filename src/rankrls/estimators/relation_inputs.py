@@ -35,14 +35,8 @@ SIGNS = {None: 0, "symmetric": 1, "reciprocal": -1}
 class Relation(NamedTuple):
     """Objects and labels that a ranker is fitted to.
 
-    Attributes
-    ----------
-    rows : Objects
-    columns : Objects or None
-        None: those of ``rows``, with the same kernel.
-    labels : Observations
-    two_domains : bool
-        Whether rows and columns are objects of two kinds.
+    ``columns`` is None if they are ``rows`` with the same kernel. ``two_domains``: rows and columns
+    are objects of two kinds.
     """
 
     rows: Objects
@@ -156,18 +150,9 @@ def check_relation(observations: Observations, relation: str | None) -> None:
 def check_alpha_pairs(
     name: str, values: Any, *, single: bool = False, one_alpha: bool = False
 ) -> Array:
-    """Return pairs (row, column) of alphas > 0, shape (n_alphas, 2).
+    """Return pairs (row, column) of alphas > 0, shape (n_alphas, 2), from numbers or pairs.
 
-    Parameters
-    ----------
-    name : str
-        Name of the argument in messages.
-    values : number, array-like of shape (n_alphas,) or (n_alphas, 2)
-        A number is the alpha of both sides.
-    single : bool
-        One number or one pair is expected.
-    one_alpha : bool
-        Whether both alphas must be equal, as for a relation between objects of one kind.
+    ``single``: one number or one pair is expected. ``one_alpha``: both alphas must be equal.
     """
     given = np.asarray(values)
     given = given[None] if single or given.ndim == 0 else given

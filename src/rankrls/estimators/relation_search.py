@@ -52,29 +52,11 @@ def descend_weights(
 ) -> tuple[list[Array], float]:
     """Minimise the held-out squared error over kernel weights and alpha, by quasi-Newton steps.
 
-    Parameters
-    ----------
-    start : list of ndarray of shape (n_kernels,)
-        Weights > 0 of each side, which sum to one.
-    alpha : float
-        Initial value.
-    bounds : tuple of float
-        The smallest and the largest alpha.
-    error : callable
-        Function of weights and alpha. Returns the squared error, its gradients with respect to the
-        weights of each side, and its derivative with respect to alpha.
-
-    Returns
-    -------
-    list of ndarray
-        The best weights found, which sum to one.
-    float
-        The best alpha for them.
-
-    Notes
-    -----
-    The logarithm of the error is minimised over the logarithms of alpha and of the unnormalised
-    weights. Weights are divided by their sum.
+    ``start`` has the weights > 0 of each side, which sum to one, and ``bounds`` the smallest and
+    the largest alpha. ``error`` is a function of weights and alpha. It returns the squared error,
+    its gradients with respect to the weights of each side, and its derivative with respect to
+    alpha. The logarithm of the error is minimised over the logarithms of alpha and of weights,
+    which are divided by their sum. Returns the best weights and the best alpha for them.
     """
     splits = np.cumsum([len(weights) for weights in start])
     first = np.log(np.concatenate([*start, [alpha]]))
@@ -125,31 +107,12 @@ def search_weights(
     first: float,
     most: float = np.inf,
 ) -> tuple[list[Array], float]:
-    """Search for kernel weights of both sides with a better held-out score.
+    """Search for kernel weights of both sides with a better held-out ``score``.
 
-    Parameters
-    ----------
-    start : list of ndarray of shape (n_kernels,)
-        Weights of each side, which sum to one. The overall scale is determined by alpha.
-    score : callable
-        Returns the held-out score of weights, higher = better.
-    first : float
-        Score of ``start``.
-    most : float
-        Maximal number of trials.
-
-    Returns
-    -------
-    list of ndarray
-        The best weights found.
-    float
-        Their score.
-
-    Notes
-    -----
     Each weight in turn is multiplied or divided by a factor as long as the score improves, and in
-    the first sweep also set to zero. Each trial changes one side only. A sweep without improvement
-    ends the search for its factor. Of two kernels, only the first is multiplied and divided.
+    the first sweep also set to zero, in at most ``most`` trials. Each trial changes one side only.
+    A sweep without improvement ends the search for its factor. Of two kernels, only the first is
+    multiplied and divided. Returns the best weights, which sum to one, and their score.
     """
     best, top = [np.array(weights, dtype=np.float64) for weights in start], first
     places = [(s, k) for s, weights in enumerate(best) for k in range(len(weights))]
@@ -196,23 +159,12 @@ def search_pairs(
     evaluate: Callable[[Array], dict[str, Array]],
     sizes: tuple[float, float],
 ) -> tuple[int, dict[str, Array]]:
-    """Score pairs of alphas, and find the best of them.
+    """Score pairs of alphas (row, column), and find the best of them.
 
-    Parameters
-    ----------
-    grids : tuple of two ascending arrays, or None
-        All pairs of these. None: those of `default_grid`; first both alphas at a time, then one
-        side after the other, as long as the score gets better.
-    evaluate : callable
-        From pairs (n, 2) to a dict of arrays of shape (n,), "mean_score" among them.
-    sizes : tuple of float
-        About the largest eigenvalues of the two kernels. For the default grids only.
-
-    Returns
-    -------
-    best : int
-    found : dict
-        "alpha" of shape (n_alphas, 2), ascending, and what ``evaluate`` gave, for all pairs tried.
+    ``grids``: all pairs of two ascending grids. None: `default_grid` of the ``sizes`` of the two
+    kernels, first both alphas at a time, then one side after the other while the score improves.
+    ``evaluate`` maps pairs (n, 2) to a dict of arrays (n,), "mean_score" among them. Returns the
+    index of the best pair, and "alpha" (n_alphas, 2) with the results of all pairs tried.
     """
     if grids is not None:
         pairs = np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, 2)

@@ -43,6 +43,10 @@ def _estimator(tree: Any, reader: ArchiveReader) -> dict[str, Any]:
     description["summary"] = summary
     if names is not None:
         description["feature_names"] = names
+    source = _sketch(fields.get("_source"), reader)
+    if isinstance(source, dict):
+        history = source.pop("history", [])
+        description |= {"columns": source, "history": history}
     return description
 
 

@@ -27,7 +27,7 @@ from rankrls.io._kinds import (
     within,
 )
 from rankrls.io._records import EstimatorRecord, Record, call
-from rankrls.io._stored_estimators import DROPPED, OUTPUT, SEEN, VERBOSE, check_seen
+from rankrls.io._stored_estimators import DROPPED, OUTPUT, SEEN, SOURCE, VERBOSE, check_seen
 
 __all__ = ["AUTO", "RANDOM_TREES"]
 
@@ -156,6 +156,7 @@ AUTO = (
             "_views": listing(listing(TEXT)),
             "_factors": array("f", "members"),
             "_with_qid": FLAG,
+            "_source": optional(SOURCE),
             "estimators_": listing(instance("RankRLS")),
             "members_": mapping(either(NAMES, array("f", "candidates", nan=True))),
             "best_score_": NUMBER,

@@ -55,6 +55,7 @@ __all__ = [
     "RANKER_ADVICE",
     "SEEN",
     "SEEN_QUERIES",
+    "SOURCE",
     "VERBOSE",
     "check_metric",
     "check_seen",
@@ -126,6 +127,9 @@ RANKER_PARAMS = {
     "n_iter_no_change": SIZE,
 }
 
+#: What the command line knows of the training files: columns of label, qid and weight, and history.
+SOURCE = mapping(either(TEXT, listing(TEXT)))
+
 COMMON_FIELDS = {
     **SEEN,
     "solver_": TEXT,
@@ -134,9 +138,7 @@ COMMON_FIELDS = {
     "n_queries_": COUNT,
     "_flat": FLAG,
     "_with_qid": FLAG,
-    "_label_column": optional(TEXT),
-    "_qid_column": optional(TEXT),
-    "_weight_column": optional(TEXT),
+    "_source": optional(SOURCE),
     "_kernel_numbers": optional(array("i", "objects")),
 }
 
@@ -306,7 +308,7 @@ RANKERS = (
         "rankrls.estimators",
         fields={
             **COMMON_FIELDS,
-            "_model": instance("HingeModel"),
+            "_model": instance("FittedFunction"),
             "objective_": either(NUMBER, array("f", "k", nan=True)),
             "gap_": either(NUMBER, array("f", "k", nan=True)),
         },

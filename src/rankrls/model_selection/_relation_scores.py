@@ -14,7 +14,7 @@ from rankrls._calls import Progress, tells
 from rankrls._validation import check_integer
 from rankrls.core.relations.cv import RelationFolds
 from rankrls.estimators.choosing import Scoring
-from rankrls.estimators.conditional import ConditionalRanker
+from rankrls.estimators.conditional_base import ConditionalRanker
 from rankrls.estimators.relation_folds import folds_of
 from rankrls.estimators.relation_inputs import Relation
 

@@ -30,12 +30,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import blas, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, blas, cholesky, solve_triangular
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator
 
 from rankrls.core.preferences.costs import Cost, Loss
 from rankrls.core.preferences.query_weights import (
+    CANCELLED,
     Groups,
     Levels,
     QueryWeights,
@@ -65,6 +66,7 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
+EPS = float(np.finfo(np.float64).eps)
 
 
 class Moments(NamedTuple):
@@ -135,6 +137,13 @@ class Laplacian(ABC):
     @abstractmethod
     def row_weight(self) -> Array:
         """Weight of each row that has an edge, zero for the others, shape (m,)."""
+
+    def lost_digits(self, n_features: int | None) -> float:
+        """Relative rounding error of what light edges determine; 0 if weights are similar.
+
+        ``n_features`` is None for a kernel.
+        """
+        return 0.0
 
     @abstractmethod
     def links(self) -> sparse.coo_array:
@@ -244,6 +253,10 @@ class PooledLaplacian(Laplacian):
         share, codes = self.groups.share, self.groups.codes
         return self.scale * (1 - share) + share**2 * self.between.degree()[codes]
 
+    def lost_digits(self, n_features: int | None) -> float:
+        """Those of the levels."""
+        return self.between.lost_digits(n_features)
+
     def row_weight(self) -> Array:
         """ω in levels that are compared with another level."""
         return np.where(self.scale > 0, self.groups.weight, 0.0)
@@ -259,28 +272,25 @@ class PooledLaplacian(Laplacian):
 
 
 class EdgeLaplacian(Laplacian):
-    """An explicit multigraph: edges (head, tail) with weight w² and target z.
+    """An explicit multigraph: edges (head, tail) with weight w² and target z, in any number."""
 
-    ``simple`` asserts that no two edges join the same rows; otherwise parallel and opposite edges
-    are merged (weights are summed, targets averaged), which does not change L and r.
-    """
-
-    def __init__(
-        self, head: Array, tail: Array, weight: Array, z: Array, n_rows: int, *, simple: bool
-    ) -> None:
-        self.energy = np.array([float(weight @ z**2)])
-        if not simple:
-            head, tail, weight, z = _merge_edges(head, tail, weight, z, n_rows)
+    def __init__(self, head: Array, tail: Array, weight: Array, z: Array, n_rows: int) -> None:
         self.head, self.tail, self.weight, self.z = head, tail, weight, z
         flow = weight * z
+        self.energy = np.array([float(flow @ z)])
         self.r = (sums(head, flow, n_rows) - sums(tail, flow, n_rows))[:, None]
+
+    @cached_property
+    def adjacency(self) -> sparse.csr_array:
+        """The weights of the edges as a sparse matrix of shape (m, m), (head, tail) only."""
+        shape = (self.n_rows, self.n_rows)
+        return sparse.csr_array((self.weight, (self.head, self.tail)), shape=shape)
 
     @cached_property
     def matrix(self) -> sparse.csr_array:
         """L as a sparse matrix of shape (m, m)."""
-        m, w = self.n_rows, self.weight
-        adjacency = sparse.csr_array((w, (self.head, self.tail)), shape=(m, m))
-        return (sparse.diags_array(self.degree()) - adjacency - adjacency.T).tocsr()
+        diagonal = sparse.diags_array(self.degree())
+        return (diagonal - self.adjacency - self.adjacency.T).tocsr()
 
     def apply(self, V: Array) -> Array:
         """The sparse product L V; a single column is multiplied as a vector, which is faster."""
@@ -289,26 +299,64 @@ class EdgeLaplacian(Laplacian):
         return self.matrix @ V
 
     def moments(self, X: Any) -> Moments:
-        """Xᵀ(L X), the columns centred by connected component (L ignores such shifts)."""
+        """Xᵀ(L X), or sums over differences of rows if that would cancel."""
         mean = _weighted_mean(self.row_weight(), X)
-        components = self._components
+        eps, degree = float(np.finfo(X.dtype).eps), self.degree()
         if sparse.issparse(X):
-            gram = (X.T @ (self.matrix @ X)).toarray()
-            cross = X.T @ self.r
-            squares = X.multiply(X).T @ self.degree()
-            centre_columns(
-                gram, cross, squares, X, components.deviations, lambda D: self.matrix @ D, self.r
-            )
-            gram = (gram + gram.T) / 2
-            clear_rounding(gram, cross, squares, float(np.finfo(X.dtype).eps))
-            return Moments(gram, cross, mean)
-        squares = _weighted_squares(self.degree(), X)
-        X = components.deviations(X)
-        gram = (X.T @ (self.matrix.astype(X.dtype) @ X)).astype(np.float64)
-        cross = (X.T @ self.r.astype(X.dtype)).astype(np.float64)
+            gram, cross = (X.T @ (self.matrix @ X)).toarray(), X.T @ self.r
+            squares = X.multiply(X).T @ degree
+
+            def deviations(D: Array) -> Array:
+                return self._components.deviations(D)
+
+            centre_columns(gram, cross, squares, X, deviations, lambda D: self.matrix @ D, self.r)
+        else:
+            squares = _weighted_squares(degree, X)
+            D = X - mean.astype(X.dtype)
+            A = self.adjacency.astype(X.dtype, copy=False)
+            LD = degree.astype(X.dtype)[:, None] * D - A @ D - A.T @ D
+            gram, cross = (D.T @ LD).astype(np.float64), (D.T @ self.r).astype(np.float64)
+            uneven = bool(self._light.any())
+            if uneven or (gram.diagonal() < CANCELLED * _weighted_squares(degree, D)).any():
+                gram, cross = self._sums_of_differences(X)
         gram = (gram + gram.T) / 2
-        clear_rounding(gram, cross, squares, float(np.finfo(X.dtype).eps))
+        clear_rounding(gram, cross, squares, eps)
         return Moments(gram, cross, mean)
+
+    @property
+    def _light(self) -> Array:
+        """Edges of small weight compared with the largest one, shape (l,), bool."""
+        return self.weight * UNEVEN < self.weight.max(initial=0.0)
+
+    def lost_digits(self, n_features: int | None) -> float:
+        """Rounding error of the heaviest edge relative to the light edges.
+
+        They do not matter if the other edges are enough to determine all features, or (for a
+        kernel) connect the same rows.
+        """
+        light, m = self._light, self.n_rows
+        if not light.any():
+            return 0.0
+        kept = sparse.csr_array((self.weight * ~light, (self.head, self.tail)), shape=(m, m))
+        kept.eliminate_zeros()
+        if n_features is not None and np.count_nonzero(~light) >= n_features:
+            return 0.0
+        if n_features is None and connected_components(kept)[0] == self._components.n_groups:
+            return 0.0
+        weight = self.weight[light]
+        share = min(m if n_features is None else n_features, len(weight)) / float(weight.sum())
+        return EPS * float(self.weight.max()) * share
+
+    def _sums_of_differences(self, X: Array) -> tuple[Array, Array]:
+        """Σ w² d dᵀ and Σ w² z d over the edges, d = x_h − x_j, a block of edges at a time."""
+        n = X.shape[1]
+        gram, cross = np.zeros((n, n)), np.zeros((n, 1))
+        for edges in row_blocks(len(self.weight), n):
+            D = X[self.head[edges]] - X[self.tail[edges]]
+            weighted = self.weight[edges, None] * D
+            gram += weighted.T @ D
+            cross += weighted.T @ self.z[edges, None]
+        return gram, cross
 
     @cached_property
     def _components(self) -> Groups:
@@ -318,9 +366,13 @@ class EdgeLaplacian(Laplacian):
 
     def factor(self) -> Factor:
         """The incidence matrix if there are few edges, otherwise a Cholesky factor of L."""
-        if len(self.weight) <= self.row_weight().sum():
-            return IncidenceFactor(self.head, self.tail, self.weight, self.z, self.n_rows)
-        return self.independent_factor()
+        n_ends = self.row_weight().sum()
+        edges = self.head, self.tail, self.weight, self.z
+        if len(self.weight) > n_ends:
+            edges = _merge_edges(*edges, self.n_rows)
+        if len(edges[0]) > n_ends:
+            return self.independent_factor()
+        return IncidenceFactor(*edges, self.n_rows)
 
     def independent_factor(self) -> Factor:
         """A factor with independent columns, at most one for each row."""
@@ -378,6 +430,10 @@ class SumLaplacian(Laplacian):
         """The sum of both."""
         return self.scored.degree() + self.edges.degree()
 
+    def lost_digits(self, n_features: int | None) -> float:
+        """The larger of both."""
+        return max(self.scored.lost_digits(n_features), self.edges.lost_digits(n_features))
+
     def row_weight(self) -> Array:
         """The larger of both."""
         return np.maximum(self.scored.row_weight(), self.edges.row_weight())
@@ -413,6 +469,9 @@ def _weighted_mean(weight: Array, rows: Any) -> Array:
     share = weight / (weight.sum() or 1.0)
     return np.asarray(share.astype(rows.dtype) @ rows, dtype=np.float64).ravel()
 
+
+#: Edges are light if their weight is less than the largest one divided by this.
+UNEVEN = 1e6
 
 #: Maximum number of pairs of distinct scores of a query for a cost without a closed form (about
 #: 4500 distinct scores in one query).
@@ -625,7 +684,14 @@ class GroundedFactor(Factor):
         super().__init__(m, self.free)
         self.R, self.t = L[np.ix_(self.free, self.free)], r[self.free]
         if len(self.free):  # older versions of SciPy do not accept empty matrices
-            self.R = cholesky(self.R, lower=True, check_finite=False)
+            try:
+                self.R = cholesky(self.R, lower=True, check_finite=False)
+            except LinAlgError:
+                raise ValueError(
+                    "the weights of the preferences differ by so many orders of magnitude that "
+                    "light ones are lost in rounding; use weights (or for cost='relative' scores "
+                    "and magnitudes) of a smaller range, or leave the light ones out"
+                ) from None
             self.t = solve_triangular(self.R, self.t, lower=True, check_finite=False)
 
     def null(self) -> sparse.csr_array:
@@ -809,7 +875,7 @@ def level_edges(levels: Levels, Omega: Array, c: Array, cost: Cost) -> tuple[Edg
     # All rows of a level are compared with level b with weight c Ω_b w².
     kappa = sums(head, strength * Omega[tail], g) + sums(tail, strength * Omega[head], g)
     weight = strength * Omega[head] * Omega[tail]
-    return EdgeLaplacian(head, tail, weight, z, g, simple=True), kappa
+    return EdgeLaplacian(head, tail, weight, z, g), kappa
 
 
 def log_weights(between: EdgeLaplacian, levels: Levels, weights: QueryWeights, cost: Cost) -> float:
@@ -854,7 +920,7 @@ def from_edges(
     used = weight > 0
     pairs, magnitude, weight = pairs[used], magnitude[used], weight[used]
     z, weight = cost.edges(magnitude, weight)
-    system = EdgeLaplacian(pairs[:, 0], pairs[:, 1], weight, z, n_rows, simple=False)
+    system = EdgeLaplacian(pairs[:, 0], pairs[:, 1], weight, z, n_rows)
     covariates = None
     if features is not None:
         covariates = Covariates.of(pairs, weight, z, features[used], n_rows)

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dsyr2
 
-from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets, free_offsets
-from rankrls.core.relations.pairwise import KRONECKER, PairwiseKernel
+from rankrls.core.relations.pairwise import KRONECKER, PairwiseKernel, RelationLoss
 from rankrls.core.relations.sides import Side, Spectrum, decompose
 
 __all__ = [
@@ -40,6 +39,7 @@ __all__ = [
     "closed_form",
     "damped",
     "row_centred",
+    "shared_bases",
 ]
 
 Array = NDArray[Any]
@@ -72,12 +72,7 @@ class ClosedForm(ABC):
     @cached_property
     def bases(self) -> tuple[Spectrum, Spectrum]:
         """The eigenvectors in use; without the null spaces if eigenvalues are products λσ."""
-        if self.pairwise.plain:
-            return self.left.range, self.right.range
-        left, right = (
-            replace(side.complete, weights=None, mean=None) for side in (self.left, self.right)
-        )
-        return left, right
+        return shared_bases(self.left, self.right, self.pairwise)
 
     @abstractmethod
     def inner(self, alpha: float) -> Array:
@@ -101,16 +96,17 @@ class ClosedForm(ABC):
         return np.stack([left @ self.inner(alpha) @ right.T for alpha in alphas])
 
 
-def closed_form(
-    rows: Side,
-    columns: Side,
-    Y: Array,
-    *,
-    ranking: bool,
-    sign: int,
-    offsets: FreeOffsets = NO_OFFSETS,
-    pairwise: PairwiseKernel = KRONECKER,
-) -> ClosedForm:
+def shared_bases(
+    left: Spectrum, right: Spectrum, pairwise: PairwiseKernel
+) -> tuple[Spectrum, Spectrum]:
+    """Return the eigenvectors in use; without the null spaces if eigenvalues are products λσ."""
+    if pairwise.plain:
+        return left.range, right.range
+    first = replace(left.complete, weights=None, mean=None)
+    return first, first if right is left else replace(right.complete, weights=None, mean=None)
+
+
+def closed_form(rows: Side, columns: Side, Y: Array, loss: RelationLoss) -> ClosedForm:
     """Build the closed-form solution of a complete problem.
 
     Parameters
@@ -119,25 +115,18 @@ def closed_form(
     columns : Side of g objects
         With a sign, this must be ``rows`` itself.
     Y : ndarray of shape (p, g)
-    ranking : bool
-    sign : {0, 1, −1}
-        Symmetric (1) and reciprocal (−1) relations.
-    offsets : FreeOffsets
-        Free offsets. They are not available with a sign.
-    pairwise : PairwiseKernel
-        A kernel with a closed form. "polynomial" has none for ranking with a sign.
+    loss : RelationLoss
+        A pairwise kernel with a closed form. "polynomial" has none for ranking with a sign.
     """
-    if sign and ranking:
-        return PairedRanking(rows.spectrum(), Y, sign, pairwise)
-    free = free_offsets(offsets, ranking=ranking)
-    left = rows.spectrum(centred=free.columns)
-    right = left if sign else columns.spectrum(centred=free.rows)
-    options: dict[str, Any] = {"ranking": ranking, "sign": sign, "constant": free.constant}
-    if pairwise.name == "two-step":
-        return TwoStep(left, right, Y, pairwise=pairwise, **options)
-    if pairwise.name == "polynomial":
-        return SquaredSum(left, right, Y, (rows.K, columns.K), pairwise=pairwise, **options)
-    return CompleteSpectrum(left, right, Y, pairwise=pairwise, **options)
+    if loss.sign and loss.ranking:
+        return PairedRanking(rows.spectrum(), Y, loss.sign, loss.pairwise)
+    left = rows.spectrum(centred=loss.free.columns)
+    right = left if loss.sign else columns.spectrum(centred=loss.free.rows)
+    if loss.pairwise.name == "two-step":
+        return TwoStep(left, right, Y, loss)
+    if loss.pairwise.name == "polynomial":
+        return SquaredSum(left, right, Y, loss, (rows.K, columns.K))
+    return CompleteSpectrum(left, right, Y, loss)
 
 
 class CompleteSpectrum(ClosedForm):
@@ -151,12 +140,8 @@ class CompleteSpectrum(ClosedForm):
         σ, U of G, for g objects; for ranking, of C G C.
     Y : ndarray of shape (p, g)
         Labels. For ranking, offsets of rows have no effect.
-    ranking : bool
-    sign : {0, 1, −1}
-        For regression only, with ``left`` on both sides.
-    constant : bool
-        Whether there is one free offset of all labels, and none of rows or columns.
-    pairwise : PairwiseKernel
+    loss : RelationLoss
+        A sign is for regression only, with ``left`` on both sides.
 
     Notes
     -----
@@ -168,19 +153,9 @@ class CompleteSpectrum(ClosedForm):
         c = Σ e∘D∘Ỹ / Σ e∘D∘e.
     """
 
-    def __init__(
-        self,
-        left: Spectrum,
-        right: Spectrum,
-        Y: Array,
-        *,
-        ranking: bool,
-        sign: int = 0,
-        constant: bool = False,
-        pairwise: PairwiseKernel = KRONECKER,
-    ) -> None:
-        self.left, self.right, self.pairwise = left, right, pairwise
-        self.ranking, self.sign, self.constant = ranking, sign, constant
+    def __init__(self, left: Spectrum, right: Spectrum, Y: Array, loss: RelationLoss) -> None:
+        self.left, self.right, self.pairwise = left, right, loss.pairwise
+        self.ranking, self.sign, self.constant = loss.ranking, loss.sign, loss.free.constant
         self.Y = Y
 
     def labels(self, V: Array, U: Array) -> Array:
@@ -296,7 +271,7 @@ class SquaredSum(CompleteSpectrum):
 
     Parameters
     ----------
-    left, right, Y, ranking, sign, constant, pairwise
+    left, right, Y, loss
         As in `CompleteSpectrum`.
     kernels : tuple of two ndarray, of shape (p, p) and (g, g)
         K and G, positive semi-definite.
@@ -315,10 +290,10 @@ class SquaredSum(CompleteSpectrum):
         left: Spectrum,
         right: Spectrum,
         Y: Array,
+        loss: RelationLoss,
         kernels: tuple[Array, Array],
-        **options: Any,
     ) -> None:
-        super().__init__(left, right, Y, **options)
+        super().__init__(left, right, Y, loss)
         V, U = (basis.vectors for basis in self.bases)
         # Sums over a centred side are zero: functions of the other side are absorbed by offsets.
         self.sums = V.sum(axis=0), U.sum(axis=0)

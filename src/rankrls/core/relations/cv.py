@@ -1,13 +1,13 @@
 """Folds of a relation, and predictions of held-out pairs.
 
-On complete relations, predictions are computed from decomposed kernels (`core.relations.holdout`,
-for two-step `core.relations.two_step_holdout`), or from a closed form for each fold. Otherwise each
+On complete relations, predictions are computed from decomposed kernels (`core.relations.holdout`),
+or from a closed form for each fold. Otherwise each
 fold is refitted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from rankrls.core.relations.complete import CompleteSpectrum, closed_form
 from rankrls.core.relations.holdout import CompleteHoldout
 from rankrls.core.relations.labels import Observations
 from rankrls.core.relations.problem import RelationProblem
-from rankrls.core.relations.two_step_holdout import TwoStepHoldout
 
 __all__ = [
     "BlockFold",
@@ -125,8 +124,7 @@ def complete_labels(problem: RelationProblem) -> Array | None:
 
 def complete_holdout(problem: RelationProblem, Y: Array) -> CompleteHoldout:
     """Build held-out predictions of a complete problem with the labels Y of shape (p, g)."""
-    made = TwoStepHoldout if problem.two_step else CompleteHoldout
-    return made(*problem.sides, Y, **problem.model)
+    return CompleteHoldout(*problem.sides, Y, problem.loss)
 
 
 def unpaired(problem: RelationProblem) -> CompleteSpectrum:
@@ -137,7 +135,7 @@ def unpaired(problem: RelationProblem) -> CompleteSpectrum:
     """
     Y = complete_labels(problem)
     assert Y is not None
-    form = closed_form(*problem.sides, Y, **{**problem.model, "sign": 0})
+    form = closed_form(*problem.sides, Y, replace(problem.loss, sign=0))
     assert isinstance(form, CompleteSpectrum)
     return form
 

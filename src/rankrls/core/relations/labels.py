@@ -36,6 +36,8 @@ __all__ = [
 
 Array = NDArray[Any]
 
+EPS = float(np.finfo(np.float64).eps)
+
 
 @dataclass(frozen=True)
 class CompleteBlock:
@@ -95,10 +97,18 @@ class Cells:
         """Row-major indices into the p × g matrix, shape (q,)."""
         return self.rows * self.shape[1] + self.cols
 
-    @property
-    def full(self) -> bool:
-        """Whether every pair of the relation is observed."""
-        return len(self) == self.shape[0] * self.shape[1]
+    def table(self, values: Array) -> sparse.csr_array:
+        """Store values of the cells in a sparse matrix of shape (p, g)."""
+        pointers = np.searchsorted(self.rows, np.arange(self.shape[0] + 1))
+        return sparse.csr_array((values, self.cols, pointers), shape=self.shape)
+
+    def sums(self, values: Array) -> tuple[Array, Array]:
+        """Sum values (q,) by row and by column, shapes (p,) and (g,)."""
+        p, g = self.shape
+        return (
+            np.bincount(self.rows, values, minlength=p),
+            np.bincount(self.cols, values, minlength=g),
+        )
 
 
 class Observations:
@@ -282,12 +292,11 @@ def free_offsets(offsets: FreeOffsets, *, ranking: bool) -> FreeOffsets:
 
 
 class TableOffsets:
-    """Least-squares offsets of weighted tables of shape (p, g).
+    """Least-squares offsets of weighted cells of a table of shape (p, g).
 
     Parameters
     ----------
-    weight : ndarray of shape (p, g), or Cells
-        Weights of the pairs; unobserved pairs have weight zero.
+    cells : Cells
     free : FreeOffsets
 
     Notes
@@ -301,38 +310,27 @@ class TableOffsets:
     can be moved from a to b. Its solution of minimal norm is used.
     """
 
-    def __init__(self, weight: Array | Cells, free: FreeOffsets) -> None:
-        if isinstance(weight, Cells):
-            shape = weight.shape
-            rows = np.bincount(weight.rows, weight.weight, minlength=shape[0])
-            columns = np.bincount(weight.cols, weight.weight, minlength=shape[1])
-        else:
-            shape = weight.shape
-            rows, columns = weight.sum(axis=1), weight.sum(axis=0)
-        self.shape, self.free = shape, free
-        self.totals = rows, columns
-        self.shares = _inverse(rows), _inverse(columns)
-        self.by_rows = shape[0] > shape[1]  # which side is eliminated
-        self._weight = weight if free.rows and free.columns else None
+    def __init__(self, cells: Cells, free: FreeOffsets) -> None:
+        self.cells, self.free, self.shape = cells, free, cells.shape
+        self.totals = cells.sums(cells.weight)
+        self.shares = tuple(
+            np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+            for total in self.totals
+        )
+        self.by_rows = self.shape[0] > self.shape[1]  # which side is eliminated
 
     @cached_property
     def _table(self) -> Any:
-        """The weights with the eliminated side as rows, as a dense or sparse matrix."""
-        weight = self._weight
-        if isinstance(weight, Cells):
-            weight = sparse.csr_array((weight.weight, (weight.rows, weight.cols)), self.shape)
-        assert weight is not None
-        return weight if self.by_rows else weight.T
+        """The weights with the eliminated side as rows, as a sparse matrix."""
+        table = self.cells.table(self.cells.weight)
+        return table if self.by_rows else table.T.tocsr()
 
     @cached_property
     def _even(self) -> float:
         """The common weight of all pairs, or 0 if weights differ."""
-        weight = self._weight
-        values = weight.weight if isinstance(weight, Cells) else weight
-        assert values is not None
-        full = values.size == self.shape[0] * self.shape[1] > 0
-        first = float(values.flat[0]) if full else 0.0
-        return first if full and bool((values == first).all()) else 0.0
+        weight = self.cells.weight
+        full = len(weight) == self.shape[0] * self.shape[1] > 0
+        return float(weight[0]) if full and bool((weight == weight[0]).all()) else 0.0
 
     @cached_property
     def _solve_smaller(self) -> Callable[[Array], Array]:
@@ -342,14 +340,23 @@ class TableOffsets:
         observed pairs. Adding the projections on them makes the system positive definite, and does
         not change the solution for right-hand sides orthogonal to these constants.
         """
-        part = self._parts
+        W, (first, second) = self._table, (0, 1) if self.by_rows else (1, 0)
+        both = sparse.block_array([[None, W], [W.T, None]])
+        part = connected_components(both, directed=False)[1][W.shape[0] :]
+        part = np.unique(part, return_inverse=True)[1]
         counts = np.bincount(part)
+        dense = DENSE * W.nnz > W.shape[0] * W.shape[1]
+        root = (W.toarray() if dense else W) * np.sqrt(self.shares[first])[:, None]
+        S = root.T @ root
+        S = -(S if dense else S.toarray())
+        np.einsum("ii->i", S)[:] += self.totals[second]
+        size = float(np.trace(S)) / len(S) or 1.0
+        for members in np.split(np.argsort(part, kind="stable"), np.cumsum(counts)[:-1]):
+            S[np.ix_(members, members)] += size / len(members)
         try:
-            S = self._grounded(part, counts)
-            factor = cho_factor(S, lower=True, overwrite_a=True, check_finite=False)
+            factor = cho_factor(S, lower=True, check_finite=False)
         except LinAlgError:  # weights differ so much that components are hardly connected
-            S, rounding = self._grounded(part, counts), 16 * np.finfo(np.float64).eps
-            inverse = np.linalg.pinv(S, rcond=len(S) * rounding, hermitian=True)
+            inverse = np.linalg.pinv(S, rcond=16 * len(S) * EPS, hermitian=True)
             return lambda right: inverse @ right
 
         def solve(right: Array) -> Array:
@@ -357,37 +364,6 @@ class TableOffsets:
             return cho_solve(factor, right, check_finite=False)
 
         return solve
-
-    def _grounded(self, part: Array, counts: Array) -> Array:
-        """Add projections on the constants of each component to the smaller system, (n, n)."""
-        first, second = (0, 1) if self.by_rows else (1, 0)
-        W = self._table
-        if sparse.issparse(W) and DENSE * W.nnz > W.shape[0] * W.shape[1]:
-            W = W.toarray()
-        root = W * np.sqrt(self.shares[first])[:, None]
-        S = root.T @ root
-        S = -(S.toarray() if sparse.issparse(S) else S)
-        np.einsum("ii->i", S)[:] += self.totals[second]
-        size = float(np.trace(S)) / len(S) or 1.0
-        if len(counts) == 1:
-            S += size / len(S)
-            return S
-        for members in np.split(np.argsort(part, kind="stable"), np.cumsum(counts)[:-1]):
-            S[np.ix_(members, members)] += size / len(members)
-        return S
-
-    @cached_property
-    def _parts(self) -> Array:
-        """Connected component of every object of the smaller side, shape (n,)."""
-        W = self._table
-        if not sparse.issparse(W):
-            seen = W != 0
-            if (seen.sum(axis=0) * 2 > len(W)).all():  # any two share a neighbour
-                return np.zeros(W.shape[1], dtype=np.int64)
-            W = sparse.csr_array(seen)
-        both = sparse.block_array([[None, W], [W.T, None]])
-        part = connected_components(both, directed=False)[1][W.shape[0] :]
-        return np.unique(part, return_inverse=True)[1]
 
     def solve(self, row_sums: Array, column_sums: Array) -> tuple[Array, Array]:
         """Compute offsets (p,) and (g,) from sums of weighted residuals by row and column."""
@@ -412,42 +388,22 @@ class TableOffsets:
         a = self.shares[first] * (sums[first] - W @ b)
         return (a, b) if self.by_rows else (b, a)
 
-    def subtract(self, table: Array, weight: Array) -> None:
-        """Subtract weighted offsets from a table of weighted residuals (p, g), in place."""
-        rows, columns = self.free.rows, self.free.columns
-        if not (rows or columns or self.free.constant):
-            return
-        row_sums = table.sum(axis=1)
-        if rows and not columns:
-            table -= weight * (row_sums * self.shares[0].astype(table.dtype, copy=False))[:, None]
-            return
-        column_sums = table.sum(axis=0) if columns else np.zeros(self.shape[1])
-        a, b = self.solve(row_sums, column_sums)
-        dtype = table.dtype
-        if rows or self.free.constant:
-            table -= weight * a.astype(dtype, copy=False)[:, None]
-        if columns:
-            table -= weight * b.astype(dtype, copy=False)
-
     def fit(self, cells: Cells, residual: Array) -> FittedOffsets:
         """Fit offsets to residuals (q,) of cells, as a constant and deviations from it."""
-        p, g = self.shape
-        weighted = cells.weight * residual
-        a, b = self.solve(
-            np.bincount(cells.rows, weighted, minlength=p),
-            np.bincount(cells.cols, weighted, minlength=g),
-        )
-        return self.split(a, b)
+        return self.split(*self.solve(*cells.sums(cells.weight * residual)))
 
     def split(self, rows: Array, columns: Array) -> FittedOffsets:
-        """Split offsets (p,) and (g,) into a constant and deviations, zero on sides without any."""
-        constant, deviations = 0.0, []
-        for values, total, free in zip((rows, columns), self.totals, self.free[:2], strict=True):
+        """Split offsets (p,) and (g,) into a constant and deviations from it.
+
+        The deviations of a side without offsets are exactly zero.
+        """
+        constant, parts = 0.0, []
+        for values, total, fitted in zip((rows, columns), self.totals, self.free[:2], strict=True):
             seen = total > 0
-            mean = float(values[seen].mean()) if seen.any() else 0.0
-            deviations.append(np.where(seen & free, values - mean, 0.0))
+            mean = float((values[seen] if fitted else values[:1]).mean()) if seen.any() else 0.0
+            parts.append(np.where(seen & fitted, values - mean, 0.0))
             constant += mean
-        return FittedOffsets(constant, *deviations)
+        return FittedOffsets(constant, *parts)
 
 
 @dataclass(frozen=True)
@@ -479,7 +435,3 @@ class FittedOffsets:
     def without_rows(self) -> FittedOffsets:
         """Return the offsets that affect rankings of the columns."""
         return FittedOffsets(0.0, np.zeros_like(self.rows), self.columns)
-
-
-def _inverse(totals: Array) -> Array:
-    return np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > 0)

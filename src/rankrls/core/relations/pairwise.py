@@ -28,7 +28,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["KRONECKER", "PAIRWISE", "PairwiseKernel", "SideValues", "Term", "sampled_products"]
+from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets, free_offsets
+
+__all__ = [
+    "KRONECKER",
+    "PAIRWISE",
+    "PairwiseKernel",
+    "RelationLoss",
+    "SideValues",
+    "Term",
+    "sampled_products",
+]
 
 Array = NDArray[Any]
 
@@ -393,3 +403,29 @@ PAIRWISE = {
 }
 
 KRONECKER = PAIRWISE["kronecker"]
+
+
+@dataclass(frozen=True)
+class RelationLoss:
+    """What is minimised: the loss, the symmetry of functions and the pairwise kernel.
+
+    Attributes
+    ----------
+    ranking : bool
+        Whether every row has a free offset (ranking loss) or not (regression).
+    sign : {0, 1, −1}
+        1: f(x, z) = f(z, x); −1: f(x, z) = −f(z, x).
+    offsets : FreeOffsets
+        Further free offsets. They are not available with a sign.
+    pairwise : PairwiseKernel
+    """
+
+    ranking: bool
+    sign: int = 0
+    offsets: FreeOffsets = NO_OFFSETS
+    pairwise: PairwiseKernel = KRONECKER
+
+    @property
+    def free(self) -> FreeOffsets:
+        """All free offsets, including those of the ranking loss."""
+        return free_offsets(self.offsets, ranking=self.ranking)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form, damped
-from rankrls.core.relations.edges import EdgeKernel
+from rankrls.core.relations.incomplete import CellKernel
 from rankrls.core.relations.problem import RelationProblem
 
 __all__ = ["MAX_CELLS", "CellPoints", "CellPosterior"]
@@ -79,7 +79,7 @@ class CellPosterior:
         block = self.problem.block()
         if block is None or block.Y.shape != self.problem.observations.shape:
             return None
-        form = closed_form(*self.problem.sides, block.Y, **self.problem.loss)
+        form = closed_form(*self.problem.sides, block.Y, self.problem.loss)
         assert isinstance(form, CompleteSpectrum)
         return form, self.alpha / block.multiplicity
 
@@ -87,7 +87,7 @@ class CellPosterior:
     def _factor(self) -> tuple[Any, Array, Array]:
         """The Cholesky factor of S, S⁻¹T, and (TᵀS⁻¹T)⁺."""
         cells, (rows, columns) = self.problem.observations.cells, self.problem.sides
-        S = EdgeKernel(rows.K, columns.K, (cells.rows, cells.cols)).dense()
+        S = CellKernel((rows.values, columns.values), cells, self.problem.loss).dense()
         S[np.diag_indices_from(S)] += self.alpha / cells.weight
         factor = cho_factor(S, lower=True, check_finite=False)
         T = np.ones((len(cells), int(self.problem.free.constant)))

@@ -10,35 +10,33 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import _resources
-from rankrls._calls import Progress
+from rankrls._calls import Progress, warn
 from rankrls.core.linalg.krylov import History, IterationOptions
-from rankrls.core.relations import cell_equations
-from rankrls.core.relations.additive import solve_over_objects
-from rankrls.core.relations.cell_equations import HeldOutCells
-from rankrls.core.relations.complete import closed_form
-from rankrls.core.relations.direct import (
-    fits_design,
+from rankrls.core.relations.complete import closed_form, shared_bases
+from rankrls.core.relations.incomplete import (
+    HeldOutCells,
+    few_cells,
     n_unknowns,
     primal_cost,
-    solve_by_design,
+    solve_in_eigenvectors,
     solve_over_cells,
+    solve_over_objects,
     solve_over_products,
+    stop_early,
 )
-from rankrls.core.relations.edges import choose_form
 from rankrls.core.relations.labels import (
-    NO_OFFSETS,
     CompleteBlock,
     FittedOffsets,
-    FreeOffsets,
     Observations,
     TableOffsets,
-    free_offsets,
 )
 from rankrls.core.relations.pairwise import (
     KRONECKER,
     PairwiseKernel,
+    RelationLoss,
     SideValues,
     sampled_products,
 )
@@ -54,6 +52,10 @@ SOLVERS = ("auto", "closed", "primal", "dual", "cg")
 
 #: Maximal number of observed pairs for which "auto" factorises the system over these pairs.
 MAX_DUAL_CELLS = 2000
+#: Up to this number of observed pairs, a system over these converges in fewer iterations.
+FEW_CELLS = 200
+#: Maximal number of observed pairs for which a system that did not converge is factorised.
+MAX_FALLBACK = 6000
 #: Maximal number of multiplications with which "auto" solves for products of features.
 MAX_PRIMAL_COST = 1.5e10
 #: Squares of numbers that are smaller, or larger than its inverse, may under- or overflow.
@@ -62,14 +64,6 @@ TINY = 1e-100
 LOST = 1e-5
 #: Maximal number of objects of a side for which rounding errors of predictions are estimated.
 SAMPLE = 64
-#: Ratio of the largest eigenvalue to alpha up to which few iterations in the eigenvectors are
-#: enough (measured).
-EASY = 1e3
-#: Ratio to the number of cells above which the effective dimension is large (measured).
-AMPLE = 1.2
-#: It is also large if all eigenvalues exceed this multiple of alpha, as with identity kernels
-#: (measured).
-FLOOR = 10.0
 #: Maximal number of feature weights to keep, unless twice the number of pairs is larger.
 MAX_WEIGHTS = 10**6
 
@@ -208,7 +202,7 @@ class RelationModel:
             places.append(place)
         left, right = parts
         values = np.empty((len(self.tables), len(rows)))
-        few = choose_form(len(rows), len(left), len(right)) == "sampled"
+        few = few_cells(len(rows), len(left), len(right))
         sampled = few or not _resources.fits(len(left), len(right), copies=2)
         for out, A in zip(values, self.tables, strict=True):
             images = left @ A
@@ -230,15 +224,8 @@ class RelationProblem:
         The objects to rank. This is ``rows`` itself if both sides have the same objects.
     observations : Observations
         Labels, of shape (p, g).
-    ranking : bool
-        Whether every row has a free offset (ranking loss) or not (regression).
-    sign : {0, 1, −1}
-        1: f(x, z) = f(z, x); −1: f(x, z) = −f(z, x).
-    offsets : FreeOffsets
-        Free offsets that are added to predictions. They are not available with a sign.
-    pairwise : PairwiseKernel
-        The kernel Γ. "two-step" needs a complete relation, and takes pairs of alphas, of shape
-        (n_alphas, 2).
+    loss : RelationLoss
+        "two-step" needs a complete relation, and takes pairs of alphas, of shape (n_alphas, 2).
 
     Notes
     -----
@@ -248,25 +235,12 @@ class RelationProblem:
     """
 
     def __init__(
-        self,
-        rows: Side,
-        columns: Side,
-        observations: Observations,
-        *,
-        ranking: bool,
-        sign: int = 0,
-        offsets: FreeOffsets = NO_OFFSETS,
-        pairwise: PairwiseKernel = KRONECKER,
+        self, rows: Side, columns: Side, observations: Observations, loss: RelationLoss
     ) -> None:
         self.sides = (rows, columns)
-        self.observations = observations
-        self.ranking, self.sign, self.offsets = ranking, sign, offsets
-        self.pairwise = pairwise
-
-    @property
-    def free(self) -> FreeOffsets:
-        """All free offsets, including those of the ranking loss."""
-        return free_offsets(self.offsets, ranking=self.ranking)
+        self.observations, self.loss = observations, loss
+        self.ranking, self.sign, self.offsets = loss.ranking, loss.sign, loss.offsets
+        self.pairwise, self.free = loss.pairwise, loss.free
 
     @property
     def has_shortcuts(self) -> bool:
@@ -287,18 +261,7 @@ class RelationProblem:
         """Upper bound of the largest eigenvalue of the kernel matrix of pairs."""
         if self.pairwise.plain:
             return self.sides[0].size * self.sides[1].size
-        left, right = (side.values for side in self.sides)
-        return self.pairwise.trace(left, right)
-
-    @property
-    def loss(self) -> dict[str, Any]:
-        """Keyword arguments that define the loss."""
-        return {"ranking": self.ranking, "sign": self.sign, "offsets": self.offsets}
-
-    @property
-    def model(self) -> dict[str, Any]:
-        """Keyword arguments that define the loss and the pairwise kernel."""
-        return {**self.loss, "pairwise": self.pairwise}
+        return self.pairwise.trace(*(side.values for side in self.sides))
 
     @property
     def paired(self) -> bool:
@@ -319,7 +282,7 @@ class RelationProblem:
         rows, columns = self.sides
         rows = rows.given(observations)
         columns = columns.given(observations.T) if columns.profiled else columns
-        return RelationProblem(rows, columns, observations, **self.model)
+        return RelationProblem(rows, columns, observations, self.loss)
 
     @property
     def profiled(self) -> bool:
@@ -334,6 +297,8 @@ class RelationProblem:
         """Whether only the zero function has the symmetry: antisymmetry needs rank two."""
         plain = self.pairwise.plain
         return plain and self.sign == -1 and self.sides[0].rank_at_most_one()
+
+    # ------------------------------------------------------------------ choosing a solver
 
     def solve(
         self,
@@ -363,16 +328,72 @@ class RelationProblem:
         """
         progress = Progress("", 0) if progress is None else progress
         options = IterationOptions() if options is None else options
-        early = held_out is not None
+        wanted, early = solver, held_out is not None
         closed = solver in ("auto", "closed") and self.has_closed_form
         block = self.block() if closed and not (solver == "auto" and early) else None
+        if solver == "auto" and not self.two_step:
+            solver = "closed" if block is not None else self._choose(early)
+        self._check_solver(solver, block, early=early)
+        p, g = self.observations.shape
+        progress(f"{self.observations.n_edges:,} edges of {p:,} × {g:,} objects: solver {solver}")
+        if block is not None:
+            model = self._closed(block, alphas)
+        elif solver == "primal":
+            model = self._primal(alphas)
+        elif solver == "dual":
+            model = self._dual(alphas)
+        elif held_out is not None:
+            A, history = stop_early(
+                *self.sides, self.observations, float(alphas[0]), options, held_out, self.loss
+            )
+            model = RelationModel(A, "cg", history.n_iter, history=history, pairwise=self.pairwise)
+        else:
+            model = self._iterate(alphas, options, fallback=wanted == "auto")
+        return self._with_offsets(model)
+
+    def _choose(self, early: bool) -> str:
+        """Choose a solver of an incomplete relation."""
+        if early:
+            return "cg"
+        (p, g), q = self.observations.shape, len(self.observations.cells)
+        if self.pairwise.additive and _resources.fits(p + g, p + g, copies=6) and self._positive():
+            return "primal"
+        products = self.pairwise.plain and not self.free.columns
+        if products and all(side.multiplies for side in self.sides):
+            d, e = (side.features.shape[1] for side in self.sides if side.features is not None)
+            few = n_unknowns(d, e, self.sign) < q
+            if few and primal_cost(q, p, d, e) <= MAX_PRIMAL_COST:
+                return "primal"
+        return "dual" if q <= MAX_DUAL_CELLS and not self._loses_digits() else "cg"
+
+    def _loses_digits(self) -> bool:
+        """Whether features lose digits in kernel matrices, but not in their singular vectors."""
+        return self.pairwise.plain and any(side.loses_digits for side in self.sides)
+
+    def _positive(self) -> bool:
+        """Whether both kernels are positive semi-definite."""
+        return all((side.spectrum().values >= 0).all() for side in self.sides)
+
+    def _check_solver(self, solver: str, block: CompleteBlock | None, *, early: bool) -> None:
+        """Raise an error if the problem is not one for the solver."""
+        name = self.pairwise.name
         if self.two_step:
-            self._check_two_step(block, solver, early=early)
+            if early:
+                raise ValueError("pairwise='two-step' is not iterative: set early_stopping=False")
+            if solver not in ("auto", "closed"):
+                raise ValueError(
+                    f"pairwise='two-step' has a closed form only, not solver={solver!r}: use "
+                    "solver='auto'"
+                )
+            if block is None or block.multiplicity != 1:
+                raise ValueError(
+                    "pairwise='two-step' needs a complete Y: every pair of the objects that have a "
+                    "label observed, once. Use another pairwise kernel, or fill Y in"
+                )
         if solver == "closed" and not self.has_closed_form:
             with_relation = " with a relation and loss='ranking'" if self.pairwise.closed else ""
             raise ValueError(
-                f"solver='closed' is not for pairwise={self.pairwise.name!r}{with_relation}: use "
-                "solver='auto'"
+                f"solver='closed' is not for pairwise={name!r}{with_relation}: use solver='auto'"
             )
         if solver == "closed" and block is None:
             raise ValueError(
@@ -381,88 +402,21 @@ class RelationProblem:
                 + (", with the same objects on both sides" if self.sign else "")
                 + ". Use solver='auto'"
             )
-        if solver == "auto":
-            solver = "closed" if block is not None else self._choose(early)
         if solver == "primal":
-            self._check_primal()
+            if self.pairwise.additive and not self._positive():
+                raise ValueError("solver='primal' needs positive semi-definite kernels")
+            if not (self.pairwise.additive or self.pairwise.plain):
+                raise ValueError(f"solver='primal' is not for pairwise={name!r}: use solver='auto'")
+            if self.pairwise.plain and not all(side.multiplies for side in self.sides):
+                raise ValueError(
+                    "solver='primal' needs the features of linear kernels, as dense arrays"
+                )
+            if self.pairwise.plain and self.free.columns:
+                raise ValueError(
+                    "solver='primal' has no offsets of ranked objects: use solver='auto'"
+                )
         if early and solver != "cg":
             raise ValueError(f"early_stopping needs solver='cg' (or 'auto'), not {solver!r}")
-        p, g = self.observations.shape
-        progress(f"{self.observations.n_edges:,} edges of {p:,} × {g:,} objects: solver {solver}")
-        if solver == "closed":
-            assert block is not None
-            model = self._closed(block, alphas)
-        elif solver == "primal":
-            model = self._by_objects(alphas) if self.pairwise.additive else self._primal(alphas)
-        elif solver == "dual":
-            model = self._dual(alphas)
-        elif held_out is not None:
-            model = self._stop_early(float(alphas[0]), options, held_out)
-        else:
-            model = self._iterate(alphas, options)
-        return self.with_offsets(model)
-
-    def with_offsets(self, model: RelationModel) -> RelationModel:
-        """Return the model with fitted offsets, if the problem has any."""
-        return replace(model, offsets=self._fitted_offsets(model)) if any(self.offsets) else model
-
-    def _check_primal(self) -> None:
-        if self.pairwise.additive:
-            if not self._positive():
-                raise ValueError("solver='primal' needs positive semi-definite kernels")
-            return
-        if not self.pairwise.plain:
-            raise ValueError(
-                f"solver='primal' is not for pairwise={self.pairwise.name!r}: use solver='auto'"
-            )
-        if not all(side.multiplies for side in self.sides):
-            raise ValueError(
-                "solver='primal' needs the features of linear kernels, as dense arrays"
-            )
-        if self.free.columns:
-            raise ValueError("solver='primal' has no offsets of ranked objects: use solver='auto'")
-
-    def _positive(self) -> bool:
-        """Whether both kernels are positive semi-definite."""
-        return all((side.spectrum().values >= 0).all() for side in self.sides)
-
-    def _check_two_step(self, block: CompleteBlock | None, solver: str, *, early: bool) -> None:
-        if early:
-            raise ValueError("pairwise='two-step' is not iterative: set early_stopping=False")
-        if solver not in ("auto", "closed"):
-            raise ValueError(
-                f"pairwise='two-step' has a closed form only, not solver={solver!r}: use "
-                "solver='auto'"
-            )
-        if block is None or block.multiplicity != 1:
-            raise ValueError(
-                "pairwise='two-step' needs a complete Y: every pair of the objects that have a "
-                "label observed, once. Use another pairwise kernel, or fill Y in"
-            )
-
-    def _fitted_offsets(self, model: RelationModel) -> list[FittedOffsets]:
-        """Fit offsets to the residuals, for every alpha."""
-        cells = self.observations.cells
-        best = TableOffsets(cells, self.free)
-        values = model.predict(self.sides, cells.rows, cells.cols)
-        fitted = [best.fit(cells, cells.y - f) for f in values]
-        return [offsets.without_rows() for offsets in fitted] if self.ranking else fitted
-
-    def _choose(self, early: bool) -> str:
-        if early:
-            return "cg"
-        q = len(self.observations.cells)
-        n = sum(self.observations.shape)
-        if self.pairwise.additive and _resources.fits(n, n, copies=6) and self._positive():
-            return "primal"
-        products = self.pairwise.plain and not self.free.columns
-        if products and all(side.multiplies for side in self.sides):
-            d, e = (side.features.shape[1] for side in self.sides if side.features is not None)
-            few = n_unknowns(d, e, self.sign) < q
-            p = self.observations.shape[0]
-            if few and primal_cost(q, p, d, e) <= MAX_PRIMAL_COST:
-                return "primal"
-        return "dual" if q <= MAX_DUAL_CELLS else "cg"
 
     # ------------------------------------------------------------------ solvers
 
@@ -474,129 +428,123 @@ class RelationProblem:
         ]
         if self.sides[0] is self.sides[1] and np.array_equal(*objects):
             parts[1] = parts[0]
-        form = closed_form(parts[0], parts[1], block.Y, **self.model)
+        form = closed_form(parts[0], parts[1], block.Y, self.loss)
         left, right = (
             spectrum.among(of, len(side))
             for spectrum, of, side in zip(form.bases, objects, self.sides, strict=True)
         )
         # n edges for each pair: n Σ(ȳ − f)² + alpha ‖f‖²
         alphas = alphas / block.multiplicity
-        return self._model("closed", (left, right), map(form.inner, alphas), alphas)
+        loss = 0.0 if self.pairwise.spectral else self._instability(parts, block.Y, alphas)
+        return self._model("closed", (left, right), map(form.inner, alphas), alphas, loss=loss)
+
+    def _instability(self, parts: list[Side], Y: Array, alphas: Array) -> float:
+        """Estimate rounding errors of a closed form: solve with the objects in reverse order.
+
+        Both solutions are equal but for rounding errors. Their relative difference is computed if
+        rounding errors of the kernel can exceed alpha.
+        """
+        alpha, size = alphas[[np.argmin(alphas)]], self.pairwise.trace(*(s.values for s in parts))
+        if EPS * size <= LOST * float(alpha[0]):
+            return 0.0
+        tables = []
+        for step in (1, -1):
+            sides = [side.select(np.arange(len(side))[::step]) for side in parts]
+            if parts[1] is parts[0]:
+                sides[1] = sides[0]
+            form = closed_form(sides[0], sides[1], Y[::step, ::step], self.loss)
+            A = form.coefficients(alpha)[0]
+            F = self.pairwise.table(sides[0].values, sides[1].values, A)[::step, ::step]
+            tables.append(F - F.mean(axis=1, keepdims=True) if self.ranking else F)
+        largest = max(float(np.abs(F).max()) for F in tables)
+        return float(np.abs(tables[0] - tables[1]).max()) / largest if largest > 0 else 0.0
 
     def _primal(self, alphas: Array) -> RelationModel:
-        d, e = (side.features.shape[1] for side in self.sides if side.features is not None)
-        n = n_unknowns(d, e, self.sign)
-        _resources.require(
-            f"solver='primal' with {n:,} products of features", n, n, copies=3,
-            advice="use solver='cg'",
-        )  # fmt: skip
+        cells = self.observations.cells
+        n, what = sum(self.observations.shape), "objects"
+        if not self.pairwise.additive:
+            d, e = (side.features.shape[1] for side in self.sides if side.features is not None)
+            n, what = n_unknowns(d, e, self.sign), "products of features"
+        advice = "use solver='cg'"
+        _resources.require(f"solver='primal' with {n:,} {what}", n, n, copies=6, advice=advice)
+        if self.pairwise.additive:
+            A = solve_over_objects(*self.sides, cells, alphas, self.loss)
+            return RelationModel(A, "primal", 1, pairwise=self.pairwise)
         spectra = self._spectra()
-        inner, loss = solve_over_products(*spectra, self.observations.cells, alphas, **self.loss)
+        inner, loss = solve_over_products(*spectra, cells, alphas, self.loss)
         return self._model("primal", spectra, inner, alphas, loss=loss)
 
-    def _by_objects(self, alphas: Array) -> RelationModel:
-        n = sum(self.observations.shape)
-        _resources.require(
-            f"solver='primal' with {n:,} objects", n, n, copies=6, advice="use solver='cg'"
-        )
-        A = solve_over_objects(*self.sides, self.observations.cells, alphas, **self.model)
-        return RelationModel(A, "primal", 1, pairwise=self.pairwise)
-
     def _dual(self, alphas: Array) -> RelationModel:
-        cells = self.observations.cells
-        q = len(cells)
-        careful = self.pairwise.plain and any(side.loses_digits for side in self.sides)
-        if careful and not self.free.columns:
-            spectra = self._spectra()
-            positive = all((spectrum.values > 0).all() for spectrum in spectra)
-            if positive and fits_design(*spectra, q, self.sign):
-                inner = solve_by_design(*spectra, cells, alphas, **self.loss)
-                return self._model("dual", spectra, inner, alphas)
+        q = len(self.observations.cells)
         _resources.require(
             f"solver='dual' with {q:,} observed pairs", q, q, copies=4, advice="use solver='cg'"
         )
-        A = solve_over_cells(*self.sides, cells, alphas, **self.model)
+        A = solve_over_cells(*self.sides, self.observations.cells, alphas, self.loss).coefficients
         return RelationModel(A, "dual", 1, pairwise=self.pairwise)
 
-    def _iterate(self, alphas: Array, options: IterationOptions) -> RelationModel:
-        cells = self.observations.cells
-        plain = self.pairwise.plain
-        dense = plain and cell_equations.use_spectra(*self.sides, cells, len(alphas), **self.loss)
-        if dense and alphas.min() > self._least_alpha(self._spectra()):
-            return self._iterate_over_spectra(alphas, options)
-        more_to_try = plain and cell_equations.worth_completing(cells)
-        A, n_iter, accepted = cell_equations.converge_over_cells(
-            *self.sides, cells, alphas, options, quiet=more_to_try, **self.model
-        )
-        if not accepted.all() and more_to_try:
-            visible = alphas[~accepted].min() > self._least_alpha(self._spectra())
-            if visible and cell_equations.can_complete(*self.sides, **self.loss):
-                A[~accepted], more = cell_equations.converge_by_completion(
-                    *self.sides, cells, alphas[~accepted], options, **self.loss
-                )
-                n_iter = max(n_iter, more)
-            else:
-                cell_equations.warn_of_residual(n_iter, float(alphas[~accepted].min()), options)
-        return RelationModel(A, "cg", n_iter, pairwise=self.pairwise)
-
-    def _iterate_over_spectra(self, alphas: Array, options: IterationOptions) -> RelationModel:
-        """Solve for each alpha by spectral equations or by a complete preconditioner.
-
-        The spectral equations are well-conditioned if the effective dimension Σ λσ/(λσ + alpha)
-        is less than the number of cells. The preconditioner, which is the inverse of a complete
-        relation, is better if it is larger, or if an identity kernel keeps all eigenvalues above
-        alpha. An iteration with it costs 1.4 to 2.7 times as much.
-        """
-        cells, spectra = self.observations.cells, self._spectra()
-        top = spectra[0].top * spectra[1].top * float(cells.weight.max(initial=0.0))
-        small = alphas * EASY < top
-        products = np.outer(spectra[0].values, spectra[1].values)
-        floor = cell_equations.lowest_eigenvalue(*self.sides, cells, **self.model)
-        for a in np.flatnonzero(small):
-            ample = (products / (products + alphas[a])).sum() > AMPLE * len(cells)
-            small[a] = ample or floor > FLOOR * alphas[a]
-        uneven = bool((cells.weight != cells.weight[0]).any())  # the inverse uses their mean
-        if uneven or any(spectrum.weights is not None for spectrum in spectra):
-            small[:] = False  # weights of features need the eigenvectors
-        model = None
-        if not small.all():
-            inner, n_iter = cell_equations.converge_over_spectra(
-                *spectra, cells, alphas[~small], options, **self.loss
-            )
-            model = self._model("cg", spectra, inner, alphas[~small], n_iter)
-        if not small.any():
-            assert model is not None
-            return model
-        A = np.empty((len(alphas), *cells.shape))
-        A[small], n_iter = cell_equations.converge_by_completion(
-            *self.sides, cells, alphas[small], options, **self.loss
-        )
-        if model is not None:
-            A[~small], n_iter = model.coefficients, max(n_iter, model.n_iter)
-        loss = _hidden(*spectra, float(alphas.min()))
-        return RelationModel(A, "cg", n_iter, loss=loss)
-
-    def _least_alpha(self, spectra: tuple[Spectrum, Spectrum]) -> float:
-        """Smallest alpha that exceeds the rounding errors of the two kernel matrices.
-
-        Below it there is no solution to converge to. Iterates of the equations over cells are
-        still smooth, because the number of iterations regularises them.
-        """
-        if any(spectrum.weights is not None for spectrum in spectra):
-            return 0.0
-        cells = self.observations.cells
-        return len(cells) * EPS * spectra[0].top * spectra[1].top * float(cells.weight.max())
-
-    def _stop_early(
-        self, alpha: float, options: IterationOptions, held_out: HeldOutCells
+    def _iterate(
+        self, alphas: Array, options: IterationOptions, *, fallback: bool
     ) -> RelationModel:
-        A, history = cell_equations.stop_early_over_cells(
-            *self.sides, self.observations, alpha, options, held_out, **self.model
+        """Solve by conjugate gradients in eigenvectors or over cells.
+
+        With ``fallback``, alphas that do not converge are solved by a factorisation if there are
+        few cells.
+        """
+        cells = self.observations.cells
+        if self._in_eigenvectors():
+            spectra = self._spectra()
+            found = solve_in_eigenvectors(*spectra, cells, alphas, options, self.loss)
+            model = self._model("cg", spectra, found.coefficients, alphas, found.n_iter)
+        else:
+            found = solve_over_cells(*self.sides, cells, alphas, self.loss, options)
+            model = RelationModel(found.coefficients, "cg", found.n_iter, pairwise=self.pairwise)
+        if found.accepted.all():
+            return model
+        if fallback and len(cells) <= MAX_FALLBACK:
+            return self._dual(alphas)
+        warn(
+            f"conjugate gradients ended after {found.n_iter} iterations with an error > "
+            f"tol={options.tol:g} at alpha={alphas[~found.accepted].min():g}: raise max_iter, tol "
+            "or alpha, add 'identity' to the kernels, or use early_stopping=True",
+            ConvergenceWarning,
         )
-        return RelationModel(A, "cg", history.n_iter, history=history, pairwise=self.pairwise)
+        return model
+
+    def _in_eigenvectors(self) -> bool:
+        """Whether conjugate gradients are faster in the eigenvectors of both kernels.
+
+        They need kernels with common eigenvectors and eigenvalues that are not negative. A system
+        over few cells has cheaper products, or needs fewer iterations than there are cells.
+        """
+        if not self.pairwise.spectral:
+            return False
+        (p, g), q = self.observations.shape, len(self.observations.cells)
+        thin = all(side.by_features and 8 * side.n_features <= len(side) for side in self.sides)
+        if not (thin and self.pairwise.plain):
+            few = few_cells(q * (2 if self.sign else 1), p, g) or q <= FEW_CELLS
+            if (few and not self._loses_digits()) or not _resources.fits(p, g, copies=10):
+                return False
+        return all((spectrum.values >= 0).all() for spectrum in self._spectra())
 
     def _spectra(self) -> tuple[Spectrum, Spectrum]:
-        return cell_equations.spectra(*self.sides, **self.loss)
+        """Decompose both sides; eigenvectors orthogonal to offsets of the other side."""
+        left = self.sides[0].spectrum(centred=self.free.columns)
+        right = left if self.sign else self.sides[1].spectrum(centred=self.free.rows)
+        return shared_bases(left, right, self.pairwise)
+
+    # ------------------------------------------------------------------ models
+
+    def _with_offsets(self, model: RelationModel) -> RelationModel:
+        """Fit offsets to the residuals, for every alpha, if the problem has any."""
+        if not any(self.offsets):
+            return model
+        cells = self.observations.cells
+        best = TableOffsets(cells, self.free)
+        values = model.predict(self.sides, cells.rows, cells.cols)
+        fitted = [best.fit(cells, cells.y - f) for f in values]
+        if self.ranking:
+            fitted = [offsets.without_rows() for offsets in fitted]
+        return replace(model, offsets=fitted)
 
     def _model(
         self,
@@ -613,21 +561,20 @@ class RelationProblem:
         V, U = left.vectors, right.vectors
         P, R = left.basis(explicit[0]), right.basis(explicit[1])
         weights = np.empty((len(alphas), len(P), len(R))) if any(explicit) else None
-        p, r = V.shape
-        g, s = U.shape
+        (p, r), (g, s) = V.shape, U.shape
         thin = weights is not None and 2 * (p + g) * min(r, s) <= p * g
-        dual: list[Array] = []
+        shape = (p, g) if not thin else (p, s) if s <= r else (g, r)
+        dual = np.empty((len(alphas), *shape))
         for a, inner in enumerate(inners):
             if weights is not None:
                 np.matmul(P @ inner, R.T, out=weights[a])
             if not thin:
-                dual.append(V @ inner @ U.T)
+                np.matmul(V @ inner, U.T, out=dual[a])
             else:
-                dual.append(V @ inner if s <= r else U @ inner.T)
-        each = np.stack(dual)
-        made: Array | Factors = each
+                np.matmul(*((V, inner) if s <= r else (U, inner.T)), out=dual[a])
+        made: Array | Factors = dual
         if thin:
-            made = Factors(each, U[None]) if s <= r else Factors(V[None], each)
+            made = Factors(dual, U[None]) if s <= r else Factors(V[None], dual)
         loss = max(loss, self._hidden(left, right, alphas.min(axis=0)))
         return RelationModel(made, solver, n_iter, weights, explicit, loss, pairwise=self.pairwise)
 

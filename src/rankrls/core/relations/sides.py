@@ -198,9 +198,6 @@ class Side:
         Features, if the kernel is their inner product.
     multiplies : bool
         Whether products of these features with those of the other side may be formed.
-    floor : float
-        Known lower bound of the eigenvalues of the kernel matrix, for example from an identity
-        matrix in a sum of kernels.
     parts : function, optional
         Returns the kernel matrices, each of shape (n, n), that add up to the kernel.
     """
@@ -214,11 +211,9 @@ class Side:
         features: Array | None = None,
         *,
         multiplies: bool = True,
-        floor: float = 0.0,
         parts: Callable[[], Sequence[Array]] | None = None,
     ) -> None:
         self._kernel, self._several = kernel, parts
-        self.floor = floor
         self.features = None if features is None else np.asarray(features, dtype=np.float64)
         self.multiplies = multiplies and features is not None
         self._spectra: dict[bool, Spectrum] = {}
@@ -251,6 +246,11 @@ class Side:
     def loses_digits(self) -> bool:
         """Whether some features lose digits in the kernel matrix."""
         return self.features is not None and len(losing_columns(self.features)) > 0
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, or of objects without features."""
+        return len(self.K) if self.features is None else self.features.shape[1]
 
     @property
     def size(self) -> float:
@@ -371,9 +371,6 @@ def _centred_spectrum(G: Array) -> Spectrum:
 #: Kernels that do not use features.
 FEATURELESS = ("identity", "profile", "constant")
 
-#: Kernels that are positive semi-definite for all features.
-POSITIVE = (*FEATURELESS, "linear", "rbf", "laplacian", "cosine", "chi2")
-
 
 @dataclass(frozen=True)
 class KernelSum:
@@ -421,16 +418,6 @@ class KernelSum:
     def profiles(self) -> list[tuple[float, float]]:
         """Weights and gammas of the profile kernels."""
         return [(w, profile_gamma(kernel)) for w, kernel in self if kernel.metric == "profile"]
-
-    @property
-    def positive(self) -> bool:
-        """Whether all kernels are known to be positive semi-definite."""
-        return all(kernel.metric in POSITIVE for kernel in self.kernels)
-
-    @property
-    def identity_weight(self) -> float:
-        """Total weight of the identity kernels."""
-        return float(sum(w for w, kernel in self if kernel.metric == "identity"))
 
     @property
     def profiled(self) -> bool:
@@ -500,8 +487,6 @@ class ProfiledSide(Side):
         The profile kernel of all labels with gamma = 1.
     free : FreeOffsets
         The offsets subtracted from labels, with these objects as rows.
-    floor : float
-        As in `Side`.
     """
 
     profiled = True
@@ -512,16 +497,14 @@ class ProfiledSide(Side):
         parts: list[tuple[float, float]],
         profile: Array,
         free: FreeOffsets,
-        *,
-        floor: float = 0.0,
     ) -> None:
-        super().__init__(fixed + mixed_profiles(parts, profile), floor=floor)
+        super().__init__(fixed + mixed_profiles(parts, profile))
         self._fixed, self._parts, self._free = fixed, parts, free
 
     def given(self, observations: Observations) -> Side:
         """Return the objects with profiles computed from ``observations`` only."""
         profile = profile_kernel(observations, self._free)
-        return ProfiledSide(self._fixed, self._parts, profile, self._free, floor=self.floor)
+        return ProfiledSide(self._fixed, self._parts, profile, self._free)
 
 
 def mixed_profiles(parts: list[tuple[float, float]], profile: Array) -> Array:

@@ -96,11 +96,7 @@ def _changes(
     inactive cells could otherwise violate their margin.
     """
     residual = cells.weight * (residual - offsets[0][cells.rows] - offsets[1][cells.cols])
-    p, g = cells.shape
-    return TableOffsets(cells, problem.free).solve(
-        np.bincount(cells.rows, residual, minlength=p),
-        np.bincount(cells.cols, residual, minlength=g),
-    )
+    return TableOffsets(cells, problem.free).solve(*cells.sums(residual))
 
 
 def _regression(problem: RelationProblem, active: Array) -> RelationProblem:
@@ -109,7 +105,7 @@ def _regression(problem: RelationProblem, active: Array) -> RelationProblem:
     repeat = cells.weight.astype(np.int64)
     rows, cols, y = (np.repeat(part, repeat) for part in (cells.rows, cells.cols, cells.y))
     observations = Observations(rows, cols, y, problem.observations.shape)
-    return RelationProblem(*problem.sides, observations, **problem.model)
+    return RelationProblem(*problem.sides, observations, problem.loss)
 
 
 def _objective(cells: Cells, scores: Array, penalty: float) -> float:

@@ -21,12 +21,9 @@ from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import (
     Covariates,
-    EdgeLaplacian,
     Factor,
     GroundedFactor,
-    Laplacian,
     Objective,
-    SumLaplacian,
 )
 from rankrls.core.preferences.query_weights import query_factor, row_blocks, varying_queries
 from rankrls.core.preferences.statistics import Statistics
@@ -330,15 +327,17 @@ class RidgeProblem(PairHoldOut):
         """Warn once of lost digits; ``loss`` is the estimated relative error of the solutions."""
         space = self.space
         kernel = isinstance(space, NystroemSpace) or not space.kernel.linear
-        spread = max(_weight_spread(o.laplacian) for o in self.objectives)
         if self._told:
             return
-        if EPS * spread > LOST_DIGITS:
+        n = None if kernel else space.X.shape[1]
+        light = max(o.laplacian.lost_digits(n) for o in self.objectives)
+        if light > LOST_DIGITS:
             self._told = True
             warn(
-                f"the weights of the pairs differ by a factor of {spread:.0e}: what the lightest "
-                f"ones tell is accurate to about {min(EPS * spread, 1.0):.0e} (relative). Give "
-                "weights of a similar size, or leave the lightest pairs out"
+                "the weights of the preferences differ by so many orders of magnitude that light "
+                f"ones keep a relative precision of about {min(light, 1.0):.0e}: use weights (or "
+                "for cost='relative' scores and magnitudes) of a smaller range, or leave the light "
+                "ones out"
             )
         elif kernel and (loss := max(loss, self._lost_in_basis(alpha))) > LOST_IN_KERNEL:
             self._told = True
@@ -880,14 +879,6 @@ def _scaled(covariates: Covariates | None, scale: Array) -> Covariates | None:
         return None
     flow, gram, cross = covariates.flow / scale, covariates.gram, covariates.cross / scale
     return Covariates(flow, gram / scale / scale[:, None], cross)
-
-
-def _weight_spread(laplacian: Laplacian) -> float:
-    """Ratio of the largest weight of a given pair to the smallest; 1 without given pairs."""
-    edges = laplacian.edges if isinstance(laplacian, SumLaplacian) else laplacian
-    if not isinstance(edges, EdgeLaplacian) or not len(edges.weight):
-        return 1.0
-    return float(edges.weight.max() / edges.weight.min())
 
 
 def rotated(made: Factorization, rows: Any, first: int) -> Array:

@@ -55,30 +55,19 @@ def check(ranker, X, Y, Z, *, others, tol=1e-9):
 
 MODELS = [
     {"kernel": "rbf"},
-    {"kernel": "rbf", "condition_on": "columns"},
-    {"kernel": "rbf", "loss": "regression"},
-    {"kernel": "rbf", "loss": "regression", "fit_offsets": True},
-    {"kernel": "rbf", "loss": "regression", "fit_offsets": "rows"},
     {"kernel": "rbf", "loss": "regression", "fit_offsets": "columns", "condition_on": "columns"},
     {"kernel": "rbf", "loss": "regression", "fit_offsets": "both"},
-    {"kernel": "rbf", "fit_offsets": "columns"},
-    {"kernel": ["rbf", "identity"], "loss": "regression", "fit_offsets": True},
-    {"kernel": ["rbf", "polynomial"], "loss": "regression"},
-    {"kernel": ["rbf", "profile"], "loss": "regression", "fit_offsets": True},
-    {"kernel": "linear"},
-    {"kernel": "linear", "loss": "regression", "fit_offsets": True},
+    {"kernel": ["rbf", "polynomial"], "loss": "regression", "fit_offsets": True},
+    {"kernel": ["rbf", "profile", "identity"], "loss": "regression"},
+    {"kernel": "linear", "solver": "dual", "alpha": 1e-4},
     {"kernel": "rbf", "pairwise": "cartesian", "loss": "regression"},
-    {"kernel": "rbf", "pairwise": "additive"},
     {"kernel": "rbf", "pairwise": "two-step", "alpha": (0.5, 2.0)},
-    {"kernel": "rbf", "solver": "dual"},
 ]
 
 
-@pytest.mark.parametrize("alpha", [1e-4, 1.0, 1e3])
 @pytest.mark.parametrize("options", MODELS, ids=str)
-def test_objects_and_labels_come_and_go(data, options, alpha):
+def test_objects_and_labels_come_and_go(data, options):
     X, Y, Z = data
-    options = {"alpha": alpha, **options}
     whole = (X, Z)
     complete = options.get("pairwise") == "two-step"
     ranker = ConditionalRankRLS(**options).fit(X[:14], Y[:14, :12], Z[:12])
@@ -149,14 +138,6 @@ def test_new_objects_on_both_sides_of_one_kind(data):
     check(ranker, X[:17], known, None, others=(X,), tol=1e-6)
 
 
-def test_squared_hinge_is_solved_again(data):
-    X, Y, Z = data
-    labels = np.where(np.median(Y) < Y, 1.0, -1.0)
-    ranker = ConditionalRankRLS(1.0, kernel="rbf", loss="squared_hinge").fit(X[:16], labels[:16], Z)
-    ranker.partial_fit(X[16:], labels[16:])
-    check(ranker, X, labels, Z, others=(X, Z), tol=1e-6)
-
-
 def test_sparse_labels_and_features(data):
     X, Y, Z = data
     chosen = np.random.default_rng(4).random(Y.shape) < 0.4
@@ -217,21 +198,6 @@ def test_standard_deviations_follow(data):
         fitted.predict(X, Z, return_std=True)[1],
         rtol=1e-7,
     )
-
-
-def test_precomputed_kernels(data):
-    X, Y, Z = data
-    K = np.exp(-((X[:, None] - X) ** 2).sum(-1))
-    ranker = ConditionalRankRLS(kernel="precomputed", object_kernel="rbf").fit(K, Y, Z)
-    ranker.forget(K[[4]])
-    kept = np.delete(np.arange(P), 4)
-    fitted = clone(ranker).fit(K[np.ix_(kept, kept)], Y[kept], Z)
-    values = K[:, kept]
-    np.testing.assert_allclose(
-        scores(ranker, values, Z), scores(fitted, values, Z), atol=1e-9 * 100
-    )
-    with pytest.raises(ValueError, match=r"pass new objects alone.* shape \(1, 18\)"):
-        ranker.partial_fit(K[[4]][:, kept], Y[[4]])
 
 
 @pytest.mark.parametrize("kernel", ["precomputed", ["precomputed", "identity"]])
@@ -317,7 +283,6 @@ def test_refusals_leave_the_model_as_it_was(data):
             lambda: ranker.partial_fit(X[:1], Y[:1]),
             r"14 of the pairs have a label already.*Y\[0, 0\]",
         ),
-        (lambda: ranker.partial_fit(X[[16, 16]], Y[[16, 16]]), None),
         (lambda: ranker.partial_fit(X[[1, 1]], Y[[1, 1]]), "rows 0 and 1 of X are the same object"),
         (lambda: ranker.partial_fit(X[16:], Y), r"Y has shape \(18, 14\) for 2 rows of X"),
         (lambda: ranker.partial_fit(X[16:], np.full((2, G), np.nan)), "Y has no label"),
@@ -329,14 +294,20 @@ def test_refusals_leave_the_model_as_it_was(data):
         (lambda: ranker.partial_fit(X[16:, :2], Y[16:]), "expecting 4 features"),
     ]
     for call, message in bad:
-        if message is None:
-            continue
         with pytest.raises(ValueError, match=message):
             call()
         np.testing.assert_array_equal(ranker.predict(X, Z), before)
     ranker.forget(X[:1], Y[:1, :1], Z[:1])
     with pytest.raises(ValueError, match=r"Y\[0, 0\] has no label in the model"):
         ranker.forget(X[:1], Y[:1, :1], Z[:1])
+    stopped = ConditionalRankRLS(kernel="rbf", early_stopping=True, random_state=0).fit(X, Y, Z)
+    with pytest.raises(ValueError, match="early_stopping=True"):
+        stopped.forget(X[:1])
+    K = np.exp(-((X[:, None] - X) ** 2).sum(-1))
+    given = ConditionalRankRLS(kernel="precomputed", object_kernel="rbf")
+    given.fit(K[:17, :17], Y[:17], Z)
+    with pytest.raises(ValueError, match=r"pass new objects alone.* shape \(1, 18\)"):
+        given.partial_fit(K[17:, :17], Y[17:])
 
 
 def test_objects_that_are_alike(data):
@@ -363,13 +334,6 @@ def test_several_labels_of_a_pair(data):
         ranker.forget(X[:1], Y[:1, :1], Z[:1])
     ranker.forget(X[:1])
     check(ranker, X[1:], Y[1:], Z, others=(X, Z))
-
-
-def test_early_stopping_is_refused(data):
-    X, Y, Z = data
-    ranker = ConditionalRankRLS(kernel="rbf", early_stopping=True, random_state=0).fit(X, Y, Z)
-    with pytest.raises(ValueError, match="early_stopping=True"):
-        ranker.forget(X[:1])
 
 
 def test_names_tell_equal_objects_apart(data):

@@ -11,7 +11,9 @@ from sklearn.model_selection import KFold
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
 from rankrls.core.relations import cv as _cross_validation
-from rankrls.metrics import conditional_scores, pairwise_accuracy
+from rankrls.core.relations.labels import Observations
+from rankrls.estimators.relation_folds import pair_folds
+from rankrls.metrics import conditional_scores
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
 
 ALPHAS = np.array([0.01, 1.0, 100.0])
@@ -38,19 +40,39 @@ def one_domain(relation, seed=0, p=14, gaps=0.0):
     return X, Y
 
 
-def list_scores(Y, F, lists):
-    """Mean over lists with a pair; a list is a mask of pairs that one model predicted."""
-    values = [
-        pairwise_accuracy(Y[mask], F[mask])
-        for mask in lists
-        if len(np.unique(Y[mask][~np.isnan(Y[mask])])) > 1
-    ]
-    return np.mean(values)
-
-
 def refit(ranker, X, Y, Z, out):
     """Predictions of all pairs by a model that has not seen some of them."""
     return clone(ranker).fit(X, np.where(out, np.nan, Y), Z).predict(X, Z)
+
+
+def drawn(n, k, rng):
+    """The folds of n objects that cross-validation draws."""
+    order = rng.permutation(n)
+    return [np.sort(order[start::k]) for start in range(k)]
+
+
+def block(shape, rows, cols):
+    """A mask of all pairs of some rows and columns; None: all of them."""
+    mask = np.zeros(shape, dtype=bool)
+    parts = zip(shape, (rows, cols), strict=True)
+    mask[np.ix_(*(np.arange(n) if part is None else part for n, part in parts))] = True
+    return mask
+
+
+def rest(n, fold):
+    return np.setdiff1d(np.arange(n), fold)
+
+
+def check_scores(model, X, Y, Z, folds, **options):
+    """That scores are those of refits: ``folds`` are masks of left-out and of predicted pairs."""
+    by = options.get("condition_on", "rows")
+    for alpha, score in zip(ALPHAS, model.cv_results_["mean_score"], strict=True):
+        ranker, values = ConditionalRankRLS(alpha, **options), []
+        for out, test in folds:
+            F = refit(ranker, X, Y, Z, out)
+            lists = conditional_scores(np.where(test, Y, np.nan), F, condition_on=by)
+            values += lists[~np.isnan(lists)].tolist()
+        assert np.isclose(score, np.mean(values))
 
 
 # ---------------------------------------------------------------------- cross-validation
@@ -59,25 +81,16 @@ def refit(ranker, X, Y, Z, out):
 @quiet
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("condition_on", ["rows", "columns"])
-@pytest.mark.parametrize("cv", ["rows", "columns"])
-def test_leave_one_out_on_complete_relations(loss, condition_on, cv):
-    """ "rows" ("columns" of the transposed problem) leaves out single lists."""
+def test_leave_one_out_on_complete_relations(loss, condition_on):
     X, Y, Z = two_domains()
     options = {"loss": loss, "condition_on": condition_on, "kernel": "rbf"}
-    model = ConditionalRankRLSCV(ALPHAS, cv=cv, random_state=0, **options).fit(X, Y, Z)
-    if cv != condition_on:
-        assert model.cv_results_["n_refits"].tolist() == [0, 0, 0]  # folds; see below
-        return
-    by = 0 if condition_on == "rows" else 1
-    for alpha, score in zip(ALPHAS, model.cv_results_["mean_score"], strict=True):
-        ranker = ConditionalRankRLS(alpha, **options)
-        values = []
-        for i in range(Y.shape[by]):
-            out = np.zeros(Y.shape, dtype=bool)
-            np.moveaxis(out, by, 0)[i] = True
-            F = refit(ranker, X, Y, Z, out)
-            values.append(pairwise_accuracy(Y.take(i, by), F.take(i, by)))
-        assert np.isclose(score, np.mean(values))
+    model = ConditionalRankRLSCV(ALPHAS, cv=condition_on, **options).fit(X, Y, Z)
+    by_rows = condition_on == "rows"
+    folds = [
+        (block(Y.shape, [i], None) if by_rows else block(Y.shape, None, [i]),) * 2
+        for i in range(len(Y) if by_rows else Y.shape[1])
+    ]
+    check_scores(model, X, Y, Z, folds, **options)
     best = model.cv_results_["mean_score"].max()
     chosen = ALPHAS[model.cv_results_["mean_score"] == best].max()
     assert (model.alpha_, model.best_score_) == (chosen, best)
@@ -89,32 +102,21 @@ def test_leave_one_out_on_complete_relations(loss, condition_on, cv):
 @pytest.mark.parametrize("gaps", [0.0, 0.3])
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("structure", ["rows", "columns", "both"])
-def test_folds_between_two_kinds_of_objects(structure, loss, gaps, monkeypatch):
+def test_folds_between_two_kinds_of_objects(structure, loss, gaps):
     X, Y, Z = two_domains(gaps=gaps)
-    seen = []
-    original = _cross_validation.cross_validate
-
-    def watch(problem, plan, *args, **kwargs):
-        seen.append(plan)
-        return original(problem, plan, *args, **kwargs)
-
-    monkeypatch.setattr("rankrls.estimators.conditional_cv.cross_validate", watch)
     options = {"loss": loss, "kernel": "rbf", "gamma": 0.3}
     model = ConditionalRankRLSCV(ALPHAS, cv=structure, n_folds=3, random_state=1, **options)
     model.fit(X, Y, Z)
-    (plan,) = seen
-    assert len(plan.blocks) == (9 if structure == "both" else 3)
-    for alpha, score in zip(ALPHAS, model.cv_results_["mean_score"], strict=True):
-        ranker, values = ConditionalRankRLS(alpha, **options), []
-        for fold in plan.blocks:
-            train, test = (np.zeros(Y.shape, dtype=bool) for _ in range(2))
-            train[np.ix_(*fold.train)], test[np.ix_(*fold.test)] = True, True
-            F = refit(ranker, X, Y, Z, ~train)
-            held = np.where(test, Y, np.nan)
-            by_row = conditional_scores(held, F)
-            values += by_row[~np.isnan(by_row)].tolist()
-        assert np.isclose(score, np.mean(values))
-    assert (model.cv_results_["n_refits"] == (len(plan.blocks) if gaps else 0)).all()
+    rng, (p, g) = np.random.RandomState(1), Y.shape
+    columns = [None] if structure == "rows" else drawn(g, 3, rng)
+    rows = [None] if structure == "columns" else drawn(p, 3, rng)
+    folds = []
+    for i in rows:
+        for j in columns:
+            train = [None if k is None else rest(n, k) for n, k in ((p, i), (g, j))]
+            folds.append((~block(Y.shape, *train), block(Y.shape, i, j)))
+    check_scores(model, X, Y, Z, folds, **options)
+    assert (model.cv_results_["n_refits"] == (len(folds) if gaps else 0)).all()
 
 
 @quiet
@@ -132,45 +134,30 @@ def test_folds_between_two_kinds_of_objects(structure, loss, gaps, monkeypatch):
 def test_folds_of_objects_of_one_kind(relation, cv, gaps):
     """With a symmetry, or for "both", objects are held out with all their pairs."""
     X, Y = one_domain(relation, gaps=gaps)
+    n = len(X)
     splits = list(KFold(3, shuffle=True, random_state=0).split(X))
     options = {"relation": relation, "kernel": "rbf", "gamma": 0.3}
     model = ConditionalRankRLSCV(
         ALPHAS, cv=splits if cv == "splits" else cv, n_folds=3, random_state=1, **options
     ).fit(X, Y)
-    if cv != "splits":  # the same folds, found out
-        rng = np.random.RandomState(1)
-        order = rng.permutation(len(X))
-        folds = [np.sort(order[start::3]) for start in range(3)]
-        splits = [(np.setdiff1d(np.arange(len(X)), fold), fold) for fold in folds]
-    for alpha, score in zip(ALPHAS, model.cv_results_["mean_score"], strict=True):
-        values = []
-        for train, test in splits:
-            part = Y[np.ix_(train, train)]
-            ranker = ConditionalRankRLS(alpha, **options).fit(X[train], part)
-            sides = {"rows": (test, train), "columns": (train, test)}.get(cv, (test, test))
-            F = ranker.predict(X[sides[0]], X[sides[1]])
-            by_row = conditional_scores(Y[np.ix_(*sides)], F)
-            values += by_row[~np.isnan(by_row)].tolist()
-        assert np.isclose(score, np.mean(values))
+    if cv != "splits":
+        splits = [(rest(n, fold), fold) for fold in drawn(n, 3, np.random.RandomState(1))]
+    folds = []
+    for train, test in splits:
+        sides = {"rows": (test, train), "columns": (train, test)}.get(cv, (test, test))
+        folds.append((~block(Y.shape, train, train), block(Y.shape, *sides)))
+    check_scores(model, X, Y, None, folds, **options)
 
 
 @quiet
 @pytest.mark.parametrize("loss", LOSSES)
 def test_single_pairs_of_complete_relations(loss):
-    X, Y, Z = two_domains()
+    X, Y, Z = two_domains(p=8)
     model = ConditionalRankRLSCV(ALPHAS, cv="edges", loss=loss, n_folds=4, random_state=3)
     model.fit(X, Y, Z)
-    order = np.random.RandomState(3).permutation(Y.shape[1])
-    folds = [np.sort(order[start::4]) for start in range(4)]
-    for alpha, score in zip(ALPHAS, model.cv_results_["mean_score"], strict=True):
-        values = []
-        for i in range(len(Y)):
-            for fold in folds:
-                out = np.zeros(Y.shape, dtype=bool)
-                out[i, fold] = True
-                F = refit(ConditionalRankRLS(alpha, loss=loss), X, Y, Z, out)
-                values.append(pairwise_accuracy(Y[i, fold], F[i, fold]))
-        assert np.isclose(score, np.mean(values))
+    columns = drawn(Y.shape[1], 4, np.random.RandomState(3))
+    folds = [(block(Y.shape, [i], fold),) * 2 for i in range(len(Y)) for fold in columns]
+    check_scores(model, X, Y, Z, folds, loss=loss)
     assert model.cv_results_["n_refits"].tolist() == [0, 0, 0]
 
 
@@ -181,21 +168,14 @@ def test_pairs_of_incomplete_relations(relation):
     options = {"relation": relation, "kernel": "rbf"}
     model = ConditionalRankRLSCV(ALPHAS, cv="edges", n_folds=3, random_state=3, **options)
     model.fit(X, Y)
-    from rankrls.core.relations.labels import Observations
-    from rankrls.estimators.relation_folds import pair_folds
-
     cells = Observations.from_matrix(Y).cells
     fold, k = pair_folds(cells, 3, np.random.RandomState(3), paired=relation is not None)
     table = np.full(Y.shape, -1)
     table[cells.rows, cells.cols] = fold
     assert (table >= 0).mean() > 0.5
-    for alpha, score in zip(ALPHAS, model.cv_results_["mean_score"], strict=True):
-        values = []
-        for number in range(k):
-            F = refit(ConditionalRankRLS(alpha, **options), X, Y, None, table == number)
-            by_row = conditional_scores(np.where(table == number, Y, np.nan), F)
-            values += by_row[~np.isnan(by_row)].tolist()
-        assert np.isclose(score, np.mean(values))
+    if relation:
+        assert np.array_equal(table, table.T)
+    check_scores(model, X, Y, None, [(table == i,) * 2 for i in range(k)], **options)
     assert model.cv_results_["n_refits"].tolist() == [3, 3, 3]
 
 

@@ -1,0 +1,813 @@
+"""Solve incomplete relations, which are RankRLS over the observed pairs (cells).
+
+Every cell is a data row with the pairwise kernel Γ, such as K ⊗ G, and its row object is the query.
+There are three routes to the same function:
+
+- `solve_in_eigenvectors`: conjugate gradients in the eigenvectors of both kernels, where the system
+  of a complete relation is diagonal. The diagonal of a relation in which all pairs have the mean
+  weight is the preconditioner.
+- `solve_over_cells`: conjugate gradients or a factorisation of the system over the cells, for few
+  cells and for pairwise kernels without common eigenvectors.
+- `solve_over_products` and `solve_over_objects`: a factorisation over the products of few features,
+  or over the objects if functions are sums of functions of the two objects.
+
+`stop_early` follows conjugate gradients in the space of functions to the best held-out score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import block_diag
+from scipy.linalg.lapack import dpocon, dpotrf, dpotrs
+from sklearn.exceptions import ConvergenceWarning
+
+from rankrls import _resources
+from rankrls._calls import warn
+from rankrls.core.linalg.factorizations import EigenFactorization, factorize
+from rankrls.core.linalg.krylov import (
+    History,
+    Iteration,
+    IterationOptions,
+    MultiShiftCG,
+    converge,
+)
+from rankrls.core.relations.labels import Cells, FreeOffsets, Observations, TableOffsets
+from rankrls.core.relations.pairwise import RelationLoss, SideValues, sampled_products
+from rankrls.core.relations.sides import Side, Spectrum
+
+__all__ = [
+    "CellKernel",
+    "CellLoss",
+    "HeldOutCells",
+    "Solved",
+    "few_cells",
+    "n_unknowns",
+    "primal_cost",
+    "solve_in_eigenvectors",
+    "solve_over_cells",
+    "solve_over_objects",
+    "solve_over_products",
+    "stop_early",
+]
+
+Array = NDArray[Any]
+
+EPS = float(np.finfo(np.float64).eps)
+
+#: Cost of a cell in products over the cells, relative to a pair in products over all pairs
+#: (measured: 25 to 40).
+SAMPLED_COST = 30
+
+#: Numbers in a work space.
+WORK = 2**22
+
+#: Iterations between two estimates of the error of the function.
+WINDOW = 4
+
+#: Number of coordinates above which products are computed in single precision first.
+LARGE = 300**2
+
+#: Maximal number of restarts from the true residual.
+MAX_RESTARTS = 4
+
+#: Largest rate of decrease between two estimates that is taken at face value.
+MAX_RATE = 0.95
+
+#: Ratio of the error of f to that estimated from the residual above which products are computed in
+#: double precision.
+ILL_CONDITIONED = 50.0
+
+#: Errors of f up to this size are accepted for any tolerance.
+ROUNDING = 1e-10
+
+#: Reciprocal condition number of a scaled system above which Cholesky is accurate to ten digits.
+WELL_CONDITIONED = 2e-6
+
+
+def few_cells(n_cells: int, p: int, g: int) -> bool:
+    """Whether products over the cells are cheaper than products over all pairs."""
+    return SAMPLED_COST * n_cells < p * g
+
+
+class Solved(NamedTuple):
+    """Solutions of an incomplete relation for several alphas.
+
+    Attributes
+    ----------
+    coefficients : ndarray of shape (n_alphas, p, g), or (n_alphas, r, s) between eigenvectors
+    n_iter : int
+    accepted : ndarray of shape (n_alphas,), bool
+        Whether the solutions reach the tolerance.
+    """
+
+    coefficients: Array
+    n_iter: int
+    accepted: Array
+
+
+class CellLoss:
+    """The loss (y − f)ᵀ F Fᵀ (y − f) over q cells.
+
+    Parameters
+    ----------
+    cells : Cells
+        Sorted by row.
+    free : FreeOffsets
+        All free offsets, with those of rows for the ranking loss.
+
+    Notes
+    -----
+    With weights ω and the unit vectors u_r = √(ω/Ω_r) over the cells of row r,
+
+        F = D_ω^{1/2} (I − Σ_r u_r u_rᵀ),
+
+    because min_c Σ_e ω_e (y_e − c − f_e)² is the squared length of (I − u uᵀ) D_ω^{1/2} (y − f).
+    Other offsets are projected out in the same way. Arrays have the cells as their last axis.
+    """
+
+    def __init__(self, cells: Cells, free: FreeOffsets) -> None:
+        self.cells, self.free = cells, free
+        self._offsets = TableOffsets(cells, free) if free.columns or free.constant else None
+        q, rows = len(cells), cells.rows
+        self.starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]])[:q])
+        self.lengths = np.diff(np.concatenate([self.starts, [q]]))
+        self.root = np.sqrt(cells.weight)
+        total = np.add.reduceat(cells.weight, self.starts) if q else np.empty(0)
+        self.unit = self.root / np.repeat(np.sqrt(total), self.lengths)
+        self.plain = bool((cells.weight == 1.0).all())
+
+    def project(self, V: Array) -> Array:
+        """Remove the offsets of D_ω^{-1/2} V, shape (…, q)."""
+        if not V.shape[-1] or not any(self.free):
+            return V
+        if self._offsets is None:
+            means = np.add.reduceat(self.unit * V, self.starts, axis=-1)
+            return V - self.unit * np.repeat(means, self.lengths, axis=-1)
+        if V.ndim > 1:
+            return np.stack([self.project(v) for v in V])
+        a, b = self._offsets.solve(*self.cells.sums(self.root * V))
+        return V - self.root * (a[self.cells.rows] + b[self.cells.cols])
+
+    def _weighted(self, V: Array) -> Array:
+        return V if self.plain else self.root * V
+
+    def forward(self, V: Array) -> Array:
+        """Compute F V."""
+        return self._weighted(self.project(V))
+
+    def back(self, V: Array) -> Array:
+        """Compute Fᵀ V."""
+        return self.project(self._weighted(V))
+
+    def apply(self, V: Array) -> Array:
+        """Compute F Fᵀ V."""
+        return self.forward(self.back(V))
+
+    @cached_property
+    def target(self) -> Array:
+        """The right-hand side Fᵀ y, shape (q,)."""
+        y = self.cells.y
+        if self.free.rows and len(y):  # subtracted first, so that large offsets cost no digits
+            y = y - np.repeat(y[self.starts], self.lengths)
+        if self._offsets is not None and len(y):
+            y = y - y.mean()
+        return self.back(y)
+
+
+class CellKernel:
+    """Products with the pairwise kernel Γ between q cells, which is never formed.
+
+    Parameters
+    ----------
+    sides : tuple of two SideValues
+    cells : Cells
+    loss : RelationLoss
+        With a sign, Γ plus (minus) Γ with swapped columns, times ½, replaces Γ. This is the
+        symmetric (reciprocal) kernel of P5, (8) and (9).
+    to : tuple of two int arrays of shape (q',), optional
+        Rows and columns of the output pairs. By default these are the cells.
+    sampled : bool, optional
+        Whether products are computed cell by cell, see `few_cells`.
+
+    Notes
+    -----
+    (K ⊗ G) vec(M) = vec(K M G), with the values of the cells in the p × g matrix M. For few cells M
+    is sparse, and only the output pairs are computed.
+    """
+
+    def __init__(
+        self,
+        sides: tuple[SideValues, SideValues],
+        cells: Cells,
+        loss: RelationLoss,
+        to: tuple[Array, Array] | None = None,
+        *,
+        sampled: bool | None = None,
+    ) -> None:
+        self.sides, self.cells, self.loss = sides, cells, loss
+        self.to = (cells.rows, cells.cols) if to is None else to
+        doubled = 2 if loss.sign or loss.pairwise.one_domain else 1
+        most = max(doubled * len(cells), len(self.to[0]))
+        self.sampled = few_cells(most, *cells.shape) if sampled is None else sampled
+
+    def scatter(self, v: Array) -> Array:
+        """Build coefficients A of shape (p, g) from values (q,), with the symmetry of Γ."""
+        A = np.zeros(self.cells.shape, dtype=v.dtype)
+        A.ravel()[self.cells.flat] = v
+        return self.loss.pairwise.symmetrised(A, self.loss.sign)
+
+    def product(self, v: Array) -> Array:
+        """Compute the function with the coefficients v (q,) at the output pairs, shape (q',)."""
+        pairwise = self.loss.pairwise
+        if not self.sampled:
+            return pairwise.table(*self.sides, self.scatter(v))[self.to]
+        A = pairwise.symmetrised(self.cells.table(v), self.loss.sign)
+        return pairwise.at(*self.sides, A, *self.to)
+
+    def row_sizes(self) -> Array:
+        """Approximate the norms of the rows, shape (q',)."""
+        return self.loss.pairwise.row_sizes(*self.sides, *self.to)
+
+    def dense(self) -> Array:
+        """Form the matrix of shape (q', q), for few cells."""
+        ends = self.cells.rows, self.cells.cols
+        return self.loss.pairwise.between(self.sides, self.to, ends, self.loss.sign)
+
+
+# ---------------------------------------------------------------------- eigenvectors
+
+
+class SpectralEquations:
+    """The problem in the eigenvectors of both kernels.
+
+    Notes
+    -----
+    With f = V (√Λ ∘ B) Uᵀ, where Λ = λσᵀ are the eigenvalues of Γ, ‖f‖² is the sum of B² and
+
+        √Λ ∘ VᵀL(V(√Λ ∘ B)Uᵀ)U + alpha B = √Λ ∘ VᵀL(Y)U.
+
+    If all pairs had the mean weight ρ, the left-hand side would be the diagonal ρΛ + alpha, which
+    is the preconditioner. With a sign, B is symmetric or antisymmetric. The values of f at all
+    pairs have the norm of √Λ ∘ B.
+    """
+
+    def __init__(self, left: Spectrum, right: Spectrum, cells: Cells, loss: RelationLoss) -> None:
+        self.V, self.U = left.vectors, right.vectors
+        self.cells, self.sign = cells, loss.sign
+        self.loss = CellLoss(cells, loss.free)
+        self.values = loss.pairwise.eigenvalues(left.values, right.values)
+        self.root = np.sqrt(self.values)
+        p, g = cells.shape
+        self.rho = float(cells.weight.sum()) / (p * g)
+        # With few eigenvectors and few cells, only the cells are computed.
+        few = 8 * max(self.values.shape) <= min(p, g)
+        self.sampled = few and (few_cells(len(cells), p, g) or not _resources.fits(p, g, copies=10))
+        self.target = self._back(self.loss.forward(self.loss.target), self.V, self.U)
+
+    def product(self, B: Array, alpha: float) -> Array:
+        """Compute the left-hand side, shape (r, s)."""
+        return self._product(B, alpha, self.V, self.U)
+
+    def rough_product(self, B: Array, alpha: float) -> Array:
+        """Compute it with matrix products in single precision."""
+        return self._product(B, alpha, *self._single)
+
+    @cached_property
+    def _single(self) -> tuple[Array, Array]:
+        return self.V.astype(np.float32), self.U.astype(np.float32)
+
+    def _product(self, B: Array, alpha: float, V: Array, U: Array) -> Array:
+        scaled = np.multiply(self.root, B, dtype=V.dtype, casting="same_kind")
+        cells = self.cells
+        if self.sampled:
+            f = np.empty(len(cells))
+            by_rows = U.shape[1] <= V.shape[1]
+            ends = (V @ scaled, U) if by_rows else (V, U @ scaled.T)
+            sampled_products(*ends, cells.rows, cells.cols, f)
+        else:
+            f = (V @ scaled @ U.T).ravel()[cells.flat]
+        return self._back(self.loss.apply(f), V, U) + alpha * B
+
+    def _back(self, v: Array, V: Array, U: Array) -> Array:
+        """Compute √Λ ∘ Vᵀ T U, where the table T holds values of the cells."""
+        if self.sampled:
+            T = self.cells.table(v)
+            few = U.shape[1] <= V.shape[1]
+            inner = V.T @ (T @ U) if few else (T.T @ V).T @ U
+        else:
+            T = np.zeros(self.cells.shape, dtype=V.dtype)
+            T.ravel()[self.cells.flat] = v
+            inner = V.T @ T @ U
+        if self.sign:
+            inner = 0.5 * (inner + self.sign * inner.T)
+        return self.root * inner
+
+    def solve(self, alpha: float, B: Array, options: IterationOptions) -> tuple[Array, int, float]:
+        """Iterate from B; return the solution, the number of iterations and the error of f.
+
+        The recurrence is restarted until the true residual confirms its error. Products in single
+        precision are used as long as the problem is not ill-conditioned.
+        """
+        M = self.rho * self.values + alpha
+        rough = self.values.size >= LARGE and not self.sampled
+        n_iter, error, factor = 0, 0.0, np.inf
+        for _ in range(1 + MAX_RESTARTS):
+            R = self.target - self.product(B, alpha) if B.any() else self.target
+            size = float(np.linalg.norm(self.root * B))
+            distance = float(np.linalg.norm(self.root * (R / M)))
+            if distance <= EPS * size or factor * distance <= options.tol * size:
+                return B, n_iter, error
+            change, n_iter, error, factor = self._run(R, B, M, alpha, n_iter, options, rough=rough)
+            B = B + change
+            if error > options.tol and not (rough and factor > ILL_CONDITIONED):
+                return B, n_iter, error
+            rough = rough and factor <= ILL_CONDITIONED
+        return B, n_iter, max(error, factor * distance / size)
+
+    def _run(
+        self,
+        R: Array,
+        B: Array,
+        M: Array,
+        alpha: float,
+        n_iter: int,
+        options: IterationOptions,
+        *,
+        rough: bool,
+    ) -> tuple[Array, int, float, float]:
+        """Run conjugate gradients from B, with the residual R, until f is accurate.
+
+        Returns
+        -------
+        change : ndarray of shape (r, s)
+            The change of B.
+        n_iter : int
+        error : float
+            Estimate of the relative error of f, from its changes and their rate of decrease; 0 if
+            the callback requested a stop.
+        factor : float
+            Ratio of this error to the error that the residual would imply if M were the system.
+        """
+        shape, product = B.shape, self.rough_product if rough else self.product
+        flat = M.reshape(-1, 1)
+        run = MultiShiftCG(
+            lambda P: product(P.reshape(shape), alpha).reshape(-1, 1),
+            R.reshape(-1, 1),
+            np.zeros(1),
+            tol=0.0,
+            bounded=False,
+            precondition=lambda R, _: R / flat,
+        )
+        start = np.sqrt(float(np.vdot(self.target / M, self.target)))
+        old, square, change, error, factor = np.zeros(shape), run.square[0], np.inf, np.inf, 1.0
+        while n_iter < options.max_iter and run.step():
+            n_iter += 1
+            if options.report(n_iter, float(run.scale[0] * np.sqrt(run.square[0])) / start):
+                return run.solution(0).reshape(shape), n_iter, 0.0, 0.0
+            if run.n_iter % WINDOW and not run.frozen.all():
+                continue
+            new = run.solution(0).reshape(shape)
+            size = float(np.linalg.norm(self.root * (B + new))) or 1.0
+            distance = np.linalg.norm(self.root * run.R.reshape(shape) / M) * run.scale[0] / size
+            before, change = change, float(np.linalg.norm(self.root * (new - old))) / size
+            rate = change / before if np.isfinite(before) else MAX_RATE
+            rate = min(max(np.sqrt(run.square[0] / square), rate), MAX_RATE)
+            error = max(change * rate / (1.0 - rate), float(distance))
+            factor = error / max(float(distance), EPS**2)
+            if error <= options.tol or (rough and factor > ILL_CONDITIONED):
+                break
+            old, square = new, run.square[0]
+        return run.solution(0).reshape(shape), n_iter, error, factor
+
+
+def solve_in_eigenvectors(
+    left: Spectrum,
+    right: Spectrum,
+    cells: Cells,
+    alphas: Array,
+    options: IterationOptions,
+    loss: RelationLoss,
+) -> Solved:
+    """Compute coefficients between eigenvectors, from the largest to the smallest alpha.
+
+    Parameters
+    ----------
+    left : Spectrum
+        λ, V of the row objects.
+    right : Spectrum
+        σ, U of the column objects, centred for the ranking loss. With a sign, this is ``left``.
+    cells : Cells
+    alphas : ndarray of shape (n_alphas,)
+    options : IterationOptions
+        ``tol`` is the relative error of the values of f at all pairs.
+    loss : RelationLoss
+        A pairwise kernel with the eigenvectors V ⊗ U, and eigenvalues that are not negative.
+    """
+    equations = SpectralEquations(left, right, cells, loss)
+    inner = np.zeros((len(alphas), *equations.values.shape))
+    accepted, n_iter, B = np.ones(len(alphas), dtype=bool), 0, np.zeros(equations.values.shape)
+    for a in np.argsort(alphas)[::-1]:
+        B, steps, error = equations.solve(float(alphas[a]), B, options)
+        np.divide(B, equations.root, out=inner[a], where=equations.root > 0)
+        accepted[a], n_iter = error <= max(2.0 * options.tol, ROUNDING), max(n_iter, steps)
+    return Solved(inner, n_iter, accepted)
+
+
+# ---------------------------------------------------------------------- cells
+
+
+class CellEquations:
+    """The system (FᵀΓF + alpha I) x = Fᵀy over q cells; the coefficients of the cells are F x.
+
+    It implements `core.linalg.krylov.Equations`.
+    """
+
+    outputs = np.zeros(1, dtype=np.int64)
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, rows: Side, columns: Side, cells: Cells, loss: RelationLoss) -> None:
+        self.loss = CellLoss(cells, loss.free)
+        self.kernel = CellKernel((rows.values, columns.values), cells, loss)
+        self.C = self.loss.target[:, None]
+
+    @property
+    def n_entries(self) -> int:
+        """Number of entries of K and G."""
+        return sum(side.K.size for side in self.kernel.sides)
+
+    @property
+    def rank(self) -> int:
+        """Number of cells."""
+        return len(self.C)
+
+    def G(self, V: Array) -> Array:
+        """Compute FᵀΓF V for V of shape (q, k')."""
+        values = np.stack([self.kernel.product(v) for v in self.loss.forward(V.T)])
+        return self.loss.back(values).T
+
+    def diagonal(self) -> Array:
+        """Constant diagonal: rows of a kernel matrix are not scaled."""
+        return np.ones(len(self.C))
+
+    def magnitude(self, W: Array) -> Array:
+        """Compute ‖k_i‖ ‖g_j‖ ‖F w‖ for the rows k_i of K and g_j of G, shape (q, k')."""
+        size = np.linalg.norm(self.loss.forward(W.T), axis=1)
+        return (self.loss.root * self.kernel.row_sizes())[:, None] * size
+
+    def coefficients(self, x: Array) -> Array:
+        """Compute A of shape (p, g) from a solution of shape (q,)."""
+        return self.kernel.scatter(self.loss.forward(x))
+
+
+def solve_over_cells(
+    rows: Side,
+    columns: Side,
+    cells: Cells,
+    alphas: Array,
+    loss: RelationLoss,
+    options: IterationOptions | None = None,
+) -> Solved:
+    """Compute coefficients A of shape (n_alphas, p, g) by the system over the cells.
+
+    It is solved by conjugate gradients, in one run for all alphas, or without ``options`` by a
+    factorisation.
+    """
+    equations = CellEquations(rows, columns, cells, loss)
+    if options is not None:
+        (x,), history = converge([equations], alphas, options, quiet=True)
+        assert history.accepted is not None
+        n_iter, accepted = history.n_iter, history.accepted
+    else:
+        gram = equations.kernel.dense()
+        S = equations.loss.back(np.ascontiguousarray(equations.loss.back(gram).T))
+        S = 0.5 * (S + S.T)
+        noise = EPS * float(np.abs(gram.diagonal()).max(initial=0.0) * cells.weight.max())
+        made = factorize(S, alphas, equations.C, in_range=False, noise=noise)
+        x, n_iter, accepted = made.solve_path(equations.C, alphas), 1, np.ones(len(alphas), bool)
+    return Solved(np.stack([equations.coefficients(w[:, 0]) for w in x]), n_iter, accepted)
+
+
+# ---------------------------------------------------------------------- early stopping
+
+
+@dataclass(frozen=True)
+class HeldOutCells:
+    """Choice of held-out edges for early stopping, and the score of their predictions.
+
+    Attributes
+    ----------
+    fraction : float
+        Fraction of the observed pairs to hold out.
+    random_state : RandomState
+    score : function of (labels, predictions, rows), each of shape (n,)
+        Higher is better.
+    """
+
+    fraction: float
+    random_state: Any
+    score: Callable[[Array, Array, Array], float]
+
+    def choose(self, observations: Observations, sign: int) -> Array:
+        """Choose held-out edges; return a mask of shape (n_edges,).
+
+        Random rows with at least four pairs are visited until the fraction is reached, and half of
+        the pairs of each are held out, because an edge can only be ranked against others of its
+        row. All edges of a pair are held out together. In symmetric and reciprocal relations, so
+        is the mirror image of the pair.
+        """
+        cells = observations.cells
+        p, g = observations.shape
+        chosen = np.zeros(p * g, dtype=bool)
+        wanted, taken = self.fraction * len(cells), 0
+        starts = np.searchsorted(cells.rows, np.arange(p + 1))
+        for row in self.random_state.permutation(p):
+            pairs = cells.flat[starts[row] : starts[row + 1]]
+            if len(pairs) < 4 or taken >= wanted:
+                continue
+            half = self.random_state.permutation(pairs)[: len(pairs) // 2]
+            chosen[half] = True
+            taken += len(half)
+            if sign:
+                chosen[(half % g) * g + half // g] = True
+        rows, cols, y = observations.lists
+        held = chosen[rows * g + cols]
+        order = np.lexsort((y[held], rows[held]))
+        i, labels = rows[held][order], y[held][order]
+        if not ((i[1:] == i[:-1]) & (labels[1:] != labels[:-1])).any():
+            raise ValueError(
+                f"early stopping: validation_fraction={self.fraction:g} leaves no row with two "
+                "held-out edges of different labels to compare (rows with fewer than four observed "
+                "pairs are not used). Increase it, or set early_stopping=False"
+            )
+        return held
+
+
+def stop_early(
+    rows: Side,
+    columns: Side,
+    observations: Observations,
+    alpha: float,
+    options: IterationOptions,
+    held_out: HeldOutCells,
+    loss: RelationLoss,
+) -> tuple[Array, History]:
+    """Compute A of shape (1, p, g) at the iteration that ranks held-out edges best.
+
+    Notes
+    -----
+    These are conjugate gradients in the space of functions, the same iterates as those of RankRLS
+    with explicit features of pairs. A function f = Γa has the squared norm aᵀΓa, and the gradient
+    of the objective is −2Γr with r = L(y − f) − alpha a. Therefore all products are those of the
+    coefficients with Γ, and every iteration needs one of them.
+    """
+    held = held_out.choose(observations, loss.sign or loss.pairwise.symmetry)
+    held_rows, held_cols, labels = observations.select(held).lists
+    cells = observations.select(~held).cells
+    cell_loss, q = CellLoss(cells, loss.free), len(cells)
+    to = np.concatenate([cells.rows, held_rows]), np.concatenate([cells.cols, held_cols])
+    kernel = CellKernel((rows.values, columns.values), cells, loss, to)
+    r = cell_loss.forward(cell_loss.target)
+    a, best, f = np.zeros(q), np.zeros(q), np.zeros(len(to[0]))
+    image = kernel.product(r)
+    direction, along = r.copy(), image.copy()  # along is Γ direction
+    square = first = float(r @ image[:q])
+    errors: list[float] = []
+    best_error, best_iteration = np.inf, 0
+    for n_iter in range(1, options.max_iter + 1):
+        back = cell_loss.apply(along[:q]) + alpha * direction
+        curvature = float(along[:q] @ back)
+        step = square / curvature if curvature > 0.0 else 0.0
+        a, f, r = a + step * direction, f + step * along, r - step * back
+        errors.append(1.0 - _finite(held_out.score(labels, f[q:], held_rows)))
+        if errors[-1] < best_error:
+            best_error, best_iteration, best = errors[-1], n_iter, a
+        image = kernel.product(r)
+        before, square = square, float(r @ image[:q])
+        residual = np.sqrt(max(square, 0.0) / first) if first > 0.0 else 0.0
+        state = Iteration(n_iter, residual, errors[-1], best_error, best_iteration)
+        options.progress.bar(
+            n_iter,
+            options.max_iter,
+            f"validation error {errors[-1]:.4f}, best {best_error:.4f} at {best_iteration}",
+        )
+        if options.callback is not None and options.callback(state):
+            break
+        if residual <= options.tol or n_iter - best_iteration >= options.patience:
+            break
+        direction, along = (
+            new + (square / before) * old for new, old in ((r, direction), (image, along))
+        )
+    else:
+        warn(
+            f"early stopping reached max_iter={options.max_iter} before the validation error had "
+            f"stopped improving for {options.patience} iterations: raise max_iter",
+            ConvergenceWarning,
+        )
+    history = History(
+        n_iter,
+        iterations=np.arange(1, n_iter + 1),
+        errors=np.array(errors)[:, None],
+        best_iteration=best_iteration,
+        best=0,
+    )
+    return kernel.scatter(best)[None], history
+
+
+def _finite(score: float) -> float:
+    if not np.isfinite(score):
+        raise ValueError(f"scoring returned {score}; it must return a finite number")
+    return score
+
+
+# ---------------------------------------------------------------------- few unknowns
+
+
+def n_unknowns(r: int, s: int, sign: int) -> int:
+    """Return the number of free entries of an r × s matrix, (anti)symmetric if there is a sign."""
+    return r * s if sign == 0 else r * (r + sign) // 2
+
+
+def primal_cost(n_cells: int, p: int, r: int, s: int) -> float:
+    """Estimate the number of multiplications of the system over all products of features.
+
+    Multiplications with sparse matrices are slower and count eight times (measured).
+    """
+    return 4.0 * n_cells * s**2 + 0.25 * p * (r * s) ** 2 + (r * s) ** 3 / 3
+
+
+def solve_over_products(
+    left: Spectrum, right: Spectrum, cells: Cells, alphas: Array, loss: RelationLoss
+) -> tuple[Array, float]:
+    """Compute coefficients between eigenvectors, (n_alphas, r, s), by one factorisation.
+
+    The second result is an estimate of their relative rounding error.
+
+    Notes
+    -----
+    With the values θ = Λ ∘ inner, Λ = λσᵀ, and the products Φ of eigenvectors over the cells,
+
+        (ΦᵀLΦ + alpha diag(1/Λ)) θ = ΦᵀLy.
+
+    It is solved by a Cholesky factorisation with rows and columns scaled to a unit diagonal, so
+    that the scales of the features do not matter. If the observed pairs do not determine the
+    products at this alpha, an eigendecomposition takes its place.
+    """
+    r, s, sign = len(left.values), len(right.values), loss.sign
+    i, j = np.triu_indices(r, 0 if sign == 1 else 1) if sign else np.divmod(np.arange(r * s), s)
+    scale = (left.values[:, None] * right.values)[i, j]
+    inner = np.zeros((len(alphas), r, s))
+    if not len(scale):
+        return inner, 0.0
+    gram, cross = _moments(left.vectors, right.vectors, CellLoss(cells, loss.free))
+    norm = np.ones(len(i))
+    if sign:  # moments of the products φ_i φ_j ± φ_j φ_i, scaled to unit norm
+        norm = np.where(i == j, 0.5, np.sqrt(0.5))
+        first, second = i * r + j, j * r + i
+        gram = gram[first] + sign * gram[second]
+        gram = norm[:, None] * (gram[:, first] + sign * gram[:, second]) * norm
+        cross = norm * (cross[first] + sign * cross[second])
+    theta, worst = np.empty((len(alphas), len(i))), 1.0
+    for a, alpha in enumerate(alphas):
+        theta[a], condition = _scaled_cholesky(gram, alpha / scale, cross)
+        worst = min(worst, condition)
+    if worst < WELL_CONDITIONED:
+        root = np.sqrt(scale)
+        made = EigenFactorization(gram * root * root[:, None], float(alphas.min()))
+        other = root * made.solve_path((root * cross)[:, None], alphas)[:, :, 0]
+        rounding = EPS * float(made.values.max()) / float(alphas.min())
+        if rounding < EPS / max(worst, EPS):
+            theta, worst = other, min(1.0, EPS / rounding)
+    values = theta / scale
+    if sign:
+        values = np.where(i == j, 1.0, np.sqrt(0.5)) * values
+        inner[:, j, i] = sign * values
+    inner[:, i, j] = values
+    return inner, EPS / max(worst, EPS)
+
+
+def _moments(V: Array, U: Array, loss: CellLoss) -> tuple[Array, Array]:
+    """Compute ΦᵀLΦ and ΦᵀLy of the products Φ of rows of V (p, r) and U (g, s).
+
+    With v, u the rows of V and U, ΦᵀLΦ is Σ_rows vvᵀ ⊗ Σ_cells ω uuᵀ (minus the offset of the row).
+    The inner sums for all rows are one sparse matrix product, and the outer sum is one dense matrix
+    product. Both only need a triangle of vvᵀ and uuᵀ.
+    """
+    cells = loss.cells
+    (p, r), s = V.shape, U.shape[1]
+    a, b = np.triu_indices(s)
+    i, j = np.triu_indices(r)
+    weights, products = cells.table(cells.weight), U[:, a] * U[:, b]
+    sums = weights @ U
+    share = TableOffsets(cells, loss.free).shares[0]
+    corners = np.zeros((len(i), len(a)))
+    size = max(1, WORK // max(len(a), len(i)))
+    for start in range(0, p, size):
+        part = slice(start, start + size)
+        inner = weights[part] @ products
+        if loss.free.rows:
+            inner -= sums[part][:, a] * (share[part, None] * sums[part][:, b])
+        corners += (V[part][:, i] * V[part][:, j]).T @ inner
+    # (r, r, s, s) from the triangles, then the two indices of a product side by side
+    rows, columns = np.empty((r, r), dtype=int), np.empty((s, s), dtype=int)
+    rows[i, j] = rows[j, i] = np.arange(len(i))
+    columns[a, b] = columns[b, a] = np.arange(len(a))
+    gram = corners[rows[:, None, :, None], columns[None, :, None, :]].reshape(r * s, r * s)
+    cross = (V.T @ (cells.table(loss.forward(loss.target)) @ U)).ravel()
+    if loss.free.constant:
+        means = (V.T @ sums).ravel()
+        gram -= np.outer(means, means / cells.weight.sum())
+    return gram, cross
+
+
+def _scaled_cholesky(S: Array, ridge: Array, b: Array) -> tuple[Array, float]:
+    """Compute (S + diag(ridge))⁻¹ b by a scaled Cholesky factor, and its reciprocal condition."""
+    H = S.copy()
+    diagonal = np.einsum("ii->i", H)
+    diagonal += ridge
+    E = 1.0 / np.sqrt(diagonal)
+    H *= E
+    H *= E[:, None]
+    norm = float(np.abs(H).sum(axis=0).max())
+    factor, info = dpotrf(H.T, lower=1, clean=0, overwrite_a=1)
+    if info != 0:
+        return np.full_like(b, np.nan), 0.0
+    condition, _ = dpocon(factor, norm, uplo="L")
+    solved, _ = dpotrs(factor, E * b, lower=1)
+    return E * solved, float(condition)
+
+
+def solve_over_objects(
+    rows: Side, columns: Side, cells: Cells, alphas: Array, loss: RelationLoss
+) -> Array:
+    """Compute coefficients A of shape (n_alphas, p, g) for a kernel c (K ⊗ 11ᵀ + 11ᵀ ⊗ G).
+
+    Functions are f(x, z) = h₁(x) + h₂(z), or h(x) ± h(z) with a sign. With the incidence matrix N
+    of cells and objects and the features Φ = V√(cλ) of the objects,
+
+        (ΦᵀNᵀLNΦ + alpha I) β = ΦᵀNᵀLy,     h = Φβ.
+
+    A has the row sums V√(c/λ) β₁ and the column sums of the other side.
+    """
+    sign, weight = loss.pairwise.sign or loss.sign, loss.pairwise.terms[0].weight
+    cell_loss, free, (p, g) = CellLoss(cells, loss.free), loss.free, cells.shape
+    spectra = [rows.spectrum().range, columns.spectrum().range][: 1 if sign else 2]
+    q = np.arange(len(cells))
+    incidence = [
+        sparse.csr_array((np.ones(len(q)), (q, ends)), shape=(len(q), n))
+        for ends, n in ((cells.rows, p), (cells.cols, g))
+    ]
+    # L removes the functions of objects that have offsets.
+    first, second = 0 * incidence[0] if free.rows else incidence[0], incidence[1]
+    second = 0 * second if free.columns else second
+    half = 0.5 if sign else 1.0  # with a sign, the kernel of h is ½ c K
+    N = first + sign * second if sign else sparse.hstack([first, second], format="csr")
+    T = incidence[0] if free.rows else incidence[1] if free.columns else np.ones((len(q), 1))
+    weighted = (N * cells.weight[:, None]).T
+    S = (weighted @ N).toarray()
+    if any(free):
+        common = weighted @ T
+        common = common.toarray() if sparse.issparse(common) else common
+        total = np.asarray(T.T @ cells.weight)
+        S -= (common / np.where(total > 0, total, 1.0)) @ common.T
+    Phi = block_diag(*[side.vectors * np.sqrt(half * weight * side.values) for side in spectra])
+    gram, b = Phi.T @ S @ Phi, Phi.T @ (N.T @ cell_loss.forward(cell_loss.target))[:, None]
+    beta = np.zeros((len(alphas), len(b)))
+    if len(b):
+        size = float(np.abs(S).max(initial=0.0)) * float((Phi**2).sum(axis=0).max())
+        made = factorize(0.5 * (gram + gram.T), alphas, b, in_range=False, noise=EPS * size)
+        beta = made.solve_path(b, alphas)[:, :, 0]
+    out = np.empty((len(alphas), p, g))
+    for A, coordinates in zip(out, beta, strict=True):
+        parts = np.split(coordinates, [len(spectra[0].values)])
+        sums = [
+            side.vectors @ (half * part / np.sqrt(half * weight * side.values))
+            for side, part in zip(spectra, parts, strict=False)
+        ]
+        row, column = (sums[0], sign * sums[0]) if sign else sums
+        # Both have the same total, except for functions of norm zero.
+        outside = [_constants_outside(side) for side in spectra]
+        level = 0.0 if sign == -1 else float((column if outside[0][1] else row).sum())
+        if sign != 1:
+            row += outside[0][0] * ((level - row.sum()) / outside[0][0].sum())
+            column = column + outside[-1][0] * ((level - column.sum()) / outside[-1][0].sum())
+        A[:] = row[:, None] / g + column / p - level / (p * g)
+    return out
+
+
+def _constants_outside(side: Spectrum) -> tuple[Array, bool]:
+    """Return the part of the constants in the null space of the kernel, if there is one.
+
+    Otherwise, return the constants, and False.
+    """
+    one, V = np.ones(len(side.vectors)), side.vectors
+    rest = one - V @ (V.T @ one)
+    rest -= V @ (V.T @ rest)
+    found = bool(np.linalg.norm(rest) > len(one) * EPS * np.sqrt(len(one)) * 1e3)
+    return rest if found else one, found

@@ -1,0 +1,1115 @@
+"""Base class of conditional rankers: reading of objects and labels, fitting and predicting."""
+
+from __future__ import annotations
+
+import numbers
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import ndtr
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from rankrls import _resources
+from rankrls._calls import Progress, unchanged_on_error, warn
+from rankrls._frames import (
+    check_feature_names,
+    clear_errors,
+    column_names,
+    columns_in_order,
+    feature_names,
+    labels_in_order,
+    labels_of,
+    names_anything,
+    row_names,
+    table_frame,
+    warn_about_columns,
+)
+from rankrls._relation_labels import EdgeList, read_labels
+from rankrls._validation import check_integer, check_positive, show
+from rankrls.core.linalg.krylov import IterationOptions
+from rankrls.core.relations.incomplete import HeldOutCells
+from rankrls.core.relations.labels import FittedOffsets, FreeOffsets, Observations, free_offsets
+from rankrls.core.relations.pairwise import (
+    PAIRWISE,
+    PairwiseKernel,
+    RelationLoss,
+    SideValues,
+    sampled_products,
+)
+from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, CellPosterior
+from rankrls.core.relations.problem import (
+    LOST,
+    SOLVERS,
+    Factors,
+    RelationModel,
+    RelationProblem,
+)
+from rankrls.core.relations.sides import KernelSum, Side, losing_columns
+from rankrls.core.spaces.spaces import Kernel, check_gram
+from rankrls.estimators.conditional_updates import add_labels, remove_labels, remove_objects
+from rankrls.estimators.objects import NewObjects, Objects, in_order, n_matrices, read_kernels
+from rankrls.estimators.ranker import check_return_std
+from rankrls.estimators.relation_inputs import (
+    SIGNS,
+    Relation,
+    check_alpha_pairs,
+    check_numbers,
+    check_relation,
+    one_of,
+    read_relation,
+    require_labels,
+)
+from rankrls.metrics import conditional_scores, pairwise_error
+from rankrls.rankings import RankTable, as_labels
+
+__all__ = ["ConditionalRanker"]
+
+Array = NDArray[Any]
+
+#: Offsets of the rows and columns of Y for each value of ``fit_offsets``.
+OFFSETS = {
+    False: FreeOffsets(),
+    True: FreeOffsets(constant=True),
+    "global": FreeOffsets(constant=True),
+    "rows": FreeOffsets(rows=True),
+    "columns": FreeOffsets(columns=True),
+    "both": FreeOffsets(rows=True, columns=True),
+}
+FLOATS = (np.float64, np.float32)
+#: Fitted attributes that exist for some models only.
+OPTIONAL = (
+    *("dual_coef_", "_left_factor", "_right_factor"),
+    *("_weights", "_explicit_rows", "_explicit_columns"),
+    *("offset_", "row_offsets_", "column_offsets_"),
+    *("_noise", "_observed", "_labels", "_posterior"),
+    *("best_iteration_", "validation_curve_", "validation_iterations_"),
+)
+
+
+class ConditionalRanker(BaseEstimator):
+    """Base class of conditional rankers: all methods but the constructor and ``fit``."""
+
+    kernel: Any
+    object_kernel: Any
+    gamma: float | None
+    degree: float
+    coef0: float
+    kernel_params: Any
+    object_kernel_params: Any
+    kernel_weights: Any
+    object_kernel_weights: Any
+    pairwise: str
+    relation: str | None
+    loss: str
+    condition_on: str
+    fit_offsets: bool | str
+    solver: str
+    max_iter: int
+    tol: float
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int = 10
+    random_state: Any
+    verbose: int
+    n_jobs: int | None
+
+    fit: Any
+    #: The alpha of the model, or its pair of alphas for two-step.
+    _alpha: Any
+    _left_factor: Array
+    _right_factor: Array
+    _labels: Observations
+    _rows: Objects
+    _columns: Objects | None
+    _two_domains: bool
+    _warns_of_equal_objects: bool = True
+
+    #: Checks of single parameters, functions of name and value.
+    _checks: ClassVar[dict[str, Any]] = {
+        "pairwise": one_of(*PAIRWISE),
+        "relation": one_of("symmetric", "reciprocal", None),
+        "loss": one_of("ranking", "regression"),
+        "condition_on": one_of("rows", "columns"),
+        "fit_offsets": one_of(*OFFSETS),
+        "solver": one_of(*SOLVERS),
+        "max_iter": partial(check_integer, least=1),
+        "tol": check_positive,
+    }
+
+    # ------------------------------------------------------------------ options
+
+    def _check_options(self) -> tuple[Kernel | KernelSum, Kernel | KernelSum]:
+        """Check the parameters, and return the kernels of rows and columns."""
+        for name, check in self._checks.items():
+            check(name, getattr(self, name))
+        relation, offsets, free = self.relation, OFFSETS[self.fit_offsets], self._free
+        two_step, early, refuse = self._two_step, self.early_stopping, self._refuse
+        opposite = {"mlpk": ("reciprocal", "symmetric"), "ranking": ("symmetric", "reciprocal")}
+        wrong, own = opposite.get(self.pairwise, (0, ""))
+        ranked = offsets.columns if self.condition_on == "rows" else offsets.rows
+        refuse(any(offsets) and relation is not None, "fit_offsets", "relation")
+        refuse(ranked and early, "fit_offsets", "early_stopping")
+        refuse(relation == wrong, "pairwise", "relation", hint=f": it has {own} functions only")
+        refuse(self._pairwise.several and relation is not None, "pairwise", "relation")
+        hint = ": there is nothing left to learn beside offsets of rows and columns"
+        additive = self.pairwise in ("additive", "ranking")
+        refuse(additive and free.rows and free.columns, "pairwise", "fit_offsets", hint=hint)
+        hint = ": add the kernel 'constant' on both sides for an offset"
+        refuse(two_step and any(offsets), "pairwise", "fit_offsets", hint=hint)
+        refuse(two_step and self.loss == "squared_hinge", "pairwise", "loss")
+        paired = two_step and relation is not None and self.loss == "ranking"
+        refuse(paired, "pairwise", "relation", "loss", hint=": it needs loss='regression'")
+        refuse(two_step and early, "pairwise", "early_stopping")
+        refuse(early and self.loss == "squared_hinge", "loss", "early_stopping")
+        return self._kernels()
+
+    def _refuse(self, condition: Any, first: str, *others: str, hint: str = "") -> None:
+        """Raise an error if parameters cannot be combined."""
+        if condition:
+            shown = [f"{name}={show(getattr(self, name))}" for name in (first, *others)]
+            raise ValueError(f"{shown[0]} is not for {' and '.join(shown[1:])}{hint}")
+
+    def _kernels(self) -> tuple[Kernel | KernelSum, Kernel | KernelSum]:
+        """Read the kernels of the row and the column objects."""
+        read = partial(read_kernels, degree=self.degree, coef0=self.coef0, n_jobs=self.n_jobs)
+        kernel, params, weights = self.kernel, self.kernel_params, self.object_kernel_weights
+        first = read(kernel, self.kernel_weights, params, "kernel", gamma=self.gamma)
+        own, gamma = self.object_kernel is not None, self.gamma
+        if own:
+            kernel, params = self.object_kernel, self.object_kernel_params
+            gamma = None if isinstance(params, dict) and "gamma" in params else gamma
+        elif self.object_kernel_params is not None:
+            raise ValueError("object_kernel_params are those of object_kernel, which is None")
+        option = "pairwise" if self.relation is None else "relation"
+        one_kind = self.relation is not None or self._pairwise.one_domain
+        hint = ": it needs the same kernel on both sides"
+        self._refuse(one_kind and own, "object_kernel", option, hint=hint)
+        self._refuse(one_kind and weights is not None, "object_kernel_weights", option, hint=hint)
+        hint = ": the labels of an object are in its row and in its column"
+        self._refuse(one_kind and _profiled(first), "kernel", option, hint=hint)
+        if self._pairwise.several:
+            hint = ", which has a weight in kernel_weights for each pair of kernels"
+            self._refuse(weights is not None, "object_kernel_weights", "pairwise", hint=hint)
+            several = [isinstance(names, list | tuple) for names in (self.kernel, kernel)]
+            if not all(several) or len(self.kernel) != len(kernel):
+                raise ValueError(
+                    "pairwise='pairs' needs lists of kernels of one length, kernel and "
+                    f"object_kernel; got {show(self.kernel)} and {show(kernel)}"
+                )
+            weights = np.ones(len(kernel))
+        elif not own and weights is None:
+            return first, first
+        second = read(kernel, weights, params, "object_kernel", gamma=gamma)
+        profiled = _profiled(first) or _profiled(second)
+        self._refuse(self._pairwise.several and profiled, "kernel", "pairwise")
+        return first, second
+
+    @property
+    def _pairwise(self) -> PairwiseKernel:
+        return PAIRWISE[self.pairwise]
+
+    @property
+    def _two_step(self) -> bool:
+        """Whether each side has its own alpha."""
+        return self.pairwise == "two-step"
+
+    @property
+    def _free(self) -> FreeOffsets:
+        """All free offsets of rows and columns of Y, including those of the ranking loss."""
+        offsets, ranking = OFFSETS[self.fit_offsets], self.loss == "ranking"
+        if self.condition_on == "rows":
+            return free_offsets(offsets, ranking=ranking)
+        return free_offsets(offsets.T, ranking=ranking).T
+
+    def _iteration_options(
+        self, progress: Progress | None = None, callback: Any = None
+    ) -> IterationOptions:
+        if callback is not None and not callable(callback):
+            raise ValueError(f"callback must be a function of one argument; got {show(callback)}")
+        return IterationOptions(
+            callback=callback,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            patience=self.n_iter_no_change,
+            progress=Progress("", 0) if progress is None else progress,
+        )
+
+    def _check_alpha(self, value: Any) -> Array:
+        """Return a grid of one alpha, or of one pair of alphas (`check_alpha_pairs`).
+
+        Alpha must be positive. With early stopping it may also be zero.
+        """
+        if self.early_stopping and isinstance(value, numbers.Real) and value == 0:
+            return np.zeros(1)
+        if self._two_step:
+            one_alpha = self.relation is not None
+            return check_alpha_pairs("alpha", value, single=True, one_alpha=one_alpha)
+        if isinstance(value, list | tuple | np.ndarray) and np.size(value) == 2:
+            raise ValueError(
+                f"alpha={show(value)} is a pair, which only pairwise='two-step' takes: give one "
+                "number"
+            )
+        return np.array([check_positive("alpha", value)])
+
+    def _require_squared_loss(self, what: str) -> None:
+        if self.loss == "squared_hinge":
+            raise ValueError(f"{what} is for loss='ranking' and 'regression', not {self.loss!r}")
+
+    def _oriented(self, values: Array) -> Array:
+        """Convert arrays (…, conditioning objects, ranked objects) to (…, rows, columns) of Y."""
+        return values if self.condition_on == "rows" else np.swapaxes(values, -1, -2)
+
+    def _oriented_alphas(self, alphas: Array) -> Array:
+        """Convert pairs of alphas (row, column) to (conditioning, ranked); keep single alphas."""
+        turned = alphas.ndim == 2 and self.condition_on == "columns"
+        return alphas[:, ::-1] if turned else alphas
+
+    # ------------------------------------------------------------------ reading
+
+    def _read(self, X: Any, Y: Any, Z: Any) -> Relation:
+        """Check options, labels, and the objects of both sides."""
+        kernels = self._check_options()
+        if Z is not None and (self.relation is not None or self._pairwise.one_domain):
+            option = "pairwise" if self.relation is None else "relation"
+            raise ValueError(
+                f"{option}={getattr(self, option)!r} is for objects of one kind, the rows of X: Z "
+                "must be None"
+            )
+        self.__dict__.pop("object_feature_names_in_", None)
+        X, names = in_order(kernels[0], X, "X")
+        others, other_names = (X, names) if Z is None else in_order(kernels[1], Z, "Z")
+        Y = labels_in_order(Y, names, other_names, one_domain=Z is None)
+        X = self._check_X(X, reset=True)
+        rows = Objects.of(kernels[0], X, names, self._pairwise.sees_differences)
+        _warn_about_columns(kernels[0], X, getattr(self, "feature_names_in_", None))
+        columns = None
+        if Z is not None:
+            columns = Objects.of(kernels[1], self._check_Z(others, reset=True), other_names)
+            _warn_about_columns(kernels[1], columns.X)
+        elif kernels[1] is not kernels[0] or _profiled(kernels[1]) or self._pairwise.several:
+            columns = Objects.of(kernels[1], X, names)
+        n_columns = len(rows if columns is None else columns)
+        labels = read_relation(Y, len(rows), n_columns, one_domain=Z is None)
+        if not sparse.issparse(Y):
+            check_relation(labels, self.relation)
+        return self._with_profiles(Relation(rows, columns, labels, Z is not None))
+
+    def _with_profiles(self, relation: Relation) -> Relation:
+        """Require something to learn, and compute profile kernels from the labels."""
+        rows, columns, labels, _ = relation
+        seen = labels if self.condition_on == "rows" else labels.T
+        require_labels(seen, ranking=self.loss == "ranking", condition_on=self.condition_on)
+        columns = columns if columns is None else columns.given(labels.T, self._free.T)
+        return relation._replace(rows=rows.given(labels, self._free), columns=columns)
+
+    def _check_X(self, X: Any, *, reset: bool) -> Any:
+        if _is_plain(X):  # scikit-learn's checks, which pass, take longer than a small fit
+            if reset:
+                self.__dict__.pop("feature_names_in_", None)
+                self.n_features_in_ = X.shape[1]
+            if X.shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_"):
+                return X
+        with clear_errors(X):
+            return validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=reset)
+
+    def _check_Z(self, Z: Any, *, reset: bool = False) -> Any:
+        """Check features of column objects; their names must match those of ``fit``."""
+        names = feature_names(Z)
+        if not reset:
+            attribute = "object_feature_names_in_" if self._two_domains else "feature_names_in_"
+            check_feature_names(names, getattr(self, attribute, None), "Z")
+        elif names is not None:
+            self.object_feature_names_in_ = names
+        if _is_plain(Z):
+            return Z
+        try:
+            with clear_errors(Z, "Z"):
+                return check_array(Z, accept_sparse="csr", dtype=FLOATS, input_name="Z")
+        except ValueError as error:
+            if not reset or "NaN" not in str(error):
+                raise
+            hint = "(fit takes X, Y, Z: the labels come second)"
+            raise ValueError(f"{error} {hint}") from error
+
+    def _read_new(self, X: Any, Z: Any) -> tuple[NewObjects, NewObjects]:
+        """Check the objects to predict for."""
+        rows = self._read_objects(X, "X")
+        if Z is not None:
+            return rows, self._read_objects(Z, "Z")
+        if self._two_domains:
+            raise ValueError(
+                "the model was fitted with Z, objects of another kind than X: pass Z, the "
+                "objects to predict for (to rank the objects it was fitted with, their "
+                "features; for a precomputed kernel, their kernel matrix)"
+            )
+        if self._columns is None:
+            return rows, rows
+        return rows, self._columns.new(rows.X, rows.names, among=rows.among)
+
+    def _read_objects(self, X: Any, name: str) -> NewObjects:
+        """Check known or new objects of the rows ("X") or of the columns ("Z").
+
+        Values of a precomputed kernel with the training objects may be followed by those among
+        these objects themselves.
+        """
+        check_is_fitted(self)
+        objects = self._rows if name == "X" else self._ranked
+        shape: tuple[int, ...] = getattr(X, "shape", ())
+        n, among = len(objects), None
+        if n_matrices(objects.kernel) == 1 and len(shape) == 2 and shape[1] == n + shape[0]:
+            names = row_names(X)
+            if objects.names is not None and names is not None:
+                X = columns_in_order(X, np.concatenate([objects.names, np.asarray(names)]), name)
+            with clear_errors(X, name):
+                values = check_array(X, dtype=FLOATS, input_name=name)
+            check_gram(among := values[:, n:])
+            X, names = values[:, :n], names if names_anything(names) else None
+        else:
+            X, names = in_order(objects.kernel, X, name, objects)
+            X = self._check_X(X, reset=False) if name == "X" else self._check_Z(X)
+        if X.shape[1] != (width := objects.X.shape[1]):
+            raise ValueError(
+                f"{name} has {X.shape[1]} features, but the model was fitted with {width}"
+            )
+        return objects.new(X, names, name, among)
+
+    # ------------------------------------------------------------------ fitting
+
+    def _problem(
+        self, relation: Relation, sides: tuple[Side, Side] | None = None
+    ) -> RelationProblem:
+        """Build the problem with conditioning objects as rows. Only this method transposes."""
+        if sides is None:
+            left = relation.rows.side(self._free)
+            columns = relation.columns
+            sides = left, left if columns is None else columns.side(self._free.T)
+        offsets, labels = OFFSETS[self.fit_offsets], relation.labels
+        if self.condition_on == "columns":
+            sides, labels, offsets = (sides[1], sides[0]), labels.T, offsets.T
+        ranking = self.loss == "ranking"
+        if ranking:  # the ranking loss has row offsets, which include a constant
+            offsets = FreeOffsets(columns=offsets.columns)
+        loss = RelationLoss(ranking, SIGNS[self.relation], offsets, self._pairwise)
+        problem = RelationProblem(*sides, labels, loss)
+        if problem.is_empty():
+            raise ValueError(
+                "relation='reciprocal' leaves no function but f = 0: the kernel matrix of X has "
+                "rank one, as that of a linear kernel of a single feature, and antisymmetric "
+                "functions need two. Add features (a column of ones is one), or use another kernel"
+            )
+        return problem
+
+    def _solve(
+        self, problem: RelationProblem, alphas: Array, progress: Progress, callback: Any = None
+    ) -> RelationModel:
+        held_out = None
+        if self.early_stopping:
+            rng = check_random_state(self.random_state)
+            held_out = HeldOutCells(self.validation_fraction, rng, _accuracy)
+        options = self._iteration_options(progress, callback)
+        alphas = self._oriented_alphas(alphas)
+        return problem.solve(alphas, self.solver, options, held_out=held_out, progress=progress)
+
+    def _fit_relation(
+        self,
+        relation: Relation,
+        alphas: Array,
+        *,
+        problem: RelationProblem | None = None,
+        callback: Any = None,
+    ) -> RelationModel:
+        """Solve for all ``alphas``, and store the model of the first."""
+        progress = Progress(type(self).__name__, self.verbose)
+        problem = self._problem(relation) if problem is None else problem
+        model = self._solve(problem, alphas, progress, callback)
+        progress("solved")
+        self._store(relation, model, alphas[0])
+        least = int(np.argmin(alphas if alphas.ndim == 1 else alphas.prod(axis=1)))
+        self._warn_of_lost_digits(problem, model, alphas.min(axis=0), least)
+        if self._warns_of_equal_objects:
+            self._warn_of_equal_objects()
+        return model
+
+    def _store(self, relation: Relation, model: RelationModel, alpha: Any) -> None:
+        for name in OPTIONAL:
+            self.__dict__.pop(name, None)
+        rows, columns, labels, self._two_domains = relation
+        self._rows, self._columns = rows.stored(), columns and columns.stored()
+        self._labels = labels.stored()
+        turn = 1 if self.condition_on == "rows" else -1
+        if isinstance(model.dual, Factors):
+            self._left_factor, self._right_factor = (part[0] for part in model.dual[::turn])
+        else:
+            self.dual_coef_ = np.ascontiguousarray(self._oriented(model.coefficients[0]))
+        if model.weights is not None:
+            self._weights = np.ascontiguousarray(self._oriented(model.weights[0]))
+            self._explicit_rows, self._explicit_columns = model.explicit[::turn]
+        if model.offsets is not None:
+            offsets = model.offsets[0] if turn == 1 else model.offsets[0].T
+            self.offset_ = offsets.constant
+            self.row_offsets_, self.column_offsets_ = offsets.rows, offsets.columns
+        self._store_noise(labels, alpha)
+        self.solver_, self.n_iter_, self.n_edges_ = model.solver, model.n_iter, labels.n_edges
+        if model.history is not None:
+            self.best_iteration_ = model.history.best_iteration
+            self.validation_curve_ = model.history.errors[:, 0]
+            self.validation_iterations_ = model.history.iterations
+
+    def _store_noise(self, labels: Observations, alpha: Any) -> None:
+        """Store alpha and the observed pairs for `_variances`, if it is available."""
+        squared = self.pairwise == "kronecker" and self.loss != "squared_hinge"
+        if self.early_stopping or self.relation is not None or not squared:
+            return
+        p, g = labels.shape
+        block = labels.block(ranking=False) if labels.n_edges >= p * g else None
+        if block is not None and block.Y.shape == (p, g):
+            self._noise = float(alpha) / block.multiplicity
+        elif labels.n_edges <= MAX_CELLS:
+            rows, cols, _ = labels.lists
+            self._noise, self._observed = float(alpha), rows * g + cols
+
+    def _warn_of_lost_digits(
+        self, problem: RelationProblem, model: RelationModel, alpha: Any, least: int
+    ) -> None:
+        """Warn if rounding errors of kernel matrices or features affect the model.
+
+        ``alpha`` is the smallest alpha of the model, and ``least`` its index.
+        """
+        told, loss = False, model.loss if model.loss > 1e-6 else 0.0
+        turn = 1 if self.condition_on == "rows" else -1
+        sides, explicit = problem.sides[::turn], model.explicit[::turn]
+        for k, objects in enumerate((self._rows, self._ranked)):
+            if explicit[k] or not objects.kernel.linear or (k == 1 and sides[0] is sides[1]):
+                continue
+            # Columns that are negligible relative to alpha do not matter.
+            other = sides[1 - k].size if self.pairwise == "kronecker" else 1.0
+            negligible = np.sqrt(1e-8 * np.broadcast_to(alpha, 2)[k] / max(other, 1e-300))
+            columns = losing_columns(objects.features, negligible)
+            if len(columns):
+                told = True
+                names = getattr(self, "feature_names_in_", None) if k == 0 else None
+                shown = [str(j) if names is None else repr(str(names[j])) for j in columns[:5]]
+                warn(
+                    f"the kernel matrix has lost digits of column{'s' * (len(columns) > 1)} "
+                    f"{', '.join(shown)}{', …' * (len(columns) > 5)} of {'XZ'[k]}, small beside "
+                    "others, and predictions are inaccurate: scale the features (StandardScaler, "
+                    "MaxAbsScaler)"
+                )
+        if loss == 0.0 and not told:
+            lost = model.cancellation(problem.sides, least, ranking=problem.ranking)
+            loss = lost if lost > LOST else 0.0
+        if loss > 0.0:
+            warn(
+                f"rounding errors of about {min(loss, 1.0):.1g} of the predictions are in "
+                f"the model, which alpha={np.min(alpha):g} does not smooth out: increase alpha, or "
+                "scale features that depend on each other, have very different scales or large "
+                "offsets (StandardScaler)"
+            )
+
+    def _warn_of_equal_objects(self) -> None:
+        """Warn of training objects that the model distinguishes but ``predict`` cannot.
+
+        ``predict`` identifies objects by their features, and those with equal features by names.
+        """
+        two = self._columns is not None
+        for k, objects in enumerate((self._rows, self._ranked)[: 1 + two]):
+            reason = self._tells_apart(k) or (None if two else self._tells_apart(1))
+            groups = objects.equal() if reason is not None and objects.names is None else []
+            if not groups:
+                continue
+            name = "Z" if k == 1 and self._two_domains else "X"
+            shown = " and ".join(str(i) for i in groups[0][:2])
+            more = f" (and {len(groups) - 1} more such groups)" * (len(groups) > 1)
+            warn(
+                f"rows {shown} of {name} have equal features{more}, and {reason} tells objects "
+                "apart: predict gives these objects the mean of what was learned of each, unless "
+                f"its {name} is that of fit. Pass {name} as a data frame whose index names the "
+                "objects, here and to predict"
+            )
+
+    def _tells_apart(self, side: int) -> str | None:
+        """Return the option that distinguishes equal objects of rows (0) or columns (1)."""
+        offsets = getattr(self, ("row_offsets_", "column_offsets_")[side], None)
+        if offsets is not None and offsets.any():
+            return f"fit_offsets={self.fit_offsets!r}"
+        kernel = (self._rows, self._ranked)[side].kernel
+        for weight, part in kernel if isinstance(kernel, KernelSum) else ():
+            if weight > 0 and part.metric in ("identity", "profile"):
+                return f"kernel {part.metric!r}"
+        return f"pairwise={self.pairwise!r}" if self._pairwise.knows else None
+
+    # ------------------------------------------------------------------ updating
+
+    def partial_fit(self, X: Any, Y: Any, Z: Any = None) -> Any:
+        """Add labels, also of new objects. The model equals a fit to all labels.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (p', d), or None
+            Row objects. Rows that equal objects of the model refer to these objects, and all
+            others are new. None: all row objects of the model (not available between objects of
+            one kind). With a precomputed kernel, all objects must be new. X then has the shape
+            (p', p + p'): kernel values with the p objects of the model, then among themselves.
+        Y : array-like, data frame or sparse matrix of shape (p', g')
+            Labels to add, NaN elsewhere. Adding a label to a pair that has one is an error:
+            `forget` it first.
+        Z : array-like, sparse matrix or data frame of shape (g', e), optional
+            Column objects, known or new. None: all column objects of the model, or the objects of
+            X between objects of one kind.
+
+        Returns
+        -------
+        ConditionalRankRLS or ConditionalRankRLSCV
+            The estimator. The first call is equivalent to ``fit``.
+
+        Notes
+        -----
+        New objects follow the known ones, in the order of X. Between objects of one kind, new
+        objects of Z follow those of X. `ConditionalRankRLSCV` keeps alpha and the kernel weights
+        chosen by ``fit``.
+
+        The model is solved again for all labels. A call that fails does not change the model.
+
+        Labels are stored with the model, also in model files. Models with linear kernels of few
+        features do not store them, because fitting again takes little more time than reading Y.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rankrls import ConditionalRankRLS
+        >>> rng = np.random.default_rng(0)
+        >>> X, Z, Y = rng.random((20, 3)), rng.random((15, 2)), rng.random((20, 15))
+        >>> ranker = ConditionalRankRLS(kernel="rbf").fit(X[:19], Y[:19], Z)
+        >>> ranker = ranker.partial_fit(X[19:], Y[19:])
+        >>> same = ConditionalRankRLS(kernel="rbf").fit(X, Y, Z)
+        >>> bool(np.allclose(ranker.predict(X, Z), same.predict(X, Z)))
+        True
+        """
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X, Y, Z)
+        with unchanged_on_error(self):
+            self._refit(add_labels(self, X, Y, Z))
+        return self
+
+    def forget(self, X: Any, Y: Any = None, Z: Any = None) -> Any:
+        """Remove labels, or objects with all their labels. The model equals a fit without them.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (p', d), or None
+            Row objects of the model.
+        Y : array-like, data frame or sparse matrix of shape (p', g'), optional
+            Labels to remove, with their original values, and NaN for labels to keep. The objects
+            are kept. None: remove the objects X and Z with all their labels.
+        Z : array-like, sparse matrix or data frame of shape (g', e), optional
+            Column objects of the model. None: with Y, all column objects (the objects of X between
+            objects of one kind); without Y, no column objects.
+
+        Returns
+        -------
+        ConditionalRankRLS or ConditionalRankRLSCV
+            The estimator.
+
+        Notes
+        -----
+        See `partial_fit`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rankrls import ConditionalRankRLS
+        >>> rng = np.random.default_rng(0)
+        >>> X, Z, Y = rng.random((20, 3)), rng.random((15, 2)), rng.random((20, 15))
+        >>> ranker = ConditionalRankRLS(kernel="rbf").fit(X, Y, Z).forget(X[19:])
+        >>> same = ConditionalRankRLS(kernel="rbf").fit(X[:19], Y[:19], Z)
+        >>> bool(np.allclose(ranker.predict(X, Z), same.predict(X, Z)))
+        True
+        """
+        check_is_fitted(self)
+        with unchanged_on_error(self):
+            self._refit(remove_objects(self, X, Z) if Y is None else remove_labels(self, X, Y, Z))
+        return self
+
+    def _refit(self, relation: Relation) -> None:
+        """Fit to changed objects or labels, with the same alpha and kernel weights."""
+        relation = self._with_profiles(relation)
+        self._fit_relation(relation, self._check_alpha(self._alpha))
+        names = ("feature_names_in_", "object_feature_names_in_")[: 1 + self._two_domains]
+        for objects, attribute in zip((self._rows, self._ranked), names, strict=False):
+            # A kernel matrix has other columns now.
+            had = objects.kernel.precomputed and self.__dict__.pop(attribute, None) is not None
+            if had and objects.names is not None:
+                setattr(self, attribute, objects.names)
+        if self._rows.kernel.precomputed:
+            self.n_features_in_ = self._rows.X.shape[1]
+
+    # ------------------------------------------------------------------ predicting
+
+    def predict(self, X: Any, Z: Any = None, *, return_std: bool = False) -> Any:
+        """Predict scores of all pairs of a row object and a column object.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (p', d)
+            Row objects, known or new. If the kernel is precomputed, their kernel values with all
+            training row objects.
+        Z : array-like or sparse matrix of shape (g', e), optional
+            Column objects, known or new. None: the objects of X, if the model was fitted on
+            objects of one kind.
+        return_std : bool, default=False
+            Whether to also return posterior standard deviations. The model is interpreted as a
+            Gaussian process of f (and the offset of all pairs), with the pairwise kernel as
+            covariance and alpha as noise variance. Complete relations need one more decomposition
+            of the kernels. Incomplete relations need a system over the observed pairs, of which
+            there may be up to 3000. Available for ``pairwise="kronecker"`` without a ``relation``
+            and without offsets of rows or columns. New objects of a precomputed kernel need their
+            kernel values among themselves, as further columns after those with the training
+            objects.
+
+        Returns
+        -------
+        ndarray of shape (p', g')
+            Scores; higher is preferred. With ``condition_on="rows"`` each row ranks the columns.
+            For the ranking loss, scores of different rows are not comparable.
+        std : ndarray of shape (p', g')
+            Standard deviations. Only returned if ``return_std=True``.
+        """
+        return_std = check_return_std(return_std)
+        rows, columns = self._read_new(X, Z)
+        scores = self._scores(rows, columns, same=Z is None)
+        if not return_std:
+            return scores
+        sides = [
+            (objects.values(new), objects.paired(new))
+            for objects, new in ((self._rows, rows), (self._ranked, columns))
+        ]
+        (left, left_prior), (right, right_prior) = (
+            sides if self.condition_on == "rows" else sides[::-1]
+        )
+        points = CellPoints(left, right, left_prior, right_prior)
+        return scores, self._oriented(np.sqrt(self._variances(points)))
+
+    def preference_proba(self, given: Any, first: Any, second: Any) -> Array:
+        """Predict the probability that ``first`` is ranked above ``second``.
+
+        Parameters
+        ----------
+        given : array-like of shape (n, d)
+            Conditioning objects, known or new: rows of X (of Z, if ``condition_on="columns"``).
+        first, second : array-like of shape (m, e)
+            Objects to rank, known or new, compared row by row.
+
+        Returns
+        -------
+        ndarray of shape (n, m)
+            Φ(μ/√v) with the posterior mean μ and variance v of the difference of the two scores,
+            without noise (see ``predict(return_std=True)``). Indistinguishable objects have
+            probability ½.
+        """
+        by_rows = self.condition_on == "rows"
+        pairs = [
+            self._read_new(*((given, ranked) if by_rows else (ranked, given)))
+            for ranked in (first, second)
+        ]
+        scores = [self._oriented(self._scores(*pair)) for pair in pairs]
+        (x, a), (_, b) = (pair if by_rows else pair[::-1] for pair in pairs)
+        if a.shape[0] != b.shape[0]:
+            raise ValueError(
+                f"first has {a.shape[0]} row(s) and second {b.shape[0]}: they are compared row "
+                "by row"
+            )
+        difference = scores[0] - scores[1]
+        lists, ranked = (self._rows, self._ranked) if by_rows else (self._ranked, self._rows)
+        prior = ranked.paired(a) + ranked.paired(b) - 2 * ranked.paired(a, b)
+        values = ranked.values(a) - ranked.values(b)
+        prior = np.maximum(prior, 0.0)
+        points = CellPoints(lists.values(x), values, lists.paired(x), prior, level=0.0)
+        variance = self._variances(points)
+        z = np.where(difference > 0, np.inf, np.where(difference < 0, -np.inf, 0.0))
+        np.divide(difference, np.sqrt(variance), out=z, where=variance > 0)
+        return ndtr(z)
+
+    def _variances(self, points: CellPoints) -> Array:
+        """Compute posterior variances, with conditioning objects as rows."""
+        free = self._free if self.condition_on == "rows" else self._free.T
+        if self.pairwise != "kronecker":
+            raise ValueError(
+                f"uncertainties are there for pairwise='kronecker', not for {self.pairwise!r}"
+            )
+        if self.relation is not None or free.columns or (free.rows and self.loss != "ranking"):
+            raise ValueError(
+                "uncertainties are there for relations without symmetry (relation=None) and "
+                "without offsets of rows or columns (fit_offsets=False or True)"
+            )
+        if not hasattr(self, "_noise"):
+            raise ValueError(
+                "uncertainties need a squared loss and a complete relation, or one of at most "
+                f"{MAX_CELLS} observed pairs, fitted without early_stopping"
+            )
+        return self._posterior.variances(points)
+
+    @cached_property
+    def _posterior(self) -> CellPosterior:
+        """The posterior of the observed pairs, which does not depend on their labels."""
+        p, g = len(self._rows), len(self._ranked)
+        labels = Observations.from_matrix(np.zeros((p, g)))
+        if hasattr(self, "_observed"):
+            rows, cols = np.divmod(self._observed, g)
+            labels = Observations(rows, cols, np.zeros(len(rows)), (p, g))
+        columns = self._columns and self._columns.stored()
+        problem = self._problem(Relation(self._rows.stored(), columns, labels, self._two_domains))
+        return CellPosterior(problem, self._noise)
+
+    def __getstate__(self) -> Any:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_posterior"}
+
+    @property
+    def _ranked(self) -> Objects:
+        """The training objects of the columns."""
+        return self._rows if self._columns is None else self._columns
+
+    @property
+    def _stored_offsets(self) -> FittedOffsets | None:
+        if not hasattr(self, "offset_"):
+            return None
+        return FittedOffsets(self.offset_, self.row_offsets_, self.column_offsets_)
+
+    def _table(self) -> Array:
+        """Coefficients of kernel values, or of features on explicit sides."""
+        return self._weights if hasattr(self, "_weights") else self.dual_coef_
+
+    @cached_property
+    def dual_coef_(self) -> Array:
+        """The coefficients A of f(x, z) = k_xᵀ A g_z, shape (p, g).
+
+        They are computed on first access if predictions use weights of features.
+        """
+        check_is_fitted(self)
+        return self._left_factor @ self._right_factor.T
+
+    @property
+    def _explicit(self) -> tuple[bool, bool]:
+        """Whether the rows and columns of `_table` are features instead of training objects."""
+        return getattr(self, "_explicit_rows", False), getattr(self, "_explicit_columns", False)
+
+    def _scores(
+        self,
+        X: NewObjects,
+        Z: NewObjects,
+        table: Array | None = None,
+        offsets: FittedOffsets | None = None,
+        *,
+        same: bool = False,
+    ) -> Array:
+        """Scores of all pairs, shape (p', g'), with the model's own table by default.
+
+        ``same``: X and Z are the same objects, and scores have the symmetry of the relation.
+        """
+        if table is None:
+            table, offsets = self._table(), self._stored_offsets
+        advice = "predict for fewer objects at a time, or some pairs with predict_edges"
+        _resources.require("predict", X.shape[0], Z.shape[0], advice=advice)
+        self._warn_of_unknown(X, Z)
+        if self._pairwise.plain:
+            left = self._rows.values(X, table, explicit=self._explicit[0])
+            scores = self._ranked.values(Z, left.T, explicit=self._explicit[1]).T
+        else:
+            scores = self._pairwise.table(*self._side_values(X, Z), table)
+        sign = self._pairwise.symmetry or SIGNS[self.relation]
+        scores = 0.5 * (scores + sign * scores.T) if sign and same else np.ascontiguousarray(scores)
+        rows, columns = _offset_parts(offsets, X, Z)
+        scores += rows[:, None] + columns
+        return scores
+
+    def _warn_of_unknown(self, X: NewObjects, Z: NewObjects) -> None:
+        """Warn of new objects that no kernel describes, or pairs of two new objects."""
+        sides = [(self._rows, X)] if Z is X else [(self._rows, X), (self._ranked, Z)]
+        for objects, new in sides if self._pairwise.multiplies else ():
+            if not isinstance(objects.kernel, KernelSum) or not objects.kernel.blind:
+                continue
+            if n_new := int(new.unknown.sum()):
+                names = ", ".join(map(repr, dict.fromkeys(objects.kernel.metric)))
+                warn(
+                    f"{n_new} of the objects {new.name} are new, and kernel {names} describes "
+                    "known objects only: their scores are offsets alone. Add a kernel of features"
+                )
+        if self._pairwise.knows and X.unknown.any() and Z.unknown.any():
+            warn(
+                f"{X.unknown.sum()} row and {Z.unknown.sum()} column objects are new: pairwise="
+                f"{self.pairwise!r} says nothing of pairs of two new objects, and their scores "
+                "are equal. Use pairwise='kronecker' for these"
+            )
+
+    def _side_values(self, X: NewObjects, Z: NewObjects) -> tuple[SideValues, SideValues]:
+        """Return kernel values of objects to predict."""
+        sides = []
+        for objects, new in ((self._rows, X), (self._ranked, Z)):
+            parts = list(objects.parts(new)) if self._pairwise.several else []
+            K = np.sum(parts, axis=0) if parts else objects.values(new)
+            sides.append(SideValues(K, new.known if self._pairwise.knows else None, parts))
+        return sides[0], sides[1]
+
+    def predict_edges(self, X: Any, Z: Any, rows: Any, cols: Any) -> Array:
+        """Predict scores of selected pairs.
+
+        Parameters
+        ----------
+        X, Z : as for `predict`
+        rows, cols : array-like of shape (n_edges,), int
+            Indices of the pairs: rows of X and rows of Z.
+
+        Returns
+        -------
+        ndarray of shape (n_edges,)
+        """
+        X, Z = self._read_new(X, Z)
+        rows = check_numbers("rows", rows, X.shape[0])
+        cols = check_numbers("cols", cols, Z.shape[0])
+        if len(rows) != len(cols):
+            raise ValueError(f"rows has {len(rows)} entries and cols has {len(cols)}")
+        out = np.zeros(len(rows))
+        if not len(rows):
+            return out
+        used, i = np.unique(rows, return_inverse=True)
+        others, j = np.unique(cols, return_inverse=True)
+        left, right = X[used], Z[others]
+        self._warn_of_unknown(X, Z)
+        if self._pairwise.plain:
+            images = self._rows.values(left, self._table(), explicit=self._explicit[0])
+            values = self._ranked.values(right, explicit=self._explicit[1])
+            sampled_products(images, values, i, j, out)
+        else:
+            out = self._pairwise.at(*self._side_values(left, right), self._table(), i, j)
+        offsets = _offset_parts(self._stored_offsets, X, Z)
+        return out + offsets[0][rows] + offsets[1][cols]
+
+    @property
+    def coef_(self) -> Array:
+        """The weights W of f(x, z) = xᵀ W z, shape (d, e), for linear kernels."""
+        check_is_fitted(self)
+        columns = self._ranked
+        if not (self._rows.kernel.linear and columns.kernel.linear and self._pairwise.plain):
+            raise AttributeError(
+                "coef_ exists for linear kernels only, with pairwise='kronecker' or 'two-step'; "
+                "see dual_coef_"
+            )
+        if all(self._explicit):
+            return self._table()
+        return self._rows.X.T @ (columns.X.T @ self.dual_coef_.T).T
+
+    def score(self, X: Any, Y: Any, Z: Any = None) -> float:
+        """Return the mean pairwise accuracy over conditioning objects.
+
+        The pairwise accuracy is 1 − the pairwise ranking error.
+
+        Parameters
+        ----------
+        X, Z : as for `predict`
+        Y : array-like or sparse matrix of shape (p', g')
+            Labels, as in ``fit``. Conditioning objects without two different labels are ignored.
+
+        Returns
+        -------
+        float
+
+        See Also
+        --------
+        rankrls.metrics.conditional_scores : Any metric, for each conditioning object.
+        """
+        Y = self._labels_in_order(Y, X, Z)
+        scores = self.predict(X, Z)
+        read_relation(Y, *scores.shape, one_domain=Z is None and not self._two_domains)
+        by: Any = self.condition_on
+        values = conditional_scores(Y, scores, condition_on=by)
+        if np.isnan(values).all():
+            raise ValueError(
+                f"there is nothing to evaluate: no {self.condition_on[:-1]} of Y has two observed "
+                "pairs with different labels"
+            )
+        return float(np.nanmean(values))
+
+    def predict_frame(
+        self, X: Any, Z: Any = None, *, row_names: Any = None, column_names: Any = None
+    ) -> Any:
+        """Scores of all pairs as a data frame, with the names of the objects.
+
+        Parameters
+        ----------
+        X, Z : as for `predict`
+        row_names : array-like of shape (p',), optional
+            Names of the objects of X. None: the index of X, if it is a pandas frame; otherwise
+            their numbers.
+        column_names : array-like of shape (g',), optional
+            The same of the objects of Z (of X without Z).
+
+        Returns
+        -------
+        pandas.DataFrame of shape (p', g')
+        """
+        scores = self.predict(X, Z)
+        rows, columns = _both_names(X, Z, row_names, column_names, scores.shape)
+        return table_frame(scores, rows, columns)
+
+    def rank(
+        self,
+        X: Any,
+        Z: Any = None,
+        *,
+        k: int | None = None,
+        seen: Any = None,
+        row_names: Any = None,
+        column_names: Any = None,
+    ) -> RankTable:
+        """The ranked objects of every conditioning object, the best first, with names.
+
+        Parameters
+        ----------
+        X, Z : as for `predict`
+        k : int, optional
+            Keep the first ``k`` of every list. None: all.
+        seen : array-like, data frame or sparse matrix of shape (p', g'), optional
+            Labels as for ``fit``: pairs that have one are left out, such as what a user has rated
+            already. If it has names, as X and Z have, labels of other objects are of no concern.
+        row_names : array-like of shape (p',), optional
+            Names of the objects of X. None: the index of X, if it is a pandas frame; otherwise
+            their numbers.
+        column_names : array-like of shape (g',), optional
+            The same of the objects of Z (of X without Z).
+
+        Returns
+        -------
+        RankTable
+            Columns query (the conditioning object), rank, id and score; ``to_frame()`` makes a
+            data frame of them. Objects of equal scores keep their order.
+
+        See Also
+        --------
+        rankrls.datasets.load_relations : Labels of named pairs, with ``row_names`` and
+            ``column_names``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rankrls import ConditionalRankRLS
+        >>> from rankrls.datasets import load_relations
+        >>> ratings = {"user": ["ann", "ann", "bob", "bob", "eve"],
+        ...            "film": ["Alien", "Heat", "Alien", "Jaws", "Heat"], "stars": [5, 1, 4, 5, 2]}
+        >>> data = load_relations(ratings)
+        >>> users, films = np.eye(3), np.eye(3)
+        >>> model = ConditionalRankRLS(loss="regression", fit_offsets=True, kernel=["identity",
+        ...     "profile"]).fit(users, data.target, films)
+        >>> new = model.rank(users, films, k=1, seen=data.target, row_names=data.row_names,
+        ...     column_names=data.column_names)
+        >>> dict(zip(new.query.tolist(), new.id.tolist()))
+        {'ann': 'Jaws', 'bob': 'Heat', 'eve': 'Alien'}
+        """
+        scores = self.predict(X, Z)
+        lists, ranked = _both_names(X, Z, row_names, column_names, scores.shape)
+        left_out = None if seen is None else self._oriented(_mask(seen, X, Z, scores.shape))
+        if self.condition_on == "columns":
+            scores, lists, ranked = scores.T, ranked, lists
+        return RankTable.from_lists(scores, lists, ranked, k=k, left_out=left_out)
+
+    def _labels_in_order(self, Y: Any, X: Any, Z: Any) -> Any:
+        """Align labels with the objects to predict for."""
+        names = row_names(X)
+        others = names if Z is None else row_names(Z)
+        return labels_in_order(Y, names, others, one_domain=Z is None)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "solver_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "ranker"
+        tags.target_tags.required = True
+        tags.target_tags.one_d_labels = False
+        tags.target_tags.two_d_labels = True
+        tags.target_tags.multi_output = True
+        tags.input_tags.sparse = True
+        kernels = self.kernel if isinstance(self.kernel, list | tuple) else [self.kernel]
+        precomputed = [isinstance(one, str) and one == "precomputed" for one in kernels]
+        tags.input_tags.pairwise = sum(precomputed) == 1
+        return tags
+
+
+def _accuracy(y: Array, predictions: Array, rows: Array) -> float:
+    """Compute the pairwise accuracy within rows, for early stopping."""
+    return 1.0 - float(pairwise_error(y, predictions, qid=rows))
+
+
+def _is_plain(X: Any) -> bool:
+    """Whether X is a matrix of finite floating-point numbers, which needs no further check."""
+    if type(X) is not np.ndarray or X.ndim != 2 or not X.size or X.dtype not in FLOATS:
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(X.sum()))  # False if the sum overflows, too
+
+
+def _profiled(kernel: Kernel | KernelSum) -> bool:
+    return isinstance(kernel, KernelSum) and kernel.profiled
+
+
+def _warn_about_columns(kernel: Kernel | KernelSum, X: Any, names: Any = None) -> None:
+    if not kernel.precomputed and not (isinstance(kernel, KernelSum) and kernel.featureless):
+        warn_about_columns(X, names=names, scales=isinstance(kernel.metric, str))
+
+
+def _offset_parts(
+    offsets: FittedOffsets | None, X: NewObjects, Z: NewObjects
+) -> tuple[Array, Array]:
+    """Offsets of row objects, with the constant, and of column objects; new ones have none."""
+    rows, columns = np.zeros(X.shape[0]), np.zeros(Z.shape[0])
+    if offsets is not None:
+        rows += offsets.constant
+        if offsets.rows.any():
+            rows += X.known @ offsets.rows
+        if offsets.columns.any():
+            columns += Z.known @ offsets.columns
+    return rows, columns
+
+
+def _both_names(
+    X: Any, Z: Any, rows: Any, columns: Any, shape: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """Names of the rows and of the columns of a table of scores."""
+    made = []
+    for argument, given, data, n in (
+        ("row_names", rows, X, shape[0]),
+        ("column_names", columns, X if Z is None else Z, shape[1]),
+    ):
+        own = row_names(data)
+        names = np.asarray(own) if names_anything(own) else np.arange(n)
+        if given is not None:
+            names = as_labels(given)
+            if names.shape != (n,):
+                raise ValueError(
+                    f"{argument} must be {n} names, one for each object; got {show(given)}"
+                )
+        made.append(names)
+    return made[0], made[1]
+
+
+def _mask(seen: Any, X: Any, Z: Any, shape: tuple[int, ...]) -> Array:
+    """Which pairs have a label."""
+    rows = row_names(X)
+    columns = rows if Z is None else row_names(Z)
+    named = column_names(seen) is not None or hasattr(seen, "row_names")
+    if named and names_anything(rows) and names_anything(columns):
+        seen = labels_of(seen, rows, columns)
+    else:
+        seen = labels_in_order(seen, rows, columns, one_domain=Z is None)
+    labels = read_labels(seen, "seen")
+    if labels.shape != shape:
+        raise ValueError(f"seen has shape {labels.shape} for scores of shape {shape}")
+    if not isinstance(labels, EdgeList):
+        return ~np.isnan(labels)
+    mask = np.zeros(shape, dtype=bool)
+    mask[labels.rows, labels.cols] = True
+    return mask

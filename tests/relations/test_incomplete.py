@@ -1,0 +1,217 @@
+"""Incomplete relations: routes of the solver, their convergence, and early stopping."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from rankrls import ConditionalRankRLS, RankRLS, regularization_path
+from rankrls.core.relations import incomplete
+from rankrls.core.relations.incomplete import HeldOutCells, SpectralEquations
+from rankrls.core.relations.labels import Observations
+from rankrls.metrics import conditional_scores
+
+
+def smooth_problem(p=25, g=30, share=0.6, seed=8, **options):
+    """Labels that are interpolated at small alphas."""
+    rng = np.random.default_rng(seed)
+    X, Z = rng.standard_normal((p, 8)), rng.standard_normal((g, 8))
+    sign = {None: 0, "symmetric": 1, "reciprocal": -1}[options.get("relation")]
+    Z = X if sign else Z
+    Y = rng.standard_normal((p, len(Z)))
+    seen = rng.random(Y.shape) < share
+    if sign:
+        Y, seen = Y + sign * Y.T, seen | seen.T
+    Y[~seen] = np.nan
+    return ConditionalRankRLS(kernel="rbf", **options), (X, Y, None if sign else Z)
+
+
+def agrees_with_factorisation(ranker, data, tolerance):
+    got = ranker.fit(*data).predict(data[0], data[2])
+    expected = ranker.set_params(solver="dual").fit(*data).predict(data[0], data[2])
+    assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("share", [0.7, 0.15])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss": "ranking"},
+        {"loss": "regression"},
+        {"loss": "regression", "fit_offsets": True},
+        {"loss": "regression", "fit_offsets": "both"},
+        {"loss": "regression", "pairwise": "cartesian"},
+        {"loss": "ranking", "relation": "symmetric"},
+        {"loss": "regression", "relation": "reciprocal"},
+    ],
+    ids=str,
+)
+def test_small_alphas_of_smooth_kernels_converge_within_the_default(options, share):
+    ranker, data = smooth_problem(share=share, **options)
+    for alpha in (2.0**-15, 2.0**-8, 1.0):
+        ranker.set_params(alpha=alpha, solver="cg")  # a ConvergenceWarning would fail
+        agrees_with_factorisation(ranker, data, 1e-4)
+
+
+@pytest.mark.parametrize("loss", ["ranking", "regression"])
+def test_half_of_the_pairs_and_a_small_alpha(loss):
+    """150 × 120 objects, alpha 1e-3: 500 iterations were not enough once."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((150, 5)), rng.standard_normal((120, 5))
+    Y = np.sin(X[:, :1] + Z[:, 0]) + 0.3 * rng.standard_normal((150, 120))
+    Y[rng.random(Y.shape) < 0.5] = np.nan
+    ranker = ConditionalRankRLS(1e-3, kernel="rbf", gamma=0.1, loss=loss).fit(X, Y, Z)
+    assert (ranker.solver_, ranker.n_iter_ < 120) == ("cg", True)
+    tight = ConditionalRankRLS(1e-3, kernel="rbf", gamma=0.1, loss=loss, tol=1e-10, max_iter=500)
+    F, exact = (model.predict(X, Z) for model in (ranker, tight.fit(X, Y, Z)))
+    if loss == "ranking":
+        F, exact = (part - part.mean(axis=1, keepdims=True) for part in (F, exact))
+    assert np.linalg.norm(F - exact) < 2e-6 * np.linalg.norm(exact)  # tol is the error of f
+
+
+def test_what_does_not_converge_is_factorised_or_told(monkeypatch):
+    ranker, data = smooth_problem(loss="ranking", max_iter=3, alpha=1e-5)
+    monkeypatch.setattr("rankrls.core.relations.problem.MAX_DUAL_CELLS", 10)
+    assert ranker.fit(*data).solver_ == "dual"
+    with pytest.warns(ConvergenceWarning, match=r"raise max_iter.*add 'identity' to the kernels"):
+        ranker.set_params(solver="cg").fit(*data)
+
+
+def test_a_path_is_solved_from_large_to_small_alphas():
+    ranker, (X, Y, Z) = smooth_problem(loss="regression")
+    alphas = [2.0**-12, 1.0, 2.0**-6, 64.0]
+    path = regularization_path(ranker.set_params(solver="cg", tol=1e-8), X, Y, Z=Z, alphas=alphas)
+    for k, alpha in enumerate(alphas):
+        single = ranker.set_params(alpha=alpha, solver="dual").fit(X, Y, Z)
+        np.testing.assert_allclose(
+            path.predict(X, Z)[k], single.predict(X, Z), atol=1e-6 * np.nanmax(np.abs(Y))
+        )
+
+
+@pytest.mark.parametrize(("alpha", "share"), [(0.1, 0.6), (1e-6, 0.3)])
+def test_products_in_single_precision_are_refined(alpha, share, monkeypatch):
+    """Solutions beyond single precision; double precision takes over if it does not help."""
+    ranker, data = smooth_problem(40, 35, share, loss="regression", alpha=alpha, max_iter=3000)
+    monkeypatch.setattr(incomplete, "LARGE", 0)
+    monkeypatch.setattr(
+        "rankrls.core.relations.problem.RelationProblem._in_eigenvectors", lambda *_: True
+    )
+    calls = []
+    original = SpectralEquations.rough_product
+    monkeypatch.setattr(
+        SpectralEquations, "rough_product", lambda *args: calls.append(1) or original(*args)
+    )
+    agrees_with_factorisation(ranker.set_params(solver="cg", tol=1e-10), data, 1e-8)
+    assert calls
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": "regression"}, {"relation": "reciprocal"}])
+def test_forms_of_products_agree(options, monkeypatch):
+    """All pairs, and the cells one by one."""
+    ranker, data = smooth_problem(share=0.3, solver="cg", max_iter=1000, tol=1e-9, **options)
+    for cost, in_eigenvectors in ((0, True), (10**9, False), (0, False)):
+        monkeypatch.setattr(incomplete, "SAMPLED_COST", cost)
+        monkeypatch.setattr(
+            "rankrls.core.relations.problem.RelationProblem._in_eigenvectors",
+            lambda *_, chosen=in_eigenvectors: chosen,
+        )
+        agrees_with_factorisation(ranker.set_params(solver="cg"), data, 1e-6)
+
+
+@pytest.mark.parametrize("weight", [0.3, 0.1])
+@pytest.mark.parametrize("alpha", [2.0**-15, 2.0**-6, 1.0])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss": "ranking", "fit_offsets": "columns"},
+        {"loss": "regression", "fit_offsets": True},
+        {"loss": "regression", "relation": "symmetric"},
+        {"loss": "ranking", "relation": "reciprocal"},
+    ],
+    ids=str,
+)
+def test_identity_kernels_converge_to_the_dense_solution(options, alpha, weight):
+    """Three in five pairs of 30 × 20 objects, smooth kernels beside identity kernels."""
+    ranker, data = smooth_problem(30, 20, **options)
+    weights = {"kernel_weights": [1 - weight, weight]}
+    if "relation" not in options:
+        weights["object_kernel_weights"] = weights["kernel_weights"]
+    ranker.set_params(kernel=["rbf", "identity"], alpha=alpha, solver="cg", tol=1e-8, **weights)
+    agrees_with_factorisation(ranker.set_params(max_iter=1000), data, 1e-6)
+
+
+# ---------------------------------------------------------------------- early stopping
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize("kernel", ["features", "kernel matrices"])
+def test_early_stopping_has_the_iterates_of_rankrls_on_products_of_features(kernel, alpha):
+    rng = np.random.default_rng(3)
+    X, Z = rng.standard_normal((12, 3)), rng.standard_normal((9, 2))
+    Y = X @ rng.standard_normal((3, 2)) @ Z.T + rng.standard_normal((12, 9))
+    held = HeldOutCells(0.4, np.random.RandomState(0), None).choose(Observations.from_matrix(Y), 0)
+    rows, cols = np.divmod(np.arange(Y.size), 9)
+    products = (X[rows][:, :, None] * Z[cols][:, None, :]).reshape(Y.size, -1)
+    options = {"early_stopping": True, "n_iter_no_change": 5, "tol": 1e-9}
+    # Rows without training pairs are no queries; weighting by size is that of relations.
+    expected = RankRLS(alpha, solver="cg", query_weighting="size", **options)
+    train, test = ~held, held
+    expected.fit(
+        products[train],
+        Y.ravel()[train],
+        qid=rows[train],
+        eval_set=(products[test], Y.ravel()[test], rows[test]),
+    )
+    inputs = (X, Z) if kernel == "features" else (X @ X.T, Z @ Z.T)
+    name = "linear" if kernel == "features" else "precomputed"
+    ranker = ConditionalRankRLS(
+        alpha, kernel=name, validation_fraction=0.4, random_state=0, **options
+    ).fit(inputs[0], Y, inputs[1])
+    assert ranker.best_iteration_ == expected.best_iteration_
+    n = min(len(ranker.validation_curve_), len(expected.validation_curve_))
+    np.testing.assert_allclose(ranker.validation_curve_[:n], expected.validation_curve_[:n])
+    F = ranker.predict(*inputs) - expected.predict(products).reshape(Y.shape)
+    assert np.abs(F - F.mean(axis=1, keepdims=True)).max() < 1e-6 * np.abs(Y).max()
+
+
+@pytest.mark.parametrize("pairwise", ["polynomial", "mlpk", "additive", "cartesian"])
+@pytest.mark.parametrize("relation", [None, "symmetric"])
+def test_early_stopping_of_other_kernels_ends_at_the_minimum(pairwise, relation):
+    """Without patience limits the iterates converge to the closed form."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((10, 3))
+    Y = rng.standard_normal((10, 10))
+    Y = Y + Y.T
+    options = {"pairwise": pairwise, "relation": relation, "kernel": "rbf", "loss": "regression"}
+    ranker = ConditionalRankRLS(0.5, **options, random_state=0, validation_fraction=0.3)
+    held = HeldOutCells(0.3, np.random.RandomState(0), None).choose(
+        Observations.from_matrix(Y), 1 if relation or pairwise == "mlpk" else 0
+    )
+    rest = np.where(held.reshape(10, 10), np.nan, Y)
+    expected = ConditionalRankRLS(0.5, **options, solver="dual").fit(X, rest).predict(X)
+    ranker.set_params(early_stopping=True, n_iter_no_change=1000, max_iter=1000, tol=1e-12)
+    problem = ranker._problem(ranker._read(X, Y, None))
+    seen = []
+    last = HeldOutCells(0.3, np.random.RandomState(0), lambda *_: seen.append(1) or len(seen) / 1e4)
+    model = problem.solve(np.array([0.5]), "cg", ranker._iteration_options(), held_out=last)
+    rows, cols = np.divmod(np.arange(100), 10)
+    got = model.predict(problem.sides, rows, cols).reshape(10, 10)
+    np.testing.assert_allclose(got, expected, atol=1e-6 * np.abs(expected).max())
+
+
+def test_early_stopping_on_few_features_is_close_to_the_closed_form():
+    """On singular kernels, too, where LKLa = Ly has no solution: .2 instead of .08 once."""
+    errors = {"early": [], "closed": []}
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, W = rng.standard_normal((80, 8)), rng.standard_normal((8, 8))
+        signal = X @ W @ X.T
+        Y = signal + 2.0 * signal.std() * rng.standard_normal(signal.shape)
+        train, new = slice(0, 40), slice(40, 80)
+        for name, options in {
+            "early": {"early_stopping": True, "random_state": 0, "alpha": 0.0},
+            "closed": {"alpha": 100.0},
+        }.items():
+            ranker = ConditionalRankRLS(**options).fit(X[train], Y[train, train], X[train])
+            F = ranker.predict(X[new], X[new])
+            errors[name].append(1 - np.nanmean(conditional_scores(signal[new, new], F)))
+    assert np.mean(errors["early"]) < 1.3 * np.mean(errors["closed"])
