@@ -244,19 +244,6 @@ def test_data_frames():
     same(kernel.dual_coef_, local.dual_coef_, 1e-8)
 
 
-def test_targets_of_other_chunks_are_aligned():
-    X, y, qid, weight = problem(8)
-    expected = rankrls.RankRLS().fit(X, y, qid=qid, sample_weight=weight).coef_
-    chunked = da.from_array(X, chunks=(50, -1))
-    ranker = RankRLS().fit(
-        chunked,
-        da.from_array(y, chunks=33),
-        qid=da.from_array(qid, chunks=101),
-        sample_weight=da.from_array(weight, chunks=-1),
-    )
-    same(ranker.coef_, expected)
-
-
 def test_partitions_that_do_not_fit_together():
     dd = pytest.importorskip("dask.dataframe")
     table, names = frame()
@@ -769,13 +756,6 @@ def test_a_local_model_goes_on_learning(options, lazy_qid, tmp_path):
     assert row_counts(model) == row_counts(reference)  # it has not changed
 
 
-def test_a_local_model_without_sums():
-    X, y, qid, _ = problem()
-    model = RankRLS(solver="cg").fit(da.from_array(X, chunks=(50, -1)), y, qid=qid).to_local()
-    with pytest.raises(AttributeError, match="solver='cg' needs all rows at once"):
-        model.partial_fit(X, y, qid=qid)
-
-
 def test_local_estimators_refuse_rows_elsewhere():
     X, y, qid, _ = problem()
     lazy = da.from_array(X, chunks=(50, -1))
@@ -900,17 +880,6 @@ def test_columns_that_are_refused_are_named():
     ):
         with pytest.raises(ValueError, match=rf"X has several columns called '{names[0]}'"):
             ranker.fit(rows, table.target)
-
-
-@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
-def test_missing_query_ids(missing):
-    dd = pytest.importorskip("dask.dataframe")
-    table, names = frame()
-    ids = pd.Series([f"q{i // 20}" for i in range(len(table))], index=table.index, dtype=object)
-    ids.iloc[-1] = missing
-    lazy = dd.from_pandas(table.assign(q=ids), npartitions=3)
-    with pytest.raises(ValueError, match=r"partition 2: qid contains .* every row needs an id"):
-        RankRLS().fit(lazy[names], lazy.target, qid=lazy.q)
 
 
 def test_query_ids_as_numbers_and_text():

@@ -6,6 +6,7 @@ batches (`rankrls.estimators.stream`).
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import partial, reduce
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -20,11 +21,11 @@ from rankrls import _resources
 from rankrls._calls import Progress, warn
 from rankrls._frames import clear_errors, id_text, most_unequal, scale_text
 from rankrls._validation import check_option
-from rankrls.core.linalg.krylov import History, converge, stop_early
+from rankrls.core.linalg.krylov import converge, stop_early
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import Objective, ScatterLaplacian
-from rankrls.core.preferences.query_weights import Groups, query_factor
+from rankrls.core.preferences.query_weights import Groups
 from rankrls.core.preferences.statistics import UNDERFLOW, RankingStatistics, add_batch
 from rankrls.core.ridge.iterative import LinearSystem, join_outputs
 from rankrls.core.ridge.models import FittedFunction
@@ -260,38 +261,30 @@ def _add_sums(parts: list[list[Learned]]) -> list[Learned]:
     return totals
 
 
-class _Ranking(NamedTuple):
-    """Moments of rows of one ranking, and the smallest and largest score of each output."""
-
-    moments: RankingStatistics
-    low: Array
-    high: Array
-
-
 def _part_ranking(
     X: Any, graph: PreferenceGraph, query: Array, basis: Basis | None, fold_of: Any
-) -> _Ranking:
-    y, weight = graph.scores, graph.sample_weight
-    assert y is not None
-    used = y if weight is None else y[weight > 0]
+) -> RankingStatistics:
+    """Return the moments of one part of one ranking."""
+    assert graph.scores is not None
     Phi = X if basis is None else basis.features(X)
-    low, high = used.min(axis=0, initial=np.inf), used.max(axis=0, initial=-np.inf)
-    return _Ranking(RankingStatistics.of(Phi, y, weight), low, high)
+    return RankingStatistics.of(Phi, graph.scores, graph.sample_weight)
 
 
-def _add_rankings(parts: list[_Ranking]) -> _Ranking:
-    moments = reduce(RankingStatistics.merge, (part.moments for part in parts), RankingStatistics())
-    low, high = (np.array([part[k] for part in parts]) for k in (1, 2))
-    return _Ranking(moments, low.min(axis=0), high.max(axis=0))
+def _add_rankings(parts: list[RankingStatistics]) -> RankingStatistics:
+    return reduce(RankingStatistics.merge, deepcopy(parts))
 
 
 def _ranking_sums(
-    shape: tuple[Any, ...], loss: Loss, ranking: _Ranking, basis: Basis | None, fold_of: Any
+    shape: tuple[Any, ...],
+    loss: Loss,
+    ranking: RankingStatistics,
+    basis: Basis | None,
+    fold_of: Any,
 ) -> list[Learned]:
     learned = _nothing(shape, basis)
-    learned.preferences = (ranking.low < ranking.high).astype(np.int64)
-    if ranking.moments.total is not None:
-        learned.total = [ranking.moments.statistics(loss.query_weighting)]
+    learned.preferences = learned.preferences + ranking.n_preferences
+    if ranking.total is not None:
+        learned.total = [ranking.statistics(loss.query_weighting)]
     return [learned]
 
 
@@ -396,28 +389,23 @@ def _part_scores(
 class _System(NamedTuple):
     """Rows of one part, kept for many products: one system for each group of outputs.
 
-    A part of one ranking also has its smallest and largest scores, and the mean row, mean scores
-    and weight.
+    A part of one ranking also has the mean row, the mean scores and the weight.
     """
 
     systems: list[LinearSystem]
     n_pairs: list[int]
     preferences: Array
-    low: Any = 0.0
-    high: Any = 0.0
     mean: Any = None
 
 
 class _Summary(NamedTuple):
-    """C, the approximate diagonal of G, numbers of edges and preferences; by output."""
+    """By output: C, approximate diagonal of G, numbers of edges and preferences, group."""
 
     cross: Array
     squares: Array
     n_pairs: Array
     preferences: Array
     groups: Array
-    low: Array
-    high: Array
 
 
 def _fit_cg(
@@ -430,7 +418,13 @@ def _fit_cg(
     persist: bool,
 ) -> None:
     tasks = rows.tasks()
-    kappa = None if rows.with_qid else _ranking_factor(rows, ranker._loss)
+    ranking = kappa = None
+    if not rows.with_qid:
+        counts = Tasks(rows.graph)
+        parts = [counts.add("moments", _score_moments, rows.keys[i]) for i in rows.used]
+        (ranking,) = counts.compute([counts.tree("sum", _add_rankings, parts)])
+        rows.require(ranking.n_preferences > 0)
+        kappa = ranking.kappa(ranker._loss.query_weighting)
     extras = (tasks.give("kappa", kappa),)
     stay, together = rows.parts(tasks, partial(_part_system, ranker._loss), *extras)
     if not rows.with_qid:
@@ -443,11 +437,10 @@ def _fit_cg(
     tasks = Tasks(graph)
     parts = [tasks.add("summary", partial(_summary, rows.n_outputs), key) for key in keys]
     summary: _Summary = tasks.compute([tasks.tree("sum", _add_summaries, parts)])[0]
-    preferences, n_pairs = summary.preferences, summary.n_pairs
-    if not rows.with_qid:
-        preferences = (summary.low < summary.high).astype(np.int64)
-        n_pairs = np.full(rows.n_outputs, rows.n_weighted * (rows.n_weighted - 1) // 2)
-    rows.require(preferences > 0)
+    if ranking is None:
+        rows.require(summary.preferences > 0)
+    else:
+        summary = summary._replace(n_pairs=np.full(rows.n_outputs, ranking.n_pairs))
     if not summary.squares.any():
         raise ValueError(UNDERFLOW)
     outputs = [np.flatnonzero(summary.groups == g) for g in np.unique(summary.groups)]
@@ -468,11 +461,7 @@ def _fit_cg(
     coef = join_outputs(outputs, W, rows.dtype)
     ranker._model = FittedFunction(alphas[: len(coef)], coef=coef)
     ranker._flat, ranker._with_qid, ranker.solver_ = flat, rows.with_qid, "cg"
-    ranker.n_pairs_, ranker.n_queries_ = int(n_pairs.sum()), rows.n_queries
-    _store_history(ranker, history)
-
-
-def _store_history(ranker: Any, history: History) -> None:
+    ranker.n_pairs_, ranker.n_queries_ = int(summary.n_pairs.sum()), rows.n_queries
     ranker.n_iter_ = history.n_iter
     ranker._store_validation(history)
     ranker._store_coefficients()
@@ -520,16 +509,11 @@ def _part_system(
         return _system(X, graph.objectives(loss), graph.n_preferences)
     y, weight = graph.scores, graph.sample_weight
     assert y is not None
-    used = y if weight is None else y[weight > 0]
     system = _system(X, [_scatter(y, weight, kappa)], graph.n_preferences)
     groups = Groups(np.zeros(len(y), dtype=np.int64), weight, 1)
     mean = groups.mean(X)
     mean = mean.toarray() if sparse.issparse(mean) else mean
-    return system._replace(
-        low=used.min(axis=0, initial=np.inf),
-        high=used.max(axis=0, initial=-np.inf),
-        mean=(mean, groups.mean(y), groups.total),
-    )
+    return system._replace(mean=(mean, groups.mean(y), groups.total))
 
 
 def _scatter(y: Array, weight: Array | None, kappa: float) -> Objective:
@@ -544,22 +528,10 @@ def _system(X: Any, objectives: list[Objective], preferences: Array) -> _System:
     return _System(systems, [objective.n_pairs for objective in objectives], preferences)
 
 
-def _ranking_factor(rows: DistributedRows, loss: Loss) -> float:
-    """κ of one ranking in several partitions, whose scatter is that of `RankingStatistics`."""
-    tasks = Tasks(rows.graph)
-    parts = tasks.compute([tasks.add("weights", _weights, rows.keys[i]) for i in rows.used])
-    N, edge_weight = 0.0, 0.0
-    for mass, inside in parts:
-        N, edge_weight = N + mass, edge_weight + inside + N * mass
-    return float(query_factor(loss.query_weighting, N, edge_weight)) * N if edge_weight else 0.0
-
-
-def _weights(graph: PreferenceGraph) -> tuple[float, float]:
-    """Σ ω and Σ_{i<j} ω_i ω_j."""
-    weight = graph.sample_weight
-    if weight is None:
-        return float(graph.n_rows), graph.n_rows * (graph.n_rows - 1) / 2
-    return float(weight.sum()), float(weight[1:] @ np.cumsum(weight)[:-1])
+def _score_moments(graph: PreferenceGraph) -> RankingStatistics:
+    """Return the moments of the scores of a partition, beside a column of zeros."""
+    assert graph.scores is not None
+    return RankingStatistics.of(np.zeros((graph.n_rows, 1)), graph.scores, graph.sample_weight)
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -578,19 +550,14 @@ def _summary(n_outputs: int, part: _System) -> _Summary:
         outputs = system.outputs
         cross[:, outputs], squares[:, outputs] = system.C, system.diagonal()[:, None]
         n_pairs[outputs], groups[outputs] = pairs, number
-    none = np.zeros(n_outputs)
-    return _Summary(
-        cross, squares, n_pairs, part.preferences, groups, part.low + none, part.high + none
-    )
+    return _Summary(cross, squares, n_pairs, part.preferences, groups)
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def _add_summaries(parts: list[_Summary]) -> _Summary:
     cross, squares, n_pairs, preferences = (_add_arrays([p[k] for p in parts]) for k in range(4))
     groups = np.unique([part.groups for part in parts], axis=1, return_inverse=True)[1]
-    low = np.min([part.low for part in parts], axis=0)
-    high = np.max([part.high for part in parts], axis=0)
-    return _Summary(cross, squares, n_pairs, preferences, groups.ravel(), low, high)
+    return _Summary(cross, squares, n_pairs, preferences, groups.ravel())
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -317,8 +317,6 @@ class StreamSums:
             raise ValueError("it has no qid: folds are of whole queries, so that qid is needed")
         require_addition(loss, "batches")
         self._ranking = RankingStatistics()
-        self._low: Any = np.inf
-        self._high: Any = -np.inf
 
     def add(self, X: Any, batch: Batch) -> str:
         """Add a batch with checked rows X; returns a line about the progress."""
@@ -334,9 +332,6 @@ class StreamSums:
         if self.queries is None:
             part = RankingStatistics.of(first.features(X), y, weight)
             self._ranking = self._ranking.merge(part)
-            used = y if weight is None else y[weight > 0]
-            self._low = np.minimum(self._low, used.min(axis=0, initial=np.inf))
-            self._high = np.maximum(self._high, used.max(axis=0, initial=-np.inf))
         else:
             self._add_queries(self.queries.add(X, y, batch.qid, weight))
         self._n_rows += len(y)
@@ -349,7 +344,7 @@ class StreamSums:
         first = self.folds[0]
         if self.queries is None:
             first.seen.rankings.append((self._n_rows, 0))
-            first.preferences = first.preferences + (self._low < self._high)
+            first.preferences = first.preferences + self._ranking.n_preferences
             if self._ranking.total is not None:
                 first.total = [self._ranking.statistics(self._loss.query_weighting)]
         else:
