@@ -20,7 +20,7 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.models import predict_path
 from rankrls.core.ridge.problem import RidgeProblem
-from rankrls.core.ridge.residuals import Folds, query_folds, split_folds
+from rankrls.core.ridge.residuals import Folds, HeldOut, query_folds, split_folds
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.calibration import JudgementScoring, by_judgement
 from rankrls.estimators.choosing import (
@@ -63,6 +63,7 @@ class Search:
     best: int
     results: dict[str, Array]
     predictions: dict[float, Array] = field(default_factory=dict)
+    held: tuple[HeldOut, Array] | None = None
     model: Any = None
     history: History | None = None
 
@@ -471,12 +472,20 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         scoring = JudgementScoring(self.scoring, graph, self._loss)
         progress = Progress(type(self).__name__, self.verbose)
 
+        # Of single judgements variances cost next to nothing, and `_store_noise` needs them.
+        single = bool((folds.sizes == 1).all()) and self.kernel != "precomputed"
+        variances = scoring.log_loss or single
+
         def search(kernel: Kernel) -> Search:
             problem = self._problem(kernel, X, graph)
             kept: dict[float, Array] = {}
+            last: tuple[HeldOut, Array] | None = None
 
             def score(alphas: Array) -> dict[str, Array]:
-                held = problem.leave_judgements_out(folds, alphas, variances=scoring.log_loss)
+                nonlocal last
+                last = None
+                held = problem.leave_judgements_out(folds, alphas, variances=variances)
+                last = held, alphas
                 if self.store_cv_predictions:
                     values = by_judgement(held.values, folds, graph.pairs)
                     kept.update(zip(alphas.tolist(), values, strict=True))
@@ -487,7 +496,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 return _in_parts(score, alphas, len(folds.members) * graph.n_outputs)
 
             best, results = search_alphas(grid, evaluate, problem.size)
-            return Search(kernel, problem, best, results, kept)
+            return Search(kernel, problem, best, results, kept, last if variances else None)
 
         return search
 
@@ -495,11 +504,15 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         """Calibrate probabilities and estimate the noise on held-out pairs of the best alpha."""
         graph, alpha = found.problem.graph, found.alpha
         scoring = JudgementScoring(self.scoring, graph, self._loss)
-        held = found.problem.leave_judgements_out(folds, np.array([alpha]), variances=True)
-        noise = scoring.noise_variance(held, 0, alpha)
+        held, alphas = found.held or (None, np.empty(0))
+        if held is None or alpha not in alphas:
+            alphas = np.array([alpha])
+            held = found.problem.leave_judgements_out(folds, alphas, variances=True)
+        number = int(np.flatnonzero(alphas == alpha)[0])
+        noise = scoring.noise_variance(held, number, alpha)
         self.noise_variance_ = float(noise[0]) if graph.flat else noise
         if graph.n_outputs == 1:
-            self.calibration_ = scoring.calibrate(held, 0, alpha)
+            self.calibration_ = scoring.calibrate(held, number, alpha)
 
     def _judgement_folds(self, graph: PreferenceGraph, groups: Any) -> Folds:
         """The given pairs that are held out together."""
