@@ -330,7 +330,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
     def _best_search(
         self, search: Callable[[Kernel], AlphaSearch], kernels: list[Kernel]
     ) -> AlphaSearch:
-        """AlphaSearch alpha for every kernel; keep the best kernel, and store what was chosen."""
+        """Search alpha for every kernel; keep the best kernel, and store what was chosen."""
         progress = Progress(type(self).__name__, self.verbose)
         tables: list[dict[str, Array]] = []
         best: AlphaSearch | None = None
